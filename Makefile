@@ -1,0 +1,52 @@
+# Perdure's doors. `make up` needs only Python >= 3.11 (with venv), make and git.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Numeric threads on a shared machine slow each other down.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+
+.PHONY: up setup test test-tools lock crash clean
+
+up: setup
+	@exec $(BIN)/perdure up $(ARGS)
+
+setup: $(VENV)/.base
+
+test: test-tools
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-tools: $(VENV)/.test
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON): older than Python 3.11. Name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)." >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "$(PYTHON): cannot make a virtual environment. On Debian and Ubuntu install python3-venv." >&2; exit 2; }
+
+$(VENV)/.base: requirements/base.txt pyproject.toml | $(BIN)/python
+	@echo "Installing Perdure into $(VENV) ..."
+	@$(PIP) install --require-hashes -r requirements/base.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.test: requirements/test.txt $(VENV)/.base
+	@echo "Installing the test tools into $(VENV) ..."
+	@$(PIP) install --require-hashes -r requirements/test.txt
+	@touch $@
+
+# Maintainers: resolve the locks anew (needs uv). Hashes, no index addresses.
+UV_COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
+lock:
+	$(UV_COMPILE) pyproject.toml requirements/build.in -o requirements/base.txt
+	$(UV_COMPILE) pyproject.toml requirements/build.in --extra test -o requirements/test.txt
+
+# kill -9 of the service at N random points.
+N ?= 10000
+crash: test-tools
+	@$(BIN)/python -m tests.crash --kills $(N)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Resource managers behind one protocol: embedded, Slurm, and simulated."""

@@ -1,0 +1,1 @@
+"""The embedded cluster: virtual nodes with emulated GPUs, real processes, real logs."""

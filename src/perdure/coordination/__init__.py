@@ -1,0 +1,1 @@
+"""Each failure is one exception with one owner of its recovery."""

@@ -1,0 +1,1 @@
+"""The demonstration workload: small real programs that really run and really fail."""

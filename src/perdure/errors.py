@@ -1,0 +1,66 @@
+"""Every exception that Perdure raises on purpose: where it is, what is wrong, how to mend it."""
+
+
+class PerdureError(Exception):
+    """Base of every error raised on purpose.
+
+    ``perdure.toml:3: unknown key 'polls_s'. Use one of: poll_s, port, state.``
+    """
+
+    def __init__(self, where: str, what: str, mend: str) -> None:
+        super().__init__(where, what, mend)  # all three in args: the error survives copying between processes
+
+    @property
+    def where(self) -> str:
+        return str(self.args[0])
+
+    @property
+    def what(self) -> str:
+        return str(self.args[1])
+
+    @property
+    def mend(self) -> str:
+        return str(self.args[2])
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}. {self.mend}."
+
+
+class InputError(PerdureError, ValueError):
+    """A file, argument or request breaks its format."""
+
+
+class ConfigError(PerdureError, ValueError):
+    """A setting is unknown or has a value that cannot be used."""
+
+
+class StateError(PerdureError):
+    """The state directory or the journal in it cannot be used as it is."""
+
+
+class LogRefused(PerdureError):
+    """A log file is not one that may be read: a link, a device, or somebody else's."""
+
+
+class ClusterError(PerdureError):
+    """The resource manager refused; asking again cannot help."""
+
+
+class ClusterBusy(PerdureError):
+    """The resource manager did not answer; asking again may help, and what was asked may have been done."""
+
+
+class NotPermitted(PerdureError):
+    """The token is wrong, or its role may not do this."""
+
+
+class NotFound(PerdureError, LookupError):
+    """No job, node or action of that name is known."""
+
+
+class MissingExtra(PerdureError, ImportError):
+    """A command needs an optional part that is not installed."""
+
+
+class Fenced(PerdureError):
+    """A newer incarnation of this job has taken over; this one must not write."""

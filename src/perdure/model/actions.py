@@ -1,0 +1,126 @@
+"""What Perdure may ask of a resource manager, and what came of it.
+
+An action is a value. Its `key` makes it idempotent: it is made from what the action is about, so that deciding
+the same thing twice gives the same key, and the same key is carried out at most once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from perdure.model.identity import AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """Put a job whose attempt has ended back into the queue, away from some nodes.
+
+    Means something only while `attempt` is the job's latest and is over; a newer one makes it superseded.
+    """
+
+    attempt: AttemptId
+    exclude: tuple[str, ...] = ()  # added to what the job excludes already; taken out of what it requires
+    delay_s: float = 0.0
+    kind: Literal["requeue"] = "requeue"
+
+    @property
+    def key(self) -> str:
+        return f"requeue:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Exclude:
+    """Keep a waiting job off some nodes; `attempt` is the one whose failure taught us."""
+
+    attempt: AttemptId
+    exclude: tuple[str, ...]
+    kind: Literal["exclude"] = "exclude"
+
+    @property
+    def key(self) -> str:
+        return f"exclude:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep a waiting job from starting; `attempt` is the one whose failure would only be repeated."""
+
+    attempt: AttemptId
+    kind: Literal["hold"] = "hold"
+
+    @property
+    def key(self) -> str:
+        return f"hold:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Let a held job start again."""
+
+    attempt: AttemptId
+    kind: Literal["release"] = "release"
+
+    @property
+    def key(self) -> str:
+        return f"release:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End a job for good."""
+
+    attempt: AttemptId
+    kind: Literal["cancel"] = "cancel"
+
+    @property
+    def key(self) -> str:
+        return f"cancel:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Give a node no new work. `episode` tells one drain of a node from the next."""
+
+    node: str
+    reason: str
+    episode: str
+    kind: Literal["drain"] = "drain"
+
+    @property
+    def key(self) -> str:
+        return f"drain:{self.node}:{self.episode}"
+
+
+@dataclass(frozen=True, slots=True)
+class Undrain:
+    """Return a drained node to service."""
+
+    node: str
+    episode: str
+    kind: Literal["undrain"] = "undrain"
+
+    @property
+    def key(self) -> str:
+        return f"undrain:{self.node}:{self.episode}"
+
+
+JobAction = Requeue | Exclude | Hold | Release | Cancel
+Action = Requeue | Exclude | Hold | Release | Cancel | Drain | Undrain
+
+
+class OutcomeStatus(StrEnum):
+    """What became of an action."""
+
+    DONE = "done"
+    REFUSED = "refused"  # the resource manager said no; asking again cannot help
+    SUPERSEDED = "superseded"  # the world moved on: a newer attempt exists, or the job is gone
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of an action, with the words that say why."""
+
+    status: OutcomeStatus
+    detail: str = ""

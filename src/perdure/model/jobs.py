@@ -1,0 +1,114 @@
+"""Jobs and their attempts, as a resource manager reports them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from perdure.model.identity import AttemptId
+
+
+class JobState(StrEnum):
+    """Where a job is now. How its last attempt ended is the attempt's business."""
+
+    PENDING = "pending"
+    HELD = "held"  # pending, and nothing will start it until it is released
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self in (JobState.PENDING, JobState.HELD)
+
+
+class AttemptState(StrEnum):
+    """How an attempt stands, or how the resource manager says that it ended."""
+
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    COMPLETED = "completed"
+    FAILED = "failed"  # a program ended with a code that is not zero, or by a signal
+    TIMEOUT = "timeout"  # the walltime was reached
+    OUT_OF_MEMORY = "out_of_memory"  # the host's memory, by the resource manager's word
+    NODE_FAIL = "node_fail"
+    BOOT_FAIL = "boot_fail"
+    LAUNCH_FAILED = "launch_failed"  # it never got as far as the user's program
+    PREEMPTED = "preempted"
+    CANCELLED = "cancelled"  # a person's wish, not a failure
+    REQUEUED = "requeued"  # put back by somebody while it ran
+    DEADLINE = "deadline"
+    LOST = "lost"  # it is gone, and nobody can say how it ended
+
+    @property
+    def is_over(self) -> bool:
+        return self not in (AttemptState.RUNNING, AttemptState.SUSPENDED)
+
+    @property
+    def is_failure(self) -> bool:
+        """True where something went wrong; a preemption and a person's own cancel did not go wrong."""
+        return self.is_over and self not in (AttemptState.COMPLETED, AttemptState.CANCELLED, AttemptState.REQUEUED)
+
+
+class Wish(StrEnum):
+    """What the owner asked of Perdure for this job."""
+
+    AUTO = "auto"
+    NEVER = "never"  # do not recover it, whatever happens
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a user submitted, and where it stands."""
+
+    cluster: str
+    job_id: str
+    name: str
+    user: str
+    state: JobState
+    submit_s: float  # seconds since the epoch
+    partition: str = ""
+    gpus: int = 0  # of the whole gang
+    node_count: int = 1
+    walltime_s: float | None = None  # the limit asked for; None is no limit
+    may_requeue: bool = True  # False after --no-requeue
+    wish: Wish = Wish.AUTO
+    reason: str = ""  # why it waits, in the resource manager's words
+    excluded: tuple[str, ...] = ()  # nodes it must not run on
+    required: tuple[str, ...] = ()  # nodes it must run on
+    restarts: int = 0  # the resource manager's own count; no identity
+    eligible_s: float | None = None  # it does not start before this instant
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One execution of a job."""
+
+    id: AttemptId
+    state: AttemptState
+    nodes: tuple[str, ...]
+    start_s: float
+    end_s: float | None = None
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""  # in the resource manager's words
+    gpus: int = 0
+    user: str = ""
+    stdout: str = ""  # path; "" where unknown
+    stderr: str = ""  # path; equal to `stdout` or "" where the two are one file
+    failed_nodes: tuple[str, ...] = ()  # of `nodes`, those known to have gone down under it
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds run; 0 while the end is unknown."""
+        return max(0.0, self.end_s - self.start_s) if self.end_s is not None else 0.0
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.gpus * self.elapsed_s / 3600.0

@@ -1,0 +1,28 @@
+"""Nodes, as a resource manager reports them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class NodeState(StrEnum):
+    """What a node can be used for."""
+
+    UP = "up"
+    DRAINING = "draining"  # no new work; running work ends by itself
+    DRAINED = "drained"
+    DOWN = "down"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine of the cluster."""
+
+    name: str
+    state: NodeState
+    reason: str = ""
+    gpus: int = 0
+    gpus_used: int = 0
+    since_s: float | None = None  # when it came into this state; None where not told

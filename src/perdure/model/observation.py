@@ -1,0 +1,102 @@
+"""One look at a cluster, and what has changed since the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from perdure.model.events import AttemptEnded, AttemptStarted, ClusterEvent, JobChanged, NodeChanged, SightChanged
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job
+from perdure.model.nodes import Node, NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a resource manager says at one instant.
+
+    `attempts` holds what runs, and what ended since the instant that was asked for; more is harmless.
+    `unseen` names each part that could not be asked, with the reason. A part that is unseen proves nothing:
+    a job that is missing while the controller is unseen is not gone.
+    """
+
+    cluster: str
+    time_s: float
+    jobs: tuple[Job, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    unseen: Mapping[str, str] = field(default_factory=dict)  # part -> why
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was seen so far, as far as `changes` needs it. Bounded: jobs that are over and unseen are let go."""
+
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # by job id
+    running: Mapping[AttemptId, Attempt] = field(default_factory=dict)
+    missing: Mapping[AttemptId, float] = field(default_factory=dict)  # ran, is not mentioned: since when
+    ended: frozenset[AttemptId] = frozenset()
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    unseen: Mapping[str, str] = field(default_factory=dict)
+
+
+def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[Known, list[ClusterEvent]]:
+    """Compare one look with what was known: the new knowledge, and the facts that lie between the two.
+
+    Pure and idempotent: looking twice at the same thing yields nothing the second time. Events come in the
+    order nodes, jobs, ends, starts, so that whoever hears of an end already knows what the nodes and the
+    job did. An attempt that ran, and has not been mentioned for `grace_s` seconds by a controller that answers
+    (accounting may lag), ended unseen: `LOST`, or `NODE_FAIL` where one of its nodes is down.
+    """
+    now = seen.time_s
+    events: list[ClusterEvent] = [
+        SightChanged(now, seen.cluster, part, seen.unseen.get(part, ""))
+        for part in sorted({*known.unseen, *seen.unseen})
+        if known.unseen.get(part) != seen.unseen.get(part)
+    ]
+    nodes = {**known.nodes, **{node.name: node for node in seen.nodes}}
+    events += [
+        NodeChanged(now, seen.cluster, node)
+        for node in seen.nodes
+        if _notable(node) != _notable(known.nodes.get(node.name))
+    ]
+    jobs = _jobs_after(known, seen)
+    events += [JobChanged(now, job) for job in seen.jobs if job != known.jobs.get(job.job_id)]
+
+    mentioned = {attempt.id for attempt in seen.attempts}
+    running = {a.id: a for a in seen.attempts if not a.state.is_over}
+    missing: dict[AttemptId, float] = {}
+    ends = [a for a in seen.attempts if a.state.is_over and a.id not in known.ended]
+    for attempt_id, attempt in known.running.items():
+        if attempt_id in mentioned:
+            continue
+        since = known.missing.get(attempt_id, now)
+        if "controller" in seen.unseen:  # silence: what ran may run still
+            running[attempt_id] = attempt
+        elif now - since < grace_s:
+            running[attempt_id], missing[attempt_id] = attempt, since
+        else:
+            ends.append(_ended_unseen(attempt, nodes, since))
+    events += [AttemptEnded(now, attempt) for attempt in ends]
+    events += [AttemptStarted(now, a) for i, a in running.items() if i not in known.running]
+
+    ended = frozenset(a.id for a in ends) | (known.ended if seen.unseen else known.ended & mentioned)
+    return Known(jobs, running, missing, ended, nodes, dict(seen.unseen)), events
+
+
+def _ended_unseen(attempt: Attempt, nodes: Mapping[str, Node], since: float) -> Attempt:
+    down = tuple(n for n in attempt.nodes if n in nodes and nodes[n].state is NodeState.DOWN)
+    state = AttemptState.NODE_FAIL if down else AttemptState.LOST
+    reason = f"node {down[0]} is down: {nodes[down[0]].reason}" if down else "ended unseen"
+    return replace(attempt, state=state, end_s=since, reason=reason, failed_nodes=down)
+
+
+def _notable(node: Node | None) -> tuple[object, ...] | None:
+    """What is worth an event: GPUs come and go with every job and are not."""
+    return None if node is None else (node.state, node.reason, node.gpus)
+
+
+def _jobs_after(known: Known, seen: Observation) -> dict[str, Job]:
+    if "controller" in seen.unseen:
+        return {**known.jobs, **{job.job_id: job for job in seen.jobs}}
+    return {job.job_id: job for job in seen.jobs}

@@ -1,0 +1,1 @@
+"""The running service: controller (pure), journal, executor, HTTP API, dashboard, metrics."""

@@ -1,0 +1,56 @@
+"""What triage says of a failed attempt: a label, its probability, and the lines that show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Label(StrEnum):
+    """Would the same job, submitted again unchanged and perhaps elsewhere, get past this point?"""
+
+    DETERMINISTIC = "deterministic"  # no
+    TRANSIENT = "transient"  # plausibly
+    UNSURE = "unsure"
+
+
+class Role(StrEnum):
+    """What a line of evidence means for the cause."""
+
+    ROOT = "root"  # it names the cause
+    CASCADE = "cascade"  # it follows from a failure elsewhere
+    CONFIRMATION = "confirmation"  # it says that there was a failure, not which
+
+
+class Bound(StrEnum):
+    """What a transient cause is tied to, hence what a retry must do otherwise."""
+
+    NOTHING = "nothing"
+    NODE = "node"  # go elsewhere
+    SERVICE = "service"  # wait until it is back
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One line of the log, or one fact of the resource manager, that speaks for the verdict."""
+
+    line: int  # 1-based, in the text that was judged; 0 for a fact that stands in no log
+    text: str
+    role: Role
+    rule: str  # name of the rule that matched, or of the fact
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why an attempt failed, as far as can be told."""
+
+    label: Label
+    p_transient: float  # probability in [0, 1] that a retry elsewhere gets past this point
+    category: str  # of the root cause: "shape", "node_loss", ...; "unknown"
+    summary: str  # one sentence for a person
+    evidence: tuple[Evidence, ...] = ()
+    bound: Bound = Bound.NOTHING
+    infrastructure: bool = False  # whose budget a retry is charged to: the site's, or the user's
+    fingerprint: str = ""  # the same for failures that look alike; "" where nothing was recognised
+    advice: str = ""  # what a person can do about it, one sentence
+    wait_s: float = 0.0  # how long to wait before a retry makes sense
