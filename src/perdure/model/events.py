@@ -41,10 +41,15 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """An attempt is over. The first word on how it ended counts."""
+    """An attempt is over. The first word on how it ended counts.
+
+    `job` is its job as it stood at that look: a job that waits again has been requeued by somebody. None where
+    the resource manager has forgotten it.
+    """
 
     time_s: float
     attempt: Attempt
+    job: Job | None = None
     kind: Literal["attempt_ended"] = "attempt_ended"
 
     @property

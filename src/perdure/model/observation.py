@@ -77,7 +77,7 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
             running[attempt_id], missing[attempt_id] = attempt, since
         else:
             ends.append(_ended_unseen(attempt, nodes, since))
-    events += [AttemptEnded(now, attempt) for attempt in ends]
+    events += [AttemptEnded(now, attempt, jobs.get(attempt.id.job_id)) for attempt in ends]
     events += [AttemptStarted(now, a) for i, a in running.items() if i not in known.running]
 
     ended = frozenset(a.id for a in ends) | (known.ended if seen.unseen else known.ended & mentioned)

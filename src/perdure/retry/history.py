@@ -1,0 +1,90 @@
+"""What happened before: the job's own failures, the trouble on nodes, and the retries already spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from perdure.model.identity import AttemptId
+from perdure.triage.verdict import Label
+
+HOUR_S = 3600.0
+MAX_TROUBLES = 50  # remembered of one node
+MAX_SPENT = 5000  # retries remembered of one hour
+
+
+@dataclass(frozen=True, slots=True)
+class PastFailure:
+    """An earlier failed attempt of the job, as it was judged and answered."""
+
+    attempt: AttemptId
+    time_s: float
+    nodes: tuple[str, ...]
+    label: Label
+    category: str
+    fingerprint: str
+    infrastructure: bool
+    elapsed_s: float
+    retried: bool = False  # by us, or by the resource manager itself
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTrouble:
+    """A failure seen on a node. `witnessed` where the resource manager itself, not a log, speaks against the node."""
+
+    time_s: float
+    job_id: str
+    user: str
+    category: str
+    witnessed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """One retry that was granted."""
+
+    time_s: float
+    job_id: str
+    user: str
+    nodes: tuple[str, ...]  # whose failure it answered
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What is known of the cluster as a whole. Bounded: troubles by node and age, spending by the hour."""
+
+    up_nodes: frozenset[str] = frozenset()
+    live_jobs: int = 0
+    troubles: Mapping[str, tuple[NodeTrouble, ...]] = field(default_factory=dict)  # by node
+    spent: tuple[Spent, ...] = ()  # of the last hour, oldest first
+
+    def with_trouble(self, nodes: tuple[str, ...], trouble: NodeTrouble, memory_s: float) -> Fleet:
+        """Remember a failure against `nodes`, and forget what is older than `memory_s`."""
+        oldest = trouble.time_s - memory_s
+        recent = {name: tuple(t for t in old if t.time_s > oldest) for name, old in self.troubles.items()}
+        kept = {name: troubles for name, troubles in recent.items() if troubles}
+        for name in nodes:
+            kept[name] = (*kept.get(name, ()), trouble)[-MAX_TROUBLES:]
+        return replace(self, troubles=kept)
+
+    def with_spent(self, spent: Spent) -> Fleet:
+        """Remember a retry, and forget those of more than an hour ago."""
+        recent = tuple(s for s in self.spent if s.time_s > spent.time_s - HOUR_S)
+        return replace(self, spent=(*recent, spent)[-MAX_SPENT:])
+
+    def suspects(self, now: float, memory_s: float) -> frozenset[str]:
+        """Nodes to keep a retry off: the resource manager spoke against them, or jobs of two users failed there.
+
+        One user's own logs and failures never make a suspect.
+        """
+        return frozenset(
+            name
+            for name, troubles in self.troubles.items()
+            if _speaks_against([t for t in troubles if t.time_s > now - memory_s])
+        )
+
+
+def _speaks_against(troubles: list[NodeTrouble]) -> bool:
+    witnessed = sum(t.witnessed for t in troubles)
+    users = {t.user for t in troubles}
+    return witnessed >= 2 or (len(troubles) >= 3 and len(users) >= 2)

@@ -1,0 +1,48 @@
+"""What the HTTP API may ask of the running service: a small door between the web and the controller's thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from perdure.model.actions import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How the service stands."""
+
+    cluster: str
+    backend: str  # "local", "slurm", "simulated"
+    armed: bool  # False: it observes and says what it would do
+    stopped: bool  # the kill switch is on: no action is begun
+    last_look_s: float | None  # when the cluster was last looked at; None before the first time
+    unseen: dict[str, str] = field(default_factory=dict)  # part that cannot be asked -> why
+    ready: bool = False  # the journal is open and the cluster has been looked at
+
+
+class Operations(Protocol):
+    """Each call returns once what it asks for is durable. Raises `PerdureError`s that name the mend."""
+
+    def status(self) -> Status: ...
+
+    def order(self, action: Action, by: str, reason: str) -> str:
+        """Plan an action in a person's name; returns its key."""
+
+    def withhold(self, key: str, by: str) -> None:
+        """Keep a planned action from being begun. Raises `ClusterError` where it has begun already."""
+
+    def undo(self, key: str, by: str) -> str:
+        """Plan the action that takes a finished one back; returns its key."""
+
+    def stop_all(self, on: bool, by: str) -> None:
+        """Turn the kill switch."""
+
+    def submit(self, spec: dict[str, Any]) -> str:
+        """Submit a job to the embedded cluster; returns its id. Other clusters refuse."""
+
+    def fault(self, node: str, kind: str) -> None:
+        """Inject a fault (fail, freeze, thaw, return) into a node of the embedded cluster. Others refuse."""
+
+    def log_text(self, job_id: str, incarnation: int, max_bytes: int) -> bytes:
+        """The end of an attempt's log, read with its owner's rights."""

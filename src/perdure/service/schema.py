@@ -1,0 +1,145 @@
+"""The tables of the journal: what happened, what was decided, what was asked for and what came of it.
+
+One schema for SQLite and PostgreSQL, changed only by Alembic migrations. Instants are seconds since the epoch
+(``*_s``); values with a shape of their own are JSON, written and read by `perdure.service.codec`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+_seq = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only INTEGER keys up by itself
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("key", String, nullable=False, unique=True),  # the first event of a key is the only one
+    Column("time_s", Float, nullable=False),
+    Column("cluster", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("job_id", String, nullable=False, default=""),
+    Column("payload", JSON, nullable=False),
+    Index("events_by_job", "cluster", "job_id", "seq"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("partition", String, nullable=False),
+    Column("state", String, nullable=False),  # model.jobs.JobState
+    Column("gpus", Integer, nullable=False),
+    Column("node_count", Integer, nullable=False),
+    Column("submit_s", Float, nullable=False),
+    Column("changed_s", Float, nullable=False),
+    Column("payload", JSON, nullable=False),  # the whole model.jobs.Job
+    UniqueConstraint("cluster", "job_id"),
+    Index("jobs_by_state", "state", "seq"),
+    Index("jobs_by_user", "user", "seq"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("state", String, nullable=False),  # model.jobs.AttemptState
+    Column("start_s", Float, nullable=False),
+    Column("end_s", Float),
+    Column("gpus", Integer, nullable=False),
+    Column("payload", JSON, nullable=False),  # the whole model.jobs.Attempt
+    Column("verdict", JSON),  # the whole triage.verdict.Verdict, once judged
+    UniqueConstraint("cluster", "job_id", "incarnation"),
+    Index("attempts_by_end", "end_s"),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("state", String, nullable=False),  # model.nodes.NodeState
+    Column("changed_s", Float, nullable=False),
+    Column("payload", JSON, nullable=False),  # the whole model.nodes.Node
+)
+
+exceptions = Table(  # one per failed attempt: who owns its recovery, what was decided and why
+    "exceptions",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("time_s", Float, nullable=False),
+    Column("type", String, nullable=False),  # dotted, "job.shape", "node.failure"
+    Column("state", String, nullable=False),  # coordination.record.ExceptionState
+    Column("owner", String, nullable=False, default=""),  # component that recovers; "" while nobody does
+    Column("decision", String, nullable=False, default=""),  # retry.decide.DecisionKind; "" while open
+    Column("reason", Text, nullable=False, default=""),
+    Column("wasted_gpu_h", Float, nullable=False, default=0.0),  # burnt by the failed attempt
+    Column("saved_gpu_h", Float, nullable=False, default=0.0),  # not burnt thanks to the decision
+    Column("payload", JSON, nullable=False),  # the whole coordination.record.ExceptionRecord
+    Index("exceptions_by_job", "cluster", "job_id", "seq"),
+    Index("exceptions_by_time", "time_s"),
+)
+
+actions = Table(
+    "actions",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("key", String, nullable=False, unique=True),
+    Column("cluster", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("job_id", String, nullable=False, default=""),
+    Column("incarnation", BigInteger, nullable=False, default=0),
+    Column("node", String, nullable=False, default=""),
+    Column("exception_id", String, nullable=False, default=""),
+    Column("state", String, nullable=False),  # service.journal.ActionState
+    Column("by", String, nullable=False),  # "perdure", or the name of the person who asked
+    Column("reason", Text, nullable=False),
+    Column("detail", Text, nullable=False, default=""),
+    Column("created_s", Float, nullable=False),
+    Column("expires_s", Float, nullable=False),  # not carried out after this instant
+    Column("started_s", Float),
+    Column("ended_s", Float),
+    Column("payload", JSON, nullable=False),  # the whole model.actions.Action
+    Index("actions_by_state", "state", "seq"),
+)
+
+cases = Table(  # what the controller remembers of a job that failed; read back at the start
+    "cases",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("job_id", String, primary_key=True),
+    Column("payload", JSON, nullable=False),  # the whole service.controller.Case
+)
+
+memory = Table(  # what else the controller remembers: one row a name
+    "memory",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("payload", JSON, nullable=False),
+)
