@@ -118,24 +118,21 @@ def _budget_exhausted(
     of_user = sum(s.user == job.user for s in recent)
     of_node = max((sum(n in s.nodes for s in recent) for n in attempt.nodes), default=0)
     share = max(rules.cluster_floor_per_hour, int(rules.cluster_share_per_hour * fleet.live_jobs))
+    probing = kind is DecisionKind.PROBE
+    ours, cause = (
+        (rules.max_infrastructure_retries, "the site's causes")
+        if verdict.infrastructure
+        else (rules.max_user_retries, "causes of its own")
+    )
     limits = [
-        ("the probing retry for this failure is spent", alike, rules.max_probes if kind is DecisionKind.PROBE else None),
-        (
-            "the job's retries for the site's causes are spent",
-            charged,
-            rules.max_infrastructure_retries if verdict.infrastructure else None,
-        ),
-        (
-            "the job's retries for causes of its own are spent",
-            charged,
-            None if verdict.infrastructure else rules.max_user_retries,
-        ),
+        ("the probing retry for this failure is spent", alike if probing else 0, rules.max_probes),
+        (f"the job's retries for {cause} are spent", charged, ours),
         (f"user {job.user}'s retries of this hour are spent", of_user, rules.per_user_per_hour),
         ("this node's failures have used their retries of this hour", of_node, rules.per_node_per_hour),
         ("the cluster's retries of this hour are spent", len(recent), min(rules.per_cluster_per_hour, share)),
     ]
     for words, used, limit in limits:
-        if limit is not None and used >= limit:
+        if used >= limit:
             return f"{words} ({used} of {limit})"
     return ""
 

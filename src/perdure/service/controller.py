@@ -38,6 +38,8 @@ class ControllerSettings:
     """An action that was not begun this long after it was decided is not begun at all."""
     vanish_grace_s: float = 30.0
     """How long an attempt may be missing from what the resource manager says before it counts as ended."""
+    ignore_before_s: float = 0.0
+    """Attempts that ended before this instant are written down, and that is all: they are none of our business."""
     max_cases: int = 5000
     """Jobs with failures that are remembered; beyond it the oldest that are settled are forgotten."""
 
@@ -168,6 +170,8 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
     old = state.cases.get(job_id)
     if not attempt.state.is_failure:
         return _settle(state, old, attempt)
+    if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
+        return state, []
     job = event.job or (old.job if old else _forgotten(attempt))
     if old is None:
         case = Case(job, attempt.id.incarnation)

@@ -1,0 +1,105 @@
+"""What lies between two looks at a cluster."""
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged, NodeChanged, SightChanged
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.nodes import Node, NodeState
+from perdure.model.observation import Known, Observation, changes
+
+JOB = Job("c", "1", "train", "ada", JobState.RUNNING, submit_s=0.0)
+RUN = Attempt(AttemptId("c", "1", 1), AttemptState.RUNNING, ("n1",), start_s=1.0, user="ada")
+UP = Node("n1", NodeState.UP, gpus=8)
+
+
+def look(now, jobs=(JOB,), attempts=(RUN,), nodes=(UP,), **unseen):
+    return Observation("c", now, tuple(jobs), tuple(attempts), tuple(nodes), unseen)
+
+
+def seen_so_far(*looks, grace_s=30.0):
+    known, events = Known(), []
+    for one in looks:
+        known, events = changes(known, one, grace_s=grace_s)
+    return known, events
+
+
+def kinds(events):
+    return [type(event) for event in events]
+
+
+def test_everything_is_news_at_first():
+    _, events = seen_so_far(look(2.0))
+    assert kinds(events) == [NodeChanged, JobChanged, AttemptStarted]
+
+
+def test_the_same_look_twice_brings_no_news():
+    _, events = seen_so_far(look(2.0), look(3.0))
+    assert events == []
+
+
+def test_an_end_is_told_once_and_with_its_job():
+    over = replace(RUN, state=AttemptState.FAILED, end_s=5.0, exit_code=1)
+    failed = replace(JOB, state=JobState.FAILED)
+    known, events = seen_so_far(look(2.0), look(6.0, jobs=[failed], attempts=[over]))
+    assert AttemptEnded(6.0, over, failed) in events
+    assert changes(known, look(7.0, jobs=[failed], attempts=[over]))[1] == []
+
+
+def test_gpus_in_use_are_no_news():
+    _, events = seen_so_far(look(2.0), look(3.0, nodes=[replace(UP, gpus_used=4)]))
+    assert events == []
+
+
+def test_silence_of_the_controller_ends_nothing():
+    known, events = seen_so_far(look(2.0), look(1000.0, jobs=[], attempts=[], nodes=[], controller="no answer"))
+    assert kinds(events) == [SightChanged]
+    assert RUN.id in known.running
+    assert "1" in known.jobs
+
+
+def test_sight_that_comes_back_is_told():
+    _, events = seen_so_far(look(2.0), look(3.0, accounting="down"), look(4.0))
+    assert events == [SightChanged(4.0, "c", "accounting", "")]
+
+
+@pytest.mark.parametrize(
+    ("node", "state", "blamed"),
+    [(UP, AttemptState.LOST, ()), (replace(UP, state=NodeState.DOWN), AttemptState.NODE_FAIL, ("n1",))],
+)
+def test_an_attempt_that_vanishes_ends_after_the_grace(node, state, blamed):
+    waiting = replace(JOB, state=JobState.PENDING, restarts=1)
+    known, events = seen_so_far(look(2.0), look(10.0, jobs=[waiting], attempts=[], nodes=[node]))
+    assert AttemptEnded not in kinds(events)  # accounting may only lag
+    _, events = changes(known, look(40.0, jobs=[waiting], attempts=[], nodes=[node]))
+    (end,) = [event for event in events if isinstance(event, AttemptEnded)]
+    assert (end.attempt.state, end.attempt.failed_nodes, end.attempt.end_s) == (state, blamed, 10.0)
+
+
+def test_the_truth_within_the_grace_is_what_counts():
+    over = replace(RUN, state=AttemptState.NODE_FAIL, end_s=9.0)
+    known, _ = seen_so_far(look(2.0), look(10.0, attempts=[]))
+    known, events = changes(known, look(12.0, attempts=[over]))
+    assert [e.attempt.state for e in events if isinstance(e, AttemptEnded)] == [AttemptState.NODE_FAIL]
+    assert not known.missing
+
+
+def test_what_is_remembered_of_ended_attempts_has_a_bound():
+    known = Known()
+    for second in range(100):
+        over = replace(RUN, id=AttemptId("c", str(second), 1), state=AttemptState.COMPLETED, end_s=float(second))
+        known, _ = changes(known, look(float(second), jobs=[], attempts=[over]))
+    assert len(known.ended) == 1
+
+
+@pytest.mark.parametrize("text", ["", "c", "c/1", "c/1#", "c/#2", "/1#2", "c/1#x", "c/1#-2"])
+def test_an_attempt_id_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match="is not CLUSTER/JOB#INCARNATION"):
+        AttemptId.parse(text)
+
+
+def test_an_attempt_id_reads_what_it_writes():
+    wanted = AttemptId("prod", "4711_3", 2)
+    assert AttemptId.parse(str(wanted)) == wanted

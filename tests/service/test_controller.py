@@ -1,0 +1,236 @@
+"""The controller's steps, on the smallest clusters that show each fact."""
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.coordination.record import Component, ExceptionState
+from perdure.model.actions import Cancel, Drain, Exclude, Hold, Release, Requeue, Undrain
+from perdure.model.events import ActionEnded
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
+from perdure.model.nodes import Node, NodeState
+from perdure.model.observation import Observation
+from perdure.retry.decide import DecisionKind
+from perdure.retry.rules import RetryRules
+from perdure.service.case import State
+from perdure.service.controller import (
+    Act,
+    ControllerSettings,
+    Judge,
+    Judged,
+    Looked,
+    Noted,
+    Ordered,
+    step,
+    undo_of,
+    unfinished,
+)
+from perdure.triage.verdict import Label, Verdict
+
+SETTINGS = ControllerSettings()
+NODES = tuple(Node(f"n{i}", NodeState.UP, gpus=8) for i in range(1, 5))
+JOB = Job("c", "1", "train", "ada", JobState.FAILED, 0.0, gpus=8)
+ONE = AttemptId("c", "1", 1)
+FAILED = Attempt(ONE, AttemptState.FAILED, ("n2",), 10.0, 3610.0, exit_code=1, gpus=8, user="ada")
+TRANSIENT = Verdict(Label.TRANSIENT, 0.9, "net", "connection lost", infrastructure=True, fingerprint="f")
+DETERMINISTIC = Verdict(Label.DETERMINISTIC, 0.03, "shape", "shapes do not match", fingerprint="d")
+
+
+class Run:
+    """A controller being fed, with all effects so far."""
+
+    def __init__(self, settings=SETTINGS):
+        self.state, self.effects, self.settings = State("c"), [], settings
+
+    def feed(self, event):
+        self.state, effects = step(self.state, event, self.settings)
+        self.effects += effects
+        return effects
+
+    def look(self, now, jobs=(), attempts=(), nodes=NODES):
+        return self.feed(Looked(Observation("c", now, tuple(jobs), tuple(attempts), tuple(nodes))))
+
+    def judge(self, verdict, attempt=ONE, now=4000.0):
+        return self.feed(Judged(now, attempt, verdict))
+
+    def acts(self):
+        return [effect.action for effect in self.effects if isinstance(effect, Act)]
+
+    @property
+    def noted(self):
+        return [effect.failure for effect in self.effects if isinstance(effect, Noted)][-1]
+
+
+def after_failure(job=JOB, attempt=FAILED, settings=SETTINGS):
+    run = Run(settings)
+    run.look(3611.0, [job], [attempt])
+    return run
+
+
+def test_a_failure_is_judged_before_anything_is_done():
+    run = after_failure()
+    assert [type(e) for e in run.effects[-2:]] == [Noted, Judge]
+    assert run.acts() == []
+    assert unfinished(run.state) == [Judge(FAILED)]
+
+
+def test_a_transient_failure_is_requeued_once_off_its_node():
+    run = after_failure()
+    run.judge(TRANSIENT)
+    run.judge(TRANSIENT)  # told twice
+    assert run.acts() == [Requeue(ONE, ("n2",), 10.0)]
+    assert run.noted.record.owner is Component.SCHEDULER
+    assert unfinished(run.state) == []
+
+
+def test_a_deterministic_failure_ends_in_a_stop_and_no_action():
+    run = after_failure()
+    (noted,) = [e for e in run.judge(DETERMINISTIC) if isinstance(e, Noted)]
+    assert run.acts() == []
+    assert noted.failure.record.state is ExceptionState.STOPPED
+    assert noted.failure.record.type == "job.shape"
+    assert noted.saved_gpu_h == pytest.approx(8.0)  # the hour that one blind retry would have burnt again
+
+
+REQUEUED = replace(JOB, state=JobState.PENDING, restarts=1)
+NODE_FAIL = replace(FAILED, state=AttemptState.NODE_FAIL, exit_code=0, failed_nodes=("n2",))
+
+
+def test_the_resource_managers_own_requeue_is_never_doubled():
+    run = after_failure(REQUEUED, NODE_FAIL)
+    run.judge(TRANSIENT)
+    assert run.acts() == [Exclude(ONE, ("n2",))]
+    assert run.noted.record.owner is Component.RESOURCE_MANAGER
+    assert run.noted.record.type == "node.failure"
+
+
+def test_a_requeue_seen_only_after_the_failure_counts_too():
+    run = after_failure()
+    run.look(3650.0, [REQUEUED], [FAILED])
+    run.judge(TRANSIENT)
+    assert not any(isinstance(action, Requeue) for action in run.acts())
+
+
+def test_a_newer_attempt_leaves_nothing_to_do():
+    run = after_failure()
+    newer = replace(FAILED, id=replace(ONE, incarnation=2), state=AttemptState.RUNNING, end_s=None)
+    run.look(3700.0, [replace(JOB, state=JobState.RUNNING)], [FAILED, newer])
+    run.judge(TRANSIENT)
+    assert run.acts() == []
+    assert run.noted.record.owner is Component.RESOURCE_MANAGER
+
+
+def test_a_blind_requeue_of_what_can_only_fail_is_held():
+    run = after_failure(REQUEUED)
+    run.judge(DETERMINISTIC)
+    assert run.acts() == [Hold(ONE)]
+
+
+@pytest.mark.parametrize("wish", [{"wish": Wish.NEVER}, {"may_requeue": False}])
+def test_a_job_whose_owner_wants_no_help_is_left_alone(wish):
+    for job in (replace(JOB, **wish), replace(REQUEUED, **wish)):
+        run = after_failure(job)
+        run.judge(TRANSIENT)
+        assert run.acts() == []
+
+
+def test_a_job_that_its_manager_gave_up_is_released_elsewhere():
+    held = replace(JOB, state=JobState.HELD, reason="launch failed requeued held")
+    run = after_failure(held)
+    run.judge(TRANSIENT)
+    assert run.acts() == [Exclude(ONE, ("n2",)), Release(ONE)]
+
+
+def test_a_job_that_a_person_holds_stays_held():
+    run = after_failure(replace(JOB, state=JobState.HELD, reason="JobHeldUser"))
+    run.judge(TRANSIENT)
+    assert run.acts() == []
+    assert run.noted.record.owner is Component.JOB
+
+
+def test_success_after_a_retry_closes_the_case():
+    run = after_failure()
+    run.judge(TRANSIENT)
+    good = replace(FAILED, id=replace(ONE, incarnation=2), state=AttemptState.COMPLETED, exit_code=0)
+    run.look(5000.0, [replace(JOB, state=JobState.COMPLETED)], [good])
+    assert run.noted.record.state is ExceptionState.RECOVERED
+    assert run.state.cases == {}
+
+
+def test_a_second_failure_remembers_the_first():
+    run = after_failure()
+    run.judge(TRANSIENT)
+    two = replace(FAILED, id=replace(ONE, incarnation=2), nodes=("n3",))
+    run.look(5000.0, [JOB], [two])
+    run.judge(TRANSIENT, two.id, 5001.0)
+    assert run.acts()[-1] == Requeue(two.id, ("n3",), 20.0)  # the manager keeps n2 excluded
+    (past,) = run.state.cases["1"].past
+    assert (past.attempt, past.retried) == (ONE, True)
+
+
+def test_a_verdict_that_comes_too_late_changes_nothing():
+    run = after_failure()
+    two = replace(FAILED, id=replace(ONE, incarnation=2))
+    run.look(5000.0, [JOB], [two])
+    run.judge(TRANSIENT, ONE)
+    assert run.acts() == []
+
+
+def test_a_refused_action_is_handed_to_a_person():
+    run = after_failure()
+    run.judge(TRANSIENT)
+    (requeue,) = run.acts()
+    run.feed(ActionEnded(4100.0, requeue.key, ONE, "refused", "Invalid job id specified"))
+    assert run.noted.record.state is ExceptionState.ESCALATED
+    assert run.noted.record.owner is Component.SCHEDULER  # still one owner
+
+
+def test_the_budget_holds_over_steps():
+    settings = ControllerSettings(retry=RetryRules(max_infrastructure_retries=2, repeat_odds=1.0))
+    run = Run(settings)
+    for n in range(1, 5):
+        attempt = replace(FAILED, id=replace(ONE, incarnation=n))
+        run.look(3611.0 * n, [JOB], [attempt])
+        run.judge(TRANSIENT, attempt.id, 3612.0 * n)
+    assert len(run.acts()) == 2
+    assert run.noted.decision.kind is DecisionKind.STOP
+
+
+def test_a_failure_older_than_the_service_is_not_acted_on():
+    run = Run(replace(SETTINGS, ignore_before_s=3700.0))
+    run.look(3800.0, [JOB], [FAILED])
+    assert run.state.cases == {}
+    assert not any(isinstance(effect, Judge) for effect in run.effects)
+
+
+def test_memory_has_a_bound():
+    run = Run(replace(SETTINGS, max_cases=10))
+    for n in range(50):
+        job = replace(JOB, job_id=str(n))
+        attempt = replace(FAILED, id=AttemptId("c", str(n), 1))
+        run.look(4000.0 + n, [job], [attempt])
+        run.judge(DETERMINISTIC, attempt.id, 4000.5 + n)
+    assert sorted(map(int, run.state.cases)) == list(range(40, 50))
+
+
+def test_a_persons_order_becomes_an_action_in_their_name():
+    run = Run()
+    run.feed(Ordered(1.0, Hold(ONE), "bob", "looking into it"))
+    (act,) = [e for e in run.effects if isinstance(e, Act)]
+    assert (act.by, act.action, act.expires_s) == ("bob", Hold(ONE), 1.0 + SETTINGS.action_ttl_s)
+
+
+@pytest.mark.parametrize(
+    ("action", "undo"),
+    [
+        (Requeue(ONE), Cancel(ONE)),
+        (Hold(ONE), Release(ONE)),
+        (Release(ONE), Hold(ONE)),
+        (Drain("n1", "hot", "1"), Undrain("n1", "undo of 1")),
+        (Exclude(ONE, ("n1",)), None),
+        (Cancel(ONE), None),
+    ],
+)
+def test_what_takes_an_action_back(action, undo):
+    assert undo_of(action) == undo
