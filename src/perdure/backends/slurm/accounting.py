@@ -1,0 +1,103 @@
+"""What ``sacct`` says: every start of every job, also those that were put back and started again since.
+
+Fields end in a word drawn at random for the call, so no text of a user's can pass for a field or a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from perdure.backends.slurm.hostlist import expand
+from perdure.backends.slurm.words import exit_status, gpus
+from perdure.errors import InputError
+
+FIELDS = ("JobID", "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "UID", "User", "NodeList",
+          "AllocTRES", "Reason")  # fmt: skip
+LATER_FIELDS = ("FailedNode", "StdOut", "StdErr")  # not in every version: asked for where `--helpformat` names them
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One start of a job, or its waiting (then `start_s` is None)."""
+
+    job_id: str
+    raw_id: int
+    state: str
+    exit_code: int
+    signal: int
+    submit_s: int
+    start_s: int | None
+    end_s: int | None
+    uid: int
+    user: str
+    nodes: tuple[str, ...]
+    gpus: int
+    reason: str
+    failed_nodes: tuple[str, ...] = ()
+    stdout: str = ""
+    stderr: str = ""
+
+
+def arguments(fields: Sequence[str], delimiter: str, *which: str) -> tuple[str, ...]:
+    """The call. ``-D``: all starts; ``-X``: no steps; ``-p``: each row ends in a delimiter too."""
+    return ("sacct", "-a", "-n", "-p", "-X", "-D", f"--delimiter={delimiter}", "-o", ",".join(fields), *which)
+
+
+def since(instant_s: float) -> tuple[str, ...]:
+    """Whatever was in any state at or after an instant. Without this sacct begins at midnight."""
+    return ("-S", datetime.fromtimestamp(max(0, int(instant_s)), UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+
+
+def known_fields(help_format: bytes) -> tuple[str, ...]:
+    """The fields to ask this version for, by the answer to ``sacct --helpformat``."""
+    named = set(help_format.decode("utf-8", "replace").split())
+    return FIELDS + tuple(field for field in LATER_FIELDS if field in named)
+
+
+def read_rows(text: bytes, fields: Sequence[str], delimiter: str) -> tuple[tuple[Row, ...], int]:
+    """Return the rows, and how many made no sense."""
+    values = text.decode("utf-8", "replace").split(delimiter)
+    rows: list[Row] = []
+    unreadable = 0
+    for cells in _cells(values, len(fields)):
+        try:
+            rows.append(_row(dict(zip(fields, cells, strict=True))))
+        except (InputError, ValueError):
+            unreadable += 1
+    return tuple(rows), unreadable
+
+
+def _cells(values: Sequence[str], width: int) -> Iterator[list[str]]:
+    """Cut into rows; a row ends in a newline, which therefore stands before the next row's first cell."""
+    for at in range(0, len(values) - width, width):
+        first, *rest = values[at : at + width]
+        yield [first.removeprefix("\n"), *rest]
+
+
+def _row(cell: dict[str, str]) -> Row:
+    exit_code, signal = exit_status(cell["ExitCode"])
+    nodes = expand(cell["NodeList"])
+    return Row(
+        job_id=cell["JobID"],
+        raw_id=int(cell["JobIDRaw"].partition("_")[0].partition("+")[0]),
+        state=cell["State"],
+        exit_code=exit_code,
+        signal=signal,
+        submit_s=int(cell["Submit"]),
+        start_s=_instant(cell["Start"]) if nodes else None,  # cancelled while it waited: a start without nodes
+        end_s=_instant(cell["End"]),
+        uid=int(cell["UID"]),
+        user=cell["User"],
+        nodes=nodes,
+        gpus=gpus(cell["AllocTRES"]) or 0,
+        reason="" if cell["Reason"] == "None" else cell["Reason"],
+        failed_nodes=expand(cell.get("FailedNode", "")),
+        stdout=cell.get("StdOut", ""),
+        stderr=cell.get("StdErr", ""),
+    )
+
+
+def _instant(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) <= 12 else None

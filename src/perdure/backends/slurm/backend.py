@@ -1,0 +1,238 @@
+"""One Slurm cluster behind the backend protocol: at most two processes a look, one an action."""
+
+from __future__ import annotations
+
+import pwd
+import secrets
+import time
+from collections.abc import Iterable
+
+import re2
+
+from perdure.backends.logfile import read_tail
+from perdure.backends.protocol import TAIL_BYTES, LogTail
+from perdure.backends.slurm import accounting, picture, plans
+from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.hostlist import is_node_name
+from perdure.backends.slurm.paths import expand_patterns
+from perdure.backends.slurm.records import (
+    Claim,
+    JobRecord,
+    JobRecords,
+    NodeRecord,
+    mend,
+    read_jobs,
+    read_nodes,
+    read_one_job,
+)
+from perdure.backends.slurm.tools import Dialog, Tools
+from perdure.backends.slurm.words import is_waiting
+from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, NotFound
+from perdure.model.actions import Action, Drain, JobAction, Outcome, Undrain
+from perdure.model.jobs import Attempt
+from perdure.model.nodes import Node
+from perdure.model.observation import Observation
+
+LOG_HEAD_BYTES = 64 * 1024
+MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
+
+_JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
+_VERSION = re2.compile(r"(\d+\.\d+(?:\.\d+)?)")
+_NO_SUCH = ("Invalid job id", "not found")
+
+
+class SlurmBackend:
+    """A Slurm cluster, asked and told through ``scontrol``, ``sacct`` and ``scancel``.
+
+    An attempt's incarnation is its start instant in whole seconds since the epoch: two starts of a job are at
+    least Slurm's own requeue delay apart, and accounting keeps the instant of each.
+
+    Acting on other users' jobs needs Slurm's operator role; without it the user's own jobs can be acted on.
+    """
+
+    def __init__(self, cluster: str, tools: Tools | None = None) -> None:
+        """Raise `ConfigError` where Slurm's tools are not in PATH."""
+        self.cluster = cluster
+        self._tools = tools or Tools()
+        for tool in ("scontrol", "sacct", "scancel"):
+            self._tools.find(tool)
+        self._version = ""
+        self._accounting_fields: tuple[str, ...] = ()
+        self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
+        self._uids: dict[str, int] = {}  # by user name, as Slurm told them
+
+    @property
+    def version(self) -> str:
+        """The version of Slurm's tools, "" where it cannot be told."""
+        if not self._version:
+            found = _VERSION.search(self._tools.run("scontrol", "--version").out.decode("utf-8", "replace"))
+            self._version = found[1] if found else ""
+        return self._version
+
+    def close(self) -> None:
+        """Nothing is kept open between calls."""
+
+    # Looking
+
+    def observe(self, since_s: float) -> Observation:
+        """Look once. Never raises for a part that is down: it names the part in `Observation.unseen`."""
+        unseen: dict[str, str] = {}
+        now = time.time()
+        records, mark = JobRecords(()), ""
+        nodes: tuple[NodeRecord, ...] = ()
+        try:
+            records, nodes, mark = self._ask_controller()
+        except (ClusterBusy, ClusterError) as err:
+            unseen["controller"] = err.what
+        rows: tuple[Row, ...] | None = None
+        try:
+            rows = self._ask_accounting(*accounting.since(since_s))
+        except (ClusterBusy, ClusterError) as err:
+            unseen["accounting"] = err.what
+        jobs = self._whole(records, rows or (), mark, unseen)
+        sources = picture.Sources(None if "controller" in unseen else jobs, nodes, rows)
+        attempts = picture.attempts(self.cluster, sources, now)
+        self._remember(jobs, rows or ())
+        return Observation(
+            cluster=self.cluster,
+            time_s=now,
+            jobs=picture.jobs(self.cluster, sources),
+            attempts=attempts,
+            nodes=tuple(record.node for record in nodes),
+            unseen=unseen,
+        )
+
+    def _ask_controller(self) -> tuple[JobRecords, tuple[NodeRecord, ...], str]:
+        with self._tools.dialog() as scontrol:
+            records = read_jobs(_answered(scontrol, "show job"), scontrol.mark)
+            nodes = read_nodes(_answered(scontrol, "show node"), scontrol.mark)
+            return records, nodes, scontrol.mark
+
+    def _ask_accounting(self, *which: str) -> tuple[Row, ...]:
+        if not self._accounting_fields:
+            self._accounting_fields = accounting.known_fields(self._tools.run("sacct", "--helpformat").out)
+        delimiter = secrets.token_hex(16)
+        argv = accounting.arguments(self._accounting_fields, delimiter, *which)
+        answer = self._tools.run(*argv)
+        if answer.code:
+            raise ClusterBusy("sacct", answer.complaint or f"exit code {answer.code}", "Run `sacctmgr ping`")
+        rows, unreadable = accounting.read_rows(answer.out, self._accounting_fields, delimiter)
+        if unreadable and not rows:
+            raise ClusterError("sacct", f"none of {unreadable} rows can be read", "Report this with Slurm's version")
+        return rows
+
+    def _whole(self, records: JobRecords, rows: Iterable[Row], mark: str, unseen: dict[str, str]) -> list[JobRecord]:
+        """Mend what users' text tore; name what is left in doubt."""
+        claims: dict[int, set[Claim]] = {}
+        if records.torn:
+            for row in rows:
+                claims.setdefault(row.raw_id, set()).add(Claim(row.uid, row.submit_s))
+        mended = mend(records.torn, {record.raw_id for record in records.whole}, claims, mark)
+        if unreadable := records.unreadable + mended.unreadable:
+            unseen["records"] = f"{unreadable} job records cannot be told apart from what users wrote into them"
+        return [expand_patterns(record) for record in (*records.whole, *mended.whole)]
+
+    def _remember(self, jobs: Iterable[JobRecord], rows: Iterable[Row]) -> None:
+        """Keep each known job's latest start, to know later whose a waiting job's last attempt was."""
+        latest: dict[str, tuple[int, int]] = {}
+        for job in jobs:
+            if not is_waiting(job.state) and job.start_s is not None:
+                latest[job.job_id] = (job.start_s, job.restarts)
+            elif job.job_id in self._latest:
+                latest[job.job_id] = self._latest[job.job_id]
+        self._latest = latest
+        self._uids |= {job.user: job.uid for job in jobs} | {row.user: row.uid for row in rows}
+
+    def log_tail(self, attempt: Attempt, max_bytes: int = TAIL_BYTES) -> LogTail:
+        """Read the end of an attempt's output, with its owner's rights."""
+        if not attempt.stdout:
+            raise NotFound(f"job {attempt.id.job_id}", "Slurm no longer tells where its log is", "Read it by hand")
+        return read_tail(attempt.stdout, self._uid(attempt.user), max_bytes, LOG_HEAD_BYTES)
+
+    def _uid(self, user: str) -> int:
+        if user in self._uids:
+            return self._uids[user]
+        if user.isdecimal():
+            return int(user)
+        try:
+            return pwd.getpwnam(user).pw_uid
+        except KeyError as err:
+            raise LogRefused(f"user {user[:80]!r}", "unknown here", "Run Perdure where users are known") from err
+
+    # Acting
+
+    def perform(self, action: Action) -> Outcome:
+        """Carry out an action, from wherever an earlier try left it."""
+        with self._tools.dialog() as scontrol:
+            complaint = ""
+            for _ in range(MAX_STEPS):
+                step = self._next(scontrol, action)
+                if isinstance(step, Outcome):
+                    return step
+                before = complaint
+                complaint = self._carry_out(scontrol, step)
+                if complaint and complaint == before:
+                    return plans.refused(complaint)
+            raise ClusterBusy("scontrol", f"{action.key} does not come to rest: {complaint}", "Look at the job by hand")
+
+    def lookup(self, action: Action) -> Outcome | None:
+        """Say what became of an action. None: it was not, or not wholly, carried out; `perform` goes on with it."""
+        with self._tools.dialog() as scontrol:
+            step = self._next(scontrol, action)
+            return step if isinstance(step, Outcome) else None
+
+    def _next(self, scontrol: Dialog, action: Action) -> Outcome | plans.Todo:
+        if isinstance(action, Drain | Undrain):
+            return plans.for_node(action, self._node(scontrol, action.node))
+        job = self._job(scontrol, action)
+        waits = job is not None and is_waiting(job.state)
+        last_start = self._last_start(job) if job is not None and waits else None
+        return plans.for_job(action, job, last_start, time.time())
+
+    def _carry_out(self, scontrol: Dialog, step: plans.Todo) -> str:
+        """Put the commands in order; return what Slurm last complained of, "" where it did not."""
+        complaint = ""
+        for command in step.commands:
+            alone = command.startswith("scancel ")
+            answer = self._tools.run(*command.split(" ")) if alone else scontrol.ask(command)
+            complaint = answer.complaint or complaint
+        return complaint
+
+    def _job(self, scontrol: Dialog, action: JobAction) -> JobRecord | None:
+        job_id = action.attempt.job_id
+        if not _JOB_ID.fullmatch(job_id):
+            raise InputError("job", f"{job_id[:80]!r} is no job id of Slurm", "Use 7, 7_2 or 7+1")
+        answer = scontrol.ask(f"show job {job_id}")
+        record = read_one_job(answer.out, scontrol.mark, job_id)
+        if record is None and not any(said in answer.complaint or said.encode() in answer.out for said in _NO_SUCH):
+            raise ClusterBusy("scontrol", answer.complaint or "no answer", "Run `scontrol ping`")
+        return record
+
+    def _node(self, scontrol: Dialog, name: str) -> Node | None:
+        if not is_node_name(name):
+            raise InputError("node", f"{name[:80]!r} is no node name", "Use a name from `perdure nodes`")
+        answer = scontrol.ask(f"show node {name}")
+        found = [record.node for record in read_nodes(answer.out, scontrol.mark) if record.node.name == name]
+        if not found and answer.complaint and not any(said in answer.complaint for said in _NO_SUCH):
+            raise ClusterBusy("scontrol", answer.complaint, "Run `scontrol ping`")
+        return found[0] if found else None
+
+    def _last_start(self, job: JobRecord) -> int:
+        """The start instant of a waiting job's latest attempt, 0 where it never ran.
+
+        What the last look saw is good enough while the job has been put back exactly once since; else
+        accounting is asked, the one case in which an action takes a second process.
+        """
+        start_s, restarts = self._latest.get(job.job_id, (0, -1))
+        if start_s and job.restarts == restarts + 1:
+            return start_s
+        rows = self._ask_accounting("-j", job.job_id)
+        return max((row.start_s or 0 for row in rows if row.job_id == job.job_id), default=0)
+
+
+def _answered(scontrol: Dialog, command: str) -> bytes:
+    """Raises `ClusterBusy` with Slurm's own words where the controller did not answer."""
+    answer = scontrol.ask(command)
+    if answer.complaint and b"=" not in answer.out:
+        raise ClusterBusy("scontrol", answer.complaint, "Run `scontrol ping`")
+    return answer.out

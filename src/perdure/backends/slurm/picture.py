@@ -1,0 +1,174 @@
+"""One picture from three sources: the controller's jobs and nodes, and accounting's starts."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.records import JobRecord, NodeRecord
+from perdure.backends.slurm.words import attempt_state, is_waiting, job_state, wish
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job
+from perdure.model.nodes import NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What was seen. `jobs` or `rows` is None where that source could not be asked."""
+
+    jobs: Sequence[JobRecord] | None
+    nodes: Sequence[NodeRecord]
+    rows: Sequence[Row] | None
+
+
+def jobs(cluster: str, sources: Sources) -> tuple[Job, ...]:
+    """The jobs that the controller knows, each once."""
+    return tuple({record.job_id: _job(cluster, record) for record in sources.jobs or ()}.values())
+
+
+def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
+    """Every start that is known, oldest first.
+
+    Both sources tell of one start under one key, job and start instant. Accounting alone knows starts that were
+    put back since; it may lag, so what it calls running counts only where the controller does not know better.
+    The controller alone says why a launch failed. Of "running" and "over", "over" is the later word.
+    """
+    records = {record.job_id: record for record in sources.jobs or ()}
+    found: dict[AttemptId, Attempt] = {}
+    for row in sources.rows or ():
+        if row.start_s is None or row.state == "RESIZING":
+            continue
+        attempt = _of_row(cluster, row, row.start_s, records.get(row.job_id))
+        if attempt.state.is_over or _may_run(row, records, sources):
+            found[attempt.id] = attempt
+    for record in records.values():
+        seen = _of_record(cluster, record, now)
+        if seen is None:
+            continue
+        accounted = found.get(seen.id)
+        if accounted is None or seen.state.is_over or not accounted.state.is_over:
+            found[seen.id] = seen
+    blamed = _NodeBlame(sources.nodes)
+    return tuple(sorted((blamed(attempt) for attempt in found.values()), key=lambda a: (a.start_s, a.id)))
+
+
+def _job(cluster: str, record: JobRecord) -> Job:
+    waiting = is_waiting(record.state)
+    return Job(
+        cluster=cluster,
+        job_id=record.job_id,
+        name=record.name,
+        user=user_name(record.user, record.uid),
+        state=job_state(record.state, record.priority, record.reason),
+        submit_s=float(record.submit_s),
+        partition=record.partition,
+        gpus=record.gpus,
+        node_count=record.node_count,
+        walltime_s=record.walltime_s,
+        may_requeue=record.requeue,
+        wish=wish(record.comment),
+        reason=record.reason,
+        excluded=record.excluded,
+        required=record.required,
+        restarts=record.restarts,
+        eligible_s=float(record.eligible_s) if waiting and record.eligible_s is not None else None,
+    )
+
+
+def _of_row(cluster: str, row: Row, start_s: int, record: JobRecord | None) -> Attempt:
+    return Attempt(
+        id=AttemptId(cluster, row.job_id, start_s),
+        state=attempt_state(row.state, row.exit_code, row.signal, row.reason),
+        nodes=row.nodes,
+        start_s=float(start_s),
+        end_s=float(row.end_s) if row.end_s is not None else None,
+        exit_code=row.exit_code,
+        signal=row.signal,
+        reason=row.state if " by " in row.state else "",
+        gpus=row.gpus,
+        user=user_name(row.user, row.uid),
+        stdout=record.stdout if record else row.stdout,
+        stderr=record.stderr if record else row.stderr,
+        failed_nodes=row.failed_nodes,
+    )
+
+
+def _may_run(row: Row, records: Mapping[str, JobRecord], sources: Sources) -> bool:
+    if sources.jobs is None:
+        return True
+    record = records.get(row.job_id)
+    return record is not None and record.start_s == row.start_s and not is_waiting(record.state)
+
+
+def _of_record(cluster: str, record: JobRecord, now: float) -> Attempt | None:
+    """The start that a record tells of; a waiting job's start is only a forecast.
+
+    COMPLETING hides how it ended, or that it already waits again (then its start lies ahead).
+    """
+    if record.start_s is None or not record.nodes or is_waiting(record.state):
+        return None
+    completing = record.state == "COMPLETING"
+    if completing and record.start_s > now:
+        return None
+    state = (
+        AttemptState.RUNNING
+        if completing
+        else attempt_state(record.state, record.exit_code, record.signal, record.reason)
+    )
+    return Attempt(
+        id=AttemptId(cluster, record.job_id, record.start_s),
+        state=state,
+        nodes=record.nodes,
+        start_s=float(record.start_s),
+        end_s=float(record.end_s) if state.is_over and record.end_s is not None else None,
+        exit_code=record.exit_code if state.is_over else 0,
+        signal=record.signal if state.is_over else 0,
+        reason=record.reason if state.is_over else "",
+        gpus=record.gpus,
+        user=user_name(record.user, record.uid),
+        stdout=record.stdout,
+        stderr=record.stderr,
+        failed_nodes=record.failed_nodes,
+    )
+
+
+class _NodeBlame:
+    """Says which nodes of an attempt failed under it: Slurm before 23.02 tells only the whole allocation."""
+
+    def __init__(self, nodes: Iterable[NodeRecord]) -> None:
+        self._nodes = {record.node.name: record for record in nodes}
+
+    def __call__(self, attempt: Attempt) -> Attempt:
+        if attempt.state is not AttemptState.NODE_FAIL or attempt.failed_nodes:
+            return attempt
+        known = [self._nodes[name] for name in attempt.nodes if name in self._nodes]
+        down = tuple(record.node.name for record in known if record.node.state is NodeState.DOWN)
+        returned = tuple(record.node.name for record in known if _came_back(record, attempt))
+        return replace(attempt, failed_nodes=down or returned)
+
+
+def _came_back(record: NodeRecord, attempt: Attempt) -> bool:
+    """True where the machine, or its daemon, has started since the attempt was given up."""
+    booted = record.boot_s is not None and record.boot_s > attempt.start_s
+    restarted = None not in (record.daemon_start_s, attempt.end_s) and (record.daemon_start_s or 0) > (
+        attempt.end_s or 0
+    )
+    return booted or restarted
+
+
+def user_name(name: str, uid: int) -> str:
+    """Slurm's tools write "nobody" for a user that they cannot look up: then the number names the user."""
+    if name and (name != "nobody" or _uid_of("nobody") == uid):
+        return name
+    return str(uid)
+
+
+@lru_cache(maxsize=1)
+def _uid_of(name: str) -> int | None:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None

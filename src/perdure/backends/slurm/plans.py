@@ -1,0 +1,176 @@
+"""What to tell Slurm for an action, decided from what Slurm says of the job or node now.
+
+A step is one question or command; the answer decides the next. So an action that was broken off is taken up where
+it stands: a job that is found put back and held gets its exclusions and is let go.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from perdure.backends.slurm.records import JobRecord
+from perdure.backends.slurm.words import HELD_BY_A_PERSON, is_held, is_waiting
+from perdure.errors import ClusterBusy
+from perdure.model.actions import (
+    Cancel,
+    Drain,
+    Exclude,
+    Hold,
+    JobAction,
+    Outcome,
+    OutcomeStatus,
+    Release,
+    Requeue,
+    Undrain,
+)
+from perdure.model.nodes import Node, NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """Commands to put, in order; then look again."""
+
+    commands: tuple[str, ...]
+
+
+def done(detail: str) -> Outcome:
+    return Outcome(OutcomeStatus.DONE, detail)
+
+
+def refused(detail: str) -> Outcome:
+    return Outcome(OutcomeStatus.REFUSED, detail)
+
+
+def superseded(detail: str) -> Outcome:
+    return Outcome(OutcomeStatus.SUPERSEDED, detail)
+
+
+def for_job(action: JobAction, job: JobRecord | None, last_start: int | None, now: float) -> Outcome | Todo:
+    """Decide the next step. `last_start`: the start instant of the job's latest attempt, where it waits.
+
+    Raises `ClusterBusy` while Slurm is still clearing up after the attempt: it takes no change then.
+    """
+    if job is None:
+        return superseded("the job is gone")
+    if job.state == "COMPLETING" and not isinstance(action, Cancel):
+        raise ClusterBusy(f"job {job.job_id}", "still completing", "Ask again in a moment")
+    wanted = action.attempt.incarnation
+    latest = last_start if is_waiting(job.state) else job.start_s
+    if latest is not None and latest != wanted:
+        return superseded(f"a {'newer' if latest > wanted else 'different'} attempt of the job exists")
+    match action:
+        case Requeue():
+            return _requeue(action, job, now)
+        case Exclude():
+            return _exclude(action, job)
+        case Hold():
+            return _hold(job)
+        case Release():
+            return _release(job)
+        case Cancel():
+            return _cancel(job)
+
+
+def _requeue(action: Requeue, job: JobRecord, now: float) -> Outcome | Todo:
+    if not is_waiting(job.state):
+        if job.state in _NOT_OVER:
+            return refused(f"the attempt is not over: {job.state}")
+        if not job.requeue:
+            return refused("the job was submitted with --no-requeue")
+        return Todo((f"requeuehold {job.job_id}",))
+    if job.reason in HELD_BY_A_PERSON:
+        return refused(f"a person holds the job: {job.reason}")
+    changes = _placement(job, action.exclude) + _delay(job, action.delay_s, now)
+    commands: tuple[str, ...] = (_update(job, changes),) if changes else ()
+    if is_held(job.state, job.priority, job.reason):
+        commands += (f"release {job.job_id}",)
+    return Todo(commands) if commands else done(_where(job))
+
+
+def _exclude(action: Exclude, job: JobRecord) -> Outcome | Todo:
+    if not is_waiting(job.state):
+        return superseded(f"the job does not wait: {job.state}")
+    changes = _placement(job, action.exclude)
+    return Todo((_update(job, changes),)) if changes else done(_where(job))
+
+
+def _hold(job: JobRecord) -> Outcome | Todo:
+    if not is_waiting(job.state):
+        return superseded(f"the job does not wait: {job.state}")
+    if is_held(job.state, job.priority, job.reason):
+        return done("held")
+    return Todo((f"hold {job.job_id}",))
+
+
+def _release(job: JobRecord) -> Outcome | Todo:
+    if not is_waiting(job.state):
+        return superseded(f"the job does not wait: {job.state}")
+    if not is_held(job.state, job.priority, job.reason):
+        return done("released")
+    return Todo((f"release {job.job_id}",))
+
+
+def _cancel(job: JobRecord) -> Outcome | Todo:
+    if job.state == "CANCELLED":
+        return done("cancelled")
+    if not is_waiting(job.state) and job.state not in _NOT_OVER:
+        return superseded(f"the job is over: {job.state}")
+    return Todo((f"scancel {job.job_id}",))
+
+
+_NOT_OVER = frozenset(
+    {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING",
+     "POWER_UP_NODE", "EXPEDITING"}
+)  # fmt: skip
+
+
+def _placement(job: JobRecord, exclude: tuple[str, ...]) -> tuple[str, ...]:
+    """Add to what the job excludes; take out of what it requires, or it would wait for ever."""
+    changes: tuple[str, ...] = ()
+    if missing := [node for node in exclude if node not in job.excluded]:
+        changes += (f"ExcNodeList={','.join([*job.excluded, *missing])}",)
+    if set(exclude) & set(job.required):
+        changes += (f"ReqNodeList={','.join(node for node in job.required if node not in exclude)}",)
+    return changes
+
+
+def _delay(job: JobRecord, delay_s: float, now: float) -> tuple[str, ...]:
+    """Slurm's own delay after a requeue stays; ours counts from the instant at which the job was put back."""
+    begin = job.submit_s + math.ceil(delay_s)
+    if delay_s <= 0 or begin <= max(job.eligible_s or 0, now):
+        return ()
+    return (f"StartTime=now+{max(1, math.ceil(begin - now))}",)
+
+
+def _update(job: JobRecord, changes: tuple[str, ...]) -> str:
+    return f"update jobid={job.job_id} {' '.join(changes)}"
+
+
+def _where(job: JobRecord) -> str:
+    return f"in the queue, away from {','.join(job.excluded)}" if job.excluded else "in the queue"
+
+
+def for_node(action: Drain | Undrain, node: Node | None) -> Outcome | Todo:
+    """Decide the next step. Our drain carries its episode in the reason; nobody else's drain is undone."""
+    if node is None:
+        return superseded("the node is gone")
+    mine = f"[perdure {_one_line(action.episode)}]"
+    drained = node.state in (NodeState.DRAINING, NodeState.DRAINED) or (
+        node.state is NodeState.DOWN and mine in node.reason
+    )
+    if isinstance(action, Drain):
+        if drained:
+            return done(f"drained: {node.reason}")
+        return Todo((f'update nodename={node.name} state=drain reason="{_one_line(action.reason)} {mine}"',))
+    if not drained:
+        return done("in service")
+    if mine not in node.reason:
+        return superseded(f"somebody else drained it: {node.reason}")
+    return Todo((f"update nodename={node.name} state=undrain",))
+
+
+def _one_line(text: str) -> str:
+    """Leave out what would end the quotes or the line; Slurm keeps the rest as it is."""
+    kept = "".join(char if char.isprintable() and char not in "\"'\\[]" else " " for char in text)
+    return " ".join(kept.split())[:200]

@@ -1,0 +1,328 @@
+"""Reading what ``scontrol show job`` and ``show node`` print, one record a line, where users wrote half of it.
+
+A job's name, comment, paths and network option may hold anything, newlines and whole forged records included, and
+are printed as they are. What can be trusted is told apart like this:
+
+- Every instant carries a mark that was drawn at random for this call (`tools`), so ``SubmitTime=<n>~<mark>`` is
+  Slurm's own word, once in each record: its *anchor*.
+- Before the anchor a user's text (the name) comes first and Slurm's own fields from ``UserId=`` on come last, so the
+  last ``UserId=`` counts. Slurm writes accounts and workload keys, which stand between the two, in lower case.
+- After the anchor Slurm's own fields come first, up to ``Features=``, so the first of each counts.
+- A record begins at a line that begins with ``JobId=``. Between two anchors there is exactly one true beginning; where
+  text forges a second one, the record is `Torn`, and `mend` finds out whose it is from what else is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import re2
+
+from perdure.backends.slurm.hostlist import expand
+from perdure.backends.slurm.words import duration_s, exit_status, gpus, node_state
+from perdure.errors import InputError
+from perdure.model.nodes import Node
+
+_BEGINNING = re2.compile(rb"(?m)^(?:scontrol: )?JobId=(\d{1,10}) (?:[A-Za-z]+=\S+ )*?JobName=")
+_HEADER = re2.compile(rb"(?:scontrol: )?JobId=\d{1,10} ((?:[A-Za-z]+=\S+ )*?)JobName=")
+_HET_SET = re2.compile(rb"(?s)(.*) HetJobIdSet=[\d,\-]+")
+_USER = re2.compile(r"(.*)\((\d{1,10})\)")
+_REASON = re2.compile(r"(?s)(.*?)(?: \[([^\[\]]*)@(\d{1,12})~?[0-9a-z]*\])?")
+
+# What may follow a path in a record, to find where a path with blanks ends.
+_TAIL_KEYS = (
+    "AdminComment", "SystemComment", "Comment", "StdErr", "StdIn", "StdOut", "Switches", "BurstBuffer",
+    "BurstBufferState", "Power", "GresEnforceBind", "KillOInInvalidDependent", "SpreadJob", "CpusPerTres",
+    "MemPerTres", "TresBind", "TresFreq", "TresPerJob", "TresPerNode", "TresPerSocket", "TresPerTask", "MailUser",
+    "NtasksPerTRES", "Container", "ContainerID", "SELinuxContext", "SubmitLine", "Extra", "GresAllowTaskSharing",
+    "ResvPorts", "CPU_max_freq", "Licenses", "OOMKillStep",
+)  # fmt: skip
+_TAIL_KEY = re2.compile(rf" (?:{'|'.join(_TAIL_KEYS)})=")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One job, as the controller knows it now. Text is Slurm's own; times are whole seconds since the epoch."""
+
+    raw_id: int
+    job_id: str  # 7, 7_2 (task of an array), 7+1 (component of a heterogeneous job)
+    name: str
+    user: str
+    uid: int
+    state: str
+    reason: str
+    priority: int
+    requeue: bool
+    restarts: int
+    exit_code: int
+    signal: int
+    walltime_s: float | None
+    submit_s: int
+    eligible_s: int | None
+    start_s: int | None
+    end_s: int | None
+    partition: str
+    required: tuple[str, ...]
+    excluded: tuple[str, ...]
+    nodes: tuple[str, ...]
+    node_count: int
+    gpus: int
+    failed_nodes: tuple[str, ...]
+    comment: str
+    work_dir: str
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """A record of which only the number is in doubt: `candidates` holds each beginning, the true one among them."""
+
+    candidates: tuple[tuple[int, bytes], ...]  # (number, the text from there to the anchor)
+    after: bytes  # from the anchor on
+
+    def as_(self, number: int, mark: str) -> JobRecord:
+        """Read it as the record of job `number`. Raises `InputError` where it cannot be that."""
+        for candidate, before in self.candidates:
+            if candidate == number:
+                return _job(number, before, self.after, mark)
+        raise InputError("scontrol", f"no beginning of job {number}", "Report this")
+
+
+class Claim(NamedTuple):
+    """Who a job belongs to and when it was submitted, by another source's word."""
+
+    uid: int
+    submit_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecords:
+    """All that could be read, what is in doubt, and how many records made no sense."""
+
+    whole: tuple[JobRecord, ...]
+    torn: tuple[Torn, ...] = ()
+    unreadable: int = 0
+
+
+def read_jobs(text: bytes, mark: str) -> JobRecords:
+    """Read the answer to ``show job``. Never raises: what cannot be read is counted."""
+    anchor = re2.compile(rb" SubmitTime=\d{1,12}~" + mark.encode() + rb" EligibleTime=")
+    anchors = [match.start() for match in anchor.finditer(text)]
+    whole: list[JobRecord] = []
+    torn: list[Torn] = []
+    unreadable = 0
+    for begin, at, end in zip([0, *anchors], anchors, [*anchors[1:], len(text)], strict=False):
+        found = [(int(match[1]), match.start() + begin) for match in _BEGINNING.finditer(text[begin:at])]
+        following = _BEGINNING.search(text[at:end])
+        after = text[at : at + following.start() if following and end != len(text) else end]
+        candidates = tuple((number, text[start:at]) for number, start in found)
+        try:
+            if len(candidates) == 1:
+                whole.append(_job(*candidates[0], after, mark))
+            elif candidates:
+                torn.append(Torn(candidates, after))
+            else:
+                unreadable += 1
+        except InputError:
+            unreadable += 1
+    return JobRecords(tuple(whole), tuple(torn), unreadable)
+
+
+def read_one_job(text: bytes, mark: str, job_id: str) -> JobRecord | None:
+    """Read the answer to ``show job JOB_ID``. None where there is no such job.
+
+    Everything in the answer belongs to that job, so its first line is the true beginning. (A heterogeneous job
+    answers with all of its components.)
+    """
+    records = read_jobs(text, mark)
+    found = list(records.whole)
+    for torn in records.torn:
+        try:
+            found.append(torn.as_(torn.candidates[0][0], mark))
+        except InputError:
+            continue
+    return next((record for record in found if record.job_id == job_id), None)
+
+
+def mend(
+    torn: Sequence[Torn], taken: Collection[int], claims: Mapping[int, Collection[Claim]], mark: str
+) -> JobRecords:
+    """Find out which jobs the torn records belong to, as far as that can be proved.
+
+    A number that another record has is not this one's. Of what is left, the owner and the submit instant, which
+    are beyond doubt, must agree with what accounting says of that number. A record with none or several such
+    numbers stays unreadable: nothing is done for a job whose own text hides it.
+    """
+    whole: list[JobRecord] = []
+    unreadable = 0
+    for one in torn:
+        fitting = []
+        numbers = {number for number, _ in one.candidates} - set(taken)
+        for number in numbers:
+            try:
+                record = one.as_(number, mark)
+            except InputError:
+                continue
+            if Claim(record.uid, record.submit_s) in claims.get(number, ()):
+                fitting.append(record)
+        if len(fitting) == 1:
+            whole.append(fitting[0])
+        else:
+            unreadable += 1
+    return JobRecords(tuple(whole), (), unreadable)
+
+
+def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
+    header = _HEADER.match(before)
+    user_at = before.rfind(b" UserId=")
+    if header is None or user_at < header.end():
+        raise InputError("scontrol", f"job {number} has no name or no owner", "Report this with Slurm's version")
+    first = dict(_pairs(header[1].decode("utf-8", "replace")))
+    own = dict(_pairs(before[user_at:].decode("utf-8", "replace")))
+    middle, _, rest = after.partition(b" Features=")
+    own = {**dict(_pairs(middle.decode("utf-8", "replace"))), **own}
+    tail = rest.decode("utf-8", "replace")
+    owner = _USER.fullmatch(own["UserId"])
+    submit_s = _instant(own.get("SubmitTime", ""), mark)
+    if owner is None or submit_s is None:
+        raise InputError("scontrol", f"job {number} has no owner or submit time", "Report this with Slurm's version")
+    exit_code, signal = exit_status(own.get("ExitCode", ""))
+    node_count = _number(own.get("NumNodes", "").partition("-")[0], 1)
+    work_dir = _after("WorkDir", tail)
+    return JobRecord(
+        raw_id=number,
+        job_id=_job_id(number, first),
+        name=_name(before[header.end() : user_at]),
+        user=owner[1],
+        uid=int(owner[2]),
+        state=own.get("JobState", ""),
+        reason="" if own.get("Reason", "None") == "None" else own["Reason"],
+        priority=_number(own.get("Priority", ""), 1),
+        requeue=own.get("Requeue") != "0",
+        restarts=_number(own.get("Restarts", ""), 0),
+        exit_code=exit_code,
+        signal=signal,
+        walltime_s=duration_s(own.get("TimeLimit", "")),
+        submit_s=submit_s,
+        eligible_s=_instant(own.get("EligibleTime", ""), mark),
+        start_s=_instant(own.get("StartTime", ""), mark),
+        end_s=_instant(own.get("EndTime", ""), mark),
+        partition=own.get("Partition", ""),
+        required=expand(own.get("ReqNodeList", "")),
+        excluded=expand(own.get("ExcNodeList", "")),
+        nodes=expand(own.get("NodeList", "")),
+        node_count=node_count,
+        gpus=_job_gpus(own, tail, node_count),
+        failed_nodes=expand(own.get("FailedNode", "")),
+        comment=_comment(tail),
+        work_dir=work_dir,
+        stdout=_path("StdOut", tail, work_dir),
+        stderr=_path("StdErr", tail, work_dir),
+    )
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield ``KEY=VALUE`` words in reverse, so that a dict made of them keeps the first of each key."""
+    for word in reversed(text.split(" ")):
+        key, equals, value = word.partition("=")
+        if equals:
+            yield key, value.strip("\n")
+
+
+def _name(text: bytes) -> str:
+    het = _HET_SET.fullmatch(text)
+    return (het[1] if het else text).decode("utf-8", "replace")
+
+
+def _job_id(number: int, header: Mapping[str, str]) -> str:
+    """``ArrayTaskId=1-3%1`` is what is left of an array together; it goes by the array's own number."""
+    task = header.get("ArrayTaskId", "")
+    if task.isdecimal():
+        return f"{header['ArrayJobId']}_{task}" if header.get("ArrayJobId", "").isdecimal() else str(number)
+    if header.get("HetJobId", "").isdecimal() and header.get("HetJobOffset", "").isdecimal():
+        return f"{header['HetJobId']}+{header['HetJobOffset']}"
+    return str(number)
+
+
+def _job_gpus(own: Mapping[str, str], tail: str, node_count: int) -> int:
+    """All GPUs of a job: what it was given, else what it asked for."""
+    for key in ("AllocTRES", "TRES", "ReqTRES"):
+        found = gpus(own.get(key, ""))
+        if found is not None:
+            return found
+    # Sites that do not account for GPUs print them only here.
+    each = {"TresPerJob": 1, "TresPerNode": node_count, "TresPerTask": _number(own.get("NumTasks", ""), 1)}
+    return next((count * times for key, times in each.items() if (count := gpus(_after(key, tail)))), 0)
+
+
+def _after(key: str, tail: str) -> str:
+    """The text of `key`, which may hold blanks, up to the next key that Slurm prints. Its owner can forge it."""
+    _, found, text = tail.partition(f" {key}=")
+    if not found:
+        return ""
+    following = _TAIL_KEY.search(text)
+    return text[: following.start()].rstrip() if following else text.rstrip()
+
+
+def _comment(tail: str) -> str:
+    _, found, text = tail.partition(" Comment=")
+    return text.partition(" StdErr=")[0].rstrip() if found else ""
+
+
+def _path(key: str, tail: str, work_dir: str) -> str:
+    text = _after(key, tail)
+    if text in ("", "(null)"):
+        return ""
+    return text if text.startswith("/") else f"{work_dir}/{text}"
+
+
+def _instant(text: str, mark: str) -> int | None:
+    """Read ``<seconds>~<mark>``. None for Unknown, None, N/A, and for what somebody else wrote."""
+    number, _, tag = text.partition("~")
+    return int(number) if tag == mark and number.isdecimal() and len(number) <= 12 else None
+
+
+def _number(text: str, otherwise: int) -> int:
+    return int(text) if text.isdecimal() and len(text) <= 12 else otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One node, and when its machine and its daemon started."""
+
+    node: Node
+    boot_s: int | None
+    daemon_start_s: int | None
+
+
+def read_nodes(text: bytes, mark: str) -> tuple[NodeRecord, ...]:
+    """Read the answer to ``show node``. Only operators write text here (reasons, comments); it stays on its line."""
+    lines = text.decode("utf-8", "replace").split("\n")
+    records = (_node(line.removeprefix("scontrol: "), mark) for line in lines)
+    return tuple(record for record in records if record is not None)
+
+
+def _node(line: str, mark: str) -> NodeRecord | None:
+    if not line.startswith("NodeName=") or " State=" not in line:
+        return None
+    body, _, reason_text = line.partition(" Reason=")
+    fields = dict(_pairs(body))
+    state = node_state(fields.get("State", ""))
+    if state is None:
+        return None
+    reason = _REASON.fullmatch(reason_text.partition(" Comment=")[0].rstrip())
+    return NodeRecord(
+        Node(
+            name=fields["NodeName"],
+            state=state,
+            reason=reason[1] if reason else "",
+            gpus=gpus(fields.get("Gres", "")) or gpus(fields.get("CfgTRES", "")) or 0,
+            gpus_used=gpus(fields.get("AllocTRES", "")) or 0,
+            since_s=float(reason[3]) if reason and reason[3] else None,
+        ),
+        boot_s=_instant(fields.get("BootTime", ""), mark),
+        daemon_start_s=_instant(fields.get("SlurmdStartTime", ""), mark),
+    )

@@ -1,0 +1,211 @@
+"""Running Slurm's command-line tools: argument lists, one locale, one time zone, a time limit, a size limit.
+
+``scontrol`` reads commands from its standard input, so one process answers many questions (`Dialog`). How each
+answer ends is told by a word drawn at random for it: ``scontrol show hostlist WORD`` prints WORD without asking the
+controller, and nobody who named a job beforehand could know it. The same word stands in every instant that
+``scontrol`` prints (through SLURM_TIME_FORMAT), which is how `records` tells Slurm's text from a user's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from perdure.errors import ClusterBusy, ClusterError, ConfigError
+
+CAP_BYTES = 256 * 1024 * 1024
+DIALOG_PATIENCE_S = 3.0  # a scontrol built without readline keeps its answers back until its input ends
+
+_PROMPT = b"scontrol: "
+_CHUNK = 1 << 16
+_FORMATS_OF_OTHERS = ("SACCT_", "SQUEUE_", "SINFO_", "SCANCEL_", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT", "SLURM_BITSTR")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a tool printed, and its exit code (None while it still runs)."""
+
+    out: bytes
+    err: bytes
+    code: int | None = None
+
+    @property
+    def complaint(self) -> str:
+        """The last line of the error output: what went wrong, in the tool's words."""
+        lines = [line.strip() for line in self.err.decode("utf-8", "replace").splitlines() if line.strip()]
+        return lines[-1][:300] if lines else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """How the tools are run."""
+
+    timeout_s: float = 30.0
+    cap_bytes: int = CAP_BYTES
+    environment: Mapping[str, str] | None = None  # None: this process's own
+
+    def find(self, name: str) -> str:
+        """Return the path of a tool. Raises `ConfigError` where there is none."""
+        found = shutil.which(name, path=self._base().get("PATH"))
+        if found is None:
+            raise ConfigError(name, "not found in PATH", "Run Perdure where Slurm's client tools are installed")
+        return found
+
+    def run(self, *argv: str, time_mark: str = "") -> Answer:
+        """Run one command to its end.
+
+        Raises `ClusterBusy` where it takes longer than `timeout_s`, `ClusterError` where it prints more than
+        `cap_bytes`. A failure of the command itself is in the answer.
+        """
+        with self.start(argv, time_mark) as pipes:
+            pipes.close_input()
+            return pipes.read(until=b"", prompts=(), deadline=time.monotonic() + self.timeout_s)
+
+    @contextlib.contextmanager
+    def start(self, argv: tuple[str, ...], time_mark: str) -> Iterator[_Pipes]:
+        """Start one tool; it is ended, by force where need be, when the caller is through with it."""
+        pipes = _Pipes((self.find(argv[0]), *argv[1:]), self._environment(time_mark), self.cap_bytes)
+        try:
+            yield pipes
+        finally:
+            pipes.end()
+
+    @contextlib.contextmanager
+    def dialog(self) -> Iterator[Dialog]:
+        """Open one ``scontrol`` to talk to."""
+        mark = secrets.token_hex(8) + "z"  # ends in a letter: a trailing number would be a host number
+        with self.start(("scontrol", "-a", "-o"), mark) as pipes:
+            yield Dialog(self, pipes, mark)
+
+    def _base(self) -> Mapping[str, str]:
+        return os.environ if self.environment is None else self.environment
+
+    def _environment(self, time_mark: str) -> dict[str, str]:
+        kept = {k: v for k, v in self._base().items() if not k.startswith(_FORMATS_OF_OTHERS)}
+        return {**kept, "LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": f"%s~{time_mark}" if time_mark else "%s"}
+
+
+class Dialog:
+    """A ``scontrol`` that is open: each question gets its answer before the next one is put."""
+
+    def __init__(self, tools: Tools, pipes: _Pipes, mark: str) -> None:
+        self._tools, self._pipes, self.mark = tools, pipes, mark
+        self._asked = 0
+        self._at_once: bool | None = None
+
+    def ask(self, command: str) -> Answer:
+        """Put one command and return its answer.
+
+        Raises `ClusterBusy` where none came in time: the command may have been carried out.
+        """
+        if "\n" in command or "\0" in command:
+            raise ClusterError("scontrol", f"a command of more than one line: {command!r}", "Report this")
+        if self._at_once is None:
+            self._at_once = self._answers_at_once()
+        if not self._at_once:
+            return self._ask_alone(command)
+        return self._exchange(self._pipes, command, self._tools.timeout_s)
+
+    def _answers_at_once(self) -> bool:
+        try:
+            self._exchange(self._pipes, "", DIALOG_PATIENCE_S)
+        except ClusterBusy:
+            return False
+        return True
+
+    def _ask_alone(self, command: str) -> Answer:
+        with self._tools.start(("scontrol", "-a", "-o"), self.mark) as pipes:
+            return self._exchange(pipes, command, self._tools.timeout_s, last=True)
+
+    def _exchange(self, pipes: _Pipes, command: str, timeout_s: float, last: bool = False) -> Answer:
+        self._asked += 1
+        word = f"{self.mark}{self._asked}e".encode()
+        question = b"show hostlist " + word
+        lines = [*([command.encode()] if command else []), question, *([b"exit"] if last else [])]
+        pipes.write(b"".join(line + b"\n" for line in lines))
+        answer = pipes.read(until=word + b"\n", prompts=(b"", _PROMPT), deadline=time.monotonic() + timeout_s)
+        if answer.code is not None:
+            raise ClusterBusy("scontrol", f"ended early: {answer.complaint or 'no word why'}", "Run `scontrol ping`")
+        return Answer(answer.out.removesuffix(_PROMPT + question + b"\n"), answer.err)
+
+
+class _Pipes:
+    """One process and its three pipes, read with a deadline and a cap."""
+
+    def __init__(self, argv: tuple[str, ...], environment: Mapping[str, str], cap_bytes: int) -> None:
+        self._argv, self._cap = argv, cap_bytes
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            bufsize=0,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._process.stdout, selectors.EVENT_READ, "out")
+        self._selector.register(self._process.stderr, selectors.EVENT_READ, "err")
+
+    def write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # what it said before it died is read next
+            self._process.stdin.write(data)
+
+    def close_input(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def read(self, until: bytes, prompts: tuple[bytes, ...], deadline: float) -> Answer:
+        """Read up to the line `until`, which may stand behind a prompt; or until the process ends."""
+        out, err = bytearray(), bytearray()
+        while self._selector.get_map():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise ClusterBusy(self._argv[0], "no answer in time", "Run `scontrol ping` and `sacctmgr ping`")
+            for key, _ in self._selector.select(left_s):
+                chunk = os.read(key.fd, _CHUNK)
+                if not chunk:
+                    self._selector.unregister(key.fileobj)
+                (out if key.data == "out" else err).extend(chunk)
+            if len(out) + len(err) > self._cap:
+                raise ClusterError(self._argv[0], f"printed more than {self._cap} bytes", "Lower MinJobAge")
+            for prompt in prompts:
+                at = _line_at(out, prompt + until)
+                if at >= 0:
+                    return Answer(bytes(out[:at]), bytes(err + self._waiting_errors()))
+        return Answer(bytes(out), bytes(err), self._process.wait())
+
+    def _waiting_errors(self) -> bytes:
+        """Errors were written before the line that was waited for, but may have been read after it."""
+        ready = [key for key, _ in self._selector.select(0) if key.data == "err"]
+        return b"".join(os.read(key.fd, _CHUNK) for key in ready)
+
+    def end(self) -> None:
+        self._selector.close()
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._process.wait()
+
+
+def _line_at(out: bytearray, line: bytes) -> int:
+    """Where `line` begins in the newest part of `out`, as a line of its own; -1 where it does not."""
+    if out.startswith(line):
+        return 0
+    at = out.find(b"\n" + line, max(0, len(out) - 2 * _CHUNK))
+    return at + 1 if at >= 0 else -1
