@@ -1,0 +1,124 @@
+"""The embedded cluster as a `Backend`: a client of its daemon."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from perdure import errors
+from perdure.backends.local import paths
+from perdure.backends.local.spec import JobSpec
+from perdure.backends.local.wire import decode, encode
+from perdure.backends.logfile import read_tail
+from perdure.backends.protocol import TAIL_BYTES, LogTail
+from perdure.errors import ClusterBusy, ClusterError, PerdureError
+from perdure.model.actions import Action, Outcome
+from perdure.model.jobs import Attempt
+from perdure.model.observation import Observation
+
+TIMEOUT_S = 10.0
+MAX_ANSWER = 256 * 1024 * 1024
+
+
+class LocalBackend:
+    """One embedded cluster, by its state directory. Its daemon is started with `start_daemon`.
+
+    Nothing is kept between calls, so a daemon may come and go. Every method but `observe` raises `ClusterBusy`
+    while no daemon answers.
+    """
+
+    def __init__(self, state_dir: Path | str, cluster: str = "local", timeout_s: float = TIMEOUT_S) -> None:
+        self.cluster = cluster
+        self._state_dir = Path(state_dir)
+        self._timeout_s = timeout_s
+
+    def observe(self, since_s: float) -> Observation:
+        """See `Backend.observe`. Jobs that are over are told for 300 s, or since `since_s` where that is longer."""
+        try:
+            seen = decode(Observation, self._ask({"op": "observe", "since_s": since_s}))
+        except ClusterBusy as err:
+            return Observation(self.cluster, time.time(), unseen={"controller": err.what})
+        if seen.cluster != self.cluster:
+            raise ClusterError(str(self._state_dir), f"its cluster is called {seen.cluster!r}", "Use that name")
+        return seen
+
+    def log_tail(self, attempt: Attempt, max_bytes: int = TAIL_BYTES) -> LogTail:
+        """See `Backend.log_tail`. All logs belong to the user that runs the cluster."""
+        return read_tail(attempt.stdout, os.getuid(), max_bytes)
+
+    def perform(self, action: Action) -> Outcome:
+        """See `Backend.perform`. The daemon remembers every key that it has answered."""
+        return decode(Outcome, self._ask({"op": "perform", "action": encode(action)}))
+
+    def lookup(self, action: Action) -> Outcome | None:
+        """See `Backend.lookup`. Exact: an earlier `perform` of this client has been read before."""
+        answer = self._ask({"op": "lookup", "key": action.key})
+        return None if answer is None else decode(Outcome, answer)
+
+    def close(self) -> None:
+        """See `Backend.close`: nothing is held."""
+
+    def submit(self, spec: JobSpec) -> str:
+        """Queue a job; returns its id. Raises `ClusterError` where the cluster can never run it."""
+        spec = replace(
+            spec,
+            name=spec.name or Path(spec.argv[0]).name,
+            user=spec.user or getpass.getuser(),
+            workdir=os.path.abspath(spec.workdir or os.getcwd()),
+        )
+        return str(self._ask({"op": "submit", "spec": encode(spec)})["job_id"])
+
+    def fault(self, node: str, what: Literal["fail", "freeze", "thaw", "return"]) -> None:
+        """Do something to a node. Raises `NotFound`, or `ClusterError` where its state does not allow it."""
+        self._ask({"op": "fault", "node": node, "what": what})
+
+    def ping(self) -> int:
+        """The process number of the daemon that answers."""
+        return int(self._ask({"op": "ping"})["pid"])
+
+    def stop(self) -> None:
+        """Ask the daemon to end all jobs' processes and itself; what ran is queued again when it comes back."""
+        self._ask({"op": "stop"})
+
+    def _ask(self, request: dict[str, Any]) -> Any:
+        answer = json.loads(self._exchange(json.dumps(request).encode() + b"\n"))
+        if "error" not in answer:
+            return answer["ok"]
+        error = answer["error"]
+        kind = getattr(errors, error["kind"], ClusterError)
+        kind = kind if isinstance(kind, type) and issubclass(kind, PerdureError) else ClusterError
+        raise kind(error["where"], error["what"], error["mend"])
+
+    def _exchange(self, request: bytes) -> bytes:
+        address = paths.socket_path(self._state_dir)
+        if address is None:
+            raise self._busy("no cluster daemon runs there")
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(self._timeout_s)
+                connection.connect(str(address))
+                connection.sendall(request)
+                return _read_line(connection)
+        except (FileNotFoundError, ConnectionRefusedError) as err:
+            raise self._busy("no cluster daemon runs there") from err
+        except OSError as err:
+            raise self._busy(f"the cluster daemon does not answer: {err}") from err
+
+    def _busy(self, what: str) -> ClusterBusy:
+        return ClusterBusy(str(self._state_dir), what, "Start it with: perdure up")
+
+
+def _read_line(connection: socket.socket) -> bytes:
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        chunk = connection.recv(1 << 20)
+        if not chunk or len(received) > MAX_ANSWER:
+            raise ConnectionError("the answer broke off")
+        received += chunk
+    return bytes(received)

@@ -1,0 +1,165 @@
+"""What the embedded cluster remembers of jobs, attempts and nodes: exactly what it keeps on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from perdure.backends.local.spec import JobSpec
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.nodes import Node, NodeState
+
+
+class Fault(StrEnum):
+    """What has been done to a node."""
+
+    FAILED = "failed"  # its processes are dead
+    FROZEN = "frozen"  # its processes are stopped
+    THAWING = "thawing"  # its processes run again, and are about to be ended
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How fast the embedded cluster is, in seconds."""
+
+    detect_s: float = 0.5  # from the fault of a node to the cluster's knowing
+    kill_wait_s: float = 2.0  # from TERM to KILL
+    thaw_s: float = 1.0  # from a thaw to the TERM of what should no longer run
+    requeue_delay_s: float = 0.0  # from the cluster's own requeue to the earliest start
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One virtual node."""
+
+    name: str
+    gpus: int
+    slots: int  # tasks it runs at most
+    since_s: float
+    down: str = ""  # why it is down; "" where it is not
+    drained: str | None = None  # why it gets no new work; None where it does
+    fault: Fault | None = None
+    fault_s: float = 0.0  # since when
+    ended: bool = False  # while thawing: TERM was sent
+
+    @property
+    def takes_work(self) -> bool:
+        return not self.down and self.drained is None and self.fault is None
+
+    def state(self, busy: bool) -> NodeState:
+        """What others are told; `busy` says whether an attempt runs on it."""
+        if self.down:
+            return NodeState.DOWN
+        if self.drained is None:
+            return NodeState.UP
+        return NodeState.DRAINING if busy else NodeState.DRAINED
+
+    def told(self, busy: bool, gpus_used: int) -> Node:
+        return Node(self.name, self.state(busy), self.down or self.drained or "", self.gpus, gpus_used, self.since_s)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One job and where it stands. `incarnation` counts its starts; 0 before the first."""
+
+    job_id: str
+    spec: JobSpec
+    state: JobState
+    submit_s: float
+    eligible_s: float
+    excluded: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    reason: str = ""
+    incarnation: int = 0
+    restarts: int = 0
+    end_s: float | None = None
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Place in the queue: higher priority first, then the earlier submit."""
+        return (-self.spec.priority, int(self.job_id))
+
+    @property
+    def may_restart(self) -> bool:
+        spec = self.spec
+        return spec.may_requeue and (spec.max_requeues is None or self.restarts < spec.max_requeues)
+
+    def told(self, cluster: str) -> Job:
+        spec = self.spec
+        return Job(
+            cluster=cluster,
+            job_id=self.job_id,
+            name=spec.name,
+            user=spec.user,
+            state=self.state,
+            submit_s=self.submit_s,
+            partition="main",
+            gpus=spec.gpus_per_node * spec.node_count,
+            node_count=spec.node_count,
+            walltime_s=spec.walltime_s,
+            may_requeue=spec.may_requeue,
+            wish=spec.wish,
+            reason=self.reason,
+            excluded=self.excluded,
+            required=self.required,
+            restarts=self.restarts,
+            eligible_s=self.eligible_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An attempt is being ended: TERM was sent, KILL follows at `kill_s`."""
+
+    state: AttemptState  # what it will have been
+    reason: str
+    kill_s: float
+    killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExit:
+    """How the task of one rank ended: as `subprocess.Popen.returncode` says it."""
+
+    rank: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One execution of a job: task `i` runs on ``nodes[i]`` with the GPUs ``devices[i]``."""
+
+    job_id: str
+    incarnation: int
+    state: AttemptState
+    nodes: tuple[str, ...]
+    devices: tuple[tuple[int, ...], ...]
+    start_s: float
+    log: str
+    user: str
+    end_s: float | None = None
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    failed_nodes: tuple[str, ...] = ()
+    exits: tuple[TaskExit, ...] = ()  # in the order in which they came
+    ending: Ending | None = None
+    warned: bool = False  # the early signal was sent
+
+    def told(self, cluster: str) -> Attempt:
+        return Attempt(
+            id=AttemptId(cluster, self.job_id, self.incarnation),
+            state=self.state,
+            nodes=self.nodes,
+            start_s=self.start_s,
+            end_s=self.end_s,
+            exit_code=self.exit_code,
+            signal=self.signal,
+            reason=self.reason,
+            gpus=sum(len(gpus) for gpus in self.devices),
+            user=self.user,
+            stdout=self.log,
+            stderr=self.log,
+            failed_nodes=self.failed_nodes,
+        )

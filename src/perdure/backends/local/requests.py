@@ -1,0 +1,129 @@
+"""Actions on the embedded cluster: which are carried out, refused, or have been overtaken by events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perdure.backends.local.core import Core
+from perdure.backends.local.records import JobRecord
+from perdure.model.actions import (
+    Action,
+    Cancel,
+    Drain,
+    Exclude,
+    Hold,
+    JobAction,
+    Outcome,
+    OutcomeStatus,
+    Release,
+    Requeue,
+    Undrain,
+)
+from perdure.model.jobs import AttemptState, JobState
+
+DONE = Outcome(OutcomeStatus.DONE)
+
+
+def perform(core: Core, cluster: str, action: Action, now: float) -> Outcome:
+    """Carry out an action that has not been carried out before, and say what came of it."""
+    if isinstance(action, Drain | Undrain):
+        return _on_node(core, action, now)
+    job = core.jobs.get(action.attempt.job_id)
+    if job is None or action.attempt.cluster != cluster:
+        return _superseded("no such job is known")
+    if action.attempt.incarnation > job.incarnation:
+        return Outcome(OutcomeStatus.REFUSED, f"the job has not started {action.attempt.incarnation} times")
+    if action.attempt.incarnation < job.incarnation:
+        return _superseded(f"attempt {job.incarnation} has started since")
+    return _on_job(core, job, action, now)
+
+
+def _on_node(core: Core, action: Drain | Undrain, now: float) -> Outcome:
+    node = core.nodes.get(action.node)
+    if node is None:
+        return Outcome(OutcomeStatus.REFUSED, f"no node is called {action.node!r}")
+    if isinstance(action, Undrain):
+        if node.drained is None:
+            return _superseded("the node is not drained")
+        core.put_node(replace(node, drained=None, since_s=now))
+    elif node.drained is not None:
+        return Outcome(OutcomeStatus.DONE, f"was drained already: {node.drained}")
+    else:
+        core.put_node(replace(node, drained=action.reason, since_s=now))
+    return DONE
+
+
+def _on_job(core: Core, job: JobRecord, action: JobAction, now: float) -> Outcome:
+    match action:
+        case Requeue():
+            return _requeue(core, job, action, now)
+        case Cancel():
+            return _cancel(core, job, now)
+        case Exclude():
+            return _exclude(core, job, action)
+        case Hold():
+            if job.state is not JobState.PENDING:
+                return _superseded(f"the job is {job.state}")
+            core.put_job(replace(job, state=JobState.HELD, reason="JobHeldUser"))
+        case Release():
+            if job.state is not JobState.HELD:
+                return _superseded(f"the job is {job.state}")
+            core.put_job(replace(job, state=JobState.PENDING, reason=""))
+    return DONE
+
+
+def _requeue(core: Core, job: JobRecord, action: Requeue, now: float) -> Outcome:
+    if job.state is not JobState.FAILED:
+        return _superseded(f"the job is {job.state}")
+    if not job.may_restart:
+        why = f"it has been requeued {job.restarts} times" if job.spec.may_requeue else "its owner forbids requeues"
+        return Outcome(OutcomeStatus.REFUSED, why)
+    barred = _with_excluded(core, job, action.exclude)
+    if isinstance(barred, Outcome):
+        return barred
+    core.put_job(
+        replace(
+            barred,
+            state=JobState.PENDING,
+            reason="",
+            restarts=job.restarts + 1,
+            eligible_s=now + action.delay_s,
+            end_s=None,
+        )
+    )
+    return DONE
+
+
+def _exclude(core: Core, job: JobRecord, action: Exclude) -> Outcome:
+    if not job.state.is_waiting:
+        return _superseded(f"the job is {job.state}")
+    barred = _with_excluded(core, job, action.exclude)
+    if isinstance(barred, Outcome):
+        return barred
+    core.put_job(barred)
+    return DONE
+
+
+def _with_excluded(core: Core, job: JobRecord, exclude: tuple[str, ...]) -> JobRecord | Outcome:
+    """The job kept off more nodes, or a refusal where too few would be left for it ever to start."""
+    excluded = tuple(dict.fromkeys((*job.excluded, *(name for name in exclude if name in core.nodes))))
+    left = core.candidates(job.spec, excluded)
+    if left < job.spec.node_count:
+        return Outcome(OutcomeStatus.REFUSED, f"{left} nodes would be left, the job needs {job.spec.node_count}")
+    required = tuple(name for name in job.required if name not in excluded)
+    return replace(job, excluded=excluded, required=required)
+
+
+def _cancel(core: Core, job: JobRecord, now: float) -> Outcome:
+    if job.state.is_over:
+        return _superseded(f"the job is {job.state}")
+    attempt = core.running.get(job.job_id)
+    if attempt is None:
+        core.put_job(replace(job, state=JobState.CANCELLED, reason="cancelled", end_s=now))
+    else:
+        core.end_attempt(attempt, AttemptState.CANCELLED, "cancelled", now)
+    return DONE
+
+
+def _superseded(detail: str) -> Outcome:
+    return Outcome(OutcomeStatus.SUPERSEDED, detail)
