@@ -54,3 +54,4 @@ class Verdict:
     fingerprint: str = ""  # the same for failures that look alike; "" where nothing was recognised
     advice: str = ""  # what a person can do about it, one sentence
     wait_s: float = 0.0  # how long to wait before a retry makes sense
+    hearsay: bool = False  # it blames the site, and only the job's own log says so

@@ -1,0 +1,137 @@
+"""The verdict: rules, facts and the model weighed together.
+
+    z = logit(p of the primary cause) + pull * clip(z of the model, -cap, cap)
+
+The primary cause is, in this order: a decisive fact or line of the resource manager; the first plain root in the
+block of failure lines that was not survived; the first generic root; the first cascade, of text or of fact; what
+merely confirms a failure. The surer the cause, the smaller the model's pull. p = 1 / (1 + exp(-z)); the label is
+deterministic up to `deterministic_below`, transient from `transient_from`, unsure between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from perdure.model.jobs import Attempt
+from perdure.triage.clean import LogText, mask
+from perdure.triage.excerpt import last_block, tail
+from perdure.triage.rules import Cause, Force, Hit, RuleBook, own_rules
+from perdure.triage.scheduler import Fact, facts
+from perdure.triage.verdict import Evidence, Label, Role, Verdict
+
+
+class TextModel(Protocol):
+    """Something that reads a cleaned excerpt and says how it leans."""
+
+    def log_odds(self, excerpt: str) -> float:
+        """Natural log-odds that the failure is transient, calibrated, without prior knowledge of its cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each kind of evidence may move a verdict."""
+
+    deterministic_below: float = 0.35
+    transient_from: float = 0.60
+    cap: float = 2.5  # of the model's log-odds
+    pulls: tuple[float, float, float, float, float] = (0.0, 0.3, 0.6, 0.6, 0.8)
+    """The model's say beside a primary cause that is decisive, a plain root, generic, a cascade, a confirmation."""
+
+    max_evidence: int = 8
+
+
+NOTHING = Cause("nothing", "unknown", 0.5, Role.CONFIRMATION, says="nothing that looks like a failure")
+
+
+def judge(
+    log: bytes | LogText,
+    attempt: Attempt | None = None,
+    model: TextModel | None = None,
+    rules: RuleBook | None = None,
+    weights: Weights | None = None,
+) -> Verdict:
+    """Say why an attempt failed, and whether a retry would get past this point.
+
+    `log` is raw, of any size and content; `attempt` adds what the resource manager knows. Without `model`
+    rules and facts decide alone. Never fails on any input; what shows no failure is unsure.
+    """
+    weights = weights or Weights()
+    text = LogText.of(log) if isinstance(log, bytes) else log
+    hits = last_block((rules or own_rules()).hits(text))
+    known = facts(attempt) if attempt is not None else ()
+    primary = _primary(hits, known)
+    if primary is None:
+        return Verdict(Label.UNSURE, 0.5, NOTHING.category, NOTHING.says)
+    p = _weighed(primary.cause, tail(text) if model is not None else "", model, weights)
+    return _verdict(primary, p, hits, known, weights)
+
+
+def _primary(hits: Sequence[Hit], known: Sequence[Fact]) -> Hit | Fact | None:
+    """The sign that is believed: the best rank, then facts before text, then the first in time."""
+    signs: list[Hit | Fact] = [*known, *hits]
+    return min(signs, key=lambda sign: _rank(sign.cause), default=None)
+
+
+def _rank(cause: Cause) -> int:
+    if cause.role is Role.ROOT:
+        return {Force.DECISIVE: 0, Force.PLAIN: 1, Force.GENERIC: 2}[cause.force]
+    return 3 if cause.role is Role.CASCADE else 4
+
+
+def _weighed(cause: Cause, excerpt: str, model: TextModel | None, weights: Weights) -> float:
+    z = math.log(cause.p_transient / (1.0 - cause.p_transient))
+    if model is not None:
+        pull = weights.pulls[_rank(cause)]
+        z += pull * max(-weights.cap, min(weights.cap, model.log_odds(excerpt))) if pull else 0.0
+    return 1.0 / (1.0 + math.exp(-z))
+
+
+def _verdict(primary: Hit | Fact, p: float, hits: Sequence[Hit], known: Sequence[Fact], weights: Weights) -> Verdict:
+    cause = primary.cause
+    label = Label.UNSURE
+    if p <= weights.deterministic_below:
+        label = Label.DETERMINISTIC
+    elif p >= weights.transient_from:
+        label = Label.TRANSIENT
+    # A user's log can say anything: what it says of the site is hearsay until another source says it too.
+    hearsay = isinstance(primary, Hit) and cause.infrastructure
+    return Verdict(
+        label,
+        round(p, 4),
+        cause.category,
+        (cause.says or cause.category) + (", by the job's own log alone" if hearsay else ""),
+        _evidence(primary, hits, known, weights.max_evidence),
+        cause.bound,
+        cause.infrastructure,
+        _fingerprint(primary),
+        cause.advice,
+        cause.wait_s,
+        hearsay,
+    )
+
+
+def _evidence(primary: Hit | Fact, hits: Sequence[Hit], known: Sequence[Fact], most: int) -> tuple[Evidence, ...]:
+    """The lines that show it, in log order: the primary one, the facts, and one line a rule, roots before cascades."""
+    chosen: list[Hit | Fact] = [primary, *(fact for fact in known if fact is not primary)]
+    names = {sign.cause.name for sign in chosen}
+    for hit in sorted(hits, key=lambda hit: (_rank(hit.cause), hit.order)):
+        if hit.cause.name not in names and len(chosen) < most:
+            names.add(hit.cause.name)
+            chosen.append(hit)
+    lines = [
+        Evidence(sign.line, sign.text, sign.cause.role, sign.cause.name)
+        if isinstance(sign, Hit)
+        else Evidence(0, sign.text, sign.cause.role, sign.cause.name)
+        for sign in chosen[:most]
+    ]
+    return tuple(sorted(lines, key=lambda evidence: evidence.line))
+
+
+def _fingerprint(primary: Hit | Fact) -> str:
+    """16 hex digits, the same for causes whose lines differ only in numbers, paths, addresses and times."""
+    text = mask(primary.text.encode()) if isinstance(primary, Hit) else primary.cause.name.encode()
+    return hashlib.sha256(primary.cause.category.encode() + b"\0" + text).hexdigest()[:16]

@@ -1,0 +1,143 @@
+"""What the resource manager says of an attempt, as evidence of its own: state, exit code, signal, reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.triage.rules import Cause, Force
+from perdure.triage.verdict import Bound, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something known of an attempt that stands in no log."""
+
+    cause: Cause
+    text: str
+
+
+def facts(attempt: Attempt) -> tuple[Fact, ...]:
+    """The facts that bear on why `attempt` failed, the weightiest first; none for one that runs or went well.
+
+    A state that the resource manager knows at first hand (a node lost, a preemption, a limit) is decisive: no
+    text outranks it. Where it says only that the program failed, the exit code and signal are faint evidence,
+    to which any root in the text is preferred.
+    """
+    if not attempt.state.is_failure and attempt.state not in _OF_STATE:
+        return ()
+    found = [_of_state(attempt), _of_launch(attempt), _of_signal(attempt), _of_exit_code(attempt)]
+    return tuple(fact for fact in found if fact is not None)
+
+
+_NODE_ADVICE = "Retry on another node."
+
+_OF_STATE: dict[AttemptState, Cause] = {
+    AttemptState.NODE_FAIL: Cause(
+        "state-node-fail", "node_loss", 0.97, Role.ROOT, Force.DECISIVE, "a node failed under the job", _NODE_ADVICE,
+        Bound.NODE, True,
+    ),
+    AttemptState.BOOT_FAIL: Cause(
+        "state-boot-fail", "node_loss", 0.96, Role.ROOT, Force.DECISIVE, "a node did not boot for the job",
+        _NODE_ADVICE, Bound.NODE, True,
+    ),
+    AttemptState.PREEMPTED: Cause(
+        "state-preempted", "preempt", 0.98, Role.ROOT, Force.DECISIVE, "the job was preempted",
+        "Nothing is wrong with the job; checkpoint on the warning signal.", Bound.NOTHING, True,
+    ),
+    AttemptState.LAUNCH_FAILED: Cause(
+        "state-launch-failed", "launcher", 0.85, Role.ROOT, Force.PLAIN, "the job never got as far as its program",
+        "A retry on another node usually starts; check that the output directory exists on it.", Bound.NODE, True,
+    ),
+    AttemptState.OUT_OF_MEMORY: Cause(
+        "state-out-of-memory", "host_oom", 0.05, Role.ROOT, Force.DECISIVE,
+        "the job needs more host memory than it may use",
+        "Ask for more memory, or use fewer data loading workers or smaller batches.",
+    ),
+    AttemptState.TIMEOUT: Cause(
+        "state-timeout", "time_limit", 0.04, Role.ROOT, Force.DECISIVE, "the walltime was reached",
+        "Ask for more walltime, or checkpoint and continue in a further job.",
+    ),
+    AttemptState.DEADLINE: Cause(
+        "state-deadline", "time_limit", 0.03, Role.ROOT, Force.DECISIVE, "the job's deadline passed",
+        "Submit it with a later deadline.",
+    ),
+    AttemptState.CANCELLED: Cause(
+        "state-cancelled", "cancelled", 0.02, Role.ROOT, Force.DECISIVE, "somebody cancelled the job",
+        "It is not recovered against a person's wish.",
+    ),
+    AttemptState.LOST: Cause(
+        "state-lost", "node_loss", 0.65, Role.CASCADE, Force.PLAIN, "the attempt is gone, and nobody saw how it ended",
+        "Look at the node it ran on.", Bound.NODE, True,
+    ),
+}  # fmt: skip
+
+
+def _of_state(attempt: Attempt) -> Fact | None:
+    cause = _OF_STATE.get(attempt.state)
+    if cause is None:
+        return None
+    where = f" on {', '.join(attempt.failed_nodes)}" if attempt.failed_nodes else ""
+    reason = f": {attempt.reason}" if attempt.reason and attempt.reason.lower() != "none" else ""
+    return Fact(cause, f"state {attempt.state.value.upper()}{where}{reason}")
+
+
+LAUNCH_SIGNAL = 53
+"""Slurm's own: with exit code 0 it says that the launch failed, often an output file that could not be opened."""
+
+
+def _of_launch(attempt: Attempt) -> Fact | None:
+    told = attempt.reason.replace(" ", "").lower()
+    named = "launchfail" in told or "joblaunch" in told
+    if attempt.state is AttemptState.FAILED and (named or (attempt.signal, attempt.exit_code) == (LAUNCH_SIGNAL, 0)):
+        text = f"exit {attempt.exit_code}:{attempt.signal} {attempt.reason}".strip()
+        return Fact(_OF_STATE[AttemptState.LAUNCH_FAILED], text)
+    return None
+
+
+def _faint(name: str, category: str, p: float, says: str, advice: str = "", infrastructure: bool = False) -> Cause:
+    return Cause(name, category, p, Role.CASCADE, Force.PLAIN, says, advice, Bound.NOTHING, infrastructure)
+
+
+_OF_EXIT_CODE: dict[int, Cause] = {
+    75: _faint("exit-75", "unknown", 0.85, "the program asked to be tried again (exit code 75)"),
+    78: _faint("exit-78", "config", 0.05, "the program says that its configuration is wrong (exit code 78)",
+               "Mend its settings."),
+    93: _faint("exit-93", "config", 0.08, "the program says that a restart cannot help (exit code 93)",
+               "Read its last words."),
+    99: _faint("exit-99", "unknown", 0.85, "the program asked to be queued again (exit code 99)"),
+    124: _faint("exit-124", "time_limit", 0.15, "a time limit inside the job was reached (exit code 124)",
+                "Raise that limit."),
+    126: _faint("exit-126", "permission", 0.05, "the program is not executable (exit code 126)",
+                "Set its mode, or name another."),
+    127: _faint("exit-127", "missing_file", 0.06, "the program was not found (exit code 127)",
+                "Check its name and the PATH."),
+}  # fmt: skip
+
+_OF_SIGNAL: dict[int, Cause] = {
+    4: _faint("signal-ill", "cuda_env", 0.2, "the program met an instruction that this machine lacks (signal 4)",
+              "Build it for the machine it runs on."),
+    6: _faint("signal-abort", "native_crash", 0.35, "the program aborted (signal 6)"),
+    7: _faint("signal-bus", "env_limit", 0.35, "the program met a bus error, often a full /dev/shm (signal 7)"),
+    8: _faint("signal-fpe", "numeric", 0.08, "the program divided by zero in native code (signal 8)"),
+    9: _faint("signal-kill", "host_oom", 0.4, "the program was killed (signal 9), most often for want of memory"),
+    11: _faint("signal-segv", "native_crash", 0.45, "the program crashed (signal 11)"),
+    15: _faint("signal-term", "preempt", 0.6, "the program was told to end from outside (signal 15)"),
+    24: _faint("signal-xcpu", "env_limit", 0.06, "a limit on CPU time was reached (signal 24)"),
+    25: _faint("signal-xfsz", "disk_quota", 0.05, "a file grew beyond the limit on its size (signal 25)"),
+}  # fmt: skip
+
+
+def _of_signal(attempt: Attempt) -> Fact | None:
+    if attempt.state is not AttemptState.FAILED:
+        return None
+    signal = attempt.signal or (attempt.exit_code - 128 if attempt.exit_code > 128 else 0)
+    cause = _OF_SIGNAL.get(signal)
+    return Fact(cause, f"exit code {attempt.exit_code}, signal {signal}") if cause is not None else None
+
+
+def _of_exit_code(attempt: Attempt) -> Fact | None:
+    if attempt.state is not AttemptState.FAILED or attempt.signal:
+        return None
+    cause = _OF_EXIT_CODE.get(attempt.exit_code)
+    return Fact(cause, f"exit code {attempt.exit_code}") if cause is not None else None
