@@ -96,7 +96,7 @@ class SlurmBackend:
         return Observation(
             cluster=self.cluster,
             time_s=now,
-            jobs=picture.jobs(self.cluster, sources),
+            jobs=picture.jobs(self.cluster, sources, now),
             attempts=attempts,
             nodes=tuple(record.node for record in nodes),
             unseen=unseen,

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.records import JobRecord, NodeRecord
-from perdure.backends.slurm.words import attempt_state, is_waiting, job_state, wish
+from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state, wish
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
@@ -24,9 +24,9 @@ class Sources:
     rows: Sequence[Row] | None
 
 
-def jobs(cluster: str, sources: Sources) -> tuple[Job, ...]:
+def jobs(cluster: str, sources: Sources, now: float) -> tuple[Job, ...]:
     """The jobs that the controller knows, each once."""
-    return tuple({record.job_id: _job(cluster, record) for record in sources.jobs or ()}.values())
+    return tuple({record.job_id: _job(cluster, record, now) for record in sources.jobs or ()}.values())
 
 
 def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
@@ -34,14 +34,18 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
 
     Both sources tell of one start under one key, job and start instant. Accounting alone knows starts that were
     put back since; it may lag, so what it calls running counts only where the controller does not know better.
-    The controller alone says why a launch failed. Of "running" and "over", "over" is the later word.
+    It was asked last: where it calls over what the controller calls running, the controller's word stands until
+    the next look, which will see jobs and nodes as the end left them. COMPLETING says only that it ended.
     """
     records = {record.job_id: record for record in sources.jobs or ()}
+    latest = {row.job_id: row for row in sorted(sources.rows or (), key=lambda r: r.start_s or 0) if row.start_s}
     found: dict[AttemptId, Attempt] = {}
     for row in sources.rows or ():
         if row.start_s is None or row.state == "RESIZING":
             continue
         attempt = _of_row(cluster, row, row.start_s, records.get(row.job_id))
+        if row is latest.get(row.job_id):
+            attempt = _launch_failure(attempt, records.get(row.job_id), sources.nodes)
         if attempt.state.is_over or _may_run(row, records, sources):
             found[attempt.id] = attempt
     for record in records.values():
@@ -49,20 +53,20 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
         if seen is None:
             continue
         accounted = found.get(seen.id)
-        if accounted is None or seen.state.is_over or not accounted.state.is_over:
+        if accounted is None or not accounted.state.is_over or record.state != "COMPLETING":
             found[seen.id] = seen
     blamed = _NodeBlame(sources.nodes)
     return tuple(sorted((blamed(attempt) for attempt in found.values()), key=lambda a: (a.start_s, a.id)))
 
 
-def _job(cluster: str, record: JobRecord) -> Job:
-    waiting = is_waiting(record.state)
+def _job(cluster: str, record: JobRecord, now: float) -> Job:
+    waiting = is_waiting(record.state) or waits_again(record, now)
     return Job(
         cluster=cluster,
         job_id=record.job_id,
         name=record.name,
         user=user_name(record.user, record.uid),
-        state=job_state(record.state, record.priority, record.reason),
+        state=job_state("PENDING" if waiting else record.state, record.priority, record.reason),
         submit_s=float(record.submit_s),
         partition=record.partition,
         gpus=record.gpus,
@@ -96,6 +100,19 @@ def _of_row(cluster: str, row: Row, start_s: int, record: JobRecord | None) -> A
     )
 
 
+def _launch_failure(attempt: Attempt, record: JobRecord | None, nodes: Iterable[NodeRecord]) -> Attempt:
+    """A prolog that failed is recorded as a mere requeue; that the launch failed stands where the job waits."""
+    if record is None or attempt.state is not AttemptState.REQUEUED or not record.reason.startswith(LAUNCH_FAILED):
+        return attempt
+    told = [f"{n.node.name}: {n.node.reason}" for n in nodes if n.node.name in attempt.nodes and n.node.reason]
+    return replace(attempt, state=AttemptState.LAUNCH_FAILED, reason="; ".join([record.reason, *told]))
+
+
+def waits_again(record: JobRecord, now: float) -> bool:
+    """True for a job that was put back while its nodes still clear up: COMPLETING, with an end that lies ahead."""
+    return record.state == "COMPLETING" and record.end_s is not None and record.end_s > now
+
+
 def _may_run(row: Row, records: Mapping[str, JobRecord], sources: Sources) -> bool:
     if sources.jobs is None:
         return True
@@ -106,13 +123,11 @@ def _may_run(row: Row, records: Mapping[str, JobRecord], sources: Sources) -> bo
 def _of_record(cluster: str, record: JobRecord, now: float) -> Attempt | None:
     """The start that a record tells of; a waiting job's start is only a forecast.
 
-    COMPLETING hides how it ended, or that it already waits again (then its start lies ahead).
+    COMPLETING hides how it ended.
     """
-    if record.start_s is None or not record.nodes or is_waiting(record.state):
+    if record.start_s is None or not record.nodes or is_waiting(record.state) or waits_again(record, now):
         return None
     completing = record.state == "COMPLETING"
-    if completing and record.start_s > now:
-        return None
     state = (
         AttemptState.RUNNING
         if completing

@@ -79,6 +79,8 @@ def _requeue(action: Requeue, job: JobRecord, now: float) -> Outcome | Todo:
         if not job.requeue:
             return refused("the job was submitted with --no-requeue")
         return Todo((f"requeuehold {job.job_id}",))
+    if job.state == "SPECIAL_EXIT":
+        return refused("the site's rule holds the job (RequeueExitHold)")
     if job.reason in HELD_BY_A_PERSON:
         return refused(f"a person holds the job: {job.reason}")
     changes = _placement(job, action.exclude) + _delay(job, action.delay_s, now)

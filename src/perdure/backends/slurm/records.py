@@ -31,6 +31,8 @@ _HET_SET = re2.compile(rb"(?s)(.*) HetJobIdSet=[\d,\-]+")
 _USER = re2.compile(r"(.*)\((\d{1,10})\)")
 _REASON = re2.compile(r"(?s)(.*?)(?: \[([^\[\]]*)@(\d{1,12})~?[0-9a-z]*\])?")
 
+_MAX_TASK = 4_000_000_000  # larger numbers stand for "no task in particular"
+
 # What may follow a path in a record, to find where a path with blanks ends.
 _TAIL_KEYS = (
     "AdminComment", "SystemComment", "Comment", "StdErr", "StdIn", "StdOut", "Switches", "BurstBuffer",
@@ -240,7 +242,7 @@ def _name(text: bytes) -> str:
 def _job_id(number: int, header: Mapping[str, str]) -> str:
     """``ArrayTaskId=1-3%1`` is what is left of an array together; it goes by the array's own number."""
     task = header.get("ArrayTaskId", "")
-    if task.isdecimal():
+    if task.isdecimal() and int(task) <= _MAX_TASK:
         return f"{header['ArrayJobId']}_{task}" if header.get("ArrayJobId", "").isdecimal() else str(number)
     if header.get("HetJobId", "").isdecimal() and header.get("HetJobOffset", "").isdecimal():
         return f"{header['HetJobId']}+{header['HetJobOffset']}"

@@ -40,7 +40,8 @@ _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPE
 _HELD_STATES = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT"})
 HELD_BY_A_PERSON = frozenset({"JobHeldUser", "JobHeldAdmin"})
 _HELD_REASONS = HELD_BY_A_PERSON | {"SpecialExit", "JobHoldMaxRequeue"}
-_HELD_TEXTS = ("job_requeued_in_held_state", "launch_failed_requeued_held")  # blanks are printed as underscores
+LAUNCH_FAILED = "launch_failed_requeued_held"  # blanks are printed as underscores
+_HELD_TEXTS = ("job_requeued_in_held_state", LAUNCH_FAILED)
 _CANNOT_OPEN_OUTPUT = 53  # the signal part of an exit code; no signal has that number
 
 _NEVER = re2.compile(r"(?:^|[\s;,])perdure:retry=never(?:$|[\s;,])")
