@@ -1,0 +1,390 @@
+"""Facts that hold for every `Backend`, to be run against your own: each check takes a `Harness` and asserts.
+
+    @pytest.mark.parametrize("check", BACKEND_CHECKS, ids=lambda check: check.__name__)
+    def test_my_backend(check, my_harness):
+        check(my_harness)
+
+The checks share one cluster and leave it as they found it: nodes in service, no job of theirs running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from perdure.backends.protocol import Backend
+from perdure.errors import ClusterBusy, NotFound
+from perdure.model.actions import (
+    Action,
+    Cancel,
+    Drain,
+    Exclude,
+    Hold,
+    JobAction,
+    Outcome,
+    OutcomeStatus,
+    Release,
+    Requeue,
+    Undrain,
+)
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.nodes import NodeState
+from perdure.model.observation import Known, Observation, changes
+
+T = TypeVar("T")
+
+FOREVER_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a check lets run: each task prints `says`, works for `run_s` seconds and ends with `exit_code`."""
+
+    says: str = ""
+    run_s: float = 0.0
+    exit_code: int = 0
+    node_count: int = 1
+    may_requeue: bool = True
+
+
+class Harness(Protocol):
+    """A cluster to try a backend on, with at least three nodes that nobody else uses."""
+
+    backend: Backend
+    nodes: tuple[str, ...]
+    since_s: float  # when it was set up, by the cluster's clock
+
+    def submit(self, program: Program) -> str:
+        """Submit a job that runs on one task a node; returns its id."""
+
+    def moments(self) -> Iterator[None]:
+        """Let a little time pass at each step, real or virtual, and end when all patience is used up."""
+
+    def fail_node(self, node: str) -> None:
+        """Let a node die, so that the resource manager itself finds out."""
+
+    def return_node(self, node: str) -> None:
+        """Bring a dead node back into service."""
+
+    def cut_off(self) -> AbstractContextManager[None]:
+        """Make the resource manager unreachable for a while."""
+
+
+def check_success_is_seen(harness: Harness) -> None:
+    """A job that ends well is COMPLETED with code 0, and its attempt has a number, nodes, times and its log."""
+    job_id = harness.submit(Program(says="all is well"))
+    attempt = _ended(harness, job_id)
+    assert attempt.state is AttemptState.COMPLETED
+    assert (attempt.exit_code, attempt.signal) == (0, 0)
+    assert attempt.id.incarnation > 0
+    assert len(attempt.nodes) == 1
+    assert set(attempt.nodes) <= set(harness.nodes)
+    assert attempt.end_s is not None
+    assert attempt.start_s <= attempt.end_s
+    assert b"all is well" in harness.backend.log_tail(attempt).tail
+    _until(harness, lambda seen: _job(seen, job_id).state is JobState.COMPLETED, "the job to be completed")
+
+
+def check_failure_is_seen(harness: Harness) -> None:
+    """A job that fails is FAILED with its exit code and its log."""
+    job_id = harness.submit(Program(says="RuntimeError: no luck", exit_code=3))
+    attempt = _ended(harness, job_id)
+    assert attempt.state is AttemptState.FAILED
+    assert (attempt.exit_code, attempt.signal) == (3, 0)
+    assert b"RuntimeError: no luck" in harness.backend.log_tail(attempt).tail
+    _until(harness, lambda seen: _job(seen, job_id).state is JobState.FAILED, "the job to have failed")
+
+
+def check_log_tail_is_bounded(harness: Harness) -> None:
+    """Of a long log its end is read, at most as much as was asked for; a log that is not there is `NotFound`."""
+    attempt = _ended(harness, harness.submit(Program(says="x" * 5000 + " the end")))
+    log = harness.backend.log_tail(attempt, max_bytes=1000)
+    assert len(log.tail) <= 1000
+    assert b"the end" in log.tail
+    assert log.head.startswith(b"x")
+    try:
+        harness.backend.log_tail(replace(attempt, stdout="/nowhere/at/all", stderr=""))
+    except NotFound:
+        return
+    raise AssertionError("a log that does not exist was read")
+
+
+def check_gang_has_its_nodes(harness: Harness) -> None:
+    """A gang runs on as many different nodes as it asked for."""
+    attempt = _ended(harness, harness.submit(Program(node_count=3)))
+    assert attempt.state is AttemptState.COMPLETED
+    assert len(set(attempt.nodes)) == 3
+
+
+def check_looking_changes_nothing(harness: Harness) -> None:
+    """Looking again at a quiet cluster tells nothing new."""
+    job_id = harness.submit(Program(exit_code=1))
+    _until(harness, lambda seen: _job(seen, job_id).state.is_over, "the job to be over")
+    known, _ = changes(Known(), harness.backend.observe(harness.since_s))
+    known, _ = changes(known, harness.backend.observe(harness.since_s))
+    _, events = changes(known, harness.backend.observe(harness.since_s))
+    assert not events
+
+
+def check_requeue_is_one_new_attempt(harness: Harness) -> None:
+    """Requeueing a failed job once or twice gives one new attempt with a larger incarnation."""
+    job_id = harness.submit(Program(exit_code=1))
+    first = _ended(harness, job_id)
+    action = Requeue(first.id)
+    assert harness.backend.lookup(action) is None
+    assert _status(harness, action) is OutcomeStatus.DONE
+    assert _status(harness, action) is OutcomeStatus.DONE
+    second = _ended(harness, job_id, after=first)
+    assert second.id.incarnation > first.id.incarnation
+    assert _status(harness, action) is OutcomeStatus.DONE
+    assert _looked_up(harness, action) is OutcomeStatus.DONE
+    _until(harness, lambda seen: _job(seen, job_id).state is JobState.FAILED, "the job to have failed again")
+    assert len(_attempts(harness.backend.observe(harness.since_s), job_id)) == 2
+
+
+def check_requeue_avoids_excluded_nodes(harness: Harness) -> None:
+    """A job requeued away from a node does not run there again."""
+    job_id = harness.submit(Program(exit_code=1))
+    first = _ended(harness, job_id)
+    assert _status(harness, Requeue(first.id, exclude=first.nodes)) is OutcomeStatus.DONE
+    second = _ended(harness, job_id, after=first)
+    assert not set(second.nodes) & set(first.nodes)
+
+
+def check_requeue_waits_as_asked(harness: Harness) -> None:
+    """A job requeued with a delay is not eligible before the delay is over."""
+    job_id = harness.submit(Program(exit_code=1))
+    first = _ended(harness, job_id)
+    asked_s = harness.backend.observe(harness.since_s).time_s
+    assert _status(harness, Requeue(first.id, delay_s=FOREVER_S)) is OutcomeStatus.DONE
+    job = _until(harness, lambda seen: _waiting(seen, job_id), "the job to wait")
+    assert job.eligible_s is not None
+    assert job.eligible_s >= asked_s + FOREVER_S - 60.0
+    _cancel(harness, first.id)
+
+
+def check_requeue_needs_the_owners_leave(harness: Harness) -> None:
+    """A job that must not be requeued is not."""
+    job_id = harness.submit(Program(exit_code=1, may_requeue=False))
+    first = _ended(harness, job_id)
+    assert not _job(harness.backend.observe(harness.since_s), job_id).may_requeue
+    assert _status(harness, Requeue(first.id)) is OutcomeStatus.REFUSED
+
+
+def check_stale_actions_change_nothing(harness: Harness) -> None:
+    """What was decided on an attempt does not touch the one that came after it."""
+    job_id = harness.submit(Program(exit_code=1, run_s=1.0))
+    first = _ended(harness, job_id)
+    assert _status(harness, Requeue(first.id, delay_s=0.0)) is OutcomeStatus.DONE
+    second = _until(harness, lambda seen: _newer(seen, job_id, first), "the second attempt to start")
+    for stale in (Cancel(first.id), Hold(first.id), Exclude(first.id, first.nodes), Release(first.id)):
+        assert _status(harness, stale) is OutcomeStatus.SUPERSEDED, stale.kind
+    ended = _ended(harness, job_id, after=first)
+    assert (ended.id, ended.state) == (second.id, AttemptState.FAILED)
+
+
+def check_hold_and_release(harness: Harness) -> None:
+    """A held job does not start, though a later one does; released, it starts."""
+    with _drained(harness, harness.nodes):
+        held_id = harness.submit(Program())
+        _until(harness, lambda seen: _waiting(seen, held_id), "the job to wait")
+        action = Hold(AttemptId(harness.backend.cluster, held_id, 0))
+        assert harness.backend.lookup(action) is None
+        assert _status(harness, action) is OutcomeStatus.DONE
+        assert _looked_up(harness, action) is OutcomeStatus.DONE
+    _ended(harness, harness.submit(Program()))
+    job = _job(harness.backend.observe(harness.since_s), held_id)
+    assert job.state is JobState.HELD
+    assert _status(harness, Release(action.attempt)) is OutcomeStatus.DONE
+    assert _ended(harness, held_id).state is AttemptState.COMPLETED
+
+
+def check_exclude_of_a_waiting_job(harness: Harness) -> None:
+    """A job that waits can be kept off nodes before it starts."""
+    barred = harness.nodes[:-1]
+    with _drained(harness, harness.nodes):
+        job_id = harness.submit(Program())
+        _until(harness, lambda seen: _waiting(seen, job_id), "the job to wait")
+        assert _status(harness, Exclude(AttemptId(harness.backend.cluster, job_id, 0), barred)) is OutcomeStatus.DONE
+    assert set(_ended(harness, job_id).nodes).isdisjoint(barred)
+
+
+def check_cancel_ends_a_running_job(harness: Harness) -> None:
+    """A cancelled job ends as CANCELLED and stays so."""
+    job_id = harness.submit(Program(run_s=FOREVER_S))
+    running = _until(harness, lambda seen: _newer(seen, job_id, None), "the job to run")
+    action = Cancel(running.id)
+    assert harness.backend.lookup(action) is None
+    assert _status(harness, action) is OutcomeStatus.DONE
+    assert _looked_up(harness, action) is OutcomeStatus.DONE
+    assert _ended(harness, job_id).state is AttemptState.CANCELLED
+    _until(harness, lambda seen: _job(seen, job_id).state is JobState.CANCELLED, "the job to be cancelled")
+    assert _status(harness, Requeue(running.id)) is not OutcomeStatus.DONE
+
+
+def check_drain_and_undrain(harness: Harness) -> None:
+    """A drained node gets no new work; undrained it does."""
+    node = harness.nodes[0]
+    with _drained(harness, (node,)):
+        seen = harness.backend.observe(harness.since_s)
+        assert next(n for n in seen.nodes if n.name == node).state in (NodeState.DRAINING, NodeState.DRAINED)
+        wide_id = harness.submit(Program(node_count=len(harness.nodes)))
+        assert node not in _ended(harness, harness.submit(Program())).nodes
+        assert _job(harness.backend.observe(harness.since_s), wide_id).state.is_waiting
+    assert node in _ended(harness, wide_id).nodes
+
+
+def check_node_death(harness: Harness) -> None:
+    """The death of a node is told as NODE_FAIL with its name; the manager's own requeue shows as a newer attempt."""
+    job_id = harness.submit(Program(run_s=FOREVER_S))
+    first = _until(harness, lambda seen: _newer(seen, job_id, None), "the job to run")
+    (node,) = first.nodes
+    harness.fail_node(node)
+    try:
+        ended = _ended(harness, job_id)
+        assert (ended.id, ended.state, ended.failed_nodes) == (first.id, AttemptState.NODE_FAIL, (node,))
+        second = _until(harness, lambda seen: _newer(seen, job_id, first), "the manager to requeue")
+        assert second.nodes != first.nodes
+        assert _status(harness, Requeue(first.id, exclude=(node,))) is OutcomeStatus.SUPERSEDED
+        assert _newer(harness.backend.observe(harness.since_s), job_id, first) == second
+        _cancel(harness, second.id)
+    finally:
+        harness.return_node(node)
+    _until(harness, lambda seen: all(n.state is NodeState.UP for n in seen.nodes), "the node to be back")
+
+
+def check_unknown_things(harness: Harness) -> None:
+    """An action on a job or node that does not exist is an outcome, not an error."""
+    nobody = AttemptId(harness.backend.cluster, "999999999", 1)
+    actions: tuple[JobAction, ...] = (
+        Requeue(nobody),
+        Exclude(nobody, (harness.nodes[0],)),
+        Hold(nobody),
+        Release(nobody),
+        Cancel(nobody),
+    )
+    for action in actions:
+        assert _status(harness, action) is not OutcomeStatus.DONE, action.kind
+    assert _status(harness, Drain("no-such-node", "check", "check-unknown")) is OutcomeStatus.REFUSED
+    assert _status(harness, Undrain("no-such-node", "check-unknown")) is not OutcomeStatus.DONE
+
+
+def check_silence_is_named(harness: Harness) -> None:
+    """While the manager cannot be reached, looking says so and acting raises; afterwards nothing is lost or doubled."""
+    job_id = harness.submit(Program(exit_code=1))
+    first = _ended(harness, job_id)
+    action = Requeue(first.id)
+    with harness.cut_off():
+        assert "controller" in harness.backend.observe(harness.since_s).unseen
+        try:
+            harness.backend.perform(action)
+        except ClusterBusy:
+            pass
+        else:
+            raise AssertionError("an action was carried out by a manager that cannot be reached")
+    _until(harness, lambda seen: not seen.unseen, "the manager to be back")
+    assert harness.backend.lookup(action) is None
+    assert _status(harness, action) is OutcomeStatus.DONE
+    second = _ended(harness, job_id, after=first)
+    assert second.id.incarnation > first.id.incarnation
+
+
+BACKEND_CHECKS: tuple[Callable[[Harness], None], ...] = (
+    check_success_is_seen,
+    check_failure_is_seen,
+    check_log_tail_is_bounded,
+    check_gang_has_its_nodes,
+    check_looking_changes_nothing,
+    check_requeue_is_one_new_attempt,
+    check_requeue_avoids_excluded_nodes,
+    check_requeue_waits_as_asked,
+    check_requeue_needs_the_owners_leave,
+    check_stale_actions_change_nothing,
+    check_hold_and_release,
+    check_exclude_of_a_waiting_job,
+    check_cancel_ends_a_running_job,
+    check_drain_and_undrain,
+    check_node_death,
+    check_unknown_things,
+    check_silence_is_named,
+)
+
+
+# Looking
+
+
+def _until(harness: Harness, condition: Callable[[Observation], T | None], what: str) -> T:
+    """Look until the condition gives something true, and return that."""
+    seen = harness.backend.observe(harness.since_s)
+    if found := condition(seen):
+        return found
+    for _ in harness.moments():
+        seen = harness.backend.observe(harness.since_s)
+        if found := condition(seen):
+            return found
+    raise AssertionError(f"waited in vain for {what}; last seen: {seen}")
+
+
+def _job(seen: Observation, job_id: str) -> Job:
+    return next(job for job in seen.jobs if job.job_id == job_id)
+
+
+def _waiting(seen: Observation, job_id: str) -> Job | None:
+    return next((job for job in seen.jobs if job.job_id == job_id and job.state.is_waiting), None)
+
+
+def _attempts(seen: Observation, job_id: str) -> list[Attempt]:
+    """All attempts of a job, oldest first."""
+    return sorted((a for a in seen.attempts if a.id.job_id == job_id), key=lambda a: a.id.incarnation)
+
+
+def _newer(seen: Observation, job_id: str, than: Attempt | None) -> Attempt | None:
+    """The oldest attempt of a job after `than`."""
+    floor = than.id.incarnation if than else 0
+    return next((a for a in _attempts(seen, job_id) if a.id.incarnation > floor), None)
+
+
+def _ended(harness: Harness, job_id: str, after: Attempt | None = None) -> Attempt:
+    """The first attempt of a job, or the first after another, once it is over."""
+
+    def over(seen: Observation) -> Attempt | None:
+        attempt = _newer(seen, job_id, after)
+        return attempt if attempt is not None and attempt.state.is_over else None
+
+    return _until(harness, over, f"job {job_id} to end")
+
+
+# Acting
+
+
+def _status(harness: Harness, action: Action) -> OutcomeStatus:
+    return harness.backend.perform(action).status
+
+
+def _looked_up(harness: Harness, action: Action) -> OutcomeStatus | None:
+    outcome: Outcome | None = harness.backend.lookup(action)
+    return None if outcome is None else outcome.status
+
+
+def _cancel(harness: Harness, attempt: AttemptId) -> None:
+    assert _status(harness, Cancel(attempt)) is OutcomeStatus.DONE
+    _until(harness, lambda seen: _job(seen, attempt.job_id).state.is_over, f"job {attempt.job_id} to be cancelled")
+
+
+@contextmanager
+def _drained(harness: Harness, nodes: tuple[str, ...]) -> Iterator[None]:
+    """Some nodes take no new work inside this block."""
+    episode = str(harness.backend.observe(harness.since_s).time_s)
+    try:
+        for node in nodes:
+            action = Drain(node, "a check of the backend", episode)
+            assert harness.backend.lookup(action) is None
+            assert _status(harness, action) is OutcomeStatus.DONE
+            assert _looked_up(harness, action) is OutcomeStatus.DONE
+        yield
+    finally:
+        for node in nodes:
+            assert _status(harness, Undrain(node, episode)) is OutcomeStatus.DONE
