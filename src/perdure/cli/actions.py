@@ -1,0 +1,53 @@
+"""``perdure actions``: the journal of what was done, and a person's hand on it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perdure.cli.options import AsJson, StateDir, service
+from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.errors import InputError
+
+
+def actions(
+    undo: Annotated[str | None, typer.Option(metavar="KEY", help="Take a finished action back.")] = None,
+    withhold: Annotated[str | None, typer.Option(metavar="KEY", help="Keep a planned action from being begun.")] = None,
+    stop: Annotated[bool, typer.Option("--stop", help="Turn the kill switch: no action is begun any more.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Turn the kill switch back.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
+    as_json: AsJson = False,
+    state: StateDir = None,
+) -> int:
+    """List actions, the latest first, or hold, undo and stop them. Asks the service.
+
+    Exit codes: 0 listed or done, 2 refused.
+    """
+    if sum((undo is not None, withhold is not None, stop, resume)) > 1:
+        raise InputError("actions", "give one of --undo, --withhold, --stop, --resume", "Run them one after another")
+    if undo is not None or withhold is not None:
+        return _one(undo or withhold or "", "undo" if undo is not None else "withhold", state)
+    if stop or resume:
+        return _switch(stop, state)
+    found = list(service(state).pages("/actions", limit))
+    if as_json:
+        print_json("actions", 1, actions=found)
+        return 0
+    rows = ([a["key"], a["state"], a["by"], instant(a["created_s"]), a["detail"] or a["reason"]] for a in found)
+    print_table(("KEY", "STATE", "BY", "DECIDED", "REASON"), rows, whole=("KEY", "STATE", "DECIDED"))
+    return 0
+
+
+def _one(key: str, verb: str, state: StateDir) -> int:
+    from perdure.service.client import segment
+
+    answer = service(state).post(f"/actions/{segment(key)}/{verb}")
+    print_line(f"{key}: withheld" if verb == "withhold" else f"{key}: to be undone by {answer['key']}")
+    return 0
+
+
+def _switch(on: bool, state: StateDir) -> int:
+    service(state).post("/stop", {"on": on})
+    print_line("stopped: no action is begun until perdure actions --resume" if on else "resumed")
+    return 0

@@ -1,0 +1,80 @@
+"""``perdure jobs`` and ``perdure submit``: what runs, waits and failed; one more job for the embedded cluster."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from perdure.cli.options import AsJson, StateDir, service
+from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.errors import InputError
+
+
+def jobs(
+    status: Annotated[str | None, typer.Option(help="Only jobs that stand so: running, failed, ...")] = None,
+    user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
+    as_json: AsJson = False,
+    state: StateDir = None,
+) -> int:
+    """List jobs, the latest first. Asks the service.
+
+    Exit codes: 0 listed, 2 usage, or no service.
+    """
+    found = list(service(state).pages("/jobs", limit, state=status, user=user))
+    if as_json:
+        print_json("jobs", 1, jobs=found)
+        return 0
+    rows = ([j["job_id"], j["state"], j["user"], j["gpus"], instant(j["submit_s"]), j["name"]] for j in found)
+    print_table(("JOB", "STATE", "USER", "GPUS", "SUBMITTED", "NAME"), rows, whole=("JOB", "STATE", "SUBMITTED"))
+    return 0
+
+
+def submit(
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The program and its arguments.")],
+    name: Annotated[str, typer.Option(help="Name of the job; not given: the program's.")] = "",
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes of the gang; the program runs once on each.")] = 1,
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs on each node.")] = 0,
+    time: Annotated[float | None, typer.Option(metavar="SECONDS", help="Walltime.")] = None,
+    memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory of each process.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(metavar="NODE", help="Not on this node; repeatable.")] = None,
+    no_requeue: Annotated[bool, typer.Option("--no-requeue", help="Never put it back into the queue.")] = False,
+    signal: Annotated[str, typer.Option(metavar="SIG@SECONDS", help="Sent so long before the walltime is over.")] = "",
+    as_json: AsJson = False,
+    state: StateDir = None,
+) -> int:
+    """Submit a job to the embedded cluster: perdure submit --gpus 1 -- python train.py. Prints its id.
+
+    Exit codes: 0 submitted, 2 refused.
+    """
+    signal_name, before_s = _signal(signal)
+    spec: dict[str, Any] = {
+        "argv": command,
+        "name": name,
+        "node_count": nodes,
+        "gpus_per_node": gpus,
+        "walltime_s": time,
+        "memory_mib": memory,
+        "exclude": exclude or [],
+        "may_requeue": not no_requeue,
+        "signal": signal_name,
+        "signal_before_s": before_s,
+        "workdir": os.getcwd(),
+    }
+    answer = service(state).post("/jobs", spec)
+    if as_json:
+        print_json("submit", 1, **answer)
+    else:
+        print_line(answer["job_id"])
+    return 0
+
+
+def _signal(text: str) -> tuple[str, float]:
+    if not text:
+        return "", 0.0
+    name, at, seconds = text.partition("@")
+    if not (name and at and seconds.isdecimal()):
+        raise InputError("--signal", f"{text!r} is not SIG@SECONDS", "Write it like USR1@60")
+    return name, float(seconds)

@@ -1,0 +1,21 @@
+"""Text of jobs, nodes and users made safe for a terminal."""
+
+from __future__ import annotations
+
+MAX_CELL = 2000
+
+
+def plain(text: str, limit: int = MAX_CELL) -> str:
+    """One line without anything that moves the cursor, colours, hides or reorders.
+
+    Blanks of every kind become one space each; control, bidirectional and other unprintable characters, lone
+    surrogates among them, are dropped.
+
+    >>> plain("a\\x1b[2Jb\\tc\\u202ed\\n")
+    'a[2Jb cd '
+    """
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)

@@ -1,0 +1,54 @@
+"""``perdure up``: run the service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.cli.options import ConfigFile, StateDir, load_settings
+
+
+def up(
+    cluster: Annotated[
+        str | None, typer.Option(help="local: the embedded one; slurm: this machine's.", metavar="local|slurm")
+    ] = None,
+    act: Annotated[
+        bool | None,
+        typer.Option(
+            "--act/--shadow",
+            help="Carry decisions out, or only say them. Not given: act on the embedded cluster, shadow on Slurm.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the dashboard and the API; 0 takes any free one.")] = None,
+    host: Annotated[str | None, typer.Option(help="Loopback address to listen on.", metavar="ADDRESS")] = None,
+    state: StateDir = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes of the embedded cluster.")] = None,
+    gpus: Annotated[int | None, typer.Option(help="Emulated GPUs of each of its nodes.")] = None,
+    no_demo: Annotated[bool, typer.Option("--no-demo", help="Without the demonstration workload.")] = False,
+    config: ConfigFile = None,
+) -> int:
+    """Watch a cluster, and show it on a page. Ctrl-C ends it.
+
+    Exit codes: 0 stopped, 2 it could not start.
+    """
+    flags: dict[str, object] = {
+        "service.cluster": cluster,
+        "service.act": act,
+        "service.port": port,
+        "service.host": host,
+        "service.state": _absolute(state),
+        "local.nodes": nodes,
+        "local.gpus": gpus,
+        "local.demo": False if no_demo else None,
+    }
+    settings = load_settings(config, flags).settings
+    from perdure.service.runtime import run
+
+    return run(settings)
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.expanduser().absolute()

@@ -1,0 +1,173 @@
+"""How a command finds the running service and talks to it: a small file in the state directory, and HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPErrorProcessor, OpenerDirector, ProxyHandler, Request, build_opener
+
+from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, NotPermitted, PerdureError, StateError
+
+FILE_NAME = "service.json"
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_FILE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFile:
+    """What a running service leaves for the commands of its own user. Holds a token: nobody else may read it."""
+
+    url: str  # "http://127.0.0.1:8470"
+    pid: int
+    token: str  # of role operator
+
+    def write(self, state: Path) -> Path:
+        """Put the file in place at once, readable for its owner alone. Raises `StateError`."""
+        path = state / FILE_NAME
+        try:
+            handle, name = tempfile.mkstemp(prefix=f".{FILE_NAME}.", dir=state)  # made with mode 0600
+            with os.fdopen(handle, "w") as file:
+                json.dump(asdict(self), file)
+            os.replace(name, path)
+        except OSError as err:
+            raise StateError(str(path), f"cannot be written: {err.strerror}", "Make the directory writable") from err
+        return path
+
+    @classmethod
+    def read(cls, state: Path) -> ServiceFile:
+        """Raises `NotFound` where no service has left one, `StateError` where it cannot be used."""
+        path = state / FILE_NAME
+        try:
+            with path.open("rb") as file:
+                found = json.loads(file.read(MAX_FILE_BYTES))
+            return cls(str(found["url"]), int(found["pid"]), str(found["token"]))
+        except FileNotFoundError as err:
+            raise NotFound(str(state), "no service runs with this state directory", _start(state)) from err
+        except OSError as err:
+            raise StateError(str(path), f"cannot be read: {err.strerror}", "Ask as the user who runs it") from err
+        except (ValueError, KeyError, TypeError) as err:
+            raise StateError(str(path), "is not a service's file", f"Remove it. {_start(state)}") from err
+
+    def remove(self, state: Path) -> None:
+        """Take the file away, unless another service has put its own there since."""
+        try:
+            if ServiceFile.read(state) == self:
+                (state / FILE_NAME).unlink()
+        except (PerdureError, OSError):
+            return
+
+
+def _start(state: Path) -> str:
+    return f"Start it: perdure up --state {state}"
+
+
+class Client:
+    """The API of a running service. Every method raises a `PerdureError` that says what went wrong where."""
+
+    def __init__(self, url: str, token: str, *, mend: str = "Check the URL", timeout_s: float = 30.0) -> None:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise InputError(url, "is not an http or https URL", "Write it like http://127.0.0.1:8470")
+        self.url = url.rstrip("/")
+        self._token = token
+        self._mend = mend
+        self._timeout_s = timeout_s
+        self._opener = _opener()
+
+    @classmethod
+    def of(cls, state: Path, env: Mapping[str, str]) -> Client:
+        """The service that ``PERDURE_URL`` and ``PERDURE_TOKEN`` name, or else the one of a state directory."""
+        if url := env.get("PERDURE_URL"):
+            return cls(url, env.get("PERDURE_TOKEN", ""), mend="Check PERDURE_URL, and that the service runs there")
+        found = ServiceFile.read(state)
+        return cls(found.url, env.get("PERDURE_TOKEN") or found.token, mend=_start(state))
+
+    def get(self, path: str, **query: str | int | None) -> Any:
+        """The JSON answer to a GET of ``/api/v1`` + `path`; each segment must be quoted by `segment`."""
+        given = {name: value for name, value in query.items() if value is not None}
+        return self._ask("GET", f"{path}?{urlencode(given)}" if given else path)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The JSON answer to a POST."""
+        return self._ask("POST", path, json.dumps(body or {}).encode())
+
+    def pages(self, path: str, limit: int, **query: str | int | None) -> Iterator[dict[str, Any]]:
+        """Up to `limit` items of a listing, following its cursor."""
+        cursor: str | None = None
+        while limit > 0:
+            page = self.get(path, limit=min(limit, 200), cursor=cursor, **query)
+            yield from page["items"][:limit]
+            limit -= len(page["items"])
+            cursor = page.get("next_cursor")
+            if not cursor:
+                return
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        url = f"{self.url}/api/v1{path}"
+        headers = {"Accept": "application/json", "Authorization": f"Bearer {self._token}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:  # the scheme is http or https: see __init__
+            request = Request(url, data=body, headers=headers, method=method)  # noqa: S310
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                status, data = answer.status, answer.read(MAX_ANSWER_BYTES + 1)
+        except (URLError, HTTPException, OSError) as err:
+            why = getattr(err, "reason", None) or err
+            raise ClusterBusy(self.url, f"the service does not answer ({why})", self._mend) from err
+        except ValueError as err:  # a header or an address that HTTP cannot carry
+            raise InputError(self.url, str(err), self._mend) from err
+        if len(data) > MAX_ANSWER_BYTES:
+            raise ClusterError(url, f"the answer is longer than {MAX_ANSWER_BYTES} bytes", "Ask for less")
+        if status >= 300:
+            raise self._refusal(status, data)
+        return self._decoded(data)
+
+    def _decoded(self, data: bytes) -> Any:
+        try:
+            return json.loads(data) if data else None
+        except ValueError as err:
+            raise ClusterError(self.url, "answered with something that is not JSON", self._mend) from err
+
+    def _refusal(self, status: int, data: bytes) -> PerdureError:
+        """The error that an answer of RFC 9457 stands for."""
+        try:
+            problem = json.loads(data)
+            what = str(problem.get("detail") or problem.get("title") or f"HTTP {status}").rstrip(".")
+            where, mend = str(problem.get("where") or self.url), str(problem.get("mend") or "").rstrip(".")
+        except (ValueError, AttributeError):
+            what, where, mend = f"HTTP {status}", self.url, ""
+        if status in (401, 403):
+            return NotPermitted(where, what, mend or "Use a token with the role for it: perdure token USER --role ROLE")
+        if status == 404:
+            return NotFound(where, what, mend or "List what there is: perdure jobs, perdure nodes, perdure actions")
+        if status in (400, 413, 422):
+            return InputError(where, what, mend or "See --help")
+        if status in (429, 502, 503, 504):
+            return ClusterBusy(where, what, mend or "Try again")
+        return ClusterError(where, what, mend or "See the service's own log")
+
+
+def segment(text: str) -> str:
+    """A part of a path, quoted whole: job ids and node names come from elsewhere."""
+    return quote(text, safe="")
+
+
+class _AnyStatus(HTTPErrorProcessor):
+    """Hand every answer back as it is: refusals are read here, and a redirect would carry the token elsewhere."""
+
+    def http_response(self, request: Request, response: Any) -> Any:  # noqa: ARG002
+        return response
+
+    https_response = http_response
+
+
+def _opener() -> OpenerDirector:
+    """No proxies: a service on this machine is not to be asked by way of another."""
+    return build_opener(ProxyHandler({}), _AnyStatus)

@@ -1,0 +1,409 @@
+"""Settings: what may be set, where each value came from, and a clear word about every one that cannot be used.
+
+Later sources win: built in, ``/etc/perdure/config.toml``, ``$XDG_CONFIG_HOME/perdure/config.toml``, ``--config FILE``,
+``PERDURE_GROUP_KEY`` in the environment, options of the command. A file is TOML with one table a group.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import math
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from perdure.errors import ConfigError
+from perdure.retry.rules import RetryRules
+from perdure.service.controller import ControllerSettings
+
+SYSTEM_FILE = Path("/etc/perdure/config.toml")
+MAX_FILE_BYTES = 1 << 20
+BUILT_IN = "built in"
+
+
+class Cluster(StrEnum):
+    """Which resource manager is watched."""
+
+    LOCAL = "local"  # the embedded one
+    SLURM = "slurm"
+
+
+def default_state_dir(env: Mapping[str, str]) -> Path:
+    """Where the journal lives unless told otherwise: ``$XDG_STATE_HOME/perdure``."""
+    return _base(env, "XDG_STATE_HOME", ".local/state") / "perdure"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """The service as a whole."""
+
+    cluster: Cluster = Cluster.LOCAL
+    host: str = "127.0.0.1"
+    """Address to listen on: a loopback one, unless `allow_remote`."""
+    port: int = 8470
+    """0 takes any free one."""
+    allow_remote: bool = False
+    """Listen beyond this machine. Tokens then cross the network: only behind a proxy that speaks TLS."""
+    state: Path = field(default_factory=lambda: default_state_dir(os.environ))
+    """Directory of the journal, the kill switch and the service's own file."""
+    database: str = ""
+    """URL of a PostgreSQL database for the journal; "" keeps it in SQLite in `state`."""
+    poll_s: float | None = None
+    """Seconds between two looks at the cluster; not set: 1 on the embedded cluster, 30 on Slurm."""
+    act: bool | None = None
+    """True: carry decisions out; False: only say them (shadow mode). Not set: true on the embedded cluster alone."""
+
+    @property
+    def armed(self) -> bool:
+        return self.cluster is Cluster.LOCAL if self.act is None else self.act
+
+    @property
+    def look_every_s(self) -> float:
+        if self.poll_s is not None:
+            return self.poll_s
+        return 1.0 if self.cluster is Cluster.LOCAL else 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    """The embedded cluster."""
+
+    nodes: int = 4
+    gpus: int = 8
+    """Emulated GPUs of each node."""
+    demo: bool = True
+    """Let the demonstration workload arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSettings:
+    """How Slurm is asked."""
+
+    tool_timeout_s: float = 30.0
+    """How long one of its command-line tools may take."""
+    sudo_user: str = ""
+    """Run the tools as this user through ``sudo -n``; "" runs them as the service's own."""
+    spool: Path | None = None
+    """Directory into which the site's epilog or jobcomp hook drops a file for each job that ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriageSettings:
+    """How failures are judged."""
+
+    rules: Path | None = None
+    """A site's own signature rules, tried before the ones shipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings, each group a value of its own. The retry rules are `controller.retry`."""
+
+    service: ServiceSettings = field(default_factory=ServiceSettings)
+    local: LocalSettings = field(default_factory=LocalSettings)
+    slurm: SlurmSettings = field(default_factory=SlurmSettings)
+    triage: TriageSettings = field(default_factory=TriageSettings)
+    controller: ControllerSettings = field(default_factory=ControllerSettings)
+
+    @property
+    def retry(self) -> RetryRules:
+        return self.controller.retry
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings in force, where each came from (by "group.key"), and the files that were read."""
+
+    settings: Settings
+    origin: Mapping[str, str]
+    files: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One value that somebody gave. `text` where it is still the text of an environment variable."""
+
+    name: str  # "group.key"
+    value: object
+    where: str
+    base: Path | None = None  # a relative path in `value` starts here; None is the working directory
+    text: bool = False
+
+
+GROUPS: Mapping[str, type] = {
+    "service": ServiceSettings,
+    "local": LocalSettings,
+    "retry": RetryRules,
+    "controller": ControllerSettings,
+    "slurm": SlurmSettings,
+    "triage": TriageSettings,
+}
+_NOT_SET_BY_PEOPLE = {"controller.retry", "controller.ignore_before_s"}
+_LOWEST: Mapping[str, float] = {
+    "local.nodes": 1,
+    "service.poll_s": 0.1,
+    "slurm.tool_timeout_s": 1,
+    "controller.action_ttl_s": 1,
+    "controller.max_cases": 1,
+}
+_HIGHEST: Mapping[str, float] = {
+    "service.port": 65535,
+    "service.poll_s": 3600,
+    "local.nodes": 64,
+    "local.gpus": 64,
+    "retry.cluster_share_per_hour": 1,
+    "retry.repeat_odds": 1,
+}
+
+
+def load(env: Mapping[str, str], config: Path | None = None, flags: Mapping[str, object] | None = None) -> Loaded:
+    """Put the settings in force together.
+
+    `flags` holds options of the command by "group.key"; None is an option that was not given. Raises
+    `ConfigError` for the first value that cannot be used.
+    """
+    files = config_files(env, config)
+    given = [one for path in files for one in read_file(path)]
+    given += _from_environment(env)
+    given += [Given(name, value, _flag(name)) for name, value in (flags or {}).items() if value is not None]
+    origin = dict.fromkeys(known_names(), BUILT_IN)
+    values: dict[str, object] = {"service.state": default_state_dir(env)}
+    for one in given:
+        values[one.name] = _checked(one)
+        origin[one.name] = one.where
+    settings = _assemble(values)
+    _check_host(settings.service, origin)
+    return Loaded(settings, origin, files)
+
+
+def config_files(env: Mapping[str, str], config: Path | None) -> tuple[Path, ...]:
+    """The files that are read, the weakest first. Only `config` must exist."""
+    usual = (SYSTEM_FILE, _base(env, "XDG_CONFIG_HOME", ".config") / "perdure" / "config.toml")
+    found = tuple(path for path in usual if path.exists())
+    return found if config is None else (*found, config)
+
+
+@cache
+def known_names() -> tuple[str, ...]:
+    """Every "group.key" that can be set, in the order of their groups."""
+    names = (f"{group}.{f.name}" for group, cls in GROUPS.items() for f in fields(cls))
+    return tuple(name for name in names if name not in _NOT_SET_BY_PEOPLE)
+
+
+def value_of(settings: Settings, name: str) -> Any:
+    """The value of a "group.key"."""
+    group, _, key = name.partition(".")
+    return getattr(getattr(settings, group), key)
+
+
+def read_file(path: Path) -> Iterator[Given]:
+    """Read what a TOML file sets. Raises `ConfigError` that names the file, and the line where it can."""
+    text = _text_of(path)
+    try:
+        tables = tomllib.loads(text)
+    except ValueError as err:  # tomllib's own, and that of a number with too many digits
+        raise ConfigError(f"{path}", f"not TOML: {err}", "Mend that; see perdure config check") from err
+    except RecursionError as err:
+        raise ConfigError(f"{path}", "nested too deeply", "Use one table a group, and plain values in it") from err
+    for group, table in tables.items():
+        if group not in GROUPS:
+            raise _unknown("table", group, f"{path}:{_line_of(text, group)}", GROUPS)
+        if not isinstance(table, dict):
+            where = f"{path}:{_line_of(text, '', group)}"
+            raise ConfigError(where, f"{group!r} is a table, not a value", f"Write [{group}] and its keys below it")
+        for key, value in table.items():
+            where = f"{path}:{_line_of(text, group, key)}"
+            if f"{group}.{key}" not in known_names():
+                raise _unknown(f"key in [{group}]", key, where, _keys(group))
+            yield Given(f"{group}.{key}", value, where, base=path.parent)
+
+
+def _text_of(path: Path) -> str:
+    mend = "Name a readable TOML file"
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as err:
+        raise ConfigError(f"{path}", f"cannot be read: {err.strerror}", mend) from err
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path}", f"larger than {MAX_FILE_BYTES} bytes", mend)
+    try:
+        return data.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as err:
+        line = data[: err.start].count(b"\n") + 1
+        raise ConfigError(f"{path}:{line}", "not UTF-8 text", "Save the file as UTF-8") from err
+
+
+def _line_of(text: str, table: str, key: str = "") -> int:
+    """The line on which a key of a table stands, or the table itself; 1 where it is written in another way."""
+    current, wanted = "", f"{table}.{key}".strip(".")
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split("#", 1)[0].strip()
+        if words.startswith("["):
+            current = _bare(words.strip("[]"))
+            if current == wanted:
+                return number
+        elif f"{current}.{_bare(words.split('=', 1)[0])}".strip(".") == wanted:
+            return number
+    return 1
+
+
+def _bare(name: str) -> str:
+    """A key without the blanks and quotes that it may be written with."""
+    return name.translate({ord(c): None for c in " \t\"'"})
+
+
+def _from_environment(env: Mapping[str, str]) -> Iterator[Given]:
+    """``PERDURE_SERVICE_PORT`` sets ``service.port``. Other variables, without a group's name, are not ours."""
+    for variable, text in sorted(env.items()):
+        prefix, _, rest = variable.partition("_")
+        group, _, key = rest.lower().partition("_")
+        if prefix != "PERDURE" or group not in GROUPS or not key:
+            continue
+        if f"{group}.{key}" not in known_names():
+            known = [f"PERDURE_{group}_{other}".upper() for other in _keys(group)]
+            raise _unknown("variable", variable, "environment", known)
+        yield Given(f"{group}.{key}", text, variable, text=True)
+
+
+def _keys(group: str) -> list[str]:
+    return [name.partition(".")[2] for name in known_names() if name.startswith(f"{group}.")]
+
+
+def _unknown(kind: str, name: str, where: str, known: Iterable[str]) -> ConfigError:
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    mend = f"The closest known: {', '.join(close)}" if close else f"Use one of: {', '.join(known)}"
+    return ConfigError(where, f"unknown {kind}: {name!r}", mend)
+
+
+# -- one value
+
+
+def _checked(given: Given) -> object:
+    """The value in the type of its setting, within its bounds."""
+    kind, optional = _kind(given.name)
+    try:
+        value = _converted(kind, given)
+        _check_bounds(given.name, value)
+    except (ValueError, OverflowError) as err:
+        key = given.name.partition(".")[2]
+        where = given.where if given.text or given.base is None else f"{given.where}: {key}"
+        mend = f"Give {_words(kind, given.name)}" + (", or leave it out" if optional else "")
+        raise ConfigError(where, str(err), mend) from err
+    return value
+
+
+def _kind(name: str) -> tuple[type, bool]:
+    """The type of a setting, and whether it may be left unset."""
+    group, _, key = name.partition(".")
+    hint = get_type_hints(GROUPS[group])[key]
+    options = [arg for arg in get_args(hint) if arg is not NoneType]
+    return (options[0], True) if options else (hint, False)
+
+
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+def _converted(kind: type, given: Given) -> object:
+    """Raises `ValueError` with what is wrong about it."""
+    value = _parsed(kind, given.value) if given.text and isinstance(given.value, str) else given.value
+    if issubclass(kind, StrEnum) and isinstance(value, str):
+        if value in list(kind):
+            return kind(value)
+    elif kind is Path and isinstance(value, (str, Path)) and str(value):
+        return _path(value, given.base)
+    elif kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    raise ValueError(f"{_short(value)} is not {_words(kind, given.name)}")
+
+
+def _parsed(kind: type, text: str) -> object:
+    """Text of the environment in the form that TOML would have given; as it is where it has none."""
+    words = text.strip()
+    try:
+        if kind is bool:
+            return True if words.lower() in _YES else False if words.lower() in _NO else text
+        return kind(words) if kind in (int, float) else text
+    except ValueError:
+        return text
+
+
+def _path(value: str | Path, base: Path | None) -> Path:
+    if "\0" in str(value):
+        raise ValueError("a path cannot hold a NUL")
+    path = Path(os.path.expanduser(value))
+    return path if path.is_absolute() else (base or Path.cwd()).absolute() / path
+
+
+def _check_bounds(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return
+    if not math.isfinite(value) or not _LOWEST.get(name, 0) <= value <= _HIGHEST.get(name, math.inf):
+        raise ValueError(f"{_short(value)} is out of range")
+
+
+def _short(value: object) -> str:
+    try:
+        words = repr(value)
+    except ValueError:  # a whole number with too many digits to be shown
+        return "that number"
+    return words if len(words) <= 60 else f"{words[:57]}..."
+
+
+def _words(kind: type, name: str) -> str:
+    """What may stand there, in words."""
+    if issubclass(kind, StrEnum):
+        return " or ".join(repr(str(member)) for member in kind)
+    if kind in (int, float):
+        number = "a whole number" if kind is int else "a number"
+        low, high = _LOWEST.get(name, 0), _HIGHEST.get(name)
+        return f"{number} of at least {low:g}" if high is None else f"{number} from {low:g} to {high:g}"
+    return {bool: "true or false", Path: "a path"}.get(kind, "a text in quotes")
+
+
+# -- together
+
+
+def _assemble(values: Mapping[str, object]) -> Settings:
+    groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
+    for name, value in values.items():
+        group, _, key = name.partition(".")
+        groups[group][key] = value
+    built = {group: GROUPS[group](**keys) for group, keys in groups.items()}
+    built["controller"] = replace(built["controller"], retry=built.pop("retry"))
+    return Settings(**built)
+
+
+def _check_host(service: ServiceSettings, origin: Mapping[str, str]) -> None:
+    if service.allow_remote or service.host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(service.host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        mend = "Use 127.0.0.1 or ::1, or set service.allow_remote = true behind a proxy that speaks TLS"
+        raise ConfigError(f"{origin['service.host']}: host", f"{service.host!r} is not a loopback address", mend)
+
+
+def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:
+    """A base directory of the XDG rules; a relative one there is to be ignored."""
+    named = Path(env.get(variable, ""))
+    return named if named.is_absolute() else Path(env.get("HOME") or os.path.expanduser("~")) / below_home
+
+
+_FLAGS = {"service.act": "--act/--shadow", "local.demo": "--no-demo"}
+
+
+def _flag(name: str) -> str:
+    return _FLAGS.get(name, "--" + name.partition(".")[2].replace("_", "-"))

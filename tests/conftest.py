@@ -1,0 +1,29 @@
+"""What all tests share: how a test asks for what not every machine has, and where real data is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def require(name: str, available: bool, why: str) -> None:
+    """Go on where `available`; else skip with the reason, or fail where PERDURE_REQUIRE lists `name`.
+
+    ``require("slurm", shutil.which("slurmctld") is not None, "slurmctld is not installed")``
+    """
+    if available:
+        return
+    if name in os.environ.get("PERDURE_REQUIRE", "").replace(" ", "").split(","):
+        pytest.fail(f"PERDURE_REQUIRE names {name!r}, but {why}", pytrace=False)
+    pytest.skip(f"{name}: {why}")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path | None:
+    """Directory of real traces and logs: PERDURE_DATA, or ../shared/data beside the repository; None without."""
+    named = Path(os.environ["PERDURE_DATA"]) if "PERDURE_DATA" in os.environ else ROOT.parent / "shared" / "data"
+    return named if named.is_dir() else None
