@@ -28,12 +28,13 @@ from perdure.backends.slurm.records import (
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.backends.slurm.words import is_waiting
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, NotFound
-from perdure.model.actions import Action, Drain, JobAction, Outcome, Undrain
+from perdure.model.actions import Action, Drain, Hold, JobAction, Outcome, OutcomeStatus, Release, Undrain
 from perdure.model.jobs import Attempt
 from perdure.model.nodes import Node
 from perdure.model.observation import Observation
 
 LOG_HEAD_BYTES = 64 * 1024
+MAX_DONE = 10_000  # outcomes remembered
 MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 
 _JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
@@ -59,6 +60,7 @@ class SlurmBackend:
         self._version = ""
         self._accounting_fields: tuple[str, ...] = ()
         self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
+        self._done: dict[str, Outcome] = {}
         self._uids: dict[str, int] = {}  # by user name, as Slurm told them
 
     @property
@@ -163,6 +165,16 @@ class SlurmBackend:
 
     def perform(self, action: Action) -> Outcome:
         """Carry out an action, from wherever an earlier try left it."""
+        if action.key in self._done:
+            return self._done[action.key]
+        outcome = self._perform(action)
+        if outcome.status is OutcomeStatus.DONE and not isinstance(action, Drain | Undrain | Hold | Release):
+            self._done[action.key] = outcome
+            if len(self._done) > MAX_DONE:
+                del self._done[next(iter(self._done))]
+        return outcome
+
+    def _perform(self, action: Action) -> Outcome:
         with self._tools.dialog() as scontrol:
             complaint = ""
             for _ in range(MAX_STEPS):
@@ -176,7 +188,12 @@ class SlurmBackend:
             raise ClusterBusy("scontrol", f"{action.key} does not come to rest: {complaint}", "Look at the job by hand")
 
     def lookup(self, action: Action) -> Outcome | None:
-        """Say what became of an action. None: it was not, or not wholly, carried out; `perform` goes on with it."""
+        """Say what became of an action. None: it was not, or not wholly, carried out; `perform` goes on with it.
+
+        Whose doing a newer attempt is cannot be told after a restart of ours: then the action is superseded.
+        """
+        if action.key in self._done:
+            return self._done[action.key]
         with self._tools.dialog() as scontrol:
             step = self._next(scontrol, action)
             return step if isinstance(step, Outcome) else None

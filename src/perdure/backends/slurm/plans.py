@@ -156,7 +156,7 @@ def _where(job: JobRecord) -> str:
 def for_node(action: Drain | Undrain, node: Node | None) -> Outcome | Todo:
     """Decide the next step. Our drain carries its episode in the reason; nobody else's drain is undone."""
     if node is None:
-        return superseded("the node is gone")
+        return refused("there is no such node")
     mine = f"[perdure {_one_line(action.episode)}]"
     drained = node.state in (NodeState.DRAINING, NodeState.DRAINED) or (
         node.state is NodeState.DOWN and mine in node.reason

@@ -1,0 +1,464 @@
+"""A real Slurm of several nodes on this machine, for tests: Debian's own daemons, on free ports, in one directory.
+
+Needs root (slurmd changes user ids) and the packages in `PACKAGES`; nothing outside the directory is touched.
+GPUs are links to /dev/null, CPUs and memory are claimed. Timers are as short as Slurm takes them: a requeued job
+waits 6 s, a dead node is noticed in 10 to 20 s.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+PACKAGES = (
+    "slurmctld slurmd slurmdbd slurm-client munge mariadb-server slurm-wlm-basic-plugins slurm-wlm-mysql-plugin"
+).split()
+PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "scontrol", "sacct", "sbatch")
+SEARCH = "/usr/local/sbin:/usr/sbin:/sbin"
+NODE_MARK = "PERDURE_TEST_NODE"
+
+
+class NotReady(AssertionError):
+    """Something did not come about in time."""
+
+
+def missing() -> str:
+    """Why no cluster can be started here; "" where it can."""
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        return "a real Slurm needs Linux and root"
+    path = f"{os.environ.get('PATH', '')}:{SEARCH}"
+    gone = [program for program in PROGRAMS if shutil.which(program, path=path) is None]
+    return f"not installed: {', '.join(gone)} (packages: {' '.join(PACKAGES)})" if gone else ""
+
+
+def await_(what: str, condition: Callable[[], object], patience_s: float) -> object:
+    """Return the first true value of a condition. Raises `NotReady`."""
+    end = time.monotonic() + patience_s
+    while True:
+        if value := condition():
+            return value
+        if time.monotonic() > end:
+            raise NotReady(f"{what}: not within {patience_s:g} s")
+        time.sleep(0.05)
+
+
+class SlurmCluster:
+    """One cluster. `start` it, use it, `stop` it; it holds everything under `directory`."""
+
+    name = "perdure"
+
+    def __init__(self, directory: Path, nodes: int = 4, gpus: int = 4, extra_conf: str = "") -> None:
+        self.directory = directory
+        self.nodes = tuple(f"node{i}" for i in range(1, nodes + 1))
+        self.gpus = gpus
+        self.env = self._environment()
+        self._ports = _free_ports(3 + nodes)
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._extra_conf = extra_conf
+
+    # Life
+
+    def start(self) -> None:
+        """Start every daemon; return when all nodes take jobs."""
+        self._configure()
+        self._start_munge()
+        self._start_database()
+        self.start_dbd()
+        self.run("sacctmgr", "-i", "add", "cluster", self.name)
+        self.start_ctld(first=True)
+        for node in self.nodes:
+            self.start_node(node)
+        await_("nodes", lambda: set(self.node_states().values()) == {"idle"}, 40)
+
+    def stop(self) -> None:
+        """End all processes that were started here, by their ids."""
+        for node in self.nodes:
+            self._signal_node(node, signal.SIGKILL)
+        for name in ("slurmctld", "slurmdbd", "mariadbd", "munged"):
+            self._end(name, signal.SIGKILL)
+        for process in self._daemons.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+
+    # Use
+
+    def run(self, *argv: str, user: str | None = None, check: bool = True, stdin: str | None = None) -> str:
+        """Run one of Slurm's commands; return what it printed. Raises `AssertionError` where it fails."""
+        done = subprocess.run(
+            argv,
+            env=self.env,
+            user=user,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd="/tmp",
+            check=False,
+        )
+        assert not check or done.returncode == 0, f"{argv}: {done.returncode}: {done.stderr or done.stdout}"
+        return done.stdout
+
+    def submit(self, script: str, *options: str, user: str | None = None) -> str:
+        """Submit a shell script with options of ``sbatch``; return the job's id.
+
+        Output goes to ``out/<job id>.out`` under the directory where no option says otherwise.
+        """
+        output = () if any(o.startswith(("-o", "--output")) for o in options) else ("-o", f"{self.output}/%A_%a.out")
+        if output and not any(o.startswith("--array") for o in options):
+            output = ("-o", f"{self.output}/%j.out")
+        body = f"#!/bin/sh\n{script}\n"
+        answer = self.run("sbatch", "--parsable", *output, *options, user=user, stdin=body)
+        return answer.strip().partition(";")[0]
+
+    @property
+    def output(self) -> Path:
+        """Where jobs write their logs; everybody may."""
+        return self.directory / "out"
+
+    def job(self, job_id: str) -> dict[str, str]:
+        """The job's fields by ``scontrol show job`` (of tame jobs: no blanks in values); {} where it is gone."""
+        answer = self.run("scontrol", "-o", "show", "job", job_id, check=False)
+        return dict(word.partition("=")[::2] for word in answer.split() if "=" in word)
+
+    def wait(self, job_id: str, condition: Callable[[dict[str, str]], bool], patience_s: float = 60.0) -> dict[str, str]:
+        """Wait until a condition holds for the job's fields; return them."""
+        last: dict[str, str] = {}
+
+        def holds() -> bool:
+            nonlocal last
+            last = self.job(job_id)
+            return condition(last)
+
+        try:
+            await_(f"job {job_id}", holds, patience_s)
+        except NotReady as err:
+            raise NotReady(f"{err}; last seen: {last}") from None
+        return last
+
+    def cancel_all(self) -> None:
+        """End all jobs and wait until every node is free and in service again."""
+        if waiting_or_running := self.run("squeue", "-h", "-o", "%A").split():
+            self.run("scancel", *waiting_or_running, check=False)
+        await_("an empty queue", lambda: not self.run("squeue", "-h", "-o", "%i").strip(), 40)
+        for node, state in self.node_states().items():
+            if state.startswith("drain"):
+                self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+        await_("idle nodes", lambda: set(self.node_states().values()) == {"idle"}, 40)
+
+    def node_states(self) -> dict[str, str]:
+        """State of each node, as ``sinfo`` words it, with its flags (``down*``)."""
+        lines = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).split("\n")
+        return dict(line.split() for line in lines if line.strip())
+
+    # Faults
+
+    def fail_node(self, node: str) -> None:
+        """Kill the node's daemon and all that runs on it, as a power cut would."""
+        self._signal_node(node, signal.SIGKILL)
+
+    def freeze_node(self, node: str) -> None:
+        """Stop all that runs on the node, as a hang or a lost network would."""
+        self._signal_node(node, signal.SIGSTOP)
+
+    def thaw_node(self, node: str) -> None:
+        """Let a frozen node run on."""
+        self._signal_node(node, signal.SIGCONT)
+
+    def start_node(self, node: str) -> None:
+        """Start the node's daemon, where it does not run."""
+        if self._runs(node):
+            return
+        argv = ("slurmd", "-D", "-f", str(self._conf), "-N", node)
+        self._start(node, argv, {NODE_MARK: f"{self.directory}/{node}"})
+
+    def return_node(self, node: str) -> None:
+        """Bring a node back into service, however it was lost."""
+        self.thaw_node(node)
+        self.start_node(node)
+
+        def idle() -> bool:
+            state = self.node_states().get(node, "")
+            if state.startswith(("down", "drain")):
+                self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+            return state in ("idle", "mixed", "allocated")
+
+        await_(f"{node} in service", idle, 40)
+
+    def kill_ctld(self) -> None:
+        self._end("slurmctld", signal.SIGKILL)
+
+    def start_ctld(self, first: bool = False) -> None:
+        clean = ("-i",) if first else ()
+        self._start("slurmctld", ("slurmctld", "-D", "-f", str(self._conf), *clean))
+        await_("slurmctld", lambda: "UP" in self.run("scontrol", "ping", check=False), 30)
+
+    def kill_dbd(self) -> None:
+        self._end("slurmdbd", signal.SIGKILL)
+
+    def start_dbd(self) -> None:
+        self._start("slurmdbd", ("slurmdbd", "-D"))
+        await_("slurmdbd", lambda: _listens(self._ports[1]), 30)
+
+    # Inside
+
+    @property
+    def _conf(self) -> Path:
+        return self.directory / "etc" / "slurm.conf"
+
+    def _environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SBATCH", "SRUN", "SACCT"))}
+        return {**kept, "SLURM_CONF": str(self._conf), "PATH": f"{kept.get('PATH', '')}:{SEARCH}"}
+
+    def _start(self, name: str, argv: tuple[str, ...], more_env: Mapping[str, str] | None = None) -> None:
+        if self._runs(name):
+            return
+        program = shutil.which(argv[0], path=self.env["PATH"]) or argv[0]
+        with (self.directory / "log" / f"{name}.out").open("ab") as out:
+            self._daemons[name] = subprocess.Popen(
+                (program, *argv[1:]),
+                env={**self.env, **(more_env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd=self.directory / "run",
+                start_new_session=True,
+            )
+
+    def _runs(self, name: str) -> bool:
+        return name in self._daemons and self._daemons[name].poll() is None
+
+    def _end(self, name: str, sig: signal.Signals) -> None:
+        process = self._daemons.get(name)
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(sig)
+        process.wait(10)
+
+    def _signal_node(self, node: str, sig: signal.Signals) -> None:
+        """Reach all processes of a node; what they fork meanwhile is caught in the next round."""
+        reached: set[int] = set()
+        for _ in range(20):
+            fresh = set(self._node_processes(node)) - (set() if sig is signal.SIGKILL else reached)
+            if not fresh:
+                return
+            for pid in fresh:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, sig)
+            reached |= fresh
+            time.sleep(0.02)
+
+    def _node_processes(self, node: str) -> Iterator[int]:
+        """The node's daemon and step daemons bear our mark, jobs bear Slurm's own; children belong to their parents."""
+        if node in self._daemons:
+            self._daemons[node].poll()
+        ours = f"{NODE_MARK}={self.directory}/{node}".encode()
+        slurms = (f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self._conf}".encode())
+        parents: dict[int, int] = {}
+        mine: set[int] = set()
+        for pid, parent, environment in _processes():
+            parents[pid] = parent
+            if ours in environment or all(word in environment for word in slurms):
+                mine.add(pid)
+        while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
+            mine |= more
+        yield from sorted(mine - {os.getpid()})
+
+    def _start_munge(self) -> None:
+        run = self.directory / "run"
+        self._start(
+            "munged",
+            (
+                "munged",
+                "--foreground",
+                "--force",
+                f"--socket={run}/munge.socket",
+                f"--key-file={self.directory}/etc/munge.key",
+                f"--pid-file={run}/munged.pid",
+                f"--log-file={self.directory}/log/munged.log",
+                f"--seed-file={run}/munge.seed",
+            ),
+        )
+        await_("munged", (run / "munge.socket").exists, 10)
+
+    def _start_database(self) -> None:
+        data, run, port = self.directory / "db", self.directory / "run", self._ports[2]
+        fast = ("--innodb-flush-method=nosync", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=16M")
+        base = ("--no-defaults", f"--datadir={data}", "--user=root")
+        subprocess.run(
+            ("mariadb-install-db", *base, "--skip-test-db", "--auth-root-authentication-method=normal", *fast[::2]),
+            env=self.env,
+            capture_output=True,
+            check=True,
+            timeout=60,
+        )
+        (self.directory / "etc" / "init.sql").write_text(
+            "CREATE DATABASE IF NOT EXISTS slurm_acct_db;\n"
+            "CREATE USER IF NOT EXISTS 'slurm'@'127.0.0.1' IDENTIFIED BY 'test';\n"
+            "GRANT ALL ON slurm_acct_db.* TO 'slurm'@'127.0.0.1';\n"
+        )
+        options = (f"--port={port}", "--bind-address=127.0.0.1", "--skip-name-resolve", f"--socket={run}/mariadb.socket")
+        small = ("--innodb-buffer-pool-size=64M", "--performance-schema=OFF", "--innodb-lock-wait-timeout=900")
+        init = (f"--init-file={self.directory}/etc/init.sql", f"--pid-file={run}/mariadbd.pid")
+        self._start("mariadbd", ("mariadbd", *base, *options, *small, *fast, *init))
+        await_("mariadbd", lambda: _listens(port), 30)
+
+    def _configure(self) -> None:
+        for part in ("etc", "run", "log", "spool/ctld", "dev", "out", "db"):
+            (self.directory / part).mkdir(parents=True, exist_ok=True)
+        for path in (self.directory, *(p for p in self.directory.rglob("*") if p.is_dir())):
+            path.chmod(0o755)
+        self.output.chmod(0o1777)
+        etc = self.directory / "etc"
+        for name in self.nodes:
+            (self.directory / "spool" / name).mkdir(exist_ok=True)
+        for i in range(self.gpus):
+            (self.directory / "dev" / f"nvidia{i}").symlink_to("/dev/null")
+        (etc / "munge.key").write_bytes(os.urandom(1024))
+        (etc / "munge.key").chmod(0o600)
+        (etc / "cgroup.conf").write_text("CgroupAutomount=no\n")
+        devices = f"[0-{self.gpus - 1}]" if self.gpus > 1 else "0"
+        gres = f"NodeName={self._all} Name=gpu Type=h100 File={self.directory}/dev/nvidia{devices}\n"
+        (etc / "gres.conf").write_text(gres if self.gpus else "")
+        self._conf.write_text(self._slurm_conf())
+        (etc / "slurmdbd.conf").write_text(self._slurmdbd_conf())
+        (etc / "slurmdbd.conf").chmod(0o600)
+
+    @property
+    def _all(self) -> str:
+        return f"node[1-{len(self.nodes)}]"
+
+    def _slurm_conf(self) -> str:
+        d, host = self.directory, socket.gethostname().partition(".")[0]
+        gres = f"Gres=gpu:h100:{self.gpus}" if self.gpus else ""
+        nodes = "".join(
+            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=16000 {gres}\n"
+            for node, port in zip(self.nodes, self._ports[3:], strict=True)
+        )
+        return f"""\
+ClusterName={self.name}
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={self._ports[0]}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+CryptoType=crypto/munge
+AuthInfo=socket={d}/run/munge.socket,cred_expire=5
+SlurmctldPidFile={d}/run/slurmctld.pid
+SlurmdPidFile={d}/run/%n.pid
+SlurmctldLogFile={d}/log/slurmctld.log
+SlurmdLogFile={d}/log/%n.log
+StateSaveLocation={d}/spool/ctld
+SlurmdSpoolDir={d}/spool/%n
+SwitchType=switch/none
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/linux
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,bf_interval=2,batch_sched_delay=0,sched_min_interval=0
+PriorityType=priority/basic
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+JobRequeue=1
+RequeueExit=75
+RequeueExitHold=78
+ReturnToService=1
+SlurmctldTimeout=10
+SlurmdTimeout=5
+MessageTimeout=5
+BatchStartTimeout=10
+KillWait=2
+UnkillableStepTimeout=20
+InactiveLimit=0
+MinJobAge=300
+TrackWCKey=yes
+GresTypes=gpu
+RebootProgram=/bin/true
+MailProg=/bin/true
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={self._ports[1]}
+AccountingStoragePass={d}/run/munge.socket
+AccountingStoreFlags=job_comment
+AccountingStorageTRES=gres/gpu
+{self._extra_conf}
+{nodes}
+PartitionName=main Nodes={self._all} Default=YES MaxTime=1-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=64 PriorityTier=1
+PartitionName=urgent Nodes={self._all} MaxTime=1-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=64 PriorityTier=9
+"""
+
+    def _slurmdbd_conf(self) -> str:
+        d, host = self.directory, socket.gethostname().partition(".")[0]
+        return f"""\
+AuthType=auth/munge
+AuthInfo=socket={d}/run/munge.socket
+DbdHost={host}
+DbdAddr=127.0.0.1
+DbdPort={self._ports[1]}
+SlurmUser=root
+PidFile={d}/run/slurmdbd.pid
+LogFile={d}/log/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={self._ports[2]}
+StorageUser=slurm
+StoragePass=test
+StorageLoc=slurm_acct_db
+"""
+
+
+_shared: list[SlurmCluster] = []
+
+
+def shared_cluster() -> SlurmCluster:
+    """The one cluster of this process: started when first asked for, stopped when the process ends."""
+    if not _shared:
+        directory = Path(tempfile.mkdtemp(prefix="perdure-slurm-", dir="/tmp"))  # socket paths must be short
+        cluster = SlurmCluster(directory)
+        atexit.register(_discard, cluster)
+        cluster.start()
+        _shared.append(cluster)
+    return _shared[0]
+
+
+def _discard(cluster: SlurmCluster) -> None:
+    cluster.stop()
+    shutil.rmtree(cluster.directory, ignore_errors=True)
+
+
+def _free_ports(count: int) -> tuple[int, ...]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return tuple(one.getsockname()[1] for one in sockets)
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+def _processes() -> Iterator[tuple[int, int, list[bytes]]]:
+    """Id, parent and environment of every process that runs (the dead that nobody buried left out)."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            state, parent = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+            if state != "Z":
+                yield int(entry.name), int(parent), (entry / "environ").read_bytes().split(b"\0")
