@@ -1,1 +1,6 @@
-"""The in-job side: incarnation tokens, fencing, and the launcher wrapper `perdure exec`."""
+"""Inside a job: the fence against incarnations that have been given up, and the launcher that uses it."""
+
+from perdure.job.checkpoint import checkpointed
+from perdure.job.fence import Claim, claim, current_claim
+
+__all__ = ["Claim", "checkpointed", "claim", "current_claim"]

@@ -1,0 +1,114 @@
+"""Publishing a checkpoint whole, and only by the incarnation that may."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from perdure.errors import Fenced, InputError, StateError
+from perdure.job.exchange import exchange
+from perdure.job.fence import Claim, current_claim
+
+
+@contextmanager
+def checkpointed(path: Path | str, claim: Claim | None = None) -> Iterator[Path]:
+    """Write a checkpoint, a file or a directory, at the path given to the block; it appears at `path` or not at all.
+
+    ::
+
+        with checkpointed("checkpoints/step-1200.pt") as draft:
+            torch.save(model.state_dict(), draft)
+
+    The draft lies beside `path`. When the block ends well it is written through to the disk and moved into place in
+    one step, replacing what was there. Under ``perdure exec`` (or with a `claim`) that step fails for an incarnation
+    that a newer one has replaced, however long it was frozen and wherever: after the newer one has claimed, nothing
+    older appears. Without either there is no fence, only the one step.
+
+    One process writes one checkpoint: let rank 0 do it, or give each rank its own name.
+
+    Raises `Fenced` where a newer incarnation has taken over, `InputError` where the block wrote nothing, and
+    `StateError` where a directory would have to be replaced on a file system that cannot swap two in one step.
+    """
+    target = Path(path).absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    claim = claim or current_claim(os.environ)
+    try:
+        with _stage(claim, target.parent) as stage:
+            draft = stage / target.name
+            yield draft
+            _publish(draft, target)
+    except OSError as err:
+        if claim is not None:
+            _check(claim, err)
+        raise
+
+
+def _check(claim: Claim, err: OSError) -> None:
+    """Say `Fenced` where that is why a file operation failed."""
+    try:
+        claim.check()
+    except Fenced as fenced:
+        raise fenced from err
+
+
+@contextmanager
+def _stage(claim: Claim | None, parent: Path) -> Iterator[Path]:
+    if claim is not None:
+        with claim.stage(parent) as stage:
+            yield stage
+    else:
+        with tempfile.TemporaryDirectory(prefix=".perdure-", dir=parent, ignore_cleanup_errors=True) as name:
+            yield Path(name)
+
+
+def _publish(draft: Path, target: Path) -> None:
+    if not draft.parent.exists():
+        raise FileNotFoundError(str(draft))
+    if not draft.exists():
+        raise InputError(str(target), "no checkpoint was written", "Write it to the path that the block was given")
+    _sync_tree(draft)
+    if not target.is_dir() and (not draft.is_dir() or not target.exists()):
+        draft.rename(target)
+    else:
+        _swap(draft, target)
+    _sync(target.parent)
+
+
+def _swap(draft: Path, target: Path) -> None:
+    """Put the draft in the place of something that a rename does not replace; the old one goes away with the stage."""
+    with suppress(OSError):
+        draft.rename(target)  # an empty directory can be replaced after all
+        return
+    try:
+        exchange(draft, target)
+    except FileNotFoundError:
+        raise
+    except OSError as err:
+        what = f"this checkpoint exists, and its file system cannot swap two ({err.strerror})"
+        raise StateError(str(target), what, "Give each checkpoint a name of its own") from err
+    shutil.rmtree(draft, ignore_errors=True)
+
+
+def _sync_tree(path: Path) -> None:
+    """Write a file, or all that is in a directory, through to the disk."""
+    if path.is_dir():
+        for directory, _, names in os.walk(path):
+            for name in names:
+                _sync(Path(directory, name))
+            _sync(Path(directory))
+    else:
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    if path.is_symlink() or not (path.is_file() or path.is_dir()):
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

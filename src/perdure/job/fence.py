@@ -1,0 +1,224 @@
+"""Which incarnation of a job may write: claims in a directory that all incarnations share.
+
+A claim is one file, ``claims/<token>``, made complete beside and then linked under the next free number. Linking is
+atomic and fails where the number is taken, so claims have one order, none is ever half made, and nothing has to be
+unlocked by a process that is frozen or dead. The highest token holds; every lower one is fenced.
+
+A token says "later", and the directory must be on a file system where `link` and `rename` are atomic for all nodes
+of the job: any local one, NFS, Lustre, GPFS. A client that caches directory listings (NFS: a few seconds) may see a
+newer claim that much later; publishing with `checkpointed` does not depend on that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from perdure.errors import ConfigError, Fenced, StateError
+
+FENCE_DIR = "PERDURE_FENCE_DIR"
+FENCE_TOKEN = "PERDURE_FENCE_TOKEN"  # noqa: S105 - a number, no secret
+KEPT_CLAIMS = 16  # the latest stay, for people who want to know what happened
+DRAFT_LIFE_S = 3600.0
+
+_MEND = "A newer incarnation of this job runs: let this one end"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who made a claim. `start` tells two starts of one incarnation apart, and is shared by all ranks of one."""
+
+    job_id: str
+    incarnation: int
+    start: str = ""
+    host: str = ""
+
+    def is_same_start(self, other: Holder) -> bool:
+        return (self.job_id, self.incarnation, self.start) == (other.job_id, other.incarnation, other.start)
+
+    def is_older_than(self, other: Holder) -> bool:
+        """Whether the resource manager itself says so; between two jobs there is no such order."""
+        return self.job_id == other.job_id and self.incarnation < other.incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to write, until somebody claims a higher token."""
+
+    directory: Path
+    token: int
+
+    def check(self) -> None:
+        """Raise `Fenced` where a newer claim exists or the claims are gone, `OSError` where nobody can tell."""
+        newest = _newest(self.directory)
+        if newest != self.token:
+            what = f"token {self.token} is fenced by token {newest}" if newest else "its claim is gone"
+            raise Fenced(str(self.directory), what, _MEND)
+
+    @contextmanager
+    def stage(self, parent: Path) -> Iterator[Path]:
+        """A fresh directory in `parent` for what is to be published there; newer claims take it away.
+
+        What lies in it can be renamed into place only while no newer claim exists: afterwards the rename finds
+        nothing. Raises `Fenced`. The order makes that safe: a newer claimant first claims, then takes away every
+        stage that is noted; we first note it, then make it, then look whether there is a newer claim.
+        """
+        name = f"{self.token}-{uuid.uuid4().hex}"
+        stage, note = parent.resolve() / f".perdure-{name}", _stages(self.directory) / name
+        try:
+            _write_whole(note, os.fsencode(stage))
+            stage.mkdir()
+            self.check()
+            yield stage
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+            note.unlink(missing_ok=True)
+
+
+def claim(directory: Path | str, job_id: str, incarnation: int, start: str = "") -> Claim:
+    """Claim the right to write for one incarnation; from then on nothing older can publish.
+
+    All ranks of one start (same job, incarnation and `start`) share one claim. Safe for any number of claimants at
+    once and for ``kill -9`` at any point. Raises `Fenced` where a newer incarnation of the job has claimed already,
+    `StateError` where the directory cannot be used.
+    """
+    directory = Path(directory)
+    wanted = Holder(job_id, incarnation, start, socket.gethostname())
+    try:
+        for part in (_claims(directory), _stages(directory)):
+            part.mkdir(parents=True, exist_ok=True)
+        claimed = Claim(directory, _take_token(directory, wanted))
+        _revoke_older(directory, claimed.token)
+        _prune(directory, claimed.token)
+    except OSError as err:
+        mend = f"Name a directory that all nodes of the job share in {FENCE_DIR}"
+        raise StateError(str(directory), f"the fence cannot be used: {err.strerror or err}", mend) from err
+    return claimed
+
+
+def current_claim(environment: Mapping[str, str]) -> Claim | None:
+    """The claim that ``perdure exec`` made for this process; None where it was not started that way.
+
+    Raises `ConfigError` where the variables are damaged.
+    """
+    directory, token = environment.get(FENCE_DIR), environment.get(FENCE_TOKEN)
+    if not directory or not token:
+        return None
+    if not token.isdecimal():
+        raise ConfigError(FENCE_TOKEN, f"{token!r} is no token", "Leave it as perdure exec has set it")
+    return Claim(Path(directory), int(token))
+
+
+def _take_token(directory: Path, wanted: Holder) -> int:
+    """Find or make this start's claim."""
+    draft = directory / f"draft-{uuid.uuid4().hex}"
+    _write(draft, json.dumps(asdict(wanted)).encode())
+    try:
+        while True:
+            newest = _newest(directory)
+            try:
+                if newest and _joins(directory, newest, wanted):
+                    return newest
+                os.link(draft, _claims(directory) / str(newest + 1))
+            except FileExistsError:
+                continue  # somebody was faster: look again
+            _sync_directory(_claims(directory))
+            return newest + 1
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _joins(directory: Path, token: int, wanted: Holder) -> bool:
+    """Whether this claim is this very start's. Raises `Fenced` where it is of a newer incarnation of the job."""
+    holder = _read_holder(directory, token)
+    if wanted.is_older_than(holder):
+        what = f"incarnation {holder.incarnation} has claimed it, this is {wanted.incarnation}"
+        raise Fenced(str(directory), what, _MEND)
+    return holder.is_same_start(wanted)
+
+
+def _newest(directory: Path) -> int:
+    """The highest token; 0 where there is none."""
+    try:
+        names = os.listdir(_claims(directory))
+    except FileNotFoundError:
+        return 0
+    return max((int(name) for name in names if name.isdecimal()), default=0)
+
+
+def _read_holder(directory: Path, token: int) -> Holder:
+    path = _claims(directory) / str(token)
+    try:
+        return Holder(**json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as err:
+        raise StateError(str(path), "this claim is damaged", "Remove the directory when no such job runs") from err
+
+
+def _revoke_older(directory: Path, token: int) -> None:
+    """Take away what older claims have prepared but not published: moved, it cannot be published any more."""
+    for name in os.listdir(_stages(directory)):
+        if not _is_older(name, token):
+            continue
+        note = _stages(directory) / name
+        with suppress(FileNotFoundError):  # its owner has just finished, or another claimant is at it
+            stage = Path(os.fsdecode(note.read_bytes()))
+            with suppress(FileNotFoundError):
+                stage.rename(f"{stage}.revoked-{uuid.uuid4().hex}")
+            for revoked in stage.parent.glob(f"{stage.name}.revoked-*"):
+                shutil.rmtree(revoked, ignore_errors=True)
+            note.unlink()
+
+
+def _is_older(name: str, token: int) -> bool:
+    number = name.partition("-")[0]
+    return number.isdecimal() and int(number) < token
+
+
+def _prune(directory: Path, token: int) -> None:
+    """Remove claims and drafts (of claimants that were killed) that can mean nothing to anybody."""
+    for name in os.listdir(_claims(directory)):
+        if name.isdecimal() and int(name) <= token - KEPT_CLAIMS:
+            (_claims(directory) / name).unlink(missing_ok=True)
+    for draft in directory.glob("draft-*"):
+        with suppress(FileNotFoundError):
+            if time.time() - draft.stat().st_mtime > DRAFT_LIFE_S:
+                draft.unlink()
+
+
+def _claims(directory: Path) -> Path:
+    return directory / "claims"
+
+
+def _stages(directory: Path) -> Path:
+    return directory / "stages"
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Make a file that is there completely or not at all."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    _write(draft, data)
+    draft.rename(path)
+    _sync_directory(path.parent)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
