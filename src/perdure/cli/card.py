@@ -49,9 +49,9 @@ def _what_to_do(diagnosis: Diagnosis) -> Table:
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row(styled(decision.kind.upper(), f"bold {STYLES[decision.kind]}"), plain(decision.reason))
+    table.add_row(styled(decision.kind.upper(), f"bold {STYLES[decision.kind]}"), styled(decision.reason, ""))
     if verdict.advice:
-        table.add_row(styled("MEND", "bold"), plain(verdict.advice))
+        table.add_row(styled("MEND", "bold"), styled(verdict.advice, ""))
     return table
 
 

@@ -10,7 +10,7 @@ import typer
 from perdure.cli.options import AsJson, load_settings
 from perdure.cli.output import print_json, print_line, print_table
 
-app = typer.Typer(help="Look at the settings.", no_args_is_help=False)
+app = typer.Typer()
 
 
 @app.callback()

@@ -19,6 +19,7 @@ from perdure.errors import PerdureError
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # of all that is wrong with a command line
 OK, USAGE, INTERRUPTED = 0, 2, 130
+RUNS_A_PROGRAM = {"allow_interspersed_args": False}  # what follows the program's name is the program's
 
 app = typer.Typer(
     add_completion=False,
@@ -29,12 +30,12 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("why")(why.why)
 app.command("jobs")(jobs.jobs)
-app.command("submit")(jobs.submit)
+app.command("submit", context_settings=RUNS_A_PROGRAM)(jobs.submit)
 app.command("nodes")(node.nodes)
 app.add_typer(node.app, name="node")
 app.command("actions")(actions.actions)
 app.add_typer(config.app, name="config")
-app.command("exec")(exec_.exec_)
+app.command("exec", context_settings=RUNS_A_PROGRAM)(exec_.exec_)
 app.command("token")(token.token)
 
 
@@ -96,7 +97,7 @@ def main(args: Sequence[str] | None = None) -> int:
 def _complain(line: str, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    typer.echo(f"perdure: {plain(line)}", err=True)
+    typer.echo(f"perdure: {plain(line.removeprefix('perdure '))}", err=True)
     return USAGE
 
 
@@ -106,7 +107,7 @@ def _misused(err: Exception) -> str:
     path = context.command_path if context else "perdure"
     what = str(getattr(err, "format_message", err.__str__)()).rstrip(".")
     where = path.removeprefix("perdure").strip() or "command line"
-    return f"{where}: {what}. See {path} --help."
+    return f"{where}: {what}{'' if what.endswith('?') else '.'} See {path} --help."
 
 
 def _silence(descriptor: int) -> None:

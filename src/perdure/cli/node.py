@@ -9,7 +9,7 @@ import typer
 from perdure.cli.options import AsJson, StateDir, service
 from perdure.cli.output import instant, print_json, print_line, print_table
 
-app = typer.Typer(help="Drain a node, or break one of the embedded cluster.")
+app = typer.Typer()
 Node = Annotated[str, typer.Argument(metavar="NODE")]
 Reason = Annotated[str, typer.Option(help="Why; the resource manager shows it.")]
 

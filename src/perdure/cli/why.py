@@ -80,7 +80,10 @@ def _log(target: str) -> LogText:
     from perdure.cli.logs import read_stream
     from perdure.triage.clean import read_windows
 
-    return read_stream(sys.stdin.buffer) if target == "-" else read_windows(target)
+    try:
+        return read_stream(sys.stdin.buffer) if target == "-" else read_windows(target)
+    except OSError as err:
+        raise InputError(target, f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
 
 
 def _diagnose(name: str | int, log: LogText | bytes, settings: Settings) -> Diagnosis:

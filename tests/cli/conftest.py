@@ -1,0 +1,51 @@
+"""Commands are run in this process, with a home of their own."""
+
+import json
+
+import pytest
+
+from perdure.cli.main import main
+
+
+class Ran:
+    """What a command printed, and how it ended."""
+
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    @property
+    def jsons(self):
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def complaint(self):
+        """The one line on stderr, without its end."""
+        assert self.err.startswith("perdure: ")
+        assert self.err.count("\n") == 1
+        return self.err.removeprefix("perdure: ").removesuffix("\n")
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty home, in which the command is run; nothing of this machine's own settings is seen."""
+    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "PERDURE_URL", "PERDURE_TOKEN", "PERDURE_DEBUG"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def perdure(home, capsys):
+    """Run one command: ``perdure("why", "a.log").code``."""
+
+    def run(*words):
+        code = main(words)
+        out, err = capsys.readouterr()
+        return Ran(code, out, err)
+
+    return run

@@ -1,0 +1,20 @@
+"""A command whose optional part is missing says which to install."""
+
+import pytest
+
+from perdure.cli import extras
+from perdure.errors import MissingExtra
+
+
+def test_what_is_there_is_enough(monkeypatch):
+    monkeypatch.setitem(extras.EXTRAS, "sim", ("json",))
+    extras.need("sim", "whatif")
+
+
+def test_what_is_missing_is_named_with_its_mend(monkeypatch):
+    monkeypatch.setitem(extras.EXTRAS, "sim", ("json", "no_such_module"))
+    with pytest.raises(MissingExtra) as caught:
+        extras.need("sim", "whatif")
+    assert str(caught.value) == (
+        "whatif: needs the optional part 'sim' (no_such_module not installed). Install it: pip install 'perdure[sim]'."
+    )

@@ -1,0 +1,53 @@
+"""`perdure token` mints what the service accepts."""
+
+import pytest
+
+from perdure.service.auth import Identity, Role, TokenBook
+
+
+@pytest.fixture
+def state(home):
+    path = home / "state"
+    path.mkdir()
+    return path
+
+
+def test_a_token_is_known_to_the_service_and_shown_once(perdure, state):
+    ran = perdure("token", "ada", "--state", "state")
+    minted = ran.out.strip()
+    found = TokenBook(state).find(minted)
+    assert ran.code == 0
+    assert found == Identity("ada", Role.VIEWER, found.token_id)
+    assert minted not in (state / "tokens.json").read_text()
+
+
+def test_a_role_is_given_and_json_says_so(perdure, state):
+    ran = perdure("token", "ada", "--role", "operator", "--state", "state", "--json")
+    assert ran.json["schema"] == "perdure.token/1"
+    assert TokenBook(state).find(ran.json["token"]).role is Role.OPERATOR
+
+
+def test_a_revoked_token_is_worthless(perdure, state):
+    minted = perdure("token", "ada", "--state", "state").out.strip()
+    assert perdure("token", "--revoke", TokenBook(state).find(minted).token_id, "--state", "state").code == 0
+    assert TokenBook(state).find(minted) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((), "token: give a user, or --revoke ID. "),
+        (("ada", "--revoke", "x"), "token: give a user, or --revoke ID. "),
+        (("ada", "--role", "root"), "--role: 'root' is not a role. Give viewer or operator."),
+        (("a\nb", "--state", "state"), "user: 'a\\nb' is not a user name. "),
+        (("--revoke", "x", "--state", "state"), "x: no such token. "),
+    ],
+)
+def test_what_cannot_be_minted_is_refused(perdure, state, words, complaint):
+    ran = perdure("token", *words)
+    assert ran.code == 2
+    assert ran.complaint.startswith(complaint)
+
+
+def test_there_must_be_a_state_directory(perdure, home):
+    assert perdure("token", "ada", "--state", "none").complaint.startswith(f"{home}/none: no service has used")

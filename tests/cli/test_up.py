@@ -1,0 +1,62 @@
+"""`perdure up` turns its options into settings, and hands them to the service."""
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The settings that the service was started with."""
+    seen = []
+    runtime = types.ModuleType("perdure.service.runtime")
+    runtime.run = lambda settings: seen.append(settings) or 0
+    monkeypatch.setitem(sys.modules, "perdure.service.runtime", runtime)
+    return seen
+
+
+def test_without_options_it_is_the_embedded_cluster_and_it_acts(perdure, started, home):
+    assert perdure("up").code == 0
+    (settings,) = started
+    assert settings.service.cluster == "local"
+    assert settings.service.armed
+    assert settings.local.demo
+    assert settings.service.state == home / ".local" / "state" / "perdure"
+
+
+def test_slurm_is_watched_until_told_to_act(perdure, started):
+    perdure("up", "--cluster", "slurm")
+    perdure("up", "--cluster", "slurm", "--act")
+    perdure("up", "--shadow")
+    assert [settings.service.armed for settings in started] == [False, True, False]
+
+
+def test_every_option_reaches_the_settings(perdure, started, home):
+    (home / "site.toml").write_text("[service]\nport = 1\npoll_s = 9\n")
+    words = "--port 0 --host ::1 --state s --nodes 2 --gpus 3 --no-demo --config site.toml"
+    assert perdure("up", *words.split()).code == 0
+    (settings,) = started
+    assert (settings.service.port, settings.service.host, settings.service.poll_s) == (0, "::1", 9.0)
+    assert settings.service.state == Path(home / "s")
+    assert (settings.local.nodes, settings.local.gpus, settings.local.demo) == (2, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--cluster k8s", "--cluster: 'k8s' is not 'local' or 'slurm'. Give 'local' or 'slurm'."),
+        ("--port 65536", "--port: 65536 is out of range. Give a whole number from 0 to 65535."),
+        ("--nodes 0", "--nodes: 0 is out of range. Give a whole number from 1 to 64."),
+        ("--gpus -1", "--gpus: -1 is out of range. Give a whole number from 0 to 64."),
+        ("--host 0.0.0.0", "--host: host: '0.0.0.0' is not a loopback address. Use 127.0.0.1 or ::1, "),
+        ("--config none.toml", "none.toml: cannot be read: No such file or directory. "),
+        ("--port x", "up: Invalid value for '--port': "),
+    ],
+)
+def test_an_option_that_cannot_be_used_starts_nothing(perdure, started, words, complaint):
+    ran = perdure("up", *words.split())
+    assert ran.code == 2
+    assert ran.complaint.startswith(complaint)
+    assert started == []

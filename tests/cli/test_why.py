@@ -1,0 +1,203 @@
+"""`perdure why` on logs: the record, the card, and the exit code."""
+
+import io
+import json
+import os
+import sys
+
+import pytest
+
+from perdure.cli.diagnosis import SAME_NODE, Diagnosis, advise, record
+from perdure.retry.decide import DecisionKind
+from perdure.retry.rules import RetryRules
+from perdure.triage.verdict import Evidence, Label, Role, Verdict
+
+SHAPE = """epoch 1
+Traceback (most recent call last):
+RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x5 and 7x1)
+"""
+PORT = "OSError: [Errno 98] Address already in use\n"
+RULES = RetryRules()
+
+
+def verdict(label, p, **more):
+    return Verdict(label, p, "net", "the link was lost", **more)
+
+
+def test_advice_is_what_the_service_would_decide_without_history():
+    retry = advise(verdict(Label.TRANSIENT, 0.9, wait_s=30.0), RULES)
+    assert (retry.kind, retry.exclude, retry.delay_s) == (DecisionKind.RETRY, (SAME_NODE,), 30.0)
+    assert advise(verdict(Label.UNSURE, 0.5), RULES).kind is DecisionKind.PROBE
+    assert advise(verdict(Label.DETERMINISTIC, 0.02), RULES).kind is DecisionKind.STOP
+
+
+def test_the_record_has_the_promised_form():
+    evidence = (Evidence(7, "link down", Role.ROOT, "link"),)
+    found = verdict(Label.TRANSIENT, 0.91234, evidence=evidence)
+    assert record(Diagnosis("a", found, advise(found, RULES))) == {
+        "id": "a",
+        "verdict": "transient",
+        "p_transient": 0.9123,
+        "category": "net",
+        "summary": "the link was lost",
+        "evidence": [{"line": 7, "text": "link down", "role": "root", "rule": "link"}],
+        "advice": {
+            "action": "retry",
+            "reason": advise(found, RULES).reason,
+            "exclude_node": True,
+            "delay_s": 10.0,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("label", "p", "is_finding"),
+    [(Label.TRANSIENT, 0.9, False), (Label.UNSURE, 0.5, True), (Label.DETERMINISTIC, 0.0, True)],
+)
+def test_what_a_retry_does_not_settle_is_a_finding(label, p, is_finding):
+    found = verdict(label, p)
+    assert Diagnosis("a", found, advise(found, RULES)).is_finding is is_finding
+
+
+def test_a_log_is_judged_without_a_service(perdure, home):
+    (home / "a.log").write_text(SHAPE)
+    ran = perdure("why", "a.log", "--json")
+    assert ran.code == 1
+    assert ran.json["schema"] == "perdure.why/1"
+    assert (ran.json["id"], ran.json["verdict"], ran.json["category"]) == ("a.log", "deterministic", "shape")
+    assert ran.json["advice"]["action"] == "stop"
+    roots = [line for line in ran.json["evidence"] if line["role"] == "root"]
+    assert [(line["line"], line["text"].split(":")[0]) for line in roots] == [(3, "RuntimeError")]
+
+
+def test_each_log_is_one_line_and_one_finding_is_enough_for_1(perdure, home):
+    (home / "port.log").write_text(PORT)
+    (home / "shape.log").write_text(SHAPE)
+    assert perdure("why", "port.log", "--json").code == 0
+    ran = perdure("why", "port.log", "shape.log", "--json")
+    assert ran.code == 1
+    assert [line["id"] for line in ran.jsons] == ["port.log", "shape.log"]
+
+
+def test_standard_input_is_a_log(perdure, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SHAPE.encode())))
+    assert perdure("why", "-", "--json").json["category"] == "shape"
+
+
+def test_the_card_shows_the_verdict_the_lines_and_the_advice(perdure, home):
+    (home / "a.log").write_text(SHAPE)
+    ran = perdure("why", "a.log")
+    assert ran.code == 1
+    headline = ran.out.splitlines()[0]
+    assert headline.startswith("a.log")
+    assert "DETERMINISTIC" in headline
+    assert "3  root          RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x5 and 7x1)\n" in ran.out
+    assert "\nSTOP " in ran.out
+    assert not any(line.endswith(" ") for line in ran.out.splitlines())
+
+
+def test_neither_names_nor_lines_reach_the_terminal_raw(perdure, home):
+    name = "a\x1b[31m[bold]\u202e:smile:.log"
+    (home / name).write_text("RuntimeError: CUDA out of memory \x1b]52;c;aGk=\x07[red]x[/red] \u202e[/] :boom:\n")
+    ran = perdure("why", name)
+    assert not set(ran.out) & set("\x1b\x07\u202e")
+    assert "a[31m[bold]:smile:.log" in ran.out
+    assert "[red]x[/red]" in ran.out
+    assert ":boom:" in ran.out
+
+
+def test_the_rules_of_the_settings_are_those_of_the_advice(perdure, home):
+    (home / "port.log").write_text(PORT)
+    (home / "site.toml").write_text("[retry]\nback_off_s = 77\nperson_delay_h = 0\n")
+    assert perdure("why", "port.log", "--json", "--config", "site.toml").json["advice"]["action"] == "stop"
+
+
+def test_what_is_no_log_is_refused_in_one_line(perdure, home):
+    (home / "dir").mkdir()
+    os.mkfifo(home / "fifo")
+    for target in ("none.log", "dir", "fifo", "/dev/zero"):
+        ran = perdure("why", target)
+        assert ran.code == 2
+        assert ran.complaint.startswith(f"{target}: ")
+
+
+def test_a_job_id_asks_the_service(perdure, home):
+    ran = perdure("why", "4711_3")
+    assert ran.code == 2
+    assert "no service runs with this state directory. Start it: perdure up" in ran.complaint
+    (home / "4711_3").write_text(SHAPE)
+    assert perdure("why", "4711_3", "--json").json["category"] == "shape"
+
+
+# -- many at once
+
+
+def batch(home, *records):
+    path = home / "a.jsonl"
+    path.write_bytes(b"".join((r if isinstance(r, bytes) else json.dumps(r).encode()) + b"\n" for r in records))
+    return str(path)
+
+
+def test_a_batch_gives_one_line_a_record_with_just_the_promised_keys(perdure, home):
+    path = batch(home, {"id": "a", "text": SHAPE}, b"", {"id": 7, "text": PORT, "source": "x"}, {"id": "e", "text": ""})
+    ran = perdure("why", "--batch", path, "--json")
+    assert ran.code == 0
+    assert [(line["id"], line["category"]) for line in ran.jsons][:2] == [("a", "shape"), (7, "port_busy")]
+    for line in ran.jsons:
+        assert list(line) == ["id", "verdict", "p_transient", "category", "summary", "evidence", "advice"]
+        assert list(line["advice"]) == ["action", "reason", "exclude_node", "delay_s"]
+        assert line["verdict"] in ("deterministic", "transient", "unsure")
+        assert 0 <= line["p_transient"] <= 1
+        assert line["advice"]["action"] in ("retry", "stop", "probe")
+
+
+def test_a_batch_for_a_person_is_one_line_a_record(perdure, home):
+    ran = perdure("why", "--batch", batch(home, {"id": "\x1b[2Ja", "text": SHAPE}))
+    assert ran.out.startswith("[2Ja: deterministic, p = 0.0")
+    assert ran.out.count("\n") == 1
+
+
+def test_a_batch_comes_from_standard_input_too(perdure, monkeypatch):
+    line = json.dumps({"id": "a", "text": SHAPE}).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(line)))
+    assert perdure("why", "--batch", "-", "--json").json["category"] == "shape"
+
+
+@pytest.mark.parametrize(
+    ("bad", "what"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b'{"text": ""}', "no 'id'"),
+        (b'{"id": "a"}', "no 'text'"),
+        (b'{"id": true, "text": ""}', "'id' is not a text or a whole number"),
+        (b'{"id": "a", "text": 1}', "'text' is not a text"),
+        (b'{"id": "a", "text": null}', "'text' is not a text"),
+    ],
+)
+def test_a_bad_record_is_named_by_its_line_after_the_good_ones_were_judged(perdure, home, bad, what):
+    path = batch(home, {"id": "a", "text": PORT}, b"", bad, {"id": "b", "text": PORT})
+    ran = perdure("why", "--batch", path, "--json")
+    assert ran.code == 2
+    assert [line["id"] for line in ran.jsons] == ["a"]
+    assert ran.complaint.startswith(f"{path}:3: {what}")
+
+
+def test_half_a_character_in_a_record_is_no_error(perdure, home):
+    path = batch(home, b'{"id": "\\ud800", "text": "\\ud800 RuntimeError: \\udfff"}')
+    ran = perdure("why", "--batch", path, "--json")
+    assert ran.code == 0
+    assert ran.json["id"] == "\ud800"
+
+
+def test_a_record_beyond_the_bound_is_refused(perdure, home, monkeypatch):
+    monkeypatch.setattr("perdure.cli.batch.MAX_RECORD_BYTES", 1 << 20)
+    ran = perdure("why", "--batch", batch(home, {"id": "a", "text": "x" * (1 << 20)}), "--json")
+    assert ran.complaint.endswith(".jsonl:1: longer than 1 MiB. Keep the end of the log only.")
+
+
+def test_a_batch_that_is_not_there_is_refused(perdure, home):
+    assert perdure("why", "--batch", "none.jsonl").complaint.startswith("none.jsonl: cannot be read (No such file")
+    assert perdure("why", "--batch", "none.jsonl", "a.log").code == 2

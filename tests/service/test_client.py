@@ -1,0 +1,177 @@
+"""How a command finds the service and what it makes of its answers."""
+
+import json
+import os
+import stat
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, NotPermitted, StateError
+from perdure.service.client import Client, ServiceFile, segment
+
+FILE = ServiceFile("http://127.0.0.1:1", 42, "secret")
+
+
+@pytest.fixture
+def server():
+    """A service that answers as its `answers` say, and keeps what it was asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            length = int(self.headers.get("Content-Length") or 0)
+            heard = (self.command, self.path, self.headers["Authorization"], self.rfile.read(length))
+            self.server.heard.append(heard)
+            status, body, headers = self.server.answers.pop(0)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
+        served.heard, served.answers = [], []
+        served.url = f"http://127.0.0.1:{served.server_address[1]}"
+        thread = threading.Thread(target=served.serve_forever, args=(0.01,))
+        thread.start()
+        yield served
+        served.shutdown()
+        thread.join()
+
+
+def answer(server, status, value, **headers):
+    server.answers.append((status, value if isinstance(value, bytes) else json.dumps(value).encode(), headers))
+
+
+def test_the_file_is_read_back_and_nobody_else_may_read_it(tmp_path):
+    path = FILE.write(tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert ServiceFile.read(tmp_path) == FILE
+    assert os.listdir(tmp_path) == ["service.json"]
+
+
+def test_the_file_of_a_service_that_came_later_stays(tmp_path):
+    FILE.write(tmp_path)
+    later = ServiceFile(FILE.url, 43, "other")
+    later.write(tmp_path)
+    FILE.remove(tmp_path)
+    assert ServiceFile.read(tmp_path) == later
+    later.remove(tmp_path)
+    later.remove(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_no_file_means_that_no_service_runs(tmp_path):
+    with pytest.raises(NotFound, match=f"no service runs .* Start it: perdure up --state {tmp_path}"):
+        Client.of(tmp_path, {})
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"url": "x", "pid": "y", "token": ""}', "\xff"])
+def test_a_broken_file_is_refused(tmp_path, text):
+    (tmp_path / "service.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(StateError, match="is not a service's file"):
+        ServiceFile.read(tmp_path)
+
+
+def test_it_cannot_be_written_where_there_is_no_directory(tmp_path):
+    with pytest.raises(StateError, match="cannot be written"):
+        FILE.write(tmp_path / "none")
+
+
+def test_a_request_carries_the_token_the_query_and_the_body(server):
+    client = Client(server.url, "t0ken")
+    answer(server, 200, {"a": 1})
+    assert client.get(f"/jobs/{segment('4711/../x y?')}", user="ada", state=None) == {"a": 1}
+    answer(server, 202, b"")
+    assert client.post("/stop", {"on": True}) is None
+    assert server.heard == [
+        ("GET", "/api/v1/jobs/4711%2F..%2Fx%20y%3F?user=ada", "Bearer t0ken", b""),
+        ("POST", "/api/v1/stop", "Bearer t0ken", b'{"on": true}'),
+    ]
+
+
+def test_a_listing_is_followed_to_its_end_or_the_limit(server):
+    client = Client(server.url, "t")
+    answer(server, 200, {"items": [{"n": 1}, {"n": 2}], "next_cursor": "c"})
+    answer(server, 200, {"items": [{"n": 3}], "next_cursor": None})
+    assert [item["n"] for item in client.pages("/jobs", 10)] == [1, 2, 3]
+    assert [path for _, path, _, _ in server.heard] == ["/api/v1/jobs?limit=10", "/api/v1/jobs?limit=8&cursor=c"]
+    answer(server, 200, {"items": [{"n": 1}, {"n": 2}], "next_cursor": "c"})
+    assert len(list(client.pages("/jobs", 2))) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, InputError),
+        (401, NotPermitted),
+        (403, NotPermitted),
+        (404, NotFound),
+        (409, ClusterError),
+        (422, InputError),
+        (500, ClusterError),
+        (503, ClusterBusy),
+    ],
+)
+def test_a_refusal_keeps_the_words_of_the_service(server, status, kind):
+    answer(server, status, {"title": "T", "detail": "job 1 is unknown.", "mend": "See it.", "where": "job 1"})
+    with pytest.raises(kind, match=r"^job 1: job 1 is unknown\. See it\.$"):
+        Client(server.url, "t").get("/jobs/1")
+    answer(server, status, b"<html>")
+    with pytest.raises(kind, match=f"HTTP {status}"):
+        Client(server.url, "t").get("/jobs/1")
+
+
+def test_a_redirect_is_not_followed_for_it_would_carry_the_token_away(server):
+    answer(server, 302, b"", Location=f"{server.url}/elsewhere")
+    with pytest.raises(ClusterError, match="HTTP 302"):
+        Client(server.url, "t").get("/jobs")
+    assert len(server.heard) == 1
+
+
+def test_an_answer_that_is_not_json_is_refused(server):
+    answer(server, 200, b"hello")
+    with pytest.raises(ClusterError, match="not JSON"):
+        Client(server.url, "t").get("/jobs")
+
+
+def test_a_service_that_is_gone_is_to_be_started(tmp_path):
+    FILE.write(tmp_path)
+    with pytest.raises(ClusterBusy, match=r"does not answer .*refused.*\. Start it: perdure up --state"):
+        Client.of(tmp_path, {}).get("/jobs")
+
+
+def test_the_environment_names_another_service_or_token(server, tmp_path):
+    answer(server, 200, {})
+    Client.of(tmp_path, {"PERDURE_URL": server.url, "PERDURE_TOKEN": "mine"}).get("/jobs")
+    ServiceFile(server.url, 1, "theirs").write(tmp_path)
+    answer(server, 200, {})
+    Client.of(tmp_path, {}).get("/jobs")
+    answer(server, 200, {})
+    Client.of(tmp_path, {"PERDURE_TOKEN": "mine"}).get("/jobs")
+    assert [token for _, _, token, _ in server.heard] == ["Bearer mine", "Bearer theirs", "Bearer mine"]
+
+
+def test_a_proxy_in_the_environment_is_not_asked(server, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    answer(server, 200, {})
+    assert Client(server.url, "t").get("/jobs") == {}
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x", "127.0.0.1:80", ""])
+def test_only_http_is_spoken(url):
+    with pytest.raises(InputError, match="is not an http or https URL"):
+        Client(url, "t")
+
+
+@pytest.mark.parametrize("token", ["a\r\nX: y", "ü\u2028"])
+def test_a_token_that_no_header_can_carry_is_refused(server, token):
+    with pytest.raises(InputError):
+        Client(server.url, token).get("/jobs")

@@ -1,0 +1,217 @@
+"""Settings: which source wins, and what is said of a value that cannot be used."""
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from perdure.errors import ConfigError
+from perdure.retry.rules import RetryRules
+from perdure.service import settings as module
+from perdure.service.settings import BUILT_IN, Cluster, Settings, known_names, load, value_of
+
+
+@pytest.fixture(autouse=True)
+def no_system_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "SYSTEM_FILE", tmp_path / "etc" / "config.toml")
+
+
+@pytest.fixture
+def env(tmp_path):
+    return {"HOME": str(tmp_path / "home")}
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_nothing_set_is_what_is_built_in(env):
+    loaded = load(env)
+    assert loaded.settings.retry == RetryRules()
+    assert loaded.files == ()
+    assert set(loaded.origin.values()) == {BUILT_IN}
+    assert tuple(loaded.origin) == known_names()
+
+
+def test_the_embedded_cluster_acts_and_slurm_is_only_watched(env):
+    assert load(env).settings.service.armed
+    slurm = load(env, flags={"service.cluster": "slurm"}).settings.service
+    assert slurm.cluster is Cluster.SLURM
+    assert not slurm.armed
+    assert slurm.look_every_s > load(env).settings.service.look_every_s
+    assert load(env, flags={"service.cluster": "slurm", "service.act": True}).settings.service.armed
+
+
+def test_each_source_wins_over_the_ones_before_it(env, tmp_path):
+    write(tmp_path / "etc" / "config.toml", "[service]\nport = 1\nhost = '127.0.0.2'\n")
+    assert load(env).settings.service.port == 1
+    write(tmp_path / "home" / ".config" / "perdure" / "config.toml", "[service]\nport = 2\npoll_s = 5\n")
+    assert load(env).settings.service.port == 2
+    named = write(tmp_path / "named.toml", "[service]\nport = 3\n")
+    assert load(env, named).settings.service.port == 3
+    env["PERDURE_SERVICE_PORT"] = "4"
+    assert load(env, named).settings.service.port == 4
+    loaded = load(env, named, {"service.port": 5})
+    assert loaded.settings.service.port == 5
+    assert loaded.settings.service.host == "127.0.0.2"
+    assert loaded.settings.service.poll_s == 5.0
+    assert loaded.origin["service.port"] == "--port"
+    assert loaded.origin["service.poll_s"].endswith("config.toml:3")
+    assert [path.name for path in loaded.files] == ["config.toml", "config.toml", "named.toml"]
+
+
+def test_directories_follow_xdg_and_relative_ones_are_ignored(env, tmp_path):
+    assert load(env).settings.service.state == tmp_path / "home" / ".local" / "state" / "perdure"
+    assert load({**env, "XDG_STATE_HOME": "/x"}).settings.service.state == Path("/x/perdure")
+    assert load({**env, "XDG_STATE_HOME": "x"}).settings.service.state == load(env).settings.service.state
+    write(tmp_path / "xdg" / "perdure" / "config.toml", "[local]\nnodes = 7\n")
+    assert load({**env, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}).settings.local.nodes == 7
+
+
+def test_a_relative_path_in_a_file_starts_at_the_file(env, tmp_path):
+    named = write(tmp_path / "site" / "perdure.toml", "[triage]\nrules = 'rules.toml'\n")
+    assert load(env, named).settings.triage.rules == tmp_path / "site" / "rules.toml"
+
+
+def test_retry_rules_are_those_of_the_controller(env, tmp_path):
+    named = write(tmp_path / "a.toml", "[retry]\nmax_probes = 3\n[controller]\naction_ttl_s = 60\n")
+    settings = load(env, named).settings
+    assert settings.controller.retry is settings.retry
+    assert settings.retry.max_probes == 3
+    assert settings.controller.action_ttl_s == 60.0
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what", "mend"),
+    [
+        ("[service]\nprot = 1\n", ":2", "unknown key in [service]: 'prot'", "port"),
+        ("\n[servise]\n", ":2", "unknown table: 'servise'", "service"),
+        ("x = 1", ":1", "unknown table: 'x'", "Use one of"),
+        ("service = 3\n", ":1", "'service' is a table, not a value", "[service]"),
+        ("[service]\n\nport = '80'\n", ":3: port", "'80' is not a whole number", "from 0 to 65535"),
+        ("[service]\nport = true\n", ":2: port", "True is not a whole number", ""),
+        ("[service]\nport = 70000\n", ":2: port", "70000 is out of range", ""),
+        ("[service]\nport = -1\n", ":2: port", "-1 is out of range", ""),
+        ("[service]\nact = 1\n", ":2: act", "1 is not true or false", "or leave it out"),
+        ("[service]\ncluster = 'k9s'\n", ":2: cluster", "'k9s' is not 'local' or 'slurm'", ""),
+        ("[service]\nstate = ''\n", ":2: state", "'' is not a path", ""),
+        ("[service]\nstate = \"a\\u0000b\"\n", ":2: state", "a path cannot hold a NUL", ""),
+        ("service.port = 'x'\n", ":1: port", "'x' is not a whole number", ""),
+        ("[retry]\nback_off_s = nan\n", ":2: back_off_s", "nan is out of range", "at least 0"),
+        ("[retry]\nback_off_s = inf\n", ":2: back_off_s", "inf is out of range", ""),
+        ("[retry]\nback_off_s = -1\n", ":2: back_off_s", "out of range", ""),
+        ("[retry]\nrepeat_odds = 1.5\n", ":2: repeat_odds", "out of range", "from 0 to 1"),
+        ("[retry]\nmax_probes = 1.0\n", ":2: max_probes", "1.0 is not a whole number", ""),
+        ("[retry]\nback_off_s = 1979-05-27\n", ":2: back_off_s", "is not a number", ""),
+        ("[retry]\nback_off_s = [1]\n", ":2: back_off_s", "[1] is not a number", ""),
+        ("[controller]\nretry = 1\n", ":2", "unknown key in [controller]: 'retry'", ""),
+        ("[service]\nport = 1\nport = 2\n", "", "not TOML", "line 3"),
+        ("[service\n", "", "not TOML", ""),
+        ("a = " + "1" * 5000, "", "not TOML", ""),
+        ("[retry]\nback_off_s = " + "9" * 4000, ":2: back_off_s", "too large", ""),
+        ("a = " + "[" * 5000, "", "nested too deeply", ""),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named_with_its_place(env, tmp_path, text, where, what, mend):
+    path = write(tmp_path / "bad.toml", text)
+    with pytest.raises(ConfigError) as caught:
+        load(env, path)
+    assert caught.value.where == f"{path}{where}"
+    assert what in caught.value.what
+    assert mend in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_file_that_is_named_must_be_there_readable_small_text(env, tmp_path):
+    for path, what in (
+        (tmp_path / "none.toml", "No such file"),
+        (tmp_path, "Is a directory"),
+        (write(tmp_path / "big.toml", "#" * (module.MAX_FILE_BYTES + 1)), "larger than"),
+    ):
+        with pytest.raises(ConfigError, match=what):
+            load(env, path)
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(b"[service]\n# caf\xe9\n")
+    with pytest.raises(ConfigError, match=r"latin\.toml:2: not UTF-8"):
+        load(env, latin)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "value"),
+    [
+        ("PERDURE_SERVICE_PORT", " 81 ", 81),
+        ("PERDURE_SERVICE_ACT", "off", False),
+        ("PERDURE_SERVICE_ALLOW_REMOTE", "YES", True),
+        ("PERDURE_RETRY_BACK_OFF_S", "2.5", 2.5),
+        ("PERDURE_SLURM_SUDO_USER", "slurm", "slurm"),
+        ("PERDURE_SERVICE_CLUSTER", "slurm", Cluster.SLURM),
+    ],
+)
+def test_the_environment_is_read_in_the_type_of_the_setting(env, variable, text, value):
+    loaded = load({**env, variable: text})
+    name = variable.removeprefix("PERDURE_").lower().replace("_", ".", 1)
+    assert value_of(loaded.settings, name) == value
+    assert loaded.origin[name] == variable
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "words"),
+    [
+        ("PERDURE_SERVICE_PROT", "1", "environment: unknown variable: 'PERDURE_SERVICE_PROT'. The closest known: "),
+        ("PERDURE_SERVICE_PORT", "x", "PERDURE_SERVICE_PORT: 'x' is not a whole number"),
+        ("PERDURE_SERVICE_PORT", "", "PERDURE_SERVICE_PORT: '' is not a whole number"),
+        ("PERDURE_SERVICE_ACT", "maybe", "PERDURE_SERVICE_ACT: 'maybe' is not true or false"),
+        ("PERDURE_RETRY_BACK_OFF_S", "nan", "PERDURE_RETRY_BACK_OFF_S: nan is out of range"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(env, variable, text, words):
+    with pytest.raises(ConfigError) as caught:
+        load({**env, variable: text})
+    assert words in str(caught.value)
+
+
+def test_variables_of_other_uses_are_not_settings(env):
+    other = {"PERDURE_DATA": "/x", "PERDURE_JOB_ID": "1", "PERDURE_STATE": "/y"}
+    assert load(env | other).settings == load(env).settings
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback_addresses_need_no_leave(env, host):
+    assert load(env, flags={"service.host": host}).settings.service.host == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org", ""])
+def test_any_other_address_needs_leave(env, host):
+    with pytest.raises(ConfigError, match=r"--host: host: .* is not a loopback address"):
+        load(env, flags={"service.host": host})
+    assert load(env, flags={"service.host": host, "service.allow_remote": True}).settings.service.host == host
+
+
+@given(st.text(max_size=80) | st.text(alphabet='[]="#.\n\\ serviceport01', max_size=60))
+@example("[service]\r\nport = 1\r\n")
+@example("[service]\n\n\n'port' = 'x'")
+def test_any_text_is_read_or_refused_in_one_line(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("config") / "a.toml"
+    path.write_bytes(text.encode("utf-8", "replace"))
+    try:
+        loaded = load({"HOME": "/nowhere"}, path)
+    except ConfigError as err:
+        words = str(err)
+    else:
+        words = str(path) if isinstance(loaded.settings, Settings) else ""
+    assert words.startswith(str(path))
+
+
+@given(st.sampled_from(known_names()), st.floats() | st.integers(-5, 5))
+def test_no_number_in_force_is_negative_or_not_a_number(name, number):
+    try:
+        value = value_of(load({"HOME": "/nowhere"}, flags={name: number}).settings, name)
+    except ConfigError:
+        return
+    assert math.isfinite(value)
+    assert value >= 0
