@@ -21,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 
 from perdure.errors import ConfigError
 from perdure.retry.rules import RetryRules
+from perdure.service.caps import Caps
 from perdure.service.controller import ControllerSettings
 
 SYSTEM_FILE = Path("/etc/perdure/config.toml")
@@ -111,6 +112,7 @@ class Settings:
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
     triage: TriageSettings = field(default_factory=TriageSettings)
     controller: ControllerSettings = field(default_factory=ControllerSettings)
+    caps: Caps = field(default_factory=Caps)
 
     @property
     def retry(self) -> RetryRules:
@@ -141,6 +143,7 @@ GROUPS: Mapping[str, type] = {
     "service": ServiceSettings,
     "local": LocalSettings,
     "retry": RetryRules,
+    "caps": Caps,
     "controller": ControllerSettings,
     "slurm": SlurmSettings,
     "triage": TriageSettings,
@@ -160,6 +163,8 @@ _HIGHEST: Mapping[str, float] = {
     "local.gpus": 64,
     "retry.cluster_share_per_hour": 1,
     "retry.repeat_odds": 1,
+    "caps.jobs_share_per_hour": 1,
+    "caps.nodes_share_per_hour": 1,
 }
 
 
