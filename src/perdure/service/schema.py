@@ -101,6 +101,7 @@ exceptions = Table(  # one per failed attempt: who owns its recovery, what was d
     Column("wasted_gpu_h", Float, nullable=False, default=0.0),  # burnt by the failed attempt
     Column("saved_gpu_h", Float, nullable=False, default=0.0),  # not burnt thanks to the decision
     Column("payload", JSON, nullable=False),  # the whole coordination.record.ExceptionRecord
+    Column("decided", JSON),  # the whole retry.decide.Decision, once decided
     Index("exceptions_by_job", "cluster", "job_id", "seq"),
     Index("exceptions_by_time", "time_s"),
 )
@@ -126,6 +127,8 @@ actions = Table(
     Column("ended_s", Float),
     Column("payload", JSON, nullable=False),  # the whole model.actions.Action
     Index("actions_by_state", "state", "seq"),
+    Index("actions_by_job", "cluster", "job_id", "seq"),
+    Index("actions_by_start", "started_s"),
 )
 
 cases = Table(  # what the controller remembers of a job that failed; read back at the start

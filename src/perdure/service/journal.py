@@ -1,0 +1,430 @@
+"""The journal: what happened, what was decided, what was asked for, and what came of it.
+
+What `record`, `begin` and `finish` acknowledge survives a kill and a power cut. All that the controller knows can be
+read back from here, and an action is planned, begun and ended at most once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy import Row as Fetched
+
+from perdure.errors import NotFound
+from perdure.model.actions import Action, OutcomeStatus
+from perdure.model.events import ActionEnded
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.observation import Known
+from perdure.retry.history import Fleet
+from perdure.service import codec, rows
+from perdure.service.case import State
+from perdure.service.controller import PERDURE, Act, Effect
+from perdure.service.rows import Rows, rows_of
+from perdure.service.schema import actions, attempts, cases, events, exceptions, jobs, memory, nodes
+from perdure.service.store import Store
+
+DAY_S = 86400.0
+LATELY_S = 3600.0  # a job that ended this long before the last event may still be told of
+MAX_ENDED = 100_000  # attempts whose end is remembered at the start
+
+_LIVE_ATTEMPTS = [s.value for s in AttemptState if not s.is_over]
+_LIVE_JOBS = [s.value for s in JobState if not s.is_over]
+_OVER_JOBS = [s.value for s in JobState if s.is_over]
+_MEMORY: dict[str, codec.Codec[Any]] = {rows.SPENT: codec.SPENT, rows.UNSEEN: codec.UNSEEN}
+
+
+class ActionState(StrEnum):
+    """Where an action stands."""
+
+    PLANNED = "planned"
+    STARTED = "started"  # handed to the resource manager, no answer yet
+    DONE = "done"
+    REFUSED = "refused"
+    SUPERSEDED = "superseded"
+    EXPIRED = "expired"  # not begun in time
+    SHADOW = "shadow"  # decided, and never meant to be carried out
+    WITHHELD = "withheld"  # a person kept it from being begun
+
+    @property
+    def is_over(self) -> bool:
+        return self not in (ActionState.PLANNED, ActionState.STARTED)
+
+    @classmethod
+    def of(cls, status: OutcomeStatus) -> ActionState:
+        return cls(status.value)
+
+
+_OPEN = [ActionState.PLANNED.value, ActionState.STARTED.value]
+_ENDED = [state.value for state in ActionState if state.is_over]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRow:
+    """An action and its standing. `key` is the action's own, with ``~N`` after it where a person asked again."""
+
+    key: str
+    action: Action
+    by: str
+    reason: str
+    state: ActionState
+    detail: str
+    created_s: float
+    expires_s: float
+    started_s: float | None = None
+    ended_s: float | None = None
+    exception_id: str = ""
+
+    @property
+    def attempt(self) -> AttemptId | None:
+        return rows.subject_of(self.action)
+
+    @property
+    def automatic(self) -> bool:
+        """True where Perdure, and no person, asked for it."""
+        return self.by == PERDURE
+
+
+class Journal:
+    """The journal of one cluster. Safe to share between threads; one service has it open at a time."""
+
+    def __init__(self, store: Store, cluster: str) -> None:
+        self.cluster = cluster
+        self._store = store
+        self._write = _Writes(store.dialect)
+
+    @classmethod
+    def open(cls, where: str | Path, cluster: str) -> Journal:
+        """Open the journal in a state directory, a ``*.db`` file or a PostgreSQL database (by URL).
+
+        Raises as `Store.open` does.
+        """
+        return cls(Store.open(where, cluster), cluster)
+
+    @property
+    def engine(self) -> Engine:
+        """For reading; its connections refuse to write."""
+        return self._store.engine
+
+    @property
+    def where(self) -> str:
+        """Path or URL, without a password."""
+        return self._store.where
+
+    def close(self) -> None:
+        self._store.close()
+
+    # -- what the controller asked for
+
+    def record(self, effects: Iterable[Effect], before: State, after: State) -> None:
+        """Write down the effects of one or more steps and what they changed of the state, as a whole or not at all.
+
+        Facts known by their key, and actions planned already, are left as they are; so doing it twice is harmless.
+        """
+        batch = rows_of(effects, before, after)
+        if batch:
+            with self._store.writing() as db:
+                self._write.all(db, batch)
+
+    def restore(self) -> State:
+        """The controller's state as the journal knows it."""
+        with self._store.reading() as db:
+            remembered = self._remembered(db)
+            known = Known(
+                jobs={job.job_id: job for job in self._lately_known_jobs(db)},
+                running={attempt.id: attempt for attempt in self._running(db)},
+                ended=self._ended_ids(db),
+                nodes={node.name: node for node in self._all(db, nodes, codec.NODE)},
+                unseen=remembered.get(rows.UNSEEN, {}),
+            )
+            found = {case_.job.job_id: case_ for case_ in self._all(db, cases, codec.CASE)}
+            return State(self.cluster, known, found, _fleet(remembered))
+
+    def _all(self, db: Connection, table: Table, kind: codec.Codec[Any], *where: Any) -> list[Any]:
+        query = select(cast(table.c.payload, Text)).where(table.c.cluster == self.cluster, *where)
+        return [kind.decode(text) for text in db.scalars(query)]
+
+    def _lately_known_jobs(self, db: Connection) -> list[Job]:
+        lately = or_(jobs.c.state.in_(_LIVE_JOBS), jobs.c.changed_s > self._newest_s(db) - LATELY_S)
+        return self._all(db, jobs, codec.JOB, lately)
+
+    def _running(self, db: Connection) -> list[Attempt]:
+        return self._all(db, attempts, codec.ATTEMPT, attempts.c.state.in_(_LIVE_ATTEMPTS))
+
+    def _ended_ids(self, db: Connection) -> frozenset[AttemptId]:
+        query = (
+            select(attempts.c.job_id, attempts.c.incarnation)
+            .where(attempts.c.cluster == self.cluster, attempts.c.state.not_in(_LIVE_ATTEMPTS))
+            .order_by(attempts.c.seq.desc())
+            .limit(MAX_ENDED)
+        )
+        return frozenset(AttemptId(self.cluster, job_id, incarnation) for job_id, incarnation in db.execute(query))
+
+    def _remembered(self, db: Connection) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        query = select(memory.c.name, cast(memory.c.payload, Text)).where(memory.c.cluster == self.cluster)
+        for name, text in db.execute(query):
+            found[name] = _MEMORY.get(name, codec.TROUBLES).decode(text)
+        return found
+
+    def _newest_s(self, db: Connection) -> float:
+        mine = select(events.c.time_s).where(events.c.cluster == self.cluster)
+        return db.scalar(mine.order_by(events.c.seq.desc()).limit(1)) or 0.0
+
+    def last_event_s(self) -> float | None:
+        """When the newest fact happened; None in a new journal. A service that was down looks back to here."""
+        with self._store.reading() as db:
+            return self._newest_s(db) or None
+
+    def attempt(self, attempt: AttemptId) -> Attempt | None:
+        """An attempt as last written down."""
+        with self._store.reading() as db:
+            mine = (attempts.c.job_id == attempt.job_id, attempts.c.incarnation == attempt.incarnation)
+            return next(iter(self._all(db, attempts, codec.ATTEMPT, *mine)), None)
+
+    # -- actions
+
+    def action(self, key: str) -> ActionRow | None:
+        """One action by its key."""
+        return next(iter(self._actions(actions.c.key == key)), None)
+
+    def latest_key(self, action: Action) -> str:
+        """The key under which `action` was planned last. Raises `NotFound` where it never was."""
+        with self._store.reading() as db:
+            key = db.scalar(_planned(action.key).limit(1))
+        if key is None:
+            raise NotFound(action.key, "no such action", "See `perdure actions` for the keys")
+        return str(key)
+
+    def planned(self) -> list[ActionRow]:
+        """Actions that wait to be carried out, in the order in which they were decided."""
+        return self._actions(actions.c.state == ActionState.PLANNED)
+
+    def open_intents(self) -> list[ActionRow]:
+        """Actions that were begun, and of which nobody has heard since."""
+        return self._actions(actions.c.state == ActionState.STARTED)
+
+    def begun_since(self, since_s: float) -> dict[str, int]:
+        """How many of Perdure's own actions were begun after `since_s`, by kind. It outlives a restart."""
+        query = select(actions.c.kind, func.count()).where(
+            actions.c.started_s > since_s, actions.c.by == PERDURE, actions.c.cluster == self.cluster
+        )
+        with self._store.reading() as db:
+            return {found.kind: found[1] for found in db.execute(query.group_by(actions.c.kind))}
+
+    def extent(self) -> tuple[int, int]:
+        """How many jobs are not over, and how many nodes there are."""
+        with self._store.reading() as db:
+            live = select(func.count()).where(jobs.c.state.in_(_LIVE_JOBS), jobs.c.cluster == self.cluster)
+            all_nodes = select(func.count()).where(nodes.c.cluster == self.cluster)
+            return db.scalar(live) or 0, db.scalar(all_nodes) or 0
+
+    def begin(self, key: str, now: float) -> bool:
+        """Write down that a planned action is about to be carried out. False: it is not planned any more."""
+        return self._move(key, ActionState.PLANNED, ActionState.STARTED, started_s=now, detail="")
+
+    def hand_back(self, key: str, detail: str) -> bool:
+        """Plan an action anew that was begun and, as is now known, not carried out."""
+        return self._move(key, ActionState.STARTED, ActionState.PLANNED, started_s=None, detail=detail)
+
+    def finish(self, row: ActionRow, state: ActionState, detail: str, now: float) -> ActionEnded | None:
+        """Write down the end of a planned or begun action. None where it has ended already."""
+        if not self._move(row.key, row.state, state, ended_s=now, detail=detail):
+            return None
+        return ActionEnded(now, row.key, row.attempt, state.value, detail)
+
+    def withhold(self, key: str, by: str, now: float) -> bool:
+        """Keep a planned action from ever being begun. False: it is not planned any more."""
+        return self._move(key, ActionState.PLANNED, ActionState.WITHHELD, ended_s=now, detail=f"withheld by {by}")
+
+    def note(self, row: ActionRow, detail: str) -> None:
+        """Say why a planned or begun action waits. Written only where it says something new."""
+        if detail != row.detail:
+            self._move(row.key, row.state, row.state, detail=detail)
+
+    def unreported(self) -> list[ActionEnded]:
+        """Ends of actions that the controller has not heard of: the service died between the two."""
+        told = select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists()
+        with self._store.reading() as db:
+            since = self._newest_s(db) - LATELY_S
+        ended = self._actions(actions.c.state.in_(_ENDED), actions.c.ended_s > since, ~told)
+        return [ActionEnded(r.ended_s or 0.0, r.key, r.attempt, r.state.value, r.detail) for r in ended]
+
+    def _move(self, key: str, old: ActionState, new: ActionState, **values: Any) -> bool:
+        """Change an action's state if it is still `old`, durably."""
+        if "detail" in values:
+            values["detail"] = codec.clean(values["detail"])
+        change = update(actions).where(actions.c.key == key, actions.c.state == old.value)
+        with self._store.writing() as db:
+            return db.execute(change.values(state=new.value, **values)).rowcount == 1
+
+    def _actions(self, *where: Any) -> list[ActionRow]:
+        query = (
+            select(actions, cast(actions.c.payload, Text).label("text"))
+            .where(actions.c.cluster == self.cluster, *where)
+            .order_by(actions.c.seq)
+        )
+        with self._store.reading() as db:
+            return [_action_row(found) for found in db.execute(query)]
+
+    # -- retention
+
+    def prune(self, now: float, keep_days: float = 30.0, limit: int = 1000) -> int:
+        """Forget up to `limit` rows a table that are settled and older than `keep_days`; return how many went.
+
+        Small steps: nobody waits long for the writer. Call it again until it returns 0.
+        """
+        before_s = now - keep_days * DAY_S
+        case_of = select(cases.c.job_id).where(cases.c.cluster == self.cluster)
+        oldest = select(events.c.seq, events.c.time_s).where(events.c.cluster == self.cluster)
+        window = oldest.order_by(events.c.seq).limit(limit).subquery()
+        settled = [
+            (actions, and_(actions.c.state.in_(_ENDED), actions.c.ended_s < before_s)),
+            (exceptions, and_(exceptions.c.time_s < before_s, exceptions.c.job_id.not_in(case_of))),
+            (attempts, and_(attempts.c.end_s < before_s, attempts.c.state.not_in(_LIVE_ATTEMPTS))),
+            (jobs, and_(jobs.c.state.in_(_OVER_JOBS), jobs.c.changed_s < before_s, jobs.c.job_id.not_in(case_of))),
+        ]
+        gone = 0
+        for table, condition in settled:
+            chosen = select(table.c.seq).where(table.c.cluster == self.cluster, condition).limit(limit)
+            with self._store.writing() as db:
+                gone += db.execute(delete(table).where(table.c.seq.in_(chosen))).rowcount
+        with self._store.writing() as db:
+            chosen = select(window.c.seq).where(window.c.time_s < before_s)
+            gone += db.execute(delete(events).where(events.c.seq.in_(chosen))).rowcount
+        return gone
+
+
+def _fleet(remembered: dict[str, Any]) -> Fleet:
+    """What was remembered of nodes and budgets; what is up and how much is live, the next look tells."""
+    troubles = {n.removeprefix(rows.TROUBLE): t for n, t in remembered.items() if n.startswith(rows.TROUBLE)}
+    return Fleet(troubles=troubles, spent=remembered.get(rows.SPENT, ()))
+
+
+def _action_row(found: Fetched[Any]) -> ActionRow:
+    return ActionRow(
+        key=found.key,
+        action=codec.ACTION.decode(found.text),
+        by=found.by,
+        reason=found.reason,
+        state=ActionState(found.state),
+        detail=found.detail,
+        created_s=found.created_s,
+        expires_s=found.expires_s,
+        started_s=found.started_s,
+        ended_s=found.ended_s,
+        exception_id=found.exception_id,
+    )
+
+
+def _planned(key: str) -> Any:
+    """Keys under which one action was planned, the newest first."""
+    again = actions.c.key.startswith(f"{codec.clean(key)}~", autoescape=True)
+    return select(actions.c.key, actions.c.state).where(or_(actions.c.key == key, again)).order_by(actions.c.seq.desc())
+
+
+class _Writes:
+    """The statements of `Journal.record`, built once for a dialect."""
+
+    def __init__(self, dialect: str) -> None:
+        insert = _insert_of(dialect)
+        self._event = insert(events).on_conflict_do_nothing(index_elements=["key"]).inline()
+        self._job = _upsert(insert, jobs, ["cluster", "job_id"])
+        self._node = _upsert(insert, nodes, ["cluster", "name"])
+        self._case = _upsert(insert, cases, ["cluster", "job_id"])
+        self._memory = _upsert(insert, memory, ["cluster", "name"])
+        self._attempt = _upsert(  # the first word on how an attempt ended counts
+            insert, attempts, ["cluster", "job_id", "incarnation"], where=attempts.c.state.in_(_LIVE_ATTEMPTS)
+        )
+        self._exception = _upsert(insert, exceptions, ["id"], greatest="saved_gpu_h")
+        self._action = insert(actions).on_conflict_do_nothing(index_elements=["key"]).inline()
+        self._verdict = (
+            update(attempts)
+            .where(*_at(attempts, "cluster", "job_id", "incarnation"))
+            .values(verdict=bindparam("verdict"))
+        )
+        self._close_case = delete(cases).where(*_at(cases, "cluster", "job_id"))
+        self._forget = delete(memory).where(*_at(memory, "cluster", "name"))
+
+    def all(self, db: Connection, batch: Rows) -> None:
+        for statement, values in (
+            (self._event, batch.events),
+            (self._job, batch.jobs),
+            (self._attempt, batch.attempts),
+            (self._verdict, batch.verdicts),
+            (self._node, batch.nodes),
+            (self._case, batch.cases),
+            (self._close_case, batch.closed_cases),
+            (self._memory, batch.memory),
+            (self._forget, batch.forgotten),
+        ):
+            if values:
+                db.execute(statement, values)
+        for row in batch.exceptions:
+            self._note_exception(db, row)
+        for act, created_s in batch.actions:
+            self._plan(db, act, created_s, batch.cluster)
+
+    def _note_exception(self, db: Connection, row: rows.Row) -> None:
+        """Answers are only ever appended: a record with fewer than are written down is an older one."""
+        known = db.scalar(select(cast(exceptions.c.payload, Text)).where(exceptions.c.id == row["id"]))
+        answers = row.pop("answers")
+        if known is None or len(codec.EXCEPTION.decode(known).answers) <= answers:
+            db.execute(self._exception, row)
+
+    def _plan(self, db: Connection, act: Act, created_s: float, cluster: str) -> None:
+        """Plan an action once; a person may ask anew for one that has ended, which gets a key of its own."""
+        key = codec.clean(act.action.key)
+        if act.by != PERDURE:
+            earlier = list(db.execute(_planned(key)))
+            if any(state in _OPEN for _, state in earlier):
+                return
+            key = f"{key}~{len(earlier) + 1}" if earlier else key
+        db.execute(self._action, rows.action_row(act, key, ActionState.PLANNED, created_s, cluster))
+
+
+def _at(table: Table, *names: str) -> list[Any]:
+    """The row whose columns have the values of the parameters ``at_NAME``."""
+    return [table.c[name] == bindparam(f"at_{name}") for name in names]
+
+
+def _insert_of(dialect: str) -> Any:
+    """The dialect's own INSERT, which knows ON CONFLICT."""
+    if dialect == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert
+
+        return insert
+    from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+
+    return insert_postgresql
+
+
+def _upsert(insert: Any, table: Table, key: list[str], *, where: Any = None, greatest: str = "") -> Any:
+    """Insert, or overwrite the row of the same key where `where` holds of it; `greatest` never goes down."""
+    statement = insert(table)
+    left_alone = {*key, "seq", "verdict"}
+    changed = {c.name: statement.excluded[c.name] for c in table.c if c.name not in left_alone}
+    if greatest:
+        old, new = table.c[greatest], statement.excluded[greatest]
+        changed[greatest] = case((new > old, new), else_=old)
+    return statement.on_conflict_do_update(index_elements=key, set_=changed, where=where).inline()
