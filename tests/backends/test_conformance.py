@@ -10,7 +10,10 @@ import pytest
 
 from perdure.backends.checks import BACKEND_CHECKS
 
-HARNESSES = (pytest.param("tests.backends.local.harness", id="local"),)
+HARNESSES = (
+    pytest.param("tests.backends.local.harness", id="local"),
+    pytest.param("tests.slurm.harness", id="slurm", marks=pytest.mark.slurm),
+)
 
 
 @pytest.fixture(scope="module", params=HARNESSES)

@@ -20,10 +20,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-PACKAGES = (
-    "slurmctld slurmd slurmdbd slurm-client munge mariadb-server slurm-wlm-basic-plugins slurm-wlm-mysql-plugin"
-).split()
-PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "scontrol", "sacct", "sbatch")
+PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server slurm-wlm-basic-plugins slurm-wlm-mysql-plugin"
+PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "scontrol", "sacct")
 SEARCH = "/usr/local/sbin:/usr/sbin:/sbin"
 NODE_MARK = "PERDURE_TEST_NODE"
 
@@ -38,7 +36,7 @@ def missing() -> str:
         return "a real Slurm needs Linux and root"
     path = f"{os.environ.get('PATH', '')}:{SEARCH}"
     gone = [program for program in PROGRAMS if shutil.which(program, path=path) is None]
-    return f"not installed: {', '.join(gone)} (packages: {' '.join(PACKAGES)})" if gone else ""
+    return f"not installed: {', '.join(gone)} (packages: {PACKAGES})" if gone else ""
 
 
 def await_(what: str, condition: Callable[[], object], patience_s: float) -> object:
@@ -130,7 +128,7 @@ class SlurmCluster:
         answer = self.run("scontrol", "-o", "show", "job", job_id, check=False)
         return dict(word.partition("=")[::2] for word in answer.split() if "=" in word)
 
-    def wait(self, job_id: str, condition: Callable[[dict[str, str]], bool], patience_s: float = 60.0) -> dict[str, str]:
+    def wait(self, job_id: str, condition: Callable[[dict[str, str]], bool], patience_s: float = 60) -> dict[str, str]:
         """Wait until a condition holds for the job's fields; return them."""
         last: dict[str, str] = {}
 
@@ -195,7 +193,12 @@ class SlurmCluster:
         await_(f"{node} in service", idle, 40)
 
     def kill_ctld(self) -> None:
+        """Kill slurmctld: it forgets what it had not saved, up to some 5 s."""
         self._end("slurmctld", signal.SIGKILL)
+
+    def stop_ctld(self) -> None:
+        """Let slurmctld save its state and end."""
+        self._end("slurmctld", signal.SIGTERM)
 
     def start_ctld(self, first: bool = False) -> None:
         clean = ("-i",) if first else ()
@@ -306,8 +309,8 @@ class SlurmCluster:
             "CREATE USER IF NOT EXISTS 'slurm'@'127.0.0.1' IDENTIFIED BY 'test';\n"
             "GRANT ALL ON slurm_acct_db.* TO 'slurm'@'127.0.0.1';\n"
         )
-        options = (f"--port={port}", "--bind-address=127.0.0.1", "--skip-name-resolve", f"--socket={run}/mariadb.socket")
-        small = ("--innodb-buffer-pool-size=64M", "--performance-schema=OFF", "--innodb-lock-wait-timeout=900")
+        options = (f"--port={port}", "--bind-address=127.0.0.1", f"--socket={run}/mariadb.socket")
+        small = ("--skip-name-resolve", "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900")
         init = (f"--init-file={self.directory}/etc/init.sql", f"--pid-file={run}/mariadbd.pid")
         self._start("mariadbd", ("mariadbd", *base, *options, *small, *fast, *init))
         await_("mariadbd", lambda: _listens(port), 30)

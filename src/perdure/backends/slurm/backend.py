@@ -26,7 +26,6 @@ from perdure.backends.slurm.records import (
     read_one_job,
 )
 from perdure.backends.slurm.tools import Dialog, Tools
-from perdure.backends.slurm.words import is_waiting
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, NotFound
 from perdure.model.actions import Action, Drain, Hold, JobAction, Outcome, OutcomeStatus, Release, Undrain
 from perdure.model.jobs import Attempt
@@ -94,7 +93,7 @@ class SlurmBackend:
         jobs = self._whole(records, rows or (), mark, unseen)
         sources = picture.Sources(None if "controller" in unseen else jobs, nodes, rows)
         attempts = picture.attempts(self.cluster, sources, now)
-        self._remember(jobs, rows or ())
+        self._remember(jobs, rows or (), now)
         return Observation(
             cluster=self.cluster,
             time_s=now,
@@ -134,11 +133,11 @@ class SlurmBackend:
             unseen["records"] = f"{unreadable} job records cannot be told apart from what users wrote into them"
         return [expand_patterns(record) for record in (*records.whole, *mended.whole)]
 
-    def _remember(self, jobs: Iterable[JobRecord], rows: Iterable[Row]) -> None:
+    def _remember(self, jobs: Iterable[JobRecord], rows: Iterable[Row], now: float) -> None:
         """Keep each known job's latest start, to know later whose a waiting job's last attempt was."""
         latest: dict[str, tuple[int, int]] = {}
         for job in jobs:
-            if not is_waiting(job.state) and job.start_s is not None:
+            if plans.has_run(job, now) and job.start_s is not None:
                 latest[job.job_id] = (job.start_s, job.restarts)
             elif job.job_id in self._latest:
                 latest[job.job_id] = self._latest[job.job_id]
@@ -202,9 +201,9 @@ class SlurmBackend:
         if isinstance(action, Drain | Undrain):
             return plans.for_node(action, self._node(scontrol, action.node))
         job = self._job(scontrol, action)
-        waits = job is not None and is_waiting(job.state)
-        last_start = self._last_start(job) if job is not None and waits else None
-        return plans.for_job(action, job, last_start, time.time())
+        now = time.time()
+        last_start = self._last_start(job) if job is not None and not plans.has_run(job, now) else None
+        return plans.for_job(action, job, last_start, now)
 
     def _carry_out(self, scontrol: Dialog, step: plans.Todo) -> str:
         """Put the commands in order; return what Slurm last complained of, "" where it did not."""
@@ -235,7 +234,7 @@ class SlurmBackend:
         return found[0] if found else None
 
     def _last_start(self, job: JobRecord) -> int:
-        """The start instant of a waiting job's latest attempt, 0 where it never ran.
+        """The start instant of the latest attempt of a job that waits, 0 where it never ran.
 
         What the last look saw is good enough while the job has been put back exactly once since; else
         accounting is asked, the one case in which an action takes a second process.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from perdure.backends.slurm.accounting import Row
-from perdure.backends.slurm.records import JobRecord, NodeRecord
+from perdure.backends.slurm.records import JobRecord, NodeRecord, waits_again
 from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state, wish
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
@@ -106,11 +106,6 @@ def _launch_failure(attempt: Attempt, record: JobRecord | None, nodes: Iterable[
         return attempt
     told = [f"{n.node.name}: {n.node.reason}" for n in nodes if n.node.name in attempt.nodes and n.node.reason]
     return replace(attempt, state=AttemptState.LAUNCH_FAILED, reason="; ".join([record.reason, *told]))
-
-
-def waits_again(record: JobRecord, now: float) -> bool:
-    """True for a job that was put back while its nodes still clear up: COMPLETING, with an end that lies ahead."""
-    return record.state == "COMPLETING" and record.end_s is not None and record.end_s > now
 
 
 def _may_run(row: Row, records: Mapping[str, JobRecord], sources: Sources) -> bool:

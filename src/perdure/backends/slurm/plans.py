@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from perdure.backends.slurm.records import JobRecord
+from perdure.backends.slurm.records import JobRecord, waits_again
 from perdure.backends.slurm.words import HELD_BY_A_PERSON, is_held, is_waiting
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
@@ -47,7 +47,7 @@ def superseded(detail: str) -> Outcome:
 
 
 def for_job(action: JobAction, job: JobRecord | None, last_start: int | None, now: float) -> Outcome | Todo:
-    """Decide the next step. `last_start`: the start instant of the job's latest attempt, where it waits.
+    """Decide the next step. `last_start`: of the job's latest attempt, where `has_run` is false of its record.
 
     Raises `ClusterBusy` while Slurm is still clearing up after the attempt: it takes no change then.
     """
@@ -56,7 +56,7 @@ def for_job(action: JobAction, job: JobRecord | None, last_start: int | None, no
     if job.state == "COMPLETING" and not isinstance(action, Cancel):
         raise ClusterBusy(f"job {job.job_id}", "still completing", "Ask again in a moment")
     wanted = action.attempt.incarnation
-    latest = last_start if is_waiting(job.state) else job.start_s
+    latest = job.start_s if has_run(job, now) else last_start
     if latest is not None and latest != wanted:
         return superseded(f"a {'newer' if latest > wanted else 'different'} attempt of the job exists")
     match action:
@@ -69,10 +69,17 @@ def for_job(action: JobAction, job: JobRecord | None, last_start: int | None, no
         case Release():
             return _release(job)
         case Cancel():
-            return _cancel(job)
+            return _cancel(job, now)
+
+
+def has_run(job: JobRecord, now: float) -> bool:
+    """True where the record's own start is that of an attempt: it neither waits nor was cancelled while waiting."""
+    return not is_waiting(job.state) and not waits_again(job, now) and bool(job.nodes)
 
 
 def _requeue(action: Requeue, job: JobRecord, now: float) -> Outcome | Todo:
+    if job.state == "CANCELLED":
+        return superseded("the job was cancelled")
     if not is_waiting(job.state):
         if job.state in _NOT_OVER:
             return refused(f"the attempt is not over: {job.state}")
@@ -113,8 +120,8 @@ def _release(job: JobRecord) -> Outcome | Todo:
     return Todo((f"release {job.job_id}",))
 
 
-def _cancel(job: JobRecord) -> Outcome | Todo:
-    if job.state == "CANCELLED":
+def _cancel(job: JobRecord, now: float) -> Outcome | Todo:
+    if job.state == "CANCELLED" or (job.state == "COMPLETING" and not waits_again(job, now)):
         return done("cancelled")
     if not is_waiting(job.state) and job.state not in _NOT_OVER:
         return superseded(f"the job is over: {job.state}")

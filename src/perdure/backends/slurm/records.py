@@ -78,6 +78,11 @@ class JobRecord:
     stderr: str
 
 
+def waits_again(record: JobRecord, now: float) -> bool:
+    """True for a job that was put back while its nodes still clear up: COMPLETING, with an end that lies ahead."""
+    return record.state == "COMPLETING" and record.end_s is not None and record.end_s > now
+
+
 @dataclass(frozen=True, slots=True)
 class Torn:
     """A record of which only the number is in doubt: `candidates` holds each beginning, the true one among them."""

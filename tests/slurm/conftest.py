@@ -1,0 +1,17 @@
+"""One real Slurm for all tests here, or the reason why there is none."""
+
+import pytest
+from tests.slurm.harness import require_cluster
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """The shared cluster; a test leaves it as it found it (`quiet_cluster` sees to that)."""
+    return require_cluster()
+
+
+@pytest.fixture
+def quiet_cluster(cluster):
+    """The shared cluster without jobs, all nodes in service; and so again afterwards."""
+    yield cluster
+    cluster.cancel_all()

@@ -1,0 +1,74 @@
+"""A real Slurm for the facts that every backend satisfies, and for all other tests that need one."""
+
+import contextlib
+import os
+import shlex
+import time
+
+import pytest
+from tests.slurm.cluster import SlurmCluster, missing, shared_cluster
+
+from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.tools import Tools
+
+PATIENCE_S = 60.0
+STEP_S = 0.2
+
+
+def require_cluster() -> SlurmCluster:
+    """The shared cluster. Skips where none can be started, unless PERDURE_REQUIRE names slurm: then it fails."""
+    if why := missing():
+        if "slurm" in os.environ.get("PERDURE_REQUIRE", "").split(","):
+            pytest.fail(why)
+        pytest.skip(why)
+    return shared_cluster()
+
+
+class SlurmHarness:
+    """What `perdure.backends.checks` asks of a cluster, on a real Slurm."""
+
+    def __init__(self, cluster: SlurmCluster) -> None:
+        self._cluster = cluster
+        self.backend = SlurmBackend(cluster.name, Tools(environment=cluster.env))
+        self.nodes = cluster.nodes
+        self.since_s = time.time()
+
+    def submit(self, program):
+        """Submit a `Program`: each task says, works and ends as told."""
+        task = f"printf %s {shlex.quote(program.says)}; sleep {program.run_s:g}; exit {program.exit_code}"
+        requeue = "--requeue" if program.may_requeue else "--no-requeue"
+        nodes = f"--nodes={program.node_count}"
+        script = task if program.node_count == 1 else f"srun sh -c {shlex.quote(task)}"
+        return self._cluster.submit(script, requeue, nodes, "--ntasks-per-node=1", "--exclusive")
+
+    def moments(self):
+        """Real moments, for at most a minute."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            time.sleep(STEP_S)
+            yield
+
+    def fail_node(self, node):
+        self._cluster.fail_node(node)
+
+    def return_node(self, node):
+        self._cluster.return_node(node)
+
+    @contextlib.contextmanager
+    def cut_off(self):
+        """No slurmctld for a while."""
+        self._cluster.stop_ctld()
+        try:
+            yield
+        finally:
+            self._cluster.start_ctld()
+
+
+@contextlib.contextmanager
+def open_harness(directory):
+    """The harness on the shared cluster; it lives on, so the directory is not used."""
+    cluster = require_cluster()
+    harness = SlurmHarness(cluster)
+    yield harness
+    harness.backend.close()
+    cluster.cancel_all()
