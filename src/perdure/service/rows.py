@@ -152,6 +152,7 @@ def _exception(noted: Noted) -> Row:
         "saved_gpu_h": noted.saved_gpu_h,
         "answers": len(record.answers),
         "payload": codec.EXCEPTION.encode(record),
+        "decided": codec.DECISION.encode(decision) if decision else None,
     }
 
 
