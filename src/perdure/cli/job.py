@@ -4,30 +4,68 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure.cli.diagnosis import Diagnosis
 from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.client import Client, segment
-
-NO_FINDING = ("", "retry")
+from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
 
 def explain_job(job_id: str, client: Client, as_json: bool) -> bool:
-    """Print a job's attempts, verdicts and decisions; True where the latest failure needs more than a retry."""
+    """Print a job's latest failure and its attempts; True where that failure is a finding."""
     found = client.get(f"/jobs/{segment(job_id)}")
+    latest = latest_diagnosis(found)
     if as_json:
         print_json("job", 1, **found)
     else:
-        _print(found)
-    return bool(found["exceptions"]) and found["exceptions"][0]["decision"] not in NO_FINDING
+        _print(found, latest)
+    return latest is not None and latest.is_finding
 
 
-def _print(found: dict[str, Any]) -> None:
+def latest_diagnosis(found: dict[str, Any]) -> Diagnosis | None:
+    """The latest failure that was judged and decided, out of the service's answer."""
+    decided = {e["incarnation"]: e["decided"] for e in found["exceptions"] if e["decided"]}
+    for attempt in found["attempts"]:
+        if attempt["verdict"] and attempt["incarnation"] in decided:
+            name = f"job {found['job']['job_id']}"
+            return Diagnosis(name, _verdict(attempt["verdict"]), _decision(decided[attempt["incarnation"]]))
+    return None
+
+
+def _verdict(found: dict[str, Any]) -> Verdict:
+    """Evidence is null for those who may not read the log."""
+    lines = (Evidence(e["line"], e["text"], Role(e["role"]), e["rule"]) for e in found["evidence"] or ())
+    return Verdict(
+        Label(found["label"]),
+        found["p_transient"],
+        found["category"],
+        found["summary"],
+        tuple(lines),
+        advice=found["advice"],
+    )
+
+
+def _decision(found: dict[str, Any]) -> Decision:
+    return Decision(DecisionKind(found["kind"]), found["reason"], tuple(found["exclude"]), found["delay_s"])
+
+
+def _print(found: dict[str, Any], latest: Diagnosis | None) -> None:
+    if latest is not None:
+        from perdure.cli.card import print_card
+
+        print_card(latest)
     job = found["job"]
-    print_line(f"{job['job_id']}  {job['state']}  {job['name']}  ({job['user']})")
+    print_line(f"job {job['job_id']}, {job['name']!r} of {job['user']}, is {job['state']}" + _because(job["reason"]))
     rows = (
-        [a["incarnation"], a["state"], " ".join(a["nodes"]), instant(a["start_s"]), _summary(a)]
+        (a["incarnation"], a["state"], " ".join(a["nodes"]), instant(a["start_s"]), _summary(a))
         for a in found["attempts"]
     )
-    print_table(("ATTEMPT", "STATE", "NODES", "STARTED", "WHY"), rows, whole=("ATTEMPT", "STATE", "STARTED"))
+    if found["attempts"]:
+        print_table(("ATTEMPT", "STATE", "NODES", "STARTED", "WHY"), rows, whole=("ATTEMPT", "STATE", "STARTED"))
+
+
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason else ""
 
 
 def _summary(attempt: dict[str, Any]) -> str:

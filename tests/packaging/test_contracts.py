@@ -1,0 +1,30 @@
+"""The code keeps to its own rules: which part may import which, types, style."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*command):
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        ("lint-imports",),
+        ("mypy", "--no-error-summary"),
+        ("ruff", "check", "--output-format", "concise", "src", "tests", "benchmarks"),
+    ],
+    ids=["imports", "types", "style"],
+)
+def test_it_holds(check):
+    tool = shutil.which(check[0], path=str(Path(sys.executable).parent))
+    assert tool is not None
+    ran = run(tool, *check[1:])
+    assert ran.returncode == 0, ran.stdout + ran.stderr
