@@ -13,7 +13,7 @@ from tests.demo.stage import ARRIVALS, GPUS, NODES, open_stage
 
 from perdure.backends.local.spec import JobSpec
 from perdure.demo.driver import LATE_S, Site, drive, due, job_spec
-from perdure.demo.workload import ROUND_S, SCENARIOS, Arrival, Fault, Timed, a_round
+from perdure.demo.workload import ROUND_S, SCENARIOS, Arrival, Fault, Timed, a_round, round_start_s
 from perdure.demo.workspace import KEEP_RUNS_S, Workspace, prepare
 from perdure.errors import ClusterError, StateError
 
@@ -79,7 +79,7 @@ def test_every_step_arrives_at_its_time(tmp_path: Path) -> None:
 
 
 def test_round_follows_round(tmp_path: Path) -> None:
-    seen = played(tmp_path, Clock(3 * ROUND_S - 1))
+    seen = played(tmp_path, Clock(round_start_s(3) - 1))
     assert len(seen) == 3 * len(FIRST_ROUND)
 
 

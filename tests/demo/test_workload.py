@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.demo.workload import ROUND_S, SCENARIOS, Arrival, End, Fault, Truth, a_round
+from perdure.demo.workload import SCENARIOS, Arrival, End, Fault, Truth, a_round, round_start_s
 from perdure.model.jobs import Wish
+from perdure.retry.rules import RetryRules
 
 rounds = st.builds(
     lambda number, seed: (number, a_round(number, np.random.default_rng(seed))), st.integers(0, 50), st.integers(0, 99)
@@ -53,7 +54,7 @@ def test_every_program_exists_and_but_one_is_python() -> None:
 def test_each_round_holds_every_step_once_within_its_time(told: tuple[int, tuple]) -> None:
     number, steps = told
     assert Counter(timed.step for timed in steps) == Counter(ALL)
-    assert all(number * ROUND_S <= timed.at_s < (number + 1) * ROUND_S for timed in steps)
+    assert all(round_start_s(number) <= timed.at_s < round_start_s(number + 1) for timed in steps)
     assert [t.at_s for t in steps] == sorted(t.at_s for t in steps)
 
 
@@ -99,3 +100,21 @@ def test_one_seed_one_order(number: int, seed: int) -> None:
 )
 def test_what_should_become_of_a_job(truth: Truth, may_requeue: bool, wish: Wish, end: End) -> None:
     assert Arrival(0, "a", "u", "p.py", truth, "", may_requeue=may_requeue, wish=wish).end is end
+
+
+def test_an_hour_of_recoveries_is_within_the_clusters_allowance() -> None:
+    """Whichever hour: the demonstration alone never uses up the retries of a small cluster."""
+    rng = np.random.default_rng(0)
+    retried = [
+        timed.at_s
+        for number in range(6)
+        for timed in a_round(number, rng)
+        if isinstance(timed.step, Arrival) and _is_recovered(timed.step)
+    ]
+    busiest = max(sum(start <= t < start + 3600 for t in retried) for start in retried)
+    assert busiest <= RetryRules().cluster_floor_per_hour
+
+
+def _is_recovered(arrival: Arrival) -> bool:
+    """By Perdure; what is preempted goes back by the cluster's own hand."""
+    return arrival.truth is Truth.TRANSIENT and arrival.end is End.COMPLETED and not arrival.preemptible

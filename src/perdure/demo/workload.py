@@ -1,8 +1,8 @@
 """The demonstration workload as data: which programs arrive when, what is done to the nodes, and what each shows.
 
-A scenario is a short story of jobs and faults that need one another. A round tells all scenarios once; rounds
-follow each other without end. Programs that fail beside a companion (a port taken, a lock held) truly meet it: the
-companion holds the thing while they run.
+A scenario is a short story of jobs and faults that need one another. A round tells all scenarios once: the first
+within minutes, so that there is much to see, the later ones slowly, without end. Programs that fail beside a
+companion (a port taken, a lock held) truly meet it: the companion holds the thing while they run.
 """
 
 from __future__ import annotations
@@ -99,7 +99,10 @@ class Timed:
 
 
 ROUND_S = 300.0
-JITTER_S = 3.0
+STRETCH = 6.0
+"""How much slower the later rounds are: their retries stay within what a small cluster is allowed in an hour."""
+
+JITTER_S = 15.0
 
 GOOD, DETERMINISTIC, TRANSIENT = Truth.GOOD, Truth.DETERMINISTIC, Truth.TRANSIENT
 
@@ -325,17 +328,22 @@ SCENARIOS: tuple[Scenario, ...] = (
 )
 
 
+def round_start_s(number: int) -> float:
+    """When round `number` (from 0) begins, in seconds since the demonstration began."""
+    return 0.0 if number == 0 else ROUND_S + (number - 1) * ROUND_S * STRETCH
+
+
 def a_round(number: int, rng: Generator, scenarios: Sequence[Scenario] = SCENARIOS) -> tuple[Timed, ...]:
     """The steps of round `number` (from 0), by time.
 
-    The first round tells the scenarios as they stand. In later ones those without a fault change places and
-    shift by up to `JITTER_S` seconds; faults stay where they are, minutes apart.
+    The first round tells the scenarios as they stand. Later ones take `STRETCH` times as long, though within a
+    scenario nothing slows down; scenarios without a fault change places and shift by up to `JITTER_S` seconds.
     """
     told = list(scenarios) if number == 0 else _mixed(scenarios, rng)
     steps = []
     for scenario in told:
         key = f"{number}-{int(rng.integers(1 << 30)):08x}"
-        start_s = number * ROUND_S + scenario.at_s
+        start_s = round_start_s(number) + scenario.at_s
         steps += [Timed(start_s + step.after_s, step, key) for step in scenario.steps]
     return tuple(sorted(steps, key=lambda timed: timed.at_s))
 
@@ -344,7 +352,7 @@ def _mixed(scenarios: Sequence[Scenario], rng: Generator) -> list[Scenario]:
     free = [scenario for scenario in scenarios if not scenario.has_fault]
     places = [scenario.at_s for scenario in free]
     moved = [
-        replace(free[int(i)], at_s=at_s + float(rng.uniform(0, JITTER_S)))
+        replace(free[int(i)], at_s=at_s * STRETCH + float(rng.uniform(0, JITTER_S)))
         for at_s, i in zip(places, rng.permutation(len(free)), strict=True)
     ]
-    return [*moved, *(scenario for scenario in scenarios if scenario.has_fault)]
+    return [*moved, *(replace(s, at_s=s.at_s * STRETCH) for s in scenarios if s.has_fault)]
