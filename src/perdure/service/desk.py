@@ -1,0 +1,102 @@
+"""The desk: where a person's wishes reach the running service (`operations.Operations`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from perdure.backends.local import JobSpec, LocalBackend
+from perdure.backends.local.wire import decode
+from perdure.errors import ClusterError, InputError, NotFound, StateError
+from perdure.model.actions import Action
+from perdure.model.identity import AttemptId
+from perdure.service.controller import Ordered, undo_of
+from perdure.service.engine import Engine
+from perdure.service.executor import ActionState
+from perdure.service.operations import Status
+
+
+Fault = Literal["fail", "freeze", "thaw", "return"]
+
+
+class Desk:
+    """Carries each wish out durably before it returns."""
+
+    def __init__(self, engine: Engine, backend_name: str, armed: bool, stop_file: Path) -> None:
+        self._engine = engine
+        self._backend_name = backend_name
+        self._armed = armed
+        self._stop_file = stop_file
+
+    def status(self) -> Status:
+        engine = self._engine
+        looked = engine.last_look_s
+        return Status(
+            cluster=engine.backend.cluster,
+            backend=self._backend_name,
+            armed=self._armed,
+            stopped=self._stop_file.exists(),
+            last_look_s=looked,
+            unseen=dict(engine.state.known.unseen),
+            ready=looked is not None,
+        )
+
+    def order(self, action: Action, by: str, reason: str) -> str:
+        """Plan an action in a person's name; returns its key."""
+        self._engine.absorb([Ordered(self._engine.clock(), action, by, reason)])
+        return action.key
+
+    def withhold(self, key: str, by: str) -> None:
+        """Keep a planned action from being begun."""
+        if not self._engine.journal.withhold(key, by, self._engine.clock()):
+            raise ClusterError(key, "it is not waiting any more", "Undo it instead")
+
+    def undo(self, key: str, by: str) -> str:
+        """Plan the action that takes a finished one back; returns its key."""
+        row = self._engine.journal.action(key)
+        if row is None:
+            raise NotFound(key, "no such action", "See `perdure actions` for the keys")
+        inverse = undo_of(row.action) if row.state is ActionState.DONE else None
+        if inverse is None:
+            raise ClusterError(key, f"{row.action.kind} that is {row.state} cannot be undone", "See the job's page")
+        return self.order(inverse, by, f"undo of {key}")
+
+    def stop_all(self, on: bool, by: str) -> None:
+        """Turn the kill switch: a file, so that it works without the service, too."""
+        try:
+            if on:
+                self._stop_file.write_text(f"stopped by {by}\n")
+            else:
+                self._stop_file.unlink(missing_ok=True)
+        except OSError as err:
+            raise StateError(str(self._stop_file), f"cannot be changed: {err.strerror}", "Mend its rights") from err
+
+    def submit(self, spec: dict[str, Any]) -> str:
+        """Submit a job to the embedded cluster."""
+        try:
+            job = decode(JobSpec, spec)
+        except ValueError as err:
+            raise InputError("job", str(err), "See `perdure submit --help`") from err
+        job_id = self._playground().submit(job)
+        self._engine.look_now.set()
+        return job_id
+
+    def fault(self, node: str, kind: str) -> None:
+        """Inject a fault into a node of the embedded cluster."""
+        if kind not in get_args(Fault):
+            raise InputError(f"node {node}", f"no fault is called {kind!r}", f"Use one of: {', '.join(get_args(Fault))}")
+        self._playground().fault(node, cast("Fault", kind))
+
+    def _playground(self) -> LocalBackend:
+        backend = self._engine.backend
+        if not isinstance(backend, LocalBackend):
+            mend = "Use the cluster's own commands, or try it on `perdure up --cluster local`"
+            raise ClusterError(backend.cluster, "only the embedded cluster can do that", mend)
+        return backend
+
+    def log_text(self, job_id: str, incarnation: int, max_bytes: int) -> bytes:
+        """The end of an attempt's log, read with its owner's rights."""
+        attempt = self._engine.journal.attempt(AttemptId(self._engine.backend.cluster, job_id, incarnation))
+        if attempt is None:
+            raise NotFound(f"job {job_id}", f"no attempt {incarnation} is known", "See `perdure jobs`")
+        return self._engine.backend.log_tail(attempt, max_bytes).tail

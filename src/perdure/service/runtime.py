@@ -1,0 +1,146 @@
+"""`perdure up`: open the journal, start the cluster and the threads, serve the pages, and take all of it down again."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import uvicorn
+
+from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
+from perdure.backends.protocol import Backend
+from perdure.demo.driver import Site, drive
+from perdure.demo.workspace import prepare
+from perdure.errors import ConfigError, StateError
+from perdure.model.jobs import Attempt
+from perdure.service.api import create_app
+from perdure.service.auth import Role, TokenBook
+from perdure.service.client import ServiceFile
+from perdure.service.desk import Desk
+from perdure.service.engine import Engine
+from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
+from perdure.service.hands import end, threads
+from perdure.service.journal import Journal
+from perdure.service.settings import Cluster, Settings
+from perdure.triage.judge import judge
+from perdure.triage.rules import own_rules, with_site_rules
+from perdure.triage.verdict import Verdict
+
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port, or say who to ask for another. Raises `ConfigError`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as err:
+        sock.close()
+        raise ConfigError(f"{host}:{port}", f"cannot be listened on: {err.strerror}", "Choose another with --port") from err
+    return sock
+
+
+def state_dir(path: Path) -> Path:
+    """Make the state directory, for its owner alone. Raises `StateError` where it cannot be used."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = path / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as err:
+        raise StateError(str(path), f"cannot be written: {err.strerror}", "Name another with --state DIR") from err
+    return path
+
+
+def run(settings: Settings) -> int:
+    """Run the service until it is told to end; the exit code of `perdure up`."""
+    service = settings.service
+    state = state_dir(service.state)
+    with ExitStack() as stack:
+        sock = stack.enter_context(listen(service.host, service.port))
+        journal = stack.enter_context(closing(Journal.open(service.database or state, service.cluster)))
+        backend = stack.enter_context(backend_of(settings, state))
+        engine = stack.enter_context(closing(engine_of(settings, backend, journal, state)))
+        engine.recover()
+        stop = threading.Event()
+        hands = threads(engine, stop, service.look_every_s)
+        if isinstance(backend, LocalBackend) and settings.local.demo:
+            hands.append(demonstration(backend, engine, state, stop))
+        stack.callback(end, hands, stop, engine)
+        for thread in hands:
+            thread.start()
+        return serve(settings, engine, sock, state)
+
+
+@contextmanager
+def backend_of(settings: Settings, state: Path) -> Iterator[Backend]:
+    """The cluster that the settings name; the embedded one is started, and ended with the service."""
+    if settings.service.cluster is Cluster.SLURM:
+        from perdure.backends.slurm.backend import SlurmBackend
+
+        yield SlurmBackend(settings.service.cluster)
+        return
+    home = state / "cluster"
+    start_daemon(home, cluster=settings.service.cluster, nodes=settings.local.nodes, gpus=settings.local.gpus)
+    try:
+        yield LocalBackend(home, settings.service.cluster)
+    finally:
+        stop_daemon(home)
+
+
+def engine_of(settings: Settings, backend: Backend, journal: Journal, state: Path) -> Engine:
+    """The engine with its parts in place."""
+    rules = with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
+    executor = Executor(journal, backend, ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps))
+
+    def triage(log_bytes: bytes, attempt: Attempt) -> Verdict:
+        return judge(log_bytes, attempt, rules=rules)
+
+    return Engine(backend, journal, executor, triage, settings.controller, time.time)
+
+
+def demonstration(backend: LocalBackend, engine: Engine, state: Path, stop: threading.Event) -> threading.Thread:
+    """The thread that lets the demonstration workload arrive."""
+    workspace = prepare(state / "demo")
+
+    def play() -> None:
+        nodes = backend.observe(time.time()).nodes
+        site = Site(tuple(node.name for node in nodes), max(node.gpus for node in nodes))
+
+        def submit(spec: JobSpec) -> str:
+            job_id = backend.submit(spec)
+            engine.look_now.set()
+            return job_id
+
+        drive(submit, backend.fault, site, workspace, np.random.default_rng(), stop)
+
+    return threading.Thread(target=play, name="demonstration", daemon=True)
+
+
+def serve(settings: Settings, engine: Engine, sock: socket.socket, state: Path) -> int:
+    """Serve the pages until a signal ends it."""
+    service = settings.service
+    url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
+    desk = Desk(engine, service.cluster, service.armed, state / STOP_FILE)
+    tokens = TokenBook(state / "tokens.json")
+    app = create_app(engine.journal.engine, desk, tokens, WebSettings())
+    mine = ServiceFile(url, os.getpid(), tokens.mint("perdure-cli", Role.OPERATOR))
+    mine.write(state)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="on")
+    try:
+        print(f"Perdure watches {engine.backend.cluster}: {url}/?code={tokens.login_code()}", flush=True)  # noqa: T201
+        uvicorn.Server(config).run(sockets=[sock])
+    finally:
+        mine.remove(state)
+    return 0
+
+
+def _spoken(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,99 @@
+"""The engine with its threads around a real cluster, without the web: what end-to-end tests run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from perdure.backends.protocol import Backend
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import JobState
+from perdure.service.controller import ControllerSettings
+from perdure.service.engine import Engine
+from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
+from perdure.service.hands import end, threads
+from perdure.service.journal import ActionRow, Journal
+from perdure.triage.judge import judge
+
+
+class Running:
+    """A service at work, and questions to its journal."""
+
+    def __init__(self, engine: Engine, state: Path) -> None:
+        self.engine, self.journal, self.state = engine, engine.journal, state
+
+    def actions(self, job_id: str) -> list[ActionRow]:
+        rows = self.journal._actions()
+        return [row for row in rows if row.attempt and row.attempt.job_id == job_id]
+
+    def exceptions(self, job_id: str) -> list[dict]:
+        with self.journal.engine.connect() as db:
+            found = db.exec_driver_sql("select * from exceptions where job_id = ? order by seq", (job_id,))
+            return [dict(row._mapping) for row in found]
+
+    def attempts(self, job_id: str) -> list[dict]:
+        query = "select incarnation, state, payload, verdict from attempts where job_id = ? order by incarnation"
+        with self.journal.engine.connect() as db:
+            return [dict(row._mapping) for row in db.exec_driver_sql(query, (job_id,))]
+
+    def job_state(self, job_id: str) -> str:
+        with self.journal.engine.connect() as db:
+            return db.exec_driver_sql("select state from jobs where job_id = ?", (job_id,)).scalar() or ""
+
+    def await_job(self, job_id: str, *states: JobState, within_s: float = 30.0) -> str:
+        await_(lambda: self.job_state(job_id) in states, within_s, lambda: f"job {job_id} is {self.job_state(job_id)!r}")
+        return self.job_state(job_id)
+
+    def await_exception(self, job_id: str, state: str, within_s: float = 30.0) -> dict:
+        def last() -> str:
+            found = self.exceptions(job_id)
+            return found[-1]["state"] if found else ""
+
+        await_(lambda: last() == state, within_s, lambda: f"job {job_id}: last exception is {last()!r}, not {state!r}")
+        return self.exceptions(job_id)[-1]
+
+
+def await_(condition: Callable[[], bool], within_s: float, words: Callable[[], str] = lambda: "") -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within_s} s: {words()}"
+        time.sleep(0.05)
+
+
+@contextmanager
+def running(
+    backend: Backend,
+    state: Path,
+    *,
+    armed: bool = True,
+    look_every_s: float = 0.2,
+    settings: ControllerSettings | None = None,
+) -> Iterator[Running]:
+    """A service over `backend` with its journal in `state`; leaving the block ends it as Ctrl-C does."""
+    with (
+        closing(Journal.open(state, backend.cluster)) as journal,
+        closing(
+            Engine(
+                backend,
+                journal,
+                Executor(journal, backend, ExecutorSettings(armed, state / STOP_FILE)),
+                judge,
+                settings or ControllerSettings(),
+                time.time,
+            )
+        ) as engine,
+    ):
+        engine.recover()
+        stop = threading.Event()
+        hands = threads(engine, stop, look_every_s)
+        for hand in hands:
+            hand.start()
+        try:
+            yield Running(engine, state)
+        finally:
+            end(hands, stop, engine)
+
+

@@ -1,0 +1,156 @@
+"""End to end on the embedded cluster: real processes fail, and the right thing is done about it, once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+
+import pytest
+
+from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
+from perdure.backends.local.records import Timing
+from perdure.model.actions import Exclude, Requeue
+from perdure.model.jobs import JobState, Wish
+from perdure.retry.rules import RetryRules
+from perdure.service.controller import ControllerSettings
+from perdure.service.executor import ActionState
+from tests.e2e.service import await_, running
+
+QUICK = ControllerSettings(retry=RetryRules(back_off_s=0.2))
+
+SHAPE = """
+import numpy as np
+print("step 1 loss 0.5", flush=True)
+np.zeros((4, 3)) @ np.zeros((5, 2))
+"""
+PEER_LOST = """
+import os, sys
+print("step 1 loss 0.5 on", os.environ["PERDURE_NODE"], flush=True)
+if os.environ["PERDURE_NODE"] == "{bad}":
+    raise ConnectionResetError(104, "Connection reset by peer")
+print("done")
+"""
+SLEEP = "import time; print('step 1', flush=True); time.sleep({seconds}); print('done')"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    home = tmp_path_factory.mktemp("cluster")
+    start_daemon(home, nodes=4, gpus=4, timing=Timing(detect_s=0.3))
+    try:
+        yield LocalBackend(home)
+    finally:
+        stop_daemon(home)
+
+
+@pytest.fixture
+def service(cluster, tmp_path):
+    with running(cluster, tmp_path, settings=QUICK) as one:
+        yield one
+
+
+def submit(cluster, program, **options):
+    return cluster.submit(JobSpec(argv=(sys.executable, "-c", program), user="ada", gpus_per_node=1, **options))
+
+
+def nodes_of(attempt):
+    return json.loads(attempt["payload"])["nodes"]
+
+
+def test_a_deterministic_failure_is_explained_and_stopped(cluster, service):
+    job = submit(cluster, SHAPE)
+    stopped = service.await_exception(job, "stopped")
+    assert stopped["decision"] == "stop"
+    (attempt,) = service.attempts(job)
+    verdict = json.loads(attempt["verdict"])
+    assert verdict["label"] == "deterministic"
+    assert any("matmul" in line["text"] for line in verdict["evidence"])
+    assert service.actions(job) == []
+
+
+def test_a_transient_failure_goes_elsewhere_and_succeeds(cluster, service):
+    job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",))
+    service.await_job(job, JobState.COMPLETED)
+    service.await_exception(job, "recovered")
+    first, second = service.attempts(job)
+    assert nodes_of(first) == ["n1"]
+    assert nodes_of(second) != ["n1"]
+    (action,) = service.actions(job)
+    assert (type(action.action), action.state) == (Requeue, ActionState.DONE)
+
+
+def test_a_dead_nodes_job_is_requeued_once_by_the_cluster_itself(cluster, service):
+    job = submit(cluster, SLEEP.format(seconds=4), require=("n2",))
+    service.await_job(job, JobState.RUNNING)
+    cluster.fault("n2", "fail")
+    try:
+        recovered = service.await_exception(job, "recovered", 40)
+        assert recovered["owner"] == "resource_manager"
+        assert len(service.attempts(job)) == 2
+        assert all(isinstance(row.action, Exclude) for row in service.actions(job))
+    finally:
+        cluster.fault("n2", "return")
+
+
+def test_a_dead_nodes_job_is_requeued_by_us_where_the_cluster_does_not(cluster, service):
+    job = submit(cluster, SLEEP.format(seconds=3), require=("n2",), requeue_on_node_fail=False)
+    service.await_job(job, JobState.RUNNING)
+    cluster.fault("n2", "fail")
+    try:
+        recovered = service.await_exception(job, "recovered", 40)
+        assert recovered["owner"] == "scheduler"
+        assert nodes_of(service.attempts(job)[1]) != ["n2"]
+    finally:
+        cluster.fault("n2", "return")
+
+
+def test_the_owners_wish_is_honoured(cluster, service):
+    job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",), wish=Wish.NEVER)
+    stopped = service.await_exception(job, "stopped")
+    assert "owner asked" in stopped["reason"]
+    assert service.actions(job) == []
+
+
+def test_in_shadow_mode_it_says_what_it_would_do_and_does_nothing(cluster, tmp_path):
+    with running(cluster, tmp_path, armed=False, settings=QUICK) as service:
+        job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",))
+        await_(lambda: [row.state for row in service.actions(job)] == [ActionState.SHADOW], 30)
+        assert len(service.attempts(job)) == 1
+        assert service.exceptions(job)[0]["decision"] == "retry"
+
+
+def test_the_kill_switch_keeps_actions_from_beginning(cluster, service):
+    (service.state / "STOP").touch()
+    job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",))
+    await_(lambda: [row.detail for row in service.actions(job)] == ["the kill switch is on"], 30)
+    assert len(service.attempts(job)) == 1
+    (service.state / "STOP").unlink()
+    service.await_job(job, JobState.COMPLETED)
+
+
+def test_a_service_that_was_down_acts_on_what_failed_meanwhile(cluster, tmp_path):
+    with running(cluster, tmp_path, settings=QUICK) as service:
+        service.await_job(submit(cluster, "print('done')"), JobState.COMPLETED)
+    job = submit(cluster, PEER_LOST.format(bad="n3"), require=("n3",))
+    await_(lambda: _is_over(cluster, job), 30)
+    with running(cluster, tmp_path, settings=QUICK) as service:
+        service.await_exception(job, "recovered")
+        assert len(service.attempts(job)) == 2
+
+
+def test_what_failed_before_the_first_start_is_left_alone(cluster, tmp_path):
+    job = submit(cluster, PEER_LOST.format(bad="n3"), require=("n3",))
+    await_(lambda: _is_over(cluster, job), 30)
+    with running(cluster, tmp_path, settings=QUICK) as service:
+        later = submit(cluster, SHAPE)
+        service.await_exception(later, "stopped")
+        assert service.exceptions(job) == []
+
+
+def _is_over(cluster, job):
+    with suppress(StopIteration):
+        return next(j for j in cluster.observe(0.0).jobs if j.job_id == job).state.is_over
+    return False
+
+
