@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from perdure.backends.protocol import Backend
-from perdure.model.identity import AttemptId
 from perdure.model.jobs import JobState
 from perdure.service.controller import ControllerSettings
 from perdure.service.engine import Engine
@@ -44,7 +43,10 @@ class Running:
             return db.exec_driver_sql("select state from jobs where job_id = ?", (job_id,)).scalar() or ""
 
     def await_job(self, job_id: str, *states: JobState, within_s: float = 30.0) -> str:
-        await_(lambda: self.job_state(job_id) in states, within_s, lambda: f"job {job_id} is {self.job_state(job_id)!r}")
+        def now() -> str:
+            return self.job_state(job_id)
+
+        await_(lambda: now() in states, within_s, lambda: f"job {job_id} is {now()!r}")
         return self.job_state(job_id)
 
     def await_exception(self, job_id: str, state: str, within_s: float = 30.0) -> dict:

@@ -15,7 +15,6 @@ from perdure.service.engine import Engine
 from perdure.service.executor import ActionState
 from perdure.service.operations import Status
 
-
 Fault = Literal["fail", "freeze", "thaw", "return"]
 
 
@@ -84,7 +83,8 @@ class Desk:
     def fault(self, node: str, kind: str) -> None:
         """Inject a fault into a node of the embedded cluster."""
         if kind not in get_args(Fault):
-            raise InputError(f"node {node}", f"no fault is called {kind!r}", f"Use one of: {', '.join(get_args(Fault))}")
+            known = ", ".join(get_args(Fault))
+            raise InputError(f"node {node}", f"no fault is called {kind!r}", f"Use one of: {known}")
         self._playground().fault(node, cast("Fault", kind))
 
     def _playground(self) -> LocalBackend:

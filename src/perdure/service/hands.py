@@ -16,7 +16,10 @@ ENDING_S = 5.0  # a thread that has not ended after this long is left to the end
 PRUNE_EVERY_S = 60.0
 
 
-def forever(name: str, stop: threading.Event, turn: Callable[[], object], pause: Callable[[], object]) -> threading.Thread:
+Turn = Callable[[], object]
+
+
+def forever(name: str, stop: threading.Event, turn: Turn, pause: Turn) -> threading.Thread:
     """Run `turn` and `pause` in a thread until `stop`; an error is logged, and the next turn is tried."""
 
     def loop() -> None:

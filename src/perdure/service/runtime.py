@@ -33,7 +33,6 @@ from perdure.triage.rules import own_rules, with_site_rules
 from perdure.triage.verdict import Verdict
 
 
-
 def listen(host: str, port: int) -> socket.socket:
     """Take the port, or say who to ask for another. Raises `ConfigError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -43,7 +42,8 @@ def listen(host: str, port: int) -> socket.socket:
         sock.bind((host, port))
     except OSError as err:
         sock.close()
-        raise ConfigError(f"{host}:{port}", f"cannot be listened on: {err.strerror}", "Choose another with --port") from err
+        what = f"cannot be listened on: {err.strerror}"
+        raise ConfigError(f"{host}:{port}", what, "Choose another with --port") from err
     return sock
 
 
