@@ -1,0 +1,119 @@
+"""The simulated cluster in a process of its own: requests and answers are lines of JSON on a Unix socket.
+
+One client is served at a time, to the end of what it has sent: what a killed client asked for is carried out before
+the next client hears anything, as a resource manager would.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from perdure.backends.protocol import TAIL_BYTES, Backend, LogTail
+from perdure.errors import ClusterBusy, ClusterError, NotFound
+from perdure.model.actions import Action, Outcome
+from perdure.model.jobs import Attempt
+from perdure.model.observation import Observation
+
+Handler = Callable[[Any], Any]
+_ERRORS = {error.__name__: error for error in (ClusterBusy, ClusterError, NotFound)}
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+ACTION = Annotated[Action, Field(discriminator="kind")]
+REQUEST = tuple[str, Any]
+ANSWER = tuple[str, Any]  # "ok" and the value, or the name of an error and its words
+
+
+def serve(listener: socket.socket, handlers: Mapping[str, Handler]) -> None:
+    """Answer requests until the handler of "stop" has been called. Handlers take and give JSON values."""
+    while True:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rwb") as lines:
+            for line in lines:
+                name, given = adapter(REQUEST).validate_json(line)
+                try:
+                    lines.write(_answer(handlers[name], given))
+                    lines.flush()
+                except (BrokenPipeError, ConnectionResetError):
+                    pass  # the client is dead; what else it has sent is still carried out
+                if name == "stop":
+                    return
+
+
+def _answer(handler: Handler, given: Any) -> bytes:
+    try:
+        answer: ANSWER = ("ok", handler(given))
+    except tuple(_ERRORS.values()) as err:
+        answer = (type(err).__name__, list(err.args))
+    return adapter(Any).dump_json(answer) + b"\n"
+
+
+class RemoteBackend:
+    """A `Backend` whose cluster lives in the process that serves `path`. Any handler can be called by `ask`."""
+
+    def __init__(self, path: Path, cluster: str) -> None:
+        self.cluster = cluster
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(path))
+        self._lines = self._socket.makefile("rwb")
+
+    def ask(self, name: str, given: Any = None) -> Any:
+        """Call a handler. Raises what it raised; `ClusterBusy` where the server is gone."""
+        self._lines.write(adapter(Any).dump_json((name, given)) + b"\n")
+        self._lines.flush()
+        return self._reply()
+
+    def _reply(self) -> Any:
+        line = self._lines.readline()
+        if not line:
+            raise ClusterBusy(self.cluster, "the simulation is gone", "Start it again")
+        status, value = adapter(ANSWER).validate_json(line)
+        if status != "ok":
+            raise _ERRORS[status](*value)
+        return value
+
+    def observe(self, since_s: float) -> Observation:
+        seen: Observation = _read(Observation, self.ask("observe", since_s))
+        return seen
+
+    def log_tail(self, attempt: Attempt, max_bytes: int = TAIL_BYTES) -> LogTail:
+        log: LogTail = _read(LogTail, self.ask("log_tail", [attempt, max_bytes]))
+        return log
+
+    def perform(self, action: Action) -> Outcome:
+        outcome: Outcome = _read(Outcome, self.ask("perform", action))
+        return outcome
+
+    def lookup(self, action: Action) -> Outcome | None:
+        outcome: Outcome | None = _read(Outcome | None, self.ask("lookup", action))
+        return outcome
+
+    def close(self) -> None:
+        self._lines.close()
+        self._socket.close()
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """A value from its JSON form."""
+    return adapter(kind).validate_python(value)
+
+
+def handlers_of(backend: Backend) -> dict[str, Handler]:
+    """The handlers that a `RemoteBackend` calls, for any backend."""
+    return {
+        "observe": backend.observe,
+        "log_tail": lambda given: backend.log_tail(_read(Attempt, given[0]), given[1]),
+        "perform": lambda given: backend.perform(_read(ACTION, given)),
+        "lookup": lambda given: backend.lookup(_read(ACTION, given)),
+        "stop": lambda _: None,
+    }
