@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, service
+from perdure.cli.options import AsJson, StateDir, load_settings, service, user_name
 from perdure.cli.output import instant, print_json, print_line, print_table
-from perdure.errors import InputError
+from perdure.errors import ClusterBusy, InputError, NotFound, StateError
 
 
 def actions(
@@ -48,6 +50,27 @@ def _one(key: str, verb: str, state: StateDir) -> int:
 
 
 def _switch(on: bool, state: StateDir) -> int:
-    service(state).post("/stop", {"on": on})
+    """Through the service where it answers; else by the file that it heeds, for a brake must not need the engine."""
+    try:
+        service(state).post("/kill-switch", {"on": on})
+    except (ClusterBusy, NotFound) as err:
+        where = load_settings(flags={"service.state": state}).settings.service.state
+        if "PERDURE_URL" in os.environ or not where.is_dir():
+            raise
+        _switch_file(where, on, err)
     print_line("stopped: no action is begun until perdure actions --resume" if on else "resumed")
     return 0
+
+
+def _switch_file(state: Path, on: bool, cause: Exception) -> None:
+    from perdure.service.executor import STOP_FILE
+
+    file = state / STOP_FILE
+    try:
+        if on:
+            file.write_text(f"stopped by {user_name()}\n")
+        else:
+            file.unlink(missing_ok=True)
+    except OSError as err:
+        what = f"the service does not answer, and this cannot be changed ({err.strerror})"
+        raise StateError(str(file), what, "Do it as the user who runs the service") from cause

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, service
+from perdure.cli.options import AsJson, StateDir, service, user_name
 from perdure.cli.output import instant, print_json, print_line, print_table
 from perdure.errors import InputError
 
@@ -35,6 +35,7 @@ def jobs(
 def submit(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The program and its arguments.")],
     name: Annotated[str, typer.Option(help="Name of the job; not given: the program's.")] = "",
+    user: Annotated[str, typer.Option(help="Whose job it is; not given: yours.")] = "",
     nodes: Annotated[int, typer.Option(min=1, help="Nodes of the gang; the program runs once on each.")] = 1,
     gpus: Annotated[int, typer.Option(min=0, help="GPUs on each node.")] = 0,
     time: Annotated[float | None, typer.Option(metavar="SECONDS", help="Walltime.")] = None,
@@ -53,6 +54,7 @@ def submit(
     spec: dict[str, Any] = {
         "argv": command,
         "name": name,
+        "user": user or user_name(),
         "node_count": nodes,
         "gpus_per_node": gpus,
         "walltime_s": time,

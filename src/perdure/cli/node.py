@@ -78,7 +78,7 @@ def undrain(node: Node, reason: Reason = "returned by hand", state: StateDir = N
 def _fault(name: str, kind: str, state: StateDir) -> int:
     from perdure.service.client import segment
 
-    service(state).post(f"/nodes/{segment(name)}/fault", {"kind": kind})
+    service(state).post(f"/nodes/{segment(name)}/faults", {"kind": kind})
     print_line(f"{name}: {kind} done")
     return 0
 

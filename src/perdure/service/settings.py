@@ -17,7 +17,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from perdure.errors import ConfigError
 from perdure.retry.rules import RetryRules
@@ -52,6 +52,8 @@ class ServiceSettings:
     """0 takes any free one."""
     allow_remote: bool = False
     """Listen beyond this machine. Tokens then cross the network: only behind a proxy that speaks TLS."""
+    hosts: tuple[str, ...] = ()
+    """Names besides the loopback ones under which a proxy calls this service, each without a port."""
     state: Path = field(default_factory=lambda: default_state_dir(os.environ))
     """Directory of the journal, the kill switch and the service's own file."""
     database: str = ""
@@ -89,8 +91,6 @@ class SlurmSettings:
 
     tool_timeout_s: float = 30.0
     """How long one of its command-line tools may take."""
-    sudo_user: str = ""
-    """Run the tools as this user through ``sudo -n``; "" runs them as the service's own."""
     spool: Path | None = None
     """Directory into which the site's epilog or jobcomp hook drops a file for each job that ended."""
 
@@ -310,6 +310,8 @@ def _kind(name: str) -> tuple[type, bool]:
     """The type of a setting, and whether it may be left unset."""
     group, _, key = name.partition(".")
     hint = get_type_hints(GROUPS[group])[key]
+    if get_origin(hint) is tuple:
+        return tuple, False
     options = [arg for arg in get_args(hint) if arg is not NoneType]
     return (options[0], True) if options else (hint, False)
 
@@ -323,6 +325,8 @@ def _converted(kind: type, given: Given) -> object:
     if issubclass(kind, StrEnum) and isinstance(value, str):
         if value in list(kind):
             return kind(value)
+    elif kind is tuple and isinstance(value, (list, tuple)) and all(isinstance(v, str) and v for v in value):
+        return tuple(value)
     elif kind is Path and isinstance(value, (str, Path)) and str(value):
         return _path(value, given.base)
     elif kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -335,6 +339,8 @@ def _converted(kind: type, given: Given) -> object:
 def _parsed(kind: type, text: str) -> object:
     """Text of the environment in the form that TOML would have given; as it is where it has none."""
     words = text.strip()
+    if kind is tuple:
+        return [part.strip() for part in words.split(",")] if words else []
     try:
         if kind is bool:
             return True if words.lower() in _YES else False if words.lower() in _NO else text
@@ -373,7 +379,7 @@ def _words(kind: type, name: str) -> str:
         number = "a whole number" if kind is int else "a number"
         low, high = _LOWEST.get(name, 0), _HIGHEST.get(name)
         return f"{number} of at least {low:g}" if high is None else f"{number} from {low:g} to {high:g}"
-    return {bool: "true or false", Path: "a path"}.get(kind, "a text in quotes")
+    return {bool: "true or false", Path: "a path", tuple: "a list of names"}.get(kind, "a text in quotes")
 
 
 # -- together
