@@ -39,3 +39,10 @@ def test_a_password_is_not_shown(perdure, monkeypatch):
     monkeypatch.setenv("PERDURE_SERVICE_DATABASE", "postgresql://ada:s3cret@db/perdure")
     assert "s3cret" not in perdure("config", "check").out
     assert perdure("config", "check", "--json").json["settings"]["service.database"]["value"] == "postgresql://***@db/perdure"
+
+
+def test_the_sites_rules_are_checked_too(perdure, home):
+    (home / "site.toml").write_text("[triage]\nrules = 'rules.toml'\n")
+    assert perdure("config", "check", "site.toml").complaint.startswith(f"{home}/rules.toml: cannot be read")
+    (home / "rules.toml").write_text("[[rules]]\n")
+    assert perdure("config", "check", "site.toml").complaint.startswith(f"{home}/rules.toml: unknown table 'rules'")

@@ -201,3 +201,15 @@ def test_a_record_beyond_the_bound_is_refused(perdure, home, monkeypatch):
 def test_a_batch_that_is_not_there_is_refused(perdure, home):
     assert perdure("why", "--batch", "none.jsonl").complaint.startswith("none.jsonl: cannot be read (No such file")
     assert perdure("why", "--batch", "none.jsonl", "a.log").code == 2
+
+
+def test_the_sites_own_rules_come_first(perdure, home):
+    (home / "rules.toml").write_text(
+        "[category.quota]\nsays = 'the quota is used up'\nadvice = 'Ask for more.'\n"
+        "[[rule]]\nname = 'site-quota'\ncategory = 'quota'\npattern = 'SITE-QUOTA'\np = 0.02\n"
+        "yes = ['SITE-QUOTA reached']\nno = ['all is well']\n"
+    )
+    (home / "site.toml").write_text("[triage]\nrules = 'rules.toml'\n")
+    (home / "a.log").write_text("SITE-QUOTA reached\n")
+    ran = perdure("why", "a.log", "--json", "--config", "site.toml")
+    assert ran.json["category"] == "quota", ran.err

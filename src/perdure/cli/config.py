@@ -32,6 +32,10 @@ def check(
     from perdure.service.settings import known_names, value_of
 
     loaded = load_settings(file)
+    if loaded.settings.triage.rules is not None:
+        from perdure.triage.rules import with_site_rules
+
+        with_site_rules(loaded.settings.triage.rules)
     values = {name: _shown(name, value_of(loaded.settings, name)) for name in known_names()}
     if as_json:
         listed = {name: {"value": value, "from": loaded.origin[name]} for name, value in values.items()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
@@ -11,6 +12,10 @@ from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.history import Fleet
 from perdure.retry.rules import RetryRules
 from perdure.triage.verdict import Verdict
+
+if TYPE_CHECKING:
+    from perdure.service.settings import Settings
+    from perdure.triage.clean import LogText
 
 SAME_NODE = "the node that it ran on"
 
@@ -27,6 +32,20 @@ class Diagnosis:
     def is_finding(self) -> bool:
         """True where a plain retry is not the answer: stop, or one probing retry."""
         return self.decision.kind is not DecisionKind.RETRY
+
+
+def diagnoser(settings: Settings) -> Callable[[str | int, LogText | bytes], Diagnosis]:
+    """What judges a log, under a name, by the site's rules."""
+    from perdure.triage.judge import judge
+    from perdure.triage.rules import own_rules, with_site_rules
+
+    rules = with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
+
+    def diagnose(name: str | int, log: LogText | bytes) -> Diagnosis:
+        verdict = judge(log, rules=rules)
+        return Diagnosis(name, verdict, advise(verdict, settings.retry))
+
+    return diagnose
 
 
 def advise(verdict: Verdict, rules: RetryRules) -> Decision:

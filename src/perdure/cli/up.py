@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,7 +38,7 @@ def up(
         "service.act": act,
         "service.port": port,
         "service.host": host,
-        "service.state": _absolute(state),
+        "service.state": state,
         "local.nodes": nodes,
         "local.gpus": gpus,
         "local.demo": False if no_demo else None,
@@ -48,7 +47,3 @@ def up(
     from perdure.service.runtime import run
 
     return run(settings)
-
-
-def _absolute(path: Path | None) -> Path | None:
-    return None if path is None else path.expanduser().absolute()

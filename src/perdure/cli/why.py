@@ -14,7 +14,6 @@ from perdure.cli.options import AsJson, ConfigFile, StateDir, load_settings, ser
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
-    from perdure.cli.diagnosis import Diagnosis
     from perdure.service.settings import Settings
     from perdure.triage.clean import LogText
 
@@ -45,34 +44,34 @@ def why(
     """
     if (batch is None) == (not targets):
         raise InputError("why", "give log files or job ids, or --batch FILE", "See perdure why --help")
-    settings = load_settings(config, {"service.state": state and state.absolute()}).settings
+    settings = load_settings(config, {"service.state": state}).settings
     if batch is not None:
         _judge_batch(batch, settings, as_json)
         return 0
-    findings = [_explain(target, settings, as_json, state) for target in targets or ()]
+    findings = [_explain(target, settings, as_json) for target in targets or ()]
     return int(any(findings))
 
 
-def _explain(target: str, settings: Settings, as_json: bool, state: Path | None) -> bool:
+def _explain(target: str, settings: Settings, as_json: bool) -> bool:
     """Print one diagnosis; True where it is a finding."""
     if not _is_log(target):
         from perdure.cli.job import explain_job
 
-        return explain_job(target, service(state), as_json)
-    from perdure.cli.diagnosis import record
+        return explain_job(target, service(settings.service.state), as_json)
+    from perdure.cli.diagnosis import diagnoser, record
 
-    diagnosis = _diagnose(target, _log(target), settings)
+    found = diagnoser(settings)(target, _log(target))
     if as_json:
-        print(json.dumps({**record(diagnosis), "schema": "perdure.why/1"}))  # noqa: T201
+        sys.stdout.write(json.dumps({**record(found), "schema": "perdure.why/1"}) + "\n")
     else:
         from perdure.cli.card import print_card
 
-        print_card(diagnosis)
-    return diagnosis.is_finding
+        print_card(found)
+    return found.is_finding
 
 
 def _is_log(target: str) -> bool:
-    """What names a file is one; of the rest, what looks like a job's id is one."""
+    """What names a file is one; of the rest, what looks like a job's id is none."""
     return target == "-" or Path(target).exists() or not set(target) <= JOB_LETTERS
 
 
@@ -86,22 +85,15 @@ def _log(target: str) -> LogText:
         raise InputError(target, f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
 
 
-def _diagnose(name: str | int, log: LogText | bytes, settings: Settings) -> Diagnosis:
-    from perdure.cli.diagnosis import Diagnosis, advise
-    from perdure.triage.judge import judge
-
-    verdict = judge(log)
-    return Diagnosis(name, verdict, advise(verdict, settings.retry))
-
-
 def _judge_batch(path: Path, settings: Settings, as_json: bool) -> None:
     from perdure.cli.batch import read_batch
-    from perdure.cli.diagnosis import record
+    from perdure.cli.diagnosis import diagnoser, record
     from perdure.cli.output import print_line
 
+    diagnose = diagnoser(settings)
     with _opened(path) as file:
         for name, text in read_batch(file, str(path)):
-            found = _diagnose(name, text, settings)
+            found = diagnose(name, text)
             if as_json:
                 sys.stdout.write(json.dumps(record(found)) + "\n")
             else:
