@@ -30,7 +30,7 @@ class Limits:
     """How much of a log is looked at: its head and its tail, whole where both meet."""
 
     head_bytes: int = 4 * MIB
-    tail_bytes: int = 28 * MIB
+    tail_bytes: int = 12 * MIB
     count_bytes: int = 8 << 30
     """Up to this size the newlines between the windows are counted, so that line numbers count from the top."""
 
@@ -126,7 +126,7 @@ def _compiled(pattern: str) -> Any:
 def _escapes() -> Any:
     """CSI, OSC, DCS and two-byte escapes; none crosses a newline."""
     return _compiled(
-        r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]|\xc2[\x80-\x9f]"
+        r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
     )
 
 
@@ -139,11 +139,24 @@ def scrub(block: bytes) -> bytes:
     >>> scrub(b"\\x1b[31mred\\x1b[0m\\r\\nnext")
     b'red\\nnext'
     """
-    if b"\x1b" in block or b"\xc2" in block:
-        block = _escapes().sub(b"", block)
+    block = _without_escapes(block)
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", PIECE)
     return block.translate(_KEEP, _DROPPED) if PIECE not in block else _translate_pieces(block)
+
+
+MAX_DISTINCT_ESCAPES = 64
+
+
+def _without_escapes(block: bytes) -> bytes:
+    """Take escapes out one kind at a time: a log holds many, but of few kinds."""
+    for _ in range(MAX_DISTINCT_ESCAPES):
+        at = block.find(b"\x1b")
+        if at < 0:
+            return block
+        found = _escapes().match(block, at)
+        block = block.replace(found.group() if found else b"\x1b", b"")
+    return bytes(_escapes().sub(b"", block))
 
 
 PIECE = b"\x0b"
@@ -194,36 +207,37 @@ def _prefix() -> Any:
     return _compiled(rf"^(?:[ \t|]*(?:{rank}|{time})[ \t|]*)+")
 
 
+ADVICE = (
+    r"(?i)CUDA kernel errors might be asynchronously reported"
+    r"|For debugging consider passing CUDA_LAUNCH_BLOCKING"
+    r"|Compile with `?TORCH_USE_CUDA_DSA"
+    r"|Set the environment variable HYDRA_FULL_ERROR"
+    r"|To enable traceback please see"
+    r"|See https?://\S+ for (?:details|more)"
+    r"|Set MCA parameter \"orte_base_help_aggregate\""
+    r"|more process(?:es)? ha(?:s|ve) sent help message"
+    r"|You can (?:avoid|suppress) this (?:message|warning)"
+    r"|To avoid data inconsistency, we are taking the entire process down"
+    r"|may be due to an? .* or .*"
+    r"|libibverbs: Warning: couldn't load driver"
+    r"|NOTE: invoking MPI_ABORT causes"
+    r"|\b\w*Warning: "
+)
+"""Lines that advise or warn, and say nothing of the cause of this failure."""
+
+SURVIVED = (
+    r"(?i)\b(?:re-?trying|will (?:be )?re-?(?:try|tried)|re-?connecting|retry (?:\d+|in|after)"
+    r"|attempt \d+ ?(?:/|of) ?\d+"
+    r"|falling back|fall back|entering retry loop|ignor(?:ed|ing)|skipp(?:ed|ing)"
+    r"|non-fatal|harmless|recovered|resum(?:ed|ing)"
+    r"|\[?warn(?:ing)?\]?\b)"
+)
+"""Words of a line that tells of a failure which the program dealt with, or only warns of."""
+
+
 @lru_cache(maxsize=1)
 def _advice() -> Any:
-    """Lines that advise, and say nothing of the cause of this failure."""
-    return _compiled(
-        r"(?i)CUDA kernel errors might be asynchronously reported"
-        r"|For debugging consider passing CUDA_LAUNCH_BLOCKING"
-        r"|Compile with `?TORCH_USE_CUDA_DSA"
-        r"|Set the environment variable HYDRA_FULL_ERROR"
-        r"|To enable traceback please see"
-        r"|See https?://\S+ for (?:details|more)"
-        r"|Set MCA parameter \"orte_base_help_aggregate\""
-        r"|more process(?:es)? ha(?:s|ve) sent help message"
-        r"|You can (?:avoid|suppress) this (?:message|warning)"
-        r"|To avoid data inconsistency, we are taking the entire process down"
-        r"|may be due to (?:a|an) .* or .*"
-        r"|libibverbs: Warning: couldn't load driver"
-        r"|NOTE: invoking MPI_ABORT causes"
-        r"|(?:User|Future|Deprecation|Runtime|Resource|PendingDeprecation)Warning: "
-    )
-
-
-@lru_cache(maxsize=1)
-def _survived() -> Any:
-    """Words of a line that tells of a failure which the program dealt with, or only warns of."""
-    return _compiled(
-        r"(?i)\b(?:re-?trying|will (?:be )?re-?(?:try|tried)|re-?connecting|retry (?:\d+|in|after)"
-        r"|attempt \d+ ?(?:/|of) ?\d+"
-        r"|falling back|fall back|ignor(?:ed|ing)|skipp(?:ed|ing)|non-fatal|harmless|recovered|resum(?:ed|ing)"
-        r"|\[?warn(?:ing)?\]?\b)"
-    )
+    return _compiled(ADVICE)
 
 
 @lru_cache(maxsize=1)
@@ -243,6 +257,9 @@ _BIDI = dict.fromkeys(
 )
 
 
+_BAR_MARKS = (b"%|", b"it [", b"/", b"% [", "━".encode(), "█".encode())
+
+
 def decode(piece: bytes) -> str:
     """Text of a scrubbed piece that is safe to show: valid, without direction marks, cut at `MAX_LINE_BYTES`."""
     return piece[:MAX_LINE_BYTES].decode("utf-8", "replace").translate(_BIDI)
@@ -254,8 +271,10 @@ def without_bars(line: bytes) -> bytes:
     >>> without_bars(b" 10%|#    | 1/10 [00:01<00:09]" + PIECE + b" 20%|##   | 2/10 [00:02<00:08]Error: x")
     b'Error: x'
     """
-    last = next((piece for piece in reversed(line.split(PIECE)) if piece.strip()), b"")
-    return bytes(_bar().sub(b"", last)) if b"%" in last or b"it [" in last or b"/" in last else last
+    last = line
+    if PIECE in line:
+        last = next((piece for piece in reversed(line.split(PIECE)) if piece.strip()), b"")
+    return bytes(_bar().sub(b"", last)) if any(mark in last for mark in _BAR_MARKS) else last
 
 
 def without_prefix(line: bytes) -> bytes:
@@ -264,15 +283,14 @@ def without_prefix(line: bytes) -> bytes:
     >>> without_prefix(b"[rank3]: [2025-01-01 00:00:00,123] ERROR - ValueError: x")
     b'ERROR - ValueError: x'
     """
-    return bytes(_prefix().sub(b"", line[:MAX_LINE_BYTES], 1))
+    line = line[:MAX_LINE_BYTES]
+    if line[:1].isalpha() and b"]" not in line[:80]:
+        return line
+    return bytes(_prefix().sub(b"", line, 1))
 
 
 def is_advice(line: bytes) -> bool:
     return _advice().search(line) is not None
-
-
-def tells_of_survival(line: bytes) -> bool:
-    return _survived().search(line) is not None
 
 
 # ---------------------------------------------------------------- masking

@@ -9,7 +9,7 @@ from perdure.triage.clean import LogText, decode, is_advice, scrub, without_bars
 from perdure.triage.rules import Force, Hit
 from perdure.triage.verdict import Role
 
-CALM_LINES = 400
+CALM_LINES = 150
 """So many lines without a sign of failure, between two signs, say that the first was survived."""
 
 TAIL_BYTES = 8192

@@ -19,6 +19,7 @@ from typing import Protocol
 from perdure.model.jobs import Attempt
 from perdure.triage.clean import LogText, mask
 from perdure.triage.excerpt import last_block, tail
+from perdure.triage.linear import own_model
 from perdure.triage.rules import Cause, Force, Hit, RuleBook, own_rules
 from perdure.triage.scheduler import Fact, facts
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
@@ -27,8 +28,17 @@ from perdure.triage.verdict import Evidence, Label, Role, Verdict
 class TextModel(Protocol):
     """Something that reads a cleaned excerpt and says how it leans."""
 
-    def log_odds(self, excerpt: str) -> float:
-        """Natural log-odds that the failure is transient, calibrated, without prior knowledge of its cause."""
+    def log_odds(self, excerpt: str, causes: Sequence[Cause] = ()) -> float:
+        """Calibrated natural log-odds that the failure is transient, both kinds being equally frequent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoModel:
+    """Leans nowhere: rules and facts decide alone."""
+
+    def log_odds(self, excerpt: str, causes: Sequence[Cause] = ()) -> float:  # noqa: ARG002  (a model reads them)
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +48,13 @@ class Weights:
     deterministic_below: float = 0.35
     transient_from: float = 0.60
     cap: float = 2.5  # of the model's log-odds
-    pulls: tuple[float, float, float, float, float] = (0.0, 0.3, 0.6, 0.6, 0.8)
+    pulls: tuple[float, float, float, float, float] = (0.0, 0.2, 0.4, 0.4, 0.8)
     """The model's say beside a primary cause that is decisive, a plain root, generic, a cascade, a confirmation."""
 
     max_evidence: int = 8
 
 
-NOTHING = Cause("nothing", "unknown", 0.5, Role.CONFIRMATION, says="nothing that looks like a failure")
+NOTHING = Cause("nothing", "unknown", 0.4, Role.CONFIRMATION, says="nothing that looks like a failure")
 
 
 def judge(
@@ -56,8 +66,9 @@ def judge(
 ) -> Verdict:
     """Say why an attempt failed, and whether a retry would get past this point.
 
-    `log` is raw, of any size and content; `attempt` adds what the resource manager knows. Without `model`
-    rules and facts decide alone. Never fails on any input; what shows no failure is unsure.
+    `log` is raw, of any size and content; `attempt` adds what the resource manager knows. `model` and `rules`
+    are those that come with Perdure unless others are given. Never fails on any input; what shows no failure
+    is unsure.
     """
     weights = weights or Weights()
     text = LogText.of(log) if isinstance(log, bytes) else log
@@ -65,8 +76,10 @@ def judge(
     known = facts(attempt) if attempt is not None else ()
     primary = _primary(hits, known)
     if primary is None:
-        return Verdict(Label.UNSURE, 0.5, NOTHING.category, NOTHING.says)
-    p = _weighed(primary.cause, tail(text) if model is not None else "", model, weights)
+        return Verdict(Label.UNSURE, NOTHING.p_transient, NOTHING.category, NOTHING.says)
+    pull = weights.pulls[_rank(primary.cause)]
+    lean = (model or own_model()).log_odds(tail(text), [hit.cause for hit in hits]) if pull else 0.0
+    p = _weighed(primary.cause, lean, pull, weights.cap)
     return _verdict(primary, p, hits, known, weights)
 
 
@@ -82,11 +95,8 @@ def _rank(cause: Cause) -> int:
     return 3 if cause.role is Role.CASCADE else 4
 
 
-def _weighed(cause: Cause, excerpt: str, model: TextModel | None, weights: Weights) -> float:
-    z = math.log(cause.p_transient / (1.0 - cause.p_transient))
-    if model is not None:
-        pull = weights.pulls[_rank(cause)]
-        z += pull * max(-weights.cap, min(weights.cap, model.log_odds(excerpt))) if pull else 0.0
+def _weighed(cause: Cause, lean: float, pull: float, cap: float) -> float:
+    z = math.log(cause.p_transient / (1.0 - cause.p_transient)) + pull * max(-cap, min(cap, lean))
     return 1.0 / (1.0 + math.exp(-z))
 
 

@@ -7,11 +7,13 @@ could matter; on those the anchored rules decide, all at once, through `re2.Set`
 from __future__ import annotations
 
 import tomllib
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,13 +21,13 @@ import re2
 
 from perdure.errors import ConfigError
 from perdure.triage.clean import (
+    ADVICE,
     MAX_LINE_BYTES,
     PIECE,
+    SURVIVED,
     LogText,
     blocks,
     decode,
-    is_advice,
-    tells_of_survival,
     without_bars,
     without_prefix,
 )
@@ -109,35 +111,41 @@ class RuleBook:
     @cached_property
     def _set(self) -> Any:
         rules = re2.Set.SearchSet(_options())
-        for rule in self.rules:
-            rules.Add(rule.anchored.encode())
+        for pattern in (*(rule.anchored for rule in self.rules), SURVIVED, ADVICE):
+            rules.Add(pattern.encode())
         rules.Compile()
         return rules
 
     def match(self, line: bytes) -> Rule | None:
-        """The first rule that matches a cleaned line, or None."""
-        found = self._set.Match(line)
-        return self.rules[min(found)] if found else None
+        """The first rule that matches a cleaned line, or None.
+
+        A line of mere advice matches none. One that tells of a failure which was dealt with confirms at most.
+        """
+        found = self._set.Match(line) or ()
+        first, advice = min(found, default=len(self.rules)), len(self.rules) + 1
+        if first >= len(self.rules) or advice in found:
+            return None
+        rule = self.rules[first]
+        if advice - 1 in found and rule.cause.force is not Force.DECISIVE:
+            return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION))
+        return rule
 
     def hits(self, text: LogText, keep: int = 48) -> list[Hit]:
         """All lines that a rule matches, in order; of each rule the first `keep` and the last `keep` at most."""
-        first: dict[str, list[Hit]] = {}
-        last: dict[str, list[Hit]] = {}
+        first: dict[str, list[tuple[int, Cause, int, bytes]]] = {}
+        last: dict[str, deque[tuple[int, Cause, int, bytes]]] = {}
         for order, (rule, line, piece) in enumerate(self._matches(text)):
             name = rule.cause.name
             early = first.setdefault(name, [])
             if len(early) < keep:
-                early.append(Hit(rule.cause, line, decode(piece).strip(), order))
-                continue
-            late = last.setdefault(name, [])
-            late.append(Hit(rule.cause, line, decode(piece).strip(), order))
-            if len(late) >= 2 * keep:
-                del late[:keep]
-        kept = [hit for part in (first, last) for hits in part.values() for hit in hits]
-        return sorted(kept, key=lambda hit: hit.order)
+                early.append((order, rule.cause, line, piece))
+            else:
+                last.setdefault(name, deque(maxlen=keep)).append((order, rule.cause, line, piece))
+        kept = sorted(chain(*first.values(), *last.values()), key=lambda found: found[0])
+        return [Hit(cause, line, decode(piece).strip(), order) for order, cause, line, piece in kept]
 
     def _matches(self, text: LogText) -> Iterator[tuple[Rule, int, bytes]]:
-        """Yield `(rule, line number, cleaned line)`; what was only survived or advised is left out or demoted."""
+        """Yield `(rule, line number, cleaned line)` for each line that a rule matches."""
         known: dict[bytes, tuple[Rule, bytes] | None] = {}
         for window in text.windows:
             for first_line, block in blocks(window):
@@ -145,39 +153,30 @@ class RuleBook:
                     if piece not in known:
                         if len(known) >= 4096:
                             known.clear()
-                        known[piece] = self._judge(piece)
+                        cleaned = without_prefix(without_bars(piece))
+                        rule = self.match(cleaned)
+                        known[piece] = (rule, cleaned) if rule is not None else None
                     if (found := known[piece]) is not None:
                         yield found[0], line, found[1]
-
-    def _judge(self, piece: bytes) -> tuple[Rule, bytes] | None:
-        line = without_prefix(without_bars(piece))
-        if is_advice(line):
-            return None
-        rule = self.match(line)
-        if rule is None:
-            return None
-        if tells_of_survival(line) and rule.cause.force is not Force.DECISIVE:
-            rule = replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION))
-        return rule, line
 
 
 def _candidates(screen: Any, first_line: int, block: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield `(line number, raw piece)` for each line, or piece of an over-long one, that the screen stops at."""
-    position, line = 0, first_line
+    position, line, redrawn = 0, first_line, PIECE in block
     while found := screen.search(block, position):
         at = found.start()
         line += block.count(b"\n", position, at)
-        start = max(block.rfind(b"\n", 0, at), block.rfind(PIECE, max(0, at - MAX_LINE_BYTES), at)) + 1
-        start = max(start, at - MAX_LINE_BYTES // 2)
-        end = _ends(block, at)
+        nearest = max(0, at - MAX_LINE_BYTES // 2)
+        start = max(block.rfind(b"\n", nearest, at) + 1, nearest)
+        end = block.find(b"\n", at, at + MAX_LINE_BYTES // 2)
+        if end < 0:
+            end = min(len(block), at + MAX_LINE_BYTES // 2)
+        if redrawn:
+            start = max(start, block.rfind(PIECE, nearest, at) + 1)
+            redraw = block.find(PIECE, at, end)
+            end = end if redraw < 0 else redraw
         yield line, block[start:end]
         position = max(end, at + 1)
-
-
-def _ends(block: bytes, at: int) -> int:
-    limit = min(len(block), at + MAX_LINE_BYTES // 2)
-    ends = [end for mark in (b"\n", PIECE) if (end := block.find(mark, at, limit)) >= 0]
-    return min(ends, default=limit)
 
 
 def _options() -> Any:
