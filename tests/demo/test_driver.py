@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.demo.stage import ARRIVALS, GPUS, NODES, open_stage
 
 from perdure.backends.local.spec import JobSpec
 from perdure.demo.driver import LATE_S, Site, drive, due, job_spec
 from perdure.demo.workload import ROUND_S, SCENARIOS, Arrival, Fault, Timed, a_round, round_start_s
 from perdure.demo.workspace import KEEP_RUNS_S, Workspace, prepare
 from perdure.errors import ClusterError, StateError
+from tests.demo.stage import ARRIVALS, GPUS, NODES, open_stage
 
 SITE = Site(NODES, GPUS)
 FIRST_ROUND = a_round(0, np.random.default_rng(0))

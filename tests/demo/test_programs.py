@@ -4,12 +4,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from tests.demo.stage import ARRIVALS, Stage, open_stage
 
 from perdure.demo.workload import Truth
 from perdure.model.jobs import Attempt, AttemptState, JobState
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label
+from tests.demo.stage import ARRIVALS, Stage, open_stage
 
 NODE_BOUND = "n1"  # where the pinned scenarios begin
 IN_A_STORY = {"lm-finetune", "resnet-long"}  # deterministic, with a test of their own

@@ -47,7 +47,7 @@ class Arrival:
     tells: bool = True  # False where no reader of the log could be sure; one probing retry can
     gpu_quarters: int = 0  # GPUs on each node, in quarters of what a node has
     node_count: int = 1
-    pin: int | None = None  # the node it must start on, counted from 0
+    pin: int | None = None  # the node it must start on, counted from 0; unpinned ones crowd on the first that fits
     walltime_s: float = 120.0
     early_signal_s: float = 0.0  # USR1 comes this long before the walltime is over; 0 is never
     memory_mib: int | None = None
@@ -117,7 +117,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         "two arrays that do not fit",
         (
             Arrival(
-                0, "unet-w48", "jonas", "unet.py", DETERMINISTIC, "ValueError: matmul", category="shape", gpu_quarters=1
+                0, "unet-w48", "jonas", "unet.py", DETERMINISTIC, "ValueError: matmul",
+                category="shape", gpu_quarters=1, pin=1,
             ),
         ),
     ),
@@ -138,7 +139,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             Arrival(
                 0, "asr-100h", "aiko", "speech.py", DETERMINISTIC, "FileNotFoundError",
-                category="missing_file", gpu_quarters=1,
+                category="missing_file", gpu_quarters=1, pin=2,
             ),
         ),
     ),
@@ -148,11 +149,11 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             Arrival(
                 0, "ablation-dropout", "tunde", "ablation.py", DETERMINISTIC, "SyntaxError: expected ':'",
-                category="syntax", gpu_quarters=1,
+                category="syntax", gpu_quarters=1, pin=3,
             ),
         ),
     ),
-    Scenario(12.0, "a sweep that is well", (Arrival(0, "lr-sweep", "tunde", "sweep.py", GOOD, "finished: best rate"),)),
+    Scenario(12.0, "a sweep that is well", (Arrival(0, "lr-sweep", "tunde", "sweep.py", GOOD, "finished", pin=3),)),
     Scenario(
         18.0,
         "a server that refuses, and comes back",
@@ -160,7 +161,7 @@ SCENARIOS: tuple[Scenario, ...] = (
             Arrival(0, "params", "jonas", "params.py", GOOD, "finished: clients served", args=("params-{key}",)),
             Arrival(
                 2, "recsys", "jonas", "recsys.py", TRANSIENT, "ConnectionRefusedError", args=("params-{key}",),
-                category="net", gpu_quarters=1,
+                category="net", gpu_quarters=1, pin=3,
             ),
         ),
     ),
@@ -170,7 +171,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             Arrival(
                 0, "diffusion-lr40", "mira", "diffusion.py", DETERMINISTIC, "loss is nan",
-                category="numeric", gpu_quarters=2,
+                category="numeric", gpu_quarters=2, pin=2,
             ),
         ),
     ),
@@ -184,7 +185,7 @@ SCENARIOS: tuple[Scenario, ...] = (
             ),
         ),
     ),
-    Scenario(52.0, "data preparation that is well", (Arrival(0, "prep", "aiko", "prep.py", GOOD, "finished"),)),
+    Scenario(52.0, "data preparation that is well", (Arrival(0, "prep", "aiko", "prep.py", GOOD, "finished", pin=1),)),
     Scenario(
         60.0,
         "a node that dies under a run, and returns a minute later",
@@ -204,7 +205,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             Arrival(
                 0, "longctx-128k", "mira", "longctx.py", DETERMINISTIC, "ModuleNotFoundError",
-                category="config", gpu_quarters=1,
+                category="config", gpu_quarters=1, pin=3,
             ),
         ),
     ),
@@ -215,11 +216,11 @@ SCENARIOS: tuple[Scenario, ...] = (
             Arrival(0, "reindex", "aiko", "reindex.py", GOOD, "finished"),
             Arrival(
                 3, "retrieval", "aiko", "retrieval.py", TRANSIENT, "database is locked",
-                category="lock", gpu_quarters=1,
+                category="lock", gpu_quarters=1, pin=2,
             ),
             Arrival(
                 4, "retrieval-once", "tunde", "retrieval.py", TRANSIENT, "database is locked",
-                category="lock", gpu_quarters=1, may_requeue=False,
+                category="lock", gpu_quarters=1, may_requeue=False, pin=1,
             ),
         ),
     ),
@@ -229,11 +230,11 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             Arrival(
                 0, "lm-pretrain", "mira", "lm_pretrain.py", DETERMINISTIC, "File too large",
-                category="disk_quota", gpu_quarters=1, file_size_mib=2,
+                category="disk_quota", gpu_quarters=1, file_size_mib=2, pin=2,
             ),
             Arrival(
                 14, "lm-finetune", "mira", "lm_finetune.py", DETERMINISTIC, "BadZipFile",
-                category="ckpt", gpu_quarters=1,
+                category="ckpt", gpu_quarters=1, pin=3,
             ),
         ),
     ),
@@ -244,7 +245,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             Arrival(
                 0, "resnet-long", "tunde", "resnet.py", DETERMINISTIC, "SIGUSR1: the walltime is near",
-                args=("--steps", "400"), category="time_limit", gpu_quarters=1, walltime_s=15.0, early_signal_s=5.0,
+                args=("--steps", "400"), category="time_limit", gpu_quarters=1, pin=1,
+                walltime_s=15.0, early_signal_s=5.0,
             ),
         ),
     ),
@@ -252,7 +254,10 @@ SCENARIOS: tuple[Scenario, ...] = (
         156.0,
         "a tool that may not be run",
         (
-            Arrival(0, "tokenise", "aiko", "tokenise.py", DETERMINISTIC, "PermissionError", category="permission"),
+            Arrival(
+                0, "tokenise", "aiko", "tokenise.py", DETERMINISTIC, "PermissionError",
+                category="permission", pin=2,
+            ),
         ),
     ),
     Scenario(
@@ -272,7 +277,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             Arrival(
                 0, "gnn-full", "tunde", "graph.py", DETERMINISTIC, "Unable to allocate",
-                category="host_oom", gpu_quarters=2, memory_mib=512,
+                category="host_oom", gpu_quarters=2, memory_mib=512, pin=1,
             ),
         ),
     ),
@@ -295,28 +300,28 @@ SCENARIOS: tuple[Scenario, ...] = (
         (
             Arrival(
                 0, "distill", "jonas", "distill.py", DETERMINISTIC, "unrecognized arguments: --warmup-steps",
-                args=("--teacher", "resnet-32", "--warmup-steps", "500"), category="config", gpu_quarters=1,
+                args=("--teacher", "resnet-32", "--warmup-steps", "500"), category="config", gpu_quarters=1, pin=1,
             ),
         ),
     ),
     Scenario(
-        224.0,
+        226.0,
+        "a label beyond the last class",
+        (
+            Arrival(
+                0, "classify-10", "jonas", "classify.py", DETERMINISTIC, "IndexError: index 10 is out of bounds",
+                category="index", gpu_quarters=1, pin=2,
+            ),
+        ),
+    ),
+    Scenario(
+        252.0,
         "a rank that never arrives, and the watchdog of its peer",
         (
             Arrival(0, "warm-cache", "aiko", "warm_cache.py", GOOD, "holding the cache lock", pin=0),
             Arrival(
                 3, "moe-2x", "tunde", "moe.py", TRANSIENT, "watchdog: all_reduce",
                 category="hang", gpu_quarters=1, node_count=2, pin=0,
-            ),
-        ),
-    ),
-    Scenario(
-        250.0,
-        "a label beyond the last class",
-        (
-            Arrival(
-                0, "classify-10", "jonas", "classify.py", DETERMINISTIC, "IndexError: index 10 is out of bounds",
-                category="index", gpu_quarters=1,
             ),
         ),
     ),
