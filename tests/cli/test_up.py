@@ -1,5 +1,6 @@
 """`perdure up` turns its options into settings, and hands them to the service."""
 
+import signal
 import sys
 import types
 from pathlib import Path
@@ -60,3 +61,22 @@ def test_an_option_that_cannot_be_used_starts_nothing(perdure, started, words, c
     assert ran.code == 2
     assert ran.complaint.startswith(complaint)
     assert started == []
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_takes_it_down_in_order_and_is_no_error(perdure, monkeypatch, signum):
+    before = signal.getsignal(signum)
+    ended = []
+
+    def run(settings):
+        try:
+            signal.raise_signal(signum)
+        finally:
+            ended.append(settings)
+
+    runtime = types.ModuleType("perdure.service.runtime")
+    runtime.run = run
+    monkeypatch.setitem(sys.modules, "perdure.service.runtime", runtime)
+    ran = perdure("up")
+    assert (ran.code, ran.err, len(ended)) == (0, "", 1)
+    assert signal.getsignal(signum) is before

@@ -19,6 +19,7 @@ from perdure.errors import PerdureError
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # of all that is wrong with a command line
 OK, USAGE, INTERRUPTED = 0, 2, 130
+MAX_FAULT = 300  # characters of an error that nobody foresaw
 RUNS_A_PROGRAM = {"allow_interspersed_args": False}  # what follows the program's name is the program's
 
 app = typer.Typer(
@@ -90,8 +91,8 @@ def main(args: Sequence[str] | None = None) -> int:
     except PerdureError as err:
         return _complain(str(err), debug)
     except Exception as err:
-        what = f"{type(err).__name__}: {err}. This is a fault in Perdure; perdure --debug shows where"
-        return _complain(f"{' '.join(words[:1])}: {what}.", debug)
+        what = plain(f"{type(err).__name__}: {err}", MAX_FAULT)
+        return _complain(f"{words[0]}: {what}. This is a fault in Perdure; perdure --debug shows where.", debug)
 
 
 def _complain(line: str, debug: bool) -> int:

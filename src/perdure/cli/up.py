@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -46,4 +50,23 @@ def up(
     settings = load_settings(config, flags).settings
     from perdure.service.runtime import run
 
-    return run(settings)
+    try:
+        with _ending_by(signal.SIGTERM, signal.SIGHUP):
+            return run(settings)
+    except KeyboardInterrupt:  # the way to end it, and no error
+        return 0
+
+
+@contextmanager
+def _ending_by(*signums: int) -> Iterator[None]:
+    """Inside the block these signals do what Ctrl-C does: everything is taken down in order."""
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {signum: signal.signal(signum, end) for signum in signums}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

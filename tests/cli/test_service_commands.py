@@ -1,0 +1,230 @@
+"""The commands that ask a running service, against one: `perdure up` on the embedded cluster, without demonstration."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from perdure.service.auth import Role, TokenBook
+from perdure.service.client import ServiceFile
+
+pytestmark = pytest.mark.timeout(120)
+WITHIN_S = 60.0
+
+
+@contextmanager
+def running(home, *words):
+    """`perdure up` in a home of its own; yields its state directory once it is ready."""
+    state = home / "state"
+    env = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""}
+    command = [sys.executable, "-m", "perdure", "up", "--port", "0", "--no-demo", "--state", str(state), *words]
+    with (home / "up.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=home, env=env, stdout=log, stderr=log)
+    try:
+        await_(lambda: process.poll() is not None or is_ready(state), (home / "up.log").read_text)
+        assert process.poll() is None, (home / "up.log").read_text()
+        yield state
+    finally:
+        process.send_signal(signal.SIGINT)
+        code = process.wait(timeout=WITHIN_S)
+    assert code in (0, 130), (home / "up.log").read_text()
+    assert not (state / "service.json").exists()
+
+
+def is_ready(state):
+    with suppress(Exception), urlopen(f"{ServiceFile.read(state).url}/readyz", timeout=5) as answer:
+        return answer.status == 200
+    return False
+
+
+def await_(condition, words=lambda: ""):
+    deadline = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < deadline, words()
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("home"), "--nodes", "3", "--gpus", "2") as path:
+        yield path
+
+
+@pytest.fixture
+def ask(perdure, state):
+    """Run a command against the service."""
+    return lambda command, *words: perdure(*command.split(), "--state", str(state), *words)
+
+
+def state_of(ask, job_id):
+    found = ask("jobs", "--json").json["jobs"]
+    return next((job["state"] for job in found if job["job_id"] == job_id), "")
+
+
+def node(ask, name):
+    return next(node for node in ask("nodes", "--json").json["nodes"] if node["name"] == name)
+
+
+def test_nodes_are_listed(ask):
+    found = ask("nodes", "--json").json
+    assert found["schema"] == "perdure.nodes/1"
+    names = [node["name"] for node in found["nodes"]]
+    assert len(names) == 3
+    table = ask("nodes")
+    assert table.code == 0
+    assert [line.split()[0] for line in table.out.splitlines()] == ["NODE", *names]
+    assert "0/2" in table.out
+
+
+def test_a_job_is_submitted_listed_and_explained(ask):
+    program = "echo 'IndentationError: unexpected indent'; exit 1"
+    job_id = ask("submit", "--name", "indent", "--", "sh", "-c", program).out.strip()
+    await_(lambda: state_of(ask, job_id) == "failed")
+    assert job_id in ask("jobs", "--status", "failed").out
+    assert ask("jobs", "--status", "running").out.count("\n") == 1
+    await_(lambda: ask("why", job_id).code == 1)
+    card = ask("why", job_id).out
+    assert card.startswith(f"job {job_id} ")
+    assert "DETERMINISTIC" in card
+    assert "STOP" in card
+    assert "IndentationError" in card
+    found = ask("why", job_id, "--json").json
+    assert found["schema"] == "perdure.job/1"
+    assert found["exceptions"][0]["decision"] == "stop"
+
+
+def test_a_job_that_did_not_fail_is_no_finding(ask):
+    job_id = ask("submit", "--json", "--", "true").json["job_id"]
+    await_(lambda: state_of(ask, job_id) == "completed")
+    ran = ask("why", job_id)
+    assert ran.code == 0
+    assert ran.out.startswith(f"job {job_id}, 'true' of ")
+
+
+def test_the_options_of_submit_reach_the_job(ask):
+    words = "--nodes 2 --gpus 1 --time 600 --no-requeue --signal USR1@60 --user ada --name a"
+    job_id = ask("submit", *words.split(), "--", "sleep", "600").out.strip()
+    await_(lambda: state_of(ask, job_id) == "running")
+    (job,) = [job for job in ask("jobs", "--user", "ada", "--json").json["jobs"] if job["job_id"] == job_id]
+    assert (job["node_count"], job["gpus"], job["walltime_s"], job["may_requeue"]) == (2, 2, 600.0, False)
+
+
+def test_a_node_is_drained_and_returned(ask):
+    name = ask("nodes", "--json").json["nodes"][0]["name"]
+    ran = ask("node drain", name, "--reason", "bad fan")
+    assert ran.out.startswith(f"{name}: planned as drain:{name}:")
+    await_(lambda: node(ask, name)["state"] in ("draining", "drained"))
+    assert node(ask, name)["reason"] == "bad fan"
+    key = ran.out.split()[-1]
+    await_(lambda: any(a["key"] == key and a["state"] == "done" for a in ask("actions", "--json").json["actions"]))
+    assert key in ask("actions").out
+    assert ask("actions", "--undo", key).out.startswith(f"{key}: to be undone by undrain:{name}:")
+    await_(lambda: node(ask, name)["state"] == "up")
+
+
+def test_a_node_dies_and_comes_back(ask):
+    name = ask("nodes", "--json").json["nodes"][1]["name"]
+    assert ask("node fail", name).out == f"{name}: fail done\n"
+    await_(lambda: node(ask, name)["state"] == "down")
+    assert ask("node return", name).code == 0
+    await_(lambda: node(ask, name)["state"] == "up")
+
+
+def test_the_kill_switch_is_turned_and_turned_back(ask, state):
+    assert ask("actions --stop").out.startswith("stopped")
+    assert (state / "STOP").exists()
+    assert ask("actions --resume").out == "resumed\n"
+    assert not (state / "STOP").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("why 999999", "job '999999': no such job is known. List those there are: perdure jobs."),
+        ("node drain nowhere", "no such node"),
+        ("node fail nowhere", "no such node"),
+        ("actions --undo nothing", "no such action"),
+        ("actions --withhold nothing", "no such action"),
+        ("jobs --status sleeping", "state"),
+        ("submit --nodes 99 -- true", ""),
+    ],
+)
+def test_what_the_service_refuses_is_one_line_and_2(ask, command, words):
+    first, _, rest = command.partition(" ")
+    ran = ask(first, *rest.split()) if first == "submit" else ask(command)
+    assert ran.code == 2
+    assert words in ran.complaint
+
+
+def test_a_wrong_token_is_refused(ask, monkeypatch):
+    monkeypatch.setenv("PERDURE_TOKEN", "wrong")
+    ran = ask("jobs")
+    assert ran.code == 2
+    assert "token" in ran.complaint
+
+
+def test_a_viewer_may_look_but_not_act(ask, state, monkeypatch):
+    monkeypatch.setenv("PERDURE_TOKEN", TokenBook(state).mint("bob", Role.VIEWER))
+    assert ask("jobs").code == 0
+    ran = ask("actions --stop")
+    assert ran.code == 2
+    assert "operator" in ran.complaint
+    assert not (state / "STOP").exists()
+
+
+# -- no service, or one that cannot start
+
+
+def test_without_a_service_a_command_says_how_to_start_it(perdure, home):
+    for command in ("jobs", "nodes", "actions", "why 1", "node drain n1", "submit true"):
+        ran = perdure(*command.split())
+        assert ran.code == 2
+        state = home / ".local/state/perdure"
+        what = "no service runs with this state directory"
+        assert ran.complaint == f"{state}: {what}. Start it: perdure up --state {state}."
+
+
+def test_a_service_that_died_is_to_be_started_again_but_can_be_stopped(perdure, home):
+    ServiceFile("http://127.0.0.1:9", 1, "t").write(home)
+    ran = perdure("jobs", "--state", str(home))
+    assert ran.code == 2
+    assert "does not answer (" in ran.complaint
+    assert ran.complaint.endswith(f"Start it: perdure up --state {home}.")
+    assert perdure("actions", "--stop", "--state", str(home)).code == 0
+    assert (home / "STOP").read_text().startswith("stopped by ")
+    assert perdure("actions", "--resume", "--state", str(home)).code == 0
+    assert not (home / "STOP").exists()
+
+
+def test_a_port_that_is_taken_is_named(perdure, home):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ran = perdure("up", "--no-demo", "--port", str(port))
+    assert ran.code == 2
+    assert ran.complaint.startswith(f"127.0.0.1:{port}: ")
+    assert "--port" in ran.complaint
+
+
+def test_a_state_directory_that_cannot_be_written_is_named(perdure, home):
+    (home / "file").write_text("")
+    for path in (home / "file", home / "file" / "below", Path("/proc/perdure")):
+        ran = perdure("up", "--no-demo", "--port", "0", "--state", str(path))
+        assert ran.code == 2
+        assert ran.complaint.startswith(f"{path}: cannot be written")
+        assert "--state" in ran.complaint
+
+
+def test_slurm_must_be_in_the_path(perdure, home, monkeypatch):
+    monkeypatch.setenv("PATH", str(home))
+    ran = perdure("up", "--cluster", "slurm", "--port", "0")
+    assert ran.code == 2
+    assert "not found in PATH. Run Perdure where Slurm's client tools are installed." in ran.complaint
