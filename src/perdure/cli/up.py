@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -61,7 +60,7 @@ def up(
 def _ending_by(*signums: int) -> Iterator[None]:
     """Inside the block these signals do what Ctrl-C does: everything is taken down in order."""
 
-    def end(signum: int, frame: FrameType | None) -> None:
+    def end(*_: object) -> None:
         raise KeyboardInterrupt
 
     before = {signum: signal.signal(signum, end) for signum in signums}
