@@ -25,6 +25,7 @@ from perdure.backends.slurm.records import (
     read_nodes,
     read_one_job,
 )
+from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, NotFound
 from perdure.model.actions import Action, Drain, Hold, JobAction, Outcome, OutcomeStatus, Release, Undrain
@@ -33,7 +34,7 @@ from perdure.model.nodes import Node
 from perdure.model.observation import Observation
 
 LOG_HEAD_BYTES = 64 * 1024
-MAX_DONE = 10_000  # outcomes remembered
+MAX_DONE = 10_000  # outcomes, and ends that hooks told of, that are remembered
 MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 
 _JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
@@ -50,12 +51,16 @@ class SlurmBackend:
     Acting on other users' jobs needs Slurm's operator role; without it the user's own jobs can be acted on.
     """
 
-    def __init__(self, cluster: str, tools: Tools | None = None) -> None:
-        """Raise `ConfigError` where Slurm's tools are not in PATH."""
+    def __init__(self, cluster: str, tools: Tools | None = None, spool: Spool | None = None) -> None:
+        """Raise `ConfigError` where Slurm's tools are not in PATH, or the spool is open to everybody."""
         self.cluster = cluster
         self._tools = tools or Tools()
         for tool in ("scontrol", "sacct", "scancel"):
             self._tools.find(tool)
+        self._spool = spool
+        if spool is not None:
+            spool.check()
+        self._told: dict[tuple[str, int], Row] = {}  # ends that hooks told of, by job and start
         self._version = ""
         self._accounting_fields: tuple[str, ...] = ()
         self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
@@ -75,10 +80,15 @@ class SlurmBackend:
 
     # Looking
 
+    def has_news(self) -> bool:
+        """True where a hook says that a look is worth while now. Costs no call to Slurm."""
+        return self._spool is not None and self._spool.has_news()
+
     def observe(self, since_s: float) -> Observation:
         """Look once. Never raises for a part that is down: it names the part in `Observation.unseen`."""
         unseen: dict[str, str] = {}
         now = time.time()
+        self._listen()
         records, mark = JobRecords(()), ""
         nodes: tuple[NodeRecord, ...] = ()
         try:
@@ -91,7 +101,8 @@ class SlurmBackend:
         except (ClusterBusy, ClusterError) as err:
             unseen["accounting"] = err.what
         jobs = self._whole(records, rows or (), mark, unseen)
-        sources = picture.Sources(None if "controller" in unseen else jobs, nodes, rows)
+        ends = picture.with_told_ends(rows or (), self._told)
+        sources = picture.Sources(None if "controller" in unseen else jobs, nodes, ends)
         attempts = picture.attempts(self.cluster, sources, now)
         self._remember(jobs, rows or (), now)
         return Observation(
@@ -102,6 +113,16 @@ class SlurmBackend:
             nodes=tuple(record.node for record in nodes),
             unseen=unseen,
         )
+
+    def _listen(self) -> None:
+        """Take what hooks dropped before the controller is asked, so that its answer is never older."""
+        if self._spool is None:
+            return
+        for row in self._spool.take().ends:
+            if row.start_s is not None:
+                self._told[row.job_id, row.start_s] = row
+        while len(self._told) > MAX_DONE:
+            del self._told[next(iter(self._told))]
 
     def _ask_controller(self) -> tuple[JobRecords, tuple[NodeRecord, ...], str]:
         with self._tools.dialog() as scontrol:

@@ -17,16 +17,28 @@ from perdure.model.nodes import NodeState
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What was seen. `jobs` or `rows` is None where that source could not be asked."""
+    """What was seen. `jobs` is None where the controller could not be asked."""
 
     jobs: Sequence[JobRecord] | None
     nodes: Sequence[NodeRecord]
-    rows: Sequence[Row] | None
+    rows: Sequence[Row]
 
 
 def jobs(cluster: str, sources: Sources, now: float) -> tuple[Job, ...]:
     """The jobs that the controller knows, each once."""
     return tuple({record.job_id: _job(cluster, record, now) for record in sources.jobs or ()}.values())
+
+
+def with_told_ends(rows: Iterable[Row], told: Mapping[tuple[str, int], Row]) -> tuple[Row, ...]:
+    """Add the ends that hooks told of. They know how an attempt ended that was put back at once; GPUs they do not.
+
+    A row that ends in RESIZING has the same start as the row that goes on with fewer nodes, which counts.
+    """
+    found = {(row.job_id, row.start_s or -row.submit_s): row for row in rows if row.state != "RESIZING"}
+    for key, end in told.items():
+        row = found.get(key)
+        found[key] = end if row is None else replace(end, gpus=row.gpus, stdout=row.stdout, stderr=row.stderr)
+    return tuple(found.values())
 
 
 def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
@@ -38,10 +50,10 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
     the next look, which will see jobs and nodes as the end left them. COMPLETING says only that it ended.
     """
     records = {record.job_id: record for record in sources.jobs or ()}
-    latest = {row.job_id: row for row in sorted(sources.rows or (), key=lambda r: r.start_s or 0) if row.start_s}
+    latest = {row.job_id: row for row in sorted(sources.rows, key=lambda r: r.start_s or 0) if row.start_s}
     found: dict[AttemptId, Attempt] = {}
-    for row in sources.rows or ():
-        if row.start_s is None or row.state == "RESIZING":
+    for row in sources.rows:
+        if row.start_s is None:
             continue
         attempt = _of_row(cluster, row, row.start_s, records.get(row.job_id))
         if row is latest.get(row.job_id):

@@ -224,7 +224,7 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         node_count=node_count,
         gpus=_job_gpus(own, tail, node_count),
         failed_nodes=expand(own.get("FailedNode", "")),
-        comment=_comment(tail),
+        comment=_after("Comment", tail),
         work_dir=work_dir,
         stdout=_path("StdOut", tail, work_dir),
         stderr=_path("StdErr", tail, work_dir),
@@ -272,11 +272,6 @@ def _after(key: str, tail: str) -> str:
         return ""
     following = _TAIL_KEY.search(text)
     return text[: following.start()].rstrip() if following else text.rstrip()
-
-
-def _comment(tail: str) -> str:
-    _, found, text = tail.partition(" Comment=")
-    return text.partition(" StdErr=")[0].rstrip() if found else ""
 
 
 def _path(key: str, tail: str, work_dir: str) -> str:

@@ -131,6 +131,8 @@ class Dialog:
         question = b"show hostlist " + word
         lines = [*([command.encode()] if command else []), question, *([b"exit"] if last else [])]
         pipes.write(b"".join(line + b"\n" for line in lines))
+        if last:
+            pipes.close_input()
         answer = pipes.read(until=word + b"\n", prompts=(b"", _PROMPT), deadline=time.monotonic() + timeout_s)
         if answer.code is not None:
             raise ClusterBusy("scontrol", f"ended early: {answer.complaint or 'no word why'}", "Run `scontrol ping`")

@@ -1,0 +1,149 @@
+"""What Slurm's hooks dropped for us: a reason to look at once, and how attempts ended.
+
+Polling is enough; hooks make it quicker, and tell what polling may miss where there is no accounting: the start and
+end of an attempt that was put back between two looks. A site that wants them makes a directory that slurmctld's user
+and Perdure's share, and nobody else may write to::
+
+    install -d -o slurm -g perdure -m 2770 /var/spool/perdure
+
+copies the scripts from ``hooks/`` beside this module to a place of its own, and puts into slurm.conf::
+
+    JobCompType=jobcomp/script
+    JobCompLoc=/usr/local/libexec/perdure/jobcomp
+    EpilogSlurmctld=/usr/local/libexec/perdure/epilog
+
+Another directory is named by PERDURE_SPOOL in the scripts' environment, or by editing their first lines. A site that
+has a JobCompType already leaves out the first two lines: nothing is lost but speed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.hostlist import expand
+from perdure.backends.slurm.words import exit_status
+from perdure.errors import ConfigError, InputError
+
+MAX_FILES = 1000  # taken at a time
+MAX_BYTES = 16 * 1024  # of one file: a list of nodes is the long part
+SUFFIX = ".event"
+_NO_TASK = 4_000_000_000
+
+_END = "perdure-event 1 end"
+_LOOK = "perdure-event 1 look"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was in the spool: ends of attempts, mere wishes to look, and what was neither."""
+
+    ends: tuple[Row, ...] = ()
+    looks: int = 0
+    ignored: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """The directory that hooks drop files into."""
+
+    directory: Path
+
+    def check(self) -> None:
+        """Raise `ConfigError` where the directory cannot be used or everybody may write to it."""
+        try:
+            found = self.directory.stat()
+        except OSError as err:
+            raise ConfigError(str(self.directory), f"no spool directory: {err.strerror}", "Make it") from err
+        if not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_IWOTH:
+            raise ConfigError(str(self.directory), "everybody may write to the spool", "chmod o-w it")
+
+    def has_news(self) -> bool:
+        """True where something was dropped since the last `take`."""
+        with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
+            return any(entry.name.endswith(SUFFIX) for entry in entries)
+        return False
+
+    def take(self) -> Taken:
+        """Read and remove what is there, at most `MAX_FILES`. Never raises; a spool that is gone is empty."""
+        ends: list[Row] = []
+        looks = ignored = 0
+        try:
+            folder = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return Taken()
+        try:
+            trusted = {os.fstat(folder).st_uid, 0, os.geteuid()}
+            for name in self._names():
+                text = _read(folder, name, trusted)
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+                end = _end(text)
+                if end is not None:
+                    ends.append(end)
+                elif text.rstrip("\n") == _LOOK:
+                    looks += 1
+                else:
+                    ignored += 1
+        finally:
+            os.close(folder)
+        return Taken(tuple(ends), looks, ignored)
+
+    def _names(self) -> Iterator[str]:
+        with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
+            names = (entry.name for entry in entries if entry.name.endswith(SUFFIX))
+            yield from [name for name, _ in zip(names, range(MAX_FILES), strict=False)]
+
+
+def _read(folder: int, name: str, trusted: set[int]) -> str:
+    """The text of a small regular file of somebody who may drop files; "" for anything else."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+    try:
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except OSError:
+        return ""
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in trusted or found.st_size > MAX_BYTES:
+            return ""
+        return os.read(descriptor, MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _end(text: str) -> Row | None:
+    """Read what ``hooks/jobcomp`` writes. None for anything else."""
+    first, _, rest = text.partition("\n")
+    if first != _END or not rest.endswith("\n"):
+        return None
+    said = dict(line.partition("=")[::2] for line in rest.splitlines())
+    try:
+        job, task = int(said["JOBID"]), int(said.get("ARRAYTASKID") or _NO_TASK)
+        array = int(said.get("ARRAYJOBID") or 0)
+        exit_code, signal = exit_status(said["EXITCODE"])
+        nodes = expand(said["NODES"])
+        start_s = int(said["START"])
+        return Row(
+            job_id=f"{array}_{task}" if array and task < _NO_TASK else str(job),
+            raw_id=job,
+            state=said["JOBSTATE"],
+            exit_code=exit_code,
+            signal=signal,
+            submit_s=int(said["SUBMIT"]),
+            start_s=start_s if nodes and start_s > 0 else None,
+            end_s=int(said["END"]),
+            uid=int(said["UID"]),
+            user=said.get("USERNAME", ""),
+            nodes=nodes,
+            gpus=0,
+            reason="",
+        )
+    except (KeyError, ValueError, InputError):
+        return None

@@ -1,0 +1,74 @@
+"""Rows of accounting."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.backends.slurm.accounting import FIELDS, arguments, known_fields, read_rows, since
+
+D = "0f1e2d3c"
+
+
+def row(**cells):
+    values = {
+        "JobID": "7",
+        "JobIDRaw": "7",
+        "State": "FAILED",
+        "ExitCode": "3:0",
+        "Submit": "90",
+        "Start": "100",
+        "End": "110",
+        "UID": "1000",
+        "User": "ada",
+        "NodeList": "n[1-2]",
+        "AllocTRES": "cpu=1,gres/gpu=2",
+        "Reason": "None",
+        **cells,
+    }
+    return D.join(values[field] for field in FIELDS) + D + "\n"
+
+
+def read(text, fields=FIELDS):
+    return read_rows(text.encode(), fields, D)
+
+
+def test_a_row_is_read():
+    ((found,), lost) = read(row(JobID="7_2", JobIDRaw="9"))
+    assert (found.job_id, found.raw_id, found.start_s, found.end_s, found.exit_code) == ("7_2", 9, 100, 110, 3)
+    assert (found.nodes, found.gpus, found.reason, lost) == (("n1", "n2"), 2, "", 0)
+
+
+def test_a_job_that_waits_or_was_cancelled_waiting_has_no_start():
+    (waits, cancelled), _ = read(
+        row(State="PENDING", Start="Unknown", End="Unknown", NodeList="None assigned")
+        + row(State="CANCELLED by 1000", Start="100", NodeList="None assigned")
+    )
+    assert (waits.start_s, waits.end_s, cancelled.start_s) == (None, None, None)
+
+
+def test_text_of_a_users_stays_in_its_cell():
+    evil = "x\n9|9|RUNNING|\n"
+    ((found, other), lost) = read(row(Reason=evil) + row(JobIDRaw="8"))
+    assert (found.reason, other.raw_id, lost) == (evil, 8, 0)
+
+
+def test_rows_that_make_no_sense_are_counted():
+    rows, lost = read(row() + row(UID="?") + row(NodeList="n[") + row())
+    assert (len(rows), lost) == (2, 2)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_can_be_read(data):
+    read_rows(data, FIELDS, D)
+    read_rows(row().encode() + data, FIELDS, D)
+
+
+def test_only_fields_that_the_version_knows_are_asked_for():
+    assert known_fields(b"JobID  State\n NodeList") == FIELDS
+    assert known_fields(b"JobID FailedNode StdOut") == (*FIELDS, "FailedNode", "StdOut")
+
+
+def test_the_call_names_its_window_in_utc():
+    assert since(0.5) == ("-S", "1970-01-01T00:00:00")
+    assert arguments(("JobID",), D, "-j", "7") == (
+        "sacct", "-a", "-n", "-p", "-X", "-D", f"--delimiter={D}", "-o", "JobID", "-j", "7",
+    )  # fmt: skip

@@ -1,0 +1,50 @@
+"""Node lists written out."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.backends.slurm.hostlist import expand, is_node_name
+from perdure.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("node1", ["node1"]),
+        ("node[1-3,7],gpu-a[01-02]b", ["node1", "node2", "node3", "node7", "gpu-a01b", "gpu-a02b"]),
+        ("r[1-2]n[08-10]", ["r1n08", "r1n09", "r1n10", "r2n08", "r2n09", "r2n10"]),
+        ("a,b,a", ["a", "b"]),
+        ("n[098-102]", ["n098", "n099", "n100", "n101", "n102"]),
+        ("", []),
+        ("(null)", []),
+        ("None assigned", []),
+    ],
+)
+def test_a_list_is_written_out_in_order(text, names):
+    assert list(expand(text)) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["n[1-", "n]1[", "n[1-3", "n[[1]]", "n[3-1]", "n[a-b]", "n 1", "n;rm", "n[1-2]x y", ",", "-n", "n[1][2][3][4][5]"],
+)
+def test_what_is_no_list_is_refused(text):
+    with pytest.raises(InputError):
+        expand(text)
+
+
+@pytest.mark.parametrize("text", ["n[1-999999999]", "a[1-99999]b[1-99999]c[1-99999]"])
+def test_a_list_of_too_many_is_refused_at_once(text):
+    with pytest.raises(InputError, match="more than"):
+        expand(text)
+
+
+@given(st.text(alphabet="n1-9[],. a\n(", max_size=30))
+def test_any_text_gives_node_names_or_an_error(text):
+    try:
+        names = expand(text)
+    except InputError:
+        return
+    assert all(is_node_name(name) for name in names)
+    assert len(set(names)) == len(names)

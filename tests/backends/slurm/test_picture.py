@@ -1,0 +1,114 @@
+"""One picture from the controller's and accounting's words."""
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.backends.slurm import picture
+from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.records import read_jobs, read_nodes
+from perdure.model.jobs import AttemptState, JobState
+from tests.backends.slurm.text import MARK, job, node
+
+NOW = 1000.0
+A = AttemptState
+ROW = Row("7", 7, "FAILED", 3, 0, 90, 100, 110, 1000, "ada", ("n1",), 2, "")
+
+
+def look(*jobs, nodes=(), rows=()):
+    whole = read_jobs("".join(jobs).encode(), MARK).whole
+    return picture.Sources(whole, read_nodes("".join(nodes).encode(), MARK), rows)
+
+
+def states(sources):
+    return {a.id.incarnation: a.state for a in picture.attempts("c", sources, NOW)}
+
+
+def test_both_sources_tell_of_one_start():
+    seen = look(job(7, state="FAILED", end="110", exit_code="3:0", reason="NonZeroExitCode"), rows=(ROW,))
+    (attempt,) = picture.attempts("c", seen, NOW)
+    assert (attempt.reason, attempt.stdout, attempt.end_s) == ("NonZeroExitCode", "/home/out", 110.0)
+
+
+def test_starts_that_were_put_back_come_from_accounting():
+    seen = look(job(7, start="500", restarts=1), rows=(ROW, replace(ROW, state="RUNNING", start_s=500, end_s=None)))
+    assert states(seen) == {100: A.FAILED, 500: A.RUNNING}
+
+
+def test_a_waiting_jobs_start_is_only_a_forecast():
+    seen = look(job(7, state="PENDING", start="1500", nodes="", restarts=1), rows=(ROW,))
+    assert states(seen) == {100: A.FAILED}
+    (waiting,) = picture.jobs("c", seen, NOW)
+    assert (waiting.state, waiting.eligible_s) == (JobState.PENDING, 90.0)
+
+
+def test_the_controllers_running_stands_until_the_next_look():
+    """Accounting was asked later: that the nodes were seen before the end must not hide which of them failed."""
+    assert states(look(job(7), rows=(replace(ROW, state="NODE_FAIL"),))) == {100: A.RUNNING}
+
+
+def test_completing_hides_how_it_ended_and_accounting_tells():
+    completing = job(7, state="COMPLETING", end="110")
+    assert states(look(completing)) == {100: A.RUNNING}
+    assert states(look(completing, rows=(ROW,))) == {100: A.FAILED}
+
+
+def test_completing_with_an_end_that_lies_ahead_waits_again():
+    """Slurm prints a start that moves with the clock while nodes of a job that was put back clear up."""
+    put_back = job(7, state="COMPLETING", start="999", end="4600", restarts=1)
+    seen = look(put_back, rows=(replace(ROW, state="NODE_FAIL"),))
+    assert states(seen) == {100: A.NODE_FAIL}
+    assert picture.jobs("c", seen, NOW)[0].state is JobState.PENDING
+
+
+def test_what_accounting_still_calls_running_is_not_believed_against_the_controller():
+    stale = replace(ROW, state="RUNNING", end_s=None)
+    assert states(look(job(7, start="500", restarts=1), rows=(stale,))) == {500: A.RUNNING}
+    assert states(look(rows=(stale,))) == {}
+    assert states(picture.Sources(None, (), (stale,))) == {100: A.RUNNING}
+
+
+def test_the_nodes_that_are_down_failed():
+    seen = look(
+        job(7, state="NODE_FAIL", nodes="n[1-3]", end="110"), nodes=(node("n1"), node("n2", "DOWN*", "x"), node("n3"))
+    )
+    assert picture.attempts("c", seen, NOW)[0].failed_nodes == ("n2",)
+
+
+@pytest.mark.parametrize("came_back", [{"boot": 130}, {"daemon": 140}])
+def test_a_node_that_came_back_since_failed(came_back):
+    seen = look(job(7, state="NODE_FAIL", nodes="n[1-2]", end="110"), nodes=(node("n1"), node("n2", **came_back)))
+    assert picture.attempts("c", seen, NOW)[0].failed_nodes == ("n2",)
+
+
+def test_the_failed_node_that_accounting_names_is_believed():
+    seen = look(nodes=(node("n1", "DOWN*", "x"),), rows=(replace(ROW, state="NODE_FAIL", failed_nodes=("n1",)),))
+    assert picture.attempts("c", seen, NOW)[0].failed_nodes == ("n1",)
+
+
+def test_a_prolog_that_failed_is_a_launch_failure():
+    held = job(7, state="PENDING", reason="launch_failed_requeued_held", start="Unknown", nodes="", priority=0)
+    put_back = replace(ROW, state="REQUEUED", exit_code=0)
+    seen = look(held, nodes=(node("n1", "IDLE+DRAIN", "Prolog error"),), rows=(put_back,))
+    (attempt,) = picture.attempts("c", seen, NOW)
+    assert attempt.state is A.LAUNCH_FAILED
+    assert attempt.reason == "launch_failed_requeued_held; n1: Prolog error"
+
+
+def test_a_job_that_shrinks_stays_one_attempt():
+    rows = picture.with_told_ends((replace(ROW, state="RESIZING"), replace(ROW, nodes=("n2",))), {})
+    (attempt,) = picture.attempts("c", look(rows=rows), NOW)
+    assert (attempt.state, attempt.nodes) == (A.FAILED, ("n2",))
+
+
+def test_a_hook_knows_how_it_ended_where_accounting_has_forgotten():
+    told = replace(ROW, state="TIMEOUT", exit_code=0, gpus=0)
+    (row,) = picture.with_told_ends((replace(ROW, state="REQUEUED", exit_code=0),), {("7", 100): told})
+    assert (row.state, row.gpus) == ("TIMEOUT", 2)
+    assert picture.with_told_ends((), {("7", 100): told}) == (told,)
+
+
+def test_a_user_that_cannot_be_looked_up_goes_by_number():
+    assert picture.user_name("nobody", 4711) == "4711"
+    assert picture.user_name("", 4711) == "4711"
+    assert picture.user_name("ada", 1000) == "ada"

@@ -1,0 +1,145 @@
+"""What Slurm is told for an action, from what it says of the job now."""
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.backends.slurm.plans import Todo, for_job, for_node
+from perdure.backends.slurm.records import read_one_job
+from perdure.errors import ClusterBusy
+from perdure.model.actions import Cancel, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
+from perdure.model.identity import AttemptId
+from perdure.model.nodes import Node, NodeState
+from tests.backends.slurm.text import MARK, job
+
+NOW = 1000.0
+ATTEMPT = AttemptId("c", "7", 100)
+DONE, REFUSED, SUPERSEDED = OutcomeStatus.DONE, OutcomeStatus.REFUSED, OutcomeStatus.SUPERSEDED
+
+
+def record(**fields):
+    found = read_one_job(job(7, **fields).encode(), MARK, "7")
+    assert found is not None
+    return found
+
+
+FAILED = record(state="FAILED", end="110")
+PUT_BACK = replace(
+    record(state="PENDING", nodes="", start="Unknown", submit=990, restarts=1, priority=0),
+    reason="job_requeued_in_held_state",
+    eligible_s=996,
+)
+WAITS = replace(PUT_BACK, priority=1, reason="")
+
+
+def step(action, found, last_start=100):
+    return for_job(action, found, last_start, NOW)
+
+
+def status(action, found, last_start=100):
+    outcome = step(action, found, last_start)
+    assert not isinstance(outcome, Todo), outcome
+    return outcome.status
+
+
+def test_a_requeue_puts_back_excludes_and_lets_go_one_look_at_a_time():
+    action = Requeue(ATTEMPT, exclude=("n1",))
+    assert step(action, FAILED) == Todo(("requeuehold 7",))
+    assert step(action, PUT_BACK) == Todo(("update jobid=7 ExcNodeList=n1", "release 7"))
+    assert status(action, replace(WAITS, excluded=("n1",))) is DONE
+
+
+def test_exclusions_are_added_and_taken_out_of_what_is_required():
+    found = replace(PUT_BACK, excluded=("n9",), required=("n1", "n2"))
+    assert step(Requeue(ATTEMPT, exclude=("n1",)), found) == Todo(
+        ("update jobid=7 ExcNodeList=n9,n1 ReqNodeList=n2", "release 7")
+    )
+    only = replace(WAITS, required=("n1",))
+    assert step(Exclude(ATTEMPT, ("n1",)), only) == Todo(("update jobid=7 ExcNodeList=n1 ReqNodeList=",))
+
+
+def test_a_delay_counts_from_when_the_job_was_put_back_and_never_shortens_slurms_own():
+    assert step(Requeue(ATTEMPT, delay_s=60.0), WAITS) == Todo(("update jobid=7 StartTime=now+50",))
+    assert status(Requeue(ATTEMPT, delay_s=5.0), WAITS) is DONE
+    assert status(Requeue(ATTEMPT, delay_s=60.0), replace(WAITS, eligible_s=1050)) is DONE
+
+
+def test_what_slurm_put_back_itself_is_only_kept_off_the_nodes():
+    assert step(Requeue(ATTEMPT, exclude=("n1",)), WAITS) == Todo(("update jobid=7 ExcNodeList=n1",))
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome"),
+    [
+        (None, SUPERSEDED),
+        (record(start="500"), SUPERSEDED),
+        (record(state="FAILED", start="500"), SUPERSEDED),
+        (record(state="RUNNING"), REFUSED),
+        (record(state="FAILED", requeue=0), REFUSED),
+        (record(state="CANCELLED"), SUPERSEDED),
+        (replace(PUT_BACK, reason="JobHeldUser"), REFUSED),
+        (replace(PUT_BACK, reason="JobHeldAdmin"), REFUSED),
+        (replace(PUT_BACK, state="SPECIAL_EXIT"), REFUSED),
+    ],
+)
+def test_when_a_requeue_is_not_to_be(found, outcome):
+    assert status(Requeue(ATTEMPT), found) is outcome
+
+
+def test_a_waiting_job_whose_last_attempt_is_another_is_left_alone():
+    for action in (Requeue(ATTEMPT), Exclude(ATTEMPT, ("n1",)), Hold(ATTEMPT), Release(ATTEMPT), Cancel(ATTEMPT)):
+        assert status(action, WAITS, last_start=500) is SUPERSEDED
+
+
+def test_while_slurm_clears_up_it_is_asked_again_later():
+    with pytest.raises(ClusterBusy):
+        step(Requeue(ATTEMPT), record(state="COMPLETING", end="110"))
+
+
+def test_hold_and_release():
+    assert step(Hold(ATTEMPT), WAITS) == Todo(("hold 7",))
+    assert status(Hold(ATTEMPT), PUT_BACK) is DONE
+    assert status(Hold(ATTEMPT), FAILED) is SUPERSEDED
+    assert step(Release(ATTEMPT), PUT_BACK) == Todo(("release 7",))
+    assert status(Release(ATTEMPT), WAITS) is DONE
+    assert status(Release(ATTEMPT), FAILED) is SUPERSEDED
+
+
+def test_cancel():
+    assert step(Cancel(ATTEMPT), record()) == Todo(("scancel 7",))
+    assert step(Cancel(ATTEMPT), WAITS) == Todo(("scancel 7",))
+    assert status(Cancel(ATTEMPT), record(state="COMPLETING", end="110")) is DONE
+    assert status(Cancel(ATTEMPT), record(state="CANCELLED")) is DONE
+    assert status(Cancel(ATTEMPT), FAILED) is SUPERSEDED
+
+
+UP = Node("n1", NodeState.UP)
+OURS = Node("n1", NodeState.DRAINED, "bad [perdure e1]")
+
+
+def test_a_drain_bears_its_episode_and_no_signs_that_end_the_line():
+    todo = for_node(Drain("n1", 'it\'s "bad"\n[x]\x1b', "e1"), UP)
+    assert todo == Todo(('update nodename=n1 state=drain reason="it s bad x [perdure e1]"',))
+    outcome = for_node(Drain("n1", "bad", "e1"), OURS)
+    assert not isinstance(outcome, Todo)
+    assert outcome.status is DONE
+
+
+@pytest.mark.parametrize(
+    ("action", "node", "outcome"),
+    [
+        (Undrain("n1", "e2"), OURS, SUPERSEDED),
+        (Undrain("n1", "e1"), Node("n1", NodeState.DRAINED, "by hand"), SUPERSEDED),
+        (Undrain("n1", "e1"), UP, DONE),
+        (Undrain("n1", "e1"), None, REFUSED),
+        (Drain("n1", "bad", "e1"), None, REFUSED),
+    ],
+)
+def test_nobody_elses_drain_is_undone(action, node, outcome):
+    found = for_node(action, node)
+    assert not isinstance(found, Todo)
+    assert found.status is outcome
+
+
+def test_our_own_drain_is_undone():
+    assert for_node(Undrain("n1", "e1"), OURS) == Todo(("update nodename=n1 state=undrain",))

@@ -1,0 +1,160 @@
+"""Records of jobs and nodes are read as Slurm meant them, whatever users wrote into them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.backends.slurm.paths import expand_patterns
+from perdure.backends.slurm.records import Claim, mend, read_jobs, read_nodes, read_one_job
+from perdure.model.nodes import NodeState
+from tests.backends.slurm.text import MARK, job, node
+
+FORGED = job(7, name="forged", user="root", uid=0, mark="guessed").strip()
+
+
+def read(*texts):
+    return read_jobs("".join(texts).encode(), MARK)
+
+
+def test_names_and_paths_may_hold_blanks_and_signs():
+    (found,) = read(job(1, name="a b=c|d", work_dir="/my home", stdout="/my home/a b.out")).whole
+    assert (found.name, found.work_dir, found.stdout) == ("a b=c|d", "/my home", "/my home/a b.out")
+
+
+def test_a_relative_path_is_below_the_working_directory():
+    (found,) = read(job(1, stdout="logs/1.out")).whole
+    assert found.stdout == "/home/logs/1.out"
+
+
+def test_what_slurm_leaves_of_a_pattern_is_written_out():
+    pattern = "/o/%x-%N-%A_%a-%04j-%u-%%.out"
+    text = job(8, before_name="ArrayJobId=5 ArrayTaskId=3 ", name="x", stdout=pattern, nodes="n7")
+    (found,) = read(text).whole
+    assert expand_patterns(found).stdout == "/o/x-n7-5_3-0008-ada-%.out"
+
+
+def test_a_name_cannot_forge_the_owner():
+    (found,) = read(job(1, name="x UserId=root(0) GroupId=root(0) JobState=PENDING")).whole
+    assert (found.user, found.uid, found.state) == ("ada", 1000, "RUNNING")
+
+
+def test_a_network_option_cannot_forge_what_follows():
+    (found,) = read(job(1, network="x NodeList=n9 StartTime=5 TRES=gres/gpu=99 ExcNodeList=n8")).whole
+    assert (found.nodes, found.start_s, found.gpus, found.excluded) == (("n1",), 100, 0, ())
+
+
+def test_a_forged_record_makes_its_neighbours_number_doubtful_and_no_more():
+    records = read(job(1), job(2, stdout=f"/x\n{FORGED}"), job(3, user="bob", uid=1001, submit=95))
+    assert [r.raw_id for r in records.whole] == [1, 2]
+    (torn,) = records.torn
+    assert {number for number, _ in torn.candidates} == {7, 3}
+    mended = mend(records.torn, {1, 2}, {3: {Claim(1001, 95)}, 7: {Claim(0, 90)}}, MARK)
+    assert [(r.raw_id, r.user) for r in mended.whole] == [(3, "bob")]
+
+
+def test_a_number_that_another_record_has_is_not_a_forged_ones():
+    records = read(job(7, user="root", uid=0), job(3, name=f"x\n{FORGED}"))
+    mended = mend(records.torn, {7}, {3: {Claim(1000, 90)}, 7: {Claim(0, 90)}}, MARK)
+    assert [(r.raw_id, r.user) for r in mended.whole] == [(3, "ada")]
+
+
+def test_without_accounting_a_torn_record_stays_unread():
+    records = read(job(3, name=f"x\n{FORGED}"))
+    assert mend(records.torn, set(), {}, MARK).unreadable == 1
+
+
+def test_asked_for_one_job_its_own_text_cannot_make_it_another():
+    text = job(3, name=f"x\n{FORGED}").encode()
+    found = read_one_job(text, MARK, "3")
+    assert found is not None
+    assert (found.job_id, found.user) == ("3", "ada")
+    assert read_one_job(text, MARK, "7") is None
+    assert read_one_job(b"", MARK, "7") is None
+
+
+def test_a_component_of_a_heterogeneous_job_is_found_among_its_siblings():
+    text = job(5, before_name="HetJobId=5 HetJobOffset=0 ", name="a HetJobIdSet=5-6") + job(
+        6, before_name="HetJobId=5 HetJobOffset=1 ", name="b HetJobIdSet=5-6"
+    )
+    found = read_one_job(text.encode(), MARK, "5+1")
+    assert found is not None
+    assert (found.raw_id, found.name) == (6, "b")
+
+
+@pytest.mark.parametrize("task", ["1-3%1", "4294967294"])
+def test_what_is_left_of_an_array_goes_by_the_arrays_number(task):
+    (found,) = read(job(4, before_name=f"ArrayJobId=4 ArrayTaskId={task} ")).whole
+    assert found.job_id == "4"
+
+
+def test_gpus_come_from_what_was_given_else_from_what_was_asked_for():
+    (given_,) = read(job(1, tres="cpu=1,gres/gpu=4")).whole
+    (asked,) = read(job(1, tail="TresPerNode=gres:gpu:2")).whole
+    assert (given_.gpus, asked.gpus) == (4, 2)
+
+
+def test_a_prompt_may_stand_before_the_first_record():
+    assert [r.raw_id for r in read("scontrol: show job\n", job(1)).whole] == [1]
+    assert [r.raw_id for r in read("scontrol: ", job(1)).whole] == [1]
+
+
+FRAGMENTS = st.lists(
+    st.sampled_from(
+        [
+            "\n",
+            " ",
+            "JobId=2 JobName=",
+            "JobId=9 ArrayJobId=2 ArrayTaskId=1 JobName=",
+            " UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=1",
+            " SubmitTime=90~guess EligibleTime=90~guess",
+            " StartTime=5",
+            " Features=(null)",
+            " Comment=perdure:retry=never",
+            " StdOut=/etc/shadow",
+            " NodeList=n9",
+            FORGED,
+            "é",
+            "\x00",
+            "scontrol: ",
+        ]
+    ),
+    max_size=4,
+).map("".join)
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(st.tuples(st.integers(1000, 1003), FRAGMENTS, FRAGMENTS, FRAGMENTS), min_size=1, max_size=5),
+    st.booleans(),
+)
+def test_no_text_of_a_users_passes_for_slurms(jobs, accounting_is_up):
+    """What is read whole is true in all that Slurm says of it; a torn record is never given to another owner."""
+    truth = {
+        number: (uid, 90 + number, 100 + number, f"n{number}")
+        for number, (uid, *_) in enumerate(jobs, start=1)
+    }
+    text = "".join(
+        job(n, name=name, uid=uid, comment=comment, stdout=path, submit=90 + n, start=100 + n, nodes=f"n{n}")
+        for n, (uid, name, comment, path) in enumerate(jobs, start=1)
+    )
+    records = read(text)
+    claims = {n: {Claim(uid, submit)} for n, (uid, submit, *_) in truth.items()} if accounting_is_up else {}
+    mended = mend(records.torn, {r.raw_id for r in records.whole}, claims, MARK)
+    for found in (*records.whole, *mended.whole):
+        assert (found.uid, found.submit_s, found.start_s, *found.nodes) == truth[found.raw_id]
+    if accounting_is_up:
+        assert len(records.whole) + len(mended.whole) == len(jobs)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_can_be_read(data):
+    read_jobs(data, MARK)
+    read_jobs(job(1).encode() + data + job(2).encode(), MARK)
+    read_nodes(data, MARK)
+
+
+def test_nodes_are_read_with_their_reasons():
+    text = "scontrol: show node\n" + node("n1") + node("n2", "DOWN*", "Not responding [x]") + node("n3", "FUTURE")
+    first, second = read_nodes(text.encode(), MARK)
+    assert (first.node.state, first.node.gpus, first.node.gpus_used, first.boot_s) == (NodeState.UP, 4, 2, 10)
+    assert (second.node.state, second.node.reason, second.node.since_s) == (NodeState.DOWN, "Not responding [x]", 50.0)
