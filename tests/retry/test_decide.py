@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
+from perdure.model.nodes import Node, NodeState
 from perdure.retry.decide import DecisionKind, decide
-from perdure.retry.history import HOUR_S, Fleet, NodeTrouble, PastFailure, Spent
+from perdure.retry.history import HOUR_S, Fleet, NodeTrouble, PastFailure, Spent, usable_nodes
 from perdure.retry.rules import RetryRules
 from perdure.triage.verdict import Bound, Label, Verdict
 
@@ -18,7 +19,7 @@ TRIED = Attempt(AttemptId("c", "1", 2), AttemptState.FAILED, ("n2",), 0.0, 60.0,
 TRANSIENT = Verdict(Label.TRANSIENT, 0.9, "net", "connection lost", infrastructure=True, fingerprint="f")
 UNSURE = Verdict(Label.UNSURE, 0.5, "unknown", "nobody knows", fingerprint="u")
 DETERMINISTIC = Verdict(Label.DETERMINISTIC, 0.03, "shape", "shapes do not match", fingerprint="d")
-FLEET = Fleet(up_nodes=frozenset({"n1", "n2", "n3", "n4"}), live_jobs=10)
+FLEET = Fleet(usable={"": frozenset({"n1", "n2", "n3", "n4"}), "two": frozenset({"n1", "n2"})}, live_jobs=10)
 RULES = RetryRules()
 NOW = 100_000.0
 
@@ -131,6 +132,17 @@ def test_a_gang_that_needs_every_node_avoids_none():
     decision = decided(attempt=gang, job=replace(JOB, node_count=4))
     assert decision.exclude == ()
     assert "too few are left" in decision.reason
+
+
+def test_only_the_nodes_of_the_jobs_partition_count():
+    assert decided(job=replace(JOB, partition="two", node_count=1)).exclude == ("n2",)
+    assert decided(job=replace(JOB, partition="two", node_count=2)).exclude == ()
+
+
+def test_a_node_whose_state_nobody_knows_is_not_given_up():
+    """Seen on a real Slurm: right after its controller came back, every node's state was unknown."""
+    nodes = [Node("n1", NodeState.UP), Node("n2", NodeState.UNKNOWN, partitions=("p",)), Node("n3", NodeState.DOWN)]
+    assert usable_nodes(nodes) == {"": frozenset({"n1", "n2"}), "p": frozenset({"n2"})}
 
 
 def trouble(user, witnessed=False):

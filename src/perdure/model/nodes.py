@@ -26,3 +26,9 @@ class Node:
     gpus: int = 0
     gpus_used: int = 0
     since_s: float | None = None  # when it came into this state; None where not told
+    partitions: tuple[str, ...] = ()  # that it belongs to; () where there are none
+
+    @property
+    def is_usable(self) -> bool:
+        """True where jobs may be put. A state that is not known is no reason to give a node up."""
+        return self.state in (NodeState.UP, NodeState.UNKNOWN)

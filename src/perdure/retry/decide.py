@@ -145,10 +145,11 @@ def _elsewhere(
         return (), "retry anywhere, the node did nothing wrong"
     named = attempt.failed_nodes or attempt.nodes
     suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named))
-    room = len(fleet.up_nodes - set(job.excluded) - set(named))
-    if fleet.up_nodes and room < job.node_count:
+    nodes = fleet.nodes_for(job.partition)
+    left = nodes - set(job.excluded) - set(named)
+    if nodes and len(left) < job.node_count:
         return (), f"retry on any node, since without {', '.join(named)} too few are left"
-    spare = room - len(set(suspects) & fleet.up_nodes) if fleet.up_nodes else 0
+    spare = len(left - set(suspects))
     avoid = (*named, *suspects) if spare >= job.node_count else tuple(named)
     why = "" if verdict.bound is not Bound.SERVICE else ", once the service had time to come back"
     return avoid, f"retry away from {', '.join(avoid)}{why}" if avoid else f"retry{why}"

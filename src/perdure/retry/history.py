@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from perdure.model.identity import AttemptId
+from perdure.model.nodes import Node
 from perdure.triage.verdict import Label
 
 HOUR_S = 3600.0
@@ -53,10 +54,15 @@ class Spent:
 class Fleet:
     """What is known of the cluster as a whole. Bounded: troubles by node and age, spending by the hour."""
 
-    up_nodes: frozenset[str] = frozenset()
+    usable: Mapping[str, frozenset[str]] = field(default_factory=dict)  # nodes by partition; "" is all of them
     live_jobs: int = 0
     troubles: Mapping[str, tuple[NodeTrouble, ...]] = field(default_factory=dict)  # by node
     spent: tuple[Spent, ...] = ()  # of the last hour, oldest first
+
+    def nodes_for(self, partition: str) -> frozenset[str]:
+        """Nodes that a job in `partition` (or several, as in "a,b") may get; all where it is not known."""
+        named = [self.usable[name] for name in partition.split(",") if name in self.usable]
+        return frozenset().union(*named) if named else self.usable.get("", frozenset())
 
     def with_trouble(self, nodes: tuple[str, ...], trouble: NodeTrouble, memory_s: float) -> Fleet:
         """Remember a failure against `nodes`, and forget what is older than `memory_s`."""
@@ -82,6 +88,15 @@ class Fleet:
             for name, troubles in self.troubles.items()
             if _speaks_against([t for t in troubles if t.time_s > now - memory_s])
         )
+
+
+def usable_nodes(nodes: Iterable[Node]) -> dict[str, frozenset[str]]:
+    """The nodes on which jobs may be put, by partition, and under "" all of them."""
+    found: dict[str, set[str]] = {"": set()}
+    for node in nodes:
+        for name in ("", *node.partitions):
+            found.setdefault(name, set()).update({node.name} if node.is_usable else ())
+    return {name: frozenset(members) for name, members in found.items()}
 
 
 def _speaks_against(troubles: list[NodeTrouble]) -> bool:

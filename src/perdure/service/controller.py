@@ -17,10 +17,9 @@ from perdure.model.actions import Action, Cancel, Drain, Exclude, Hold, OutcomeS
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
-from perdure.model.nodes import NodeState
 from perdure.model.observation import Observation, changes
 from perdure.retry.decide import Decision, DecisionKind, decide
-from perdure.retry.history import NodeTrouble, PastFailure, Spent
+from perdure.retry.history import NodeTrouble, PastFailure, Spent, usable_nodes
 from perdure.retry.rules import RetryRules
 from perdure.service.case import MAX_PAST, Case, Failure, State
 from perdure.triage.verdict import Verdict
@@ -146,8 +145,8 @@ def unfinished(state: State) -> list[Effect]:
 def _look(state: State, seen: Observation, settings: ControllerSettings) -> tuple[State, list[Effect]]:
     known, events = changes(state.known, seen, grace_s=settings.vanish_grace_s)
     live = sum(not job.state.is_over for job in known.jobs.values())
-    up = frozenset(name for name, node in known.nodes.items() if node.state is NodeState.UP)
-    state = replace(state, known=known, fleet=replace(state.fleet, up_nodes=up, live_jobs=live))
+    fleet = replace(state.fleet, usable=usable_nodes(known.nodes.values()), live_jobs=live)
+    state = replace(state, known=known, fleet=fleet)
     effects: list[Effect] = []
     for event in events:
         effects.append(Journalled(event))

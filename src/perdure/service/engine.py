@@ -8,6 +8,7 @@ tells the next run what was asked and not answered.
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterable
@@ -70,7 +71,7 @@ class Engine:
         self.last_look_s: float | None = None
         last_s = journal.last_event_s()
         self._seen_until_s = clock() if last_s is None else last_s
-        ours_since_s = self._seen_until_s if last_s is None else last_s - LOOK_BACK_S
+        ours_since_s = math.floor(self._seen_until_s) if last_s is None else last_s - LOOK_BACK_S  # Slurm: whole seconds
         self._settings = replace(settings, ignore_before_s=ours_since_s)  # what failed before we came is not ours
         self._after(unfinished(self._state))
 
