@@ -57,5 +57,5 @@ def socket_path(state_dir: Path) -> Path | None:
     """Where the daemon listens, or listened last; None where there never was one."""
     try:
         return Path(_address_file(state_dir).read_text().rstrip("\n"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None

@@ -21,6 +21,7 @@ from perdure.errors import InputError, PerdureError
 
 MAX_CLIENTS = 64
 MAX_REQUEST = 8 * 1024 * 1024
+_BACKLOG = 128
 _CHUNK = 256 * 1024
 
 
@@ -89,7 +90,7 @@ class _Server:
             self._listener.bind(str(address))
         finally:
             os.umask(mask)
-        self._listener.listen(MAX_CLIENTS)
+        self._listener.listen(_BACKLOG)
         self._woken, self._waker = os.pipe()
         for descriptor in (self._woken, self._waker):
             os.set_blocking(descriptor, False)
@@ -141,15 +142,16 @@ class _Server:
                 self._selector.modify(client.connection, selectors.EVENT_READ | writing)
 
     def _accept(self) -> None:
-        while len(self._clients) < MAX_CLIENTS:
+        while True:
             try:
                 connection, _ = self._listener.accept()
             except OSError:  # nobody is waiting, or somebody has given up
                 return
+            if len(self._clients) == MAX_CLIENTS:
+                self._drop(self._clients[0])  # the oldest makes room: a client asks briefly
             client = _Client(connection)
             self._clients.append(client)
             self._selector.register(connection, selectors.EVENT_READ)
-        self._drop(self._clients[0])  # the oldest makes room: a client asks briefly
 
     def _drop(self, client: _Client) -> None:
         self._clients.remove(client)

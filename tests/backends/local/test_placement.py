@@ -1,0 +1,85 @@
+"""Where gangs fit and whom they push aside."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.backends.local.placement import Free, choose_victims, free_capacity, occupy, place
+from perdure.backends.local.records import AttemptRecord, Ending, JobRecord, NodeRecord
+from perdure.backends.local.spec import JobSpec
+from perdure.model.jobs import AttemptState, JobState
+
+
+def job(job_id="1", **spec):
+    made = JobSpec(("true",), **spec)
+    return JobRecord(job_id, made, JobState.PENDING, 0.0, 0.0, made.exclude, made.require)
+
+
+def node(name, gpus=4, slots=4, **more):
+    return NodeRecord(name, gpus, slots, 0.0, **more)
+
+
+def attempt(job_id, *seats, start_s=0.0, **more):
+    nodes, devices = tuple(name for name, _ in seats), tuple(tuple(gpus) for _, gpus in seats)
+    return AttemptRecord(job_id, 1, AttemptState.RUNNING, nodes, devices, start_s, "", "", **more)
+
+
+names = st.sampled_from(["a", "b", "c", "d", "e"])
+rooms = st.dictionaries(names, st.builds(Free, st.frozensets(st.integers(0, 7)), st.integers(0, 3)))
+
+
+@given(rooms, st.integers(0, 8), st.integers(1, 5), st.sets(names), st.sets(names))
+def test_a_gang_gets_all_it_needs_or_nothing(free, gpus, nodes, exclude, require):
+    require = tuple(sorted(require - exclude))[:nodes]
+    asked = job(gpus_per_node=gpus, node_count=nodes, exclude=tuple(exclude), require=require)
+    seats = place(asked, free)
+    fitting = [n for n, room in free.items() if room.slots and len(room.gpus) >= gpus and n not in exclude]
+    assert (seats is None) == (len(fitting) < nodes or not set(require) <= set(fitting))
+    if seats is not None:
+        assert len({seat.node for seat in seats}) == len(seats) == nodes
+        assert set(require) <= {seat.node for seat in seats} <= set(fitting)
+        assert all(len(seat.gpus) == gpus and set(seat.gpus) <= free[seat.node].gpus for seat in seats)
+        left = occupy(free, ((seat.node, seat.gpus) for seat in seats))
+        assert all(left[seat.node].slots == free[seat.node].slots - 1 for seat in seats)
+
+
+def test_the_fullest_node_that_fits_is_taken():
+    free = {"a": Free(frozenset(range(8)), 4), "b": Free(frozenset({5, 6}), 4)}
+    assert place(job(gpus_per_node=2), free)[0].node == "b"
+
+
+def test_nodes_that_take_no_work_are_not_free():
+    nodes = [node("a"), node("b", down="dead"), node("c", drained="")]
+    assert list(free_capacity(nodes, [attempt("1", ("b", [0]))])) == ["a"]
+
+
+def test_only_those_are_preempted_who_may_be_and_must_be():
+    nodes = [node("a"), node("b")]
+    jobs = {
+        "1": job("1", preemptible=True, priority=1),
+        "2": job("2", preemptible=True),
+        "3": job("3"),
+        "9": job("9", priority=5, gpus_per_node=4),
+    }
+    on_a = [attempt("1", ("a", [0, 1])), attempt("2", ("a", [2, 3]), start_s=9.0)]
+    on_b = [attempt("3", ("b", [0, 1, 2, 3]))]
+    assert {a.job_id for a in choose_victims(jobs["9"], nodes, on_a + on_b, jobs)} == {"1", "2"}
+    assert choose_victims(jobs["9"], nodes, [*on_b, attempt("3", ("a", [0]))], jobs) == ()
+    low = job("9", priority=1, gpus_per_node=4)
+    assert choose_victims(low, nodes, on_a + on_b, jobs) == ()
+
+
+def test_nobody_is_preempted_in_vain():
+    """The first victim by rank turns out not to be needed once the second has gone."""
+    nodes = [node("a"), node("b")]
+    jobs = {"1": job("1", preemptible=True), "2": job("2", preemptible=True, priority=1), "3": job("3")}
+    running = [attempt("1", ("a", [0])), attempt("3", ("a", [1])), attempt("2", ("b", [0, 1, 2, 3]))]
+    wide = job("9", priority=5, gpus_per_node=4)
+    assert [a.job_id for a in choose_victims(wide, nodes, running, jobs)] == ["2"]
+
+
+def test_what_is_being_freed_already_is_waited_for():
+    nodes = [node("a")]
+    jobs = {"1": job("1", preemptible=True), "2": job("2", preemptible=True)}
+    ending = Ending(AttemptState.PREEMPTED, "", 1.0)
+    running = [attempt("1", ("a", [0, 1]), ending=ending), attempt("2", ("a", [2, 3]))]
+    assert choose_victims(job("9", priority=5, gpus_per_node=2), nodes, running, jobs) == ()

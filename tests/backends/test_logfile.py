@@ -1,0 +1,243 @@
+"""A log is read as its owner could, or not at all."""
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from perdure.backends import logfile
+from perdure.backends.logfile import read_tail
+from perdure.errors import LogRefused, NotFound
+
+ME = os.getuid()
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can give a file to somebody else")
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "job.log"
+    path.write_bytes(b"line one\nline two\n")
+    return path
+
+
+def test_a_short_log_is_all_tail(log):
+    read = read_tail(log, ME)
+    assert (read.tail, read.head, read.skipped, read.path) == (b"line one\nline two\n", b"", 0, str(log))
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "head_bytes", "tail", "head", "skipped"),
+    [
+        (4, 3, b"6789", b"012", 3),
+        (4, 100, b"6789", b"012345", 0),
+        (4, 0, b"6789", b"", 6),
+        (10, 3, b"0123456789", b"", 0),
+    ],
+)
+def test_of_a_long_log_both_ends_are_read_and_nothing_twice(tmp_path, max_bytes, head_bytes, tail, head, skipped):
+    path = tmp_path / "log"
+    path.write_bytes(b"0123456789")
+    read = read_tail(path, ME, max_bytes, head_bytes)
+    assert (read.tail, read.head, read.skipped) == (tail, head, skipped)
+
+
+def test_an_empty_log_is_empty(tmp_path):
+    (tmp_path / "log").touch()
+    assert read_tail(tmp_path / "log", ME).tail == b""
+
+
+@pytest.mark.parametrize("name", ["missing", "missing/log", "job.log/below"])
+def test_what_is_not_there_is_not_found(log, name):
+    with pytest.raises(NotFound):
+        read_tail(log.parent / name, ME)
+
+
+def test_links_are_refused_wherever_a_user_can_make_them(log, tmp_path):
+    (tmp_path / "link.log").symlink_to(log)
+    (tmp_path / "dir").symlink_to(tmp_path)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    os.chmod(tmp_path, 0o777)  # as in a scratch directory: root may own a link here, others can too
+    for name in ("link.log", "dir/job.log", "dangling"):
+        with pytest.raises(LogRefused, match="is a link"):
+            read_tail(tmp_path / name, ME)
+
+
+def test_a_hard_link_is_a_file_of_its_owner(log, tmp_path):
+    os.link(log, tmp_path / "other.log")
+    assert read_tail(tmp_path / "other.log", ME).tail
+
+
+def test_a_fifo_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(LogRefused, match="FIFO"):
+        read_tail(tmp_path / "log", ME)
+
+
+def test_a_socket_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("log")
+        with pytest.raises(LogRefused, match="socket"):
+            read_tail(tmp_path / "log", ME)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/dev/tty"])
+def test_a_device_is_refused(path):
+    with pytest.raises(LogRefused, match="device"):
+        read_tail(path, 0)
+
+
+def test_a_directory_is_refused(tmp_path):
+    for path in (tmp_path, "/"):
+        with pytest.raises(LogRefused, match="directory"):
+            read_tail(path, ME)
+
+
+@pytest.mark.parametrize("path", ["relative/log", "../log", "/tmp/../etc/passwd"])
+def test_only_plain_absolute_paths_are_walked(path):
+    with pytest.raises(LogRefused, match="absolute"):
+        read_tail(path, ME)
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+def test_what_is_no_path_is_not_found(path):
+    with pytest.raises(NotFound):
+        read_tail(path, ME)
+
+
+def test_anothers_file_is_refused(log):
+    with pytest.raises(LogRefused):
+        read_tail(log, ME + 1)
+
+
+@as_root
+def test_root_reads_with_the_owners_rights():
+    """A file of the owner in a directory that the owner cannot enter stays closed, though root could open it."""
+    with tempfile.TemporaryDirectory() as name:  # pytest's own directories are closed to others
+        path = Path(name, "log")
+        path.write_bytes(b"0123456789")
+        os.chown(path, NOBODY, -1)
+        os.chmod(path, 0o600)
+        os.chmod(name, 0o755)
+        read = read_tail(path, NOBODY, 4, 3)
+        assert (read.tail, read.head, read.skipped) == (b"6789", b"012", 3)
+        for mode, parent_mode in ((0o200, 0o755), (0o600, 0o700)):
+            os.chmod(path, mode)
+            os.chmod(name, parent_mode)
+            with pytest.raises(LogRefused, match="Permission denied"):
+                read_tail(path, NOBODY)
+
+
+@as_root
+def test_root_tells_what_is_not_there_for_others_too():
+    with pytest.raises(NotFound):
+        read_tail("/nowhere/log", NOBODY)
+
+
+@as_root
+def test_a_link_that_only_root_can_have_made_is_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(logfile, "_only_root_writes", lambda directory: True)
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "log").write_bytes(b"found")
+    (tmp_path / "scratch").symlink_to(real)
+    (tmp_path / "relative").symlink_to("real")
+    for name in ("scratch", "relative"):
+        assert read_tail(tmp_path / name / "log", ME).tail == b"found"
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(LogRefused):
+        read_tail(tmp_path / "loop" / "log", ME)
+    os.lchown(tmp_path / "scratch", NOBODY, -1)
+    with pytest.raises(LogRefused, match="is a link"):
+        read_tail(tmp_path / "scratch" / "log", ME)
+
+
+def test_a_log_that_is_cut_while_it_is_read_is_read_as_far_as_it_goes(log, monkeypatch):
+    real = os.pread
+
+    def cut_first(descriptor, count, start):
+        os.truncate(log, 4)
+        return real(descriptor, count, start)
+
+    monkeypatch.setattr(os, "pread", cut_first)
+    assert read_tail(log, ME).tail == b"line"
+
+
+def test_a_log_that_grows_while_it_is_read_stays_bounded(log, monkeypatch):
+    real = os.pread
+
+    def grow_first(descriptor, count, start):
+        with open(log, "ab") as file:
+            file.write(b"x" * 1000)
+        return real(descriptor, count, start)
+
+    monkeypatch.setattr(os, "pread", grow_first)
+    assert len(read_tail(log, ME, 10).tail) == 10
+
+
+@pytest.mark.parametrize("swap", ["link", "fifo"])
+def test_a_file_swapped_between_look_and_open_is_refused(log, monkeypatch, swap):
+    """The worst moment: after the look at the name, before the opening."""
+    real = logfile._check
+    looks = []
+
+    def swap_after_first(path, seen, owner):
+        real(path, seen, owner)
+        if not looks:
+            looks.append(seen)
+            log.unlink()
+            if swap == "link":
+                log.symlink_to("/etc/passwd")
+            else:
+                os.mkfifo(log)
+
+    monkeypatch.setattr(logfile, "_check", swap_after_first)
+    with pytest.raises(LogRefused):
+        read_tail(log, ME)
+
+
+_MEASURE = """
+import resource, sys
+from perdure.backends.logfile import read_tail
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+log = read_tail(sys.argv[1], int(sys.argv[2]))
+assert log.tail.endswith(b"the end") and log.skipped > 2**30, (len(log.tail), log.skipped)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_two_gigabytes_cost_bounded_memory(tmp_path):
+    path = tmp_path / "log"
+    with open(path, "wb") as file:
+        file.seek(2 * 1024**3)
+        file.write(b"the end")
+    done = subprocess.run([sys.executable, "-c", _MEASURE, path, str(ME)], capture_output=True, text=True, check=True)
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert int(done.stdout) * unit < 64 * 1024**2
+
+
+def test_no_descriptor_stays_open(log, tmp_path):
+    def descriptors():
+        return [fd for fd in range(resource.getrlimit(resource.RLIMIT_NOFILE)[0] % 4096) if _is_open(fd)]
+
+    before = descriptors()
+    os.mkfifo(tmp_path / "fifo")
+    read_tail(log, ME)
+    for path in (tmp_path, tmp_path / "none", tmp_path / "fifo"):
+        with pytest.raises((LogRefused, NotFound)):
+            read_tail(path, ME)
+    assert descriptors() == before
+
+
+def _is_open(fd):
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,171 @@
+"""Claims have one order, and a newer one takes the right to write."""
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.errors import ConfigError, Fenced, StateError
+from perdure.job import fence
+from perdure.job.fence import Claim, claim, current_claim
+
+
+def test_the_newer_claim_fences_the_older(tmp_path):
+    first, second = claim(tmp_path, "7", 1), claim(tmp_path, "7", 2)
+    assert second.token > first.token
+    second.check()
+    with pytest.raises(Fenced, match=f"token {first.token} is fenced by token {second.token}"):
+        first.check()
+
+
+def test_an_older_incarnation_cannot_claim_after_a_newer_one(tmp_path):
+    newer = claim(tmp_path, "7", 2)
+    with pytest.raises(Fenced, match="incarnation 2 has claimed it, this is 1"):
+        claim(tmp_path, "7", 1)
+    newer.check()
+
+
+def test_ranks_of_one_start_share_a_claim(tmp_path):
+    assert claim(tmp_path, "7", 1, "srun:1") == claim(tmp_path, "7", 1, "srun:1")
+
+
+def test_a_second_start_under_the_same_count_is_newer(tmp_path):
+    """As Slurm has been seen to do after a crash of its controller."""
+    first, second = claim(tmp_path, "7", 0, "srun:1"), claim(tmp_path, "7", 0, "srun:2")
+    with pytest.raises(Fenced):
+        first.check()
+    second.check()
+
+
+def test_a_successor_job_may_take_the_directory_over(tmp_path):
+    first, second = claim(tmp_path, "900", 3), claim(tmp_path, "901", 1)
+    second.check()
+    with pytest.raises(Fenced):
+        first.check()
+
+
+def test_a_claim_whose_directory_is_gone_is_fenced(tmp_path):
+    with pytest.raises(Fenced, match="its claim is gone"):
+        Claim(tmp_path / "nothing", 1).check()
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=30))
+def test_the_holder_is_always_the_largest_incarnation_that_came(tmp_path_factory, incarnations):
+    directory, largest, claims = tmp_path_factory.mktemp("fence"), 0, {}
+    for incarnation in incarnations:
+        if incarnation < largest:
+            with pytest.raises(Fenced):
+                claim(directory, "7", incarnation)
+            continue
+        largest = incarnation
+        claims[incarnation] = claim(directory, "7", incarnation)
+        claims[incarnation].check()
+        for older in incarnations:
+            if older in claims and older < largest:
+                with pytest.raises(Fenced):
+                    claims[older].check()
+
+
+def test_claimants_at_once_get_one_token_each(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        claims = list(pool.map(lambda start: claim(tmp_path, "7", 1, f"start-{start}"), range(40)))
+    tokens = sorted(made.token for made in claims)
+    assert tokens == list(range(1, 41))
+    for made in claims[:-1]:
+        if made.token != 40:
+            with pytest.raises(Fenced):
+                made.check()
+
+
+def test_old_claims_are_let_go(tmp_path):
+    for start in range(40):
+        claim(tmp_path, "7", 1, str(start))
+    assert len(os.listdir(tmp_path / "claims")) == fence.KEPT_CLAIMS
+    assert os.listdir(tmp_path / "stages") == []
+
+
+_CRASHES = """
+import os, signal, sys
+from pathlib import Path
+from perdure.job.fence import claim
+base = Path(sys.argv[1])
+EVENTS = {"open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.listdir", "os.scandir"}
+for point in range(1, 500):
+    directory = base / str(point)
+    old = claim(directory, "7", 1)
+    stage = old.stage(base)
+    (stage.__enter__() / "draft").write_text("old")
+    child = os.fork()
+    if child == 0:
+        left = [point]
+        def die(event, args):
+            if event in EVENTS:
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        sys.addaudithook(die)
+        claim(directory, "7", 2)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    held = claim(directory, "7", 2)
+    held.check()
+    assert held.token == 2, (point, held)
+    stages = [p for p in base.glob(f".perdure-1-*") if "revoked" not in p.name]
+    assert not stages, (point, stages)
+    if status == 0:
+        print(point)
+        break
+"""
+
+
+def test_killed_at_any_point_a_claim_is_whole_or_not_there(tmp_path):
+    """A claimant is killed before each of its file operations in turn; the next one always succeeds, and revokes."""
+    done = subprocess.run([sys.executable, "-c", _CRASHES, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 8  # so many points there were
+
+
+def test_a_damaged_claim_is_named(tmp_path):
+    claim(tmp_path, "7", 1)
+    (tmp_path / "claims" / "1").write_text("{")
+    with pytest.raises(StateError, match="damaged"):
+        claim(tmp_path, "7", 2)
+
+
+def test_a_place_that_is_no_directory_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="cannot be used"):
+        claim(tmp_path / "file", "7", 1)
+
+
+def test_the_claim_of_this_process_stands_in_its_environment(tmp_path):
+    assert current_claim({}) is None
+    environment = {"PERDURE_FENCE_DIR": str(tmp_path), "PERDURE_FENCE_TOKEN": "3"}
+    assert current_claim(environment) == Claim(tmp_path, 3)
+    with pytest.raises(ConfigError):
+        current_claim({**environment, "PERDURE_FENCE_TOKEN": "three"})
+
+
+def test_a_frozen_claimant_holds_nobody_up(tmp_path):
+    """A process stopped in the middle of a publish cannot keep the next incarnation from claiming."""
+    code = (
+        "import sys; from perdure.job import claim\n"
+        "with claim(sys.argv[1], '7', 1).stage(__import__('pathlib').Path(sys.argv[1])) as stage:\n"
+        "    (stage / 'draft').write_text('x'); print('ready', flush=True); sys.stdin.read()"
+    )
+    old = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert old.stdout.readline() == "ready\n"
+        old.send_signal(signal.SIGSTOP)
+        claim(tmp_path, "7", 2).check()
+        assert not list(tmp_path.glob(".perdure-*"))
+    finally:
+        old.kill()
+        old.communicate()
