@@ -27,9 +27,26 @@ def jobs(
     if as_json:
         print_json("jobs", 1, jobs=found)
         return 0
-    rows = ([j["job_id"], j["state"], j["user"], j["gpus"], instant(j["submit_s"]), j["name"]] for j in found)
-    print_table(("JOB", "STATE", "USER", "GPUS", "SUBMITTED", "NAME"), rows, whole=("JOB", "STATE", "SUBMITTED"))
+    print_table(
+        ("JOB", "STATE", "USER", "GPUS", "SUBMITTED", "FAILURE", "DECISION", "NAME"),
+        map(_row, found),
+        whole=("JOB", "STATE", "SUBMITTED", "FAILURE", "DECISION"),
+    )
     return 0
+
+
+def _row(job: dict[str, Any]) -> tuple[object, ...]:
+    failure = job["failure"] or {"category": "", "decision": ""}
+    return (
+        job["job_id"],
+        job["state"],
+        job["user"],
+        job["gpus"],
+        instant(job["submit_s"]),
+        failure["category"],
+        failure["decision"],
+        job["name"],
+    )
 
 
 def submit(
