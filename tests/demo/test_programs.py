@@ -120,7 +120,7 @@ def test_a_lock_passes_and_an_owner_may_refuse_a_retry(stage: Stage) -> None:
 
 
 def test_a_lost_rank_leaves_its_peer_with_a_dead_connection(stage: Stage) -> None:
-    job_id = stage.submit("bert-ddp", pace=0.1)
+    job_id = stage.submit("bert-ddp", pace=0.05)
     lost = fails_first(stage, "bert-ddp", job_id)
     assert lost.signal == 9
     stage.retry_elsewhere(lost)
@@ -130,7 +130,7 @@ def test_a_lost_rank_leaves_its_peer_with_a_dead_connection(stage: Stage) -> Non
 def test_a_rank_that_waits_for_ever_is_ended_by_its_peers_watchdog(stage: Stage) -> None:
     warmer = stage.submit("warm-cache", pace=1.0)
     stage.until_says(warmer, "holding the cache lock")
-    job_id = stage.submit("moe-2x", pace=0.1)
+    job_id = stage.submit("moe-2x", pace=0.05)
     hung = fails_first(stage, "moe-2x", job_id)
     assert hung.signal == 6
     assert "load_shard" in stage.log(hung), "the stacks show where the other rank is"
