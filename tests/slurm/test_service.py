@@ -1,0 +1,169 @@
+"""The service on a real Slurm: a failure is explained, recovered once, and nothing is lost or done twice."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import pytest
+
+from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.tools import Tools
+from perdure.model.actions import Exclude, Hold, Requeue
+from perdure.model.jobs import JobState
+from perdure.retry.rules import RetryRules
+from perdure.service.controller import ControllerSettings
+from perdure.service.executor import ActionState
+from tests.e2e.service import await_, running
+
+pytestmark = pytest.mark.slurm
+
+QUICK = ControllerSettings(retry=RetryRules(back_off_s=1.0))
+SHAPE = """
+echo 'step 1 loss 0.5'
+echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2
+exit 1
+"""
+PEER_LOST = """
+echo "step 1 on $SLURMD_NODENAME"
+if [ "$SLURMD_NODENAME" = {bad} ]; then
+  echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2
+  exit 1
+fi
+echo done
+"""
+
+
+@pytest.fixture
+def backend(quiet_cluster):
+    return SlurmBackend(quiet_cluster.name, Tools(timeout_s=15.0, environment=quiet_cluster.env))
+
+
+@pytest.fixture
+def service(backend, tmp_path):
+    with running(backend, tmp_path, look_every_s=1.0, settings=QUICK) as one:
+        yield one
+
+
+def nodes_of(attempt):
+    return json.loads(attempt["payload"])["nodes"]
+
+
+def test_a_deterministic_failure_is_stopped_and_explained(quiet_cluster, service):
+    job = quiet_cluster.submit(SHAPE)
+    stopped = service.await_exception(job, "stopped")
+    assert (stopped["decision"], stopped["type"]) == ("stop", "job.shape")
+    (attempt,) = service.attempts(job)
+    assert any("mat1 and mat2" in line["text"] for line in json.loads(attempt["verdict"])["evidence"])
+    assert service.actions(job) == []
+
+
+def test_a_transient_failure_is_requeued_off_the_bad_node_and_succeeds(quiet_cluster, service):
+    job = quiet_cluster.submit(PEER_LOST.format(bad="node1"), "-w", "node1")
+    service.await_exception(job, "recovered", 60)
+    first, second = service.attempts(job)
+    assert nodes_of(first) == ["node1"]
+    assert nodes_of(second) != ["node1"]
+    (action,) = service.actions(job)
+    assert (type(action.action), action.state) == (Requeue, ActionState.DONE)
+    assert quiet_cluster.job(job)["Restarts"] == "1"
+
+
+def test_no_requeue_is_honoured(quiet_cluster, service):
+    job = quiet_cluster.submit(PEER_LOST.format(bad="node1"), "-w", "node1", "--no-requeue")
+    assert "--no-requeue" in service.await_exception(job, "stopped")["reason"]
+    assert service.actions(job) == []
+
+
+def test_a_dead_node_is_recovered_once_by_slurm_and_left_at_that(quiet_cluster, service):
+    job = quiet_cluster.submit("sleep 8; echo done", "-w", "node2")
+    service.await_job(job, JobState.RUNNING)
+    quiet_cluster.fail_node("node2")
+    try:
+        # Slurm requires node2 still (-w): it takes our exclusion, which clears that, for the job to go elsewhere
+        recovered = service.await_exception(job, "recovered", 120)
+    finally:
+        quiet_cluster.return_node("node2")
+    assert (recovered["type"], recovered["owner"]) == ("node.failure", "resource_manager")
+    first, second = service.attempts(job)
+    assert (first["state"], second["state"]) == ("node_fail", "completed")
+    assert nodes_of(second) != ["node2"]
+    assert [type(row.action) for row in service.actions(job)] == [Exclude]
+    assert quiet_cluster.job(job)["Restarts"] == "1"
+
+
+def test_a_blind_requeue_of_what_can_only_fail_is_held(quiet_cluster, service):
+    """The site requeues on exit code 75; the log says that it cannot help."""
+    job = quiet_cluster.submit(SHAPE.replace("exit 1", "exit 75"))
+    await_(lambda: [type(row.action) for row in service.actions(job)] == [Hold], 60)
+    await_(lambda: service.actions(job)[0].state is ActionState.DONE, 30)
+    assert quiet_cluster.job(job)["Priority"] == "0"
+
+
+WRITER = """
+import os, time
+from pathlib import Path
+from perdure.job import checkpointed
+from perdure.errors import Fenced
+me = os.environ["SLURMD_NODENAME"]
+with open("{log}", "a") as log:
+    for step in range(400):
+        try:
+            with checkpointed(Path("{checkpoint}")) as draft:
+                Path(draft).write_text(me)
+            log.write(f"{{time.time()}} {{me}}\\n"); log.flush()
+        except Fenced:
+            raise SystemExit(93)
+        if me != "node3" and step > 30:
+            break
+        time.sleep(0.1)
+"""
+
+
+def test_freeze_and_thaw_never_leave_two_incarnations_writing(quiet_cluster, service, tmp_path):
+    """The frozen node's writer wakes up beside the new one, and is fenced before it publishes again."""
+    log, program = quiet_cluster.output / "writes", quiet_cluster.output / "writer.py"
+    program.write_text(WRITER.format(log=log, checkpoint=quiet_cluster.output / "ckpt" / "model"))
+    script = f"{sys.executable} -m perdure exec -- {sys.executable} {program}"
+    job = quiet_cluster.submit(script, "-w", "node3", f"--chdir={quiet_cluster.output}")
+    await_(lambda: log.exists() and log.read_text().count("\n") > 3, 30)
+    quiet_cluster.freeze_node("node3")
+    try:
+        await_(lambda: any("node3" not in line for line in log.read_text().splitlines()), 90)
+        thawed_s = time.time()
+    finally:
+        quiet_cluster.return_node("node3")
+    service.await_job(job, JobState.COMPLETED, within_s=60)
+    lines = [line.split() for line in log.read_text().splitlines()]
+    first_of_new = min(float(t) for t, node in lines if node != "node3")
+    assert thawed_s > first_of_new
+    assert [t for t, node in lines if node == "node3" and float(t) > first_of_new] == []
+
+
+def test_slurmctld_down_and_back_loses_and_doubles_nothing(quiet_cluster, service):
+    job = quiet_cluster.submit("sleep 3;" + PEER_LOST.format(bad="node1"), "-w", "node1")
+    service.await_job(job, JobState.RUNNING)
+    quiet_cluster.stop_ctld()
+    try:
+        await_(lambda: "controller" in service.engine.state.known.unseen, 40)
+        assert service.exceptions(job) == []  # silence is no failure
+    finally:
+        quiet_cluster.start_ctld()
+    service.await_exception(job, "recovered", 90)
+    await_(lambda: "controller" not in service.engine.state.known.unseen, 40)
+    assert len([row for row in service.actions(job) if isinstance(row.action, Requeue)]) == 1
+    assert quiet_cluster.job(job)["Restarts"] == "1"
+
+
+def test_slurmdbd_down_loses_and_doubles_nothing(quiet_cluster, service):
+    quiet_cluster.kill_dbd()
+    try:
+        job = quiet_cluster.submit(PEER_LOST.format(bad="node1"), "-w", "node1")
+        await_(lambda: "accounting" in service.engine.state.known.unseen, 40)
+        service.await_exception(job, "recovered", 90)
+    finally:
+        quiet_cluster.start_dbd()
+    await_(lambda: "accounting" not in service.engine.state.known.unseen, 60)
+    assert len(service.attempts(job)) == 2
+    assert quiet_cluster.job(job)["Restarts"] == "1"
