@@ -19,7 +19,7 @@ def run(*command):
     [
         ("lint-imports",),
         ("mypy", "--no-error-summary"),
-        ("ruff", "check", "--output-format", "concise", "src", "tests", "benchmarks"),
+        ("ruff", "check", "--output-format", "concise", "src", "tests", "benchmarks", "docs"),
     ],
     ids=["imports", "types", "style"],
 )

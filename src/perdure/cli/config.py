@@ -36,18 +36,18 @@ def check(
         from perdure.triage.rules import with_site_rules
 
         with_site_rules(loaded.settings.triage.rules)
-    values = {name: _shown(name, value_of(loaded.settings, name)) for name in known_names()}
+    values = {name: shown(name, value_of(loaded.settings, name)) for name in known_names()}
     if as_json:
         listed = {name: {"value": value, "from": loaded.origin[name]} for name, value in values.items()}
         print_json("config", 1, files=[str(path) for path in loaded.files], settings=listed)
         return 0
     print_line(f"Files read: {', '.join(map(str, loaded.files)) or 'none'}")
-    rows = ((name, "" if value is None else _toml(value), loaded.origin[name]) for name, value in values.items())
+    rows = ((name, "" if value is None else as_toml(value), loaded.origin[name]) for name, value in values.items())
     print_table(("SETTING", "VALUE", "FROM"), rows, whole=("SETTING",))
     return 0
 
 
-def _shown(name: str, value: Any) -> Any:
+def shown(name: str, value: Any) -> Any:
     """The value for a person or JSON; a password in a database's URL is not for either."""
     if name == "service.database" and "@" in value:
         scheme, _, rest = value.partition("://")
@@ -55,9 +55,10 @@ def _shown(name: str, value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _toml(value: Any) -> str:
+def as_toml(value: Any) -> str:
+    """The value as a file would hold it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
+        return f"[{', '.join(map(as_toml, value))}]"
     return f'"{value}"' if isinstance(value, str) else str(value)

@@ -46,10 +46,11 @@ class ServiceSettings:
     """The service as a whole."""
 
     cluster: Cluster = Cluster.LOCAL
+    """"local": the embedded one; "slurm": the one whose tools are in PATH."""
     host: str = "127.0.0.1"
     """Address to listen on: a loopback one, unless `allow_remote`."""
     port: int = 8470
-    """0 takes any free one."""
+    """Port of the dashboard and the API; 0 takes any free one."""
     allow_remote: bool = False
     """Listen beyond this machine. Tokens then cross the network: only behind a proxy that speaks TLS."""
     hosts: tuple[str, ...] = ()
@@ -79,6 +80,7 @@ class LocalSettings:
     """The embedded cluster."""
 
     nodes: int = 4
+    """Virtual nodes on this machine."""
     gpus: int = 8
     """Emulated GPUs of each node."""
     demo: bool = True

@@ -1,0 +1,143 @@
+"""Write the generated part of the reference: ``python docs/generate.py``.
+
+Commands come from the command line's own help, settings from their dataclasses, signature rules from their file, the
+API from its OpenAPI description. A test compares the pages with what this prints.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine
+from typer.main import get_command
+
+from perdure.cli.config import as_toml, shown
+from perdure.cli.main import app
+from perdure.service.auth import TokenBook
+from perdure.service.operations import Status
+from perdure.service.settings import GROUPS, Settings, known_names, value_of
+from perdure.service.web import create_app
+from perdure.triage.rules import own_rules
+
+HERE = Path(__file__).parent / "reference"
+
+
+def commands() -> str:
+    """Every command with its help, as a terminal of 100 columns shows it."""
+    parts = ["# Commands", "", "Every reading command takes `--json`; what it prints then says its form in `schema`."]
+    for context in contexts("perdure", get_command(app), None):
+        parts += ["", f"## {context.command_path}", "", "```text", context.get_help().rstrip(), "```"]
+    return "\n".join(parts) + "\n"
+
+
+def contexts(name: str, command: Any, parent: Any) -> Iterator[Any]:
+    """A command as it is called, and those below it."""
+    context = command.make_context(name, [], parent=parent, resilient_parsing=True, terminal_width=100)
+    yield context
+    for name_below, below in getattr(command, "commands", {}).items():
+        yield from contexts(name_below, below, context)
+
+
+def settings() -> str:
+    """Every setting: what it means, and what is built in."""
+    parts = [
+        "# Settings",
+        "",
+        "Later sources win: built in, `/etc/perdure/config.toml`, `$XDG_CONFIG_HOME/perdure/config.toml`,",
+        "`--config FILE`, `PERDURE_GROUP_KEY` in the environment, options of the command. A file is TOML with one",
+        "table a group; an unknown key is an error. `perdure config check [FILE]` prints what is in force and where",
+        "each value came from.",
+    ]
+    for group, kind in GROUPS.items():
+        meaning = meanings(kind)
+        parts += ["", f"## [{group}]", "", (kind.__doc__ or "").strip(), ""]
+        parts += ["| key | built in | meaning |", "|---|---|---|"]
+        for key in (name.partition(".")[2] for name in known_names() if name.startswith(f"{group}.")):
+            parts.append(f"| `{key}` | {built_in(f'{group}.{key}')} | {meaning.get(key, '')} |")
+    return "\n".join(parts) + "\n"
+
+
+def built_in(name: str) -> str:
+    if name == "service.state":
+        return "`$XDG_STATE_HOME/perdure`"
+    value = value_of(Settings(), name)
+    return "" if value is None else f"`{as_toml(shown(name, value))}`"
+
+
+def meanings(kind: type) -> dict[str, str]:
+    """The docstring below each field of a dataclass."""
+    (body,) = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            assert isinstance(field.target, ast.Name)
+            found[field.target.id] = " ".join(str(below.value.value).split())
+    return found
+
+
+def rules() -> str:
+    """The signature rules, by what they recognise."""
+    parts = [
+        "# Signature rules",
+        "",
+        "In the order in which they are believed. `p` is the chance that a retry elsewhere gets past the point, before",
+        "the model and the job's history have had their say. A site adds its own with `triage.rules`.",
+        "",
+        "| rule | category | role | p | what it says |",
+        "|---|---|---|---|---|",
+    ]
+    for rule in own_rules().rules:
+        cause = rule.cause
+        parts.append(f"| {cause.name} | {cause.category} | {cause.role} | {cause.p_transient:.2f} | {cause.says} |")
+    return "\n".join(parts) + "\n"
+
+
+def api() -> str:
+    """Every route of the API, from its OpenAPI description."""
+    parts = [
+        "# HTTP API",
+        "",
+        "`Authorization: Bearer TOKEN`, with a token of `perdure token USER --role viewer|operator`. Errors are",
+        "problem details (RFC 9457) with `where` and `mend`. Listings end where `next_cursor` is null; else ask again",
+        "with it as `cursor`. The whole description, with every field, is served as `/api/v1/openapi.json`.",
+        "",
+        "| route | what it does |",
+        "|---|---|",
+    ]
+    app = create_app(create_engine("sqlite://"), Idle(), TokenBook(Path()))
+    for path, methods in sorted(app.openapi()["paths"].items()):
+        for method, route in methods.items():
+            parts.append(f"| `{method.upper()} {path}` | {' '.join(route.get('description', '').split())} |")
+    return "\n".join(parts) + "\n"
+
+
+class Idle:
+    """A service that does nothing: enough to be described."""
+
+    def status(self) -> Status:
+        return Status("local", "local", armed=False, stopped=False, last_look_s=None)
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "commands.md": commands,
+    "settings.md": settings,
+    "rules.md": rules,
+    "api.md": api,
+}
+
+
+def main() -> int:
+    HERE.mkdir(exist_ok=True)
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
