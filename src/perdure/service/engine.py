@@ -11,6 +11,7 @@ import logging
 import math
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
@@ -55,12 +56,15 @@ class Engine:
         triage: Triage,
         settings: ControllerSettings,
         clock: Callable[[], float],
+        decided: Callable[[float], None] = lambda _: None,
     ) -> None:
+        """`decided` is told the seconds from a log at hand to the decision in the journal."""
         self.backend = backend
         self.journal = journal
         self.executor = executor
         self._triage = triage
         self.clock = clock
+        self._decided = decided
         self._lock = threading.Lock()  # of the state and the journal's order
         self._backend_lock = threading.Lock()  # a backend is asked one thing at a time
         self._state: State = journal.restore()
@@ -71,8 +75,9 @@ class Engine:
         self.last_look_s: float | None = None
         last_s = journal.last_event_s()
         self._seen_until_s = clock() if last_s is None else last_s
-        ours_since_s = math.floor(self._seen_until_s) if last_s is None else last_s - LOOK_BACK_S  # Slurm: whole seconds
-        self._settings = replace(settings, ignore_before_s=ours_since_s)  # what failed before we came is not ours
+        # What failed before we came is not ours. Slurm tells instants in whole seconds.
+        ours_since_s = math.floor(self._seen_until_s) if last_s is None else last_s - LOOK_BACK_S
+        self._settings = replace(settings, ignore_before_s=ours_since_s)
         self._after(unfinished(self._state))
 
     @property
@@ -118,13 +123,15 @@ class Engine:
             attempt = self._to_judge.get(timeout=timeout_s)
         except queue.Empty:
             return False
-        self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt))])
+        log_bytes, begun_s = self._log_of(attempt), time.monotonic()
+        self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, log_bytes))])
+        self._decided(time.monotonic() - begun_s)
         return True
 
-    def _judge(self, attempt: Attempt) -> Verdict:
+    def _judge(self, attempt: Attempt, log_bytes: bytes) -> Verdict:
         """A log that triage stumbles over must not leave the failure without an answer."""
         try:
-            return self._triage(self._log_of(attempt), attempt)
+            return self._triage(log_bytes, attempt)
         except Exception:
             log.exception("%s: triage failed", attempt.id)
             return Verdict(Label.UNSURE, 0.5, "unknown", "triage itself failed on this log")

@@ -353,9 +353,8 @@ class _Writes:
         self._node = _upsert(insert, nodes, ["cluster", "name"])
         self._case = _upsert(insert, cases, ["cluster", "job_id"])
         self._memory = _upsert(insert, memory, ["cluster", "name"])
-        self._attempt = _upsert(  # the first word on how an attempt ended counts
-            insert, attempts, ["cluster", "job_id", "incarnation"], where=or_(*(attempts.c.state == state for state in _LIVE_ATTEMPTS))
-        )
+        first_word = or_(*(attempts.c.state == state for state in _LIVE_ATTEMPTS))  # on how it ended: that counts
+        self._attempt = _upsert(insert, attempts, ["cluster", "job_id", "incarnation"], where=first_word)
         self._exception = _upsert(insert, exceptions, ["id"], greatest="saved_gpu_h")
         self._action = insert(actions).on_conflict_do_nothing(index_elements=["key"]).inline()
         self._verdict = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 import threading
@@ -19,15 +20,17 @@ from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, StateError
 from perdure.model.jobs import Attempt
-from perdure.service.api import create_app
 from perdure.service.auth import Role, TokenBook
 from perdure.service.client import ServiceFile
+from perdure.service.context import WebSettings
 from perdure.service.desk import Desk
 from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
 from perdure.service.hands import end, threads
 from perdure.service.journal import Journal
-from perdure.service.settings import Cluster, Settings
+from perdure.service.metrics import Metrics
+from perdure.service.settings import Cluster, LocalSettings, Settings
+from perdure.service.web import create_app
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules, with_site_rules
 from perdure.triage.verdict import Verdict
@@ -67,16 +70,17 @@ def run(settings: Settings) -> int:
         sock = stack.enter_context(listen(service.host, service.port))
         journal = stack.enter_context(closing(Journal.open(service.database or state, service.cluster)))
         backend = stack.enter_context(backend_of(settings, state))
-        engine = stack.enter_context(closing(engine_of(settings, backend, journal, state)))
+        metrics = Metrics()
+        engine = stack.enter_context(closing(engine_of(settings, backend, journal, metrics, state)))
         engine.recover()
         stop = threading.Event()
         hands = threads(engine, stop, service.look_every_s)
         if isinstance(backend, LocalBackend) and settings.local.demo:
-            hands.append(demonstration(backend, engine, state, stop))
+            hands.append(demonstration(settings.local, backend, engine, state, stop))
         stack.callback(end, hands, stop, engine)
         for thread in hands:
             thread.start()
-        return serve(settings, engine, sock, state)
+        return serve(settings, engine, metrics, sock, state)
 
 
 @contextmanager
@@ -95,7 +99,7 @@ def backend_of(settings: Settings, state: Path) -> Iterator[Backend]:
         stop_daemon(home)
 
 
-def engine_of(settings: Settings, backend: Backend, journal: Journal, state: Path) -> Engine:
+def engine_of(settings: Settings, backend: Backend, journal: Journal, metrics: Metrics, state: Path) -> Engine:
     """The engine with its parts in place."""
     rules = with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
     executor = Executor(journal, backend, ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps))
@@ -103,16 +107,17 @@ def engine_of(settings: Settings, backend: Backend, journal: Journal, state: Pat
     def triage(log_bytes: bytes, attempt: Attempt) -> Verdict:
         return judge(log_bytes, attempt, rules=rules)
 
-    return Engine(backend, journal, executor, triage, settings.controller, time.time)
+    return Engine(backend, journal, executor, triage, settings.controller, time.time, metrics.decided)
 
 
-def demonstration(backend: LocalBackend, engine: Engine, state: Path, stop: threading.Event) -> threading.Thread:
+def demonstration(
+    settings: LocalSettings, backend: LocalBackend, engine: Engine, state: Path, stop: threading.Event
+) -> threading.Thread:
     """The thread that lets the demonstration workload arrive."""
     workspace = prepare(state / "demo")
 
     def play() -> None:
-        nodes = backend.observe(time.time()).nodes
-        site = Site(tuple(node.name for node in nodes), max(node.gpus for node in nodes))
+        site = Site(tuple(f"n{i}" for i in range(1, settings.nodes + 1)), settings.gpus)
 
         def submit(spec: JobSpec) -> str:
             job_id = backend.submit(spec)
@@ -124,22 +129,33 @@ def demonstration(backend: LocalBackend, engine: Engine, state: Path, stop: thre
     return threading.Thread(target=play, name="demonstration", daemon=True)
 
 
-def serve(settings: Settings, engine: Engine, sock: socket.socket, state: Path) -> int:
+def serve(settings: Settings, engine: Engine, metrics: Metrics, sock: socket.socket, state: Path) -> int:
     """Serve the pages until a signal ends it."""
     service = settings.service
     url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
     desk = Desk(engine, service.cluster, service.armed, state / STOP_FILE)
-    tokens = TokenBook(state / "tokens.json")
-    app = create_app(engine.journal.engine, desk, tokens, WebSettings())
-    mine = ServiceFile(url, os.getpid(), tokens.mint("perdure-cli", Role.OPERATOR))
-    mine.write(state)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="on")
-    try:
-        print(f"Perdure watches {engine.backend.cluster}: {url}/?code={tokens.login_code()}", flush=True)  # noqa: T201
+    tokens = TokenBook(state)
+    app = create_app(engine.journal.engine, desk, tokens, WebSettings(hosts=(service.host,)), metrics=metrics)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    with left_for_commands(tokens, url, state):
+        code = tokens.login_code(getpass.getuser(), Role.OPERATOR)
+        print(f"Perdure watches {engine.backend.cluster}: {url}/?code={code}", flush=True)  # noqa: T201
         uvicorn.Server(config).run(sockets=[sock])
+    return 0
+
+
+@contextmanager
+def left_for_commands(tokens: TokenBook, url: str, state: Path) -> Iterator[None]:
+    """While this runs, commands of the same user find the service and have a token for it."""
+    token = tokens.mint(getpass.getuser(), Role.OPERATOR)
+    mine = ServiceFile(url, os.getpid(), token)
+    mine.write(state)
+    try:
+        yield
     finally:
         mine.remove(state)
-    return 0
+        if known := tokens.find(token):
+            tokens.revoke(known.token_id)
 
 
 def _spoken(host: str) -> str:
