@@ -8,7 +8,7 @@ import typer
 
 
 def exec_(
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The program and its arguments.")],
+    command: Annotated[list[str], typer.Argument(metavar="CMD", help="The program and its arguments.")],
 ) -> int:
     """Run a program inside a job, fenced: once a newer attempt of the job has started, this one is ended.
 

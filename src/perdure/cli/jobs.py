@@ -50,7 +50,7 @@ def _row(job: dict[str, Any]) -> tuple[object, ...]:
 
 
 def submit(
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The program and its arguments.")],
+    command: Annotated[list[str], typer.Argument(metavar="CMD", help="The program and its arguments.")],
     name: Annotated[str, typer.Option(help="Name of the job; not given: the program's.")] = "",
     user: Annotated[str, typer.Option(help="Whose job it is; not given: yours.")] = "",
     nodes: Annotated[int, typer.Option(min=1, help="Nodes of the gang; the program runs once on each.")] = 1,
