@@ -72,9 +72,10 @@ def read_windows(path: Path | str, limits: Limits | None = None) -> LogText:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
     except OSError as err:
         raise InputError(str(path), f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise LogRefused(str(path), "is not a regular file", "Name a log file, not a directory, pipe or device")
     with os.fdopen(descriptor, "rb", buffering=0) as handle:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise LogRefused(str(path), "is not a regular file", "Name a log file, not a directory, pipe or device")
         return windows_of(handle, limits)
 
 

@@ -3,9 +3,10 @@
     z = logit(p of the primary cause) + pull * clip(z of the model, -cap, cap)
 
 The primary cause is, in this order: a decisive fact or line of the resource manager; the first plain root in the
-block of failure lines that was not survived; the first generic root; the first cascade, of text or of fact; what
-merely confirms a failure. The surer the cause, the smaller the model's pull. p = 1 / (1 + exp(-z)); the label is
-deterministic up to `deterministic_below`, transient from `transient_from`, unsure between.
+block of failure lines that was not survived; the first generic root; the first cascade, of text or of fact; the
+first faint root; what merely confirms a failure. The surer the cause, the smaller the model's pull.
+p = 1 / (1 + exp(-z)); the label is deterministic up to `deterministic_below`, transient from `transient_from`,
+unsure between.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Weights:
     deterministic_below: float = 0.35
     transient_from: float = 0.60
     cap: float = 2.5  # of the model's log-odds
-    pulls: tuple[float, float, float, float, float] = (0.0, 0.2, 0.4, 0.4, 0.8)
-    """The model's say beside a primary cause that is decisive, a plain root, generic, a cascade, a confirmation."""
+    pulls: tuple[float, float, float, float, float, float] = (0.0, 0.2, 0.4, 0.4, 0.4, 0.8)
+    """The model's say beside a primary cause that is decisive, plain, generic, a cascade, faint, a confirmation."""
 
     max_evidence: int = 8
 
@@ -91,8 +92,8 @@ def _primary(hits: Sequence[Hit], known: Sequence[Fact]) -> Hit | Fact | None:
 
 def _rank(cause: Cause) -> int:
     if cause.role is Role.ROOT:
-        return {Force.DECISIVE: 0, Force.PLAIN: 1, Force.GENERIC: 2}[cause.force]
-    return 3 if cause.role is Role.CASCADE else 4
+        return {Force.DECISIVE: 0, Force.PLAIN: 1, Force.GENERIC: 2, Force.FAINT: 4}[cause.force]
+    return 3 if cause.role is Role.CASCADE else 5
 
 
 def _weighed(cause: Cause, lean: float, pull: float, cap: float) -> float:

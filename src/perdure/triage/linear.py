@@ -29,13 +29,11 @@ from perdure.triage.rules import Cause
 FORMAT = 1
 WORD_BUCKETS, CHAR_BUCKETS, RULE_BUCKETS = 1 << 14, 1 << 15, 1 << 10
 BUCKETS = WORD_BUCKETS + CHAR_BUCKETS + RULE_BUCKETS
+PARTS = ("weights.npy", "scalars.npy")
 CHAR_RUNS = (3, 4, 5)
 MAX_EXCERPT_BYTES = 16384
 
-_BROKEN = (
-    ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, RuntimeError, NotImplementedError, MemoryError,
-    zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
+_UNREADABLE = (ValueError, LookupError, TypeError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _LETTERS = bytes(c if chr(c).isalnum() or c in b"_<>" or c > 127 else 32 for c in range(256))
 _MIX = np.uint32(0x9E3779B1)
 
@@ -105,52 +103,43 @@ class Linear:
 
     def save(self) -> bytes:
         """The bytes of the model's file; equal models give equal bytes."""
-        body: dict[str, NDArray[Any]] = {
-            "weights": self.weights.astype(np.float16),
-            "scalars": np.array([self.bias, self.slope, self.offset], dtype=np.float64),
-        }
-        header = json.dumps({"format": FORMAT, "buckets": BUCKETS, "sha256": _digest(body)}, sort_keys=True)
-        arrays: dict[str, NDArray[Any]] = {"header": np.frombuffer(header.encode(), dtype=np.uint8), **body}
-        return _npz(arrays)
+        scalars = np.array([self.bias, self.slope, self.offset], dtype=np.float64)
+        parts = {"weights.npy": _npy(self.weights.astype(np.float16)), "scalars.npy": _npy(scalars)}
+        header = {"format": FORMAT, "buckets": BUCKETS, "sha256": _digest(parts)}
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in {"header.json": json.dumps(header).encode(), **parts}.items():
+                entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # not the clock's: equal bytes for equal models
+                archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+        return out.getvalue()
 
     @classmethod
     def load(cls, data: bytes, source: str) -> Linear:
-        """Read what `save` wrote. Raises `InputError`, in one line, on any other bytes."""
+        """Read what `save` wrote; arrays are parsed only after their digest was verified. Raises `InputError`."""
         mend = "Train it anew: python -m perdure.triage.train"
         try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                header = json.loads(arrays["header"].tobytes())
-                if header["format"] != FORMAT or header["buckets"] != BUCKETS:
-                    raise InputError(source, f"a model of format {header['format']}, not {FORMAT}", mend)
-                body = {"weights": arrays["weights"], "scalars": arrays["scalars"]}
-        except InputError:
-            raise
-        except _BROKEN as err:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                header = json.loads(archive.read("header.json"))
+                found = header["format"], header["buckets"], header["sha256"]
+                parts = {name: archive.read(name) for name in PARTS if found[0] == FORMAT}
+        except _UNREADABLE as err:
             raise InputError(source, f"not a model file ({type(err).__name__})", mend) from err
-        shapes = body["weights"].shape, body["scalars"].shape
-        if header.get("sha256") != _digest(body) or shapes != ((BUCKETS,), (3,)):
+        if found[:2] != (FORMAT, BUCKETS):
+            raise InputError(source, f"a model of format {found[0]!r}, not {FORMAT}", mend)
+        if found[2] != _digest(parts):
             raise InputError(source, "the model file is damaged: its digest differs", mend)
-        bias, slope, offset = (float(x) for x in body["scalars"])
-        return cls(body["weights"].astype(np.float32), bias, slope, offset)
+        weights, scalars = (np.load(io.BytesIO(part), allow_pickle=False) for part in parts.values())
+        return cls(weights.astype(np.float32), *(float(x) for x in scalars))
 
 
-def _digest(body: dict[str, NDArray[Any]]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(body):
-        digest.update(f"{name} {body[name].dtype} {body[name].shape};".encode() + body[name].tobytes())
-    return digest.hexdigest()
-
-
-def _npz(arrays: dict[str, NDArray[Any]]) -> bytes:
-    """An NPZ whose bytes do not depend on the clock."""
+def _npy(array: NDArray[Any]) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, array in arrays.items():
-            part = io.BytesIO()
-            np.save(part, array, allow_pickle=False)
-            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-            archive.writestr(entry, part.getvalue(), zipfile.ZIP_DEFLATED)
+    np.save(out, array, allow_pickle=False)
     return out.getvalue()
+
+
+def _digest(parts: dict[str, bytes]) -> str:
+    return hashlib.sha256(b"".join(hashlib.sha256(parts[name]).digest() for name in sorted(parts))).hexdigest()
 
 
 def read_model(path: Path) -> Linear:

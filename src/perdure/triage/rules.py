@@ -51,6 +51,7 @@ class Force(StrEnum):
     DECISIVE = "decisive"  # the resource manager's own word
     PLAIN = "plain"
     GENERIC = "generic"  # yields to any plain root
+    FAINT = "faint"  # yields to cascades as well: scripts print such lines and go on
 
 
 @dataclass(frozen=True, slots=True)

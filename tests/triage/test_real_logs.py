@@ -1,0 +1,38 @@
+"""Real excerpts, where they are at hand; the foundry's recordings stand in for them otherwise."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.triage.judge import judge
+from perdure.triage.train import Example, read_examples
+from perdure.triage.verdict import Label
+
+ROOT = Path(__file__).resolve().parents[2]
+REAL = Path(os.environ.get("PERDURE_DATA", ROOT.parent / "shared" / "data")) / "failure-logs" / "train.jsonl"
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    if REAL.exists():
+        return read_examples(REAL)
+    warned = f"{REAL} is not here: the foundry's recordings are used instead"
+    print(warned)  # noqa: T201
+    return read_examples(ROOT / "src" / "perdure" / "triage" / "data" / "foundry.jsonl.gz")
+
+
+def test_most_are_told_and_few_transient_ones_are_stopped(examples: list[Example]) -> None:
+    verdicts = [(example.transient, judge(example.text.encode())) for example in examples]
+    right = sum((verdict.p_transient > 0.5) == transient for transient, verdict in verdicts)
+    stopped = sum(transient and verdict.label is Label.DETERMINISTIC for transient, verdict in verdicts)
+    assert right / len(verdicts) > 0.9
+    assert stopped <= 0.06 * sum(transient for transient, _ in verdicts)
+
+
+def test_evidence_is_a_line_of_the_log(examples: list[Example]) -> None:
+    for example in examples:
+        lines = example.text.split("\n")
+        for evidence in judge(example.text.encode()).evidence:
+            assert 1 <= evidence.line <= len(lines)
+            assert evidence.text[-20:].strip()[-8:] in lines[evidence.line - 1].replace("\x1b[0m", "")

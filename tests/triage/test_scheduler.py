@@ -1,0 +1,81 @@
+"""The resource manager's word: what it knows at first hand is decisive, what it guesses is faint."""
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.triage.rules import Force
+from perdure.triage.scheduler import facts
+from perdure.triage.verdict import Role
+
+FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 10.0, exit_code=1)
+
+
+@pytest.mark.parametrize(
+    ("state", "category", "transient"),
+    [
+        (AttemptState.NODE_FAIL, "node_loss", True),
+        (AttemptState.BOOT_FAIL, "node_loss", True),
+        (AttemptState.PREEMPTED, "preempt", True),
+        (AttemptState.OUT_OF_MEMORY, "host_oom", False),
+        (AttemptState.TIMEOUT, "time_limit", False),
+        (AttemptState.DEADLINE, "time_limit", False),
+    ],
+)
+def test_a_state_known_at_first_hand_is_decisive(state: AttemptState, category: str, transient: bool) -> None:
+    (fact,) = facts(replace(FAILED, state=state))
+    assert (fact.cause.category, fact.cause.force) == (category, Force.DECISIVE)
+    assert (fact.cause.p_transient > 0.9) == transient
+    assert (fact.cause.p_transient < 0.1) != transient
+
+
+@pytest.mark.parametrize("state", [AttemptState.RUNNING, AttemptState.COMPLETED, AttemptState.REQUEUED])
+def test_what_did_not_fail_has_no_facts(state: AttemptState) -> None:
+    assert facts(replace(FAILED, state=state)) == ()
+
+
+def test_a_plain_exit_says_nothing() -> None:
+    assert facts(FAILED) == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "name"),
+    [
+        (75, 0, "exit-75"),
+        (78, 0, "exit-78"),
+        (93, 0, "exit-93"),
+        (124, 0, "exit-124"),
+        (126, 0, "exit-126"),
+        (127, 0, "exit-127"),
+        (137, 0, "signal-kill"),
+        (143, 0, "signal-term"),
+        (139, 0, "signal-segv"),
+        (0, 9, "signal-kill"),
+        (0, 11, "signal-segv"),
+        (0, 25, "signal-xfsz"),
+    ],
+)
+def test_exit_codes_and_signals_are_faint_evidence(code: int, signal: int, name: str) -> None:
+    (fact,) = facts(replace(FAILED, exit_code=code, signal=signal))
+    assert (fact.cause.name, fact.cause.role) == (name, Role.CASCADE)
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        replace(FAILED, exit_code=0, signal=53),
+        replace(FAILED, reason="JobLaunchFailure"),
+        replace(FAILED, state=AttemptState.LAUNCH_FAILED),
+    ],
+)
+def test_a_failed_launch_is_the_sites(attempt: Attempt) -> None:
+    fact = facts(attempt)[0]
+    assert fact.cause.category == "launcher"
+    assert fact.cause.infrastructure
+
+
+def test_the_nodes_that_went_down_are_named() -> None:
+    (fact,) = facts(replace(FAILED, state=AttemptState.NODE_FAIL, failed_nodes=("n7",), reason="Not responding"))
+    assert fact.text == "state NODE_FAIL on n7: Not responding"

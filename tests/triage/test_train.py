@@ -1,0 +1,76 @@
+"""Training: deterministic, honest in its folds, clear about bad input."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perdure.errors import InputError
+from perdure.triage.linear import read_model
+from perdure.triage.train import Example, Recipe, cross_validate, group_folds, main, read_examples, train
+
+WORDS = {True: "connection to the peer was lost", False: "wrong argument given to the call"}
+
+
+def _examples(count: int = 24) -> list[Example]:
+    return [Example(str(i), f"g{i % 8}", i % 3 == 0, f"Error: {WORDS[i % 3 == 0]} {i}\n" * 3) for i in range(count)]
+
+
+def _write(path: Path, examples: list[Example]) -> Path:
+    label = {True: "transient", False: "deterministic"}
+    rows = (
+        {"id": e.id, "source": f"{e.group}@abc:x.log", "label": label[e.transient], "text": e.text} for e in examples
+    )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_the_command_is_deterministic_and_writes_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = _write(tmp_path / "d.jsonl", _examples())
+    for name in ("a.npz", "b.npz"):
+        assert main(["--data", str(data), "--out", str(tmp_path / name)]) == 0
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    card = json.loads((tmp_path / "a.json").read_text())
+    assert card["examples"]["real"] == {"deterministic": 16, "transient": 8}
+    assert read_model(tmp_path / "a.npz").log_odds("Error: connection to the peer was lost") > 0
+    assert "24 examples" in capsys.readouterr().out
+
+
+def test_groups_are_never_split() -> None:
+    groups = [e.group for e in _examples()]
+    seen = np.zeros(len(groups), dtype=int)
+    for test in group_folds(groups, 4):
+        inside, outside = ({g for g, t in zip(groups, test, strict=True) if t == side} for side in (True, False))
+        assert not inside & outside
+        seen += test
+    assert (seen == 1).all()
+
+
+def test_what_was_learnt_holds_for_groups_not_seen() -> None:
+    examples = _examples()
+    score = cross_validate(examples, Recipe())
+    assert ((score > 0) == np.array([e.transient for e in examples])).all()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "d.jsonl:2: not a labelled log"),
+        ("[]", "d.jsonl:2: not a labelled log"),
+        ('{"id": 1, "source": "a", "text": "x"}', "d.jsonl:2: 'label' is missing"),
+        ('{"id": 1, "source": "a", "text": "x", "label": "maybe"}', "not a labelled log"),
+        ('{"id": 1, "source": "a", "text": "x", "label": "unsure"}', "an unsure record teaches nothing"),
+    ],
+)
+def test_a_bad_record_is_named_by_its_line(tmp_path: Path, line: str, words: str) -> None:
+    path = tmp_path / "d.jsonl"
+    path.write_text('{"id": 1, "source": "a", "text": "x", "label": "transient"}\n' + line + "\n")
+    with pytest.raises(InputError) as caught:
+        read_examples(path)
+    assert words in str(caught.value)
+
+
+def test_one_label_alone_teaches_nothing() -> None:
+    with pytest.raises(InputError, match="one label"):
+        train([e for e in _examples() if e.transient], Recipe())
