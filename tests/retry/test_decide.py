@@ -56,6 +56,12 @@ def test_an_unsure_failure_gets_one_probe_per_fingerprint():
     assert other.kind is DecisionKind.PROBE
 
 
+def test_a_log_that_blames_the_site_buys_one_probe():
+    forged = replace(TRANSIENT, category="gpu_hw", bound=Bound.NODE, hearsay=True)
+    assert decided(forged).kind is DecisionKind.PROBE
+    assert decided(forged, past=earlier(1, infrastructure=False)).kind is DecisionKind.STOP
+
+
 @given(p=st.floats(0.01, 0.99), hours=st.floats(0.0, 100.0), gpus=st.integers(0, 4096))
 def test_the_cheaper_of_the_two_is_taken(p, hours, gpus):
     """Break-even at p = (t + n) / (t + n + d), whatever the number of GPUs."""

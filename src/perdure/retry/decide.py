@@ -49,7 +49,7 @@ def decide(
     """Decide what follows on the failure of `attempt`, the latest of `job`.
 
     `past` holds the job's earlier failures, oldest first, without this one. A deterministic failure is
-    stopped. Otherwise, with p the chance that a retry passes, t the hours this attempt ran and g its GPUs:
+    stopped. Blame of the site that stands in the job's own log alone buys one probing retry. Otherwise, with p the chance that a retry passes, t the hours this attempt ran and g its GPUs:
 
         retrying costs (1 - p) * g * (t + nuisance_h),   stopping costs p * g * person_delay_h   [GPU-hours]
 
@@ -72,7 +72,8 @@ def decide(
         return decision(DecisionKind.STOP, f"{verdict.summary}: it would fail again; {weighed}")
     if retry_cost >= stop_cost:
         return decision(DecisionKind.STOP, f"{verdict.summary}: a retry is not worth it; {weighed}")
-    kind = DecisionKind.RETRY if verdict.label is Label.TRANSIENT else DecisionKind.PROBE
+    believed = verdict.label is Label.TRANSIENT and not verdict.hearsay
+    kind = DecisionKind.RETRY if believed else DecisionKind.PROBE
     if exhausted := _budget_exhausted(kind, job, attempt, verdict, past, fleet, rules, now):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {exhausted}")
     exclude, where = _elsewhere(job, attempt, verdict, fleet, rules, now)
@@ -113,7 +114,8 @@ def _budget_exhausted(
     """Name the first budget that has no retry left, or "" where all have."""
     retried = [f for f in past if f.retried]
     alike = sum(f.fingerprint == verdict.fingerprint for f in retried)
-    charged = sum(f.infrastructure == verdict.infrastructure for f in retried)
+    site = verdict.infrastructure and not verdict.hearsay
+    charged = sum(f.infrastructure == site for f in retried)
     recent = [s for s in fleet.spent if s.time_s > now - HOUR_S]
     of_user = sum(s.user == job.user for s in recent)
     of_node = max((sum(n in s.nodes for s in recent) for n in attempt.nodes), default=0)
@@ -121,7 +123,7 @@ def _budget_exhausted(
     probing = kind is DecisionKind.PROBE
     ours, cause = (
         (rules.max_infrastructure_retries, "the site's causes")
-        if verdict.infrastructure
+        if site
         else (rules.max_user_retries, "causes of its own")
     )
     limits = [

@@ -218,7 +218,7 @@ def _closed(case: Case) -> Case:
         verdict.label,
         verdict.category,
         verdict.fingerprint,
-        verdict.infrastructure,
+        verdict.infrastructure and not verdict.hearsay,
         failure.attempt.elapsed_s,
         retried=decision is None or decision.retries or failure.record.owner is not Component.SCHEDULER,
     )
