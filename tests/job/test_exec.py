@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -54,7 +55,7 @@ def is_alive(pid):
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
@@ -177,30 +178,34 @@ def test_no_two_incarnations_publish_into_one_checkpoint(tmp_path, with_launcher
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     new = start(tmp_path / "fence", python(WRITER, ckpt), incarnation=2)
-    wait_until(lambda: published(2))
-    before = published(1)
-    for pid in frozen:
-        if with_launcher or pid != old.pid:
-            os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: not any(is_alive(pid) for pid in frozen if pid != old.pid))
-    seen = len(published(2))
-    wait_until(lambda: len(published(2)) > seen + 3)
-    assert published(1) == before
-    assert (ckpt / "latest").read_text() == "2"
-    os.kill(old.pid, signal.SIGCONT)
-    assert finish(old)[0] == FENCED
-    new.send_signal(signal.SIGTERM)
-    assert finish(new)[0] == 143
+    try:
+        wait_until(lambda: published(2))
+        before = published(1)
+        for pid in frozen:
+            if with_launcher or pid != old.pid:
+                os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: not any(is_alive(pid) for pid in frozen if pid != old.pid))
+        seen = len(published(2))
+        wait_until(lambda: len(published(2)) > seen + 3)
+        assert published(1) == before
+        assert (ckpt / "latest").read_text() == "2"
+        os.kill(old.pid, signal.SIGCONT)
+        assert finish(old)[0] == FENCED
+        new.send_signal(signal.SIGTERM)
+        assert finish(new)[0] == 143
+    finally:
+        for pid in (*session(old.pid), *session(new.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def session(leader):
     """All processes of a session."""
     found = []
     for entry in os.listdir("/proc"):
-        if entry.isdecimal() and is_alive(entry):
-            with open(f"/proc/{entry}/stat") as stat:
-                if int(stat.read().rpartition(")")[2].split()[3]) == leader:
-                    found.append(int(entry))
+        with suppress(ValueError, FileNotFoundError, ProcessLookupError):  # no process, or none any more
+            if os.getsid(int(entry)) == leader and is_alive(entry):
+                found.append(int(entry))
     return found
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import sqlite3
@@ -11,7 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.backends.local.harness import FAST, moments, python, start
 
 from perdure.backends.local import JobSpec, LocalBackend, paths, start_daemon, stop_daemon
 from perdure.backends.local.processes import birth
@@ -21,6 +21,7 @@ from perdure.model.actions import Cancel, Drain, OutcomeStatus, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
+from tests.backends.local.harness import FAST, moments, python, start
 
 SLEEP = ("sleep", "3600")
 
@@ -151,6 +152,12 @@ def test_secrets_of_the_daemon_are_not_passed_on(tmp_path, monkeypatch):
         assert "hunter2" not in cluster.log(cluster.ended(cluster.submit("env")))
     finally:
         stop_daemon(cluster.state)
+
+
+@on_linux
+def test_a_task_inherits_no_ignored_signals(cluster):
+    attempt = cluster.ended(cluster.submit("grep", "SigIgn", "/proc/self/status"))
+    assert int(cluster.log(attempt).split()[1], 16) == 0
 
 
 # How attempts end
@@ -311,6 +318,26 @@ def test_a_killed_daemon_loses_nothing_and_doubles_nothing(own):
     drained = next(node for node in own.backend.observe(0.0).nodes if node.name == "n4")
     assert (drained.state, drained.reason) == (NodeState.DRAINED, "bad fan")
     assert int(own.submit("true")) == int(first.id.job_id) + 1
+
+
+def test_killed_again_and_again_no_incarnation_runs_twice_and_every_job_ends(own):
+    """The daemon is killed at random instants while jobs flow; each start leaves one line in one file."""
+    rng, starts = random.Random(2), own.state / "starts"
+    script = f"echo $PERDURE_JOB_ID.$PERDURE_INCARNATION >> {starts}; sleep 0.02; exit 0"
+    jobs = []
+    for _ in range(12):
+        jobs += [own.submit("sh", "-c", script, node_count=rng.randint(1, 2)) for _ in range(4)]
+        time.sleep(rng.random() * 0.03)
+        kill_daemon(own)
+        own.pid = start(own.state)
+    assert jobs == [str(number) for number in range(1, 49)]
+    for job_id in jobs:
+        until(lambda: own.job(job_id).state.is_over)  # noqa: B023
+        assert own.job(job_id).state is JobState.COMPLETED
+    attempts = {f"{a.id.job_id}.{a.id.incarnation}": len(a.nodes) for a in own.backend.observe(0.0).attempts}
+    lines = starts.read_text().split()
+    assert all(lines.count(line) <= attempts[line] for line in set(lines))
+    assert any(line.endswith(".2") for line in lines)  # some were killed in the act
 
 
 @on_linux

@@ -9,7 +9,7 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from perdure import errors
 from perdure.backends.local import paths
@@ -21,6 +21,8 @@ from perdure.errors import ClusterBusy, ClusterError, PerdureError
 from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
+
+T = TypeVar("T")
 
 TIMEOUT_S = 10.0
 MAX_ANSWER = 256 * 1024 * 1024
@@ -41,7 +43,7 @@ class LocalBackend:
     def observe(self, since_s: float) -> Observation:
         """See `Backend.observe`. Jobs that are over are told for 300 s, or since `since_s` where that is longer."""
         try:
-            seen = decode(Observation, self._ask({"op": "observe", "since_s": since_s}))
+            seen = self._read(Observation, self._ask({"op": "observe", "since_s": since_s}))
         except ClusterBusy as err:
             return Observation(self.cluster, time.time(), unseen={"controller": err.what})
         if seen.cluster != self.cluster:
@@ -54,12 +56,12 @@ class LocalBackend:
 
     def perform(self, action: Action) -> Outcome:
         """See `Backend.perform`. The daemon remembers every key that it has answered."""
-        return decode(Outcome, self._ask({"op": "perform", "action": encode(action)}))
+        return self._read(Outcome, self._ask({"op": "perform", "action": encode(action)}))
 
     def lookup(self, action: Action) -> Outcome | None:
         """See `Backend.lookup`. Exact: an earlier `perform` of this client has been read before."""
         answer = self._ask({"op": "lookup", "key": action.key})
-        return None if answer is None else decode(Outcome, answer)
+        return None if answer is None else self._read(Outcome, answer)
 
     def close(self) -> None:
         """See `Backend.close`: nothing is held."""
@@ -85,6 +87,13 @@ class LocalBackend:
     def stop(self) -> None:
         """Ask the daemon to end all jobs' processes and itself; what ran is queued again when it comes back."""
         self._ask({"op": "stop"})
+
+    def _read(self, cls: type[T], answer: object) -> T:
+        try:
+            return decode(cls, answer)
+        except ValueError as err:
+            what = f"its cluster daemon is of another version: {err}"
+            raise ClusterError(str(self._state_dir), what, "Stop it and start it anew") from err
 
     def _ask(self, request: dict[str, Any]) -> Any:
         answer = json.loads(self._exchange(json.dumps(request).encode() + b"\n"))

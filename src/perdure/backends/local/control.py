@@ -46,7 +46,7 @@ def start_daemon(
         raise StateError(str(state), f"cannot be written: {err.strerror}", "Name another --state") from err
     options = {"state": state, "cluster": cluster, "nodes": nodes, "gpus": gpus, "slots": slots, "nice": nice}
     options |= asdict(timing or Timing())
-    command = [sys.executable, "-m", "perdure.backends.local"]
+    command = [sys.executable, "-P", "-m", "perdure.backends.local"]  # -P: no modules from the state directory
     for name, value in options.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     with log:

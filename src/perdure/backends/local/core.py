@@ -373,20 +373,23 @@ class Core:
         self._schedule_due = False
         nodes, running = tuple(self.nodes.values()), self.running
         free = free_capacity(nodes, running.values())
+        unmet: set[object] = set()  # needs that did not fit: what is free only shrinks, so they are not tried again
         for job in sorted((self.jobs[job_id] for job_id in self._waiting), key=lambda job: job.rank):
             if job.state is JobState.HELD:
                 continue
             if job.eligible_s > now:
                 self._wait(job, "BeginTime")
                 continue
-            seats = place(job, free)
+            seats = None if job.need in unmet else place(job, free)
             if seats is not None:
                 free = occupy(free, ((seat.node, seat.gpus) for seat in seats))
                 self._start(job, seats, now)
                 continue
             self._wait(job, "Resources")
-            for victim in choose_victims(job, nodes, tuple(running.values()), self.jobs):
-                self.end_attempt(victim, AttemptState.PREEMPTED, f"preempted by job {job.job_id}", now)
+            if job.need not in unmet:
+                unmet.add(job.need)
+                for victim in choose_victims(job, nodes, tuple(running.values()), self.jobs):
+                    self.end_attempt(victim, AttemptState.PREEMPTED, f"preempted by job {job.job_id}", now)
         self._schedule_due = False  # saying why a job waits frees nothing
 
     def _wait(self, job: JobRecord, reason: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from perdure.model.actions import Outcome
 
 KEEP_JOBS_S = 300.0  # a job that is over is told of at least this long
 PRUNE_EVERY_S = 60.0
+END_WAIT_S = 5.0  # for killed processes to be gone; one that is stuck in the kernel is left to the next daemon
 MIB = 1024 * 1024
 
 
@@ -99,10 +101,11 @@ class Daemon:
         self._tasks.kill_all()
         self._core.all_lost(reason, self._clock())
         self._store.save(self._core.take())
-        while self._tasks.reap():
-            pass
-        if not len(self._tasks):
-            self._store.remove_processes((p.pid, p.born) for p in self._store.leftovers())
+        deadline = time.monotonic() + END_WAIT_S
+        while len(self._tasks) and time.monotonic() < deadline:
+            over = self._tasks.reap()
+            self._store.remove_processes((task.pid, task.born) for task, _ in over)
+            time.sleep(0.0 if over else 0.005)
         self._store.close()
         self._lock.close()
 
@@ -119,6 +122,8 @@ class Daemon:
         self._core.forget(job_ids)
         for log in logs:
             Path(log).unlink(missing_ok=True)
+        for job_id in job_ids:
+            shutil.rmtree(paths.fence(self.setup.state_dir, job_id), ignore_errors=True)
 
     # Acting
 

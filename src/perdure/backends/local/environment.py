@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from perdure.backends.local import paths
 from perdure.backends.local.records import AttemptRecord, JobRecord
 
 # Of the daemon's own environment only this is passed on: it may hold secrets.
@@ -34,7 +35,7 @@ def _perdure(cluster: str, state_dir: Path, attempt: AttemptRecord, rank: int) -
         "PERDURE_NODE": attempt.nodes[rank],
         "PERDURE_RANK": str(rank),
         "PERDURE_WORLD_SIZE": str(len(attempt.nodes)),
-        "PERDURE_FENCE_DIR": str(state_dir / "fence" / attempt.job_id),
+        "PERDURE_FENCE_DIR": str(paths.fence(state_dir, attempt.job_id)),
     }
 
 

@@ -21,6 +21,10 @@ def logs(state_dir: Path) -> Path:
     return state_dir / "logs"
 
 
+def fence(state_dir: Path, job_id: str) -> Path:
+    return state_dir / "fence" / job_id
+
+
 def daemon_log(state_dir: Path) -> Path:
     return state_dir / "cluster.log"
 

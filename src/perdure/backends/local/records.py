@@ -81,6 +81,11 @@ class JobRecord:
         return (-self.spec.priority, int(self.job_id))
 
     @property
+    def need(self) -> tuple[object, ...]:
+        """All that decides where it fits."""
+        return (self.spec.gpus_per_node, self.spec.node_count, self.excluded, self.required)
+
+    @property
     def may_restart(self) -> bool:
         spec = self.spec
         return spec.may_requeue and (spec.max_requeues is None or self.restarts < spec.max_requeues)

@@ -12,12 +12,13 @@ import os
 import selectors
 import signal
 import socket
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 from perdure.backends.local import paths
 from perdure.backends.local.daemon import Daemon, Setup
-from perdure.errors import InputError, PerdureError
+from perdure.errors import InputError, PerdureError, StateError
 
 MAX_CLIENTS = 64
 MAX_REQUEST = 8 * 1024 * 1024
@@ -26,14 +27,21 @@ _CHUNK = 256 * 1024
 
 
 def serve(setup: Setup) -> None:
-    """Be the cluster until a stop request, SIGTERM or SIGINT. Raises `StateError` where it cannot begin."""
+    """Be the cluster until a stop request, SIGTERM or SIGINT.
+
+    Raises `StateError` where it cannot begin, or cannot write its memory any more: then all jobs' processes are ended.
+    """
     daemon = Daemon(setup)
     address = paths.new_socket_path(setup.state_dir)
     try:
-        _Server(daemon, address).run()
-    finally:
-        paths.forget_socket(setup.state_dir, address)
-        daemon.shut_down("cluster daemon stopped")
+        try:
+            _Server(daemon, address).run()
+        finally:
+            paths.forget_socket(setup.state_dir, address)
+            daemon.shut_down("cluster daemon stopped")
+    except sqlite3.Error as err:  # what is remembered and what is done must not part
+        where = str(paths.database(setup.state_dir))
+        raise StateError(where, f"cannot be written: {err}", "Make room, then start again") from err
 
 
 class _Client:

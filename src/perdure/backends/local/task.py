@@ -8,6 +8,7 @@ program of a user ever runs that the cluster would not find again. Run as a file
 import json
 import os
 import resource
+import signal
 import sys
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # what a shell would answer
@@ -24,6 +25,8 @@ def main() -> int:
     os.close(null)
     argv, program = orders["argv"], orders["argv"][0]
     try:
+        for signum in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program would inherit that
+            signal.signal(signum, signal.SIG_DFL)
         os.chdir(orders["workdir"])
         os.nice(orders["nice"])
         for name, limit in orders["limits"].items():
