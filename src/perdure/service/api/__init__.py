@@ -1,0 +1,1 @@
+"""The HTTP API, version 1: one file per resource."""

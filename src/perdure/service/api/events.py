@@ -1,0 +1,110 @@
+"""The journal's events: page by page, or as a stream that can be taken up again where it broke off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+
+from perdure.errors import PerdureError
+from perdure.service.access import operator
+from perdure.service.api.models import EventItem, Listing
+from perdure.service.api.params import Limit
+from perdure.service.auth import Identity
+from perdure.service.context import Here, Viewer, Web
+from perdure.service.problems import TooMany
+from perdure.service.queries import events, jobs
+from perdure.service.queries.events import EventRow
+
+router = APIRouter(tags=["events"])
+
+BATCH = 200
+HEARTBEAT_S = 15.0
+MAX_SEQ = 2**62
+Seq = Annotated[int, Query(ge=0, le=MAX_SEQ)]
+
+
+@router.get("/events")
+def list_events(web: Here, identity: Viewer, after: Seq = 0, limit: Limit = 100) -> Listing[EventItem]:
+    """Events after a place, the oldest first. `next_cursor` is the place to go on from; it is never null."""
+    page = events.events_after(web.reader, after, limit)
+    return Listing(items=_items(web, identity, page.items), next_cursor=page.next_cursor)
+
+
+@router.get(
+    "/events/stream",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events"}},
+)
+async def stream(
+    request: Request,
+    web: Here,
+    identity: Viewer,
+    after: Annotated[int | None, Query(ge=0, le=MAX_SEQ, description="Not given: only what is new")] = None,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+) -> StreamingResponse:
+    """Events as they are written down, each with its `seq` as id. `Last-Event-ID` takes a broken stream up again."""
+    listeners: Listeners = request.app.state.listeners
+    if last_event_id and last_event_id.isascii() and last_event_id.isdecimal() and int(last_event_id) <= MAX_SEQ:
+        start = int(last_event_id)
+    else:
+        start = after if after is not None else await run_in_threadpool(events.newest, web.reader)
+    listeners.enter()
+    return StreamingResponse(_stream(web, identity, start, listeners), media_type="text/event-stream")
+
+
+class Listeners:
+    """How many listen at one time, and whether they are to be sent home."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._here = 0
+        self.closing = False
+
+    def enter(self) -> None:
+        """Raises `TooMany`."""
+        if self._here >= self._most:
+            raise TooMany("events", f"{self._here} listen already", "Close one, or ask /api/v1/events now and then")
+        self._here += 1
+
+    def leave(self) -> None:
+        self._here -= 1
+
+    def close(self) -> None:
+        """End all streams soon, so that a server can stop without waiting for them."""
+        self.closing = True
+
+
+async def _stream(web: Web, identity: Identity, seq: int, listeners: Listeners) -> AsyncIterator[str]:
+    quiet_s = 0.0
+    try:
+        yield ": listening\n\n"
+        while not listeners.closing:
+            page = await run_in_threadpool(events.events_after, web.reader, seq, BATCH)
+            for item in await run_in_threadpool(_items, web, identity, page.items):
+                seq, quiet_s = item.seq, 0.0
+                yield f"id: {item.seq}\nevent: {item.kind}\ndata: {json.dumps(item.model_dump())}\n\n"
+            if len(page.items) == BATCH:
+                continue
+            if quiet_s >= HEARTBEAT_S:
+                quiet_s = 0.0
+                yield ": still here\n\n"
+            await asyncio.sleep(web.settings.stream_every_s)
+            quiet_s += web.settings.stream_every_s
+    except PerdureError as err:
+        yield f"event: problem\ndata: {json.dumps(str(err))}\n\n"
+    finally:
+        listeners.leave()
+
+
+def _items(web: Web, identity: Identity, rows: tuple[EventRow, ...]) -> list[EventItem]:
+    """Viewers get the evidence of their own jobs alone."""
+    if identity.role.covers(operator.role):
+        return [EventItem.of(row, with_log=True) for row in rows]
+    owners = jobs.owners_of(web.reader, {row.job_id for row in rows if row.job_id})
+    return [EventItem.of(row, with_log=identity.may_read_logs_of(owners.get(row.job_id, ""))) for row in rows]

@@ -1,0 +1,76 @@
+"""Jobs: list, look into one, read its log, submit one to the embedded cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query
+from fastapi.responses import Response
+
+from perdure.errors import NotFound, NotPermitted
+from perdure.model.jobs import JobState
+from perdure.service.api.models import JobFull, JobItem, Listing, Submitted
+from perdure.service.api.params import Cursor, IdempotencyKey, JobId, Limit, Word
+from perdure.service.auth import Identity
+from perdure.service.context import Here, Operator, Viewer, Web
+from perdure.service.queries import actions, jobs
+
+router = APIRouter(tags=["jobs"])
+
+MAX_LOG_BYTES = 4 * 1024 * 1024
+
+
+@router.get("/jobs")
+def list_jobs(
+    web: Here,
+    identity: Viewer,  # noqa: ARG001
+    state: Annotated[list[JobState] | None, Query(description="Only jobs that stand so; repeatable")] = None,
+    user: Word = "",
+    q: Annotated[str, Query(description="Part of a name, or an id or user", max_length=200)] = "",
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Listing[JobItem]:
+    """Jobs, the latest first."""
+    page = jobs.find_jobs(web.reader, states=state or (), user=user, text=q, cursor=cursor, limit=limit)
+    return Listing(items=[JobItem.of(row, row.failure) for row in page.items], next_cursor=page.next_cursor)
+
+
+@router.post("/jobs", status_code=201)
+def submit(
+    web: Here, identity: Operator, spec: Annotated[dict[str, Any], Body()], key: IdempotencyKey = None
+) -> Submitted:
+    """Submit a job to the embedded cluster; the fields are those of its job specification."""
+    job_id = web.replies.once(identity.user, key, spec, "submit", lambda: web.operations.submit(spec))
+    return Submitted(job_id=job_id)
+
+
+@router.get("/jobs/{job_id}")
+def get_job(web: Here, identity: Viewer, job_id: JobId) -> JobFull:
+    """Everything about one job: attempts, verdicts, exceptions with decision, owner and reason, actions."""
+    found = jobs.job_detail(web.reader, job_id)
+    return JobFull.of(found, actions.actions_of(web.reader, job_id), identity)
+
+
+@router.get("/jobs/{job_id}/log", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+def get_log(
+    web: Here,
+    identity: Viewer,
+    job_id: JobId,
+    incarnation: Annotated[int | None, Query(ge=0, le=2**62, description="Not given: the latest")] = None,
+    max_bytes: Annotated[int, Query(ge=1, le=MAX_LOG_BYTES)] = 256 * 1024,
+) -> Response:
+    """The end of an attempt's log, as it was written. Viewers get those of their own jobs."""
+    text = read_log(web, identity, job_id, incarnation, max_bytes)
+    return Response(text, media_type="text/plain; charset=utf-8")
+
+
+def read_log(web: Web, identity: Identity, job_id: str, incarnation: int | None, max_bytes: int) -> bytes:
+    """The end of a log, for those who may read it. Raises `NotPermitted`, `NotFound`, `LogRefused`."""
+    if not identity.may_read_logs_of(jobs.owner_of(web.reader, job_id)):
+        raise NotPermitted(f"job {job_id}", "its log belongs to another user", "Ask its owner or an operator")
+    if incarnation is None:
+        latest = jobs.latest_attempt(web.reader, job_id)
+        if latest is None:
+            raise NotFound(f"job {job_id}", "it has never run, so there is no log", "Wait until it starts")
+        incarnation = latest.id.incarnation
+    return web.operations.log_text(job_id, incarnation, max_bytes)[-max_bytes:]

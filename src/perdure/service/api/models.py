@@ -1,0 +1,333 @@
+"""What the API says and takes, field by field; OpenAPI is made from this."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from perdure.coordination.record import ExceptionRecord
+from perdure.model.jobs import Attempt, Job
+from perdure.retry.decide import Decision
+from perdure.service.access import Identity
+from perdure.service.operations import Status
+from perdure.service.queries.actions import ActionRow
+from perdure.service.queries.events import EventRow
+from perdure.service.queries.jobs import DecidedException, JobDetail, JobRow, JudgedAttempt, LatestFailure
+from perdure.service.queries.nodes import NodeRow
+from perdure.triage.verdict import Evidence, Verdict
+
+T = TypeVar("T")
+
+MAX_TEXT = 2000
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+class Listing(BaseModel, Generic[T]):
+    """A part of a listing. Ask again with `cursor` set to `next_cursor` for the next one; null ends it."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+class JobItem(BaseModel):
+    """A job, and its latest failure in a line. Instants are seconds since the epoch."""
+
+    job_id: str
+    name: str
+    user: str
+    state: str
+    partition: str
+    gpus: int
+    node_count: int
+    submit_s: float
+    changed_s: float
+    walltime_s: float | None
+    may_requeue: bool
+    wish: str
+    reason: str
+    restarts: int
+    failure: LatestFailure | None = None
+
+    @classmethod
+    def of(cls, row: JobRow | JobDetail, failure: LatestFailure | None = None) -> JobItem:
+        job: Job = row.job
+        return cls(
+            job_id=job.job_id,
+            name=job.name,
+            user=job.user,
+            state=job.state,
+            partition=job.partition,
+            gpus=job.gpus,
+            node_count=job.node_count,
+            submit_s=job.submit_s,
+            changed_s=row.changed_s,
+            walltime_s=job.walltime_s,
+            may_requeue=job.may_requeue,
+            wish=job.wish,
+            reason=job.reason,
+            restarts=job.restarts,
+            failure=failure,
+        )
+
+
+class VerdictItem(BaseModel):
+    """Why an attempt failed. `evidence` quotes its log: it is null for those who may not read that."""
+
+    label: str
+    p_transient: float
+    category: str
+    summary: str
+    advice: str
+    bound: str
+    infrastructure: bool
+    hearsay: bool
+    evidence: list[Evidence] | None
+
+    @classmethod
+    def of(cls, verdict: Verdict, *, with_log: bool) -> VerdictItem:
+        return cls(
+            label=verdict.label,
+            p_transient=verdict.p_transient,
+            category=verdict.category,
+            summary=verdict.summary,
+            advice=verdict.advice,
+            bound=verdict.bound,
+            infrastructure=verdict.infrastructure,
+            hearsay=verdict.hearsay,
+            evidence=list(verdict.evidence) if with_log else None,
+        )
+
+
+class AttemptItem(BaseModel):
+    """One execution of a job."""
+
+    incarnation: int
+    state: str
+    nodes: list[str]
+    failed_nodes: list[str]
+    start_s: float
+    end_s: float | None
+    exit_code: int
+    signal: int
+    reason: str
+    gpus: int
+    gpu_hours: float
+    verdict: VerdictItem | None
+
+    @classmethod
+    def of(cls, judged: JudgedAttempt, *, with_log: bool) -> AttemptItem:
+        attempt: Attempt = judged.attempt
+        return cls(
+            incarnation=attempt.id.incarnation,
+            state=attempt.state,
+            nodes=list(attempt.nodes),
+            failed_nodes=list(attempt.failed_nodes),
+            start_s=attempt.start_s,
+            end_s=attempt.end_s,
+            exit_code=attempt.exit_code,
+            signal=attempt.signal,
+            reason=attempt.reason,
+            gpus=attempt.gpus,
+            gpu_hours=attempt.gpu_hours,
+            verdict=VerdictItem.of(judged.verdict, with_log=with_log) if judged.verdict else None,
+        )
+
+
+class ExceptionItem(BaseModel):
+    """A failure on its way: who owns its recovery, what was decided and why."""
+
+    id: str
+    type: str
+    state: str
+    incarnation: int
+    time_s: float
+    owner: str
+    decision: str
+    reason: str
+    wasted_gpu_h: float
+    saved_gpu_h: float
+    decided: Decision | None
+    record: ExceptionRecord
+
+    @classmethod
+    def of(cls, row: DecidedException) -> ExceptionItem:
+        record = row.record
+        return cls(
+            id=record.id,
+            type=record.type,
+            state=row.state,
+            incarnation=record.subject.incarnation,
+            time_s=record.time_s,
+            owner=row.owner,
+            decision=row.decision,
+            reason=row.reason,
+            wasted_gpu_h=row.wasted_gpu_h,
+            saved_gpu_h=row.saved_gpu_h,
+            decided=row.decided,
+            record=record,
+        )
+
+
+class ActionItem(BaseModel):
+    """An action: asked for, and what came of it."""
+
+    key: str
+    kind: str
+    state: str
+    by: str
+    reason: str
+    detail: str
+    job_id: str
+    node: str
+    exception_id: str
+    created_s: float
+    expires_s: float
+    started_s: float | None
+    ended_s: float | None
+    exclude: list[str]
+
+    @classmethod
+    def of(cls, row: ActionRow) -> ActionItem:
+        named = {name: getattr(row, name) for name in cls.model_fields if name != "exclude"}
+        return cls(**named, exclude=list(getattr(row.action, "exclude", ())))
+
+
+class JobFull(BaseModel):
+    """All that is known of a job; attempts, exceptions and actions come latest first."""
+
+    job: JobItem
+    attempts: list[AttemptItem]
+    exceptions: list[ExceptionItem]
+    actions: list[ActionItem]
+
+    @classmethod
+    def of(cls, found: JobDetail, acts: tuple[ActionRow, ...], identity: Identity) -> JobFull:
+        with_log = identity.may_read_logs_of(found.job.user)
+        return cls(
+            job=JobItem.of(found),
+            attempts=[AttemptItem.of(attempt, with_log=with_log) for attempt in found.attempts],
+            exceptions=[ExceptionItem.of(row) for row in found.exceptions],
+            actions=[ActionItem.of(row) for row in acts],
+        )
+
+
+class NodeItem(BaseModel):
+    """A node, as it stands."""
+
+    name: str
+    state: str
+    reason: str
+    gpus: int
+    gpus_used: int
+    since_s: float | None
+    changed_s: float
+
+    @classmethod
+    def of(cls, row: NodeRow) -> NodeItem:
+        node = row.node
+        return cls(
+            name=node.name,
+            state=node.state,
+            reason=node.reason,
+            gpus=node.gpus,
+            gpus_used=node.gpus_used,
+            since_s=node.since_s,
+            changed_s=row.changed_s,
+        )
+
+
+class EventItem(BaseModel):
+    """One fact of the journal. `payload` has the event's own fields; evidence is left out where it may not be read."""
+
+    seq: int
+    time_s: float
+    kind: str
+    job_id: str
+    payload: dict[str, Any]
+
+    @classmethod
+    def of(cls, row: EventRow, *, with_log: bool) -> EventItem:
+        payload = dict(row.payload)
+        if not with_log and isinstance(payload.get("verdict"), dict):
+            payload["verdict"] = {**payload["verdict"], "evidence": None}
+        return cls(seq=row.seq, time_s=row.time_s, kind=row.kind, job_id=row.job_id, payload=payload)
+
+
+class StatusItem(BaseModel):
+    """How the service stands."""
+
+    version: str
+    cluster: str
+    backend: str
+    armed: bool
+    stopped: bool
+    ready: bool
+    last_look_s: float | None
+    unseen: dict[str, str]
+
+    @classmethod
+    def of(cls, status: Status, version: str) -> StatusItem:
+        return cls(
+            version=version,
+            cluster=status.cluster,
+            backend=status.backend,
+            armed=status.armed,
+            stopped=status.stopped,
+            ready=status.ready,
+            last_look_s=status.last_look_s,
+            unseen=status.unseen,
+        )
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Order(_Asked):
+    """What an operator asks for: of a job (`job_id`), or of a node (`node`)."""
+
+    kind: Literal["hold", "release", "cancel", "retry", "drain", "undrain"]
+    job_id: Annotated[str, Field(max_length=256)] = ""
+    node: Annotated[str, Field(max_length=256)] = ""
+    exclude: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=1000)] = []
+    reason: Text = ""
+
+
+class Reason(_Asked):
+    reason: Text = ""
+
+
+class Fault(_Asked):
+    """What is to happen to a node of the embedded cluster."""
+
+    kind: Literal["fail", "freeze", "thaw", "return"]
+
+
+class Switch(_Asked):
+    """The kill switch: while it is on, no action is begun."""
+
+    on: bool
+
+
+class NewToken(_Asked):
+    user: Annotated[str, Field(min_length=1, max_length=256)]
+    role: Literal["viewer", "operator"] = "viewer"
+
+
+class Minted(BaseModel):
+    """A token, shown this once."""
+
+    user: str
+    role: str
+    token: str
+
+
+class Planned(BaseModel):
+    """The key of an action that is planned now."""
+
+    key: str
+
+
+class Submitted(BaseModel):
+    job_id: str

@@ -1,0 +1,29 @@
+"""How the service stands, and tokens for those who may ask it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+import perdure
+from perdure.service.api.models import Minted, NewToken, StatusItem
+from perdure.service.auth import Role
+from perdure.service.context import Here, Operator, Viewer, Web
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/status")
+def status(web: Here, identity: Viewer) -> StatusItem:  # noqa: ARG001
+    """How the service stands: what it watches, whether it may act, what it cannot see."""
+    return standing(web)
+
+
+@router.post("/tokens", status_code=201)
+def mint(web: Here, identity: Operator, body: NewToken) -> Minted:  # noqa: ARG001
+    """Make a token for a person or a program. It is shown this once; only its hash is kept."""
+    token = web.tokens.mint(body.user, Role(body.role))
+    return Minted(user=body.user, role=body.role, token=token)
+
+
+def standing(web: Web) -> StatusItem:
+    return StatusItem.of(web.operations.status(), perdure.__version__)

@@ -1,0 +1,59 @@
+"""What every route may reach, made once with the application."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from perdure.service.access import operator, public, viewer
+from perdure.service.auth import Identity, Sessions, TokenBook
+from perdure.service.idempotency import Replies
+from perdure.service.metrics import Metrics
+from perdure.service.operations import Operations
+from perdure.service.queries.reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """How the API and the dashboard are served."""
+
+    hosts: tuple[str, ...] = ()
+    """Names besides the loopback ones under which this service may be called; "host" without a port."""
+    max_streams: int = 32
+    """Listeners to the stream of events at one time."""
+    stream_every_s: float = 1.0
+    """How often a stream looks for new events."""
+    log_bytes: int = 256 * 1024
+    """The end of a log that is shown."""
+    clock: Callable[[], float] = field(default=time.time)
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """What the routes work with."""
+
+    reader: Reader
+    operations: Operations
+    tokens: TokenBook
+    sessions: Sessions
+    metrics: Metrics
+    replies: Replies
+    settings: WebSettings
+
+    def now(self) -> float:
+        return self.settings.clock()
+
+
+def web_of(request: Request) -> Web:
+    web: Web = request.app.state.web
+    return web
+
+
+Here = Annotated[Web, Depends(web_of)]
+Viewer = Annotated[Identity, Depends(viewer)]
+Operator = Annotated[Identity, Depends(operator)]
+Anybody = Depends(public)

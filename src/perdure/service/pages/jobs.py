@@ -1,0 +1,113 @@
+"""Jobs: the list with its search, and all about one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from perdure.errors import PerdureError
+from perdure.model.jobs import Job, JobState
+from perdure.service.api.jobs import read_log
+from perdure.service.api.params import JobId
+from perdure.service.context import Here, Viewer
+from perdure.service.pages.logview import log_lines
+from perdure.service.pages.render import page
+from perdure.service.pages.timeline import timeline
+from perdure.service.queries import actions, jobs
+
+router = APIRouter()
+
+ROWS = 50
+STATES = tuple(state.value for state in JobState)
+
+
+@router.get("/jobs")
+def jobs_page(
+    request: Request,
+    web: Here,
+    identity: Viewer,  # noqa: ARG001
+    state: Annotated[str, Query(max_length=20)] = "",
+    q: Annotated[str, Query(max_length=200)] = "",
+    user: Annotated[str, Query(max_length=200)] = "",
+    cursor: Annotated[str | None, Query(max_length=40)] = None,
+) -> Response:
+    """The list of jobs."""
+    wanted = [state] if state in STATES else []
+    found = jobs.find_jobs(web.reader, states=wanted, user=user, text=q.strip(), cursor=cursor, limit=ROWS)
+    chosen = {name: value for name, value in (("state", state), ("q", q), ("user", user)) if value}
+    more = f"/jobs?{_query(**chosen, cursor=found.next_cursor)}" if found.next_cursor else ""
+    tabs = [(name, f"/jobs?{_query(**{**chosen, 'state': name})}") for name in ("", *STATES)]
+    return page(
+        request, web, "jobs", "Jobs", rows=found.items, more=more, tabs=tabs, state=state, q=q, user=user, cursor=cursor
+    )
+
+
+@router.get("/jobs/{job_id}")
+def job_page(
+    request: Request,
+    web: Here,
+    identity: Viewer,
+    job_id: JobId,
+    incarnation: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+) -> Response:
+    """All about one job; of its failures the latest, or the one asked for."""
+    found = jobs.job_detail(web.reader, job_id)
+    failures = [row for row in found.exceptions if incarnation in (None, row.record.subject.incarnation)]
+    verdicts = {item.attempt.id.incarnation: item.verdict for item in found.attempts}
+    failure = failures[0] if failures else None
+    return page(
+        request,
+        web,
+        "job",
+        found.job.name or f"Job {job_id}",
+        job=found.job,
+        detail=found,
+        failure=failure,
+        verdict=verdicts.get(failure.record.subject.incarnation) if failure else None,
+        verdicts=verdicts,
+        decisions={row.record.subject.incarnation: row for row in reversed(found.exceptions)},
+        timeline=timeline(found.job, [item.attempt for item in reversed(found.attempts)], web.now()),
+        acts=actions.actions_of(web.reader, job_id),
+        may_read=identity.may_read_logs_of(found.job.user),
+        orders=orders(found.job, has_run=bool(found.attempts)),
+    )
+
+
+@router.get("/jobs/{job_id}/log")
+def log_part(
+    request: Request,
+    web: Here,
+    identity: Viewer,
+    job_id: JobId,
+    incarnation: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+) -> Response:
+    """The end of an attempt's log, as a part of the job's page."""
+    most = web.settings.log_bytes
+    try:
+        raw, refusal = read_log(web, identity, job_id, incarnation, most), None
+    except PerdureError as err:
+        raw, refusal = b"", err
+    found = jobs.job_detail(web.reader, job_id)
+    shown = [item for item in found.attempts if incarnation in (None, item.attempt.id.incarnation)][:1]
+    evidence = shown[0].verdict.evidence if shown and shown[0].verdict and refusal is None else ()
+    lines = log_lines(raw, evidence, whole=len(raw) < most)
+    return page(request, web, "log", "Log", job=found.job, lines=lines, refusal=refusal, incarnation=incarnation)
+
+
+def orders(job: Job, *, has_run: bool) -> tuple[str, ...]:
+    """What an operator may ask of a job that stands so."""
+    if job.state is JobState.HELD:
+        return ("release", "cancel")
+    if job.state.is_waiting:
+        return ("hold", "cancel")
+    if job.state.is_over:
+        return ("retry",) if has_run else ()
+    return ("cancel",)
+
+
+def _query(**values: str | None) -> str:
+    given = {name: value.encode("utf-8", "replace") for name, value in values.items() if value}
+    return urlencode(given)

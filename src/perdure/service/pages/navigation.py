@@ -1,0 +1,23 @@
+"""What the dashboard has to offer: one line a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A page in the navigation."""
+
+    name: str  # as the page's route calls itself
+    title: str
+    path: str
+    icon: str
+
+
+NAVIGATION = (
+    Entry("now", "Now", "/", "pulse"),
+    Entry("jobs", "Jobs", "/jobs", "list"),
+    Entry("nodes", "Nodes", "/nodes", "node"),
+    Entry("actions", "Actions", "/actions", "bolt"),
+)

@@ -1,0 +1,69 @@
+"""The first page: how the cluster stands now, and what was decided lately."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from perdure.service.context import Here, Viewer, Web
+from perdure.service.pages.render import page
+from perdure.service.pages.words import DAY_S, HOUR_S
+from perdure.service.queries import actions, jobs, summary
+from perdure.service.queries.summary import Load, Spell
+
+router = APIRouter()
+
+DECISIONS = 10
+JOBS = 6
+CAUSES = 8
+
+
+@router.get("/")
+def now_page(request: Request, web: Here, identity: Viewer) -> Response:  # noqa: ARG001
+    """How the cluster stands."""
+    if "code" in request.query_params:  # logged in already: the code need not stay in the address
+        return RedirectResponse("/", 303)
+    return page(request, web, "now", "Now", **_standing(web))
+
+
+def _standing(web: Web) -> dict[str, Any]:
+    reader, now = web.reader, web.now()
+    load = summary.load(reader)
+    causes = summary.causes(reader, now - DAY_S)
+    decisions = summary.latest_decisions(reader, DECISIONS)
+    first = (now // HOUR_S + 1) * HOUR_S - DAY_S
+    spells = summary.spells(reader, first, now, HOUR_S)
+    running = jobs.find_jobs(reader, states=["running", "suspended"], limit=JOBS).items
+    return {
+        "running": load.get("running", Load()),
+        "waiting": load.get("pending", Load()),
+        "held": load.get("held", Load()),
+        "gpus": summary.gpus(reader),
+        "failures": sum(cause.failures for cause in causes),
+        "recovered": sum(cause.recovered for cause in causes),
+        "causes": causes[:CAUSES],
+        "more_causes": causes[CAUSES:],
+        "wasted": sum(spell.wasted_gpu_h for spell in spells),
+        "saved": sum(spell.saved_gpu_h for spell in spells),
+        "chart": chart(spells),
+        "decisions": decisions,
+        "acts": actions.actions_for(reader, {row.exception.record.subject.job_id for row in decisions}),
+        "running_jobs": running,
+        "attempts": jobs.running_attempts(reader, [row.job.job_id for row in running]),
+        "waiting_jobs": jobs.find_jobs(reader, states=["pending", "held"], limit=JOBS).items,
+    }
+
+
+def chart(spells: Sequence[Spell]) -> dict[str, Any]:
+    """What the drawing script reads: an axis of time and two series over it."""
+    return {
+        "times": [spell.start_s for spell in spells],
+        "series": [
+            {"label": "Wasted", "tone": "bad", "values": [round(spell.wasted_gpu_h, 3) for spell in spells]},
+            {"label": "Saved", "tone": "good", "values": [round(spell.saved_gpu_h, 3) for spell in spells]},
+        ],
+        "unit": "GPU-h",
+    }

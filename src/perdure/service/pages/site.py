@@ -1,0 +1,26 @@
+"""The dashboard's routes, put together."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from perdure.errors import NotFound
+from perdure.service.context import Anybody
+from perdure.service.pages import actions, deeds, jobs, login, nodes, now
+from perdure.service.pages.assets import assets
+
+router = APIRouter()
+for page in (now, jobs, nodes, actions, deeds, login):
+    router.include_router(page.router)
+
+
+@router.get("/static/{name:path}", dependencies=[Anybody])
+def static(request: Request, name: str) -> Response:
+    """A script, style or icon. Addressed by its content it may be kept for good."""
+    asset = assets().by_name.get(name)
+    if asset is None:
+        raise NotFound(request.url.path[:120], "no such file", "See the page that links here")
+    named = request.query_params.get("v", "") == asset.digest[:12]
+    caching = "public, max-age=31536000, immutable" if named else "no-cache"
+    return Response(asset.body, media_type=asset.media_type, headers={"Cache-Control": caching})

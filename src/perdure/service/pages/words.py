@@ -1,0 +1,274 @@
+"""How values are said to a person: states, causes, instants, amounts. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+MAX_SHOWN = 20_000  # characters of one value; logs have their own bound
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A state in words, with an icon and a tone: never by colour alone."""
+
+    text: str
+    icon: str
+    tone: str  # "good", "bad", "warn", "busy", "probe", "idle"
+
+
+_JOB = {
+    "pending": Badge("Waiting", "clock", "idle"),
+    "held": Badge("Held", "pause", "warn"),
+    "running": Badge("Running", "play", "busy"),
+    "suspended": Badge("Suspended", "pause", "warn"),
+    "completed": Badge("Completed", "check", "good"),
+    "failed": Badge("Failed", "cross", "bad"),
+    "cancelled": Badge("Cancelled", "slash", "idle"),
+}
+_ATTEMPT = {
+    **_JOB,
+    "timeout": Badge("Walltime reached", "clock", "bad"),
+    "out_of_memory": Badge("Out of memory", "cross", "bad"),
+    "node_fail": Badge("Node failed", "cross", "bad"),
+    "boot_fail": Badge("Boot failed", "cross", "bad"),
+    "launch_failed": Badge("Launch failed", "cross", "bad"),
+    "preempted": Badge("Preempted", "swap", "warn"),
+    "requeued": Badge("Requeued", "retry", "warn"),
+    "deadline": Badge("Deadline passed", "clock", "bad"),
+    "lost": Badge("Lost", "question", "bad"),
+}
+_NODE = {
+    "up": Badge("Up", "check", "good"),
+    "draining": Badge("Draining", "pause", "warn"),
+    "drained": Badge("Drained", "pause", "warn"),
+    "down": Badge("Down", "cross", "bad"),
+    "unknown": Badge("Unknown", "question", "idle"),
+}
+_ACTION = {
+    "planned": Badge("Planned", "clock", "busy"),
+    "started": Badge("Under way", "play", "busy"),
+    "done": Badge("Done", "check", "good"),
+    "refused": Badge("Refused", "cross", "bad"),
+    "superseded": Badge("Superseded", "swap", "idle"),
+    "expired": Badge("Expired", "clock", "idle"),
+    "shadow": Badge("Shadow only", "eye", "probe"),
+    "withheld": Badge("Withheld", "hand", "warn"),
+}
+_DECISION = {
+    "retry": Badge("Retry", "retry", "good"),
+    "probe": Badge("Probing retry", "probe", "probe"),
+    "stop": Badge("Stop", "stop", "bad"),
+    "": Badge("Undecided", "clock", "idle"),
+}
+_LABEL = {
+    "deterministic": Badge("Would fail again", "stop", "bad"),
+    "transient": Badge("Would likely pass", "retry", "good"),
+    "unsure": Badge("Unsure", "question", "probe"),
+}
+_EXCEPTION = {
+    "raised": Badge("Being judged", "clock", "busy"),
+    "handled": Badge("Being recovered", "retry", "busy"),
+    "recovered": Badge("Recovered", "check", "good"),
+    "stopped": Badge("Stopped", "stop", "bad"),
+    "escalated": Badge("Needs a person", "warn", "warn"),
+    "withdrawn": Badge("Withdrawn", "slash", "idle"),
+}
+BADGES = {
+    "job": _JOB,
+    "attempt": _ATTEMPT,
+    "node": _NODE,
+    "action": _ACTION,
+    "decision": _DECISION,
+    "label": _LABEL,
+    "exception": _EXCEPTION,
+}
+
+_CAUSES = {
+    "api": "Wrong call",
+    "ckpt": "Bad checkpoint",
+    "config": "Bad configuration",
+    "cuda_env": "CUDA set-up",
+    "data": "Bad input data",
+    "disk_quota": "Disk or quota full",
+    "dist_config": "Distributed set-up",
+    "env_limit": "Environment limit",
+    "fs": "File system",
+    "gpu_busy": "GPU taken",
+    "gpu_hw": "GPU hardware",
+    "gpu_oom": "GPU out of memory",
+    "hang": "Hang",
+    "host_oom": "Host out of memory",
+    "index": "Index or key",
+    "k8s_evict": "Pod evicted",
+    "k8s_infra": "Kubernetes",
+    "launcher": "Launcher",
+    "lock": "Lock held",
+    "missing_file": "Missing file",
+    "native_crash": "Native crash",
+    "nccl_comm": "NCCL communication",
+    "nccl_timeout": "NCCL timeout",
+    "net": "Network",
+    "node_loss": "Node lost",
+    "numeric": "NaN or overflow",
+    "obj_store": "Remote service",
+    "permission": "Permission",
+    "port_busy": "Port taken",
+    "preempt": "Preempted",
+    "ray_node": "Ray node",
+    "rdzv_store": "Rendezvous",
+    "shape": "Shape mismatch",
+    "syntax": "Syntax or name error",
+    "time_limit": "Walltime",
+    "unknown": "Unknown",
+}
+_COMPONENTS = {
+    "resource_manager": "Resource manager",
+    "job": "Job",
+    "workflow": "Workflow",
+    "scheduler": "Perdure",
+}
+_KINDS = {
+    "requeue": "Retry",
+    "exclude": "Keep off nodes",
+    "hold": "Hold",
+    "release": "Release",
+    "cancel": "Cancel",
+    "drain": "Drain",
+    "undrain": "Return to service",
+}
+
+
+def badge(of: str, state: str) -> Badge:
+    """The badge of a state; an unknown one is shown by its own name."""
+    return BADGES[of].get(state) or Badge(_plainly(state), "question", "idle")
+
+
+def cause(category: str) -> str:
+    return _CAUSES.get(category) or _plainly(category)
+
+
+def component(name: str) -> str:
+    return _COMPONENTS.get(name) or _plainly(name)
+
+
+def kind(name: str) -> str:
+    return _KINDS.get(name) or _plainly(name)
+
+
+def _plainly(word: str) -> str:
+    return word.replace("_", " ").capitalize() or "Unknown"
+
+
+# -- amounts
+
+
+def ago(then: float | None, now: float) -> str:
+    """How long since, or until, in one unit.
+
+    >>> ago(100, 103), ago(100, 400), ago(400, 100), ago(None, 0)
+    ('3 s ago', '5 min ago', 'in 5 min', 'never')
+    """
+    if then is None or not math.isfinite(then):
+        return "never"
+    apart = now - then
+    if abs(apart) < 1:
+        return "now"
+    return f"{span(apart)} ago" if apart > 0 else f"in {span(-apart)}"
+
+
+def span(seconds: float) -> str:
+    """A stretch of time, in its largest unit.
+
+    >>> span(59), span(3000), span(7200), span(3 * 86400)
+    ('59 s', '50 min', '2.0 h', '3.0 d')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < HOUR_S:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / HOUR_S:.1f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:.1f} d"
+
+
+def instant(seconds: float | None) -> str:
+    """Date, time and zone; the same everywhere in words that sort."""
+    moment = _moment(seconds)
+    return moment.strftime("%Y-%m-%d %H:%M:%S %Z") if moment else "unknown"
+
+
+def iso(seconds: float | None) -> str:
+    moment = _moment(seconds)
+    return moment.isoformat(timespec="seconds") if moment else ""
+
+
+def clock(seconds: float | None) -> str:
+    moment = _moment(seconds)
+    return moment.strftime("%H:%M:%S") if moment else "?"
+
+
+def _moment(seconds: float | None) -> dt.datetime | None:
+    try:
+        return None if seconds is None else dt.datetime.fromtimestamp(seconds).astimezone()
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def amount(hours: float) -> str:
+    """GPU-hours with as many digits as mean something.
+
+    >>> amount(0), amount(0.004), amount(1.26), amount(340.4), amount(12345)
+    ('0', '<0.01', '1.26', '340', '12,345')
+    """
+    if hours == 0:
+        return "0"
+    if abs(hours) < 0.01:
+        return "<0.01"
+    return f"{hours:.2f}" if abs(hours) < 10 else f"{hours:.1f}" if abs(hours) < 100 else f"{hours:,.0f}"
+
+
+def whole(number: int) -> str:
+    return f"{number:,}"
+
+
+# -- text of others
+
+
+_PICTURES = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {0x7F: 0x2421}
+
+
+def shown(value: Any) -> Any:
+    """What a template may print: text without anything invisible that moves, hides or reorders what stands around it.
+
+    Controls become their pictures; bidirectional marks, other format characters, lone surrogates and C1 controls
+    become U+FFFD. Escaping for HTML comes after this.
+
+    >>> shown("a\\x1b[31mb\\u202ec")
+    'a␛[31mb�c'
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    if len(value) > MAX_SHOWN:
+        value = f"{value[:MAX_SHOWN]} …"
+    return visible(value)
+
+
+def visible(text: str) -> str:
+    """`text` with every character that cannot be seen made so."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else _seen(c) for c in text)
+
+
+def _seen(char: str) -> str:
+    if ord(char) in _PICTURES:
+        return chr(_PICTURES[ord(char)])
+    return " " if unicodedata.category(char) in ("Zs", "Zl", "Zp") else "\N{REPLACEMENT CHARACTER}"

@@ -1,0 +1,113 @@
+"""Actions: what was asked for, by whom, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, func, select
+
+from perdure.errors import NotFound
+from perdure.model.actions import Action
+from perdure.service import codec
+from perdure.service.queries.reader import Page, Reader, as_text, paged, position
+from perdure.service.schema import actions
+
+MAX_OF_JOB = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRow:
+    """One action on its way. Instants are seconds since the epoch."""
+
+    key: str
+    kind: str
+    state: str  # the executor's word
+    by: str
+    reason: str
+    detail: str
+    job_id: str
+    node: str
+    exception_id: str
+    created_s: float
+    expires_s: float
+    started_s: float | None
+    ended_s: float | None
+    action: Action
+
+
+def find_actions(
+    reader: Reader,
+    *,
+    states: Iterable[str] = (),
+    kind: str = "",
+    job_id: str = "",
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[ActionRow]:
+    """Actions, the latest first."""
+    query = (
+        select(*_columns())
+        .where(actions.c.cluster == reader.cluster, actions.c.seq < position(cursor))
+        .order_by(actions.c.seq.desc())
+        .limit(limit + 1)
+    )
+    if wanted := list(states):
+        query = query.where(actions.c.state.in_(wanted))
+    if kind:
+        query = query.where(actions.c.kind == codec.clean(kind))
+    if job_id:
+        query = query.where(actions.c.job_id == codec.clean(job_id))
+    rows = reader.all(query)
+    return paged(rows, [_row(row) for row in rows], limit)
+
+
+def actions_of(reader: Reader, job_id: str) -> tuple[ActionRow, ...]:
+    """The actions on one job, the latest first."""
+    return find_actions(reader, job_id=job_id, limit=MAX_OF_JOB).items
+
+
+def action(reader: Reader, key: str) -> ActionRow:
+    """One action. Raises `NotFound`."""
+    row = reader.first(select(*_columns()).where(actions.c.key == codec.clean(key)))
+    if row is None:
+        raise NotFound(key[:120], "no such action is known", "List those there are: perdure actions")
+    return _row(row)
+
+
+def actions_for(reader: Reader, job_ids: Iterable[str]) -> dict[str, ActionRow]:
+    """The latest action of each exception of these jobs, by exception id."""
+    query = select(*_columns()).where(actions.c.cluster == reader.cluster, actions.c.job_id.in_(list(job_ids)))
+    return {row.exception_id: _row(row) for row in reader.all(query.order_by(actions.c.seq))}
+
+
+def counts(reader: Reader) -> dict[str, int]:
+    """How many actions stand in each state."""
+    query = select(actions.c.state, func.count()).where(actions.c.cluster == reader.cluster)
+    return {state: number for state, number in reader.all(query.group_by(actions.c.state))}
+
+
+def _columns() -> tuple[Any, ...]:
+    a = actions.c
+    names = (a.seq, a.key, a.kind, a.state, a.by, a.reason, a.detail, a.job_id, a.node, a.exception_id)
+    return (*names, a.created_s, a.expires_s, a.started_s, a.ended_s, as_text(a.payload).label("payload"))
+
+
+def _row(row: Row[Any]) -> ActionRow:
+    return ActionRow(
+        row.key,
+        row.kind,
+        row.state,
+        row.by,
+        row.reason,
+        row.detail,
+        row.job_id,
+        row.node,
+        row.exception_id,
+        row.created_s,
+        row.expires_s,
+        row.started_s,
+        row.ended_s,
+        codec.ACTION.decode(row.payload),
+    )

@@ -1,0 +1,249 @@
+"""Jobs, and all that is known of one: attempts, verdicts, exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, and_, func, or_, select
+
+from perdure.coordination.record import ExceptionRecord
+from perdure.errors import NotFound
+from perdure.model.jobs import Attempt, Job
+from perdure.retry.decide import Decision
+from perdure.service import codec
+from perdure.service.queries.reader import Page, Reader, as_text, paged, position
+from perdure.service.schema import attempts, exceptions, jobs
+from perdure.triage.verdict import Verdict
+
+MAX_ATTEMPTS = 100  # shown of one job, the latest
+MAX_EXCEPTIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAttempt:
+    """An attempt, and why it failed where that is known."""
+
+    attempt: Attempt
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedException:
+    """A failure on its way: who owns it, what was decided and why."""
+
+    record: ExceptionRecord
+    state: str
+    owner: str
+    decision: str  # "" while open
+    reason: str
+    wasted_gpu_h: float
+    saved_gpu_h: float
+    decided: Decision | None  # the numbers
+
+
+@dataclass(frozen=True, slots=True)
+class LatestFailure:
+    """The newest failure of a job, in a line."""
+
+    category: str
+    decision: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    job: Job
+    changed_s: float
+    failure: LatestFailure | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetail:
+    """Everything about a job. Attempts and exceptions come latest first."""
+
+    job: Job
+    changed_s: float
+    attempts: tuple[JudgedAttempt, ...]
+    exceptions: tuple[DecidedException, ...]
+
+
+def find_jobs(
+    reader: Reader,
+    *,
+    states: Iterable[str] = (),
+    user: str = "",
+    text: str = "",
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[JobRow]:
+    """Jobs, the latest known first; `text` is looked for in id, name and user."""
+    query = (
+        select(jobs.c.seq, jobs.c.changed_s, as_text(jobs.c.payload).label("payload"))
+        .where(jobs.c.cluster == reader.cluster, jobs.c.seq < position(cursor))
+        .order_by(jobs.c.seq.desc())
+        .limit(limit + 1)
+    )
+    if wanted := list(states):
+        query = query.where(jobs.c.state.in_(wanted))
+    if user:
+        query = query.where(jobs.c.user == codec.clean(user))
+    if text:
+        query = query.where(_matches(codec.clean(text)))
+    rows = reader.all(query)
+    found = [codec.JOB.decode(row.payload) for row in rows]
+    failures = _latest_failures(reader, [job.job_id for job in found])
+    items = [
+        JobRow(job, row.changed_s, failures.get(job.job_id)) for job, row in zip(found, rows, strict=True)
+    ]
+    return paged(rows, items, limit)
+
+
+def _matches(text: str) -> Any:
+    return or_(
+        jobs.c.job_id == text,
+        jobs.c.name.icontains(text, autoescape=True),
+        jobs.c.user == text,
+    )
+
+
+def _latest_failures(reader: Reader, job_ids: list[str]) -> dict[str, LatestFailure]:
+    if not job_ids:
+        return {}
+    newest = (
+        select(func.max(exceptions.c.seq))
+        .where(exceptions.c.cluster == reader.cluster, exceptions.c.job_id.in_(job_ids))
+        .group_by(exceptions.c.job_id)
+    )
+    query = select(exceptions.c.job_id, exceptions.c.type, exceptions.c.decision, exceptions.c.state).where(
+        exceptions.c.seq.in_(newest)
+    )
+    return {row.job_id: LatestFailure(category_of(row.type), row.decision, row.state) for row in reader.all(query)}
+
+
+def category_of(exception_type: str) -> str:
+    """The cause that an exception's dotted type names.
+
+    >>> category_of("job.shape"), category_of("node.failure")
+    ('shape', 'node_loss')
+    """
+    scope, _, cause = exception_type.partition(".")
+    return "node_loss" if scope == "node" else cause
+
+
+def job_detail(reader: Reader, job_id: str) -> JobDetail:
+    """Everything about one job. Raises `NotFound`."""
+    row = reader.first(
+        select(jobs.c.changed_s, as_text(jobs.c.payload).label("payload")).where(*_of(reader, jobs, job_id))
+    )
+    if row is None:
+        raise NotFound(f"job {job_id[:80]!r}", "no such job is known", "List those there are: perdure jobs")
+    return JobDetail(
+        codec.JOB.decode(row.payload), row.changed_s, _attempts(reader, job_id), _exceptions(reader, job_id)
+    )
+
+
+def owner_of(reader: Reader, job_id: str) -> str:
+    """The user whose job it is. Raises `NotFound`."""
+    row = reader.first(select(jobs.c.user).where(*_of(reader, jobs, job_id)))
+    if row is None:
+        raise NotFound(f"job {job_id[:80]!r}", "no such job is known", "List those there are: perdure jobs")
+    return str(row.user)
+
+
+def owners_of(reader: Reader, job_ids: Iterable[str]) -> dict[str, str]:
+    """The users whose jobs these are, by job id."""
+    query = select(jobs.c.job_id, jobs.c.user).where(
+        jobs.c.cluster == reader.cluster, jobs.c.job_id.in_(list(job_ids))
+    )
+    return {row.job_id: row.user for row in reader.all(query)}
+
+
+def latest_attempt(reader: Reader, job_id: str) -> Attempt | None:
+    found = _attempts(reader, job_id, limit=1)
+    return found[0].attempt if found else None
+
+
+def _of(reader: Reader, table: Any, job_id: str) -> tuple[Any, ...]:
+    return table.c.cluster == reader.cluster, table.c.job_id == codec.clean(job_id)
+
+
+def _attempts(reader: Reader, job_id: str, limit: int = MAX_ATTEMPTS) -> tuple[JudgedAttempt, ...]:
+    query = (
+        select(as_text(attempts.c.payload).label("payload"), as_text(attempts.c.verdict).label("verdict"))
+        .where(*_of(reader, attempts, job_id))
+        .order_by(attempts.c.incarnation.desc())
+        .limit(limit)
+    )
+    return tuple(
+        JudgedAttempt(codec.ATTEMPT.decode(row.payload), verdict_of(row.verdict)) for row in reader.all(query)
+    )
+
+
+def _exceptions(reader: Reader, job_id: str) -> tuple[DecidedException, ...]:
+    query = select(*exception_columns()).where(*_of(reader, exceptions, job_id))
+    rows = reader.all(query.order_by(exceptions.c.seq.desc()).limit(MAX_EXCEPTIONS))
+    return tuple(decided_exception(row) for row in rows)
+
+
+def exception_columns() -> tuple[Any, ...]:
+    """What `decided_exception` reads."""
+    e = exceptions.c
+    return (
+        e.seq,
+        e.state.label("exception_state"),
+        e.owner,
+        e.decision,
+        e.reason,
+        e.wasted_gpu_h,
+        e.saved_gpu_h,
+        as_text(e.payload).label("record"),
+        as_text(e.decided).label("decided"),
+    )
+
+
+def decided_exception(row: Row[Any]) -> DecidedException:
+    return DecidedException(
+        codec.EXCEPTION.decode(row.record),
+        row.exception_state,
+        row.owner,
+        row.decision,
+        row.reason,
+        row.wasted_gpu_h,
+        row.saved_gpu_h,
+        codec.DECISION.decode(row.decided) if _is_json(row.decided) else None,
+    )
+
+
+def verdict_of(text: str | None) -> Verdict | None:
+    return codec.VERDICT.decode(text) if _is_json(text) else None
+
+
+def _is_json(text: str | None) -> bool:
+    """An absent value may be SQL's NULL or JSON's."""
+    return text is not None and text != "null"
+
+
+def same_attempt(left: Any, right: Any) -> Any:
+    """Join two tables on the attempt that a row is about."""
+    return and_(
+        left.c.cluster == right.c.cluster,
+        left.c.job_id == right.c.job_id,
+        left.c.incarnation == right.c.incarnation,
+    )
+
+
+def same_job(left: Any, right: Any) -> Any:
+    """Join two tables on the job that a row is about."""
+    return and_(left.c.cluster == right.c.cluster, left.c.job_id == right.c.job_id)
+
+
+def running_attempts(reader: Reader, job_ids: Iterable[str]) -> dict[str, Attempt]:
+    """The attempts of these jobs that run now, by job id."""
+    query = select(attempts.c.job_id, as_text(attempts.c.payload).label("payload")).where(
+        attempts.c.cluster == reader.cluster,
+        attempts.c.job_id.in_(list(job_ids)),
+        attempts.c.state.in_(("running", "suspended")),
+    )
+    return {row.job_id: codec.ATTEMPT.decode(row.payload) for row in reader.all(query)}

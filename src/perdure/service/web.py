@@ -1,0 +1,106 @@
+"""The application: the HTTP API, the dashboard, metrics and health, behind one door."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from sqlalchemy import Engine
+
+import perdure
+from perdure.service import metrics as metrics_
+from perdure.service import problems
+from perdure.service.access import check_every_route_declares
+from perdure.service.api import actions, events, jobs, nodes, status
+from perdure.service.api.events import Listeners
+from perdure.service.auth import Sessions, TokenBook
+from perdure.service.context import Anybody, Here, Web, WebSettings
+from perdure.service.guard import Guard
+from perdure.service.idempotency import Replies
+from perdure.service.metrics import Metrics
+from perdure.service.operations import Operations
+from perdure.service.pages import errors, site
+from perdure.service.problems import RESPONSES, Problem
+from perdure.service.queries.reader import Reader
+
+API = "/api/v1"
+
+health = APIRouter(tags=["health"])
+
+
+def create_app(
+    journal: Engine,
+    operations: Operations,
+    tokens: TokenBook,
+    settings: WebSettings | None = None,
+    *,
+    metrics: Metrics | None = None,
+) -> FastAPI:
+    """The web application of a service.
+
+    `journal` is only read. All that is asked to be changed goes through `operations`. Raises `RuntimeError` where a
+    route does not say who may ask it.
+    """
+    settings = settings or WebSettings()
+    metrics = metrics or Metrics()
+    reader = Reader(journal, operations.status().cluster)
+    metrics.watch(reader, operations, settings.clock)
+    app = FastAPI(
+        title="Perdure",
+        summary="Why jobs failed, what was decided, what was done about it",
+        version=perdure.__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+    )
+    app.state.tokens = tokens
+    app.state.sessions = Sessions(tokens, settings.clock)
+    app.state.listeners = Listeners(settings.max_streams)
+    app.state.metrics = metrics
+    app.state.web = Web(reader, operations, tokens, app.state.sessions, metrics, Replies(), settings)
+    for resource in (jobs, nodes, actions, events, status):
+        app.include_router(resource.router, prefix=API, responses=RESPONSES)
+    app.include_router(health)
+    app.include_router(site.router, include_in_schema=False)
+    problems.install(app, errors.page_of)
+    check_every_route_declares(app)
+    app.add_middleware(Guard, hosts=settings.hosts)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    yield
+    app.state.listeners.close()
+
+
+@health.get(f"{API}/openapi.json", dependencies=[Anybody], include_in_schema=False)
+def openapi(request: Request) -> JSONResponse:
+    """This API, described."""
+    app: FastAPI = request.app
+    document = app.openapi()
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    schemas.setdefault("Problem", Problem.model_json_schema())
+    return JSONResponse(document)
+
+
+@health.get("/healthz", dependencies=[Anybody])
+def healthz() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@health.get("/readyz", dependencies=[Anybody], responses={503: {"description": "Not yet"}})
+def readyz(web: Here) -> Response:
+    """The journal is open and the cluster has been looked at."""
+    ready = web.operations.status().ready
+    return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+
+
+@health.get("/metrics", dependencies=[Anybody], response_class=Response)
+def metrics(web: Here) -> Response:
+    """For Prometheus. Counts alone: no job, no user, no text."""
+    return Response(web.metrics.render(), media_type=metrics_.CONTENT_TYPE)
