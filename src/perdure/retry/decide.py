@@ -49,7 +49,8 @@ def decide(
     """Decide what follows on the failure of `attempt`, the latest of `job`.
 
     `past` holds the job's earlier failures, oldest first, without this one. A deterministic failure is
-    stopped. Blame of the site that stands in the job's own log alone buys one probing retry. Otherwise, with p the chance that a retry passes, t the hours this attempt ran and g its GPUs:
+    stopped. Blame of the site that stands in the job's own log alone buys one probing retry. Otherwise, with p
+    the chance that a retry passes, t the hours this attempt ran and g its GPUs:
 
         retrying costs (1 - p) * g * (t + nuisance_h),   stopping costs p * g * person_delay_h   [GPU-hours]
 
