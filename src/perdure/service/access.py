@@ -6,10 +6,10 @@ that changes something the session's CSRF token, in the header ``X-CSRF-Token`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
@@ -93,13 +93,9 @@ def needs(route: BaseRoute) -> list[Role | None]:
     return [call.role for call in calls if isinstance(call, (Public, Requires))]
 
 
-def routes_of(app: FastAPI) -> Iterator[BaseRoute]:
-    """Every route that `app` answers to."""
-    yield from app.routes
-
-
-def check_every_route_declares(app: FastAPI) -> None:
+def check_every_route_declares(routers: Iterable[APIRouter]) -> None:
     """Raises `RuntimeError` for a route that forgot to say who may ask: such a service must not start."""
-    for route in routes_of(app):
-        if not isinstance(route, APIRoute) or len(needs(route)) != 1:
-            raise RuntimeError(f"{getattr(route, 'path', route)!r} declares no role, or more than one")
+    for router in routers:
+        for route in router.routes:
+            if not isinstance(route, APIRoute) or len(needs(route)) != 1:
+                raise RuntimeError(f"{getattr(route, 'path', route)!r} declares no role, or more than one")

@@ -27,6 +27,7 @@ from perdure.service.queries.reader import Reader
 
 API = "/api/v1"
 
+API_ROUTERS = (jobs.router, nodes.router, actions.router, events.router, status.router)
 health = APIRouter(tags=["health"])
 
 
@@ -61,12 +62,13 @@ def create_app(
     app.state.listeners = Listeners(settings.max_streams)
     app.state.metrics = metrics
     app.state.web = Web(reader, operations, tokens, app.state.sessions, metrics, Replies(), settings)
-    for resource in (jobs, nodes, actions, events, status):
-        app.include_router(resource.router, prefix=API, responses=RESPONSES)
+    check_every_route_declares((*API_ROUTERS, health, *site.ROUTERS))
+    for router in API_ROUTERS:
+        app.include_router(router, prefix=API, responses=RESPONSES)
     app.include_router(health)
-    app.include_router(site.router, include_in_schema=False)
+    for router in site.ROUTERS:
+        app.include_router(router, include_in_schema=False)
     problems.install(app, errors.page_of)
-    check_every_route_declares(app)
     app.add_middleware(Guard, hosts=settings.hosts)
     return app
 

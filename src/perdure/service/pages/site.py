@@ -10,12 +10,12 @@ from perdure.service.context import Anybody
 from perdure.service.pages import actions, deeds, jobs, login, nodes, now
 from perdure.service.pages.assets import assets
 
-router = APIRouter()
-for page in (now, jobs, nodes, actions, deeds, login):
-    router.include_router(page.router)
+fixed = APIRouter()
+
+ROUTERS = (now.router, jobs.router, nodes.router, actions.router, deeds.router, login.router, fixed)
 
 
-@router.get("/static/{name:path}", dependencies=[Anybody])
+@fixed.get("/static/{name:path}", dependencies=[Anybody])
 def static(request: Request, name: str) -> Response:
     """A script, style or icon. Addressed by its content it may be kept for good."""
     asset = assets().by_name.get(name)
