@@ -87,9 +87,7 @@ def run(settings: Settings) -> int:
 def backend_of(settings: Settings, state: Path) -> Iterator[Backend]:
     """The cluster that the settings name; the embedded one is started, and ended with the service."""
     if settings.service.cluster is Cluster.SLURM:
-        from perdure.backends.slurm.backend import SlurmBackend
-
-        yield SlurmBackend(settings.service.cluster)
+        yield slurm_backend(settings)
         return
     home = state / "cluster"
     start_daemon(home, cluster=settings.service.cluster, nodes=settings.local.nodes, gpus=settings.local.gpus)
@@ -97,6 +95,16 @@ def backend_of(settings: Settings, state: Path) -> Iterator[Backend]:
         yield LocalBackend(home, settings.service.cluster)
     finally:
         stop_daemon(home)
+
+
+def slurm_backend(settings: Settings) -> Backend:
+    """This machine's Slurm. Raises `ConfigError` where there is none."""
+    from perdure.backends.slurm.backend import SlurmBackend
+    from perdure.backends.slurm.spool import Spool
+    from perdure.backends.slurm.tools import Tools
+
+    spool = Spool(settings.slurm.spool) if settings.slurm.spool else None
+    return SlurmBackend(settings.service.cluster, Tools(settings.slurm.tool_timeout_s), spool)
 
 
 def engine_of(settings: Settings, backend: Backend, journal: Journal, metrics: Metrics, state: Path) -> Engine:
@@ -135,7 +143,7 @@ def serve(settings: Settings, engine: Engine, metrics: Metrics, sock: socket.soc
     url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
     desk = Desk(engine, service.cluster, service.armed, state / STOP_FILE)
     tokens = TokenBook(state)
-    app = create_app(engine.journal.engine, desk, tokens, WebSettings(hosts=(service.host,)), metrics=metrics)
+    app = create_app(engine.journal.engine, desk, tokens, WebSettings(hosts=service.hosts), metrics=metrics)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
     with left_for_commands(tokens, url, state):
         code = tokens.login_code(getpass.getuser(), Role.OPERATOR)
