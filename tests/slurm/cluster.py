@@ -145,7 +145,7 @@ class SlurmCluster:
 
     def cancel_all(self) -> None:
         """End all jobs and wait until every node is free and in service again."""
-        if waiting_or_running := self.run("squeue", "-h", "-o", "%A").split():
+        if waiting_or_running := self.run("squeue", "-h", "-o", "%i").split():
             self.run("scancel", *waiting_or_running, check=False)
         await_("an empty queue", lambda: not self.run("squeue", "-h", "-o", "%i").strip(), 40)
         for node, state in self.node_states().items():
@@ -199,6 +199,11 @@ class SlurmCluster:
     def stop_ctld(self) -> None:
         """Let slurmctld save its state and end."""
         self._end("slurmctld", signal.SIGTERM)
+
+    def await_saved(self) -> None:
+        """Wait until slurmctld has saved what it knows now; it does so every 5 s."""
+        saved, now = self.directory / "spool" / "ctld" / "job_state", time.time()
+        await_("slurmctld to save its state", lambda: saved.exists() and saved.stat().st_mtime > now, 20)
 
     def start_ctld(self, first: bool = False) -> None:
         clean = ("-i",) if first else ()

@@ -1,0 +1,248 @@
+"""The backend on a real Slurm: what it sees and does, how many processes that takes, and what it survives."""
+
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.tools import Tools
+from perdure.errors import ClusterBusy, LogRefused
+from perdure.model.actions import Exclude, OutcomeStatus, Requeue
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import AttemptState, JobState, Wish
+from tests.slurm.cluster import await_
+
+pytestmark = pytest.mark.slurm
+
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Look:
+    """A backend, and looks at the cluster until something is seen."""
+
+    backend: SlurmBackend
+    since_s: float = field(default_factory=time.time)
+
+    def attempts(self, job_id):
+        """All attempts of a job, oldest first."""
+        return [a for a in self.backend.observe(self.since_s).attempts if a.id.job_id == job_id]
+
+    def job(self, job_id):
+        return next((j for j in self.backend.observe(self.since_s).jobs if j.job_id == job_id), None)
+
+    def ended(self, job_id, number=1):
+        """The number-th attempt of a job, once it is over."""
+
+        def over():
+            found = self.attempts(job_id)
+            return found[number - 1] if len(found) >= number and found[number - 1].state.is_over else None
+
+        return await_(f"the end of attempt {number} of job {job_id}", over, PATIENCE_S)
+
+    def running(self, job_id, number=1):
+        """The number-th attempt of a job, once it runs."""
+
+        def runs():
+            found = self.attempts(job_id)
+            return found[number - 1] if len(found) >= number and not found[number - 1].state.is_over else None
+
+        return await_(f"attempt {number} of job {job_id}", runs, PATIENCE_S)
+
+
+@pytest.fixture
+def look(quiet_cluster):
+    return Look(SlurmBackend(quiet_cluster.name, Tools(environment=quiet_cluster.env)))
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    """The names of all programs that are started."""
+    started = []
+    real = subprocess.Popen
+
+    def counting(argv, *args, **kwargs):
+        started.append(Path(argv[0]).name)
+        return real(argv, *args, **kwargs)
+
+    monkeypatch.setattr(subprocess, "Popen", counting)
+    return started
+
+
+def test_a_look_takes_two_processes_and_an_action_one(look, quiet_cluster, processes):
+    job_id = quiet_cluster.submit("exit 1", "-w", "node2")
+    first = look.ended(job_id)
+    processes.clear()
+    look.backend.observe(look.since_s)
+    assert sorted(processes) == ["sacct", "scontrol"]
+    processes.clear()
+    action = Requeue(first.id, exclude=first.nodes, delay_s=30.0)
+    assert look.backend.perform(action).status is OutcomeStatus.DONE
+    assert processes == ["scontrol"]
+    job = look.job(job_id)
+    assert (job.state, job.excluded, job.required, job.restarts) == (JobState.PENDING, ("node2",), (), 1)
+    processes.clear()
+    assert look.backend.perform(Exclude(first.id, ("node3",))).status is OutcomeStatus.DONE
+    assert processes == ["scontrol"]
+    assert look.job(job_id).excluded == ("node2", "node3")
+
+
+def test_an_action_broken_off_is_taken_up_where_it_stands(look, quiet_cluster):
+    """A crash of ours right after the job was put back leaves it held; another life of ours finds it so."""
+    job_id = quiet_cluster.submit("exit 1", "-w", "node2,node3", "-N2")
+    action = Requeue(look.ended(job_id).id, exclude=("node2",))
+    quiet_cluster.run("scontrol", "requeuehold", job_id)
+    again = SlurmBackend(quiet_cluster.name, Tools(environment=quiet_cluster.env))
+    assert again.lookup(action) is None
+    assert again.perform(action).status is OutcomeStatus.DONE
+    job = look.job(job_id)
+    assert (job.state, job.excluded, job.required) == (JobState.PENDING, ("node2",), ("node3",))
+    assert again.lookup(action).status is OutcomeStatus.DONE
+
+
+def test_a_task_of_an_array_is_put_back_alone(look, quiet_cluster):
+    job_id = quiet_cluster.submit("exit $((SLURM_ARRAY_TASK_ID - 1))", "--array=1-3")
+    failed = look.ended(f"{job_id}_2")
+    assert failed.exit_code == 1
+    assert look.ended(f"{job_id}_1").state is AttemptState.COMPLETED
+    assert look.ended(f"{job_id}_3").exit_code == 2
+    assert look.backend.perform(Requeue(failed.id, exclude=failed.nodes, delay_s=30)).status is OutcomeStatus.DONE
+    states = {t: look.job(f"{job_id}_{t}").state for t in (1, 2, 3)}
+    assert states == {1: JobState.COMPLETED, 2: JobState.PENDING, 3: JobState.FAILED}
+
+
+def test_slurms_own_requeue_keeps_how_the_attempt_ended(look, quiet_cluster):
+    """Exit code 75 is the site's RequeueExit: the job waits again, the attempt is a failure with its code."""
+    job_id = quiet_cluster.submit("exit 75")
+    first = look.ended(job_id)
+    assert (first.state, first.exit_code) == (AttemptState.FAILED, 75)
+    assert await_("the job to wait", lambda: look.job(job_id).state is JobState.PENDING, PATIENCE_S)
+
+
+def test_a_frozen_node_is_named_and_the_job_goes_on_elsewhere(look, quiet_cluster):
+    """With --no-requeue in one job and not in the other, both attempts end as NODE_FAIL with that node's name."""
+    stays = quiet_cluster.submit("sleep 600", "--no-requeue", "-w", "node2", "--gres=gpu:1")
+    wide = quiet_cluster.submit("sleep 600", "-N2", "-w", "node[2-3]")
+    look.running(stays)
+    first = look.running(wide)
+    quiet_cluster.freeze_node("node2")
+    try:
+        for attempt in (look.ended(stays), look.ended(wide)):
+            assert (attempt.state, attempt.failed_nodes) == (AttemptState.NODE_FAIL, ("node2",))
+        assert look.job(wide).state is JobState.PENDING
+        # A look at a job that waits while its old nodes clear up must not see a start that is none.
+        assert len(look.attempts(wide)) == 1
+
+        def put_off():
+            try:
+                return look.backend.perform(Requeue(first.id, exclude=("node2",)))
+            except ClusterBusy:  # still completing on the frozen node
+                return None
+
+        assert await_("slurmctld to clear up", put_off, PATIENCE_S).status is OutcomeStatus.DONE
+        job = look.job(wide)
+        assert (job.excluded, job.required) == (("node2",), ("node3",))
+        second = look.running(wide, number=2)
+        assert "node2" not in second.nodes
+        assert second.id.incarnation > first.id.incarnation
+    finally:
+        quiet_cluster.return_node("node2")
+
+
+def test_a_start_that_slurmctld_forgot_is_told_from_the_next(look, quiet_cluster):
+    """Killed right after a start, slurmctld starts the job again under the same restart count, not under our number."""
+    job_id = quiet_cluster.submit("sleep 600", "--begin=now+7")
+    quiet_cluster.await_saved()  # else the very job would be forgotten
+    first = look.running(job_id)
+    quiet_cluster.kill_ctld()
+    quiet_cluster.start_ctld()
+    second = await_("the job to be known again", lambda: look.attempts(job_id), PATIENCE_S)[-1]
+    assert quiet_cluster.job(job_id)["Restarts"] == "0"
+    # Where slurmctld happened to save its state in between, the first attempt just goes on.
+    assert second.id.incarnation > first.id.incarnation or second == first
+
+
+def test_without_accounting_the_rest_is_seen(look, quiet_cluster):
+    running = quiet_cluster.submit("sleep 600")
+    first = look.running(running)
+    quiet_cluster.kill_dbd()
+    try:
+        seen = look.backend.observe(look.since_s)
+        assert list(seen.unseen) == ["accounting"]
+        assert "\n" not in seen.unseen["accounting"]
+        assert [a.id for a in seen.attempts if a.id.job_id == running] == [first.id]
+        failed = quiet_cluster.submit("exit 3")
+        assert look.ended(failed).exit_code == 3
+        assert look.backend.perform(Requeue(look.ended(failed).id, delay_s=60)).status is OutcomeStatus.DONE
+        assert look.job(failed).state is JobState.PENDING
+    finally:
+        quiet_cluster.start_dbd()
+    await_("accounting", lambda: not look.backend.observe(look.since_s).unseen, PATIENCE_S)
+
+
+EVIL = (
+    "a|b c",
+    "x UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=1 Nice=0 Account=a QOS=b JobState=COMPLETED",
+    "x\nJobId={victim} JobName=forged UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=1",
+    "$(touch /tmp/owned); `id` \x1b]0;x\x07 %n%s <b>é</b>",
+    "--flag",
+)
+
+
+def test_hostile_text_deceives_nobody(look, quiet_cluster):
+    """Names, comments, accounts, keys, networks and paths of one user; another user's job among them is unharmed."""
+    victim = quiet_cluster.submit("sleep 600", "-w", "node4")
+    look.running(victim)
+    evil = [name.format(victim=victim) for name in EVIL]
+    forged = evil[2]
+    options = (
+        *(("-J", name) for name in evil),
+        ("--comment", f"perdure:retry=never\n{forged}"),
+        ("--network", forged),
+        ("--account", evil[1]),
+        ("--wckey", evil[1]),
+        ("-D", "/tmp", "-J", "tame", "-o", f"/tmp/{forged}"[:200]),
+    )
+    ids = [quiet_cluster.submit("exit 5", "-w", "node3", *option, user="nobody") for option in options]
+    last = quiet_cluster.submit("exit 6", "-w", "node4")
+    ended = {job_id: look.ended(job_id) for job_id in (*ids, last)}
+    seen = look.backend.observe(look.since_s)
+    assert "records" not in seen.unseen
+    jobs = {job.job_id: job for job in seen.jobs}
+    for job_id in ids:
+        assert (jobs[job_id].user, ended[job_id].user) == ("nobody", "nobody")
+        assert ended[job_id].nodes == ("node3",)
+    assert [jobs[job_id].name for job_id in ids[: len(evil)]] == evil
+    assert jobs[ids[len(evil)]].wish is Wish.NEVER
+    assert (jobs[victim].user, jobs[victim].state, jobs[victim].name) == ("root", JobState.RUNNING, "sbatch")
+    assert (jobs[last].user, ended[last].exit_code) == ("root", 6)
+    hostile = AttemptId(quiet_cluster.name, ids[2], ended[ids[2]].id.incarnation)
+    assert look.backend.perform(Requeue(hostile, exclude=("node3",), delay_s=60)).status is OutcomeStatus.DONE
+    assert look.job(victim).state is JobState.RUNNING
+
+
+def test_a_log_is_read_with_its_owners_rights(look, quiet_cluster):
+    mine = quiet_cluster.submit("echo says nobody; exit 1", user="nobody")
+    attempt = look.ended(mine)
+    assert attempt.user == "nobody"
+    assert b"says nobody" in look.backend.log_tail(attempt).tail
+    secret = quiet_cluster.directory / "secret"
+    secret.write_text("of root's")
+    secret.chmod(0o600)
+    link = quiet_cluster.output / "link.out"
+    linked = quiet_cluster.submit(f"rm {link}; ln -s {secret} {link}", "-o", str(link), user="nobody")
+    with pytest.raises(LogRefused):
+        look.backend.log_tail(look.ended(linked))
+
+
+def test_a_missing_output_directory_is_a_launch_failure(look, quiet_cluster):
+    job_id = quiet_cluster.submit("true", "-o", "/nowhere/at/all")
+    attempt = look.ended(job_id)
+    assert (attempt.state, attempt.signal) == (AttemptState.LAUNCH_FAILED, 53)
+
+
+def test_the_version_is_told(look):
+    assert look.backend.version.count(".") >= 1
