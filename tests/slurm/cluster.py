@@ -20,6 +20,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import perdure.backends.slurm
+
+HOOKS = Path(perdure.backends.slurm.__file__).parent / "hooks"
 PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server slurm-wlm-basic-plugins slurm-wlm-mysql-plugin"
 PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "scontrol", "sacct")
 SEARCH = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -123,6 +126,11 @@ class SlurmCluster:
         """Where jobs write their logs; everybody may."""
         return self.directory / "out"
 
+    @property
+    def events(self) -> Path:
+        """Where Perdure's hooks, which this cluster runs, drop their files."""
+        return self.directory / "events"
+
     def job(self, job_id: str) -> dict[str, str]:
         """The job's fields by ``scontrol show job`` (of tame jobs: no blanks in values); {} where it is gone."""
         answer = self.run("scontrol", "-o", "show", "job", job_id, check=False)
@@ -200,10 +208,10 @@ class SlurmCluster:
         """Let slurmctld save its state and end."""
         self._end("slurmctld", signal.SIGTERM)
 
-    def await_saved(self) -> None:
-        """Wait until slurmctld has saved what it knows now; it does so every 5 s."""
-        saved, now = self.directory / "spool" / "ctld" / "job_state", time.time()
-        await_("slurmctld to save its state", lambda: saved.exists() and saved.stat().st_mtime > now, 20)
+    def await_saved(self, since_s: float) -> None:
+        """Wait until slurmctld has saved a change made at an instant; it saves at most every 5 s."""
+        saved = self.directory / "spool" / "ctld" / "job_state"
+        await_("slurmctld to save its state", lambda: saved.exists() and saved.stat().st_mtime > since_s, 20)
 
     def start_ctld(self, first: bool = False) -> None:
         clean = ("-i",) if first else ()
@@ -321,7 +329,7 @@ class SlurmCluster:
         await_("mariadbd", lambda: _listens(port), 30)
 
     def _configure(self) -> None:
-        for part in ("etc", "run", "log", "spool/ctld", "dev", "out", "db"):
+        for part in ("etc", "run", "log", "spool/ctld", "dev", "out", "db", "events"):
             (self.directory / part).mkdir(parents=True, exist_ok=True)
         for path in (self.directory, *(p for p in self.directory.rglob("*") if p.is_dir())):
             path.chmod(0o755)
@@ -337,6 +345,9 @@ class SlurmCluster:
         devices = f"[0-{self.gpus - 1}]" if self.gpus > 1 else "0"
         gres = f"NodeName={self._all} Name=gpu Type=h100 File={self.directory}/dev/nvidia{devices}\n"
         (etc / "gres.conf").write_text(gres if self.gpus else "")
+        for hook in ("jobcomp", "epilog"):
+            (etc / hook).write_text(f"#!/bin/sh\nPERDURE_SPOOL={self.events} exec {HOOKS}/{hook}\n")
+            (etc / hook).chmod(0o755)
         self._conf.write_text(self._slurm_conf())
         (etc / "slurmdbd.conf").write_text(self._slurmdbd_conf())
         (etc / "slurmdbd.conf").chmod(0o600)
@@ -401,6 +412,9 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort={self._ports[1]}
 AccountingStoragePass={d}/run/munge.socket
 AccountingStoreFlags=job_comment
+JobCompType=jobcomp/script
+JobCompLoc={d}/etc/jobcomp
+EpilogSlurmctld={d}/etc/epilog
 AccountingStorageTRES=gres/gpu
 {self._extra_conf}
 {nodes}

@@ -1,6 +1,7 @@
 """One real Slurm for all tests here, or the reason why there is none."""
 
 import pytest
+
 from tests.slurm.harness import require_cluster
 
 

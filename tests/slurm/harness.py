@@ -6,10 +6,10 @@ import shlex
 import time
 
 import pytest
-from tests.slurm.cluster import SlurmCluster, missing, shared_cluster
 
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
+from tests.slurm.cluster import SlurmCluster, missing, shared_cluster
 
 PATIENCE_S = 60.0
 STEP_S = 0.2

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
 from perdure.errors import ClusterBusy, LogRefused
 from perdure.model.actions import Exclude, OutcomeStatus, Requeue
@@ -154,15 +155,18 @@ def test_a_frozen_node_is_named_and_the_job_goes_on_elsewhere(look, quiet_cluste
 
 def test_a_start_that_slurmctld_forgot_is_told_from_the_next(look, quiet_cluster):
     """Killed right after a start, slurmctld starts the job again under the same restart count, not under our number."""
-    job_id = quiet_cluster.submit("sleep 600", "--begin=now+7")
-    quiet_cluster.await_saved()  # else the very job would be forgotten
+    job_id = quiet_cluster.submit("sleep 600", "--begin=now+1hour")
+    quiet_cluster.await_saved(look.since_s)  # else the very job would be forgotten; the next save is 5 s away
+    quiet_cluster.run("scontrol", "update", f"jobid={job_id}", "StartTime=now")
     first = look.running(job_id)
     quiet_cluster.kill_ctld()
     quiet_cluster.start_ctld()
-    second = await_("the job to be known again", lambda: look.attempts(job_id), PATIENCE_S)[-1]
+    await_("the job to wait", lambda: look.job(job_id).state is JobState.PENDING, PATIENCE_S)
+    assert look.attempts(job_id) == []
+    quiet_cluster.run("scontrol", "update", f"jobid={job_id}", "StartTime=now")
+    (second,) = await_("the next start", lambda: look.attempts(job_id), PATIENCE_S)
+    assert second.id.incarnation > first.id.incarnation
     assert quiet_cluster.job(job_id)["Restarts"] == "0"
-    # Where slurmctld happened to save its state in between, the first attempt just goes on.
-    assert second.id.incarnation > first.id.incarnation or second == first
 
 
 def test_without_accounting_the_rest_is_seen(look, quiet_cluster):
@@ -181,6 +185,24 @@ def test_without_accounting_the_rest_is_seen(look, quiet_cluster):
     finally:
         quiet_cluster.start_dbd()
     await_("accounting", lambda: not look.backend.observe(look.since_s).unseen, PATIENCE_S)
+
+
+def test_hooks_tell_what_polling_cannot_see(look, quiet_cluster):
+    """Put back at once, and no accounting: only the hook knows that the attempt was, and how it ended."""
+    spool = Spool(quiet_cluster.events)
+    spool.take()
+    hearing = Look(SlurmBackend(quiet_cluster.name, Tools(environment=quiet_cluster.env), spool))
+    quiet_cluster.kill_dbd()
+    try:
+        job_id = quiet_cluster.submit("exit 75")
+        await_("a hook", hearing.backend.has_news, PATIENCE_S)
+        first = hearing.ended(job_id)
+        assert (first.state, first.exit_code) == (AttemptState.FAILED, 75)
+        assert hearing.job(job_id).state is JobState.PENDING
+        assert hearing.attempts(job_id) == [first]
+        assert look.attempts(job_id) == []
+    finally:
+        quiet_cluster.start_dbd()
 
 
 EVIL = (

@@ -6,7 +6,8 @@ and Perdure's share, and nobody else may write to::
 
     install -d -o slurm -g perdure -m 2770 /var/spool/perdure
 
-copies the scripts from ``hooks/`` beside this module to a place of its own, and puts into slurm.conf::
+installs the scripts from ``hooks/`` beside this module (``install -m 755``) in a place of its own, and puts into
+slurm.conf::
 
     JobCompType=jobcomp/script
     JobCompLoc=/usr/local/libexec/perdure/jobcomp
