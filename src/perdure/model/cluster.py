@@ -1,0 +1,61 @@
+"""A cluster as a simulation sees it: nodes with GPUs of one kind, in racks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import re2
+from numpy.typing import NDArray
+
+from perdure.errors import InputError
+
+MAX_NODES = 1_000_000
+_GROUP = re2.compile(r"(\d{1,7})x(\d{1,5})(?::([A-Za-z0-9_.-]{1,64}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Nodes as columns of one length, shape (n_nodes,)."""
+
+    gpus: NDArray[np.int64]  # of each node
+    rack: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # nodes of one rack share RDMA
+    gpu_type: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))
+
+    def __post_init__(self) -> None:
+        n = len(self.gpus)
+        if n and not len(self.rack):
+            object.__setattr__(self, "rack", np.zeros(n, np.int64))
+        if n and not len(self.gpu_type):
+            object.__setattr__(self, "gpu_type", np.full(n, "", "U1"))
+        if len({n, len(self.rack), len(self.gpu_type)}) > 1:
+            raise ValueError("Cluster columns differ in length")
+
+    def __len__(self) -> int:
+        return len(self.gpus)
+
+    @property
+    def total_gpus(self) -> int:
+        return int(self.gpus.sum())
+
+    @classmethod
+    def parse(cls, spec: str, rack_nodes: int = 0) -> Cluster:
+        """Read "321x2+231x8": so many nodes of so many GPUs; "32x8:v100" names the kind of GPU.
+
+        `rack_nodes` puts that many consecutive nodes into a rack; 0 is one rack. Raises `InputError`.
+
+        >>> Cluster.parse("2x4+1x8").total_gpus
+        16
+        """
+        gpus: list[int] = []
+        kinds: list[str] = []
+        for part in spec.split("+"):
+            found = _GROUP.fullmatch(part.strip())
+            if found is None or not int(found[1]) or not int(found[2]):
+                raise InputError(f"cluster {spec!r}", f"{part!r} is not NODESxGPUS", "Write it like 32x8 or 321x2+231x8")
+            if len(gpus) + int(found[1]) > MAX_NODES:
+                raise InputError(f"cluster {spec!r}", f"more than {MAX_NODES} nodes", "Name fewer")
+            gpus += [int(found[2])] * int(found[1])
+            kinds += [found[3] or ""] * int(found[1])
+        rack = np.arange(len(gpus)) // rack_nodes if rack_nodes else np.zeros(len(gpus), np.int64)
+        return cls(np.array(gpus, np.int64), rack.astype(np.int64), np.array(kinds))

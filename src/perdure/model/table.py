@@ -1,0 +1,98 @@
+"""Many jobs as columns: what a trace holds and a simulation replays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Ending(IntEnum):
+    """How a job of a trace ended, in the words that Philly uses."""
+
+    UNKNOWN = 0
+    PASSED = 1
+    KILLED = 2  # by its owner, or by a limit
+    FAILED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """Recorded attempts of all jobs, one after another: those of job i are rows ``first[i]:first[i + 1]``.
+
+    A job without recorded attempts has none here; its `JobTable.duration_s` is then one attempt that passes.
+    """
+
+    first: NDArray[np.int64]  # shape (n_jobs + 1,)
+    duration_s: NDArray[np.float64]  # shape (n_attempts,)
+    passed: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if len(self.duration_s) != len(self.passed) or (len(self.first) and self.first[-1] != len(self.passed)):
+            raise ValueError("Attempts: `first` must end at the number of attempts, and columns have one length")
+
+
+@dataclass(frozen=True, slots=True)
+class JobTable:
+    """Jobs as columns of one length, shape (n_jobs,); row i of every column is job i. Sorted by submit.
+
+    Times are seconds since the trace began; NaN where a trace does not tell. GPUs are those of the whole gang.
+    """
+
+    job_id: NDArray[np.str_]
+    submit_s: NDArray[np.float64]
+    gpus: NDArray[np.int64]
+    duration_s: NDArray[np.float64]  # seconds that it ran, or must run, in all
+    user: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))
+    vc: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))  # virtual cluster, account or partition
+    ending: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))  # Ending
+    start_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # as recorded
+    end_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    walltime_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # the limit asked for
+    nodes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # asked for; 0 is not told
+    gpu_type: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))  # asked for; "" is any
+    attempts: Attempts | None = None
+    began_s: float = 0.0  # seconds since the epoch at which the trace began; 0 where unknown
+
+    def __post_init__(self) -> None:
+        """Fill columns that were left out, and hold all to one length. Raises `ValueError`."""
+        n = len(self.job_id)
+        blanks: dict[str, Any] = {
+            "user": np.full(n, "", "U1"),
+            "vc": np.full(n, "", "U1"),
+            "gpu_type": np.full(n, "", "U1"),
+            "ending": np.zeros(n, np.int8),
+            "nodes": np.zeros(n, np.int64),
+            **{name: np.full(n, np.nan) for name in ("start_s", "end_s", "walltime_s")},
+        }
+        for name, blank in blanks.items():
+            if n and not len(getattr(self, name)):
+                object.__setattr__(self, name, blank)
+        rows = {f.name: len(getattr(self, f.name)) for f in fields(self) if f.name not in ("attempts", "began_s")}
+        if len(set(rows.values())) > 1:
+            raise ValueError(f"JobTable columns differ in length: {rows}")
+        if self.attempts is not None and len(self.attempts.first) != n + 1:
+            raise ValueError(f"JobTable has {n} jobs, its attempts are of {len(self.attempts.first) - 1}")
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+    def take(self, rows: NDArray[np.intp]) -> JobTable:
+        """The table of some rows, in their order, with their attempts."""
+        columns = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in ("attempts", "began_s")}
+        return replace(self, **columns, attempts=None if self.attempts is None else _take_attempts(self.attempts, rows))
+
+    def by_submit(self) -> JobTable:
+        """The same jobs, the earliest submit first; jobs of one instant keep their order."""
+        return self.take(np.argsort(self.submit_s, kind="stable"))
+
+
+def _take_attempts(attempts: Attempts, rows: NDArray[np.intp]) -> Attempts:
+    counts = np.diff(attempts.first)[rows]
+    first = np.concatenate([[0], np.cumsum(counts)])
+    starts = np.repeat(attempts.first[:-1][rows] - first[:-1], counts)
+    picked = np.arange(first[-1]) + starts
+    return Attempts(first, attempts.duration_s[picked], attempts.passed[picked])
