@@ -52,7 +52,8 @@ class Cluster:
         for part in spec.split("+"):
             found = _GROUP.fullmatch(part.strip())
             if found is None or not int(found[1]) or not int(found[2]):
-                raise InputError(f"cluster {spec!r}", f"{part!r} is not NODESxGPUS", "Write it like 32x8 or 321x2+231x8")
+                what = f"{part!r} is not NODESxGPUS"
+                raise InputError(f"cluster {spec!r}", what, "Write it like 32x8 or 321x2+231x8")
             if len(gpus) + int(found[1]) > MAX_NODES:
                 raise InputError(f"cluster {spec!r}", f"more than {MAX_NODES} nodes", "Name fewer")
             gpus += [int(found[2])] * int(found[1])

@@ -1,0 +1,1 @@
+"""Scheduling policies, one file each, and placements: who runs, and where."""

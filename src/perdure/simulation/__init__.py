@@ -1,0 +1,1 @@
+"""Replays a `JobTable` under scheduling and retry policies; failures; metrics."""
