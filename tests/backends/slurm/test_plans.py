@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.backends.slurm.plans import Todo, for_job, for_node
+from perdure.backends.slurm.plans import Todo, for_job, for_node, refused_twice
 from perdure.backends.slurm.records import read_one_job
 from perdure.errors import ClusterBusy
 from perdure.model.actions import Cancel, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
@@ -89,6 +89,23 @@ def test_when_a_requeue_is_not_to_be(found, outcome):
 def test_a_waiting_job_whose_last_attempt_is_another_is_left_alone():
     for action in (Requeue(ATTEMPT), Exclude(ATTEMPT, ("n1",)), Hold(ATTEMPT), Release(ATTEMPT), Cancel(ATTEMPT)):
         assert status(action, WAITS, last_start=500) is SUPERSEDED
+
+
+def test_a_heterogeneous_job_is_put_back_as_a_whole():
+    first = replace(FAILED, job_id="7+0")
+    assert step(Requeue(ATTEMPT), first) == Todo(("requeuehold 7",))
+    assert status(Requeue(ATTEMPT), replace(FAILED, job_id="7+1", raw_id=8)) is REFUSED
+    waits = replace(PUT_BACK, job_id="7+0", raw_id=7)
+    assert step(Requeue(ATTEMPT, exclude=("n1",)), waits) == Todo(("update jobid=7 ExcNodeList=n1", "release 7"))
+    second = replace(WAITS, job_id="7+1", raw_id=8)
+    assert step(Exclude(ATTEMPT, ("n1",)), second) == Todo(("update jobid=8 ExcNodeList=n1",))
+
+
+def test_a_job_put_back_without_its_exclusion_is_put_back():
+    update = Todo(("update jobid=7 ExcNodeList=n1",))
+    assert refused_twice(Requeue(ATTEMPT, exclude=("n1",)), update, "Access denied").status is DONE
+    assert refused_twice(Requeue(ATTEMPT), Todo(("requeuehold 7",)), "Access denied").status is REFUSED
+    assert refused_twice(Exclude(ATTEMPT, ("n1",)), update, "Access denied").status is REFUSED
 
 
 def test_while_slurm_clears_up_it_is_asked_again_later():

@@ -122,7 +122,7 @@ FRAGMENTS = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(
     st.lists(st.tuples(st.integers(1000, 1003), FRAGMENTS, FRAGMENTS, FRAGMENTS), min_size=1, max_size=5),
     st.booleans(),

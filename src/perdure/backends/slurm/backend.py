@@ -6,6 +6,7 @@ import pwd
 import secrets
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 import re2
 
@@ -27,8 +28,19 @@ from perdure.backends.slurm.records import (
 )
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Dialog, Tools
-from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, NotFound
-from perdure.model.actions import Action, Drain, Hold, JobAction, Outcome, OutcomeStatus, Release, Undrain
+from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, NotFound, PerdureError
+from perdure.model.actions import (
+    Action,
+    Drain,
+    Exclude,
+    Hold,
+    JobAction,
+    Outcome,
+    OutcomeStatus,
+    Release,
+    Requeue,
+    Undrain,
+)
 from perdure.model.jobs import Attempt
 from perdure.model.nodes import Node
 from perdure.model.observation import Observation
@@ -65,6 +77,7 @@ class SlurmBackend:
         self._accounting_fields: tuple[str, ...] = ()
         self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
         self._done: dict[str, Outcome] = {}
+        self._nodes: frozenset[str] = frozenset()
         self._uids: dict[str, int] = {}  # by user name, as Slurm told them
 
     @property
@@ -93,15 +106,16 @@ class SlurmBackend:
         nodes: tuple[NodeRecord, ...] = ()
         try:
             records, nodes, mark = self._ask_controller()
-        except (ClusterBusy, ClusterError) as err:
+        except PerdureError as err:
             unseen["controller"] = err.what
         rows: tuple[Row, ...] | None = None
         try:
             rows = self._ask_accounting(*accounting.since(since_s))
-        except (ClusterBusy, ClusterError) as err:
+        except PerdureError as err:
             unseen["accounting"] = err.what
         jobs = self._whole(records, rows or (), mark, unseen)
         ends = picture.with_told_ends(rows or (), self._told)
+        self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
         sources = picture.Sources(None if "controller" in unseen else jobs, nodes, ends)
         attempts = picture.attempts(self.cluster, sources, now)
         self._remember(jobs, rows or (), now)
@@ -204,7 +218,7 @@ class SlurmBackend:
                 before = complaint
                 complaint = self._carry_out(scontrol, step)
                 if complaint and complaint == before:
-                    return plans.refused(complaint)
+                    return plans.refused_twice(action, step, complaint)
             raise ClusterBusy("scontrol", f"{action.key} does not come to rest: {complaint}", "Look at the job by hand")
 
     def lookup(self, action: Action) -> Outcome | None:
@@ -221,6 +235,8 @@ class SlurmBackend:
     def _next(self, scontrol: Dialog, action: Action) -> Outcome | plans.Todo:
         if isinstance(action, Drain | Undrain):
             return plans.for_node(action, self._node(scontrol, action.node))
+        if isinstance(action, Requeue | Exclude) and self._nodes:  # Slurm refuses all names for one it does not know
+            action = replace(action, exclude=tuple(name for name in action.exclude if name in self._nodes))
         job = self._job(scontrol, action)
         now = time.time()
         last_start = self._last_start(job) if job is not None and not plans.has_run(job, now) else None

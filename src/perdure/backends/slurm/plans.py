@@ -77,6 +77,18 @@ def has_run(job: JobRecord, now: float) -> bool:
     return not is_waiting(job.state) and not waits_again(job, now) and bool(job.nodes)
 
 
+def whole(job: JobRecord) -> str:
+    """What to call the job: Slurm puts back, holds and cancels a heterogeneous job only as a whole."""
+    return job.job_id.partition("+")[0]
+
+
+def refused_twice(action: JobAction | Drain | Undrain, step: Todo, complaint: str) -> Outcome:
+    """What has come of an action whose last step Slurm refuses again and again."""
+    if isinstance(action, Requeue) and not step.commands[0].startswith("requeuehold"):
+        return done(f"in the queue, but as it was: {complaint}")
+    return refused(complaint)
+
+
 def _requeue(action: Requeue, job: JobRecord, now: float) -> Outcome | Todo:
     if job.state == "CANCELLED":
         return superseded("the job was cancelled")
@@ -85,7 +97,9 @@ def _requeue(action: Requeue, job: JobRecord, now: float) -> Outcome | Todo:
             return refused(f"the attempt is not over: {job.state}")
         if not job.requeue:
             return refused("the job was submitted with --no-requeue")
-        return Todo((f"requeuehold {job.job_id}",))
+        if job.component:
+            return refused(f"a component of a heterogeneous job is put back with job {whole(job)}+0")
+        return Todo((f"requeuehold {whole(job)}",))
     if job.state == "SPECIAL_EXIT":
         return refused("the site's rule holds the job (RequeueExitHold)")
     if job.reason in HELD_BY_A_PERSON:
@@ -93,7 +107,7 @@ def _requeue(action: Requeue, job: JobRecord, now: float) -> Outcome | Todo:
     changes = _placement(job, action.exclude) + _delay(job, action.delay_s, now)
     commands: tuple[str, ...] = (_update(job, changes),) if changes else ()
     if is_held(job.state, job.priority, job.reason):
-        commands += (f"release {job.job_id}",)
+        commands += (f"release {whole(job)}",)
     return Todo(commands) if commands else done(_where(job))
 
 
@@ -109,7 +123,7 @@ def _hold(job: JobRecord) -> Outcome | Todo:
         return superseded(f"the job does not wait: {job.state}")
     if is_held(job.state, job.priority, job.reason):
         return done("held")
-    return Todo((f"hold {job.job_id}",))
+    return Todo((f"hold {whole(job)}",))
 
 
 def _release(job: JobRecord) -> Outcome | Todo:
@@ -117,7 +131,7 @@ def _release(job: JobRecord) -> Outcome | Todo:
         return superseded(f"the job does not wait: {job.state}")
     if not is_held(job.state, job.priority, job.reason):
         return done("released")
-    return Todo((f"release {job.job_id}",))
+    return Todo((f"release {whole(job)}",))
 
 
 def _cancel(job: JobRecord, now: float) -> Outcome | Todo:
@@ -125,7 +139,7 @@ def _cancel(job: JobRecord, now: float) -> Outcome | Todo:
         return done("cancelled")
     if not is_waiting(job.state) and job.state not in _NOT_OVER:
         return superseded(f"the job is over: {job.state}")
-    return Todo((f"scancel {job.job_id}",))
+    return Todo((f"scancel {whole(job)}",))
 
 
 _NOT_OVER = frozenset(
@@ -153,7 +167,7 @@ def _delay(job: JobRecord, delay_s: float, now: float) -> tuple[str, ...]:
 
 
 def _update(job: JobRecord, changes: tuple[str, ...]) -> str:
-    return f"update jobid={job.job_id} {' '.join(changes)}"
+    return f"update jobid={job.raw_id if '+' in job.job_id else job.job_id} {' '.join(changes)}"
 
 
 def _where(job: JobRecord) -> str:

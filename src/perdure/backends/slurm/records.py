@@ -77,6 +77,11 @@ class JobRecord:
     stdout: str
     stderr: str
 
+    @property
+    def component(self) -> int:
+        """Which component of a heterogeneous job this is; 0 for the first, and for every other job."""
+        return _number(self.job_id.partition("+")[2], 0)
+
 
 def waits_again(record: JobRecord, now: float) -> bool:
     """True for a job that was put back while its nodes still clear up: COMPLETING, with an end that lies ahead."""

@@ -72,7 +72,11 @@ class Tools:
     @contextlib.contextmanager
     def start(self, argv: tuple[str, ...], time_mark: str) -> Iterator[_Pipes]:
         """Start one tool; it is ended, by force where need be, when the caller is through with it."""
-        pipes = _Pipes((self.find(argv[0]), *argv[1:]), self._environment(time_mark), self.cap_bytes)
+        program = self.find(argv[0])
+        try:
+            pipes = _Pipes((program, *argv[1:]), self._environment(time_mark), self.cap_bytes)
+        except OSError as err:
+            raise ClusterBusy(program, f"cannot be started: {err.strerror}", "Raise this machine's limits") from err
         try:
             yield pipes
         finally:

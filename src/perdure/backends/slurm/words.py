@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
 import re2
 
@@ -107,6 +108,7 @@ def exit_status(text: str) -> tuple[int, int]:
     return (int(code), int(signal)) if code.isdecimal() and signal.isdecimal() else (0, 0)
 
 
+@lru_cache(maxsize=1024)
 def duration_s(text: str) -> float | None:
     """Read ``[D-]H:MM[:SS]``. None for UNLIMITED, Partition_Limit and anything else.
 
