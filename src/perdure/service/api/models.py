@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from perdure.coordination.record import ExceptionRecord
 from perdure.model.jobs import Attempt, Job
 from perdure.retry.decide import Decision
-from perdure.service.access import Identity
+from perdure.service.auth import Identity
 from perdure.service.operations import Status
 from perdure.service.queries.actions import ActionRow
 from perdure.service.queries.events import EventRow
@@ -231,7 +231,7 @@ class NodeItem(BaseModel):
             state=node.state,
             reason=node.reason,
             gpus=node.gpus,
-            gpus_used=node.gpus_used,
+            gpus_used=row.gpus_used,
             since_s=node.since_s,
             changed_s=row.changed_s,
         )

@@ -13,6 +13,7 @@ from perdure.model.jobs import Job, JobState
 from perdure.service.api.jobs import read_log
 from perdure.service.api.params import JobId
 from perdure.service.context import Here, Viewer
+from perdure.service.pages.actions import undoable
 from perdure.service.pages.logview import log_lines
 from perdure.service.pages.render import page
 from perdure.service.pages.timeline import timeline
@@ -58,6 +59,7 @@ def job_page(
     failures = [row for row in found.exceptions if incarnation in (None, row.record.subject.incarnation)]
     verdicts = {item.attempt.id.incarnation: item.verdict for item in found.attempts}
     failure = failures[0] if failures else None
+    acts = actions.actions_of(web.reader, job_id)
     return page(
         request,
         web,
@@ -70,7 +72,8 @@ def job_page(
         verdicts=verdicts,
         decisions={row.record.subject.incarnation: row for row in reversed(found.exceptions)},
         timeline=timeline(found.job, [item.attempt for item in reversed(found.attempts)], web.now()),
-        acts=actions.actions_of(web.reader, job_id),
+        acts=acts,
+        undoable=undoable(web.reader, acts),
         may_read=identity.may_read_logs_of(found.job.user),
         orders=orders(found.job, has_run=bool(found.attempts)),
     )
@@ -104,7 +107,7 @@ def orders(job: Job, *, has_run: bool) -> tuple[str, ...]:
     if job.state.is_waiting:
         return ("hold", "cancel")
     if job.state.is_over:
-        return ("retry",) if has_run else ()
+        return ("retry",) if has_run and job.state is not JobState.COMPLETED else ()
     return ("cancel",)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -34,8 +35,8 @@ def _standing(web: Web) -> dict[str, Any]:
     load = summary.load(reader)
     causes = summary.causes(reader, now - DAY_S)
     decisions = summary.latest_decisions(reader, DECISIONS)
-    first = (now // HOUR_S + 1) * HOUR_S - DAY_S
-    spells = summary.spells(reader, first, now, HOUR_S)
+    window = window_of(summary.first_failure_s(reader, now - DAY_S), now)
+    spells = summary.spells(reader, window.start_s, now, window.spell_s)
     running = jobs.find_jobs(reader, states=["running", "suspended"], limit=JOBS).items
     return {
         "running": load.get("running", Load()),
@@ -46,9 +47,10 @@ def _standing(web: Web) -> dict[str, Any]:
         "recovered": sum(cause.recovered for cause in causes),
         "causes": causes[:CAUSES],
         "more_causes": causes[CAUSES:],
-        "wasted": sum(spell.wasted_gpu_h for spell in spells),
-        "saved": sum(spell.saved_gpu_h for spell in spells),
-        "chart": chart(spells),
+        "wasted": sum(cause.wasted_gpu_h for cause in causes),
+        "saved": sum(cause.saved_gpu_h for cause in causes),
+        "window": window,
+        "chart": chart(spells, window),
         "decisions": decisions,
         "acts": actions.actions_for(reader, {row.exception.record.subject.job_id for row in decisions}),
         "running_jobs": running,
@@ -57,13 +59,32 @@ def _standing(web: Web) -> dict[str, Any]:
     }
 
 
-def chart(spells: Sequence[Spell]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The stretch of time that the chart shows, cut into spells."""
+
+    words: str
+    start_s: float
+    spell_s: float
+
+
+def window_of(first_s: float | None, now: float) -> Window:
+    """A day in hours; two hours in spells of five minutes where nothing is older."""
+    if first_s is not None and first_s > now - 2 * HOUR_S:
+        spell_s, length_s, words = 300.0, 2 * HOUR_S, "last 2 hours"
+    else:
+        spell_s, length_s, words = HOUR_S, DAY_S, "last 24 hours"
+    return Window(words, (now // spell_s + 1) * spell_s - length_s, spell_s)
+
+
+def chart(spells: Sequence[Spell], window: Window) -> dict[str, Any]:
     """What the drawing script reads: an axis of time and two series over it."""
     return {
+        "spell": window.spell_s,
         "times": [spell.start_s for spell in spells],
         "series": [
-            {"label": "Wasted", "tone": "bad", "values": [round(spell.wasted_gpu_h, 3) for spell in spells]},
-            {"label": "Saved", "tone": "good", "values": [round(spell.saved_gpu_h, 3) for spell in spells]},
+            {"label": "Wasted", "tone": "bad", "values": [round(spell.wasted_gpu_h, 5) for spell in spells]},
+            {"label": "Saved", "tone": "good", "values": [round(spell.saved_gpu_h, 5) for spell in spells]},
         ],
         "unit": "GPU-h",
     }

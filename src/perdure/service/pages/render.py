@@ -37,6 +37,7 @@ def environment() -> Environment:
     )
     env.filters.update(
         amount=words.amount,
+        capital=words.capital,
         cause=words.cause,
         clock=words.clock,
         component=words.component,
@@ -44,6 +45,7 @@ def environment() -> Environment:
         iso=words.iso,
         kind=words.kind,
         segment=segment,
+        sentence=words.sentence,
         span=words.span,
         whole=words.whole,
     )

@@ -180,7 +180,7 @@ def ago(then: float | None, now: float) -> str:
         return "never"
     apart = now - then
     if abs(apart) < 1:
-        return "now"
+        return "just now"
     return f"{span(apart)} ago" if apart > 0 else f"in {span(-apart)}"
 
 
@@ -235,6 +235,20 @@ def amount(hours: float) -> str:
 
 def whole(number: int) -> str:
     return f"{number:,}"
+
+
+def sentence(reason: str) -> tuple[str, str]:
+    """A decision's reason: what it says, and the numbers that weighed.
+
+    >>> sentence("it would fail again; expected cost 2 GPU-h if retried, 1 if stopped (p = 0.1)")
+    ('It would fail again', 'Expected cost 2 GPU-h if retried, 1 if stopped (p = 0.1)')
+    """
+    words, _, numbers = reason.partition("; expected cost ")
+    return capital(words), f"Expected cost {numbers}" if numbers else ""
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 # -- text of others

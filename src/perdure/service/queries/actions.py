@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import func, select
 
 from perdure.errors import NotFound
 from perdure.model.actions import Action
@@ -85,7 +85,7 @@ def actions_for(reader: Reader, job_ids: Iterable[str]) -> dict[str, ActionRow]:
 def counts(reader: Reader) -> dict[str, int]:
     """How many actions stand in each state."""
     query = select(actions.c.state, func.count()).where(actions.c.cluster == reader.cluster)
-    return {state: number for state, number in reader.all(query.group_by(actions.c.state))}
+    return {row[0]: row[1] for row in reader.all(query.group_by(actions.c.state))}
 
 
 def _columns() -> tuple[Any, ...]:
@@ -94,7 +94,7 @@ def _columns() -> tuple[Any, ...]:
     return (*names, a.created_s, a.expires_s, a.started_s, a.ended_s, as_text(a.payload).label("payload"))
 
 
-def _row(row: Row[Any]) -> ActionRow:
+def _row(row: Any) -> ActionRow:
     return ActionRow(
         row.key,
         row.kind,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
-from sqlalchemy import Row, and_, func, or_, select
+from sqlalchemy import and_, func, or_, select
 
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
-from perdure.model.jobs import Attempt, Job
+from perdure.model.jobs import Attempt, Job, JobState
 from perdure.retry.decide import Decision
 from perdure.service import codec
 from perdure.service.queries.reader import Page, Reader, as_text, paged, position
@@ -19,6 +19,7 @@ from perdure.triage.verdict import Verdict
 
 MAX_ATTEMPTS = 100  # shown of one job, the latest
 MAX_EXCEPTIONS = 100
+LIVE = tuple(state.value for state in JobState if not state.is_over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,7 @@ def exception_columns() -> tuple[Any, ...]:
     )
 
 
-def decided_exception(row: Row[Any]) -> DecidedException:
+def decided_exception(row: Any) -> DecidedException:
     return DecidedException(
         codec.EXCEPTION.decode(row.record),
         row.exception_state,
@@ -220,7 +221,7 @@ def verdict_of(text: str | None) -> Verdict | None:
     return codec.VERDICT.decode(text) if _is_json(text) else None
 
 
-def _is_json(text: str | None) -> bool:
+def _is_json(text: str | None) -> TypeGuard[str]:
     """An absent value may be SQL's NULL or JSON's."""
     return text is not None and text != "null"
 
@@ -247,3 +248,11 @@ def running_attempts(reader: Reader, job_ids: Iterable[str]) -> dict[str, Attemp
         attempts.c.state.in_(("running", "suspended")),
     )
     return {row.job_id: codec.ATTEMPT.decode(row.payload) for row in reader.all(query)}
+
+
+def live_among(reader: Reader, job_ids: Iterable[str]) -> frozenset[str]:
+    """Those of these jobs that are not over."""
+    query = select(jobs.c.job_id).where(
+        jobs.c.cluster == reader.cluster, jobs.c.job_id.in_(list(job_ids)), jobs.c.state.in_(LIVE)
+    )
+    return frozenset(row.job_id for row in reader.all(query))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Engine, Row, Select, Text, cast
+from sqlalchemy import ColumnElement, Engine, Executable, Text, cast
 from sqlalchemy.exc import SQLAlchemyError
 
 from perdure.errors import InputError, StateError
@@ -32,8 +32,8 @@ class Reader:
     engine: Engine
     cluster: str
 
-    def all(self, statement: Select[Any]) -> Sequence[Row[Any]]:
-        """All rows, in one consistent view. Raises `StateError` where the journal does not answer."""
+    def all(self, statement: Executable) -> Sequence[Any]:
+        """All rows, each with its columns by name. Raises `StateError` where the journal does not answer."""
         try:
             with self.engine.connect() as db:
                 return db.execute(statement).all()
@@ -41,8 +41,9 @@ class Reader:
             said = " ".join(str(getattr(err, "orig", None) or err).split())
             raise StateError("the journal", f"cannot be read: {said}", "See that its database runs") from err
 
-    def first(self, statement: Select[Any]) -> Row[Any] | None:
-        rows = self.all(statement.limit(1))
+    def first(self, statement: Executable) -> Any:
+        """The first row, or None."""
+        rows = self.all(statement)
         return rows[0] if rows else None
 
 
@@ -60,7 +61,7 @@ def position(cursor: str | None) -> int:
     return int(cursor)
 
 
-def paged(rows: Sequence[Row[Any]], items: Sequence[T], limit: int) -> Page[T]:
+def paged(rows: Sequence[Any], items: Sequence[T], limit: int) -> Page[T]:
     """A page out of up to ``limit + 1`` rows: the one too many only tells that there is more."""
     more = len(rows) > limit
     return Page(tuple(items[:limit]), str(rows[limit - 1].seq) if more else None)

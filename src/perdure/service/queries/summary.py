@@ -11,6 +11,7 @@ from sqlalchemy import Float as SqlFloat
 from perdure.coordination.record import ExceptionState
 from perdure.service import codec
 from perdure.service.queries.jobs import (
+    LIVE,
     DecidedException,
     category_of,
     decided_exception,
@@ -22,8 +23,6 @@ from perdure.service.queries.jobs import (
 from perdure.service.queries.reader import Reader, as_text
 from perdure.service.schema import attempts, exceptions, jobs, nodes
 from perdure.triage.verdict import Verdict
-
-LIVE = ("pending", "held", "running", "suspended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,7 @@ class Cause:
     failures: int
     recovered: int
     wasted_gpu_h: float
+    saved_gpu_h: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +75,37 @@ def load(reader: Reader) -> Mapping[str, Load]:
     return {state: Load(number, int(gpus)) for state, number, gpus in reader.all(query)}
 
 
-def gpus(reader: Reader) -> tuple[int, int]:
-    """GPUs in use, and GPUs there are."""
+def gpus(reader: Reader) -> int:
+    """GPUs there are."""
     rows = reader.all(select(as_text(nodes.c.payload).label("payload")).where(nodes.c.cluster == reader.cluster))
-    found = [codec.NODE.decode(row.payload) for row in rows]
-    return sum(node.gpus_used for node in found), sum(node.gpus for node in found)
+    return sum(codec.NODE.decode(row.payload).gpus for row in rows)
 
 
 def causes(reader: Reader, since_s: float) -> tuple[Cause, ...]:
     """What failed since an instant, by category; the most frequent first."""
     recovered = func.sum(case((exceptions.c.state == ExceptionState.RECOVERED, 1), else_=0))
     query = (
-        select(exceptions.c.type, func.count(), recovered, func.sum(exceptions.c.wasted_gpu_h))
+        select(
+            exceptions.c.type,
+            func.count(),
+            recovered,
+            func.sum(exceptions.c.wasted_gpu_h),
+            func.sum(exceptions.c.saved_gpu_h),
+        )
         .where(exceptions.c.cluster == reader.cluster, exceptions.c.time_s >= since_s)
         .group_by(exceptions.c.type)
     )
     found: dict[str, Cause] = {}
-    for kind, failures, well, wasted in reader.all(query):
-        old = found.get(category_of(kind), Cause("", 0, 0, 0.0))
+    for kind, failures, well, wasted, saved in reader.all(query):
         name = category_of(kind)
-        found[name] = Cause(name, old.failures + failures, old.recovered + int(well), old.wasted_gpu_h + wasted)
+        old = found.get(name, Cause(name, 0, 0, 0.0, 0.0))
+        found[name] = Cause(
+            name,
+            old.failures + failures,
+            old.recovered + int(well),
+            old.wasted_gpu_h + wasted,
+            old.saved_gpu_h + saved,
+        )
     return tuple(sorted(found.values(), key=lambda cause: (-cause.failures, cause.category)))
 
 
@@ -111,6 +122,16 @@ def spells(reader: Reader, since_s: float, until_s: float, length_s: float) -> t
         Spell(since_s + number * length_s, *found.get(number, (0.0, 0.0, 0)))
         for number in range(int((until_s - since_s) // length_s) + 1)
     )
+
+
+def first_failure_s(reader: Reader, since_s: float) -> float | None:
+    """When the first failure since an instant was raised; None where there was none."""
+    row = reader.first(
+        select(func.min(exceptions.c.time_s).label("first")).where(
+            exceptions.c.cluster == reader.cluster, exceptions.c.time_s >= since_s
+        )
+    )
+    return row.first if row else None
 
 
 def latest_decisions(reader: Reader, limit: int) -> tuple[DecisionRow, ...]:

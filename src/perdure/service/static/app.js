@@ -13,6 +13,7 @@
   // -- staying current: the live part is fetched anew and morphed, so that focus, scroll and selection stay
 
   let fetching = false;
+  let shownLog = null;
 
   async function refresh() {
     if (fetching || !find("#live")) return;
@@ -41,6 +42,17 @@
   document.addEventListener("htmx:after:swap", () => {
     lost.hidden = true;
     drawAll();
+  });
+
+  // -- a log is read from its end, or from what names the cause
+
+  document.addEventListener("htmx:after:swap", () => {
+    const frame = find("#log");
+    const list = frame?.firstElementChild;
+    if (!list || list === shownLog) return;
+    shownLog = list;
+    const cause = find(".role-root", frame);
+    frame.scrollTop = cause ? cause.offsetTop - frame.offsetTop - frame.clientHeight / 2 : frame.scrollHeight;
   });
 
   // -- every change carries the session's token
@@ -206,19 +218,19 @@
       grid: { stroke: colour("idle").replace("rgb(", "rgba(").replace(")", ", 0.16)"), width: 1 },
       ticks: { show: false },
     };
-    const hour = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const hour = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
     return {
       ...sizeOf(element),
       legend: { show: false },
-      padding: [8, 4, 0, 0],
+      padding: [8, 18, 0, 0],
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
       scales: {
-        x: { range: (_, low, high) => [low - 1800, high + 1800] },
-        y: { range: (_, low, high) => [Math.min(low, -0.1) * 1.1, Math.max(high, 0.1) * 1.1] },
+        x: { range: (_, low, high) => [low - given.spell / 2, high + given.spell / 2] },
+        y: { range: (_, low, high) => [Math.min(low, -high / 4, -0.001) * 1.1, Math.max(high, -low / 4, 0.001) * 1.1] },
       },
       axes: [
         { ...axis, grid: { show: false }, space: 62, size: 26, values: (_, at) => at.map(hour) },
-        { ...axis, space: 30, size: 46, values: (_, at) => at.map((v) => String(+Math.abs(v).toPrecision(3))) },
+        { ...axis, space: 26, size: 46, values: (_, at) => at.map((v) => String(+Math.abs(v).toPrecision(2))) },
       ],
       series: [
         {},

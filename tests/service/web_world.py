@@ -1,0 +1,237 @@
+"""A journal filled by the real controller from a made-up cluster, and a service around it that tests can ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from perdure.errors import ClusterError, NotFound
+from perdure.model.actions import Action
+from perdure.model.events import ActionEnded
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.nodes import Node, NodeState
+from perdure.model.observation import Observation
+from perdure.service.auth import Role, TokenBook
+from perdure.service.context import WebSettings
+from perdure.service.controller import ControllerSettings, Event, Judge, Judged, Looked, Ordered, step, undo_of
+from perdure.service.journal import ActionState, Journal
+from perdure.service.operations import Status
+from perdure.service.web import create_app
+from perdure.triage.judge import judge
+
+CLUSTER = "aurora"
+BASE = "http://127.0.0.1:8470"
+HOUR = 3600.0
+
+SHAPE = b"""epoch 1 loss 2.31
+Traceback (most recent call last):
+  File "train.py", line 88, in forward
+    return self.head(x)
+RuntimeError: mat1 and mat2 shapes cannot be multiplied (64x512 and 768x10)
+"""
+RESET = b"""step 4100 loss 1.92
+step 4200 loss 1.90
+Traceback (most recent call last):
+  File "data.py", line 41, in fetch
+ConnectionResetError: [Errno 104] Connection reset by peer
+"""
+
+
+class World:
+    """A small cluster with a clock of its own. Whatever happens goes through the controller into the journal."""
+
+    def __init__(self, path: Path, now: float, nodes: int = 6, gpus: int = 8) -> None:
+        self.journal = Journal.open(path, CLUSTER)
+        self.now = now
+        self.state = self.journal.restore()
+        self.jobs: dict[str, Job] = {}
+        self.attempts: dict[str, Attempt] = {}
+        self.nodes = {f"gpu{i:02}": Node(f"gpu{i:02}", NodeState.UP, "", gpus, 0, now) for i in range(1, nodes + 1)}
+        self.logs: dict[tuple[str, int], bytes] = {}
+        self.unseen: dict[str, str] = {}
+        self.look()
+
+    def take(self, event: Event) -> None:
+        before = self.state
+        self.state, effects = step(before, event, ControllerSettings())
+        self.journal.record(effects, before, self.state)
+        for effect in effects:
+            if isinstance(effect, Judge):
+                log = self.logs.get((effect.attempt.id.job_id, effect.attempt.id.incarnation), b"")
+                self.take(Judged(self.now, effect.attempt.id, judge(log, effect.attempt)))
+
+    def look(self) -> None:
+        seen = (tuple(self.jobs.values()), tuple(self.attempts.values()), tuple(self.nodes.values()))
+        self.take(Looked(Observation(CLUSTER, self.now, *seen, unseen=self.unseen)))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+    def submit(self, job_id: str, name: str = "train", user: str = "mira", gpus: int = 2, **more: Any) -> None:
+        self.jobs[job_id] = Job(
+            CLUSTER, job_id, name, user, JobState.PENDING, self.now, "gpu", gpus, walltime_s=12 * HOUR, **more
+        )
+        self.look()
+
+    def start(self, job_id: str, *nodes: str) -> None:
+        job, old = self.jobs[job_id], self.attempts.get(job_id)
+        incarnation = old.id.incarnation + 1 if old else 1
+        self.attempts[job_id] = Attempt(
+            AttemptId(CLUSTER, job_id, incarnation),
+            AttemptState.RUNNING,
+            nodes or ("gpu01",),
+            self.now,
+            gpus=job.gpus,
+            user=job.user,
+        )
+        self.jobs[job_id] = replace(job, state=JobState.RUNNING, reason="")
+        self.look()
+
+    def end(
+        self,
+        job_id: str,
+        log: bytes = b"",
+        state: AttemptState = AttemptState.FAILED,
+        *,
+        to: JobState | None = None,
+        **more: Any,
+    ) -> None:
+        attempt = self.attempts[job_id]
+        self.logs[job_id, attempt.id.incarnation] = log
+        good = state is AttemptState.COMPLETED
+        after = to or (JobState.COMPLETED if good else JobState.FAILED)
+        ended = replace(attempt, state=state, end_s=self.now, exit_code=0 if good else 1, **more)
+        self.attempts[job_id] = ended
+        self.jobs[job_id] = replace(self.jobs[job_id], state=after)
+        self.look()
+
+    def carry_out(self, state: ActionState = ActionState.DONE, detail: str = "") -> None:
+        """Let all that is planned end so."""
+        for row in self.journal.planned():
+            self.journal.begin(row.key, self.now)
+            begun = self.journal.action(row.key)
+            assert begun is not None
+            ended = self.journal.finish(begun, state, detail, self.now)
+            if isinstance(ended, ActionEnded):
+                self.take(ended)
+            if state is ActionState.DONE and row.action.kind == "requeue" and row.attempt:
+                job_id = row.attempt.job_id
+                self.jobs[job_id] = replace(self.jobs[job_id], state=JobState.PENDING, reason="BeginTime")
+        self.look()
+
+
+@dataclass
+class Desk:
+    """The operations of a service, done on a `World`."""
+
+    world: World
+    backend: str = "local"
+    armed: bool = True
+    stopped: bool = False
+    ready: bool = True
+    submitted: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[tuple[str, str]] = field(default_factory=list)
+
+    def status(self) -> Status:
+        world = self.world
+        return Status(CLUSTER, self.backend, self.armed, self.stopped, world.now, dict(world.unseen), self.ready)
+
+    def order(self, action: Action, by: str, reason: str) -> str:
+        self.world.take(Ordered(self.world.now, action, by, reason))
+        return self.world.journal.latest_key(action)
+
+    def withhold(self, key: str, by: str) -> None:
+        if not self.world.journal.withhold(key, by, self.world.now):
+            raise ClusterError(key, "it is not waiting any more", "Undo it instead")
+
+    def undo(self, key: str, by: str) -> str:
+        row = self.world.journal.action(key)
+        inverse = undo_of(row.action) if row and row.state is ActionState.DONE else None
+        if inverse is None:
+            raise ClusterError(key, "cannot be undone", "See the job's page")
+        return self.order(inverse, by, f"undo of {key}")
+
+    def stop_all(self, on: bool, by: str) -> None:
+        self.stopped = on
+
+    def submit(self, spec: dict[str, Any]) -> str:
+        self.submitted.append(spec)
+        return str(len(self.submitted))
+
+    def fault(self, node: str, kind: str) -> None:
+        if self.backend != "local":
+            raise ClusterError(CLUSTER, "only the embedded cluster can do that", "Use the cluster's own commands")
+        self.faults.append((node, kind))
+
+    def log_text(self, job_id: str, incarnation: int, max_bytes: int) -> bytes:
+        if (job_id, incarnation) not in self.world.logs:
+            raise NotFound(f"job {job_id}", "it has no log", "Wait until it writes one")
+        return self.world.logs[job_id, incarnation][-max_bytes:]
+
+
+@dataclass
+class Site:
+    """A web application on a filled journal, with a token of each kind."""
+
+    world: World
+    desk: Desk
+    tokens: TokenBook
+    app: FastAPI
+    operator: str
+    mira: str  # a viewer, and owner of jobs
+    jonas: str  # another
+
+    def client(self, token: str = "", **headers: str) -> TestClient:
+        given = {"Authorization": f"Bearer {token}"} if token else {}
+        return TestClient(
+            self.app, base_url=BASE, headers={**given, **headers}, follow_redirects=False, raise_server_exceptions=False
+        )
+
+
+def site(path: Path, now: float = 1_790_000_000.0, **settings: Any) -> Site:
+    """A site whose cluster is still empty; its clock is the world's."""
+    world = World(path, now)
+    desk, tokens = Desk(world), TokenBook(path, lambda: world.now)
+    web = WebSettings(clock=lambda: world.now, **settings)
+    app = create_app(world.journal.engine, desk, tokens, web)
+    minted = (tokens.mint("root", Role.OPERATOR), tokens.mint("mira", Role.VIEWER), tokens.mint("jonas", Role.VIEWER))
+    return Site(world, desk, tokens, app, *minted)
+
+
+def fill(world: World) -> None:
+    """A stopped job, a recovered one, one that waits for its retry, one that runs, one on a dead node, one held."""
+    world.submit("101", "unet-w48", "jonas", 4)
+    world.start("101", "gpu01")
+    world.pass_time(1800)
+    world.end("101", SHAPE)
+    world.submit("102", "diffusion-lr40", "mira", 8)
+    world.start("102", "gpu02")
+    world.pass_time(2 * HOUR)
+    world.end("102", RESET)
+    world.carry_out()
+    world.pass_time(60)
+    world.start("102", "gpu03")
+    world.pass_time(HOUR)
+    world.end("102", b"step 9000\nfinished\n", AttemptState.COMPLETED)
+    world.submit("103", "recsys", "jonas", 2)
+    world.start("103", "gpu04")
+    world.pass_time(600)
+    world.end("103", RESET)
+    world.submit("104", "llm-7b", "mira", 16, node_count=2)
+    world.start("104", "gpu05", "gpu06")
+    world.submit("105", "asr-100h", "aiko", 4)
+    world.start("105", "gpu03")
+    world.pass_time(900)
+    world.nodes["gpu03"] = replace(world.nodes["gpu03"], state=NodeState.DOWN, reason="Not responding")
+    world.end("105", b"epoch 1\n", AttemptState.NODE_FAIL, failed_nodes=("gpu03",))
+    world.submit("106", "sweep-1", "tunde", 1)
+    world.jobs["106"] = replace(world.jobs["106"], state=JobState.HELD, reason="JobHeldUser")
+    world.submit("107", "sweep-2", "tunde", 1)
+    world.jobs["107"] = replace(world.jobs["107"], reason="Resources")
+    world.pass_time(30)
+    world.look()
