@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,18 +37,26 @@ ANSWER = tuple[str, Any]  # "ok" and the value, or the name of an error and its 
 
 def serve(listener: socket.socket, handlers: Mapping[str, Handler]) -> None:
     """Answer requests until the handler of "stop" has been called. Handlers take and give JSON values."""
-    while True:
+    stopped = False
+    while not stopped:
         connection, _ = listener.accept()
-        with connection, connection.makefile("rwb") as lines:
-            for line in lines:
-                name, given = adapter(REQUEST).validate_json(line)
-                try:
-                    lines.write(_answer(handlers[name], given))
-                    lines.flush()
-                except (BrokenPipeError, ConnectionResetError):
-                    pass  # the client is dead; what else it has sent is still carried out
-                if name == "stop":
-                    return
+        with suppress(ConnectionError), connection:  # clients may be killed
+            stopped = _serve_one(connection, handlers)
+
+
+def _serve_one(connection: socket.socket, handlers: Mapping[str, Handler]) -> bool:
+    """Serve one client to its end; True where it asked to stop."""
+    with connection.makefile("rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break  # it died while it spoke
+            name, given = adapter(REQUEST).validate_json(line)
+            answer = _answer(handlers[name], given)
+            with suppress(ConnectionError):  # a dead client hears nothing; what else it has sent is still carried out
+                connection.sendall(answer)
+            if name == "stop":
+                return True
+    return False
 
 
 def _answer(handler: Handler, given: Any) -> bytes:

@@ -1,0 +1,60 @@
+"""Kill the service at random points under load, and count what was lost and doubled.
+
+    python -m tests.crash --kills 10000 [--seed 1] [--mutant no-intent]
+
+Half of the kills happen on a cluster whose manager does blindly what it is told, so that Perdure's journal alone must
+prevent a second recovery; the other half on one that guards itself, behind a line that also duplicates requests and
+shows stale pictures. The last line is ``N kills, L lost, D doubled``; the exit code is 1 where L or D is not 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.crash import campaign
+from tests.crash.life import MUTANTS
+
+MOST_ON_ONE_CLUSTER = 500  # then a fresh one: the journal grows with the cluster's jobs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash", description="kill -9 at random points")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), default="none", help="a broken service to be caught")
+    given = parser.parse_args()
+    campaign.rehearse()
+    lost = doubled = 0
+    for number, kills in enumerate(_shares(given.kills)):
+        guarded, began = number % 2 == 1, time.monotonic()
+        result = campaign.run(kills, given.seed + number, guarded=guarded, mutant=given.mutant)
+        _report(result, guarded, time.monotonic() - began)
+        lost, doubled = lost + len(result.lost), doubled + len(result.doubled)
+    _say(f"{given.kills} kills, {lost} lost, {doubled} doubled")
+    return 1 if lost or doubled else 0
+
+
+def _shares(kills: int) -> list[int]:
+    """An even number of clusters, and how often the service dies on each."""
+    clusters = max(2, 2 * -(-kills // (2 * MOST_ON_ONE_CLUSTER)))
+    return [kills // clusters + (number < kills % clusters) for number in range(clusters)]
+
+
+def _report(result: campaign.Result, guarded: bool, took_s: float) -> None:
+    kind = "self-guarding manager, hostile line" if guarded else "blind manager, lossy line"
+    kills = f"{result.kills} kills, {result.at_points} of them at named points"
+    _say(f"{kind}: {kills}; {result.tally.failures} failures; {took_s:.1f} s")
+    for word, names in (("lost", result.lost), ("doubled", result.doubled)):
+        for name in names:
+            _say(f"  {word}: {name}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

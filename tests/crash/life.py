@@ -1,0 +1,197 @@
+"""One life of the service: the real engine, journal and executor, in a process that dies at a chosen point."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlalchemy import event
+
+from perdure.backends.simulated.server import RemoteBackend
+from perdure.errors import ClusterBusy
+from perdure.model.actions import Outcome, OutcomeStatus
+from perdure.retry.rules import RetryRules
+from perdure.service.caps import Caps
+from perdure.service.controller import ControllerSettings, unfinished
+from perdure.service.engine import Engine
+from perdure.service.executor import Executor, ExecutorSettings
+from perdure.service.journal import ActionState, Journal
+from perdure.triage.judge import judge
+from tests.crash.world import CLUSTER
+
+TICK_S = 5.0
+QUIET_LOOKS = 12  # longer than an attempt may be missing before it counts as ended
+MANY = 1_000_000
+
+SETTINGS = ControllerSettings(  # budgets out of the way: what is due is due
+    retry=RetryRules(
+        max_infrastructure_retries=MANY,
+        max_user_retries=MANY,
+        max_probes=MANY,
+        per_user_per_hour=MANY,
+        per_node_per_hour=MANY,
+        per_cluster_per_hour=MANY,
+        cluster_floor_per_hour=MANY,
+        back_off_s=1.0,
+        back_off_cap_s=30.0,
+        repeat_odds=1.0,
+    ),
+    action_ttl_s=1e9,
+    vanish_grace_s=30.0,
+)
+CAPS = Caps(actions_per_hour=MANY, floor_per_hour=MANY)
+
+CALLS = ("record", "begin", "finish", "hand_back", "perform", "lookup")
+POINTS = (*(f"{call}:{when}" for call in CALLS for when in ("before", "after")), "sent", "statement", "commit")
+
+
+@dataclass(slots=True)
+class Fuse:
+    """Kills the process the `left`-th time that `point` is passed."""
+
+    point: str = ""
+    left: int = 0
+
+    def passed(self, point: str) -> None:
+        if point != self.point:
+            return
+        self.left -= 1
+        if self.left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FragileBackend(RemoteBackend):
+    """Passes points around each order, and between its sending and its answer."""
+
+    fuse = Fuse()
+
+    def perform(self, action):
+        return _between(self.fuse, "perform", lambda: super(FragileBackend, self).perform(action))
+
+    def lookup(self, action):
+        return _between(self.fuse, "lookup", lambda: super(FragileBackend, self).lookup(action))
+
+    def _reply(self):
+        self.fuse.passed("sent")
+        return super()._reply()
+
+
+class FragileJournal(Journal):
+    """Passes points around each write."""
+
+    fuse = Fuse()
+
+    def record(self, effects, before, after):
+        return _between(self.fuse, "record", lambda: super(FragileJournal, self).record(effects, before, after))
+
+    def begin(self, key, now):
+        return _between(self.fuse, "begin", lambda: super(FragileJournal, self).begin(key, now))
+
+    def finish(self, row, state, detail, now):
+        return _between(self.fuse, "finish", lambda: super(FragileJournal, self).finish(row, state, detail, now))
+
+    def hand_back(self, key, detail):
+        return _between(self.fuse, "hand_back", lambda: super(FragileJournal, self).hand_back(key, detail))
+
+
+def _between(fuse, name, call):
+    fuse.passed(f"{name}:before")
+    result = call()
+    fuse.passed(f"{name}:after")
+    return result
+
+
+# -- services that must be caught
+
+
+class NoIntent(FragileJournal):
+    """Writes nothing down before it acts."""
+
+    def begin(self, key, now):
+        return True
+
+    def finish(self, row, state, detail, now):
+        return super().finish(replace(row, state=ActionState.PLANNED), state, detail, now)
+
+
+class Deaf(FragileBackend):
+    """Takes silence for a no."""
+
+    def lookup(self, action):
+        return None
+
+
+class Trusting(FragileBackend):
+    """Takes silence for a yes."""
+
+    def perform(self, action):
+        try:
+            return super().perform(action)
+        except ClusterBusy:
+            return Outcome(OutcomeStatus.DONE, "surely")
+
+    def lookup(self, action):
+        return Outcome(OutcomeStatus.DONE, "surely")
+
+
+MUTANTS: dict[str, tuple[type[FragileJournal], type[FragileBackend]]] = {
+    "none": (FragileJournal, FragileBackend),
+    "no-intent": (NoIntent, FragileBackend),
+    "deaf": (FragileJournal, Deaf),
+    "trusting": (FragileJournal, Trusting),
+}
+
+
+class Life:
+    """The service, run as its threads run it, one thing after another."""
+
+    def __init__(self, directory: Path, socket_path: Path, mutant: str = "none", fuse: Fuse | None = None) -> None:
+        journal_kind, backend_kind = MUTANTS[mutant]
+        self.backend = backend_kind(socket_path, CLUSTER)
+        self.backend.fuse = fuse = fuse or Fuse()
+        self.now = self.backend.ask("advance", 0.0)
+        self.journal = journal_kind.open(directory, CLUSTER)
+        self.journal.fuse = fuse
+        _listen(self.journal, fuse)
+        executor = Executor(self.journal, self.backend, ExecutorSettings(True, directory / "STOP", CAPS))
+        self.engine = Engine(
+            self.backend, self.journal, executor, judge, SETTINGS, lambda: self.now
+        )
+        self.engine.recover()
+
+    def turn(self, seconds: float = TICK_S) -> None:
+        self.now = self.backend.ask("advance", seconds)
+        self.engine.look()
+        while self.engine.judge_next(0.0):
+            pass
+        self.engine.act()
+
+    def run(self) -> None:
+        """Live until killed."""
+        while True:
+            self.turn()
+
+    def run_until_quiet(self, patience: int = 4000) -> None:
+        """Let the world calm down, and live until nothing is left to be done, or patience is used up."""
+        self.backend.ask("calm_down")
+        quiet = 0
+        for _ in range(patience):
+            self.turn(TICK_S)
+            quiet = quiet + 1 if self._nothing_left() else 0
+            if quiet > QUIET_LOOKS:
+                return
+
+    def _nothing_left(self) -> bool:
+        left = self.journal.planned() or self.journal.open_intents() or unfinished(self.engine.state)
+        return not left and bool(self.backend.ask("idle"))
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+def _listen(journal: Journal, fuse: Fuse) -> None:
+    writers = journal._store._writers
+    event.listen(writers, "after_cursor_execute", lambda *_: fuse.passed("statement"))
+    event.listen(writers, "commit", lambda *_: fuse.passed("commit"))
