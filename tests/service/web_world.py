@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.testclient import TestClient
 
 from perdure.errors import ClusterError, NotFound
 from perdure.model.actions import Action
@@ -23,6 +23,11 @@ from perdure.service.journal import ActionState, Journal
 from perdure.service.operations import Status
 from perdure.service.web import create_app
 from perdure.triage.judge import judge
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # newer Starlettes would rather have httpx2
+    warnings.simplefilter("ignore", UserWarning)
+    from fastapi.testclient import TestClient
 
 CLUSTER = "aurora"
 BASE = "http://127.0.0.1:8470"

@@ -42,6 +42,7 @@ class Requires:
         if not identity.role.covers(self.role):
             what = f"a {identity.role} may not do this"
             raise NotPermitted(request.url.path, what, f"Use a token of role {self.role}")
+        request.state.identity = identity
         return identity
 
 

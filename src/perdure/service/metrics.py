@@ -60,13 +60,14 @@ class _Standing(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _of_status(self._operations.status(), self._clock())
+        found: totals.Totals | None
         try:
             found = self._fresh_totals()
         except PerdureError:
-            yield GaugeMetricFamily("perdure_journal_up", "1 where the journal can be read.", 0)
-            return
-        yield GaugeMetricFamily("perdure_journal_up", "1 where the journal can be read.", 1)
-        yield from _of_totals(found)
+            found = None
+        yield GaugeMetricFamily("perdure_journal_up", "1 where the journal can be read.", found is not None)
+        if found is not None:
+            yield from _of_totals(found)
 
     def _fresh_totals(self) -> totals.Totals:
         with self._lock:

@@ -17,6 +17,7 @@ from perdure.service.api import actions, events, jobs, nodes, status
 from perdure.service.api.events import Listeners
 from perdure.service.auth import Sessions, TokenBook
 from perdure.service.context import Anybody, Here, Web, WebSettings
+from perdure.service.etags import ETags
 from perdure.service.guard import Guard
 from perdure.service.idempotency import Replies
 from perdure.service.metrics import Metrics
@@ -69,6 +70,7 @@ def create_app(
     for router in site.ROUTERS:
         app.include_router(router, include_in_schema=False)
     problems.install(app, errors.page_of)
+    app.add_middleware(ETags, prefix=API)
     app.add_middleware(Guard, hosts=settings.hosts)
     return app
 

@@ -60,7 +60,7 @@ def segment(text: str) -> str:
 
 def page(request: Request, web: Web, name: str, title: str, **values: Any) -> Response:
     """A page, or only the part of it that lives where htmx asks."""
-    session = session_of(request)
+    session, identity = session_of(request), request.state.identity
     status = web.operations.status()
     now = web.now()
     text = environment().get_template(f"{name}.html").render(
@@ -71,8 +71,8 @@ def page(request: Request, web: Web, name: str, title: str, **values: Any) -> Re
         now=now,
         ago=lambda then: words.ago(then, now),
         csrf=session.csrf if session else "",
-        me=session.identity if session else None,
-        may_act=session is not None and session.identity.role is Role.OPERATOR,
+        me=identity,
+        may_act=session is not None and identity.role is Role.OPERATOR,
         here=request.url.path,
         **values,
     )

@@ -1,0 +1,50 @@
+"""Whatever is sent to the API by the rules of its own description, it never falls over."""
+
+import warnings
+
+import pytest
+import schemathesis
+from hypothesis import Phase, given, settings
+
+from perdure.service.web import API, API_ROUTERS
+from tests.service.web_world import fill, site
+
+EXAMPLES = 15  # of each operation
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = site(tmp_path_factory.mktemp("fuzz"))
+    fill(place.world)
+    return place
+
+
+OPERATIONS = [
+    (method, f"{API}{route.path.replace(':path', '')}")
+    for router in API_ROUTERS
+    for route in router.routes
+    for method in sorted(route.methods)
+    if not route.path.endswith("/stream")  # which would never end
+]
+
+
+@pytest.fixture(scope="module")
+def schema(place):
+    return schemathesis.openapi.from_asgi(f"{API}/openapi.json", place.app, headers={"Host": "127.0.0.1"})
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_nothing_that_is_sent_makes_it_fall_over(schema, place, method, path):
+    headers = {"Authorization": f"Bearer {place.operator}", "Host": "127.0.0.1"}
+
+    @given(case=schema[path][method].as_strategy())
+    @settings(max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.explicit, Phase.generate])
+    def check(case):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            answer = case.call(headers=headers)
+        assert answer.status_code < 500, answer.text
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"][0].startswith("application/problem+json")
+
+    check()

@@ -1,0 +1,138 @@
+"""What is read from the journal."""
+
+import time
+from dataclasses import fields
+
+import pytest
+from sqlalchemy import event
+
+from perdure.errors import NotFound
+from perdure.service.queries import actions, events, jobs, nodes, summary, totals
+from perdure.service.queries.reader import Reader
+from tests.service.web_world import CLUSTER, HOUR, RESET, World, fill
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    world = World(tmp_path_factory.mktemp("queries"), 1_790_000_000.0)
+    fill(world)
+    return world
+
+
+@pytest.fixture(scope="module")
+def reader(world):
+    return Reader(world.journal.engine, CLUSTER)
+
+
+def test_the_load_counts_jobs_that_are_not_over(reader):
+    load = summary.load(reader)
+    standing = {state: (found.jobs, found.gpus) for state, found in load.items()}
+    assert standing == {"held": (1, 1), "pending": (1, 1), "running": (1, 16)}
+
+
+def test_causes_are_counted_since_an_instant(world, reader):
+    causes = {cause.category: cause for cause in summary.causes(reader, world.now - 24 * HOUR)}
+    assert (causes["net"].failures, causes["net"].recovered) == (2, 1)
+    assert causes["shape"].saved_gpu_h == pytest.approx(2.0)
+    assert summary.causes(reader, world.now + 1) == ()
+
+
+def test_spells_add_up_to_the_causes(world, reader):
+    since = world.now - 24 * HOUR
+    spells = summary.spells(reader, since, world.now, HOUR)
+    causes = summary.causes(reader, since)
+    assert len(spells) == 25
+    assert sum(spell.wasted_gpu_h for spell in spells) == pytest.approx(sum(c.wasted_gpu_h for c in causes))
+    assert sum(spell.failures for spell in spells) == sum(cause.failures for cause in causes)
+
+
+def test_decisions_come_with_their_verdict_and_numbers(reader):
+    latest = summary.latest_decisions(reader, 10)
+    assert [row.exception.record.subject.job_id for row in latest][-2:] == ["102", "101"]
+    assert all(row.exception.decided is not None and row.verdict is not None for row in latest)
+
+
+def test_gpus_in_use_are_those_of_running_attempts(reader):
+    assert nodes.gpus_in_use(reader) == {"gpu05": 8, "gpu06": 8}
+    assert summary.gpus(reader) == 48
+
+
+def test_failures_are_put_down_to_the_nodes_that_failed(world, reader):
+    failures = nodes.recent_failures(reader, world.now - 24 * HOUR)
+    assert [f.category for f in failures["gpu03"]] == ["node_loss"]
+    assert [f.job_id for f in failures["gpu02"]] == ["102"]
+
+
+def test_another_clusters_rows_are_not_seen(world):
+    other = Reader(world.journal.engine, "borealis")
+    assert jobs.find_jobs(other).items == ()
+    assert nodes.find_nodes(other).items == ()
+    assert actions.find_actions(other).items == ()
+    assert events.events_after(other, 0, 10).items == ()
+    assert summary.latest_decisions(other, 10) == ()
+    found = totals.totals(other)
+    assert not any(getattr(found, f.name) for f in fields(found))
+    with pytest.raises(NotFound):
+        jobs.job_detail(other, "101")
+
+
+def test_text_that_no_database_takes_is_looked_for_without_harm(reader):
+    for text in ("\0", "\ud800", "%", "_", "\\", "'", '"; drop table jobs; --'):
+        assert jobs.find_jobs(reader, text=text, user="").items == ()
+        assert jobs.find_jobs(reader, user=text).items == ()
+
+
+def test_reading_never_writes(world, reader):
+    statements = []
+    engine = world.journal.engine
+    event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    jobs.job_detail(reader, "101")
+    summary.latest_decisions(reader, 5)
+    totals.totals(reader)
+    assert statements
+    assert all(statement.lstrip().startswith(("SELECT", "BEGIN")) for statement in statements)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda reader: jobs.find_jobs(reader, states=["running"]),
+        lambda reader: jobs.find_jobs(reader, user="mira"),
+        lambda reader: jobs.job_detail(reader, "101"),
+        lambda reader: actions.actions_of(reader, "101"),
+        lambda reader: summary.load(reader),
+        lambda reader: summary.causes(reader, time.time()),
+        lambda reader: summary.spells(reader, 0.0, 10.0, 1.0),
+        lambda reader: summary.latest_decisions(reader, 10),
+        lambda reader: nodes.recent_failures(reader, 0.0),
+        lambda reader: nodes.gpus_in_use(reader),
+        lambda reader: events.events_after(reader, 5, 10),
+    ],
+)
+def test_questions_that_pages_ask_all_the_time_go_by_an_index(world, reader, ask):
+    plans = []
+    engine = world.journal.engine
+
+    def explain(connection, cursor, statement, parameters, *_):
+        if not statement.startswith("EXPLAIN"):
+            found = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            plans.extend(row[3] for row in found)
+
+    event.listen(engine, "before_cursor_execute", explain)
+    try:
+        ask(reader)
+    finally:
+        event.remove(engine, "before_cursor_execute", explain)
+    assert plans
+    assert not [plan for plan in plans if plan.startswith("SCAN") and "USING" not in plan and "SUBQUERY" not in plan]
+
+
+def test_a_verdict_that_is_not_there_yet_is_none(tmp_path):
+    world = World(tmp_path, 1000.0)
+    world.submit("1")
+    world.start("1", "gpu01")
+    detail = jobs.job_detail(Reader(world.journal.engine, CLUSTER), "1")
+    assert detail.attempts[0].verdict is None
+    world.end("1", RESET)
+    detail = jobs.job_detail(Reader(world.journal.engine, CLUSTER), "1")
+    assert detail.attempts[0].verdict.category == "net"
