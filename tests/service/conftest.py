@@ -1,0 +1,31 @@
+"""Where journals are kept in these tests: a file, and a database of a real PostgreSQL."""
+
+import itertools
+
+import pytest
+
+from tests.conftest import require
+from tests.service import postgres
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_url():
+    """URL of a running server, to be completed with ``format(name=...)``."""
+    bin_dir = postgres.programs()
+    require("postgres", bin_dir is not None, "PostgreSQL's server programs are not installed")
+    with postgres.server(bin_dir) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_database(postgres_url):
+    """URL of an empty database."""
+    return postgres.new_database(postgres_url, f"journal_{next(_numbers)}")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def where(request, tmp_path):
+    """Where a journal can be opened, once for each kind of database."""
+    return tmp_path / "state" if request.param == "sqlite" else request.getfixturevalue("postgres_database")

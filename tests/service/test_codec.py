@@ -1,0 +1,91 @@
+"""What is written can be read back, however hostile its text."""
+
+import types
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Annotated, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from perdure.errors import StateError
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Job, JobState
+from perdure.service import codec
+from perdure.service.codec import clean, cleaned
+
+CODECS = ("EVENT", "ACTION", "JOB", "ATTEMPT", "NODE", "VERDICT", "EXCEPTION", "CASE", "TROUBLES", "SPENT", "UNSEEN")
+
+text = st.text(st.one_of(st.characters(), st.sampled_from("\0\ud800\udc00é")), max_size=8)
+LEAVES = {
+    str: text,
+    bool: st.booleans(),
+    int: st.integers(-(2**63), 2**63 - 1),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    type(None): st.none(),
+}
+
+
+def values(kind):
+    """Any value of a type made of dataclasses, unions, tuples, mappings, enums and plain values."""
+    origin, args = get_origin(kind), get_args(kind)
+    if kind in LEAVES:
+        return LEAVES[kind]
+    if origin is Annotated:
+        return values(args[0])
+    if origin is Literal:
+        return st.sampled_from(args)
+    if origin in (Union, types.UnionType):
+        return st.one_of([values(arg) for arg in args])
+    if origin is tuple:
+        return st.lists(values(args[0]), max_size=3).map(tuple)
+    if origin is dict:
+        return st.dictionaries(values(args[0]), values(args[1]), max_size=3)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return st.sampled_from(list(kind))
+    assert is_dataclass(kind), kind
+    hints = get_type_hints(kind)
+    return st.builds(kind, **{f.name: values(hints[f.name]) for f in fields(kind)})
+
+
+@pytest.mark.parametrize("name", CODECS)
+@given(data=st.data())
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+def test_what_is_read_back_is_what_was_written_with_its_text_cleaned(name, data):
+    kind = getattr(codec, name)
+    value = data.draw(values(kind.kind))
+    encoded = kind.encode(value)
+    encoded.encode("utf-8")
+    assert "\0" not in encoded
+    assert kind.decode(encoded) == cleaned(value)
+
+
+@given(text)
+def test_clean_text_is_what_every_database_takes_and_stays_as_it_is(dirty):
+    result = clean(dirty)
+    result.encode("utf-8")
+    assert "\0" not in result
+    assert clean(result) == result
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+def test_harmless_text_is_left_alone(harmless):
+    assert clean(harmless) == harmless
+
+
+def test_backslashes_that_only_look_like_a_nul_are_left_alone():
+    job = Job("c", "1", r"a\u0000b", "ada", JobState.PENDING, 0.0)
+    assert codec.JOB.decode(codec.JOB.encode(job)) == job
+
+
+@pytest.mark.parametrize("stored", ["", "{}", "[1]", '{"kind": "nonsense"}', '{"cluster": 3}'])
+def test_what_nobody_wrote_is_refused_in_one_line(stored):
+    for name in ("EVENT", "JOB", "CASE"):
+        with pytest.raises(StateError) as refused:
+            getattr(codec, name).decode(stored)
+        assert "\n" not in str(refused.value)
+
+
+def test_attempt_ids_keep_their_parts():
+    assert cleaned(AttemptId("c\0", "1", 2)) == AttemptId("c\N{REPLACEMENT CHARACTER}", "1", 2)
