@@ -1,0 +1,116 @@
+"""The registry of scheduling policies: a name, perhaps with an argument, to a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from perdure.errors import ConfigError
+from perdure.scheduling.fifo import Fifo
+from perdure.scheduling.las import QUEUE_LIMITS, Gittins2D, LeastAttained
+from perdure.scheduling.protocol import Policy
+from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
+
+Compat = Literal["tiresias"]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOptions:
+    """Settings that policies share; each takes those that concern it."""
+
+    queue_limits: tuple[float, ...] = QUEUE_LIMITS  # (GPU-)seconds of service at which a job sinks a queue
+    gittins_samples: tuple[float, ...] = ()  # services of past jobs in GPU-seconds; empty: those of the trace
+    compat: Compat | None = None
+
+    @property
+    def like_tiresias(self) -> bool:
+        return self.compat == "tiresias"
+
+
+Maker = Callable[[str, PolicyOptions], Policy]
+
+
+def _sjf(argument: str, options: PolicyOptions) -> Policy:
+    if options.like_tiresias:  # there "sjf" is fewest GPUs first
+        return FewestGpus(inert=True)
+    return ShortestJob(blocks=_flag("sjf", argument, "skip"))
+
+
+def _las(counts_gpus: bool) -> Maker:
+    def make(argument: str, options: PolicyOptions) -> Policy:
+        return LeastAttained(counts_gpus, options.queue_limits, _knob(argument), options.like_tiresias)
+
+    return make
+
+
+def _gittins(argument: str, options: PolicyOptions) -> Policy:
+    _none("gittins-2d", argument)
+    return Gittins2D(
+        queue_limits=options.queue_limits, late_demotion=options.like_tiresias, samples=options.gittins_samples
+    )
+
+
+def _plain(name: str, make: Callable[[PolicyOptions], Policy]) -> Maker:
+    def checked(argument: str, options: PolicyOptions) -> Policy:
+        _none(name, argument)
+        return make(options)
+
+    return checked
+
+
+POLICIES: dict[str, Maker] = {
+    "fifo": _plain("fifo", lambda _: Fifo()),
+    "fjf": _plain("fjf", lambda _: Fifo(blocks=False)),
+    "sjf": _sjf,
+    "fewest-gpus": _plain("fewest-gpus", lambda options: FewestGpus(options.like_tiresias)),
+    "srtf": _plain("srtf", lambda options: ShortestRemaining(options.like_tiresias)),
+    "srsf": _plain("srsf", lambda options: ShortestService(options.like_tiresias)),
+    "las": _las(counts_gpus=False),
+    "las-2d": _las(counts_gpus=True),
+    "gittins-2d": _gittins,
+}
+ALIASES = {
+    "shortest": "srtf",
+    "shortest-gpu": "srsf",
+    "dlas": "las",
+    "dlas-gpu": "las-2d",
+    "dlas-gpu-gittins": "gittins-2d",
+}
+
+
+def policy_named(text: str, options: PolicyOptions | None = None) -> Policy:
+    """The policy that "srtf", "las-2d:8" or an alias such as "dlas-gpu-8" names. Raises `ConfigError`.
+
+    >>> policy_named("dlas-gpu-8").name
+    'las-2d:8'
+    """
+    name, _, argument = text.partition(":")
+    name = ALIASES.get(name, name)
+    if name not in POLICIES and name.startswith("dlas-gpu-") and not argument:
+        name, argument = "las-2d", name.removeprefix("dlas-gpu-")
+    if name not in POLICIES:
+        raise ConfigError(f"policy {text!r}", "no policy has that name", f"Use one of: {', '.join(POLICIES)}")
+    return POLICIES[name](argument, options or PolicyOptions())
+
+
+def _knob(argument: str) -> float:
+    try:
+        knob = float(argument or 0)
+    except ValueError:
+        knob = -1.0
+    if not 0 <= knob < 1e6:
+        raise ConfigError("policy las-2d", f"{argument!r} is not a promote knob", "Write it like las-2d:8")
+    return knob
+
+
+def _flag(name: str, argument: str, word: str) -> bool:
+    """Whether the only argument that `name` knows was left out."""
+    if argument not in ("", word):
+        raise ConfigError(f"policy {name}", f"it takes no {argument!r}", f"Write {name} or {name}:{word}")
+    return not argument
+
+
+def _none(name: str, argument: str) -> None:
+    if argument:
+        raise ConfigError(f"policy {name}", f"it takes no argument, got {argument!r}", f"Write {name}")

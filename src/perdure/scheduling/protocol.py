@@ -1,0 +1,75 @@
+"""What a scheduling policy is: it either ranks jobs whenever something happens, or plans a round ahead.
+
+A policy is a frozen value. What it must remember while it schedules lives in the object that it makes for one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
+
+from perdure.scheduling.view import View
+
+
+class Ranking(Protocol):
+    """A ranking policy at work in one run, over the `View` that it was made with."""
+
+    def arrive(self, row: int) -> None:
+        """A job has come, or come back with its next attempt; it waits."""
+
+    def leave(self, row: int) -> None:
+        """The job's attempt is over."""
+
+    def order(self) -> Iterable[int]:
+        """The jobs in the order in which they are to be given GPUs; asked for once after each event.
+
+        A preemptive policy names running jobs too: a running job that gets no GPUs is preempted. May be a
+        generator: when it goes on, the view tells whether the job that it named last was started.
+        """
+
+    def next_change(self) -> int | None:
+        """The tick at which the order changes of itself, if no event comes before; None for never."""
+
+
+class RankingPolicy(Protocol):
+    """Gives the waiting jobs, or all jobs, an order of precedence."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def preemptive(self) -> bool:
+        """Whether GPUs are given anew after each event; else a job that runs goes on to its end."""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether a job that does not fit ends the pass; else it is passed over."""
+
+    def ranking(self, view: View) -> Ranking: ...
+
+
+class Planner(Protocol):
+    """A planning policy at work in one run."""
+
+    def arrive(self, row: int) -> None: ...
+
+    def leave(self, row: int) -> None: ...
+
+    def plan(self) -> Sequence[int]:
+        """The jobs that run during the round that begins; together they must fit."""
+
+
+@runtime_checkable
+class PlanningPolicy(Protocol):
+    """Decides at the beginning of each round who runs until the next."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def round_s(self) -> float: ...
+
+    def planner(self, view: View) -> Planner: ...
+
+
+Policy = RankingPolicy | PlanningPolicy

@@ -1,0 +1,49 @@
+"""What a policy may see of the cluster and its jobs, kept up to date by whoever runs the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class View:
+    """The jobs that are there, at `now`. Jobs are named by their row; all times are whole ticks.
+
+    A policy reads it. It changes while a pass goes on: a job that has just been started is among `running`.
+    """
+
+    gpus: Sequence[int]  # of each job's gang
+    submit: Sequence[int]
+    work: list[int]  # running time that the present attempt takes in all
+    estimate: Sequence[int]  # of that, as known beforehand: the walltime asked for, else `work` of the job
+    group: Sequence[int]  # virtual cluster, numbered from 0 in the order of their names
+    user: Sequence[int]
+    groups: tuple[str, ...]
+    total_gpus: int
+    ticks_per_s: int
+    now: int = 0
+    free_gpus: int = 0
+    waiting: dict[int, None] = field(default_factory=dict)  # in the order in which they came
+    running: dict[int, int] = field(default_factory=dict)  # each with the tick since when it runs
+    before: list[int] = field(default_factory=list)  # run by the present attempt before it was last started
+    earlier: list[int] = field(default_factory=list)  # run by attempts that are over
+    promotions: list[int] = field(default_factory=list)  # how often a policy moved the job up
+
+    def __post_init__(self) -> None:
+        n = len(self.gpus)
+        self.before, self.earlier, self.promotions = [0] * n, [0] * n, [0] * n
+        self.free_gpus = self.total_gpus
+
+    def executed(self, row: int) -> int:
+        """Ticks that the present attempt has run."""
+        since = self.running.get(row)
+        return self.before[row] if since is None else self.before[row] + self.now - since
+
+    def remaining(self, row: int) -> int:
+        """Ticks that the present attempt must still run."""
+        return self.work[row] - self.executed(row)
+
+    def attained(self, row: int) -> int:
+        """Ticks that the job has run, all its attempts together."""
+        return self.earlier[row] + self.executed(row)

@@ -1,0 +1,122 @@
+"""Giving out GPUs as a policy says: a pass after each event, or a plan for each round."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from perdure.errors import PerdureError
+from perdure.scheduling.protocol import PlanningPolicy, Policy, RankingPolicy
+from perdure.simulation.world import World
+
+
+class PolicyError(PerdureError):
+    """A scheduling policy asked for what cannot be done."""
+
+
+class Giver(Protocol):
+    """Gives out GPUs after the events of an instant."""
+
+    def give(self) -> None: ...
+
+    def next_change(self) -> int | None: ...
+
+
+def giver_of(world: World, policy: Policy) -> Giver:
+    """The way of giving that the policy's kind asks for."""
+    return Rounds(world, policy) if isinstance(policy, PlanningPolicy) else Passes(world, policy)
+
+
+class Passes:
+    """Goes through a ranking policy's order after each event."""
+
+    def __init__(self, world: World, policy: RankingPolicy) -> None:
+        self.world, self.policy = world, policy
+        self.ranking = policy.ranking(world.view)
+        world.on_arrival, world.on_end = self.ranking.arrive, self.ranking.leave
+        self.next_change = self.ranking.next_change
+
+    def give(self) -> None:
+        if self.policy.preemptive:
+            self._give_anew()
+        else:
+            self._give_free()
+
+    def _give_free(self) -> None:
+        for row in self.ranking.order():
+            self._must_be_there(row)
+            if not self.world.start(row) and self.policy.blocks:
+                return
+
+    def _give_anew(self) -> None:
+        """Choose who runs by counting GPUs; who is not chosen yields, and takes what then is left in its place."""
+        world, view = self.world, self.world.view
+        order = list(self.ranking.order())
+        chosen, free = set(), view.total_gpus
+        for row in order:
+            self._must_be_there(row)
+            if view.gpus[row] <= free:
+                free -= view.gpus[row]
+                chosen.add(row)
+            elif self.policy.blocks:
+                break
+        lifted = {row: world.lift(row) for row in order if row in view.running and row not in chosen}
+        for row in order:
+            if row in lifted:
+                if not world.put_back(row, lifted[row]):
+                    world.preempt(row)
+            elif row in view.waiting:
+                world.start(row)
+
+    def _must_be_there(self, row: int) -> None:
+        view = self.world.view
+        if row not in view.waiting and (row not in view.running or not self.policy.preemptive):
+            raise PolicyError(
+                f"policy {self.policy.name}",
+                f"it starts the job in row {row}, which does not wait",
+                "Name waiting jobs, each once",
+            )
+
+
+class Rounds:
+    """Carries out a planning policy's plan at the beginning of each round."""
+
+    def __init__(self, world: World, policy: PlanningPolicy) -> None:
+        self.world, self.policy = world, policy
+        self.planner = policy.planner(world.view)
+        world.on_arrival, world.on_end = self.planner.arrive, self.planner.leave
+        self.length = max(1, round(policy.round_s * world.view.ticks_per_s))
+        self.due = 0
+
+    def next_change(self) -> int | None:
+        """The next round; rounds go on while there are jobs."""
+        view = self.world.view
+        return self.due if view.waiting or view.running else None
+
+    def give(self) -> None:
+        view = self.world.view
+        if view.now < self.due:
+            return
+        self.due = view.now + self.length
+        plan = list(self.planner.plan())
+        self._check(plan)
+        planned = set(plan)
+        for row in [row for row in view.running if row not in planned]:
+            self.world.lift(row)
+            self.world.preempt(row)
+        for row in plan:
+            if row in view.waiting and not self.world.start(row):
+                raise self._refused(row, "has no place left")
+
+    def _check(self, plan: list[int]) -> None:
+        view, free, seen = self.world.view, self.world.view.total_gpus, set()
+        for row in plan:
+            if row in seen or not (row in view.waiting or row in view.running):
+                raise self._refused(row, "is not there, or is named twice")
+            seen.add(row)
+            free -= view.gpus[row]
+            if free < 0:
+                raise self._refused(row, f"needs {-free} GPUs more than there are")
+
+    def _refused(self, row: int, what: str) -> PolicyError:
+        return PolicyError(f"policy {self.policy.name}", f"the job in row {row} of its plan {what}", "Mend the policy")
+

@@ -1,0 +1,106 @@
+"""A table of jobs made ready for replay: whole ticks, attempts one after another, names as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.errors import InputError
+from perdure.model.table import JobTable
+
+MS_PER_S = 1000
+_LONGEST_S = 1e11  # some 3,000 years: ticks of a millisecond times a million GPUs stay below 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Jobs as columns, shape (n_jobs,), and their attempts; row i is row i of the table. Times are ticks.
+
+    A tick is a second where all times are whole seconds, else a millisecond, to which times are then rounded.
+    """
+
+    submit: NDArray[np.int64]
+    gpus: NDArray[np.int64]
+    estimate: NDArray[np.int64]  # walltime, or the running time of the first attempt
+    group: NDArray[np.int64]
+    groups: tuple[str, ...]
+    user: NDArray[np.int64]
+    users: tuple[str, ...]
+    first: NDArray[np.int64]  # attempts of job i are rows first[i]:first[i + 1] of the next two; at least one
+    work: NDArray[np.int64]
+    passed: NDArray[np.bool_]
+    ticks_per_s: int
+
+    @classmethod
+    def of(cls, table: JobTable) -> Workload:
+        """Check the table and convert it. Raises `InputError`, naming the job."""
+        _check(table)
+        first, work_s, passed = _attempts(table)
+        per_s = _ticks_per_s(table.submit_s, work_s)
+        work = _ticks(work_s, per_s)
+        estimate = _ticks(np.where(np.isnan(table.walltime_s), 0.0, table.walltime_s), per_s)
+        starts = work[first[:-1]] if len(table) else work
+        groups, group = np.unique(table.vc, return_inverse=True)
+        users, user = np.unique(table.user, return_inverse=True)
+        return cls(
+            _ticks(table.submit_s, per_s),
+            table.gpus.astype(np.int64),
+            np.where(estimate > 0, estimate, starts),
+            group.astype(np.int64),
+            tuple(groups.tolist()),
+            user.astype(np.int64),
+            tuple(users.tolist()),
+            first,
+            work,
+            passed,
+            per_s,
+        )
+
+    def __len__(self) -> int:
+        return len(self.submit)
+
+
+def _check(table: JobTable) -> None:
+    def refuse(bad: NDArray[np.bool_], what: str, mend: str) -> None:
+        if bad.any():
+            raise InputError(f"job {table.job_id[int(np.argmax(bad))]}", what, mend)
+
+    times = (table.submit_s, "submit time"), (table.duration_s, "running time")
+    for column, word in times:
+        refuse(~np.isfinite(column), f"its {word} is not a number", "Leave the job out, or give it one")
+        refuse(np.abs(column) > _LONGEST_S, f"its {word} is too large", "Give times in seconds since the trace began")
+    refuse(table.duration_s < 0, "its running time is negative", "Leave the job out, or mend the trace")
+    refuse(table.gpus < 1, "it asks for no GPU", "Leave jobs without GPUs out")
+    if len(table) > 1:
+        late = np.concatenate([[False], np.diff(table.submit_s) < 0])
+        refuse(late, "it was submitted before the job above it", "Sort the jobs by submit")
+    if table.attempts is not None:
+        owner = np.repeat(np.arange(len(table)), np.diff(table.attempts.first))
+        bad = ~(table.attempts.duration_s >= 0) | (table.attempts.duration_s > _LONGEST_S)
+        refuse(np.isin(np.arange(len(table)), owner[bad]), "an attempt has no running time", "Mend the trace")
+
+
+def _attempts(table: JobTable) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+    """Recorded attempts; a job without any has one that takes its running time and passes."""
+    n = len(table)
+    if table.attempts is None:
+        return np.arange(n + 1), table.duration_s.astype(np.float64), np.ones(n, np.bool_)
+    counts = np.diff(table.attempts.first)
+    first = np.concatenate([[0], np.cumsum(np.maximum(counts, 1))]).astype(np.int64)
+    work_s, passed = np.empty(first[-1]), np.ones(first[-1], np.bool_)
+    bare = counts == 0
+    work_s[first[:-1][bare]] = table.duration_s[bare]
+    recorded = np.ones(first[-1], np.bool_)
+    recorded[first[:-1][bare]] = False
+    work_s[recorded], passed[recorded] = table.attempts.duration_s, table.attempts.passed
+    return first, work_s, passed
+
+
+def _ticks_per_s(*columns: NDArray[np.float64]) -> int:
+    return 1 if all((column == np.rint(column)).all() for column in columns) else MS_PER_S
+
+
+def _ticks(seconds: NDArray[np.float64], per_s: int) -> NDArray[np.int64]:
+    return np.rint(seconds * per_s).astype(np.int64)

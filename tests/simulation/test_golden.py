@@ -1,0 +1,120 @@
+"""Schedules that other simulators printed, or that are derived by hand, come out the same to the second."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
+from perdure.scheduling.gittins import GittinsIndex
+from perdure.scheduling.las import LeastAttained
+from perdure.scheduling.policies import PolicyOptions
+from perdure.simulation.result import Result
+from perdure.simulation.simulate import simulate
+from tests.conftest import require
+from tests.simulation.tables import jobs, with_attempts
+
+CASES = [("60_job", 8), ("60_job", 16), ("syn40b", 16), ("syn200", 32), ("syn480", 60)]
+
+
+@pytest.fixture(scope="module")
+def golden(data_dir: Path | None) -> Path:
+    require("data", data_dir is not None and (data_dir / "golden-schedulers").is_dir(), "no golden schedules here")
+    assert data_dir is not None
+    return data_dir / "golden-schedulers"
+
+
+@pytest.fixture(scope="module")
+def hand_cases(golden: Path) -> dict[str, dict]:
+    return {case["id"]: case for case in json.loads((golden / "hand_cases.json").read_text())}
+
+
+def rows_of(result: Result) -> list[tuple[int, int, int, int]]:
+    columns = result.start_s, result.end_s, result.preempted, result.promoted
+    return list(zip(*(column.astype(int).tolist() for column in columns), strict=True))
+
+
+@pytest.mark.parametrize(("trace", "gpus"), CASES)
+def test_tiresias_schedules(golden: Path, trace: str, gpus: int) -> None:
+    folder = golden / "tiresias"
+    with (folder / "yarn-gput1000.csv").open() as lines:
+        samples = tuple(float(row["duration"]) for row in csv.DictReader(lines))
+    with gzip.open(folder / f"{trace}.csv.gz", "rt") as lines:
+        rows = csv.DictReader(lines)
+        asked = [(r["job_id"], int(r["submit_time"]), int(r["num_gpu"]), int(r["duration"])) for r in rows]
+    ids, submit, width, duration = zip(*asked, strict=True)
+    table = JobTable(np.array(ids), np.array(submit, float), np.array(width), np.array(duration, float))
+    expected: dict[str, list[tuple[int, ...]]] = {}
+    with gzip.open(folder / f"{trace}@{gpus}gpu.expected.csv.gz", "rt") as lines:
+        for row in csv.DictReader(lines):
+            wanted = tuple(int(row[key]) for key in ("start", "end", "preempt", "promote"))
+            assert row["job_id"] == ids[len(expected.setdefault(row["policy"], []))]
+            expected[row["policy"]].append(wanted)
+    assert len(expected) >= 9
+    options = PolicyOptions(gittins_samples=samples)
+    for policy, wanted_rows in expected.items():
+        found = simulate(table, Cluster.parse(f"1x{gpus}"), policy, compat="tiresias", options=options)
+        assert rows_of(found) == wanted_rows, policy
+
+
+def by_hand(case: dict) -> tuple[JobTable, Cluster, list[tuple[int, ...]]]:
+    given = case["input"]
+    wanted = [tuple(row[key] for key in ("start", "end", "preempt", "promote")) for row in case["expected"]]
+    return jobs(*given["jobs_g_submit_dur"]), Cluster.parse(f"1x{given['gpus']}"), wanted
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fjf", "srtf", "srsf"])
+def test_basic_schedules_by_hand(hand_cases: dict[str, dict], policy: str) -> None:
+    table, cluster, wanted = by_hand(hand_cases[f"basic-{policy}"])
+    assert rows_of(simulate(table, cluster, policy)) == wanted
+    assert rows_of(simulate(table, cluster, policy, compat="tiresias")) == wanted
+
+
+@pytest.mark.parametrize(("name", "late"), [("2dlas-exact", False), ("2dlas-tiresias-repo", True)])
+def test_demotion_by_hand(hand_cases: dict[str, dict], name: str, late: bool) -> None:
+    table, cluster, wanted = by_hand(hand_cases[name])
+    limits = tuple(map(float, hand_cases[name]["input"]["gpu_second_thresholds"]))
+    options = PolicyOptions(queue_limits=limits, compat="tiresias" if late else None)
+    assert rows_of(simulate(table, cluster, "las-2d", options=options)) == wanted
+
+
+def test_promotion_by_hand(hand_cases: dict[str, dict]) -> None:
+    table, cluster, wanted = by_hand(hand_cases["2dlas-promote-knob"])
+    assert rows_of(simulate(table, cluster, LeastAttained(queue_limits=(100.0,), promote_knob=1.0))) == wanted
+    options = PolicyOptions(queue_limits=(100.0,), compat="tiresias")
+    assert rows_of(simulate(table, cluster, "dlas-gpu-1", options=options)) == wanted
+
+
+def test_gittins_index_by_hand(hand_cases: dict[str, dict]) -> None:
+    case = hand_cases["gittins-index"]
+    index = GittinsIndex.of(case["input"]["samples"], case["input"]["delta"])
+    for attained, wanted in case["expected"].items():
+        assert index.at(float(attained)) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("name", ["retry-never", "retry-3", "retry-oracle"])
+def test_retries_by_hand(hand_cases: dict[str, dict], name: str) -> None:
+    case = hand_cases[name]
+    lists = case["input"]["attempts_dur_ok"]
+    bare = jobs(*[(1, 0, 1)] * len(lists))
+    table = jobs(*[(1, 0, 1)] * len(lists), attempts=with_attempts(bare, lists))
+
+    def retry(row: int, number: int, now: float) -> bool:
+        if name == "retry-oracle":
+            return any(ok for _, ok in lists[row][number:])
+        return name == "retry-3" and number <= 3
+
+    found = simulate(table, Cluster.parse("1x8"), "fifo", retry=retry)
+    log = found.attempts
+    for row, wanted in enumerate(case["expected"]):
+        mine = log.job == row
+        assert found.end_s[row] == wanted["jct"]
+        assert log.ran_s[mine & ~log.passed].sum() == wanted["wasted"]
+        assert mine.sum() == wanted["attempts"]
+        assert bool(found.passed[row]) == wanted["success"]
