@@ -1,0 +1,36 @@
+"""Clocks of traces: wall clocks of a time zone as seconds since the epoch."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.errors import InputError
+
+_HOUR = 3600.0
+
+
+def from_wall_clock(wall_s: NDArray[np.float64], zone: str) -> NDArray[np.float64]:
+    """Seconds since the epoch of times that were read as if their clock showed UTC. NaN stays NaN.
+
+    In the hour that a clock shows twice the first is taken. Raises `InputError` where the machine knows no zones.
+    """
+    try:
+        place = ZoneInfo(zone)
+    except ZoneInfoNotFoundError as err:
+        raise InputError(f"time zone {zone}", "this machine does not know it", "Install the package tzdata") from err
+    with np.errstate(invalid="ignore"):
+        # No clock that is read here changes within an hour, so one look-up an hour is enough.
+        hours, which = np.unique(np.floor(np.where(np.isfinite(wall_s), wall_s, 0) / _HOUR), return_inverse=True)
+    offsets: NDArray[np.float64] = np.array([_offset_s(hour * _HOUR, place) for hour in hours])
+    moved: NDArray[np.float64] = wall_s - offsets[which]
+    return moved
+
+
+def _offset_s(wall_s: float, place: ZoneInfo) -> float:
+    shown = datetime.fromtimestamp(wall_s, UTC).replace(tzinfo=place)
+    offset = shown.utcoffset()
+    return 0.0 if offset is None else offset.total_seconds()

@@ -1,0 +1,172 @@
+"""Columns of a CSV or Parquet file as arrays, read by DuckDB; broken rows are named by their line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.errors import InputError, MissingExtra
+from perdure.traces.source import Source, open_source
+from perdure.traces.trace import Sieve
+
+if TYPE_CHECKING:
+    import duckdb
+
+MAX_TEXT = 128  # characters of an id, a user or a virtual cluster; a column is as wide as its longest text
+_GLOB = {ord(letter): f"[{letter}]" for letter in "*?["}
+
+
+class Kind(Enum):
+    """What a column holds. Nothing and "None" are "" of a TEXT and NaN of all others."""
+
+    TEXT = "VARCHAR"
+    NUMBER = "DOUBLE"
+    INSTANT = "TIMESTAMP"  # read as seconds since the epoch, as if the clock showed UTC
+
+
+TEXT, NUMBER, INSTANT = Kind.TEXT, Kind.NUMBER, Kind.INSTANT
+_WORDS = {"VARCHAR": "a text", "DOUBLE": "a number", "TIMESTAMP": "a time like 2017-10-09 07:01:55"}
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A database in memory that fetches nothing from anywhere. Raises `MissingExtra`."""
+    try:
+        import duckdb
+    except ImportError as err:
+        raise MissingExtra("traces", "DuckDB is not installed", "Install it: pip install 'perdure[sim]'") from err
+    settings: dict[str, Any] = {
+        "threads": 1,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "preserve_insertion_order": True,
+    }
+    return duckdb.connect(config=settings)
+
+
+def load(
+    source: Source,
+    wanted: Mapping[str, Kind],
+    skip_bad: bool,
+    *,
+    optional: Mapping[str, Kind] | None = None,
+    nothing: tuple[str, ...] = ("", "None"),
+) -> tuple[dict[str, NDArray[Any]], Sieve]:
+    """The wanted columns in the order of the file, one array each, and the sieve of its rows.
+
+    Columns of `optional` that the file lacks are missing in the answer. Raises `InputError` for a column that is
+    missing, for a file that is cut off, and for the first row that cannot be read, unless `skip_bad`.
+    """
+    if missing := [name for name in wanted if name not in source.header]:
+        raise InputError(source.at_line(1), f"no column {', '.join(missing)}", f"It needs: {', '.join(wanted)}")
+    kinds = {**wanted, **{name: kind for name, kind in (optional or {}).items() if name in source.header}}
+    if source.parquet:
+        columns, rejected = _from_parquet(source, kinds), 0
+    else:
+        columns, rejected = _from_csv(source, kinds, nothing, skip_bad)
+    rows = len(next(iter(columns.values())))
+    sieve = Sieve(rows, source.at_row, skip_bad)
+    sieve.leave_out(np.zeros(rows, bool), "the row cannot be read", rejected)
+    for name, kind in kinds.items():
+        columns[name] = _text(sieve, name, columns[name]) if kind is TEXT else np.ma.filled(columns[name], np.nan)
+    return columns, sieve
+
+
+def _text(sieve: Sieve, name: str, values: NDArray[Any]) -> NDArray[np.str_]:
+    long = np.fromiter(map(len, values), np.int64, len(values)) > MAX_TEXT
+    if long.any():
+        sieve.bad(long, f"{name} has more than {MAX_TEXT} characters", "Shorten it")
+        values = np.where(long, "", values)
+    return values.astype(str) if len(values) else np.empty(0, "U1")
+
+
+def _select(kinds: Mapping[str, Kind], columns: Mapping[str, str]) -> str:
+    def one(name: str, kind: Kind) -> str:
+        match kind:
+            case Kind.TEXT:
+                return f"coalesce({columns[name]}, '')"
+            case Kind.INSTANT:
+                return f"epoch({columns[name]})"
+            case Kind.NUMBER:
+                return columns[name]
+
+    return ", ".join(f"{one(name, kind)} AS w{place}" for place, (name, kind) in enumerate(kinds.items()))
+
+
+def _from_csv(
+    source: Source, kinds: Mapping[str, Kind], nothing: tuple[str, ...], skip_bad: bool
+) -> tuple[dict[str, NDArray[Any]], int]:
+    import duckdb
+
+    header = source.header
+    types = {f"c{place}": kinds.get(name, TEXT).value for place, name in enumerate(header)}
+    names = {name: f"c{place}" for place, name in reversed(list(enumerate(header)))}
+    # Names of columns are ours (c0, c1, ...), so nothing of the file becomes a part of the statement.
+    query = f"""SELECT {_select(kinds, names)} FROM read_csv(?, columns={types}, header=true, auto_detect=false,
+        delim=',', quote='"', escape='"', nullstr=?, store_rejects=true, compression=?)"""  # noqa: S608
+    with connect() as db:
+        packed = "gzip" if source.gzipped else "none"
+        try:
+            found = db.execute(query, [str(source.path).translate(_GLOB), list(nothing), packed]).fetchnumpy()
+            rejects = db.execute(
+                "SELECT line, column_name, error_type, error_message FROM reject_errors ORDER BY line"
+            ).fetchall()
+        except duckdb.Error as err:
+            raise source.damaged(str(err).split("\n", 1)[0]) from err
+    if rejects and not skip_bad:
+        raise _refusal(source, dict(zip(types, header, strict=True)), types, rejects[0])
+    arrays = {name: found[f"w{place}"] for place, name in enumerate(kinds)}
+    return arrays, len({line for line, *_ in rejects})
+
+
+def _refusal(source: Source, names: Mapping[str, str], types: Mapping[str, str], reject: Any) -> InputError:
+    line, column, trouble, said = reject
+    match trouble:
+        case "CAST":
+            what = f"{names[column]} is not {_WORDS[types[column]]}"
+        case "MISSING COLUMNS" | "TOO MANY COLUMNS":
+            what = f"the row is cut off or has columns too many ({said.splitlines()[0]})"
+        case _:
+            what = f"the row cannot be read: {trouble.lower()}"
+    return InputError(source.at_line(line), what, "Mend the row, or pass --skip-bad to leave such rows out")
+
+
+def _from_parquet(source: Source, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
+    import duckdb
+
+    def quoted(name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    columns = {name: f"try_cast({quoted(name)} AS {kind.value})" for name, kind in kinds.items()}
+    query = f"SELECT {_select(kinds, columns)} FROM read_parquet(?)"  # noqa: S608
+    with connect() as db:
+        try:
+            found = db.execute(query, [str(source.path).translate(_GLOB)]).fetchnumpy()
+        except duckdb.Error as err:
+            raise source.damaged(str(err).split("\n", 1)[0]) from err
+    return {name: found[f"w{place}"] for place, name in enumerate(kinds)}
+
+
+def look(path: Path | str) -> Source:
+    """Look at a file; of a Parquet file the column names stand for the first bytes. Raises `InputError`."""
+    source = open_source(path)
+    if not source.parquet:
+        return source
+    import duckdb
+
+    with connect() as db:
+        try:
+            db.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(path).translate(_GLOB)])
+        except duckdb.Error as err:
+            raise source.damaged(str(err).split("\n", 1)[0]) from err
+        names = [column[0] for column in db.description or ()]
+    header = io.StringIO()
+    csv.writer(header, lineterminator="\n").writerow(names)
+    return replace(source, head=header.getvalue().encode())

@@ -1,0 +1,53 @@
+"""Read any known form of trace: the form is told by the content, unless it is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from perdure.errors import InputError
+from perdure.traces import drac, eagle, helios, openb, philly_csv, sacct, supercloud, swf, tiresias
+from perdure.traces.columns import look
+from perdure.traces.source import Source
+from perdure.traces.trace import Format, Trace
+
+_ALL = (
+    philly_csv.FORMAT,
+    tiresias.FORMAT,
+    tiresias.MURI,
+    tiresias.CHRONUS,
+    swf.FORMAT,
+    sacct.FORMAT,
+    helios.FORMAT,
+    openb.FORMAT,
+    drac.FORMAT,
+    drac.CODED,
+    eagle.FORMAT,
+    supercloud.FORMAT,
+)
+FORMATS: Mapping[str, Format] = {form.name: form for form in _ALL}
+
+
+def read(path: Path | str, format: str | None = None, *, skip_bad: bool = False) -> Trace:
+    """Read a trace, packed by gzip or not.
+
+    Parameters
+    ----------
+    format : a name of `FORMATS`; None tells it by the first bytes of the file.
+    skip_bad : leave rows out that break the form, and count them, instead of refusing the file at the first.
+
+    Raises `InputError`, naming the file, the line and how to mend it, and `MissingExtra` without DuckDB.
+    """
+    if format is not None and format not in FORMATS:
+        raise InputError(f"format {format!r}", "no such form of trace", f"Use one of: {', '.join(sorted(FORMATS))}")
+    source = look(path)
+    form = _sniffed(source) if format is None else FORMATS[format]
+    return form.read(source, skip_bad)
+
+
+def _sniffed(source: Source) -> Format:
+    for form in FORMATS.values():
+        if form.sniff(source.head, source.path.name):
+            return form
+    mend = f"Name it by --format, one of: {', '.join(sorted(FORMATS))}"
+    raise InputError(str(source.path), "the form of this trace is not known", mend)

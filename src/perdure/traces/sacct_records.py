@@ -1,0 +1,95 @@
+"""Records of the text that ``sacct --parsable2`` prints, where users wrote into some of the columns.
+
+sacct prints a job's name, comment, constraints or submit line as they were given, newlines and separators included,
+so a record may stretch over lines or seem to have columns too many. It is put together again where there is only one
+way to do so; where there are several, or none, it is broken. A user who forges a whole line cannot be told from
+Slurm: an export of only the columns that are needed holds no such text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import re2
+
+_WRITTEN_BY_USERS = (
+    "AdminComment", "Comment", "Constraints", "Container", "Extra", "JobName", "StdErr", "StdIn", "StdOut",
+    "SubmitLine", "SystemComment", "WCKey", "WorkDir",
+)  # fmt: skip
+_JOB_ID = re2.compile(r"\d{1,12}(?:_\d{1,10}|_\[[^\]]*\]|\+\d{1,6})?(?:\.[A-Za-z0-9_+]{1,32})?")
+_TIME = re2.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|\d{1,12}|Unknown|None|")
+_STATE = re2.compile(r"[A-Z_]{4,20}(?: by \d{1,10})?\+?")
+_COUNT = re2.compile(r"\d{0,12}")
+_TRES = re2.compile(r"(?:[A-Za-z0-9/:_.-]+=[^,=]*(?:,|$))*")
+_SLURMS_OWN = {  # columns that Slurm alone writes, and the form of their text
+    "JobID": _JOB_ID, "JobIDRaw": _JOB_ID, "Submit": _TIME, "Start": _TIME, "State": _STATE, "AllocTRES": _TRES,
+    "ReqTRES": _TRES, "ElapsedRaw": _COUNT, "NNodes": _COUNT, "AllocNodes": _COUNT, "AllocCPUS": _COUNT,
+    "ReqCPUS": _COUNT, "TimelimitRaw": re2.compile(r"\d{0,12}|[A-Za-z_]{0,20}"),
+}  # fmt: skip
+_COMPARED = frozenset(_SLURMS_OWN) | {"User", "Account", "Partition", "Elapsed", "Timelimit"}
+_MAX_LINES = 1000  # of one record; more is no record of sacct
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the header says: how columns are set apart, and which stands where (the first of its name)."""
+
+    separator: str
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, header: str) -> Layout:
+        """Read the header; ``|#`` sets columns apart in some exports."""
+        separator = "|#" if "|#" in header else "|"
+        return cls(separator, tuple(header.rstrip("\r\n").split(separator)))
+
+    def place(self, names: Sequence[str]) -> int | None:
+        """Where the first of `names` stands that the file has."""
+        return next((self.columns.index(name) for name in names if name in self.columns), None)
+
+
+class Record(NamedTuple):
+    """A record and the number of its first line; no fields where it is broken."""
+
+    line: int
+    fields: list[str] | None
+
+
+def records(lines: Iterator[str], layout: Layout) -> Iterator[Record]:
+    """The records of the lines after the header, in their order."""
+    torn: list[str] = []
+    began = 0
+    for number, line in enumerate(lines, 2):
+        fields = line.rstrip("\r\n").split(layout.separator)
+        if len(fields) >= len(layout.columns):
+            if torn:
+                yield Record(began, None)
+                torn = []
+            yield Record(number, _mended(fields, layout))
+        elif torn or line.strip():
+            began = began if torn else number
+            torn.append(line)
+            fields = "".join(torn).rstrip("\r\n").split(layout.separator)
+            if len(fields) >= len(layout.columns) or len(torn) > _MAX_LINES:
+                yield Record(began, _mended(fields, layout))
+                torn = []
+    if torn:
+        yield Record(began, None)
+
+
+def _mended(fields: list[str], layout: Layout) -> list[str] | None:
+    """The fields, one a column. Separators too many are a user's, in one of the columns that users write."""
+    surplus = len(fields) - len(layout.columns)
+    if not surplus:
+        return fields
+    columns = {name: layout.columns.index(name) for name in _COMPARED if name in layout.columns}
+    readings = {}
+    for place, name in enumerate(layout.columns):
+        if surplus > 0 and name in _WRITTEN_BY_USERS:
+            joined = layout.separator.join(fields[place : place + surplus + 1])
+            reading = [*fields[:place], joined, *fields[place + surplus + 1 :]]
+            if all(form.fullmatch(reading[columns[own]]) for own, form in _SLURMS_OWN.items() if own in columns):
+                readings[tuple(reading[at] for at in columns.values())] = reading
+    return next(iter(readings.values())) if len(readings) == 1 else None

@@ -1,0 +1,90 @@
+"""A trace file at the edge: its first bytes, its lines, compressed or not, and where in it a row stands."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from perdure.errors import InputError
+
+HEAD_BYTES = 1 << 16
+_GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that was found to be readable. Build it with `open_source`."""
+
+    path: Path
+    head: bytes  # the first bytes, unpacked; of a Parquet file its column names as the header of a CSV file
+    gzipped: bool
+    parquet: bool
+
+    @property
+    def header(self) -> list[str]:
+        """The first line, as the header of a CSV file."""
+        first = self.head.decode("utf-8-sig", "replace").split("\n", 1)[0]
+        return [name.strip() for name in next(csv.reader([first]), [])]
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The unpacked bytes. A cut-off or damaged gzip file is an `InputError`, whenever that shows."""
+        try:
+            with _opened(self.path, self.gzipped) as stream:
+                yield stream
+        except (EOFError, gzip.BadGzipFile, zlib.error) as err:
+            raise self.damaged(str(err)) from err
+
+    @contextmanager
+    def text(self) -> Iterator[IO[str]]:
+        """The file as text; bytes that are not UTF-8 are replaced, for they are in somebody's free text."""
+        with self.open() as stream:
+            yield io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="\n")
+
+    def damaged(self, what: str) -> InputError:
+        return InputError(str(self.path), f"the file is cut off or damaged ({what})", "Copy or export it again")
+
+    def at_line(self, line: int) -> str:
+        return f"{self.path}:{line}"
+
+    def at_row(self, row: int) -> str:
+        """Where row `row` (the first is 0) of this table stands: read again, for only an error needs it."""
+        if self.parquet:
+            return f"{self.path}, row {row + 1}"
+        with self.text() as lines:
+            records = csv.reader(lines)
+            filled = (record for record in records if record)
+            for seen, _ in enumerate(filled, -1):  # the header comes first
+                if seen == row:
+                    return self.at_line(records.line_num)
+        return f"{self.path}, row {row + 1}"
+
+
+def _opened(path: Path, gzipped: bool) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(path)) if gzipped else path.open("rb")
+
+
+def open_source(path: Path | str) -> Source:
+    """Look at a file. Raises `InputError` if it cannot be read or is empty."""
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(4)
+        gzipped = magic.startswith(_GZIP)
+        with _opened(path, gzipped) as stream:
+            head = stream.read(HEAD_BYTES)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as err:
+        raise Source(path, b"", True, False).damaged(str(err)) from err
+    except OSError as err:
+        raise InputError(str(path), err.strerror or str(err), "Name a trace file that you may read") from err
+    if not head.strip():
+        raise InputError(str(path), "the file is empty", "Export the trace again")
+    return Source(path, head, gzipped, magic == _PARQUET)

@@ -1,0 +1,145 @@
+"""What a reader returns, and the sieve that every row of a trace passes on the way there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.errors import InputError
+from perdure.model.table import Attempts, JobTable
+from perdure.traces.source import Source
+
+NO_GPUS = "no GPUs"
+NEVER_STARTED = "never started"
+MAX_GPUS = 10_000_000  # a gang beyond this is a misread column
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The jobs of a file, and all that was left out of them."""
+
+    table: JobTable
+    format: str
+    left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> rows
+    notes: tuple[str, ...] = ()  # what a reader of the figures should know
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One form of trace. `sniff` sees the first bytes and the file's name; `read` may raise `InputError`."""
+
+    name: str
+    about: str
+    sniff: Callable[[bytes, str], bool]
+    read: Callable[[Source, bool], Trace]
+
+
+class Sieve:
+    """The rows of one file under judgement: which are kept, and how many were left out for what."""
+
+    def __init__(self, rows: int, at_row: Callable[[int], str], skip_bad: bool) -> None:
+        self.kept = np.ones(rows, bool)
+        self.left_out: dict[str, int] = {}
+        self.skip_bad = skip_bad
+        self._at_row = at_row
+
+    def leave_out(self, rows: NDArray[np.bool_], why: str, count: int | None = None) -> None:
+        """Leave rows out that a trace of this form may well hold. `count` counts records that are no rows here."""
+        out = rows & self.kept
+        self.kept &= ~rows
+        found = int(out.sum()) if count is None else count
+        if found:
+            self.left_out[why] = self.left_out.get(why, 0) + found
+
+    def bad(self, rows: NDArray[np.bool_], what: str, mend: str, values: NDArray[Any] | None = None) -> None:
+        """Refuse rows that break the form: the first raises `InputError`, unless bad rows are to be skipped."""
+        out = rows & self.kept
+        if not out.any():
+            return
+        if self.skip_bad:
+            self.leave_out(rows, what)
+            return
+        row = int(np.argmax(out))
+        shown = "" if values is None else f" ({values[row]})"
+        raise InputError(self._at_row(row), what + shown, f"{mend}, or pass --skip-bad to leave such rows out")
+
+
+def gather(
+    source: Source,
+    form: str,
+    sieve: Sieve,
+    *,
+    job_id: NDArray[np.str_] | None,
+    submit_s: NDArray[np.float64],
+    gpus: NDArray[np.float64],
+    duration_s: NDArray[np.float64],
+    epoch_s: float | None = None,
+    origin_s: float | None = None,
+    attempts: Attempts | None = None,
+    notes: tuple[str, ...] = (),
+    **columns: NDArray[Any],
+) -> Trace:
+    """Judge the columns of a file, row i the i-th row, and make the table of what is kept, sorted by submit.
+
+    Parameters
+    ----------
+    job_id : None numbers the jobs by their rows, for files that hold no ids.
+    epoch_s : seconds since the epoch at which the file's clock shows 0; None where that is unknown.
+    origin_s : the instant of the file's clock from which the table counts; the first submit by default.
+    columns : further columns of `JobTable`; its times are on the file's clock too.
+
+    Raises `InputError` for a bad row and for a file that leaves no job.
+    """
+    _judge(sieve, submit_s, gpus, duration_s)
+    if job_id is not None:
+        _judge_ids(sieve, job_id)
+    rows = np.flatnonzero(sieve.kept)
+    if not len(rows):
+        why = ", ".join(f"{count} {reason}" for reason, count in sieve.left_out.items()) or "it holds no rows"
+        raise InputError(str(source.path), f"no job is left of this {form} trace: {why}", "Name a trace of GPU jobs")
+    origin = float(submit_s[rows].min()) if origin_s is None else origin_s
+    for name in ("start_s", "end_s"):
+        if name in columns:
+            columns[name] = columns[name] - origin
+    table = JobTable(
+        job_id=_numbered(len(submit_s)) if job_id is None else job_id,
+        submit_s=submit_s - origin,
+        gpus=np.where(sieve.kept, gpus, 0).astype(np.int64),
+        duration_s=duration_s,
+        attempts=attempts,
+        began_s=0.0 if epoch_s is None else epoch_s + origin,
+        **columns,
+    )
+    order = rows[np.argsort(table.submit_s[rows], kind="stable")]
+    table = table if len(order) == len(table) and (np.diff(order) == 1).all() else table.take(order)
+    return Trace(table, form, sieve.left_out, notes)
+
+
+def _numbered(rows: int) -> NDArray[np.str_]:
+    return np.arange(1, rows + 1).astype(f"U{len(str(rows))}")
+
+
+def _judge(
+    sieve: Sieve, submit_s: NDArray[np.float64], gpus: NDArray[np.float64], duration_s: NDArray[np.float64]
+) -> None:
+    with np.errstate(invalid="ignore"):
+        broken = ~np.isfinite(gpus) | (gpus != np.floor(gpus)) | (gpus < 0) | (gpus > MAX_GPUS)
+    sieve.bad(~np.isfinite(submit_s), "the submit time is missing or not a time", "Give it")
+    sieve.bad(broken, "the number of GPUs is not a whole number", "Give how many GPUs the job held", gpus)
+    sieve.bad(gpus == 0, "the job has 0 GPUs", "Give how many GPUs the job held")
+    sieve.bad(~np.isfinite(duration_s), "the duration is missing or not a number", "Give seconds of running")
+    sieve.bad(duration_s < 0, "the duration is negative", "Give seconds of running", duration_s)
+
+
+def _judge_ids(sieve: Sieve, job_id: NDArray[np.str_]) -> None:
+    sieve.bad(job_id == "", "the job has no id", "Give every job an id of its own")
+    rows = np.flatnonzero(sieve.kept)
+    order = rows[np.argsort(job_id[rows], kind="stable")]
+    repeated = np.zeros(len(job_id), bool)
+    repeated[order[1:]] = job_id[order[1:]] == job_id[order[:-1]]
+    sieve.bad(repeated, "the job id was used before", "Give every job an id of its own", job_id)
+

@@ -1,0 +1,129 @@
+"""Slurm's accounting text: what users wrote into it, steps, requeues, and what is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import InputError
+from perdure.model.table import Ending
+from perdure.traces.read import read
+
+HEADER = "JobID|User|Account|JobName|Submit|Start|ElapsedRaw|TimelimitRaw|State|NNodes|AllocTRES|ReqTRES\n"
+
+
+def record(
+    job="7", name="train", submit="2026-01-01T00:00:00", start="2026-01-01T00:01:00", elapsed=60, state="COMPLETED",
+    gpus=8, nodes=1,
+) -> str:  # fmt: skip
+    tres = f"billing=9,cpu=4,gres/gpu={gpus},gres/gpu:a100={gpus},node={nodes}" if gpus else "cpu=4,node=1"
+    return f"{job}|ann|lab|{name}|{submit}|{start}|{elapsed}|10|{state}|{nodes}|{tres}|{tres}\n"
+
+
+def test_a_job_is_read_column_by_column(file):
+    trace = read(file("jobs.txt.gz", HEADER + record()))
+    jobs = trace.table
+    assert trace.format == "sacct"
+    assert (jobs.job_id[0], jobs.user[0], jobs.vc[0], jobs.gpu_type[0]) == ("7", "ann", "lab", "a100")
+    assert (jobs.gpus[0], jobs.nodes[0], jobs.duration_s[0], jobs.walltime_s[0]) == (8, 1, 60, 600)
+    assert (jobs.start_s[0], jobs.end_s[0], jobs.ending[0]) == (60, 120, Ending.PASSED)
+    assert jobs.began_s == 1767225600
+
+
+@pytest.mark.parametrize(
+    ("state", "ending"),
+    [
+        ("COMPLETED", Ending.PASSED),
+        ("CANCELLED by 1000", Ending.KILLED),
+        ("TIMEOUT", Ending.KILLED),
+        ("OUT_OF_ME+", Ending.FAILED),
+        ("NODE_FAIL", Ending.FAILED),
+    ],
+)
+def test_slurms_states_are_endings(file, state, ending):
+    assert read(file("jobs.txt", HEADER + record(state=state))).table.ending.tolist() == [ending]
+
+
+def test_what_is_no_ended_gpu_job_is_left_out_and_counted(file):
+    rows = [
+        record(),
+        record("7.batch"),
+        record("7.0"),
+        record("8", gpus=0),
+        record("9", state="RUNNING"),
+        record("10", state="PENDING", start="Unknown", elapsed=0),
+        record("11_[1-4]", state="PENDING", start="Unknown", elapsed=0),
+        record("12", state="CANCELLED by 5", start="None", elapsed=0),
+    ]
+    trace = read(file("jobs.txt", HEADER + "".join(rows)))
+    assert trace.left_out == {"steps of jobs": 2, "no GPUs": 1, "not ended yet": 1, "never started": 3}
+    assert len(trace.table) == 1
+
+
+def test_records_of_one_id_are_attempts_of_one_job(file):
+    rows = [
+        record(elapsed=30, state="NODE_FAIL"),
+        record("8"),
+        record(submit="2026-01-01T00:02:00", start="2026-01-01T00:05:00", elapsed=90),
+    ]
+    jobs = read(file("jobs.txt", HEADER + "".join(rows))).table
+    assert jobs.job_id.tolist() == ["7", "8"]
+    assert jobs.duration_s.tolist() == [120, 60]
+    assert jobs.ending.tolist() == [Ending.PASSED, Ending.PASSED]
+    assert (jobs.submit_s[0], jobs.start_s[0], jobs.end_s[0]) == (0, 60, 390)
+    assert jobs.attempts is not None
+    assert jobs.attempts.first.tolist() == [0, 2, 3]
+    assert jobs.attempts.duration_s.tolist() == [30, 90, 60]
+    assert jobs.attempts.passed.tolist() == [False, True, True]
+
+
+def test_the_same_record_twice_is_refused(file):
+    with pytest.raises(InputError, match=r"jobs.txt:4: the record was there before \(7\)"):
+        read(file("jobs.txt", HEADER + record() + record("8") + record()))
+
+
+@pytest.mark.parametrize("name", ["a|b", "a|b|c|", "two\nlines", "three\n\nli|nes", "COMPLETED|8"])
+def test_what_a_user_wrote_does_not_break_a_record(file, name):
+    jobs = read(file("jobs.txt", HEADER + record("6") + record(name=name) + record("8"))).table
+    assert jobs.job_id.tolist() == ["6", "7", "8"]
+    assert jobs.gpus.tolist() == [8, 8, 8]
+
+
+def test_bytes_that_are_no_text_do_not_break_a_record(file):
+    raw = (HEADER + record()).encode().replace(b"train", b"\xff\xfe")
+    assert len(read(file("jobs.txt", raw)).table) == 1
+
+
+def test_a_record_that_is_cut_off_is_named_or_skipped(file):
+    path = file("jobs.txt", HEADER + record() + record("8")[:40])
+    with pytest.raises(InputError, match=r"jobs.txt:3: the record has not as many columns"):
+        read(path)
+    trace = read(path, skip_bad=True)
+    assert trace.left_out == {"the record has not as many columns as the header": 1}
+
+
+def test_a_whole_record_after_a_torn_one_is_not_lost(file):
+    trace = read(file("jobs.txt", HEADER + "7|torn\n" + record("8")), skip_bad=True)
+    assert trace.table.job_id.tolist() == ["8"]
+
+
+def test_elapsed_in_words_and_seconds_since_the_epoch_are_read(file):
+    header = HEADER.replace("ElapsedRaw|TimelimitRaw", "Elapsed|Timelimit")
+    row = "7|ann|lab|x|1767225600|1767225660|1-00:00:30|UNLIMITED|COMPLETED|1|gres/gpu=1|gres/gpu=1\n"
+    jobs = read(file("jobs.txt", header + row)).table
+    assert (jobs.duration_s[0], jobs.start_s[0]) == (86430, 60)
+
+
+def test_a_missing_column_is_named_with_the_command_that_exports_it(file):
+    with pytest.raises(InputError, match=r"jobs.txt:1: no column Submit, AllocTRES. Export with TZ=UTC sacct"):
+        read(file("jobs.txt", "JobID|Start|ElapsedRaw|State\n7|2026-01-01T00:01:00|5|COMPLETED\n"))
+
+
+def test_a_separator_of_two_signs_and_a_line_break_in_a_record(public):
+    jobs = read(public("traces/slurm_samples/gcm_sample-sacct-one-multiline.txt.gz")).table
+    assert jobs.job_id.tolist() == ["201729", "201844"]
+    assert jobs.gpus.tolist() == [1024, 256]
+
+
+def test_steps_alone_leave_no_job(public):
+    with pytest.raises(InputError, match="no job is left of this sacct trace: 5040 steps of jobs"):
+        read(public("traces/slurm_samples/gcm_sacct_running_large.txt.gz"))
