@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from perdure.errors import ClusterError, NotFound
-from perdure.model.actions import Action
+from perdure.model.actions import Action, Drain
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
@@ -59,6 +59,7 @@ class World:
         self.nodes = {f"gpu{i:02}": Node(f"gpu{i:02}", NodeState.UP, "", gpus, 0, now) for i in range(1, nodes + 1)}
         self.logs: dict[tuple[str, int], bytes] = {}
         self.unseen: dict[str, str] = {}
+        self.judging = True  # False: tests judge by themselves
         self.look()
 
     def take(self, event: Event) -> None:
@@ -66,7 +67,7 @@ class World:
         self.state, effects = step(before, event, ControllerSettings())
         self.journal.record(effects, before, self.state)
         for effect in effects:
-            if isinstance(effect, Judge):
+            if isinstance(effect, Judge) and self.judging:
                 log = self.logs.get((effect.attempt.id.job_id, effect.attempt.id.incarnation), b"")
                 self.take(Judged(self.now, effect.attempt.id, judge(log, effect.attempt)))
 
@@ -77,11 +78,14 @@ class World:
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
 
-    def submit(self, job_id: str, name: str = "train", user: str = "mira", gpus: int = 2, **more: Any) -> None:
+    def submit(
+        self, job_id: str, name: str = "train", user: str = "mira", gpus: int = 2, *, look: bool = True, **more: Any
+    ) -> None:
         self.jobs[job_id] = Job(
             CLUSTER, job_id, name, user, JobState.PENDING, self.now, "gpu", gpus, walltime_s=12 * HOUR, **more
         )
-        self.look()
+        if look:
+            self.look()
 
     def start(self, job_id: str, *nodes: str) -> None:
         job, old = self.jobs[job_id], self.attempts.get(job_id)
@@ -114,6 +118,9 @@ class World:
         self.attempts[job_id] = ended
         self.jobs[job_id] = replace(self.jobs[job_id], state=after)
         self.look()
+
+    def order_drain(self, node: str, reason: str, by: str = "root") -> None:
+        self.take(Ordered(self.now, Drain(node, reason, "1"), by, reason))
 
     def carry_out(self, state: ActionState = ActionState.DONE, detail: str = "") -> None:
         """Let all that is planned end so."""

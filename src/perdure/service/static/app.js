@@ -51,7 +51,7 @@
     const list = frame?.firstElementChild;
     if (!list || list === shownLog) return;
     shownLog = list;
-    const cause = find(".role-root", frame);
+    const cause = find(".role-root", frame) ?? find(".role-cascade", frame);
     frame.scrollTop = cause ? cause.offsetTop - frame.offsetTop - frame.clientHeight / 2 : frame.scrollHeight;
   });
 
