@@ -94,6 +94,14 @@ def test_what_is_remembered_of_ended_attempts_has_a_bound():
     assert len(known.ended) == 1
 
 
+def test_it_has_a_bound_too_where_accounting_never_answers():
+    known = Known()
+    for hour in range(100):
+        over = replace(RUN, id=AttemptId("c", str(hour), 1), state=AttemptState.COMPLETED, end_s=3600.0 * hour)
+        known, _ = changes(known, look(3600.0 * hour, jobs=[], attempts=[over], accounting="none here"))
+    assert len(known.ended) == 24
+
+
 @pytest.mark.parametrize("text", ["", "c", "c/1", "c/1#", "c/#2", "/1#2", "c/1#x", "c/1#-2"])
 def test_an_attempt_id_that_is_none_is_refused(text):
     with pytest.raises(ValueError, match="is not CLUSTER/JOB#INCARNATION"):

@@ -11,6 +11,9 @@ from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node, NodeState
 
 
+REMEMBERED_S = 24 * 60 * 60.0  # that an end was told of, while a part that may tell of it again cannot be asked
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What a resource manager says at one instant.
@@ -35,7 +38,7 @@ class Known:
     jobs: Mapping[str, Job] = field(default_factory=dict)  # by job id
     running: Mapping[AttemptId, Attempt] = field(default_factory=dict)
     missing: Mapping[AttemptId, float] = field(default_factory=dict)  # ran, is not mentioned: since when
-    ended: frozenset[AttemptId] = frozenset()
+    ended: Mapping[AttemptId, float] = field(default_factory=dict)  # told of: when
     nodes: Mapping[str, Node] = field(default_factory=dict)
     unseen: Mapping[str, str] = field(default_factory=dict)
 
@@ -80,7 +83,9 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     events += [AttemptEnded(now, attempt, jobs.get(attempt.id.job_id)) for attempt in ends]
     events += [AttemptStarted(now, a) for i, a in running.items() if i not in known.running]
 
-    ended = frozenset(a.id for a in ends) | (known.ended if seen.unseen else known.ended & mentioned)
+    keep_s = REMEMBERED_S if seen.unseen else 0.0
+    ended = {i: since for i, since in known.ended.items() if i in mentioned or now - since < keep_s}
+    ended |= {attempt.id: now for attempt in ends}
     return Known(jobs, running, missing, ended, nodes, dict(seen.unseen)), events
 
 

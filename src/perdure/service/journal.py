@@ -18,8 +18,6 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
-    bindparam,
-    case,
     cast,
     delete,
     func,
@@ -39,10 +37,11 @@ from perdure.model.observation import Known
 from perdure.retry.history import Fleet
 from perdure.service import codec, rows
 from perdure.service.case import State
-from perdure.service.controller import PERDURE, Act, Effect
-from perdure.service.rows import Rows, rows_of
+from perdure.service.controller import PERDURE, Effect
+from perdure.service.rows import rows_of
 from perdure.service.schema import actions, attempts, cases, events, exceptions, jobs, memory, nodes
 from perdure.service.store import Store
+from perdure.service.writes import Writes, planned_as
 
 DAY_S = 86400.0
 LATELY_S = 3600.0  # a job that ended this long before the last event may still be told of
@@ -75,7 +74,6 @@ class ActionState(StrEnum):
         return cls(status.value)
 
 
-_OPEN = [ActionState.PLANNED.value, ActionState.STARTED.value]
 _ENDED = [state.value for state in ActionState if state.is_over]
 
 
@@ -111,7 +109,7 @@ class Journal:
     def __init__(self, store: Store, cluster: str) -> None:
         self.cluster = cluster
         self._store = store
-        self._write = _Writes(store.dialect)
+        self._write = Writes(store.engine.dialect)
 
     @classmethod
     def open(cls, where: str | Path, cluster: str) -> Journal:
@@ -153,7 +151,7 @@ class Journal:
             known = Known(
                 jobs={job.job_id: job for job in self._lately_known_jobs(db)},
                 running={attempt.id: attempt for attempt in self._running(db)},
-                ended=self._ended_ids(db),
+                ended=dict.fromkeys(self._ended_ids(db), self._newest_s(db)),
                 nodes={node.name: node for node in self._all(db, nodes, codec.NODE)},
                 unseen=remembered.get(rows.UNSEEN, {}),
             )
@@ -211,7 +209,7 @@ class Journal:
     def latest_key(self, action: Action) -> str:
         """The key under which `action` was planned last. Raises `NotFound` where it never was."""
         with self._store.reading() as db:
-            key = db.scalar(_planned(action.key).limit(1))
+            key = db.scalar(planned_as(action.key).limit(1))
         if key is None:
             raise NotFound(action.key, "no such action", "See `perdure actions` for the keys")
         return str(key)
@@ -335,95 +333,3 @@ def _action_row(found: Fetched[Any]) -> ActionRow:
         ended_s=found.ended_s,
         exception_id=found.exception_id,
     )
-
-
-def _planned(key: str) -> Any:
-    """Keys under which one action was planned, the newest first."""
-    again = actions.c.key.startswith(f"{codec.clean(key)}~", autoescape=True)
-    return select(actions.c.key, actions.c.state).where(or_(actions.c.key == key, again)).order_by(actions.c.seq.desc())
-
-
-class _Writes:
-    """The statements of `Journal.record`, built once for a dialect."""
-
-    def __init__(self, dialect: str) -> None:
-        insert = _insert_of(dialect)
-        self._event = insert(events).on_conflict_do_nothing(index_elements=["key"]).inline()
-        self._job = _upsert(insert, jobs, ["cluster", "job_id"])
-        self._node = _upsert(insert, nodes, ["cluster", "name"])
-        self._case = _upsert(insert, cases, ["cluster", "job_id"])
-        self._memory = _upsert(insert, memory, ["cluster", "name"])
-        first_word = or_(*(attempts.c.state == state for state in _LIVE_ATTEMPTS))  # on how it ended: that counts
-        self._attempt = _upsert(insert, attempts, ["cluster", "job_id", "incarnation"], where=first_word)
-        self._exception = _upsert(insert, exceptions, ["id"], greatest="saved_gpu_h")
-        self._action = insert(actions).on_conflict_do_nothing(index_elements=["key"]).inline()
-        self._verdict = (
-            update(attempts)
-            .where(*_at(attempts, "cluster", "job_id", "incarnation"))
-            .values(verdict=bindparam("verdict"))
-        )
-        self._close_case = delete(cases).where(*_at(cases, "cluster", "job_id"))
-        self._forget = delete(memory).where(*_at(memory, "cluster", "name"))
-
-    def all(self, db: Connection, batch: Rows) -> None:
-        for statement, values in (
-            (self._event, batch.events),
-            (self._job, batch.jobs),
-            (self._attempt, batch.attempts),
-            (self._verdict, batch.verdicts),
-            (self._node, batch.nodes),
-            (self._case, batch.cases),
-            (self._close_case, batch.closed_cases),
-            (self._memory, batch.memory),
-            (self._forget, batch.forgotten),
-        ):
-            if values:
-                db.execute(statement, values)
-        for row in batch.exceptions:
-            self._note_exception(db, row)
-        for act, created_s in batch.actions:
-            self._plan(db, act, created_s, batch.cluster)
-
-    def _note_exception(self, db: Connection, row: rows.Row) -> None:
-        """Answers are only ever appended: a record with fewer than are written down is an older one."""
-        known = db.scalar(select(cast(exceptions.c.payload, Text)).where(exceptions.c.id == row["id"]))
-        answers = row.pop("answers")
-        if known is None or len(codec.EXCEPTION.decode(known).answers) <= answers:
-            db.execute(self._exception, row)
-
-    def _plan(self, db: Connection, act: Act, created_s: float, cluster: str) -> None:
-        """Plan an action once; a person may ask anew for one that has ended, which gets a key of its own."""
-        key = codec.clean(act.action.key)
-        if act.by != PERDURE:
-            earlier = list(db.execute(_planned(key)))
-            if any(state in _OPEN for _, state in earlier):
-                return
-            key = f"{key}~{len(earlier) + 1}" if earlier else key
-        db.execute(self._action, rows.action_row(act, key, ActionState.PLANNED, created_s, cluster))
-
-
-def _at(table: Table, *names: str) -> list[Any]:
-    """The row whose columns have the values of the parameters ``at_NAME``."""
-    return [table.c[name] == bindparam(f"at_{name}") for name in names]
-
-
-def _insert_of(dialect: str) -> Any:
-    """The dialect's own INSERT, which knows ON CONFLICT."""
-    if dialect == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert
-
-        return insert
-    from sqlalchemy.dialects.postgresql import insert as insert_postgresql
-
-    return insert_postgresql
-
-
-def _upsert(insert: Any, table: Table, key: list[str], *, where: Any = None, greatest: str = "") -> Any:
-    """Insert, or overwrite the row of the same key where `where` holds of it; `greatest` never goes down."""
-    statement = insert(table)
-    left_alone = {*key, "seq", "verdict"}
-    changed = {c.name: statement.excluded[c.name] for c in table.c if c.name not in left_alone}
-    if greatest:
-        old, new = table.c[greatest], statement.excluded[greatest]
-        changed[greatest] = case((new > old, new), else_=old)
-    return statement.on_conflict_do_update(index_elements=key, set_=changed, where=where).inline()
