@@ -43,6 +43,7 @@ def listen(host: str, port: int) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
+        sock.listen(128)  # from now on callers wait instead of being refused
     except OSError as err:
         sock.close()
         what = f"cannot be listened on: {err.strerror}"
