@@ -16,6 +16,9 @@ import uvicorn
 
 from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
 from perdure.backends.protocol import Backend
+from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.spool import Spool
+from perdure.backends.slurm.tools import Tools
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, StateError
@@ -26,7 +29,7 @@ from perdure.service.context import WebSettings
 from perdure.service.desk import Desk
 from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
-from perdure.service.hands import end, threads
+from perdure.service.hands import end, forever, threads
 from perdure.service.journal import Journal
 from perdure.service.metrics import Metrics
 from perdure.service.settings import Cluster, LocalSettings, Settings
@@ -34,6 +37,8 @@ from perdure.service.web import create_app
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules, with_site_rules
 from perdure.triage.verdict import Verdict
+
+HEED_HOOKS_S = 1.0
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -78,6 +83,8 @@ def run(settings: Settings) -> int:
         hands = threads(engine, stop, service.look_every_s)
         if isinstance(backend, LocalBackend) and settings.local.demo:
             hands.append(demonstration(settings.local, backend, engine, state, stop))
+        if isinstance(backend, SlurmBackend):
+            hands.append(hooks(backend, engine, stop))
         stack.callback(end, hands, stop, engine)
         for thread in hands:
             thread.start()
@@ -100,10 +107,6 @@ def backend_of(settings: Settings, state: Path) -> Iterator[Backend]:
 
 def slurm_backend(settings: Settings) -> Backend:
     """This machine's Slurm. Raises `ConfigError` where there is none."""
-    from perdure.backends.slurm.backend import SlurmBackend
-    from perdure.backends.slurm.spool import Spool
-    from perdure.backends.slurm.tools import Tools
-
     spool = Spool(settings.slurm.spool) if settings.slurm.spool else None
     return SlurmBackend(settings.service.cluster, Tools(settings.slurm.tool_timeout_s), spool)
 
@@ -117,6 +120,16 @@ def engine_of(settings: Settings, backend: Backend, journal: Journal, metrics: M
         return judge(log_bytes, attempt, rules=rules)
 
     return Engine(backend, journal, executor, triage, settings.controller, time.time, metrics.decided)
+
+
+def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event) -> threading.Thread:
+    """The thread that looks at once where one of Slurm's hooks says that something happened."""
+
+    def heed() -> None:
+        if backend.has_news():
+            engine.look_now.set()
+
+    return forever("hooks", stop, heed, lambda: stop.wait(HEED_HOOKS_S))
 
 
 def demonstration(
