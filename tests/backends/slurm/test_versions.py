@@ -86,6 +86,7 @@ def test_nodes(sources):
         (NodeState.DRAINED, "Xid 79", 4, 0),
     ]
     assert nodes["node3"].since_s is not None
+    assert nodes["node1"].partitions[0] == "main"
 
 
 def test_accounting_alone_knows_the_attempts_too(sources):

@@ -329,6 +329,7 @@ def _node(line: str, mark: str) -> NodeRecord | None:
             gpus=gpus(fields.get("Gres", "")) or gpus(fields.get("CfgTRES", "")) or 0,
             gpus_used=gpus(fields.get("AllocTRES", "")) or 0,
             since_s=float(reason[3]) if reason and reason[3] else None,
+            partitions=tuple(name for name in fields.get("Partitions", "").split(",") if name and name != "(null)"),
         ),
         boot_s=_instant(fields.get("BootTime", ""), mark),
         daemon_start_s=_instant(fields.get("SlurmdStartTime", ""), mark),
