@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -36,8 +37,12 @@ TEXT, NUMBER, INSTANT = Kind.TEXT, Kind.NUMBER, Kind.INSTANT
 _WORDS = {"VARCHAR": "a text", "DOUBLE": "a number", "TIMESTAMP": "a time like 2017-10-09 07:01:55"}
 
 
-def connect() -> duckdb.DuckDBPyConnection:
-    """A database in memory that fetches nothing from anywhere. Raises `MissingExtra`."""
+@contextmanager
+def database(refused: Callable[[str], InputError]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in memory that fetches nothing from anywhere; what it cannot read or write is `refused`.
+
+    Raises `MissingExtra` without DuckDB.
+    """
     try:
         import duckdb
     except ImportError as err:
@@ -48,7 +53,11 @@ def connect() -> duckdb.DuckDBPyConnection:
         "autoload_known_extensions": False,
         "preserve_insertion_order": True,
     }
-    return duckdb.connect(config=settings)
+    with duckdb.connect(config=settings) as db:
+        try:
+            yield db
+        except duckdb.Error as err:
+            raise refused(str(err).split("\n", 1)[0]) from err
 
 
 def load(
@@ -103,23 +112,18 @@ def _select(kinds: Mapping[str, Kind], columns: Mapping[str, str]) -> str:
 def _from_csv(
     source: Source, kinds: Mapping[str, Kind], nothing: tuple[str, ...], skip_bad: bool
 ) -> tuple[dict[str, NDArray[Any]], int]:
-    import duckdb
-
     header = source.header
     types = {f"c{place}": kinds.get(name, TEXT).value for place, name in enumerate(header)}
     names = {name: f"c{place}" for place, name in reversed(list(enumerate(header)))}
     # Names of columns are ours (c0, c1, ...), so nothing of the file becomes a part of the statement.
     query = f"""SELECT {_select(kinds, names)} FROM read_csv(?, columns={types}, header=true, auto_detect=false,
         delim=',', quote='"', escape='"', nullstr=?, store_rejects=true, compression=?)"""  # noqa: S608
-    with connect() as db:
-        packed = "gzip" if source.gzipped else "none"
-        try:
-            found = db.execute(query, [str(source.path).translate(_GLOB), list(nothing), packed]).fetchnumpy()
-            rejects = db.execute(
-                "SELECT line, column_name, error_type, error_message FROM reject_errors ORDER BY line"
-            ).fetchall()
-        except duckdb.Error as err:
-            raise source.damaged(str(err).split("\n", 1)[0]) from err
+    packed = "gzip" if source.gzipped else "none"
+    with database(source.damaged) as db:
+        found = db.execute(query, [str(source.path).translate(_GLOB), list(nothing), packed]).fetchnumpy()
+        rejects = db.execute(
+            "SELECT line, column_name, error_type, error_message FROM reject_errors ORDER BY line"
+        ).fetchall()
     if rejects and not skip_bad:
         raise _refusal(source, dict(zip(types, header, strict=True)), types, rejects[0])
     arrays = {name: found[f"w{place}"] for place, name in enumerate(kinds)}
@@ -139,18 +143,13 @@ def _refusal(source: Source, names: Mapping[str, str], types: Mapping[str, str],
 
 
 def _from_parquet(source: Source, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
-    import duckdb
-
     def quoted(name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 
     columns = {name: f"try_cast({quoted(name)} AS {kind.value})" for name, kind in kinds.items()}
     query = f"SELECT {_select(kinds, columns)} FROM read_parquet(?)"  # noqa: S608
-    with connect() as db:
-        try:
-            found = db.execute(query, [str(source.path).translate(_GLOB)]).fetchnumpy()
-        except duckdb.Error as err:
-            raise source.damaged(str(err).split("\n", 1)[0]) from err
+    with database(source.damaged) as db:
+        found = db.execute(query, [str(source.path).translate(_GLOB)]).fetchnumpy()
     return {name: found[f"w{place}"] for place, name in enumerate(kinds)}
 
 
@@ -159,13 +158,8 @@ def look(path: Path | str) -> Source:
     source = open_source(path)
     if not source.parquet:
         return source
-    import duckdb
-
-    with connect() as db:
-        try:
-            db.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(path).translate(_GLOB)])
-        except duckdb.Error as err:
-            raise source.damaged(str(err).split("\n", 1)[0]) from err
+    with database(source.damaged) as db:
+        db.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(path).translate(_GLOB)])
         names = [column[0] for column in db.description or ()]
     header = io.StringIO()
     csv.writer(header, lineterminator="\n").writerow(names)

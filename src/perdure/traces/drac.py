@@ -7,13 +7,14 @@ no load of that cluster.
 from __future__ import annotations
 
 import numpy as np
-import re2
 from numpy.typing import NDArray
 
 from perdure.traces.clocks import from_wall_clock
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
 from perdure.traces.endings import slurm_endings
+from perdure.traces.slurm_words import gpus as slurm_gpus
 from perdure.traces.source import Source
+from perdure.traces.texts import mapped
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather
 
 ZONE = "America/Toronto"
@@ -27,7 +28,6 @@ _CODED = {
     "job": TEXT, "submit_s": NUMBER, "start_s": NUMBER, "end_s": NUMBER, "poll_s": NUMBER, "time_limit_s": NUMBER,
     "account": TEXT, "nodes": NUMBER, "gpus": NUMBER, "state": TEXT,
 }  # fmt: skip
-_GPUS = re2.compile(r"(?:^|,)gres/gpu(?::[^=,]{1,64})?=(\d{1,6})")
 
 
 def sniff(head: bytes, _name: str) -> bool:
@@ -49,7 +49,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
     """
     columns, sieve = load(source, _ORIGINAL, skip_bad)
     start_s = from_wall_clock(columns["start_time"], ZONE)
-    gpus = _gpus(columns["req_tres"])
+    gpus = mapped(columns["req_tres"], lambda tres: slurm_gpus(tres)[0])
     _leave_out(sieve, columns["job_unique_id"], gpus, start_s)
     return gather(
         source,
@@ -100,12 +100,6 @@ def _leave_out(
     again = np.ones(len(job_id), bool)
     again[np.unique(job_id, return_index=True)[1]] = False
     sieve.leave_out(again, LATER_POLL)
-
-
-def _gpus(tres: NDArray[np.str_]) -> NDArray[np.float64]:
-    texts, which = np.unique(tres, return_inverse=True)
-    found = [_GPUS.search(str(text)) for text in texts]
-    return np.array([int(match[1]) if match else 0 for match in found], np.float64)[which]
 
 
 FORMAT = Format("drac", "DRAC's jobs pending at noon, as published (job_unique_id,...,req_tres)", sniff, read)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.model.table import Ending
+from perdure.traces.texts import mapped
 
 _FAILURES = ("FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "LAUNCH_FAILED", "RECONFIG_FAIL", "SPECIAL_EXIT")
 _ENDINGS = {
@@ -27,5 +28,4 @@ def slurm_ending(word: str) -> Ending:
 
 
 def slurm_endings(words: NDArray[np.str_]) -> NDArray[np.int8]:
-    known, which = np.unique(words, return_inverse=True)
-    return np.array([slurm_ending(str(word)) for word in known], np.int8)[which]
+    return mapped(words, slurm_ending, np.int8)

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perdure.errors import InputError
-from perdure.traces import drac, eagle, helios, openb, philly_csv, sacct, supercloud, swf, tiresias
+from perdure.traces import drac, eagle, gavel, helios, openb, own, philly_csv, philly_json, sacct, supercloud, swf, tiresias
 from perdure.traces.columns import look
 from perdure.traces.source import Source
 from perdure.traces.trace import Format, Trace
 
 _ALL = (
+    own.FORMAT,
+    philly_json.FORMAT,
     philly_csv.FORMAT,
     tiresias.FORMAT,
     tiresias.MURI,
@@ -24,6 +26,7 @@ _ALL = (
     drac.CODED,
     eagle.FORMAT,
     supercloud.FORMAT,
+    gavel.FORMAT,
 )
 FORMATS: Mapping[str, Format] = {form.name: form for form in _ALL}
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from perdure.model.table import Ending
 from perdure.traces.columns import NUMBER, TEXT, load
 from perdure.traces.source import Source
+from perdure.traces.texts import mapped
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather
 
 _WANTED = {
@@ -60,9 +61,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
 
 
 def _gpus(tres: NDArray[np.str_]) -> NDArray[np.float64]:
-    texts, which = np.unique(tres, return_inverse=True)
-    counts = [sum(map(int, _GPUS.findall(str(text)))) for text in texts]
-    return np.array(counts, np.float64)[which]
+    return mapped(tres, lambda text: sum(map(int, _GPUS.findall(text))))
 
 
 def _endings(codes: NDArray[np.float64]) -> NDArray[np.int8]:

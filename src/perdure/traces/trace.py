@@ -137,6 +137,8 @@ def _judge(
 
 def _judge_ids(sieve: Sieve, job_id: NDArray[np.str_]) -> None:
     sieve.bad(job_id == "", "the job has no id", "Give every job an id of its own")
+    if len(set(job_id.tolist())) == len(job_id):
+        return
     rows = np.flatnonzero(sieve.kept)
     order = rows[np.argsort(job_id[rows], kind="stable")]
     repeated = np.zeros(len(job_id), bool)

@@ -1,0 +1,89 @@
+"""Gavel's traces: jobs in training steps, so that seconds need a table of rates beside the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from perdure.errors import InputError
+from perdure.traces.columns import NUMBER, TEXT, load, look
+from perdure.traces.source import Source
+from perdure.traces.trace import Format, Sieve, Trace, gather
+
+_JOB_TYPE = 0
+# Columns by how many there are: (steps, GPUs, arrival in seconds).
+_PLACES: Mapping[int, tuple[int, int, int]] = {7: (4, 6, 5), 10: (5, 6, 9)}
+_RATES = ".rates.csv"
+_MEND = "Put a CSV of job,scale_factor,steps_per_s there: how fast each kind of job trains"
+
+
+def sniff(head: bytes, _name: str) -> bool:
+    lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
+    return bool(lines) and lines[0].count(b"\t") + 1 in _PLACES and b"(batch size" in lines[0].split(b"\t")[_JOB_TYPE]
+
+
+def read(source: Source, skip_bad: bool) -> Trace:
+    """Read a trace with the rates in ``<trace>.rates.csv``; of several rates of a job the best GPU's counts.
+
+    ``# <name>`` lines begin a virtual cluster. Jobs have no ids, so a line that repeats another is a job of its own.
+    """
+    rates = _rates(Path(f"{source.path}{_RATES}"))
+    jobs = list(_jobs(source))
+    line, fields, vc = zip(*jobs, strict=True) if jobs else ((), (), ())
+    sieve = Sieve(len(jobs), lambda row: source.at_line(line[row]), skip_bad)
+    told = [_numbers(row) for row in fields]
+    steps, gpus, submit_s = np.array([numbers or (np.nan,) * 3 for numbers in told], np.float64).reshape(-1, 3).T
+    per_s = np.array([rates.get((row[_JOB_TYPE], float(gpu)), np.nan) for row, gpu in zip(fields, gpus, strict=True)])
+    broken = np.array([numbers is None for numbers in told], bool)
+    sieve.bad(broken, "the line has neither 7 nor 10 columns, or a word that is no number", "Mend the line")
+    kinds = np.array([row[_JOB_TYPE] for row in fields])
+    sieve.bad(np.isnan(per_s) & (gpus > 0), "the rates do not tell how fast the job trains", "Add it", kinds)
+    return gather(
+        source,
+        FORMAT.name,
+        sieve,
+        job_id=None,
+        submit_s=submit_s,
+        gpus=gpus,
+        duration_s=steps / np.where(gpus > 0, per_s, 1.0),
+        vc=np.array(vc, np.str_),
+        notes=("durations are steps over the rate of the best GPU",),
+    )
+
+
+def _jobs(source: Source) -> Iterator[tuple[int, list[str], str]]:
+    """The number, the fields and the virtual cluster of each line that is a job."""
+    vc = ""
+    with source.text() as text:
+        for number, line in enumerate(text, 1):
+            if line.startswith("#"):
+                vc = line.lstrip("#").strip()
+            elif line.strip():
+                yield number, line.rstrip("\r\n").split("\t"), vc
+
+
+def _numbers(fields: list[str]) -> tuple[float, ...] | None:
+    """Steps, GPUs and arrival; None where the line does not tell them."""
+    try:
+        return tuple(float(fields[place]) for place in _PLACES[len(fields)])
+    except (KeyError, ValueError):
+        return None
+
+
+def _rates(path: Path) -> Mapping[tuple[str, float], float]:
+    """Steps a second by kind of job and GPUs."""
+    if not path.exists():
+        raise InputError(str(path), "a Gavel trace tells steps, not seconds, and there are no rates for it", _MEND)
+    columns, sieve = load(look(path), {"job": TEXT, "scale_factor": NUMBER, "steps_per_s": NUMBER}, False)
+    per_s = columns["steps_per_s"]
+    sieve.bad(~(np.isfinite(per_s) & (per_s >= 0)), "the rate is no number of steps a second", _MEND, per_s)
+    rates: dict[tuple[str, float], float] = {}
+    for job, gpus, rate in zip(columns["job"].tolist(), columns["scale_factor"].tolist(), per_s.tolist(), strict=True):
+        if rate > rates.get((job, gpus), 0.0):
+            rates[job, gpus] = rate
+    return rates
+
+
+FORMAT = Format("gavel", "Gavel's traces (tabs; steps), with rates in <trace>.rates.csv", sniff, read)

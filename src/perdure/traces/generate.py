@@ -1,0 +1,186 @@
+"""Traces of any size that look like Philly's: sizes, durations, bursts, virtual clusters, failures with attempts.
+
+Fitted to published statistics of that trace: shares of GPU counts; for each class of size the duration's median, its
+quantile 0.9 and the share of GPU time; arrivals that follow the day and come in bursts; few virtual clusters with most
+jobs, and others with most GPU time; failures as in `perdure.traces.failure_table`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.model.table import Attempts, Ending, JobTable
+from perdure.traces.failure_table import REASONS, SHARE_FAILING, draw_reasons, draw_rtf_s, draw_trials
+
+_DAY_S = 86_400.0
+_DAY_NIGHT = 3.3  # arrivals of the busiest hour of the day over those of the quietest
+_BURSTS, _DAYS = 1.75, 0.67  # spreads (of the logarithm) of arrivals between slots and between days
+_JOBS_A_SLOT = 8.0
+_SHARE_KILLED = 0.135
+_PLACES = np.array([0.0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
+# Run time over the limit asked for, at its quantiles: users ask for four times what they need.
+_USE_PLACES, _USE = np.array([0.0, 0.25, 0.5, 0.75, 1.0]), np.array([0.005, 0.04, 0.24, 0.49, 1.0])
+_LONGEST_LIMIT_S = 30 * _DAY_S
+_USERS_A_CLUSTER = 24
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """A class of jobs: its share of all, the GPU counts in it, and its duration in seconds at `_PLACES`."""
+
+    share: float
+    gpus: tuple[int, ...]
+    weights: tuple[float, ...]
+    duration_s: tuple[float, ...]
+
+
+_SIZES = (
+    _Size(0.9315, (1,), (1.0,), (15, 48, 115, 1117, 2900, 8500, 20e3, 140e3, 1.3e6)),
+    _Size(0.045, (2, 3, 4), (0.44, 0.02, 0.54), (3, 10, 25, 367, 55e3, 166e3, 280e3, 900e3, 2.6e6)),
+    _Size(0.020, (8,), (1.0,), (20, 80, 850, 23_684, 140e3, 352e3, 520e3, 1.2e6, 3.0e6)),
+    _Size(0.0035, (12, 16, 24, 32, 64, 128), (0.05, 0.7, 0.04, 0.17, 0.03, 0.01),
+          (20, 50, 700, 21_137, 95e3, 248e3, 430e3, 1.1e6, 1.7e6)),
+)  # fmt: skip
+# Shares of virtual clusters: of the jobs on one GPU, and of the wide jobs, which hold most of the GPU time.
+_NARROW = (0.52, 0.19, 0.12, 0.09, 0.02, 0.02, 0.012, 0.01, 0.007, 0.004, 0.0035, 0.002, 0.001, 0.0003, 0.0002)
+_WIDE = (0.07, 0.10, 0.17, 0.05, 0.08, 0.05, 0.01, 0.18, 0.17, 0.08, 0.03, 0.008, 0.001, 0.0005, 0.0005)
+
+
+def generate(n_jobs: int, cluster: Cluster, load: float, rng: Generator, failures: bool = True) -> JobTable:
+    """Draw a trace of `n_jobs` jobs that keeps the share `load` of the cluster's GPUs busy, if all start at once.
+
+    Parameters
+    ----------
+    cluster : its GPUs set how fast jobs come; a job is at most as wide as the cluster.
+    load : GPU time asked for over GPU time there is, until the last submit; above 1 the queue grows.
+    failures : record failed attempts. Without, every job passes at its first attempt.
+
+    Raises `InputError` for a number of jobs, a load or a cluster out of its range. The table counts from a midnight.
+    """
+    if n_jobs < 1 or not 0 < load < np.inf or cluster.total_gpus < 1:
+        what = f"{n_jobs} jobs at load {load} on {cluster.total_gpus} GPUs cannot be drawn"
+        raise InputError("trace generate", what, "Ask for at least 1 job and 1 GPU, and a load above 0")
+    size, gpus = _draw_gpus(n_jobs, rng)
+    gpus = np.minimum(gpus, cluster.total_gpus)
+    duration_s = _draw_durations(size, rng)
+    attempts, ending = None, np.full(n_jobs, Ending.PASSED, np.int8)
+    if failures:
+        attempts, ending = _draw_attempts(duration_s, rng)
+        duration_s = np.add.reduceat(attempts.duration_s, attempts.first[:-1])
+    span_s = float(gpus @ duration_s) / (cluster.total_gpus * load)
+    vc = _draw_clusters(gpus, rng)
+    use = np.interp(rng.random(n_jobs), _USE_PLACES, _USE)
+    return JobTable(
+        job_id=np.arange(1, n_jobs + 1).astype(f"U{len(str(n_jobs))}"),
+        submit_s=_draw_arrivals(n_jobs, span_s, rng),
+        gpus=gpus,
+        duration_s=duration_s,
+        user=_draw_users(vc, rng),
+        vc=np.array([f"vc{number:02d}" for number in range(1, len(_NARROW) + 1)])[vc],
+        ending=ending,
+        walltime_s=np.maximum(duration_s, np.minimum(duration_s / use, _LONGEST_LIMIT_S)),
+        attempts=attempts,
+    )
+
+
+def _draw_gpus(n_jobs: int, rng: Generator) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """The class and the GPU count of each job."""
+    shares = np.array([size.share for size in _SIZES])
+    chosen = rng.choice(len(_SIZES), n_jobs, p=shares / shares.sum())
+    gpus = np.empty(n_jobs, np.int64)
+    for place, size in enumerate(_SIZES):
+        rows = np.flatnonzero(chosen == place)
+        gpus[rows] = rng.choice(size.gpus, len(rows), p=size.weights)
+    return chosen, gpus
+
+
+def _draw_durations(size: NDArray[np.intp], rng: Generator) -> NDArray[np.float64]:
+    """Whole seconds, by inverting the quantiles of each class, straight in the logarithm between them."""
+    at = rng.random(len(size))
+    drawn = np.empty(len(size))
+    for place, each in enumerate(_SIZES):
+        rows = size == place
+        drawn[rows] = np.exp(np.interp(at[rows], _PLACES, np.log(each.duration_s)))
+    return drawn.round()
+
+
+def _draw_arrivals(n_jobs: int, span_s: float, rng: Generator) -> NDArray[np.float64]:
+    """Whole seconds from 0 on, sorted: a Poisson process whose rate follows the day and jumps between short slots."""
+    slots = max(1, int(np.ceil(n_jobs / _JOBS_A_SLOT)))
+    edges = np.linspace(0.0, span_s, slots + 1)
+    swing = (_DAY_NIGHT - 1) / (_DAY_NIGHT + 1)
+    of_day = 1 - swing * np.cos(2 * np.pi * (edges[:-1] / _DAY_S % 1 - 4 / 24))  # quietest at 4 in the morning
+    of_days = rng.lognormal(0.0, _DAYS, int(span_s // _DAY_S) + 1)[(edges[:-1] // _DAY_S).astype(np.intp)]
+    came = np.concatenate([[0.0], np.cumsum(of_day * of_days * rng.lognormal(0.0, _BURSTS, slots))])
+    submit_s: NDArray[np.float64] = np.floor(np.interp(np.sort(rng.random(n_jobs)) * came[-1], came, edges))
+    return submit_s
+
+
+def _draw_clusters(gpus: NDArray[np.int64], rng: Generator) -> NDArray[np.intp]:
+    chosen = np.empty(len(gpus), np.intp)
+    for shares, rows in ((_NARROW, gpus == 1), (_WIDE, gpus > 1)):
+        weights = np.array(shares)
+        chosen[rows] = rng.choice(len(shares), int(rows.sum()), p=weights / weights.sum())
+    return chosen
+
+
+def _draw_users(vc: NDArray[np.intp], rng: Generator) -> NDArray[np.str_]:
+    """Users belong to one virtual cluster; the k-th of it submits 1/k of what its first does."""
+    weights = 1 / np.arange(1, _USERS_A_CLUSTER + 1)
+    number = rng.choice(_USERS_A_CLUSTER, len(vc), p=weights / weights.sum()) + vc * _USERS_A_CLUSTER
+    names = np.array([f"u{user:03d}" for user in range(1, len(_NARROW) * _USERS_A_CLUSTER + 1)], np.str_)
+    users: NDArray[np.str_] = names[number]
+    return users
+
+
+def _draw_attempts(duration_s: NDArray[np.float64], rng: Generator) -> tuple[Attempts, NDArray[np.int8]]:
+    """Attempts and endings of jobs that ran for `duration_s` in all.
+
+    The time that a failing job lost is drawn from its reason, and the job is the one that ran for about as long, so
+    that both the run times to failure and the durations keep their quantiles. A job that heals runs on for its
+    own duration after that.
+    """
+    n_jobs = len(duration_s)
+    failing = int(rng.binomial(n_jobs, SHARE_FAILING))
+    reasons = draw_reasons(failing, rng)
+    trials = draw_trials(reasons, rng)
+    rtf_s = np.maximum(1.0, draw_rtf_s(np.repeat(reasons, trials), rng).round())
+    begins = np.cumsum(trials) - trials
+    lost_s = np.add.reduceat(rtf_s, begins) if failing else np.empty(0)
+    rows = _of_that_length(duration_s, lost_s)
+
+    failed = np.zeros(n_jobs, np.int64)  # failed attempts
+    failed[rows] = trials
+    ends = np.ones(n_jobs, bool)  # whether an attempt comes after the failed ones
+    ends[rows] = np.array([reason.heals for reason in REASONS])[reasons]
+    ending = np.where(rng.random(n_jobs) < _SHARE_KILLED / (1 - SHARE_FAILING), Ending.KILLED, Ending.PASSED)
+    ending[rows] = np.where(ends[rows], Ending.PASSED, Ending.FAILED)
+
+    first = np.concatenate([[0], np.cumsum(failed + ends)]).astype(np.int64)
+    took_s = np.empty(first[-1])
+    passed = np.zeros(first[-1], bool)
+    last = first[1:][ends] - 1
+    took_s[last] = duration_s[ends]
+    passed[last] = ending[ends] == Ending.PASSED
+    within = np.arange(len(rtf_s)) - np.repeat(begins, trials)
+    took_s[np.repeat(first[rows], trials) + within] = rtf_s
+    return Attempts(first, took_s, passed), ending.astype(np.int8)
+
+
+def _of_that_length(duration_s: NDArray[np.float64], wanted_s: NDArray[np.float64]) -> NDArray[np.intp]:
+    """For each wanted duration a job of its own that has about that one. At most as many are wanted as there are."""
+    order = np.argsort(duration_s, kind="stable")
+    by_length = np.argsort(wanted_s, kind="stable")
+    count = np.arange(len(wanted_s))
+    place = np.searchsorted(duration_s[order], wanted_s[by_length])
+    place = np.maximum.accumulate(place - count) + count  # no two of one place, in order
+    place = np.minimum(place, len(order) - len(wanted_s) + count)
+    rows = np.empty(len(wanted_s), np.intp)
+    rows[by_length] = order[place]
+    return rows
