@@ -1,0 +1,137 @@
+"""The statements with which the journal writes rows down, built once for a dialect."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Dialect,
+    Table,
+    Text,
+    bindparam,
+    case,
+    cast,
+    delete,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+
+from perdure.model.jobs import AttemptState
+from perdure.service import codec, rows
+from perdure.service.controller import PERDURE, Act
+from perdure.service.rows import Row, Rows
+from perdure.service.schema import actions, attempts, cases, events, exceptions, jobs, memory, nodes
+
+PLANNED, STARTED = "planned", "started"  # as in `journal.ActionState`
+
+_LIVE: list[Any] = [literal_column(f"'{state.value}'") for state in AttemptState if not state.is_over]
+_NOT_INSERTED = {"seq", "verdict"}
+
+
+class Writes:
+    """Writes a batch inside the caller's transaction. Facts and actions that are known stay as they are."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        insert = _insert_of(dialect)
+        first_word = attempts.c.state.in_(_LIVE)  # on how an attempt ended: that counts
+        self._event = _Bulk(events, insert(events).on_conflict_do_nothing(index_elements=["key"]), dialect)
+        self._job = _Bulk(jobs, _upsert(insert, jobs, "cluster", "job_id"), dialect)
+        key = ("cluster", "job_id", "incarnation")
+        self._attempt = _Bulk(attempts, _upsert(insert, attempts, *key, where=first_word), dialect)
+        self._node = _Bulk(nodes, _upsert(insert, nodes, "cluster", "name"), dialect)
+        self._case = _Bulk(cases, _upsert(insert, cases, "cluster", "job_id"), dialect)
+        self._memory = _Bulk(memory, _upsert(insert, memory, "cluster", "name"), dialect)
+        self._exception = _upsert(insert, exceptions, "id", greatest="saved_gpu_h")
+        self._action = insert(actions).on_conflict_do_nothing(index_elements=["key"]).inline()
+        self._verdict = update(attempts).where(*_at(attempts, *key)).values(verdict=bindparam("verdict"))
+        self._close_case = delete(cases).where(*_at(cases, "cluster", "job_id"))
+        self._forget = delete(memory).where(*_at(memory, "cluster", "name"))
+
+    def all(self, db: Connection, batch: Rows) -> None:
+        """Attempts come before their verdicts; else the order does not matter."""
+        self._event(db, batch.events)
+        self._job(db, batch.jobs)
+        self._attempt(db, batch.attempts)
+        self._node(db, batch.nodes)
+        self._case(db, batch.cases)
+        self._memory(db, batch.memory)
+        for statement, values in (
+            (self._verdict, batch.verdicts),
+            (self._close_case, batch.closed_cases),
+            (self._forget, batch.forgotten),
+        ):
+            if values:
+                db.execute(statement, values)
+        for row in batch.exceptions:
+            self._note_exception(db, row)
+        for act, created_s in batch.actions:
+            self._plan(db, act, created_s, batch.cluster)
+
+    def _note_exception(self, db: Connection, row: Row) -> None:
+        """Answers are only ever appended: a record with fewer than are written down is an older one."""
+        known = db.scalar(select(cast(exceptions.c.payload, Text)).where(exceptions.c.id == row["id"]))
+        answers = row.pop("answers")
+        if known is None or len(codec.EXCEPTION.decode(known).answers) <= answers:
+            db.execute(self._exception, row)
+
+    def _plan(self, db: Connection, act: Act, created_s: float, cluster: str) -> None:
+        """Plan an action once; a person may ask anew for one that has ended, which gets a key of its own."""
+        key = codec.clean(act.action.key)
+        if act.by != PERDURE:
+            earlier = list(db.execute(planned_as(key)))
+            if any(state in (PLANNED, STARTED) for _, state in earlier):
+                return
+            key = f"{key}~{len(earlier) + 1}" if earlier else key
+        db.execute(self._action, rows.action_row(act, key, PLANNED, created_s, cluster))
+
+
+class _Bulk:
+    """An INSERT of many rows, compiled once: a row costs little more than with the driver's own `executemany`."""
+
+    def __init__(self, table: Table, statement: Any, dialect: Dialect) -> None:
+        names = [column.name for column in table.c if column.name not in _NOT_INSERTED]
+        compiled = statement.inline().compile(dialect=dialect, column_keys=names)
+        self._sql = str(compiled)
+        self._tuple_of = itemgetter(*compiled.positiontup) if compiled.positiontup else None
+
+    def __call__(self, db: Connection, values: list[Row]) -> None:
+        if values:
+            by_place = self._tuple_of
+            db.exec_driver_sql(self._sql, values if by_place is None else [by_place(row) for row in values])
+
+
+def planned_as(key: str) -> Any:
+    """Select the keys under which one action was planned, with their states, the newest first."""
+    again = actions.c.key.startswith(f"{codec.clean(key)}~", autoescape=True)
+    return select(actions.c.key, actions.c.state).where(or_(actions.c.key == key, again)).order_by(actions.c.seq.desc())
+
+
+def _at(table: Table, *names: str) -> list[Any]:
+    """The row whose columns have the values of the parameters ``at_NAME``."""
+    return [table.c[name] == bindparam(f"at_{name}") for name in names]
+
+
+def _insert_of(dialect: Dialect) -> Any:
+    """The dialect's own INSERT, which knows ON CONFLICT."""
+    if dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert
+
+        return insert
+    from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+
+    return insert_postgresql
+
+
+def _upsert(insert: Any, table: Table, *key: str, where: Any = None, greatest: str = "") -> Any:
+    """Insert, or overwrite the row of the same key where `where` holds of it; `greatest` never goes down."""
+    statement = insert(table)
+    left_alone = {*key, *_NOT_INSERTED}
+    changed = {c.name: statement.excluded[c.name] for c in table.c if c.name not in left_alone}
+    if greatest:
+        old, new = table.c[greatest], statement.excluded[greatest]
+        changed[greatest] = case((new > old, new), else_=old)
+    return statement.on_conflict_do_update(index_elements=key, set_=changed, where=where).inline()

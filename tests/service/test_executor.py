@@ -1,0 +1,358 @@
+"""The executor does what was decided once, or says why not."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
+from perdure.errors import ClusterBusy, ClusterError
+from perdure.model.actions import Drain, Exclude, Hold, Outcome, OutcomeStatus, Release, Requeue
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import JobState
+from perdure.service.caps import Caps
+from perdure.service.case import State
+from perdure.service.controller import PERDURE, Act
+from perdure.service.executor import Executor, ExecutorSettings, Ruling, Used, rule
+from perdure.service.journal import ActionRow, ActionState, Journal
+
+DONE = Outcome(OutcomeStatus.DONE, "ok")
+SUPERSEDED = Outcome(OutcomeStatus.SUPERSEDED, "a newer attempt exists")
+BUSY = ClusterBusy("c", "no answer", "Ask again")
+
+
+def requeue(job_id):
+    return Requeue(AttemptId("c", str(job_id), 1))
+
+
+class Scripted:
+    """A backend that gives prepared answers, DONE after the last; an answer may be an error or a callable."""
+
+    cluster = "c"
+
+    def __init__(self, performs=(), lookups=()):
+        self.performs, self.lookups = list(performs), list(lookups)
+        self.performed, self.looked_up = [], []
+
+    def perform(self, action):
+        self.performed.append(action.key)
+        return self._answer(self.performs)
+
+    def lookup(self, action):
+        self.looked_up.append(action.key)
+        return self._answer(self.lookups)
+
+    @staticmethod
+    def _answer(prepared):
+        answer = prepared.pop(0) if prepared else DONE
+        if isinstance(answer, Exception):
+            raise answer
+        return answer() if callable(answer) else answer
+
+
+class Bench:
+    """An executor on a journal of its own, with a backend to be prepared."""
+
+    def __init__(self, directory, **given_settings):
+        self.journal = Journal.open(directory, "c")
+        self.settings = ExecutorSettings(**{"armed": True, "stop_file": directory / "STOP", **given_settings})
+        self.backend = Scripted()
+        self.restart()
+
+    def restart(self):
+        self.executor = Executor(self.journal, self.backend, self.settings)
+
+    def plan(self, *wanted, by=PERDURE, expires_s=1000.0):
+        empty = State("c")
+        self.journal.record([Act(action, by, "why", expires_s) for action in wanted], empty, empty)
+
+    def state(self, action):
+        return self.journal.action(action.key).state
+
+    def detail(self, action):
+        return self.journal.action(action.key).detail
+
+
+@pytest.fixture
+def bench(tmp_path):
+    made = Bench(tmp_path)
+    yield made
+    made.journal.close()
+
+
+# -- the ruling
+
+
+ROW = ActionRow("requeue:c/1#1", requeue(1), PERDURE, "why", ActionState.PLANNED, "", 0.0, 900.0)
+DRAIN = replace(ROW, action=Drain("n1", "r", "e"))
+CAPS = Caps(actions_per_hour=10, jobs_share_per_hour=0.5, floor_per_hour=2, drains_per_hour=2, nodes_share_per_hour=0.1)
+
+
+@pytest.mark.parametrize(
+    ("row", "now", "armed", "stopped", "used", "ruling"),
+    [
+        (ROW, 1.0, True, False, Used(live_jobs=100), Ruling.GO),
+        (ROW, 900.0, True, False, Used(live_jobs=100), Ruling.EXPIRE),
+        (ROW, 900.0, True, True, Used(live_jobs=100), Ruling.EXPIRE),
+        (ROW, 1.0, False, False, Used(live_jobs=100), Ruling.SHADOW),
+        (ROW, 1.0, True, True, Used(live_jobs=100), Ruling.WAIT),
+        (ROW, 1.0, True, False, Used({"requeue": 9}, 100), Ruling.GO),
+        (ROW, 1.0, True, False, Used({"requeue": 5, "hold": 5}, 100), Ruling.WAIT),  # the absolute cap
+        (ROW, 1.0, True, False, Used({"requeue": 3}, 6), Ruling.WAIT),  # the share of the jobs
+        (ROW, 1.0, True, False, Used({"requeue": 1}, 0), Ruling.GO),  # never fewer than the floor
+        (replace(ROW, by="ada"), 1.0, True, False, Used({"requeue": 500}, 0), Ruling.GO),
+        (replace(ROW, by="ada"), 1.0, True, True, Used(), Ruling.WAIT),
+        (DRAIN, 1.0, True, False, Used({"drain": 0}, 100, 3), Ruling.GO),  # one node may always go
+        (DRAIN, 1.0, True, False, Used({"drain": 1}, 100, 19), Ruling.WAIT),
+        (DRAIN, 1.0, True, False, Used({"drain": 2}, 100, 1000), Ruling.WAIT),
+    ],
+)
+def test_rulings(row, now, armed, stopped, used, ruling):
+    found, reason = rule(row, now, armed, stopped, CAPS, used)
+    assert found is ruling
+    assert bool(reason) is (ruling is not Ruling.GO)
+
+
+@given(now=st.floats(0, 2000), armed=st.booleans(), stopped=st.booleans(), used=st.integers(0, 50))
+def test_nothing_goes_while_stopped_or_in_shadow_or_late(now, armed, stopped, used):
+    ruling, _ = rule(ROW, now, armed, stopped, CAPS, Used({"requeue": used}, 10))
+    if stopped or not armed or now >= ROW.expires_s or used >= 10:
+        assert ruling is not Ruling.GO
+
+
+# -- carrying out
+
+
+def test_what_is_due_is_carried_out_once_and_in_order(bench):
+    bench.plan(requeue(1), requeue(2))
+    ended = bench.executor.run_due(5.0)
+    assert bench.backend.performed == ["requeue:c/1#1", "requeue:c/2#1"]
+    assert [(e.action_key, e.status, e.detail) for e in ended] == [(k, "done", "ok") for k in bench.backend.performed]
+    assert bench.executor.run_due(6.0) == []
+    assert len(bench.backend.performed) == 2
+
+
+def test_the_intent_is_written_before_the_deed(bench):
+    bench.plan(requeue(1))
+    bench.backend.performs = [lambda: Outcome(OutcomeStatus.DONE, bench.state(requeue(1)))]
+    assert bench.executor.run_due(5.0)[0].detail == "started"
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "detail"),
+    [
+        (SUPERSEDED, ActionState.SUPERSEDED, "a newer attempt exists"),
+        (Outcome(OutcomeStatus.REFUSED, "no rights"), ActionState.REFUSED, "no rights"),
+        (ClusterError("c", "access denied", "Ask the operator"), ActionState.REFUSED, "access denied"),
+    ],
+)
+def test_the_managers_word_is_written_down(bench, answer, state, detail):
+    bench.plan(requeue(1))
+    bench.backend.performs = [answer]
+    assert [e.status for e in bench.executor.run_due(5.0)] == [state]
+    assert detail in bench.detail(requeue(1))
+
+
+def test_the_kill_switch_holds_between_two_actions(bench):
+    bench.plan(requeue(1), requeue(2))
+
+    def stop():
+        bench.settings.stop_file.touch()
+        return DONE
+
+    bench.backend.performs = [stop]
+    bench.executor.run_due(5.0)
+    assert bench.backend.performed == ["requeue:c/1#1"]
+    assert bench.detail(requeue(2)) == "the kill switch is on"
+    bench.settings.stop_file.unlink()
+    bench.executor.run_due(6.0)
+    assert bench.backend.performed == ["requeue:c/1#1", "requeue:c/2#1"]
+
+
+def test_any_doubt_about_the_kill_switch_stops(bench, tmp_path):
+    assert not bench.executor.stopped
+    bench.settings.stop_file.symlink_to(tmp_path / "nowhere")
+    assert bench.executor.stopped
+    not_a_directory = tmp_path / "file"
+    not_a_directory.touch()
+    settings_ = replace(bench.settings, stop_file=not_a_directory / "STOP")
+    assert Executor(bench.journal, bench.backend, settings_).stopped
+
+
+def test_in_shadow_mode_nothing_is_carried_out(tmp_path):
+    bench = Bench(tmp_path, armed=False)
+    bench.plan(requeue(1))
+    assert [e.status for e in bench.executor.run_due(5.0)] == ["shadow"]
+    assert bench.backend.performed == []
+    bench.journal.close()
+
+
+def test_what_comes_too_late_is_not_begun_and_says_what_it_waited_for(bench):
+    bench.plan(requeue(1), expires_s=50.0)
+    bench.settings.stop_file.touch()
+    bench.executor.run_due(5.0)
+    bench.settings.stop_file.unlink()
+    assert [e.status for e in bench.executor.run_due(50.0)] == ["expired"]
+    assert "the kill switch is on" in bench.detail(requeue(1))
+    assert bench.backend.performed == []
+
+
+def test_caps_outlive_the_service_and_do_not_bind_people(tmp_path):
+    caps = Caps(actions_per_hour=2)
+    bench = Bench(tmp_path, caps=caps)
+    bench.plan(*(requeue(i) for i in range(4)), expires_s=1e6)
+    bench.executor.run_due(5.0)
+    assert bench.state(requeue(2)) is ActionState.PLANNED
+    assert "cap on actions" in bench.detail(requeue(2))
+    bench.restart()
+    bench.plan(requeue("theirs"), by="ada")
+    bench.executor.run_due(6.0)
+    assert bench.backend.performed == ["requeue:c/0#1", "requeue:c/1#1", "requeue:c/theirs#1"]
+    bench.executor.run_due(5.0 + 3601.0)
+    assert bench.state(requeue(3)) is ActionState.DONE
+    bench.journal.close()
+
+
+# -- silence
+
+
+def test_after_silence_what_was_done_is_not_done_again(bench):
+    bench.plan(requeue(1))
+    bench.backend.performs, bench.backend.lookups = [BUSY], [DONE]
+    assert bench.executor.run_due(5.0) == []
+    assert bench.state(requeue(1)) is ActionState.STARTED
+    assert [e.status for e in bench.executor.run_due(10.0)] == ["done"]
+    assert (len(bench.backend.performed), len(bench.backend.looked_up)) == (1, 1)
+
+
+def test_after_silence_what_was_not_done_is_done(bench):
+    bench.plan(requeue(1))
+    bench.backend.performs, bench.backend.lookups = [BUSY], [None]
+    bench.executor.run_due(5.0)
+    assert [e.status for e in bench.executor.run_due(10.0)] == ["done"]
+    assert len(bench.backend.performed) == 2
+
+
+def test_what_was_not_done_before_it_expired_is_not_done(bench):
+    bench.plan(requeue(1), expires_s=8.0)
+    bench.backend.performs, bench.backend.lookups = [BUSY], [None]
+    bench.executor.run_due(5.0)
+    assert [e.status for e in bench.executor.run_due(10.0)] == ["expired"]
+    assert len(bench.backend.performed) == 1
+
+
+def test_a_silent_cluster_is_asked_less_and_less(bench):
+    bench.plan(requeue(1), expires_s=1e6)
+    bench.backend.performs, bench.backend.lookups = [BUSY], [BUSY] * 1000
+    asked = []
+    for now in range(300):
+        before = len(bench.backend.looked_up)
+        bench.executor.run_due(float(now))
+        asked += [now] if len(bench.backend.looked_up) > before else []
+    gaps = [later - sooner for sooner, later in pairwise(asked)]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] == bench.settings.back_off_cap_s
+    assert "no answer" in bench.detail(requeue(1))
+
+
+def test_a_jobs_actions_keep_their_order_and_other_jobs_go_on(bench):
+    one = AttemptId("c", "1", 1)
+    bench.plan(Exclude(one, ("n1",)), Release(one), requeue(2))
+    bench.backend.performs, bench.backend.lookups = [BUSY], [BUSY, DONE]
+    bench.executor.run_due(0.0)
+    bench.executor.run_due(1.0)
+    bench.executor.run_due(1.1)
+    assert bench.backend.performed == ["exclude:c/1#1", "requeue:c/2#1"]
+    bench.executor.run_due(30.0)
+    assert bench.backend.performed[-1] == "release:c/1#1"
+
+
+def test_what_waits_for_a_cap_is_not_overtaken_by_its_own_job(tmp_path):
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=0))
+    bench.plan(Exclude(AttemptId("c", "1", 1), ("n1",)))
+    bench.plan(Release(AttemptId("c", "1", 1)), by="ada")
+    bench.executor.run_due(5.0)
+    assert bench.backend.performed == []
+    bench.journal.close()
+
+
+def test_at_the_start_open_intents_are_looked_up_before_anything_is_done(bench):
+    bench.plan(requeue(1), requeue(2), requeue(3))
+    for number in (1, 2):
+        bench.journal.begin(requeue(number).key, 1.0)
+    bench.backend.lookups = [DONE, None]
+    bench.restart()
+    assert [e.action_key for e in bench.executor.recover(5.0)] == ["requeue:c/1#1"]
+    assert bench.backend.performed == []
+    bench.executor.run_due(6.0)
+    assert bench.backend.performed == ["requeue:c/2#1", "requeue:c/3#1"]
+
+
+def test_an_open_intent_of_a_service_that_was_armed_is_not_carried_out_in_shadow_mode(tmp_path):
+    bench = Bench(tmp_path, armed=False)
+    bench.plan(requeue(1))
+    bench.journal.begin(requeue(1).key, 1.0)
+    bench.backend.lookups = [None]
+    bench.executor.recover(5.0)
+    assert [e.status for e in bench.executor.run_due(6.0)] == ["shadow"]
+    bench.journal.close()
+
+
+def test_ends_that_nobody_heard_of_are_told_at_the_start(bench):
+    bench.plan(requeue(1))
+    ended = bench.executor.run_due(5.0)
+    bench.restart()
+    assert bench.executor.recover(6.0) == ended
+
+
+def test_a_fault_of_our_own_leaves_the_intent_open(bench):
+    bench.plan(requeue(1))
+    bench.backend.performs = [ZeroDivisionError("a bug")]
+    with pytest.raises(ZeroDivisionError):
+        bench.executor.run_due(5.0)
+    assert bench.state(requeue(1)) is ActionState.STARTED
+    bench.backend.lookups = [None]
+    bench.executor.run_due(10.0)
+    assert bench.state(requeue(1)) is ActionState.DONE
+
+
+def test_an_action_withheld_while_the_round_runs_is_not_begun(bench):
+    bench.plan(requeue(1), requeue(2))
+
+    def withhold():
+        bench.journal.withhold(requeue(2).key, "ada", 5.0)
+        return DONE
+
+    bench.backend.performs = [withhold]
+    bench.executor.run_due(5.0)
+    assert bench.backend.performed == ["requeue:c/1#1"]
+
+
+def test_an_intent_that_cannot_be_looked_up_stays_open(bench):
+    bench.plan(Hold(AttemptId("c", "1", 1)))
+    bench.backend.performs, bench.backend.lookups = [BUSY], [ClusterError("c", "access denied", "Ask")]
+    bench.executor.run_due(5.0)
+    bench.executor.run_due(10.0)
+    assert bench.state(Hold(AttemptId("c", "1", 1))) is ActionState.STARTED
+    assert "access denied" in bench.detail(Hold(AttemptId("c", "1", 1)))
+
+
+@given(seed=st.integers(0, 2**32 - 1), lose=st.floats(0, 0.5), silent=st.floats(0, 0.5), delay=st.floats(0, 0.3))
+@settings(deadline=None, max_examples=10)
+def test_over_any_bad_line_each_requeue_happens_exactly_once(seed, lose, silent, delay, tmp_path_factory):
+    cluster = SimulatedCluster(seed, name="c", guarded=False)
+    ids = [cluster.submit(Script(run_s=1.0, failures=EVERY)) for _ in range(6)]
+    cluster.advance(2.0)
+    bench = Bench(tmp_path_factory.mktemp("bench"), back_off_cap_s=4.0)
+    bench.backend = SimulatedBackend(cluster, FaultPlan(lose, silent, delay, delay_s=5.0), seed)
+    bench.restart()
+    bench.plan(*(Requeue(cluster.attempts(job_id)[0].id, delay_s=1e9) for job_id in ids), expires_s=1e12)
+    for _ in range(400):
+        bench.executor.run_due(cluster.now)
+        cluster.advance(2.0)
+    assert cluster.effects == Counter({f"requeue:c/{job_id}#1": 1 for job_id in ids})
+    assert all(cluster.job(job_id).state is JobState.PENDING for job_id in ids)
+    bench.journal.close()

@@ -1,0 +1,140 @@
+"""A journal is opened, created or upgraded, and never overwritten."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+
+import psycopg
+import pytest
+
+from perdure.errors import MissingExtra, StateError
+from perdure.service.store import FILE_NAME, VERSION_TABLE, Store
+
+
+def refused(where):
+    """The one line with which a journal is refused."""
+    with pytest.raises(StateError) as error:
+        Store.open(where, "c")
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_file_is_for_its_owner_alone(tmp_path):
+    store = Store.open(tmp_path / "new" / "state", "c")
+    for path in (tmp_path / "new" / "state").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert stat.S_IMODE((tmp_path / "new" / "state").stat().st_mode) == 0o700
+    store.close()
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path):
+    Store.open(tmp_path, "c").close()
+    (tmp_path / FILE_NAME).chmod(0o644)
+    Store.open(tmp_path, "c").close()
+    assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600
+
+
+def test_sqlite_commits_reach_the_disk(tmp_path):
+    store = Store.open(tmp_path, "c")
+    with store.writing() as db:
+        found = {name: db.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")}
+    assert found == {"journal_mode": "wal", "synchronous": 2}
+    store.close()
+
+
+@pytest.mark.parametrize("content", [b"this is not a database, but it is somebody's\n" * 99, b"\0" * 5000])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path, content):
+    path = tmp_path / "notes.db"
+    path.write_bytes(content)
+    assert "not a readable SQLite database" in refused(path)
+    assert path.read_bytes() == content
+
+
+def test_another_programs_database_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "theirs.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE alembic_version (version_num TEXT)")
+    db.close()
+    before = path.read_bytes()
+    assert "another program's database (it has alembic_version)" in refused(path)
+    assert path.read_bytes()[100:] == before[100:]  # the header tells of WAL now
+
+
+def test_a_newer_journal_is_refused_and_left_alone(tmp_path):
+    Store.open(tmp_path, "c").close()
+    with sqlite3.connect(tmp_path / FILE_NAME) as db:
+        db.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999_future'")
+    db.close()
+    assert "newer Perdure (schema '9999_future'). Upgrade Perdure" in refused(tmp_path)
+
+
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    assert "cannot be opened for writing" in refused(tmp_path / "file" / "state")
+    assert "--state DIR" in refused(tmp_path / "file" / "state")
+
+
+def test_a_directory_in_the_files_place_is_refused(tmp_path):
+    (tmp_path / FILE_NAME).mkdir()
+    assert "cannot be opened for writing" in refused(tmp_path)
+
+
+def test_a_journal_in_use_names_who_uses_it(tmp_path):
+    store = Store.open(tmp_path, "c")
+    assert f"in use by another service, process {os.getpid()}" in refused(tmp_path)
+    store.close()
+
+
+def test_a_creation_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    import alembic.op
+
+    def fail(*_, **__):
+        raise sqlite3.OperationalError("disk full")
+
+    real = alembic.op.create_table
+    monkeypatch.setattr(alembic.op, "create_table", lambda name, *a, **k: (fail if name == "cases" else real)(name, *a))
+    with pytest.raises(sqlite3.OperationalError):
+        Store.open(tmp_path, "c")
+    monkeypatch.undo()
+    with sqlite3.connect(tmp_path / FILE_NAME) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == []
+    db.close()
+    Store.open(tmp_path, "c").close()
+
+
+def test_most_starts_need_no_alembic(tmp_path):
+    Store.open(tmp_path, "c").close()
+    program = (
+        "import sys; from perdure.service.store import Store; "
+        "Store.open(sys.argv[1], 'c').close(); print([m for m in sys.modules if m.startswith('alembic')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("url", ["mysql://u@h/d", "oracle://u@h/d", "://", "postgres ql://"])
+def test_other_urls_are_refused(url):
+    assert "postgresql://USER@HOST/NAME" in refused(url)
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path):
+    words = refused(f"postgresql://ada:secret@/name?host={tmp_path}")
+    assert "secret" not in words
+    assert "does not work" in words
+
+
+def test_without_its_driver_postgresql_names_the_extra(monkeypatch):
+    for name in [m for m in sys.modules if m == "psycopg" or m.startswith("psycopg.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"perdure\[postgres\]"):
+        Store.open("postgresql://ada@/name", "c")
+
+
+@pytest.mark.postgres
+def test_another_programs_postgresql_is_refused(postgres_database):
+    with psycopg.connect(postgres_database, autocommit=True) as db:
+        db.execute("CREATE TABLE invoices (n int)")
+    assert "another program's database (it has invoices)" in refused(postgres_database)
