@@ -69,7 +69,7 @@ class Gittins2D(LeastAttained):
     def rank(self, view: View) -> Rank:
         """The index as a function of attained service in GPU-ticks."""
         tick = view.ticks_per_s
-        samples = self.samples or tuple(g * w / tick for g, w in zip(view.gpus, view.estimate, strict=True))
+        samples = self.samples or tuple(g * w / tick for g, w in zip(view.gpus, view.work, strict=True))
         if not self.late_demotion:
             index = GittinsIndex.of(list(samples), self.quantum)
             return lambda attained: index.at(attained / tick)

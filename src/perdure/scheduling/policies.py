@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from perdure.errors import ConfigError
+from perdure.scheduling.backfill import Conservative, Easy
+from perdure.scheduling.capacity import Capacity
+from perdure.scheduling.drf import DominantShare
 from perdure.scheduling.fifo import Fifo
 from perdure.scheduling.las import QUEUE_LIMITS, Gittins2D, LeastAttained
+from perdure.scheduling.maxmin import MaxMin
+from perdure.scheduling.philly import Philly
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
+from perdure.scheduling.tetris import Tetris
 
 Compat = Literal["tiresias"]
 
@@ -21,6 +27,7 @@ class PolicyOptions:
 
     queue_limits: tuple[float, ...] = QUEUE_LIMITS  # (GPU-)seconds of service at which a job sinks a queue
     gittins_samples: tuple[float, ...] = ()  # services of past jobs in GPU-seconds; empty: those of the trace
+    quotas: Mapping[str, float] = field(default_factory=dict)  # GPUs of each virtual cluster; empty: by demand
     compat: Compat | None = None
 
     @property
@@ -69,6 +76,13 @@ POLICIES: dict[str, Maker] = {
     "las": _las(counts_gpus=False),
     "las-2d": _las(counts_gpus=True),
     "gittins-2d": _gittins,
+    "philly": _plain("philly", lambda options: Philly(options.quotas)),
+    "capacity": _plain("capacity", lambda options: Capacity(options.quotas)),
+    "drf": _plain("drf", lambda _: DominantShare()),
+    "tetris": _plain("tetris", lambda _: Tetris()),
+    "easy": _plain("easy", lambda _: Easy()),
+    "conservative": _plain("conservative", lambda _: Conservative()),
+    "maxmin": _plain("maxmin", lambda _: MaxMin()),
 }
 ALIASES = {
     "shortest": "srtf",

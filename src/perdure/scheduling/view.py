@@ -16,10 +16,11 @@ class View:
     gpus: Sequence[int]  # of each job's gang
     submit: Sequence[int]
     work: list[int]  # running time that the present attempt takes in all
-    estimate: Sequence[int]  # of that, as known beforehand: the walltime asked for, else `work` of the job
+    walltime: Sequence[int]  # the limit asked for; 0 where there is none
     group: Sequence[int]  # virtual cluster, numbered from 0 in the order of their names
     user: Sequence[int]
     groups: tuple[str, ...]
+    users: tuple[str, ...]
     total_gpus: int
     ticks_per_s: int
     now: int = 0
@@ -43,6 +44,14 @@ class View:
     def remaining(self, row: int) -> int:
         """Ticks that the present attempt must still run."""
         return self.work[row] - self.executed(row)
+
+    def expected_end(self, row: int) -> int:
+        """When the attempt of a job that runs, or would start now, is over as far as is known beforehand.
+
+        By its walltime if it has one, else by its true running time; a job past its limit is expected to end next.
+        """
+        limit = self.walltime[row] or self.work[row]
+        return max(self.now + 1, self.now + limit - self.executed(row))
 
     def attained(self, row: int) -> int:
         """Ticks that the job has run, all its attempts together."""

@@ -5,7 +5,7 @@ At one instant attempts end first, then jobs come, then GPUs are given out once.
 
 from __future__ import annotations
 
-from perdure.scheduling.placement import Room
+from perdure.scheduling.placement.room import Room
 from perdure.scheduling.protocol import Policy
 from perdure.simulation.giving import PolicyError, giver_of
 from perdure.simulation.workload import Workload
@@ -16,7 +16,7 @@ def replay(jobs: Workload, room: Room, policy: Policy, retry: Retry | None) -> T
     """Replay all jobs; `retry` None goes through the recorded attempts as they are. Raises `PolicyError`."""
     world = world_of(jobs, room, retry)
     giver = giver_of(world, policy)
-    while (now := _next(world.next_event(), giver.next_change(), room.next_change())) is not None:
+    while (now := _next(world.next_event(), giver.next_change(), room.next_change(world.view.now))) is not None:
         world.view.now, events = now, world.trail.events
         world.end_attempts()
         world.admit()

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.scheduling.placement.room import Shares
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptLog:
@@ -21,6 +23,17 @@ class AttemptLog:
     ran_s: NDArray[np.float64]  # less than end - start where it was preempted
     passed: NDArray[np.bool_]
     node: NDArray[np.int64]  # the first of its nodes when it ended; -1 where GPUs are only counted
+
+
+@dataclass(frozen=True, slots=True)
+class SpanLog:
+    """Stretches of time during which a job held its GPUs, as columns of one length, in the order of their ends."""
+
+    job: NDArray[np.int64]
+    number: NDArray[np.int64]  # of the attempt
+    start_s: NDArray[np.float64]
+    end_s: NDArray[np.float64]
+    shares: tuple[Shares, ...]  # nodes, and how many GPUs of each; node -1 where GPUs are only counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +52,7 @@ class Result:
     events: int  # arrivals, ends, and instants at which an order changed of itself
     busy_gpu_s: float
     total_gpus: int
+    spans: SpanLog | None = None  # where they were asked for
 
     @property
     def makespan_s(self) -> float:

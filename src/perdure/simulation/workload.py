@@ -23,7 +23,7 @@ class Workload:
 
     submit: NDArray[np.int64]
     gpus: NDArray[np.int64]
-    estimate: NDArray[np.int64]  # walltime, or the running time of the first attempt
+    walltime: NDArray[np.int64]  # 0 where there is none
     group: NDArray[np.int64]
     groups: tuple[str, ...]
     user: NDArray[np.int64]
@@ -32,22 +32,24 @@ class Workload:
     work: NDArray[np.int64]
     passed: NDArray[np.bool_]
     ticks_per_s: int
+    origin_s: float  # in the table's time, the instant of tick 0: the first submit
 
     @classmethod
     def of(cls, table: JobTable) -> Workload:
         """Check the table and convert it. Raises `InputError`, naming the job."""
         _check(table)
         first, work_s, passed = _attempts(table)
-        per_s = _ticks_per_s(table.submit_s, work_s)
+        origin_s = float(table.submit_s[0]) if len(table) else 0.0
+        since_s = table.submit_s - origin_s
+        per_s = _ticks_per_s(since_s, work_s)
         work = _ticks(work_s, per_s)
-        estimate = _ticks(np.where(np.isnan(table.walltime_s), 0.0, table.walltime_s), per_s)
-        starts = work[first[:-1]] if len(table) else work
+        walltime_s = np.where(table.walltime_s > 0, np.minimum(table.walltime_s, _LONGEST_S), 0.0)
         groups, group = np.unique(table.vc, return_inverse=True)
         users, user = np.unique(table.user, return_inverse=True)
         return cls(
-            _ticks(table.submit_s, per_s),
+            _ticks(since_s, per_s),
             table.gpus.astype(np.int64),
-            np.where(estimate > 0, estimate, starts),
+            _ticks(walltime_s, per_s),
             group.astype(np.int64),
             tuple(groups.tolist()),
             user.astype(np.int64),
@@ -56,7 +58,12 @@ class Workload:
             work,
             passed,
             per_s,
+            origin_s,
         )
+
+    def seconds(self, tick: int) -> float:
+        """The instant in the table's time."""
+        return self.origin_s + tick / self.ticks_per_s
 
     def __len__(self) -> int:
         return len(self.submit)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from perdure.scheduling.placement import Room, Share
+from perdure.scheduling.placement.room import Room, Shares
 from perdure.scheduling.view import View
 from perdure.simulation.workload import Workload
 
@@ -28,7 +28,8 @@ class Trail:
     promoted: list[int]
     passed: list[bool]
     log: list[tuple[int, int, int, int, int, int, bool, int]] = field(default_factory=list)  # columns of AttemptLog
-    busy: int = 0
+    spans: list[tuple[int, int, int, int, Shares]] = field(default_factory=list)  # columns of SpanLog
+    busy: int = 0  # GPU-ticks
     events: int = 0  # ends, arrivals and instants at which an order changed of itself
 
 
@@ -97,21 +98,21 @@ class World:
         heappush(self.ends, (view.now + view.remaining(row), row, self.launch[row]))
         return True
 
-    def lift(self, row: int) -> tuple[Share, ...]:
+    def lift(self, row: int) -> Shares:
         """Take a running job's GPUs for the time of a pass."""
         shares = self.room.give_back(row)
         self.view.free_gpus = self.room.free_gpus
         return shares
 
-    def put_back(self, row: int, shares: tuple[Share, ...]) -> bool:
+    def put_back(self, row: int, shares: Shares) -> bool:
         """Return a lifted job's GPUs, as if nothing had happened, if they are still free."""
         back = self.room.retake(row, shares)
         self.view.free_gpus = self.room.free_gpus
         return back
 
-    def preempt(self, row: int) -> None:
-        """Let a lifted job wait."""
-        self._stop(row)
+    def preempt(self, row: int, shares: Shares) -> None:
+        """Let a job wait that was lifted from these GPUs."""
+        self._stop(row, shares)
         self.launch[row] += 1
         self.view.waiting[row] = None
         self.trail.preempted[row] += 1
@@ -122,11 +123,12 @@ class World:
         self.since[row] = self.view.now
         self.on_arrival(row)
 
-    def _stop(self, row: int) -> None:
+    def _stop(self, row: int, shares: Shares) -> None:
         view = self.view
-        ran = view.now - view.running[row]
+        since = view.running.pop(row)
+        ran = view.now - since
         view.before[row] += ran
-        del view.running[row]
+        self.trail.spans.append((row, self.number[row] + 1, since, view.now, shares))
         self.trail.busy += ran * view.gpus[row]
 
     def _end(self, row: int) -> None:
@@ -134,17 +136,16 @@ class World:
         trail.events += 1
         attempt = int(jobs.first[row]) + self.number[row]
         passed = bool(jobs.passed[attempt])
-        node = self.room.first_node(row)
         self.on_end(row)
-        self._stop(row)
-        self.lift(row)
+        shares = self.lift(row)
+        self._stop(row, shares)
         self.number[row] += 1
         ran = view.before[row]
         times = self.since[row], self.began[row], view.now
-        trail.log.append((row, self.number[row], *times, ran, passed, node))
+        trail.log.append((row, self.number[row], *times, ran, passed, shares[0][0]))
         trail.end[row], trail.passed[row] = view.now, passed
         if not passed and attempt + 1 < jobs.first[row + 1]:
-            delay = True if self.retry is None else self.retry(row, self.number[row], view.now / view.ticks_per_s)
+            delay = True if self.retry is None else self.retry(row, self.number[row], jobs.seconds(view.now))
             if delay is not False:
                 self._again(row, 0 if delay is True else round(delay * view.ticks_per_s))
 
@@ -163,10 +164,11 @@ def world_of(jobs: Workload, room: Room, retry: Retry | None) -> World:
         gpus=jobs.gpus.tolist(),
         submit=jobs.submit.tolist(),
         work=jobs.work[jobs.first[:-1]].tolist() if n else [],
-        estimate=jobs.estimate.tolist(),
+        walltime=jobs.walltime.tolist(),
         group=jobs.group.tolist(),
         user=jobs.user.tolist(),
         groups=jobs.groups,
+        users=jobs.users,
         total_gpus=room.free_gpus,
         ticks_per_s=jobs.ticks_per_s,
     )

@@ -1,0 +1,27 @@
+"""Capacity scheduling as in YARN: each virtual cluster has a capacity, and may use what others leave idle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from perdure.scheduling.shares import quotas
+from perdure.scheduling.turns import Turns
+from perdure.scheduling.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The virtual cluster that uses the least of its capacity starts its oldest job; nobody is preempted.
+
+    `gpus` names the capacity of each; see `shares.quotas` for the default.
+    """
+
+    gpus: Mapping[str, float] = field(default_factory=dict)
+    blocks: bool = False
+    preemptive: bool = False
+    name: str = "capacity"
+
+    def ranking(self, view: View) -> Turns:
+        due = [max(share, 1e-9) for share in quotas(view, self.gpus, "policy capacity")]
+        return Turns(view, view.group, due)

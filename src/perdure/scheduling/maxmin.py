@@ -1,0 +1,71 @@
+"""Max-min fairness by rounds: over time every job gets its max-min share of the GPUs, as whole gangs.
+
+Source: the round mechanism follows D. Narayanan et al., "Heterogeneity-aware cluster scheduling policies for deep
+learning workloads" (Gavel), OSDI 2020, for GPUs of one kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from perdure.scheduling.view import View
+
+
+def maxmin_shares(asked: list[int], total: float) -> list[float]:
+    """Shares of `total` that maximise the smallest, then the next smallest, none above what is asked.
+
+    >>> maxmin_shares([1, 4, 8], 8.0)
+    [1.0, 3.5, 3.5]
+    """
+    shares, left = [0.0] * len(asked), total
+    for done, i in enumerate(sorted(range(len(asked)), key=asked.__getitem__)):
+        shares[i] = min(float(asked[i]), left / (len(asked) - done))
+        left -= shares[i]
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class MaxMin:
+    """Each round, the jobs that were given least of their max-min share so far run, as far as they fit.
+
+    A job that ends within a round leaves its GPUs idle until the next.
+    """
+
+    round_s: float = 360.0
+    name: str = "maxmin"
+
+    def planner(self, view: View) -> Deficits:
+        return Deficits(view)
+
+
+@dataclass(slots=True)
+class Deficits:
+    """Max-min fairness at work: what each job is owed, in GPU-ticks."""
+
+    view: View
+    owed: dict[int, float] = field(default_factory=dict)
+    share: dict[int, float] = field(default_factory=dict)
+    seen: dict[int, int] = field(default_factory=dict)  # ticks run when last counted
+    counted: int = 0
+
+    def arrive(self, row: int) -> None:
+        self.owed[row], self.share[row], self.seen[row] = 0.0, 0.0, self.view.attained(row)
+
+    def leave(self, row: int) -> None:
+        del self.owed[row], self.share[row], self.seen[row]
+
+    def plan(self) -> list[int]:
+        view, rows = self.view, list(self.owed)
+        elapsed, self.counted = view.now - self.counted, view.now
+        for row in rows:
+            ran = view.attained(row) - self.seen[row]
+            self.owed[row] += self.share[row] * elapsed - view.gpus[row] * ran
+            self.seen[row] += ran
+        self.share = dict(zip(rows, maxmin_shares([view.gpus[row] for row in rows], view.total_gpus), strict=True))
+        rows.sort(key=lambda row: -(self.owed[row] + self.share[row]) / view.gpus[row])
+        plan, free = [], view.total_gpus
+        for row in rows:
+            if view.gpus[row] <= free:
+                plan.append(row)
+                free -= view.gpus[row]
+        return plan

@@ -1,0 +1,1 @@
+"""Placements, one a file: on which nodes a gang gets its GPUs."""

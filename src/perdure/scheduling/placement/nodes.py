@@ -1,0 +1,70 @@
+"""Nodes with GPUs, some of them free; and the ways of choosing among them that placements share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from perdure.scheduling.placement.room import Shares
+
+
+@dataclass(slots=True)
+class Nodes:
+    """Nodes as columns, shape (n_nodes,)."""
+
+    size: list[int]
+    free: list[int]
+    rack: list[int]
+
+    @property
+    def largest(self) -> int:
+        return max(self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A gang that needs a place. `rung` counts how often locality was relaxed for it; `launch` its earlier starts."""
+
+    row: int
+    gpus: int
+    rung: int
+    launch: int
+
+
+class Placement(Protocol):
+    """Chooses nodes for a gang, or refuses; changes nothing."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def relax_s(self) -> float:
+        """Seconds after which a refused gang may try one rung looser; 0 where there are no rungs."""
+
+    @property
+    def rungs(self) -> int: ...
+
+    def choose(self, nodes: Nodes, ask: Ask) -> Shares | None: ...
+
+
+def tightest(free: list[int], gpus: int, among: Iterable[int]) -> int | None:
+    """The node that holds all of `gpus` and has the fewest free; the lowest of equals."""
+    return min((node for node in among if free[node] >= gpus), key=lambda node: (free[node], node), default=None)
+
+
+def gather(free: list[int], gpus: int, among: Iterable[int]) -> Shares | None:
+    """All that is free on one node after the other until `gpus` are together."""
+    shares = []
+    for node in among:
+        take = min(gpus, free[node])
+        if take:
+            shares.append((node, take))
+            gpus -= take
+        if not gpus:
+            return tuple(shares)
+    return None
+
+
+def emptiest_first(free: list[int], among: Iterable[int]) -> list[int]:
+    return sorted(among, key=lambda node: (-free[node], node))

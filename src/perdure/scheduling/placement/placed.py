@@ -1,0 +1,90 @@
+"""Room on nodes, filled as a placement says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from perdure.errors import PerdureError
+from perdure.model.cluster import Cluster
+from perdure.scheduling.placement.nodes import Ask, Nodes, Placement
+from perdure.scheduling.placement.room import Shares
+
+
+class PlacementError(PerdureError):
+    """A placement chose GPUs that are not free."""
+
+
+@dataclass(slots=True)
+class Placed:
+    """The GPUs of a cluster's nodes. A gang that is refused although enough are free climbs the placement's rungs."""
+
+    nodes: Nodes
+    placement: Placement
+    relax: int  # ticks a rung
+    free_gpus: int
+    held: dict[int, Shares] = field(default_factory=dict)
+    launches: dict[int, int] = field(default_factory=dict)
+    refused: dict[int, int] = field(default_factory=dict)  # row -> tick of the first refusal for want of a place
+    timers: list[tuple[int, int]] = field(default_factory=list)  # tick of the next rung, row
+
+    @classmethod
+    def on(cls, cluster: Cluster, placement: Placement, ticks_per_s: int) -> Placed:
+        size = cluster.gpus.tolist()
+        nodes = Nodes(size, size.copy(), cluster.rack.tolist())
+        return cls(nodes, placement, round(placement.relax_s * ticks_per_s), sum(size))
+
+    def take(self, row: int, gpus: int, now: int) -> bool:
+        if gpus > self.free_gpus:
+            return False
+        ask = Ask(row, gpus, self._rung(row, now), self.launches.get(row, 0))
+        shares = self.placement.choose(self.nodes, ask)
+        if shares is None:
+            self._refuse(row, now)
+            return False
+        self._check(ask, shares)
+        self.refused.pop(row, None)
+        self.launches[row] = ask.launch + 1
+        self._hold(row, shares)
+        return True
+
+    def retake(self, row: int, shares: Shares) -> bool:
+        if any(gpus > self.nodes.free[node] for node, gpus in shares):
+            return False
+        self._hold(row, shares)
+        return True
+
+    def give_back(self, row: int) -> Shares:
+        shares = self.held.pop(row)
+        for node, gpus in shares:
+            self.nodes.free[node] += gpus
+            self.free_gpus += gpus
+        return shares
+
+    def next_change(self, now: int) -> int | None:
+        while self.timers and (self.timers[0][1] not in self.refused or self.timers[0][0] <= now):
+            heappop(self.timers)
+        return self.timers[0][0] if self.timers else None
+
+    def _rung(self, row: int, now: int) -> int:
+        if row not in self.refused:
+            return 0
+        return min(self.placement.rungs - 1, (now - self.refused[row]) // self.relax)
+
+    def _refuse(self, row: int, now: int) -> None:
+        if self.placement.rungs > 1 and row not in self.refused:
+            self.refused[row] = now
+            for rung in range(1, self.placement.rungs):
+                heappush(self.timers, (now + rung * self.relax, row))
+
+    def _hold(self, row: int, shares: Shares) -> None:
+        self.held[row] = shares
+        for node, gpus in shares:
+            self.nodes.free[node] -= gpus
+            self.free_gpus -= gpus
+
+    def _check(self, ask: Ask, shares: Shares) -> None:
+        whole = sum(gpus for _, gpus in shares) == ask.gpus and len({node for node, _ in shares}) == len(shares)
+        if not whole or any(not 0 < gpus <= self.nodes.free[node] for node, gpus in shares):
+            what = f"it gives the job in row {ask.row} {shares}, for {ask.gpus} GPUs"
+            raise PlacementError(f"placement {self.placement.name}", what, "Choose as many free GPUs as are asked for")

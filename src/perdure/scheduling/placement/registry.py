@@ -1,0 +1,56 @@
+"""The registry of placements: a name, perhaps with an argument, to the room of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perdure.errors import ConfigError
+from perdure.model.cluster import Cluster
+from perdure.scheduling.placement.best_fit import BestFit
+from perdure.scheduling.placement.consolidate import Consolidate
+from perdure.scheduling.placement.first_fit import FirstFit
+from perdure.scheduling.placement.ladder import Ladder
+from perdure.scheduling.placement.nodes import Placement
+from perdure.scheduling.placement.placed import Placed
+from perdure.scheduling.placement.random_fit import RandomFit
+from perdure.scheduling.placement.room import Counted, Room
+from perdure.scheduling.placement.skew import Skew
+
+COUNT = "count"
+PLACEMENTS: dict[str, Callable[[float | None, int], Placement]] = {
+    "first-fit": lambda argument, seed: FirstFit(),  # noqa: ARG005
+    "best-fit": lambda argument, seed: BestFit(),  # noqa: ARG005
+    "consolidate": lambda argument, seed: Consolidate(),  # noqa: ARG005
+    "ladder": lambda argument, seed: Ladder() if argument is None else Ladder(argument),  # noqa: ARG005
+    "skew": lambda argument, seed: Skew(seed=seed) if argument is None else Skew(argument, seed),
+    "random": lambda argument, seed: RandomFit(seed),  # noqa: ARG005
+}
+WITH_ARGUMENT = {"ladder": "seconds a rung", "skew": "a share of the jobs"}
+
+
+def placement_named(text: str, seed: int = 0) -> Placement | None:
+    """The placement that "best-fit", "ladder:600" or "skew:0.3" names; None for "count". Raises `ConfigError`."""
+    name, _, argument = text.partition(":")
+    if name == COUNT and not argument:
+        return None
+    if name not in PLACEMENTS:
+        known = ", ".join((COUNT, *PLACEMENTS))
+        raise ConfigError(f"placement {text!r}", "no placement has that name", f"Use one of: {known}")
+    if argument and name not in WITH_ARGUMENT:
+        raise ConfigError(f"placement {text!r}", f"{name} takes no argument", f"Write {name}")
+    return PLACEMENTS[name](_number(text, name, argument) if argument else None, seed)
+
+
+def room_of(cluster: Cluster, placement: Placement | None, ticks_per_s: int) -> Room:
+    """An empty cluster."""
+    return Counted(cluster.total_gpus) if placement is None else Placed.on(cluster, placement, ticks_per_s)
+
+
+def _number(text: str, name: str, argument: str) -> float:
+    try:
+        number = float(argument)
+    except ValueError:
+        number = -1.0
+    if not (0 < number < 1e9 and (name != "skew" or number <= 1)):
+        raise ConfigError(f"placement {text!r}", f"{argument!r} is not {WITH_ARGUMENT[name]}", f"Write {name} alone")
+    return number

@@ -1,0 +1,59 @@
+"""Room: the GPUs of a cluster in one run, and who has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+Share = tuple[int, int]  # a node, -1 where GPUs are only counted, and how many of its GPUs
+Shares = tuple[Share, ...]
+
+
+class Room(Protocol):
+    """The GPUs of a cluster in one run, and who has them."""
+
+    @property
+    def free_gpus(self) -> int: ...
+
+    @property
+    def held(self) -> Mapping[int, Shares]:
+        """What each job has, in the order in which the nodes were chosen."""
+
+    def take(self, row: int, gpus: int, now: int) -> bool:
+        """Give the job its gang, all of it or nothing."""
+
+    def retake(self, row: int, shares: Shares) -> bool:
+        """Give the job these very GPUs, if they are free."""
+
+    def give_back(self, row: int) -> Shares:
+        """Take back what the job has, and say what it was."""
+
+    def next_change(self, now: int) -> int | None:
+        """The tick after `now` at which a refused job may be given what it was refused; None for no such tick."""
+
+
+@dataclass(slots=True)
+class Counted:
+    """GPUs that are only counted: any free ones will do."""
+
+    free_gpus: int
+    held: dict[int, Shares] = field(default_factory=dict)
+
+    def take(self, row: int, gpus: int, now: int) -> bool:  # noqa: ARG002
+        if gpus > self.free_gpus:
+            return False
+        self.free_gpus -= gpus
+        self.held[row] = ((-1, gpus),)
+        return True
+
+    def retake(self, row: int, shares: Shares) -> bool:
+        return self.take(row, sum(gpus for _, gpus in shares), 0)
+
+    def give_back(self, row: int) -> Shares:
+        shares = self.held.pop(row)
+        self.free_gpus += shares[0][1]
+        return shares
+
+    def next_change(self, now: int) -> int | None:  # noqa: ARG002
+        return None

@@ -1,0 +1,34 @@
+"""What share of the cluster each virtual cluster, or user, is entitled to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perdure.errors import ConfigError
+from perdure.scheduling.view import View
+
+
+def quotas(view: View, given: Mapping[str, float], where: str) -> list[float]:
+    """GPUs of each virtual cluster, in the order of `view.groups`.
+
+    `given` names GPUs a virtual cluster; without any, each gets the share that its jobs have in all service asked
+    for. Raises `ConfigError` for one that `given` leaves out.
+    """
+    if given:
+        missing = [name for name in view.groups if name not in given]
+        if missing:
+            raise ConfigError(where, f"no quota for virtual cluster {missing[0]!r}", "Name GPUs for each")
+        return [float(given[name]) for name in view.groups]
+    asked = [0.0] * len(view.groups)
+    for row, group in enumerate(view.group):
+        asked[group] += view.gpus[row] * view.work[row]
+    whole = sum(asked)
+    return [view.total_gpus * service / whole if whole else view.total_gpus / len(asked) for service in asked]
+
+
+def used(view: View, owner: Sequence[int], owners: int) -> list[int]:
+    """GPUs that the running jobs of each owner hold."""
+    held = [0] * owners
+    for row in view.running:
+        held[owner[row]] += view.gpus[row]
+    return held

@@ -1,0 +1,43 @@
+"""Taking turns: the owner with the smallest share of its due goes next, with its oldest job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from perdure.scheduling.shares import used
+from perdure.scheduling.view import View
+
+
+@dataclass(slots=True)
+class Turns:
+    """One queue an owner. An owner whose oldest job does not fit has no further turn in this pass."""
+
+    view: View
+    owner: Sequence[int]  # of each job
+    due: Sequence[float]  # GPUs, or weight, of each owner; more than 0 for one that has jobs
+
+    def arrive(self, row: int) -> None:
+        pass
+
+    def leave(self, row: int) -> None:
+        pass
+
+    def order(self) -> Iterator[int]:
+        held = used(self.view, self.owner, len(self.due))
+        queues: dict[int, list[int]] = {}
+        for row in reversed(self.view.waiting):
+            queues.setdefault(self.owner[row], []).append(row)
+        turns = [(held[owner] / self.due[owner], owner) for owner in queues]
+        heapify(turns)
+        while turns:
+            _, owner = heappop(turns)
+            row = queues[owner].pop()
+            yield row
+            if row in self.view.running and queues[owner]:
+                held[owner] += self.view.gpus[row]
+                heappush(turns, (held[owner] / self.due[owner], owner))
+
+    def next_change(self) -> int | None:
+        return None
