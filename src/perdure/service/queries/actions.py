@@ -49,7 +49,7 @@ def find_actions(
     """Actions, the latest first."""
     query = (
         select(*_columns())
-        .where(actions.c.cluster == reader.cluster, actions.c.seq < position(cursor))
+        .where(actions.c.seq < position(cursor))
         .order_by(actions.c.seq.desc())
         .limit(limit + 1)
     )
@@ -58,7 +58,9 @@ def find_actions(
     if kind:
         query = query.where(actions.c.kind == codec.clean(kind))
     if job_id:
-        query = query.where(actions.c.job_id == codec.clean(job_id))
+        query = query.where(actions.c.cluster == reader.cluster, actions.c.job_id == codec.clean(job_id))
+    else:
+        query = query.where(reader.owns(actions))
     rows = reader.all(query)
     return paged(rows, [_row(row) for row in rows], limit)
 
@@ -84,7 +86,7 @@ def actions_for(reader: Reader, job_ids: Iterable[str]) -> dict[str, ActionRow]:
 
 def counts(reader: Reader) -> dict[str, int]:
     """How many actions stand in each state."""
-    query = select(actions.c.state, func.count()).where(actions.c.cluster == reader.cluster)
+    query = select(actions.c.state, func.count()).where(reader.owns(actions))
     return {row[0]: row[1] for row in reader.all(query.group_by(actions.c.state))}
 
 

@@ -27,7 +27,7 @@ def events_after(reader: Reader, seq: int, limit: int) -> Page[EventRow]:
     """Events with a higher `seq`, the oldest first. The cursor is always given: more may come."""
     query = (
         select(events.c.seq, events.c.time_s, events.c.kind, events.c.job_id, events.c.payload)
-        .where(events.c.cluster == reader.cluster, events.c.seq > seq)
+        .where(reader.owns(events), events.c.seq > seq)
         .order_by(events.c.seq)
         .limit(limit)
     )

@@ -82,7 +82,7 @@ def find_jobs(
     """Jobs, the latest known first; `text` is looked for in id, name and user."""
     query = (
         select(jobs.c.seq, jobs.c.changed_s, as_text(jobs.c.payload).label("payload"))
-        .where(jobs.c.cluster == reader.cluster, jobs.c.seq < position(cursor))
+        .where(reader.owns(jobs), jobs.c.seq < position(cursor))
         .order_by(jobs.c.seq.desc())
         .limit(limit + 1)
     )

@@ -72,7 +72,7 @@ def gpus_in_use(reader: Reader) -> Mapping[str, int]:
     query = (
         select(as_text(attempts.c.payload).label("payload"))
         .join_from(jobs, attempts, same_job(jobs, attempts))
-        .where(jobs.c.cluster == reader.cluster, jobs.c.state.in_(OCCUPYING), attempts.c.state.in_(OCCUPYING))
+        .where(reader.owns(jobs), jobs.c.state.in_(OCCUPYING), attempts.c.state.in_(OCCUPYING))
         .limit(MAX_RUNNING)
     )
     used: dict[str, int] = {}
@@ -94,7 +94,7 @@ def recent_failures(reader: Reader, since_s: float) -> Mapping[str, tuple[NodeFa
             as_text(attempts.c.payload).label("payload"),
         )
         .join_from(exceptions, attempts, same_attempt(exceptions, attempts))
-        .where(exceptions.c.cluster == reader.cluster, exceptions.c.time_s >= since_s)
+        .where(reader.owns(exceptions), exceptions.c.time_s >= since_s)
         .order_by(exceptions.c.time_s.desc())
         .limit(MAX_FAILURES)
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Engine, Executable, Text, cast
+from sqlalchemy import ColumnElement, Engine, Executable, Table, Text, cast
 from sqlalchemy.exc import SQLAlchemyError
 
 from perdure.errors import InputError, StateError
@@ -40,6 +40,13 @@ class Reader:
         except SQLAlchemyError as err:
             said = " ".join(str(getattr(err, "orig", None) or err).split())
             raise StateError("the journal", f"cannot be read: {said}", "See that its database runs") from err
+
+    def owns(self, table: Table) -> ColumnElement[bool]:
+        """Rows of this cluster, for questions that have a better index than one that begins with the cluster.
+
+        A planner without statistics would take that one all the same, and then read and sort the whole cluster.
+        """
+        return table.c.cluster.concat("") == self.cluster
 
     def first(self, statement: Executable) -> Any:
         """The first row, or None."""

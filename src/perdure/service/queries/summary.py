@@ -69,7 +69,7 @@ def load(reader: Reader) -> Mapping[str, Load]:
     """Jobs that are not over, by state."""
     query = (
         select(jobs.c.state, func.count(), func.coalesce(func.sum(jobs.c.gpus), 0))
-        .where(jobs.c.cluster == reader.cluster, jobs.c.state.in_(LIVE))
+        .where(reader.owns(jobs), jobs.c.state.in_(LIVE))
         .group_by(jobs.c.state)
     )
     return {state: Load(number, int(gpus)) for state, number, gpus in reader.all(query)}
@@ -92,7 +92,7 @@ def causes(reader: Reader, since_s: float) -> tuple[Cause, ...]:
             func.sum(exceptions.c.wasted_gpu_h),
             func.sum(exceptions.c.saved_gpu_h),
         )
-        .where(exceptions.c.cluster == reader.cluster, exceptions.c.time_s >= since_s)
+        .where(reader.owns(exceptions), exceptions.c.time_s >= since_s)
         .group_by(exceptions.c.type)
     )
     found: dict[str, Cause] = {}
@@ -114,7 +114,7 @@ def spells(reader: Reader, since_s: float, until_s: float, length_s: float) -> t
     index = cast(func.floor((exceptions.c.time_s - since_s) / cast(length_s, SqlFloat)), BigInteger)
     query = (
         select(index, func.sum(exceptions.c.wasted_gpu_h), func.sum(exceptions.c.saved_gpu_h), func.count())
-        .where(and_(exceptions.c.cluster == reader.cluster, exceptions.c.time_s.between(since_s, until_s)))
+        .where(and_(reader.owns(exceptions), exceptions.c.time_s.between(since_s, until_s)))
         .group_by(index)
     )
     found = {number: (wasted, saved, failures) for number, wasted, saved, failures in reader.all(query)}
@@ -128,7 +128,7 @@ def first_failure_s(reader: Reader, since_s: float) -> float | None:
     """When the first failure since an instant was raised; None where there was none."""
     row = reader.first(
         select(func.min(exceptions.c.time_s).label("first")).where(
-            exceptions.c.cluster == reader.cluster, exceptions.c.time_s >= since_s
+            reader.owns(exceptions), exceptions.c.time_s >= since_s
         )
     )
     return row.first if row else None
@@ -147,7 +147,7 @@ def latest_decisions(reader: Reader, limit: int) -> tuple[DecisionRow, ...]:
         .select_from(exceptions)
         .outerjoin(jobs, same_job(exceptions, jobs))
         .outerjoin(attempts, same_attempt(exceptions, attempts))
-        .where(exceptions.c.cluster == reader.cluster, exceptions.c.decision != "")
+        .where(reader.owns(exceptions), exceptions.c.decision != "")
         .order_by(exceptions.c.seq.desc())
         .limit(limit)
     )
