@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perdure.errors import InputError
-from perdure.traces import drac, eagle, gavel, helios, openb, own, philly_csv, philly_json, sacct, supercloud, swf, tiresias
+from perdure.traces import (
+    drac,
+    eagle,
+    gavel,
+    helios,
+    openb,
+    own,
+    philly_csv,
+    philly_json,
+    sacct,
+    supercloud,
+    swf,
+    tiresias,
+)
 from perdure.traces.columns import look
 from perdure.traces.source import Source
 from perdure.traces.trace import Format, Trace

@@ -1,0 +1,36 @@
+"""Wall clocks: an hour that comes twice, one that never comes, and times that are unknown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perdure.errors import InputError
+from perdure.traces.clocks import from_wall_clock
+
+
+def instant(text: str) -> float:
+    return float(np.datetime64(text, "s").astype(np.int64))
+
+
+@pytest.mark.parametrize(
+    ("shown", "utc"),
+    [
+        ("2017-10-01T12:00:00", "2017-10-01T19:00:00"),
+        ("2017-11-05T00:59:59", "2017-11-05T07:59:59"),
+        ("2017-11-05T01:30:00", "2017-11-05T08:30:00"),  # comes twice: the first
+        ("2017-11-05T02:00:00", "2017-11-05T10:00:00"),
+        ("2017-12-01T12:00:00", "2017-12-01T20:00:00"),
+    ],
+)
+def test_the_west_coast_in_the_autumn_of_2017(shown, utc):
+    assert from_wall_clock(np.array([instant(shown)]), "America/Los_Angeles").tolist() == [instant(utc)]
+
+
+def test_unknown_stays_unknown():
+    assert np.isnan(from_wall_clock(np.array([np.nan, 0.0]), "Asia/Shanghai")).tolist() == [True, False]
+
+
+def test_a_zone_that_the_machine_does_not_know_is_named():
+    with pytest.raises(InputError, match="Install the package tzdata"):
+        from_wall_clock(np.zeros(1), "Mars/Olympus")

@@ -1,0 +1,121 @@
+"""Helios, openb, SuperCloud, Eagle and DRAC: their words and quirks, and what is left out of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perdure.errors import InputError
+from perdure.model.table import Ending
+from perdure.traces.read import read
+
+HELIOS = "job_id,user,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue,vc\n"
+OPENB = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+)
+EAGLE = (
+    "job_id,user,account,partition,qos,wallclock_req,nodes_req,processors_req,gpus_req,mem_req,submit_time,start_time,"
+    "end_time,run_time,state\n"
+)
+SUPERCLOUD = (
+    "id_job,id_user,nodes_alloc,partition,state,timelimit,time_submit,time_start,time_end,tres_alloc,tres_req,x_norm\n"
+)
+DRAC = (
+    ",job_unique_id,submit_time,account_id,req_tres,alloc_nodes,state,start_time,end_time,elapsed_time,time_limit_sec\n"
+)
+
+
+def test_helios_keeps_gpu_jobs_that_started(file):
+    times = "2020-04-01 00:00:00,2020-04-01 00:10:00,2020-04-01 01:10:00,3600,600,vcA\n"
+    never = "2020-04-01 00:00:00,,2020-04-01 01:10:00,0,600,vcA\n"
+    rows = f"1,ann,16,4,2,TIMEOUT,{times}2,ann,0,4,1,COMPLETED,{times}3,ann,8,4,1,CANCELLED,{never}"
+    trace = read(file("cluster_log.csv", HELIOS + rows))
+    jobs = trace.table
+    assert (trace.format, trace.left_out) == ("helios", {"no GPUs": 1, "never started": 1})
+    assert (jobs.gpus[0], jobs.nodes[0], jobs.duration_s[0], jobs.start_s[0], jobs.end_s[0]) == (16, 2, 3600, 600, 4200)
+    assert (jobs.vc[0], jobs.ending[0]) == ("vcA", Ending.KILLED)
+    assert jobs.began_s == np.datetime64("2020-03-31T16:00:00", "s").astype(int)  # Shanghai is 8 hours ahead
+
+
+def test_openb_pods_that_were_never_scheduled_or_have_no_gpus_are_left_out(file):
+    rows = (
+        "p0,1,1,1,460,V100M16|V100M32,LS,Running,0,900,100\n"
+        "p1,1,1,0,0,,LS,Succeeded,0,900,100\n"
+        "p2,1,1,8,1000,,BE,Pending,0,900,\n"
+        "p3,1,1,8,1000,,BE,Succeeded,50,900,100\n"
+        "p4,1,1,2,1000,,BE,Failed,60,900,100\n"
+    )
+    trace = read(file("openb_pod_list_default.csv", OPENB + rows))
+    jobs = trace.table
+    assert trace.left_out == {"no GPUs": 1, "never started": 1}
+    assert jobs.ending.tolist() == [Ending.KILLED, Ending.PASSED, Ending.FAILED]  # Running: when it was deleted
+    assert jobs.duration_s.tolist() == [800, 800, 800]
+    assert jobs.gpu_type[0] == "V100M16|V100M32"
+    assert trace.notes[0] == "1 pods share a GPU; each counts as one whole GPU"
+
+
+def test_openbs_old_pods_are_told(public):
+    trace = read(public("traces/alibaba/openb_pod_list_default.csv.gz"))
+    assert len(trace.table) + sum(trace.left_out.values()) == 8_152
+    assert any("99% of the pods were created in the last 33 of 149 days" in note for note in trace.notes)
+
+
+def test_a_pod_list_without_times_is_no_trace(file):
+    with pytest.raises(InputError, match="no column gpu_spec, qos, pod_phase, creation_time"):
+        read(file("pods.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nopenb-pod-0000,1,1,1,1000\n"))
+
+
+def test_supercloud_ids_that_were_rounded_do_not_name_jobs(file):
+    row = '16051200000000.0,42,1,normal,{state},{limit},100,200,{end},"1=20,1002=2","1=20,1002=2",0.5\n'
+    text = "".join(
+        row.format(state=state, limit=limit, end=end)
+        for state, limit, end in ((3, 4294967295, 260), (7, 10, 230), (6, 10, 800), (3, 10, 0))
+    )
+    cpu = '7,42,1,normal,3,10,100,200,260,"1=20,2=170000","1=20,2=170000",0.5\n'
+    trace = read(file("slurm-log.csv", SUPERCLOUD + text + cpu))
+    jobs = trace.table
+    assert trace.left_out == {"no GPUs": 1, "not ended yet": 1}
+    assert jobs.job_id.tolist() == ["1", "2", "3"]
+    assert jobs.ending.tolist() == [Ending.PASSED, Ending.FAILED, Ending.KILLED]
+    assert np.isnan(jobs.walltime_s[0])
+    assert jobs.walltime_s[1] == 600
+    assert jobs.gpus.tolist() == [2, 2, 2]
+
+
+def test_eagles_few_gpu_jobs_are_read(file):
+    row = "{n},u,acc,p,q,600.0,1,36,{g},0.0,2019-01-01 08:00:00,2019-01-01 08:00:01,2019-01-01 08:01:01,60.0,{s}\n"
+    text = row.format(n=1, g=2, s="COMPLETED") + row.format(n=2, g=0, s="FAILED")
+    trace = read(file("eagle.csv", EAGLE + text))
+    assert (trace.format, trace.left_out) == ("eagle", {"no GPUs": 1})
+    assert (trace.table.gpus[0], trace.table.walltime_s[0], trace.table.duration_s[0]) == (2, 600, 60)
+
+
+def test_a_drac_job_that_waits_for_days_is_one_job(file):
+    row = (
+        '{n},{job},2021-05-02 02:28:46,18648,"billing=32,cpu=32,gres/gpu={g},mem=8192M,node=1",1,FAILED,'
+        "2021-05-03 21:36:13,2021-05-03 21:36:21,8,36000\n"
+    )
+    rows = [row.format(n=n, job=job, g=g) for n, (job, g) in enumerate([(7, 2), (8, 4), (7, 2)])]
+    cpu = row.format(n=3, job=9, g=0).replace("gres/gpu=0,", "")
+    trace = read(file("jobs.csv", DRAC + "".join(rows) + cpu))
+    assert trace.format == "drac"
+    assert trace.left_out == {"no GPUs": 1, "a job seen again at a later noon": 1}
+    assert trace.table.gpus.tolist() == [2, 4]
+    assert trace.table.ending.tolist() == [Ending.FAILED, Ending.FAILED]
+    assert "too long" in trace.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "rows"),
+    [
+        ("traces/drac_slurm/jobs_graham_2021-05-02.csv.gz", "drac", 2_440),
+        ("traces/drac_slurm/snapshot_graham_2021-05-01_to_18_13days.parquet", "drac", 54_925),
+        ("queues/drac_graham_2021_submitday_snapshots.parquet", "drac-coded", 133_025),
+        ("traces/slurm_samples/nrel_eagle_sample.csv.gz", "eagle", 1_000),
+        ("traces/mit_supercloud/slurm-log_submit_until_2021-02-24.csv.gz", "supercloud", 6_831),
+    ],
+)
+def test_no_row_of_a_public_log_is_dropped_silently(public, name, form, rows):
+    trace = read(public(name))
+    assert trace.format == form
+    assert len(trace.table) + sum(trace.left_out.values()) == rows
