@@ -54,8 +54,9 @@ async def stream(
         start = int(last_event_id)
     else:
         start = after if after is not None else await run_in_threadpool(events.newest, web.reader)
-    listeners.enter()
-    return StreamingResponse(_stream(web, identity, start, listeners), media_type="text/event-stream")
+    told = _stream(web, identity, start, listeners)
+    await anext(told)  # takes a place here, where there may be none; once begun it gives it back whatever happens
+    return StreamingResponse(told, media_type="text/event-stream")
 
 
 class Listeners:
@@ -82,7 +83,9 @@ class Listeners:
 
 async def _stream(web: Web, identity: Identity, seq: int, listeners: Listeners) -> AsyncIterator[str]:
     quiet_s = 0.0
+    listeners.enter()
     try:
+        yield ""
         yield ": listening\n\n"
         while not listeners.closing:
             page = await run_in_threadpool(events.events_after, web.reader, seq, BATCH)
