@@ -104,6 +104,22 @@ def test_the_first_page_says_how_things_stand(browser):
         assert words_ in text
 
 
+def test_every_page_and_listing_is_read_from_every_database(where, tmp_path):
+    place = site(tmp_path, where=where)
+    browser = browser_of(place)
+    listings = [f"/api/v1/{name}" for name in ("jobs?q=net&state=failed", "jobs/101", "nodes", "actions", "events")]
+    for filled in (False, True):
+        if filled:
+            fill(place.world)
+        for path in (*PATHS, "/jobs?q=unet&user=jonas", "/actions?state=done", *listings):
+            expected = 200 if filled or not re.search(r"/10\d", path) else 404
+            assert browser.get(path).status_code == expected, path
+    text = browser.get("/metrics").text
+    assert "perdure_journal_up 1.0" in text
+    assert 'perdure_decisions_total{category="shape",kind="stop"} 1.0' in text
+    place.world.journal.close()
+
+
 def test_an_empty_cluster_is_explained(tmp_path):
     text = browser_of(site(tmp_path)).get("/").text
     for words_ in ("Nothing has failed yet", "Nothing runs", "The queue is empty"):

@@ -50,7 +50,7 @@ ConnectionResetError: [Errno 104] Connection reset by peer
 class World:
     """A small cluster with a clock of its own. Whatever happens goes through the controller into the journal."""
 
-    def __init__(self, path: Path, now: float, nodes: int = 6, gpus: int = 8) -> None:
+    def __init__(self, path: Path | str, now: float, nodes: int = 6, gpus: int = 8) -> None:
         self.journal = Journal.open(path, CLUSTER)
         self.now = now
         self.state = self.journal.restore()
@@ -205,9 +205,9 @@ class Site:
         )
 
 
-def site(path: Path, now: float = 1_790_000_000.0, **settings: Any) -> Site:
-    """A site whose cluster is still empty; its clock is the world's."""
-    world = World(path, now)
+def site(path: Path, now: float = 1_790_000_000.0, *, where: Path | str | None = None, **settings: Any) -> Site:
+    """A site whose cluster is still empty; its clock is the world's, its journal in `path` or else in `where`."""
+    world = World(where or path, now)
     desk, tokens = Desk(world), TokenBook(path, lambda: world.now)
     web = WebSettings(clock=lambda: world.now, **settings)
     app = create_app(world.journal.engine, desk, tokens, web)
