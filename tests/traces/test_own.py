@@ -66,7 +66,7 @@ def assert_same(one: JobTable, other: JobTable) -> None:
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
 @given(table=tables())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_written_is_read_back_unchanged(table, suffix, tmp_path):
     path = tmp_path / f"it's a 'trace' [1].{suffix}"
     write(table, path)
@@ -74,6 +74,13 @@ def test_what_is_written_is_read_back_unchanged(table, suffix, tmp_path):
     assert trace.format == "perdure"
     assert trace.left_out == {}
     assert_same(table, trace.table)
+
+
+def test_a_job_of_very_many_attempts_is_read_back(tmp_path):
+    tries = Attempts(np.array([0, 1000]), np.arange(1000.0), np.arange(1000) == 999)
+    table = JobTable(np.array(["a"]), np.zeros(1), np.ones(1, np.int64), np.ones(1), attempts=tries)
+    write(table, tmp_path / "jobs.csv")
+    assert_same(table, read(tmp_path / "jobs.csv").table)
 
 
 def test_a_file_made_by_hand_needs_four_columns_in_any_order(file):

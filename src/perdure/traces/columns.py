@@ -22,18 +22,21 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_TEXT = 128  # characters of an id, a user or a virtual cluster; a column is as wide as its longest text
+_FEW = 5000  # texts so few are turned into an array once each
 _GLOB = {ord(letter): f"[{letter}]" for letter in "*?["}
 
 
 class Kind(Enum):
-    """What a column holds. Nothing and "None" are "" of a TEXT and NaN of all others."""
+    """What a column holds. Nothing and "None" are "" of a text and NaN of all others."""
 
-    TEXT = "VARCHAR"
-    NUMBER = "DOUBLE"
-    INSTANT = "TIMESTAMP"  # read as seconds since the epoch, as if the clock showed UTC
+    TEXT = "text"
+    LONG_TEXT = "long text"  # of any length: stays a column of objects
+    NUMBER = "number"
+    INSTANT = "instant"  # read as seconds since the epoch, as if the clock showed UTC
 
 
-TEXT, NUMBER, INSTANT = Kind.TEXT, Kind.NUMBER, Kind.INSTANT
+TEXT, LONG_TEXT, NUMBER, INSTANT = Kind
+_TYPES = {TEXT: "VARCHAR", LONG_TEXT: "VARCHAR", NUMBER: "DOUBLE", INSTANT: "TIMESTAMP"}
 _WORDS = {"VARCHAR": "a text", "DOUBLE": "a number", "TIMESTAMP": "a time like 2017-10-09 07:01:55"}
 
 
@@ -84,22 +87,32 @@ def load(
     sieve = Sieve(rows, source.at_row, skip_bad)
     sieve.leave_out(np.zeros(rows, bool), "the row cannot be read", rejected)
     for name, kind in kinds.items():
-        columns[name] = _text(sieve, name, columns[name]) if kind is TEXT else np.ma.filled(columns[name], np.nan)
+        if kind is TEXT:
+            columns[name] = _text(sieve, name, columns[name])
+        elif kind is not LONG_TEXT:
+            columns[name] = np.ma.filled(columns[name], np.nan)
     return columns, sieve
 
 
-def _text(sieve: Sieve, name: str, values: NDArray[Any]) -> NDArray[np.str_]:
-    long = np.fromiter(map(len, values), np.int64, len(values)) > MAX_TEXT
-    if long.any():
+def _text(sieve: Sieve, name: str, values: NDArray[np.object_]) -> NDArray[np.str_]:
+    listed = values.tolist()
+    distinct = set(listed)
+    if max(map(len, distinct), default=0) > MAX_TEXT:
+        long = np.fromiter((len(value) > MAX_TEXT for value in listed), bool, len(listed))
         sieve.bad(long, f"{name} has more than {MAX_TEXT} characters", "Shorten it")
-        values = np.where(long, "", values)
-    return values.astype(str) if len(values) else np.empty(0, "U1")
+        return np.array(["" if len(value) > MAX_TEXT else value for value in listed], np.str_)
+    if len(distinct) > _FEW:
+        return np.array(listed, np.str_)
+    names = np.array(sorted(distinct), np.str_)
+    place = {text: number for number, text in enumerate(names.tolist())}
+    texts: NDArray[np.str_] = names[np.fromiter(map(place.__getitem__, listed), np.intp, len(listed))]
+    return texts
 
 
 def _select(kinds: Mapping[str, Kind], columns: Mapping[str, str]) -> str:
     def one(name: str, kind: Kind) -> str:
         match kind:
-            case Kind.TEXT:
+            case Kind.TEXT | Kind.LONG_TEXT:
                 return f"coalesce({columns[name]}, '')"
             case Kind.INSTANT:
                 return f"epoch({columns[name]})"
@@ -113,7 +126,7 @@ def _from_csv(
     source: Source, kinds: Mapping[str, Kind], nothing: tuple[str, ...], skip_bad: bool
 ) -> tuple[dict[str, NDArray[Any]], int]:
     header = source.header
-    types = {f"c{place}": kinds.get(name, TEXT).value for place, name in enumerate(header)}
+    types = {f"c{place}": _TYPES[kinds.get(name, TEXT)] for place, name in enumerate(header)}
     names = {name: f"c{place}" for place, name in reversed(list(enumerate(header)))}
     # Names of columns are ours (c0, c1, ...), so nothing of the file becomes a part of the statement.
     query = f"""SELECT {_select(kinds, names)} FROM read_csv(?, columns={types}, header=true, auto_detect=false,
@@ -146,7 +159,7 @@ def _from_parquet(source: Source, kinds: Mapping[str, Kind]) -> dict[str, NDArra
     def quoted(name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 
-    columns = {name: f"try_cast({quoted(name)} AS {kind.value})" for name, kind in kinds.items()}
+    columns = {name: f"try_cast({quoted(name)} AS {_TYPES[kind]})" for name, kind in kinds.items()}
     query = f"SELECT {_select(kinds, columns)} FROM read_parquet(?)"  # noqa: S608
     with database(source.damaged) as db:
         found = db.execute(query, [str(source.path).translate(_GLOB)]).fetchnumpy()

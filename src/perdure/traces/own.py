@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.model.table import Attempts, Ending, JobTable
-from perdure.traces.columns import NUMBER, TEXT, database, load
+from perdure.traces.columns import LONG_TEXT, NUMBER, TEXT, database, load
 from perdure.traces.source import Source
 from perdure.traces.texts import mapped
 from perdure.traces.trace import Format, Sieve, Trace, gather
 
 _NEEDED = {"job_id": TEXT, "submit_s": NUMBER, "gpus": NUMBER, "duration_s": NUMBER}
 _OPTIONAL = {
-    "user": TEXT, "vc": TEXT, "gpu_type": TEXT, "ending": TEXT, "attempts": TEXT, "start_s": NUMBER, "end_s": NUMBER,
-    "walltime_s": NUMBER, "nodes": NUMBER, "began_s": NUMBER,
+    "user": TEXT, "vc": TEXT, "gpu_type": TEXT, "ending": TEXT, "attempts": LONG_TEXT, "start_s": NUMBER,
+    "end_s": NUMBER, "walltime_s": NUMBER, "nodes": NUMBER, "began_s": NUMBER,
 }  # fmt: skip
-_PASSED, _FAILED = "+", "-"  # an attempt is its seconds and one of these; attempts are set apart by blanks
+_SIGNS = _PASSED, _FAILED = "+", "-"  # an attempt is its seconds and one of these; attempts are set apart by blanks
 _SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
@@ -40,6 +40,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
         further["nodes"] = np.nan_to_num(columns["nodes"]).astype(np.int64)
     if "ending" in columns:
         further["ending"] = _endings(sieve, columns["ending"])
+    attempts = _attempts(sieve, columns["attempts"], columns["duration_s"]) if "attempts" in columns else None
     began = columns.get("began_s", np.zeros(1))
     return gather(
         source,
@@ -51,7 +52,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
         duration_s=columns["duration_s"],
         epoch_s=float(began[0]) if len(began) and np.isfinite(began[0]) else 0.0,
         origin_s=0.0,
-        attempts=_attempts(sieve, columns["attempts"]) if "attempts" in columns else None,
+        attempts=attempts,
         **further,
     )
 
@@ -86,18 +87,23 @@ def _columns(table: JobTable) -> dict[str, NDArray[Any]]:
     return {
         **{name: getattr(table, name) for name in names},
         "ending": words[table.ending],
-        "attempts": np.array(_written(table.attempts, len(table)), object),
+        "attempts": np.array(_written(table), object),
         "began_s": np.full(len(table), table.began_s),
     }
 
 
-def _written(attempts: Attempts | None, jobs: int) -> list[str]:
-    if attempts is None:
-        return [""] * jobs
-    pairs = zip(attempts.duration_s.tolist(), attempts.passed.tolist(), strict=True)
-    told = [f"{seconds!r}{_PASSED if passed else _FAILED}" for seconds, passed in pairs]
-    bounds = attempts.first.tolist()
-    return [" ".join(told[begin:end]) for begin, end in pairwise(bounds)]
+def _written(table: JobTable) -> list[str]:
+    if table.attempts is None:
+        return [""] * len(table)
+    signs = [_PASSED if passed else _FAILED for passed in table.attempts.passed.tolist()]
+    tried_s, bounds = table.attempts.duration_s.tolist(), table.attempts.first.tolist()
+    cells = []
+    for whole_s, (begin, end) in zip(table.duration_s.tolist(), pairwise(bounds), strict=True):
+        if end == begin + 1 and tried_s[begin] == whole_s:
+            cells.append(signs[begin])
+        else:
+            cells.append(" ".join(f"{tried_s[at]!r}{signs[at]}" for at in range(begin, end)))
+    return cells
 
 
 def _endings(sieve: Sieve, words: NDArray[np.str_]) -> NDArray[np.int8]:
@@ -109,32 +115,40 @@ def _endings(sieve: Sieve, words: NDArray[np.str_]) -> NDArray[np.int8]:
     return endings
 
 
-def _attempts(sieve: Sieve, texts: NDArray[np.str_]) -> Attempts | None:
-    """Attempts of all jobs; None where no job has any."""
+def _attempts(sieve: Sieve, texts: NDArray[np.object_], duration_s: NDArray[np.float64]) -> Attempts | None:
+    """Attempts of all jobs; None where no job has any. A sign alone is one attempt of the whole duration."""
     if not (texts != "").any():
         return None
+    passed = texts == _PASSED
+    alone = passed | (texts == _FAILED)
+    others = np.flatnonzero(~alone)
+    rows = [text.split() for text in texts[others].tolist()]
+    readable = np.array([_readable(row) for row in rows], bool)
     broken = np.zeros(len(texts), bool)
-    parsed: list[Sequence[tuple[float, bool]]] = []
-    for row, text in enumerate(texts.tolist()):
-        try:
-            parsed.append([_attempt(word) for word in text.split()])
-        except ValueError:
-            broken[row] = True
-            parsed.append(())
+    broken[others] = ~readable
     sieve.bad(broken, "the attempts are not seconds with + or -", "Write them like 74.5- 193162.0+", texts)
-    first = np.concatenate([[0], np.cumsum([len(each) for each in parsed])]).astype(np.int64)
-    if not first[-1]:
-        return None
-    every = [attempt for each in parsed for attempt in each]
-    return Attempts(first, np.array([seconds for seconds, _ in every]), np.array([passed for _, passed in every]))
+    words = [word for row, good in zip(rows, readable.tolist(), strict=True) if good for word in row]
+    counts = alone.astype(np.int64)
+    counts[others] = [len(row) if good else 0 for row, good in zip(rows, readable.tolist(), strict=True)]
+    first = np.concatenate([[0], np.cumsum(counts)])
+    whole = np.zeros(first[-1], bool)  # attempts that are a sign alone
+    whole[first[:-1][alone]] = True
+    seconds, ok = np.empty(len(whole)), np.empty(len(whole), bool)
+    seconds[whole], ok[whole] = duration_s[alone], passed[alone]
+    seconds[~whole], ok[~whole] = _seconds(words), [word[-1] == _PASSED for word in words]
+    return Attempts(first, seconds, ok)
 
 
-def _attempt(word: str) -> tuple[float, bool]:
-    """Read ``74.5-``. Raises `ValueError`."""
-    seconds = float(word[:-1])
-    if word[-1] not in (_PASSED, _FAILED) or not 0 <= seconds < np.inf:
-        raise ValueError(word)
-    return seconds, word[-1] == _PASSED
+def _readable(words: Sequence[str]) -> bool:
+    try:
+        return all(word[-1] in _SIGNS and 0 <= float(word[:-1]) < np.inf for word in words)
+    except ValueError:
+        return False
+
+
+def _seconds(words: Sequence[str]) -> NDArray[np.float64]:
+    """Seconds of texts like ``74.5-``. Raises `ValueError`."""
+    return np.array([float(word[:-1]) for word in words], np.float64)
 
 
 FORMAT = Format("perdure", "Perdure's own (job_id,submit_s,gpus,duration_s,...; CSV or Parquet)", sniff, read)

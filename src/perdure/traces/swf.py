@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -77,7 +78,9 @@ def read(source: Source, skip_bad: bool) -> Trace:
 def _whole(numbers: NDArray[np.float64]) -> NDArray[np.str_]:
     """Whole numbers as texts, "" where unknown. Ids of up to 15 digits stay exact."""
     known = np.isfinite(numbers)
-    return np.where(known, np.where(known, numbers, 0).astype(np.int64).astype(str), "")
+    whole = np.where(known, numbers, 0).astype(np.int64)
+    width = max(len(str(whole.max(initial=0))), len(str(whole.min(initial=0))))
+    return np.where(known, whole.astype(f"U{width}"), "")
 
 
 def _endings(status: NDArray[np.float64]) -> NDArray[np.int8]:
@@ -109,20 +112,32 @@ def _log(source: Source) -> _Log:
     with source.text() as text:
         jobs = _jobs(iter(text))
         while batch := list(islice(jobs, _BATCH)):
-            words = [line.split() for _, line in batch]
-            blocks.append(_block(words))
-            queues.append(np.array([row[_QUEUE_NAME] if len(row) == 21 else "" for row in words]))
+            block, names = _block([line for _, line in batch])
+            blocks.append(block)
+            queues.append(names)
             places.append(np.array([number for number, _ in batch], np.int64))
     began_s = float(began[1]) if began else None
     return _Log(began_s, np.concatenate(blocks), np.concatenate(queues), np.concatenate(places))
 
 
-def _block(words: list[list[str]]) -> NDArray[np.float64]:
-    """The used columns of some lines; a row of NaN where a line is broken."""
+def _block(lines: list[str]) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    """The used columns of some lines, a row of NaN where a line is broken; and their names of queues."""
+    width = len(lines[0].split())
     try:
-        return np.array([[row[place] for place in _USED] for row in words], np.float64)
-    except (IndexError, ValueError):
-        return np.array([_row(row) for row in words])
+        # Between lines stands a NaN, so that a word too many in one cannot stand in for one too few in the next.
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            numbers = np.fromstring(" nan ".join([*lines, ""]), sep=" ").reshape(len(lines), width + 1)
+        if width >= _COLUMNS and np.isnan(numbers[:, -1]).all():
+            return numbers[:, _USED], np.full(len(lines), "", "U1")
+    except (ValueError, DeprecationWarning):
+        pass  # some line is of another form: each is read by itself
+    words = [line.split() for line in lines]
+    return np.array([_row(row) for row in words]), np.array([_queue(row) for row in words])
+
+
+def _queue(words: list[str]) -> str:
+    return words[_QUEUE_NAME] if len(words) == 21 else ""
 
 
 def _row(words: list[str]) -> list[float]:
