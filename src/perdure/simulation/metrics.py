@@ -1,0 +1,210 @@
+"""Figures of one simulation: completion times, waits, use and waste of GPUs, fairness; and intervals over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from perdure.model.table import Ending, JobTable
+from perdure.simulation.fairness import rho
+from perdure.simulation.result import Result
+
+HOUR_S = 3600.0
+Causes = Sequence[str]  # the cause of each recorded attempt, in the order of the table's; "" where it passed
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Mean and quantiles of many values, in their unit; all 0 where there is no value.
+
+    The quantile p of n values is the one in place ``ceil(p * n)`` of the sorted ones: always a value that occurs.
+    """
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> Spread:
+        if not len(values):
+            return cls(0.0, 0.0, 0.0, 0.0)
+        ordered = np.sort(values)
+        places = (-(-len(ordered) * percent // 100) - 1 for percent in (50, 90, 99))  # whole numbers: no rounding
+        return cls(float(ordered.mean()), *(float(ordered[place]) for place in places))
+
+    def to_json(self) -> dict[str, float]:
+        return {"mean": self.mean, "p50": self.p50, "p90": self.p90, "p99": self.p99}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetrics:
+    """What the jobs of one virtual cluster got."""
+
+    jobs: int
+    jct_s: Spread
+    wait_s: Spread
+    gpu_h: float  # allocated
+    wasted_gpu_h: float
+    success_rate: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "jobs": self.jobs,
+            "jct_s": self.jct_s.to_json(),
+            "wait_s": self.wait_s.to_json(),
+            "gpu_h": self.gpu_h,
+            "wasted_gpu_h": self.wasted_gpu_h,
+            "success_rate": self.success_rate,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Figures of one simulation. GPU time is counted while it is allocated.
+
+    Of the allocated GPU time, the share `goodput` went to attempts that passed. `wasted_gpu_h` went to attempts that
+    failed; what ran until its owner killed it is neither.
+    """
+
+    jobs: int
+    finished: int  # jobs whose last attempt is over
+    jct_s: Spread  # last end minus submit
+    wait_s: Spread  # first start minus submit
+    makespan_s: float
+    utilisation: float
+    goodput: float
+    wasted_gpu_h: float
+    success_rate: float  # share of all jobs whose last attempt passed
+    events: int
+    killed_gpu_h: float = 0.0
+    wasted_gpu_h_by_cause: Mapping[str, float] = field(default_factory=dict)  # the dearest first
+    rho: Spread = Spread(0.0, 0.0, 0.0, 0.0)
+    groups: Mapping[str, GroupMetrics] = field(default_factory=dict)  # by virtual cluster
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures that every run reports."""
+        return {
+            "jobs": self.jobs,
+            "finished": self.finished,
+            "jct_s": self.jct_s.to_json(),
+            "wait_s": self.wait_s.to_json(),
+            "makespan_s": self.makespan_s,
+            "utilisation": self.utilisation,
+            "goodput": self.goodput,
+            "wasted_gpu_h": self.wasted_gpu_h,
+            "success_rate": self.success_rate,
+            "events": self.events,
+        }
+
+    def details(self) -> dict[str, Any]:
+        """The figures that go further: waste by cause, fairness, virtual clusters."""
+        return {
+            "killed_gpu_h": self.killed_gpu_h,
+            "wasted_gpu_h_by_cause": dict(self.wasted_gpu_h_by_cause),
+            "rho": self.rho.to_json(),
+            "groups": {name: group.to_json() for name, group in self.groups.items()},
+        }
+
+
+def summary(table: JobTable, result: Result, causes: Causes | None = None) -> Metrics:
+    """The figures of `result`, which came of `table`.
+
+    `causes` names why each recorded attempt of the table failed; without, all waste has the cause "failed". The last
+    attempt of a job that the table says was killed is not charged as a failure.
+    """
+    log = result.attempts
+    gpu_h = log.ran_s * table.gpus[log.job] / HOUR_S
+    killed = ~log.passed & _killed(table, result)
+    wasted = ~log.passed & ~killed
+    whole = float(gpu_h.sum())
+    jct_s, wait_s = result.end_s - table.submit_s, result.start_s - table.submit_s
+    return Metrics(
+        jobs=len(table),
+        finished=int((result.end_s >= table.submit_s).sum()),
+        jct_s=Spread.of(jct_s),
+        wait_s=Spread.of(wait_s),
+        makespan_s=result.makespan_s,
+        utilisation=result.utilisation,
+        goodput=float(gpu_h[log.passed].sum()) / whole if whole else 0.0,
+        wasted_gpu_h=float(gpu_h[wasted].sum()),
+        success_rate=_share(result.passed),
+        events=result.events,
+        killed_gpu_h=float(gpu_h[killed].sum()),
+        wasted_gpu_h_by_cause=_by_cause(table, result, gpu_h, wasted, causes),
+        rho=Spread.of(rho(table, result)),
+        groups=_groups(table, result, jct_s, wait_s, gpu_h, wasted),
+    )
+
+
+def interval(values: Sequence[float], rng: Generator, level: float = 0.95, draws: int = 2000) -> tuple[float, float]:
+    """Bootstrap interval of the mean, from one value a seed: low and high end; both the value where there is one.
+
+    Raises `ValueError` without any value.
+    """
+    seen = np.asarray(values, np.float64)
+    if not len(seen):
+        raise ValueError("interval: no values")
+    means = seen[rng.integers(len(seen), size=(draws, len(seen)))].mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _killed(table: JobTable, result: Result) -> NDArray[np.bool_]:
+    """Of each attempt that ran, whether it is the recorded last one of a job that was killed."""
+    log = result.attempts
+    recorded = np.ones(len(table), np.int64)
+    if table.attempts is not None:
+        recorded = np.maximum(np.diff(table.attempts.first), 1)
+    last: NDArray[np.bool_] = (log.number == recorded[log.job]) & (table.ending[log.job] == Ending.KILLED)
+    return last
+
+
+def _by_cause(
+    table: JobTable, result: Result, gpu_h: NDArray[np.float64], wasted: NDArray[np.bool_], causes: Causes | None
+) -> dict[str, float]:
+    if not wasted.any():
+        return {}
+    if causes is None or table.attempts is None:
+        return {"failed": float(gpu_h[wasted].sum())}
+    log = result.attempts
+    rows = table.attempts.first[log.job[wasted]] + log.number[wasted] - 1
+    names, cause = np.unique(np.asarray(causes)[rows], return_inverse=True)
+    sums = np.bincount(cause, gpu_h[wasted])
+    dearest = np.argsort(-sums, kind="stable").tolist()
+    return {str(names[place]): float(sums[place]) for place in dearest}
+
+
+def _groups(
+    table: JobTable,
+    result: Result,
+    jct_s: NDArray[np.float64],
+    wait_s: NDArray[np.float64],
+    gpu_h: NDArray[np.float64],
+    wasted: NDArray[np.bool_],
+) -> dict[str, GroupMetrics]:
+    names, group = np.unique(table.vc, return_inverse=True)
+    of_attempt = group[result.attempts.job]
+    allocated = np.bincount(of_attempt, gpu_h, len(names))
+    lost = np.bincount(of_attempt, gpu_h * wasted, len(names))
+    found = {}
+    for place, name in enumerate(names.tolist()):
+        rows = group == place
+        found[name] = GroupMetrics(
+            int(rows.sum()),
+            Spread.of(jct_s[rows]),
+            Spread.of(wait_s[rows]),
+            float(allocated[place]),
+            float(lost[place]),
+            _share(result.passed[rows]),
+        )
+    return found
+
+
+def _share(which: NDArray[np.bool_]) -> float:
+    return float(which.mean()) if len(which) else 0.0

@@ -1,0 +1,124 @@
+"""The figures of a simulation, by hand and as laws."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.model.cluster import Cluster
+from perdure.model.table import Ending, JobTable
+from perdure.simulation.fairness import rho
+from perdure.simulation.metrics import Spread, interval, summary
+from perdure.simulation.simulate import simulate
+from tests.simulation.tables import jobs, tables, with_attempts
+
+ONE = Cluster.parse("1x1")
+
+
+def tried(*lists: list[tuple[float, bool]], **columns: object) -> JobTable:
+    """Jobs on one GPU, all submitted at 0."""
+    rows = [(1, 0, sum(d for d, _ in attempts)) for attempts in lists]
+    return jobs(*rows, attempts=with_attempts(jobs(*rows), lists), **columns)
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ((), (0, 0, 0, 0)),
+        ((7,), (7, 7, 7, 7)),
+        (range(1, 11), (5.5, 5, 9, 10)),
+        (range(200, 0, -1), (100.5, 100, 180, 198)),
+    ],
+)
+def test_a_quantile_is_the_value_in_its_place(values, wanted):
+    found = Spread.of(np.array(values, np.float64))
+    assert (found.mean, found.p50, found.p90, found.p99) == wanted
+
+
+@given(st.integers(1, 400), st.sampled_from([50, 90, 99]))
+def test_quantiles_follow_the_convention_of_the_golden_files(n, percent):
+    place = next(k for k in range(1, n + 1) if 100 * k >= percent * n) - 1
+    assert getattr(Spread.of(np.arange(n, dtype=float)), f"p{percent}") == place
+
+
+def test_figures_of_three_jobs_on_one_gpu():
+    table = jobs((1, 0, 3600), (1, 0, 7200), (1, 3600, 3600), vc=["a", "b", "b"])
+    found = summary(table, simulate(table, ONE, "fifo"))
+    assert (found.jobs, found.finished, found.success_rate) == (3, 3, 1.0)
+    assert (found.jct_s.mean, found.wait_s.p50) == (8400.0, 3600.0)
+    assert (found.makespan_s, found.utilisation, found.goodput, found.wasted_gpu_h) == (14400.0, 1.0, 1.0, 0.0)
+    assert {name: group.jobs for name, group in found.groups.items()} == {"a": 1, "b": 2}
+    assert found.groups["b"].gpu_h == 3.0
+    assert found.groups["b"].wait_s.mean == 5400.0
+
+
+def test_waste_is_told_by_cause_and_killed_jobs_are_no_waste():
+    endings = np.array([Ending.PASSED, Ending.FAILED, Ending.KILLED], np.int8)
+    table = tried([(3600, False), (3600, True)], [(7200, False)], [(3600, False), (7200, False)], ending=endings)
+    found = summary(table, simulate(table, ONE, "fifo"), ["link down", "", "syntax error", "link down", "killed"])
+    assert found.wasted_gpu_h_by_cause == {"link down": 2.0, "syntax error": 2.0}
+    assert (found.wasted_gpu_h, found.killed_gpu_h, found.goodput) == (4.0, 2.0, 1 / 7)
+    assert found.success_rate == pytest.approx(1 / 3)
+
+
+def test_a_killed_job_that_is_stopped_before_is_waste():
+    table = tried([(3600, False), (7200, False)], ending=np.array([Ending.KILLED], np.int8))
+    found = summary(table, simulate(table, ONE, "fifo", retry=lambda *_: False))
+    assert (found.wasted_gpu_h, found.killed_gpu_h) == (1.0, 0.0)
+
+
+def test_a_job_alone_has_a_rho_of_one_and_two_at_once_share():
+    alone = jobs((1, 5, 100))
+    assert rho(alone, simulate(alone, ONE, "fifo")).tolist() == [1.0]
+    both = jobs((1, 0, 100), (1, 0, 100))
+    # The first ends in half the time it would take on half a GPU, but for half of its due: N is 2 until then.
+    assert rho(both, simulate(both, ONE, "fifo")).tolist() == [0.5, pytest.approx(200 / (100 * 1.5))]
+
+
+def test_no_jobs_have_figures_of_zero():
+    empty = jobs()
+    found = summary(empty, simulate(empty, ONE, "fifo"))
+    assert json.loads(json.dumps(found.to_json()))["jct_s"] == {"mean": 0, "p50": 0, "p90": 0, "p99": 0}
+
+
+def test_the_report_has_exactly_these_figures():
+    table = jobs((1, 0, 1))
+    found = summary(table, simulate(table, ONE, "fifo"))
+    assert list(found.to_json()) == [
+        "jobs", "finished", "jct_s", "wait_s", "makespan_s", "utilisation", "goodput", "wasted_gpu_h", "success_rate",
+        "events",
+    ]  # fmt: skip
+    assert json.loads(json.dumps(found.details()))["groups"][""]["jobs"] == 1
+
+
+@settings(deadline=None, max_examples=40)
+@given(tables(attempts=True), st.sampled_from(["fifo", "srtf", "las-2d", "philly"]))
+def test_gpu_time_is_either_good_or_wasted_or_killed(table, policy):
+    result = simulate(table, Cluster.parse("2x4"), policy)
+    found = summary(table, result)
+    good = found.goodput * result.busy_gpu_s / 3600
+    assert good + found.wasted_gpu_h + found.killed_gpu_h == pytest.approx(result.busy_gpu_s / 3600)
+    assert sum(group.wasted_gpu_h for group in found.groups.values()) == pytest.approx(found.wasted_gpu_h)
+    assert found.jct_s.p50 <= found.jct_s.p90 <= found.jct_s.p99
+
+
+def test_an_interval_holds_the_mean_and_narrows_with_seeds():
+    rng = np.random.default_rng(1)
+    few, many = rng.normal(10, 2, 5), rng.normal(10, 2, 200)
+    low, high = interval(few.tolist(), rng)
+    assert low <= few.mean() <= high
+    narrow = interval(many.tolist(), rng)
+    assert narrow[1] - narrow[0] < high - low
+    assert interval([3.0], rng) == (3.0, 3.0)
+    with pytest.raises(ValueError, match="no values"):
+        interval([], rng)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    rng = np.random.default_rng(2)
+    covers = [low <= 0 <= high for low, high in (interval(rng.normal(size=30).tolist(), rng) for _ in range(200))]
+    assert 0.88 <= np.mean(covers) <= 0.99
