@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 
 _HOUR = 3600.0
+_CALENDAR_S = (-2.0e9, 7.0e9)  # the years 1906 to 2191: beyond, the offset of the nearer end is taken
 
 
 def from_wall_clock(wall_s: NDArray[np.float64], zone: str) -> NDArray[np.float64]:
@@ -24,7 +25,8 @@ def from_wall_clock(wall_s: NDArray[np.float64], zone: str) -> NDArray[np.float6
         raise InputError(f"time zone {zone}", "this machine does not know it", "Install the package tzdata") from err
     with np.errstate(invalid="ignore"):
         # No clock that is read here changes within an hour, so one look-up an hour is enough.
-        hours, which = np.unique(np.floor(np.where(np.isfinite(wall_s), wall_s, 0) / _HOUR), return_inverse=True)
+        known = np.clip(np.where(np.isfinite(wall_s), wall_s, 0), *_CALENDAR_S)
+        hours, which = np.unique(np.floor(known / _HOUR), return_inverse=True)
     offsets: NDArray[np.float64] = np.array([_offset_s(hour * _HOUR, place) for hour in hours])
     moved: NDArray[np.float64] = wall_s - offsets[which]
     return moved

@@ -15,7 +15,7 @@ from perdure.traces.endings import slurm_endings
 from perdure.traces.slurm_words import gpus as slurm_gpus
 from perdure.traces.source import Source
 from perdure.traces.texts import mapped
-from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather
+from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather, whole_counts
 
 ZONE = "America/Toronto"
 BIASED = "only jobs that were pending at noon are in it: waits are too long and the load too low"
@@ -64,7 +64,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
         end_s=from_wall_clock(columns["end_time"], ZONE),
         walltime_s=columns["time_limit_sec"],
         vc=columns["account_id"],
-        nodes=np.nan_to_num(columns["alloc_nodes"]).astype(np.int64),
+        nodes=whole_counts(columns["alloc_nodes"]),
         ending=slurm_endings(columns["state"]),
         notes=(BIASED,),
     )
@@ -86,7 +86,7 @@ def read_coded(source: Source, skip_bad: bool) -> Trace:
         end_s=columns["end_s"],
         walltime_s=columns["time_limit_s"],
         vc=columns["account"],
-        nodes=np.nan_to_num(columns["nodes"]).astype(np.int64),
+        nodes=whole_counts(columns["nodes"]),
         ending=slurm_endings(columns["state"]),
         notes=(BIASED,),
     )

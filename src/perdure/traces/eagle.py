@@ -7,7 +7,7 @@ import numpy as np
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
 from perdure.traces.endings import slurm_endings
 from perdure.traces.source import Source
-from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather
+from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather, whole_counts
 
 _WANTED = {
     "job_id": TEXT, "user": TEXT, "account": TEXT, "wallclock_req": NUMBER, "nodes_req": NUMBER, "gpus_req": NUMBER,
@@ -39,7 +39,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
         walltime_s=columns["wallclock_req"],
         user=columns["user"],
         vc=columns["account"],
-        nodes=np.nan_to_num(columns["nodes_req"]).astype(np.int64),
+        nodes=whole_counts(columns["nodes_req"]),
         ending=slurm_endings(columns["state"]),
         notes=("times are read as UTC: a local clock's change shows as an hour",),
     )

@@ -8,7 +8,7 @@ from perdure.traces.clocks import from_wall_clock
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
 from perdure.traces.endings import slurm_endings
 from perdure.traces.source import Source
-from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather
+from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather, whole_counts
 
 ZONE = "Asia/Shanghai"
 _WANTED = {
@@ -41,7 +41,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
         end_s=from_wall_clock(columns["end_time"], ZONE),
         user=columns["user"],
         vc=columns["vc"],
-        nodes=np.nan_to_num(columns["node_num"]).astype(np.int64),
+        nodes=whole_counts(columns["node_num"]),
         ending=slurm_endings(columns["state"]),
     )
 

@@ -15,7 +15,7 @@ from perdure.model.table import Attempts, Ending, JobTable
 from perdure.traces.columns import LONG_TEXT, NUMBER, TEXT, database, load
 from perdure.traces.source import Source
 from perdure.traces.texts import mapped
-from perdure.traces.trace import Format, Sieve, Trace, gather
+from perdure.traces.trace import Format, Sieve, Trace, gather, whole_counts
 
 _NEEDED = {"job_id": TEXT, "submit_s": NUMBER, "gpus": NUMBER, "duration_s": NUMBER}
 _OPTIONAL = {
@@ -37,7 +37,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
         name: columns[name] for name in ("user", "vc", "gpu_type", "start_s", "end_s", "walltime_s") if name in columns
     }
     if "nodes" in columns:
-        further["nodes"] = np.nan_to_num(columns["nodes"]).astype(np.int64)
+        further["nodes"] = whole_counts(columns["nodes"])
     if "ending" in columns:
         further["ending"] = _endings(sieve, columns["ending"])
     attempts = _attempts(sieve, columns["attempts"], columns["duration_s"]) if "attempts" in columns else None

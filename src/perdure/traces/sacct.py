@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ _EXTRAS: Mapping[str, tuple[str, ...]] = {  # likewise, for what may be missing
     "limit": ("TimelimitRaw", "Timelimit"),
     "nodes": ("NNodes", "AllocNodes", "ReqNodes"),
 }
-_BATCH = 50_000  # records turned into arrays at a time: it bounds the memory
+_BATCH = 2_000  # records turned into arrays at a time: few, for many small objects at once are slow to keep
 _WIDEST = 128  # characters of a text that is kept
 _MAX_LINES = 1000  # of one record; more is a file of another form
 
@@ -103,27 +104,31 @@ def _records(source: Source) -> _Records:
         batches = [_batch(batch, layout, places) for batch in iter(lambda: list(islice(found, _BATCH)), [])]
     if not batches:
         batches = [_batch([], layout, places)]
-    names = [column.name for column in fields(_Records)]
+    names = _Records.__slots__
     return _Records(*(np.concatenate([getattr(batch, name) for batch in batches]) for name in names))
 
 
 def _batch(batch: Sequence[Record], layout: Layout, places: Mapping[str, int | None]) -> _Records:
-    def column(role: str) -> list[str]:
-        place = places[role]
-        return [told[place] if told and place is not None else "" for _, told in batch]
+    blank = [""] * len(layout.columns)
+    told = {role: place for role, place in places.items() if place is not None}
+    of = itemgetter(*told.values())
+    columns = dict(zip(told, zip(*(of(fields or blank) for _, fields in batch), strict=True), strict=bool(batch)))
+
+    def column(role: str) -> Sequence[str]:
+        return columns.get(role) or [""] * len(batch)
 
     job_id, tres, limit = column("id"), zip(column("tres"), column("asked"), strict=True), places["limit"]
     counted = [gpus(held) if held else gpus(asked) for held, asked in tres]
     minutes = limit is not None and layout.columns[limit] == "TimelimitRaw"
     return _Records(
         line=np.array([line for line, _ in batch], np.int64),
-        broken=np.array([told is None for _, told in batch], bool),
+        broken=np.array([fields is None for _, fields in batch], bool),
         is_step=np.array(["." in text for text in job_id], bool),
         job_id=_texts(job_id),
         submit_s=_instants(column("submit")),
         start_s=_instants(column("start")),
-        elapsed_s=np.array([_seconds(text, 1) for text in column("elapsed")], np.float64),
-        limit_s=np.array([_seconds(text, 60 if minutes else 1) for text in column("limit")], np.float64),
+        elapsed_s=_seconds(column("elapsed"), 1),
+        limit_s=_seconds(column("limit"), 60 if minutes else 1),
         state=_texts([text.split(" ", 1)[0] for text in column("state")]),
         gpus=np.array([count for count, _ in counted], np.float64),
         gpu_type=_texts([kind for _, kind in counted]),
@@ -158,8 +163,15 @@ def _instant(text: str) -> np.datetime64:
         return np.datetime64("NaT", "s")
 
 
-def _seconds(text: str, unit_s: int) -> float:
-    """A duration, or a plain number of units; NaN where there is none."""
+def _seconds(texts: Sequence[str], unit_s: int) -> NDArray[np.float64]:
+    """Durations, or plain numbers of units; NaN where there is none."""
+    try:
+        return np.array(texts, np.float64) * unit_s
+    except ValueError:
+        return np.array([_one_duration(text, unit_s) for text in texts], np.float64)
+
+
+def _one_duration(text: str, unit_s: int) -> float:
     if text.isdecimal() and len(text) < 12:
         return float(int(text) * unit_s)
     if text in UNLIMITED:

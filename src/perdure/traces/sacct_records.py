@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import re2
 
@@ -50,39 +49,36 @@ class Layout:
         return next((self.columns.index(name) for name in names if name in self.columns), None)
 
 
-class Record(NamedTuple):
-    """A record and the number of its first line; no fields where it is broken."""
-
-    line: int
-    fields: list[str] | None
+Record = tuple[int, list[str] | None]  # the number of its first line, and its fields; none where it is broken
 
 
 def records(lines: Iterator[str], layout: Layout) -> Iterator[Record]:
     """The records of the lines after the header, in their order."""
+    width, separator = len(layout.columns), layout.separator
     torn: list[str] = []
     began = 0
     for number, line in enumerate(lines, 2):
-        fields = line.rstrip("\r\n").split(layout.separator)
-        if len(fields) >= len(layout.columns):
+        fields = line.rstrip("\r\n").split(separator)
+        if len(fields) >= width:
             if torn:
-                yield Record(began, None)
+                yield began, None
                 torn = []
-            yield Record(number, _mended(fields, layout))
+            yield number, fields if len(fields) == width else _mended(fields, layout)
         elif torn or line.strip():
             began = began if torn else number
             torn.append(line)
-            fields = "".join(torn).rstrip("\r\n").split(layout.separator)
-            if len(fields) >= len(layout.columns) or len(torn) > _MAX_LINES:
-                yield Record(began, _mended(fields, layout))
+            fields = "".join(torn).rstrip("\r\n").split(separator)
+            if len(fields) >= width or len(torn) > _MAX_LINES:
+                yield began, _mended(fields, layout)
                 torn = []
     if torn:
-        yield Record(began, None)
+        yield began, None
 
 
 def _mended(fields: list[str], layout: Layout) -> list[str] | None:
     """The fields, one a column. Separators too many are a user's, in one of the columns that users write."""
     surplus = len(fields) - len(layout.columns)
-    if not surplus:
+    if surplus == 0:
         return fields
     columns = {name: layout.columns.index(name) for name in _COMPARED if name in layout.columns}
     readings = {}

@@ -10,7 +10,7 @@ from perdure.model.table import Ending
 from perdure.traces.columns import NUMBER, TEXT, load
 from perdure.traces.source import Source
 from perdure.traces.texts import mapped
-from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather
+from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather, whole_counts
 
 _WANTED = {
     "id_user": TEXT, "nodes_alloc": NUMBER, "partition": TEXT, "state": NUMBER, "timelimit": NUMBER,
@@ -54,7 +54,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
         walltime_s=np.where(limits == _UNLIMITED, np.nan, limits * _MINUTE_S),
         user=columns["id_user"],
         vc=columns["partition"],
-        nodes=np.nan_to_num(columns["nodes_alloc"]).astype(np.int64),
+        nodes=whole_counts(columns["nodes_alloc"]),
         ending=_endings(columns["state"]),
         notes=("jobs are numbered by their rows: the published ids are rounded, and several jobs share one",),
     )

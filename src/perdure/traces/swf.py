@@ -19,11 +19,12 @@ from perdure.traces.trace import Format, Sieve, Trace, gather
 _JOB, _SUBMIT, _WAIT, _RUN, _PROCS, _ASKED, _LIMIT, _STATUS, _USER, _QUEUE = 0, 1, 2, 3, 4, 7, 8, 10, 11, 14
 _USED = (_JOB, _SUBMIT, _WAIT, _RUN, _PROCS, _ASKED, _LIMIT, _STATUS, _USER, _QUEUE)
 _COLUMNS = 18
-_BATCH = 50_000  # lines turned into numbers at a time
+_BATCH = 2_000  # lines turned into numbers at a time
 _QUEUE_NAME = 19  # of the 21 columns that MetaCentrum writes
 _ENDINGS = {0: Ending.FAILED, 1: Ending.PASSED, 5: Ending.KILLED}
 _UNIX_START = re2.compile(r";\s*UnixStartTime:\s*(\d{1,12})")
 _NUMBER = re2.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_EXACT = 2.0**53  # whole numbers below it are exact
 _EPOCH_FROM = 500_000_000.0  # submits beyond this many seconds are an absolute clock
 
 
@@ -76,8 +77,8 @@ def read(source: Source, skip_bad: bool) -> Trace:
 
 
 def _whole(numbers: NDArray[np.float64]) -> NDArray[np.str_]:
-    """Whole numbers as texts, "" where unknown. Ids of up to 15 digits stay exact."""
-    known = np.isfinite(numbers)
+    """Whole numbers as texts, "" where unknown or too large to be exact."""
+    known = np.abs(numbers) < _EXACT
     whole = np.where(known, numbers, 0).astype(np.int64)
     width = max(len(str(whole.max(initial=0))), len(str(whole.min(initial=0))))
     return np.where(known, whole.astype(f"U{width}"), "")

@@ -119,6 +119,12 @@ def gather(
     return Trace(table, form, sieve.left_out, notes)
 
 
+def whole_counts(numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Counts of nodes, 0 where a count is missing or absurd: no job is judged by them."""
+    told = np.isfinite(numbers) & (numbers >= 0) & (numbers <= MAX_GPUS)
+    return np.where(told, numbers, 0).astype(np.int64)
+
+
 def _numbered(rows: int) -> NDArray[np.str_]:
     return np.arange(1, rows + 1).astype(f"U{len(str(rows))}")
 
