@@ -12,6 +12,7 @@ from perdure.errors import InputError
 
 COMMANDS = [
     "up", "why", "jobs", "submit", "nodes", "node", "node drain", "actions", "config", "config check", "exec", "token",
+    "whatif", "trace", "trace generate", "trace convert",
 ]  # fmt: skip
 HEAVY = {
     "numpy", "scipy", "re2", "fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "rich", "pydantic", "jinja2",

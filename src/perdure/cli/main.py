@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from perdure import __version__
-from perdure.cli import actions, config, jobs, node, token, up, why
+from perdure.cli import actions, config, jobs, node, token, trace, up, whatif, why
 from perdure.cli import exec as exec_
 from perdure.cli.text import plain
 from perdure.errors import PerdureError
@@ -30,6 +30,8 @@ app = typer.Typer(
 )
 app.command("up")(up.up)
 app.command("why")(why.why)
+app.command("whatif")(whatif.whatif)
+app.add_typer(trace.app, name="trace")
 app.command("jobs")(jobs.jobs)
 app.command("submit", context_settings=RUNS_A_PROGRAM)(jobs.submit)
 app.command("nodes")(node.nodes)

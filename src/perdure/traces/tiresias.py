@@ -57,6 +57,7 @@ def _read(source: Source, skip_bad: bool, form: str, unit_s: float) -> Trace:
         submit_s=columns["submit_time"] * unit_s,
         gpus=gpus,
         duration_s=columns["duration"] * unit_s,
+        origin_s=0.0,
         vc=columns.get("user", np.empty(0, "U1")),
     )
 

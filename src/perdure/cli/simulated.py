@@ -1,0 +1,85 @@
+"""Traces, clusters and lists of numbers as the commands that simulate are given them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from perdure.cli.text import plain
+from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.traces.read import read
+from perdure.traces.trace import Trace
+
+TOO_WIDE = "wider than the cluster"
+
+
+def cluster_named(spec: str) -> Cluster:
+    """The cluster of "32x8", or of a list of machines in a CSV file. Raises `InputError`."""
+    if not Path(spec).is_file():
+        return Cluster.parse(spec)
+    from perdure.traces.machines import read_nodes
+
+    return read_nodes(spec)
+
+
+def read_fitting(path: Path, format: str | None, skip_bad: bool, cluster: Cluster) -> Trace:
+    """Read a trace; jobs wider than the cluster are left out and counted with `skip_bad`, else an `InputError`."""
+    found = read(path, format, skip_bad=skip_bad)
+    wide = found.table.gpus > cluster.total_gpus
+    if not wide.any():
+        return found
+    if not skip_bad or wide.all():
+        row = int(np.argmax(wide))
+        what = f"it asks for {found.table.gpus[row]} GPUs, and the cluster has {cluster.total_gpus}"
+        mend = "Take a larger cluster, or pass --skip-bad to leave such jobs out"
+        raise InputError(f"{path}: job {found.table.job_id[row]}", what, mend)
+    left_out = {**found.left_out, TOO_WIDE: int(wide.sum())}
+    return Trace(found.table.take(np.flatnonzero(~wide)), found.format, left_out, found.notes)
+
+
+def tell_of(trace: Trace, path: Path) -> None:
+    """Say on stderr what was left out of a trace, and what a reader of the figures should know."""
+    for why, rows in trace.left_out.items():
+        _tell(f"{path}: {rows} left out: {why}")
+    for note in trace.notes:
+        _tell(f"{path}: {note}")
+
+
+def numbers(option: str, text: str) -> tuple[float, ...]:
+    """Numbers above 0, each larger than the one before, of "3250,7200". Raises `InputError`."""
+    try:
+        found = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or not all(low < high for low, high in zip((0.0, *found), (*found, np.inf), strict=True)):
+        raise InputError(option, f"{text!r} is not a list of growing numbers", "Write it like 3250,7200")
+    return found
+
+
+def samples(path: Path) -> tuple[float, ...]:
+    """The numbers of a file that has one in each line, below a header or not. Raises `InputError`."""
+    try:
+        lines = path.read_text("utf-8-sig", "replace").splitlines()
+    except OSError as err:
+        raise InputError(str(path), f"cannot be read ({err.strerror})", "Name a file of numbers") from err
+    found = []
+    for line, text in enumerate(lines, 1):
+        try:
+            number = float(text)
+        except ValueError:
+            if line == 1 or not text.strip():
+                continue
+            number = np.nan
+        if not 0 <= number < np.inf:
+            raise InputError(f"{path}:{line}", f"{plain(text, 40)!r} is no service of a job", "Write GPU-seconds")
+        found.append(number)
+    if not found:
+        raise InputError(str(path), "it holds no numbers", "Write the GPU-seconds of one past job in each line")
+    return tuple(found)
+
+
+def _tell(line: str) -> None:
+    typer.echo(f"perdure: {plain(line)}", err=True)

@@ -1,0 +1,74 @@
+"""``perdure trace ...``: draw a trace of any size, or turn one into another form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.cli.output import print_line
+
+app = typer.Typer()
+ClusterSpec = Annotated[
+    str, typer.Option(metavar="SPEC|FILE", help="Nodes x GPUs, as in 32x8 or 321x2+231x8; or a list of machines.")
+]
+TraceFormat = Annotated[
+    str | None, typer.Option("--format", metavar="FORMAT", help="Form of the trace; told by the content if not given.")
+]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out and count them, instead of stopping.")]
+
+
+@app.callback()
+def trace() -> None:
+    """Draw a trace of any size, or turn one into another form.
+
+    Exit codes: 0 written, 2 usage or bad input.
+    """
+
+
+@app.command("generate")
+def generate(
+    jobs: Annotated[int, typer.Option(min=1, max=100_000_000, help="How many.")],
+    cluster: ClusterSpec,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Ends in .csv, .csv.gz or .parquet.")],
+    load: Annotated[float, typer.Option(help="GPU time asked for over the GPU time there is.")] = 0.8,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same trace.")] = 0,
+    no_failures: Annotated[bool, typer.Option("--no-failures", help="Every job passes at its first attempt.")] = False,
+) -> int:
+    """Draw jobs that look like those of a published trace (Philly): sizes, durations, bursts, failed attempts.
+
+    Exit codes: 0 written, 2 usage or bad input.
+    """
+    from numpy.random import default_rng
+
+    from perdure.cli.simulated import cluster_named
+    from perdure.traces.generate import generate as draw
+    from perdure.traces.own import write
+
+    table = draw(jobs, cluster_named(cluster), load, default_rng(seed), failures=not no_failures)
+    write(table, out)
+    print_line(f"{out}: {len(table)} jobs")
+    return 0
+
+
+@app.command("convert")
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A trace of any known form.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Ends in .csv, .csv.gz or .parquet.")],
+    format: TraceFormat = None,
+    skip_bad: SkipBad = False,
+) -> int:
+    """Write a trace in Perdure's own form, which holds all that a simulation uses; says what was left out.
+
+    Exit codes: 0 written, 2 usage or bad input.
+    """
+    from perdure.cli.simulated import tell_of
+    from perdure.traces.own import write
+    from perdure.traces.read import read
+
+    found = read(source, format, skip_bad=skip_bad)
+    write(found.table, out)
+    tell_of(found, source)
+    print_line(f"{out}: {len(found.table)} jobs, read as {found.format}")
+    return 0

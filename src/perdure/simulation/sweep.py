@@ -1,0 +1,165 @@
+"""Many simulations side by side: each trace under each policy, retry policy and seed, spread over processes."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
+from perdure.scheduling.placement.registry import COUNT, placement_named
+from perdure.scheduling.policies import PolicyOptions, policy_named
+from perdure.scheduling.protocol import Policy
+from perdure.simulation.metrics import Metrics, summary
+from perdure.simulation.policy_file import blaming, is_policy_file, policy_in_file
+from perdure.simulation.result import Result
+from perdure.simulation.simulate import simulate
+
+RECORDED = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all runs of a sweep share. Names are those of the registries."""
+
+    cluster: Cluster
+    placement: str = COUNT
+    options: PolicyOptions = field(default_factory=PolicyOptions)
+    keep: bool = False  # the whole schedule, not only its figures
+    spans: bool = False  # ask for `Result.spans`
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run: which of the tables, and under what; policy and retry as the user named them."""
+
+    trace: int
+    policy: str
+    retry: str = RECORDED
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of a case."""
+
+    case: Case
+    metrics: Metrics
+    sim_seconds: float  # that the simulation alone took, without reading and figures
+    result: Result | None = None  # where the setting says to keep it
+
+    def to_json(self) -> dict[str, Any]:
+        case = self.case
+        names = {"policy": case.policy, "retry": case.retry, "seed": case.seed}
+        return {**names, **self.metrics.to_json(), "sim_seconds": self.sim_seconds}
+
+
+def cases(traces: int, policies: Sequence[str], retries: Sequence[str] = (RECORDED,), seeds: int = 1) -> list[Case]:
+    """Every combination, the seed changing fastest."""
+    return [Case(*each) for each in product(range(traces), policies, retries, range(seeds))]
+
+
+def check_names(setting: Setting, wanted: Sequence[Case]) -> None:
+    """Look every name up before anything is run. Raises `ConfigError`."""
+    placement_named(setting.placement)
+    for policy in dict.fromkeys(case.policy for case in wanted):
+        _policy(policy, setting.options)
+
+
+def run_case(tables: Sequence[JobTable], setting: Setting, case: Case) -> Run:
+    """Simulate one case. Raises what `simulate` does; an error in a user's policy is a `ConfigError`."""
+    table = tables[case.trace]
+    policy = _policy(case.policy, setting.options)
+    with _blaming_user(case.policy):
+        began = time.perf_counter()
+        result = simulate(table, setting.cluster, policy, setting.placement, seed=case.seed, spans=setting.spans)
+        took = time.perf_counter() - began
+    return Run(case, summary(table, result), took, result if setting.keep else None)
+
+
+def sweep(
+    tables: Sequence[JobTable],
+    setting: Setting,
+    wanted: Sequence[Case],
+    workers: int = 1,
+    on_done: Callable[[int], None] = lambda done: None,  # noqa: ARG005
+) -> list[Run]:
+    """Run all cases, in `workers` processes if more than 1; the answers come in the order of the cases.
+
+    `on_done` is told how many are done whenever one is. Raises `InputError` where a process dies, and what
+    `run_case` raises.
+    """
+    runs: list[Run | None] = [None] * len(wanted)
+    if min(workers, len(wanted)) <= 1:
+        for place, case in enumerate(wanted):
+            runs[place] = run_case(tables, setting, case)
+            on_done(place + 1)
+        return [run for run in runs if run is not None]
+    # Spawned, not forked: a fork would copy the locks of threads that numeric libraries may have started.
+    with ProcessPoolExecutor(
+        min(workers, len(wanted)), get_context("spawn"), initializer=_begin, initargs=(tables, setting)
+    ) as pool:
+        places = {pool.submit(_run_here, case): place for place, case in enumerate(wanted)}
+        try:
+            for done, future in enumerate(as_completed(places), 1):
+                runs[places[future]] = future.result()
+                on_done(done)
+        except BrokenProcessPool as err:
+            mend = "Ask for fewer --workers: perhaps memory ran out"
+            raise InputError("whatif", "a worker process died", mend) from err
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return [run for run in runs if run is not None]
+
+
+def at_load(table: JobTable, cluster: Cluster, load: float) -> JobTable:
+    """The same jobs, submitted faster or slower, so that they ask for the share `load` of the GPU time there is.
+
+    That is counted from the first submit to the last. Recorded starts and ends mean nothing then, and are dropped.
+    Raises `InputError` for a load that is not above 0, and where all jobs come at once.
+    """
+    if not 0 < load < np.inf:
+        raise InputError("--load", f"{load} is no load", "Write a number above 0, such as 0.8")
+    since_s = table.submit_s - table.submit_s[0] if len(table) else table.submit_s
+    asked = float(table.gpus @ table.duration_s)
+    if not len(table) or since_s[-1] <= 0 or not asked:
+        raise InputError("--load", "the jobs of this trace all come at once, or ask for nothing", "Leave --load away")
+    span_s = asked / (cluster.total_gpus * load)
+    submit_s = since_s * (span_s / since_s[-1])
+    if (table.submit_s == np.rint(table.submit_s)).all():
+        submit_s = np.rint(submit_s)
+    unknown = np.full(len(table), np.nan)
+    return replace(table, submit_s=table.submit_s[0] + submit_s, start_s=unknown, end_s=unknown)
+
+
+def _policy(name: str, options: PolicyOptions) -> Policy:
+    return policy_in_file(name) if is_policy_file(name) else policy_named(name, options)
+
+
+def _blaming_user(policy: str) -> AbstractContextManager[None]:
+    return blaming(Path(policy.partition(":")[0])) if is_policy_file(policy) else nullcontext()
+
+
+_shared: tuple[Sequence[JobTable], Setting]  # of a worker process: what it was started with
+
+
+def _begin(tables: Sequence[JobTable], setting: Setting) -> None:
+    global _shared
+    _shared = tables, setting
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends workers without a word; the parent says it
+
+
+def _run_here(case: Case) -> Run:
+    return run_case(*_shared, case)

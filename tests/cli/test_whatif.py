@@ -1,0 +1,266 @@
+"""What-if questions on the command line: figures, files of schedules, and bad input in one line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+
+import pytest
+
+from perdure.traces.read import read
+from tests.conftest import require
+
+CASES = [("60_job", 8), ("60_job", 16), ("syn40b", 16), ("syn200", 32), ("syn480", 60)]
+SPREADS = ["mean", "p50", "p90", "p99"]
+KEYS = [
+    "policy", "retry", "seed", "jobs", "finished", "jct_s", "wait_s", "makespan_s", "utilisation", "goodput",
+    "wasted_gpu_h", "success_rate", "events", "sim_seconds",
+]  # fmt: skip
+HEADER = "job_id,submit_s,gpus,duration_s\n"
+
+
+@pytest.fixture
+def trace(home):
+    """Two jobs want the only GPU; under FIFO the long one, which came first, goes first."""
+    (home / "jobs.csv").write_text(HEADER + "long,0,1,100\nshort,10,1,5\n")
+    return "jobs.csv"
+
+
+@pytest.fixture(scope="module")
+def golden(data_dir: Path | None) -> Path:
+    require("data", data_dir is not None and (data_dir / "golden-schedulers").is_dir(), "no golden schedules here")
+    assert data_dir is not None
+    return data_dir / "golden-schedulers" / "tiresias"
+
+
+def rows_of(path):
+    with gzip.open(path, "rt") if path.name.endswith(".gz") else path.open() as lines:
+        return sorted(lines.read().splitlines())
+
+
+@pytest.mark.parametrize(("name", "gpus"), CASES)
+def test_schedules_of_tiresias_come_out_the_same_line_for_line(perdure, home, golden, name, gpus):
+    expected = rows_of(golden / f"{name}@{gpus}gpu.expected.csv.gz")
+    policies = {row.partition(",")[0] for row in expected} - {"policy"}
+    ran = perdure(
+        "whatif", str(golden / f"{name}.csv.gz"), "--cluster", f"1x{gpus}", "--policy", ",".join(policies),
+        "--compat", "tiresias", "--queue-limits", "3250,7200",
+        "--gittins-samples", str(golden / "yarn-gput1000.csv"), "--jobs-out", "out.csv",
+    )  # fmt: skip
+    assert (ran.code, ran.err) == (0, "")
+    assert rows_of(home / "out.csv") == expected
+
+
+def test_the_figures_as_json(perdure, trace):
+    ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,srtf", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert sorted(ran.json) == ["runs", "schema"]
+    fifo, srtf = ran.json["runs"]
+    assert list(fifo) == list(srtf) == KEYS
+    assert list(fifo["jct_s"]) == list(fifo["wait_s"]) == SPREADS
+    assert fifo["jct_s"] == {"mean": 97.5, "p50": 95.0, "p90": 100.0, "p99": 100.0}
+    assert srtf["jct_s"]["mean"] == (105 + 5) / 2
+    assert (fifo["makespan_s"], fifo["utilisation"], fifo["finished"]) == (105, 1.0, 2)
+
+
+def test_the_figures_as_a_table(perdure, trace):
+    ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,dlas-gpu")
+    assert (ran.code, ran.err) == (0, "")
+    head, fifo, las = ran.out.splitlines()
+    assert head.split()[:3] == ["POLICY", "JOBS", "JCT"]
+    assert "SEED" not in head
+    assert fifo.split()[:4] == ["fifo", "2", "1.6", "min"]
+    assert las.split()[0] == "dlas-gpu"
+
+
+def test_what_differs_between_runs_is_told(perdure, home, trace):
+    (home / "more.csv").write_text(HEADER + "j,0,1,7\n")
+    words = "whatif", trace, "more.csv", "--cluster", "1x1", "--policy", "fifo", "--seeds", "2"
+    ran = perdure(*words, "--jobs-out", "out.csv")
+    assert ran.out.split()[:3] == ["POLICY", "TRACE", "SEED"]
+    with (home / "out.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert list(rows[0]) == ["trace", "seed", "policy", "job_id", "start", "end", "preempt", "promote"]
+    assert [row["job_id"] for row in rows] == ["long", "short", "long", "short", "j", "j"]
+    runs = perdure(*words, "--json").json["runs"]
+    assert [(run["trace"], run["seed"]) for run in runs] == [(name, n) for name in (trace, "more.csv") for n in (0, 1)]
+
+
+def test_schedules_as_parquet(perdure, home, trace):
+    duckdb = pytest.importorskip("duckdb")
+    assert perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--jobs-out", "out.parquet").code == 0
+    with duckdb.connect() as db:
+        rows = db.execute("SELECT * FROM read_parquet('out.parquet')").fetchall()
+    assert rows == [("fifo", "long", 0, 100, 0, 0), ("fifo", "short", 100, 105, 0, 0)]
+
+
+def test_a_load_sets_how_fast_jobs_come(perdure, trace):
+    run = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--load", "0.5", "--json").json["runs"][0]
+    assert run["makespan_s"] == 105 / 0.5 + 5
+    assert run["wait_s"]["p99"] == 0
+
+
+def test_a_list_of_machines_is_a_cluster(perdure, home, trace):
+    (home / "machines.csv").write_text("gpus\n1\n1\n")
+    ran = perdure("whatif", trace, "--cluster", "machines.csv", "--policy", "fifo", "--json")
+    assert ran.json["runs"][0]["wait_s"]["p99"] == 0
+
+
+OWN = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Latest:
+    name: str = "latest"
+    preemptive: bool = False
+    blocks: bool = False
+
+    def ranking(self, view):
+        return Ranking(view)
+
+class Ranking:
+    def __init__(self, view):
+        self.view = view
+
+    def arrive(self, row):
+        pass
+
+    def leave(self, row):
+        pass
+
+    def order(self):
+        return sorted(self.view.waiting, reverse=True)
+
+    def next_change(self):
+        return None
+"""
+
+
+def test_a_policy_of_ones_own(perdure, home):
+    (home / "mine.py").write_text(OWN)
+    (home / "jobs.csv").write_text(HEADER + "a,0,1,10\nb,1,1,10\nc,2,1,10\n")
+    ran = perdure("whatif", "jobs.csv", "--cluster", "1x1", "--policy", "fifo,mine.py:Latest", "--jobs-out", "out.csv")
+    assert (ran.code, ran.err) == (0, "")
+    assert "mine.py:Latest,c,10,20,0,0" in (home / "out.csv").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("change", "policy", "complaint"),
+    [
+        (("", ""), "mine.py", "policy 'mine.py': it does not say which policy of the file. Write mine.py:MyPolicy."),
+        (("", ""), "mine.py:Other", "mine.py: it defines no 'Other'. Name a class or a value of that file."),
+        (("", ""), "theirs.py:Latest", "theirs.py: no such file. Name a Python file that you may read."),
+        (("    blocks: bool = False\n", ""), "mine.py:Latest", "mine.py: Latest is no policy: it has no blocks. "),
+        (("name: str = ", "name: str# "), "mine.py:Latest", "mine.py: Latest cannot be made: "),
+        (("class Ranking:", "class Ranking"), "mine.py:Latest", "mine.py:13: expected ':'. Mend the policy."),
+        (("self.view.waiting", "self.waiting"), "mine.py:Latest", "mine.py:24: AttributeError: "),
+        (("reverse=True", "key=nothing"), "mine.py:Latest", "mine.py:24: NameError: name 'nothing' is not defined."),
+        (("import", "raise"), "mine.py:Latest", "mine.py:2: invalid syntax. Mend the policy."),
+    ],
+)
+def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, home, trace, change, policy, complaint):
+    (home / "mine.py").write_text(OWN.replace(*change) if change[0] else OWN)
+    ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", policy)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.complaint.startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("--policy nonsense", "policy 'nonsense': no policy has that name. Use one of: fifo, "),
+        ("--policy fifo,", "--policy: 'fifo,' has an empty name, or one twice. "),
+        ("--policy fifo --placement nonsense", "placement 'nonsense': no placement has that name. Use one of: count, "),
+        ("--policy fifo --format nonsense", "format 'nonsense': no such form of trace. Use one of: "),
+        ("--policy fifo --compat nonsense", "--compat 'nonsense': no simulator of that name is followed. "),
+        ("--policy fifo --cluster nonsense", "cluster 'nonsense': 'nonsense' is not NODESxGPUS. Write it like 32x8 "),
+        ("--policy fifo --queue-limits 7,3", "--queue-limits: '7,3' is not a list of growing numbers. "),
+        ("--policy fifo --queue-limits x", "--queue-limits: 'x' is not a list of growing numbers. "),
+        ("--policy fifo --gittins-samples none.csv", "none.csv: cannot be read (No such file or directory). "),
+        ("--policy fifo --gittins-samples jobs.csv", "jobs.csv:2: 'long,0,1,100' is no service of a job. "),
+        ("--policy fifo --jobs-out out.xml", "out.xml: not a kind of file that can be written. End it in .csv or "),
+        ("--policy fifo --jobs-out no/out.csv", "no/out.csv: cannot be written (No such file or directory). "),
+        ("--policy fifo --workers none", "--workers 'none': not a number of processes. Write a number, such as 4."),
+        ("--policy fifo --load 0", "--load: 0.0 is no load. Write a number above 0, such as 0.8."),
+        ("--policy fifo --load nan", "--load: nan is no load. "),
+        ("--policy fifo --seeds 0", "whatif: Invalid value for '--seeds': "),
+        ("", "whatif: Missing option '--policy'. See perdure whatif --help."),
+    ],
+)
+def test_a_word_that_means_nothing_is_one_line_and_2(perdure, trace, options, complaint):
+    ran = perdure("whatif", trace, "--cluster", "1x1", *options.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.complaint.startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "jobs.csv: the file is empty. "),
+        ("a,b\n1,2\n", "jobs.csv: the form of this trace is not known. Name it by --format, one of: "),
+        (HEADER + "a,0,1,-5\n", "jobs.csv:2: the duration is negative (-5.0). "),
+        (HEADER + "a,0,1,nan\n", "jobs.csv:2: the duration is missing or not a number. "),
+        (HEADER + "a,0,0,5\n", "jobs.csv:2: the job has 0 GPUs. "),
+        (HEADER + "a,0,1,5\na,1,1,5\n", "jobs.csv:3: the job id was used before (a). "),
+        (HEADER + "a,0,1,5\nb,1\n", "jobs.csv:3: the row is cut off or has columns too many "),
+        (HEADER + "a,0,1,5\nb,0,64,5\n", "jobs.csv: job b: it asks for 64 GPUs, and the cluster has 8. "),
+    ],
+)
+def test_a_broken_trace_is_one_line_and_2(perdure, home, text, complaint):
+    (home / "jobs.csv").write_text(text)
+    ran = perdure("whatif", "jobs.csv", "--cluster", "1x8", "--policy", "fifo")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.complaint.startswith(complaint)
+
+
+def test_a_packed_trace_that_is_cut_off_is_one_line_and_2(perdure, home):
+    whole = gzip.compress((HEADER + "".join(f"j{n},0,1,{n * n % 97}\n" for n in range(20_000))).encode())
+    (home / "jobs.csv.gz").write_bytes(whole[: len(whole) // 2])
+    ran = perdure("whatif", "jobs.csv.gz", "--cluster", "1x8", "--policy", "fifo")
+    assert ran.code == 2
+    assert ran.complaint.startswith("jobs.csv.gz: the file is cut off or damaged ")
+
+
+def test_bad_rows_that_are_skipped_are_counted_aloud(perdure, home):
+    (home / "jobs.csv").write_text(HEADER + "a,0,1,5\nb,0,64,5\nc,0,1,-5\n")
+    ran = perdure("whatif", "jobs.csv", "--cluster", "1x8", "--policy", "fifo", "--skip-bad", "--json")
+    assert ran.code == 0
+    assert ran.json["runs"][0]["jobs"] == 1
+    assert ran.err.splitlines() == [
+        "perdure: jobs.csv: 1 left out: the duration is negative",
+        "perdure: jobs.csv: 1 left out: wider than the cluster",
+    ]
+
+
+def test_a_trace_is_drawn_and_the_seed_decides_it(perdure, home):
+    words = "trace", "generate", "--jobs", "50", "--cluster", "4x8", "--load", "0.7", "--seed"
+    for seed, name in (("3", "a.csv"), ("3", "b.csv"), ("4", "c.csv")):
+        assert perdure(*words, seed, "--out", name).out == f"{name}: 50 jobs\n"
+    assert (home / "a.csv").read_text() == (home / "b.csv").read_text() != (home / "c.csv").read_text()
+    assert perdure("whatif", "a.csv", "--cluster", "4x8", "--policy", "fifo", "--json").json["runs"][0]["jobs"] == 50
+
+
+def test_a_trace_is_turned_into_our_own_form(perdure, home):
+    columns = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
+    (home / "theirs.csv").write_text(columns + "7,2,10,606,vgg19,164,30\n")
+    ran = perdure("trace", "convert", "theirs.csv", "ours.csv.gz")
+    assert (ran.code, ran.out, ran.err) == (0, "ours.csv.gz: 1 jobs, read as tiresias\n", "")
+    assert read(home / "ours.csv.gz").table.duration_s.tolist() == [164]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("generate --jobs 5 --cluster 4x8 --out a.xml", "a.xml: not a kind of file that can be written. End it in "),
+        ("generate --jobs 5 --cluster 4x8 --out no/a.csv", "no/a.csv: "),
+        ("generate --jobs 5 --cluster x --out a.csv", "cluster 'x': 'x' is not NODESxGPUS. "),
+        ("generate --jobs 5 --cluster 4x8 --load 0 --out a.csv", "trace generate: 5 jobs at load 0.0 on 32 GPUs "),
+        ("generate --jobs 0 --cluster 4x8 --out a.csv", "trace generate: Invalid value for '--jobs': "),
+        ("convert none.csv a.csv", "none.csv: No such file or directory. "),
+    ],
+)
+def test_a_trace_that_cannot_be_made_is_one_line_and_2(perdure, words, complaint):
+    ran = perdure("trace", *words.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.complaint.startswith(complaint)

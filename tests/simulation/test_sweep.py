@@ -1,0 +1,69 @@
+"""Sweeps: every case is run, in order, the same in one process and in several."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perdure.errors import ConfigError, InputError
+from perdure.model.cluster import Cluster
+from perdure.simulation.sweep import Case, Setting, at_load, cases, check_names, sweep
+from perdure.traces.generate import generate
+from tests.simulation.tables import jobs
+
+CLUSTER = Cluster.parse("4x8")
+
+
+def drawn(seed):
+    return generate(40, CLUSTER, 0.9, np.random.default_rng(seed))
+
+
+def test_cases_are_all_combinations_in_order():
+    found = cases(2, ["fifo", "srtf"], seeds=2)
+    assert len(found) == len(set(found)) == 8
+    assert found[:3] == [Case(0, "fifo"), Case(0, "fifo", seed=1), Case(0, "srtf")]
+    assert [case.trace for case in found] == [0] * 4 + [1] * 4
+
+
+def test_processes_change_nothing_but_the_time():
+    tables = [drawn(1), drawn(2)]
+    wanted = cases(2, ["fifo", "las-2d"], seeds=2)
+    setting = Setting(CLUSTER, "random", keep=True)
+    told = []
+    alone = sweep(tables, setting, wanted, 1, told.append)
+    spread = sweep(tables, setting, wanted, 2, told.append)
+    assert told == [*range(1, 9)] * 2
+    assert [run.case for run in alone] == [run.case for run in spread] == wanted
+    assert [run.result.digest() for run in alone] == [run.result.digest() for run in spread]
+    assert [run.metrics for run in alone] == [run.metrics for run in spread]
+
+
+def test_an_error_in_a_process_arrives_whole():
+    wide = jobs((64, 0, 1))
+    with pytest.raises(InputError, match="job j0: it asks for 64 GPUs"):
+        sweep([wide, wide], Setting(CLUSTER), cases(2, ["fifo"]), 2)
+
+
+def test_schedules_are_kept_on_demand_only():
+    (run,) = sweep([drawn(1)], Setting(CLUSTER), cases(1, ["fifo"]))
+    assert run.result is None
+    assert run.metrics.jobs == 40
+
+
+def test_names_are_looked_up_before_anything_is_run():
+    for setting, policy in ((Setting(CLUSTER), "nonsense"), (Setting(CLUSTER, "nonsense"), "fifo")):
+        with pytest.raises(ConfigError, match="'nonsense'"):
+            check_names(setting, cases(1, ["fifo", policy]))
+
+
+def test_a_load_is_gpu_time_asked_for_over_gpu_time_there_is():
+    table = at_load(jobs((8, 100, 50), (16, 150, 75), (8, 400, 30)), CLUSTER, 0.5)
+    asked = 8 * 50 + 16 * 75 + 8 * 30
+    assert table.submit_s[0] == 100
+    assert table.submit_s[-1] - 100 == asked / (32 * 0.5)
+    assert table.submit_s[1] - 100 == round(asked / (32 * 0.5) / 6)
+
+
+def test_jobs_that_all_come_at_once_have_no_load():
+    with pytest.raises(InputError, match="all come at once"):
+        at_load(jobs((1, 5, 10), (1, 5, 10)), CLUSTER, 0.5)
