@@ -177,11 +177,12 @@ def test_a_verdict_that_comes_too_late_changes_nothing():
     assert run.acts() == []
 
 
-def test_a_refused_action_is_handed_to_a_person():
+@pytest.mark.parametrize("status", ["refused", "expired"])
+def test_an_action_that_came_to_nothing_is_handed_to_a_person(status):
     run = after_failure()
     run.judge(TRANSIENT)
     (requeue,) = run.acts()
-    run.feed(ActionEnded(4100.0, requeue.key, ONE, "refused", "Invalid job id specified"))
+    run.feed(ActionEnded(4100.0, requeue.key, ONE, status, "Invalid job id specified"))
     assert run.noted.record.state is ExceptionState.ESCALATED
     assert run.noted.record.owner is Component.SCHEDULER  # still one owner
 

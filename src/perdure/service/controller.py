@@ -7,7 +7,7 @@ worst, and every step is idempotent: ids and keys are made from the attempt that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -228,17 +228,14 @@ def _closed(case: Case) -> Case:
 def _with_case(state: State, case: Case, settings: ControllerSettings) -> State:
     cases = {**state.cases, case.job.job_id: case}
     if len(cases) > settings.max_cases:
-        cases = _forget_oldest(cases, settings.max_cases)
+        del cases[min(cases, key=lambda job_id: _keeping_rank(cases[job_id]))]
     return replace(state, cases=cases)
 
 
-def _forget_oldest(cases: Mapping[str, Case], keep: int) -> dict[str, Case]:
-    """Let settled cases go first, the oldest before the others; those that await a verdict only then."""
-    def rank(item: tuple[str, Case]) -> tuple[bool, float]:
-        failure = item[1].failure
-        return (failure is not None and failure.awaits_verdict, failure.record.time_s if failure else 0.0)
-
-    return dict(sorted(cases.items(), key=rank)[len(cases) - keep :])
+def _keeping_rank(case: Case) -> tuple[bool, float]:
+    """What is let go first: the oldest of those that are settled; those that await a verdict only then."""
+    failure = case.failure
+    return (failure is not None and failure.awaits_verdict, failure.record.time_s if failure else 0.0)
 
 
 # -- what was judged
@@ -340,15 +337,17 @@ def _remember(
 
 # -- what came of it
 
+_LEAVES_IT_TO_A_PERSON = (OutcomeStatus.REFUSED.value, "expired")
+
 
 def _action_ended(state: State, event: ActionEnded) -> tuple[State, list[Effect]]:
     effects: list[Effect] = [Journalled(event)]
     case = state.cases.get(event.attempt.job_id) if event.attempt else None
     failure = case.failure if case else None
     owned = failure is not None and any(event.action_key in a.action_keys for a in failure.record.answers)
-    if case is None or failure is None or not owned or event.status != OutcomeStatus.REFUSED:
+    if case is None or failure is None or not owned or event.status not in _LEAVES_IT_TO_A_PERSON:
         return state, effects
-    answer = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, event.time_s, f"refused: {event.detail}")
+    answer = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, event.time_s, f"{event.status}: {event.detail}")
     record = replace(failure.record.with_answer(answer), state=ExceptionState.ESCALATED)
     failure = replace(failure, record=record)
     cases = {**state.cases, case.job.job_id: replace(case, failure=failure)}

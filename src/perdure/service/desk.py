@@ -43,7 +43,7 @@ class Desk:
     def order(self, action: Action, by: str, reason: str) -> str:
         """Plan an action in a person's name; returns its key."""
         self._engine.absorb([Ordered(self._engine.clock(), action, by, reason)])
-        return action.key
+        return self._engine.journal.latest_key(action)
 
     def withhold(self, key: str, by: str) -> None:
         """Keep a planned action from being begun."""

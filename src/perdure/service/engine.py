@@ -124,7 +124,11 @@ class Engine:
         except queue.Empty:
             return False
         log_bytes, begun_s = self._log_of(attempt), time.monotonic()
-        self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, log_bytes))])
+        try:
+            self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, log_bytes))])
+        except BaseException:  # a full disk, say: the failure must not be left without an answer
+            self._to_judge.put(attempt)
+            raise
         self._decided(time.monotonic() - begun_s)
         return True
 

@@ -42,11 +42,15 @@ def threads(engine: Engine, stop: threading.Event, look_every_s: float) -> list[
         engine.acts_wait.wait(ACT_EVERY_S)
         engine.acts_wait.clear()
 
+    def prune() -> None:
+        while engine.journal.prune(engine.clock()) and not stop.is_set():
+            pass
+
     return [
         forever("look", stop, engine.look, lambda: engine.look_now.wait(look_every_s)),
         forever("judge", stop, lambda: engine.judge_next(0.5), lambda: None),
         forever("act", stop, engine.act, rest),
-        forever("prune", stop, lambda: engine.journal.prune(engine.clock()), lambda: stop.wait(PRUNE_EVERY_S)),
+        forever("prune", stop, prune, lambda: stop.wait(PRUNE_EVERY_S)),
     ]
 
 

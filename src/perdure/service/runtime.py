@@ -25,6 +25,7 @@ from perdure.errors import ConfigError, StateError
 from perdure.model.jobs import Attempt
 from perdure.service.auth import Role, TokenBook
 from perdure.service.client import ServiceFile
+from perdure.service.collector import keep_pauses_short
 from perdure.service.context import WebSettings
 from perdure.service.desk import Desk
 from perdure.service.engine import Engine
@@ -78,6 +79,7 @@ def run(settings: Settings) -> int:
         backend = stack.enter_context(backend_of(settings, state))
         metrics = Metrics()
         engine = stack.enter_context(closing(engine_of(settings, backend, journal, metrics, state)))
+        keep_pauses_short()
         engine.recover()
         stop = threading.Event()
         hands = threads(engine, stop, service.look_every_s)
