@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -146,7 +147,7 @@ def _instants(texts: Sequence[str]) -> NDArray[np.float64]:
     """Seconds since the epoch of ``2021-01-06T14:09:15`` and of plain seconds; NaN where unknown or no time."""
     plain = [text if len(text) == 19 and text[10] == "T" else "NaT" for text in texts]
     try:
-        times = np.array(plain, "M8[s]")
+        times = _parsed(plain)
     except ValueError:
         times = np.array([_instant(text) for text in plain], "M8[s]")
     seconds = np.where(np.isnat(times), np.nan, times.astype(np.int64))
@@ -158,9 +159,19 @@ def _instants(texts: Sequence[str]) -> NDArray[np.float64]:
 
 def _instant(text: str) -> np.datetime64:
     try:
-        return np.datetime64(text, "s")
+        return np.datetime64(_parsed([text])[0])
     except ValueError:
         return np.datetime64("NaT", "s")
+
+
+def _parsed(texts: Sequence[str]) -> NDArray[np.datetime64]:
+    """Times as NumPy reads them. Raises `ValueError`, for a time with a zone too: NumPy would only warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            return np.array(texts, "M8[s]")
+        except UserWarning as err:
+            raise ValueError(str(err)) from err
 
 
 def _seconds(texts: Sequence[str], unit_s: int) -> NDArray[np.float64]:

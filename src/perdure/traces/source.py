@@ -7,7 +7,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -31,8 +31,11 @@ class Source:
     @property
     def header(self) -> list[str]:
         """The first line, as the header of a CSV file."""
-        first = self.head.decode("utf-8-sig", "replace").split("\n", 1)[0]
-        return [name.strip() for name in next(csv.reader([first]), [])]
+        lines = self.head.decode("utf-8-sig", "replace").splitlines()
+        try:
+            return [name.strip() for name in next(csv.reader(lines[:1]), [])]
+        except csv.Error:  # a field beyond the limit of the module
+            return []
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
@@ -59,7 +62,7 @@ class Source:
         """Where row `row` (the first is 0) of this table stands: read again, for only an error needs it."""
         if self.parquet:
             return f"{self.path}, row {row + 1}"
-        with self.text() as lines:
+        with self.text() as lines, suppress(csv.Error):
             records = csv.reader(lines)
             filled = (record for record in records if record)
             for seen, _ in enumerate(filled, -1):  # the header comes first
