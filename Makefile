@@ -8,15 +8,17 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock crash clean
+.PHONY: up setup test test-tools lock crash docs clean
 
 up: setup
 	@exec $(BIN)/perdure up $(ARGS)
 
 setup: $(VENV)/.base
 
+# Most tests wait for processes more than they compute: files run beside each other.
+WORKERS ?= 3
 test: test-tools
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-tools: $(VENV)/.test
 
@@ -47,6 +49,10 @@ lock:
 N ?= 10000
 crash: test-tools
 	@$(BIN)/python -m tests.crash --kills $(N)
+
+# The generated pages of the reference.
+docs: test-tools
+	@$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

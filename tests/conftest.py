@@ -10,6 +10,14 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+LONGEST = ("tests/slurm", "tests/backends/test_conformance", "tests/crash", "tests/browser")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no worker is left alone with one of them at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
 def require(name: str, available: bool, why: str) -> None:
     """Go on where `available`; else skip with the reason, or fail where PERDURE_REQUIRE lists `name`.
 
