@@ -6,9 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
+
+for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ.setdefault(threads, "1")  # numeric threads of several workers slow each other down
+
+settings.register_profile("perdure", deadline=None)  # a busy machine is not a fault of the code
+settings.load_profile("perdure")
 
 LONGEST = ("tests/slurm", "tests/backends/test_conformance", "tests/crash", "tests/browser")
 

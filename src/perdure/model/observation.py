@@ -10,7 +10,6 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node, NodeState
 
-
 REMEMBERED_S = 24 * 60 * 60.0  # that an end was told of, while a part that may tell of it again cannot be asked
 
 
