@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,47 @@ def test_schedules_as_parquet(perdure, home, trace):
     assert rows == [("fifo", "long", 0, 100, 0, 0), ("fifo", "short", 100, 105, 0, 0)]
 
 
+def test_retries_are_compared_on_the_failures_of_a_model(perdure, home):
+    (home / "jobs.csv").write_text(HEADER.strip() + ",attempts\nheals,0,1,10,4- 6+\nnever,0,1,6,3- 3-\n")
+    words = "whatif", "jobs.csv", "--cluster", "1x8", "--policy", "fifo", "--json"
+    runs = perdure(*words, "--retry", "recorded,never,always:1,oracle,predicted:1,0").json["runs"]
+    assert [run["retry"] for run in runs] == ["recorded", "never", "always:1", "oracle", "predicted:1,0"]
+    assert [run["success_rate"] for run in runs] == [0.5, 0, 0.5, 0.5, 0.5]
+    assert [run["wasted_gpu_h"] * 3600 for run in runs] == pytest.approx([4 + 6, 4 + 3, 4 + 6, 4 + 3, 4 + 3])
+    none = perdure(*words, "--failures", "none").json["runs"][0]
+    assert none["success_rate"] == 1
+
+
+def test_a_page_with_pictures(perdure, home, trace):
+    pytest.importorskip("matplotlib")
+    ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,srtf", "--out", "report")
+    assert (ran.code, ran.err) == (0, "")
+    assert {path.name for path in (home / "report").iterdir()} == {
+        "index.html", "completion.png", "gantt.png", "use.png", "waits.png",
+    }  # fmt: skip
+
+
+def test_without_matplotlib_the_page_says_what_to_install(perdure, trace, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--out", "report")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.complaint == "whatif --out: Matplotlib is not installed. Install it: pip install 'perdure[sim]'."
+
+
+def test_without_duckdb_a_csv_trace_says_what_to_install(perdure, trace, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.complaint.endswith("Install it: pip install 'perdure[sim]'.")
+
+
+def test_numba_is_not_needed(perdure, home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    (home / "jobs.csv").write_text(HEADER + "".join(f"j{n},{n},1,5\n" for n in range(1500)))
+    run = perdure("whatif", "jobs.csv", "--cluster", "1x8", "--policy", "srtf", "--json").json["runs"][0]
+    assert run["jct_s"]["mean"] == 5
+
+
 def test_a_load_sets_how_fast_jobs_come(perdure, trace):
     run = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--load", "0.5", "--json").json["runs"][0]
     assert run["makespan_s"] == 105 / 0.5 + 5
@@ -172,6 +214,8 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, ho
         ("--policy nonsense", "policy 'nonsense': no policy has that name. Use one of: fifo, "),
         ("--policy fifo,", "--policy: 'fifo,' has an empty name, or one twice. "),
         ("--policy fifo --placement nonsense", "placement 'nonsense': no placement has that name. Use one of: count, "),
+        ("--policy fifo --retry nonsense", "retry policy 'nonsense': no retry policy has that name. Use one of: "),
+        ("--policy fifo --failures nonsense", "failure model 'nonsense': no failure model has that name. Use one of: "),
         ("--policy fifo --format nonsense", "format 'nonsense': no such form of trace. Use one of: "),
         ("--policy fifo --compat nonsense", "--compat 'nonsense': no simulator of that name is followed. "),
         ("--policy fifo --cluster nonsense", "cluster 'nonsense': 'nonsense' is not NODESxGPUS. Write it like 32x8 "),

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from perdure.traces.trace import Trace
 
 _WORTH_A_PROCESS = 20_000  # jobs of a run: fewer are done before a process has begun
+_MAX_SPANS = 50_000  # jobs of a trace: of more, each stretch of running is not kept
 _MAX_PROCESSES = 1024
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
-_FIGURES = ("JOBS", "JCT", "P50", "P99", "WAIT", "P99", "MAKESPAN", "USED", "GOODPUT", "PASSED")
+_FIGURES = ("JOBS", "JCT", "P50", "P99", "WAIT", "P99", "MAKESPAN", "USED", "GOODPUT", "WASTED", "PASSED")
 
 
 def whatif(
@@ -34,6 +36,12 @@ def whatif(
     placement: Annotated[
         str, typer.Option(metavar="P", help="How gangs find nodes; count: GPUs are only counted.")
     ] = "count",
+    retry: Annotated[
+        str, typer.Option(metavar="R,...", help="never, always:K, oracle, predicted:TPR,FPR, service:TPR,FPR.")
+    ] = "recorded",
+    failures: Annotated[
+        str, typer.Option(metavar="M", help="What fails: none, recorded, philly, nodes, or philly+nodes.")
+    ] = "recorded",
     load: Annotated[
         float | None, typer.Option(help="Let jobs come so that they ask for this share of the GPU time.")
     ] = None,
@@ -51,6 +59,9 @@ def whatif(
     skip_bad: SkipBad = False,
     jobs_out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write each job's start and end; .csv or .parquet.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a page with pictures, and the pictures, into this folder.")
     ] = None,
     workers: Annotated[
         str | None, typer.Option(metavar="N", help="Processes; not given: one a core where jobs are many.")
@@ -72,10 +83,13 @@ def whatif(
     if jobs_out is not None:
         check_jobs_out(jobs_out)
     nodes = cluster_named(cluster)
-    setting = Setting(nodes, placement, _options(compat, queue_limits, gittins_samples), keep=jobs_out is not None)
-    wanted = cases(len(traces), _names("--policy", policy), seeds=seeds)
+    options = _options(compat, queue_limits, gittins_samples)
+    setting = Setting(nodes, placement, options, failures, keep=jobs_out is not None or out is not None)
+    wanted = cases(len(traces), _names("--policy", policy), _names("--retry", retry), seeds)
     check_names(setting, wanted)
     found = [read_fitting(path, format, skip_bad, nodes) for path in traces]
+    spans = out is not None and max(len(trace.table) for trace in found) <= _MAX_SPANS
+    setting = replace(setting, spans=spans)
     tables = [trace.table if load is None else at_load(trace.table, nodes, load) for trace in found]
     with _progress(len(wanted)) as tell:
         runs = sweep(tables, setting, wanted, processes or _fitting_processes(found), tell)
@@ -83,12 +97,24 @@ def whatif(
         tell_of(trace, path)
     if jobs_out is not None:
         write_jobs(jobs_out, traces, tables, runs)
+    if out is not None:
+        from perdure.simulation.report import write_report
+
+        came = "as recorded" if load is None else str(load)
+        asked = {"cluster": cluster, "placement": placement, "failures": failures, "load": came}
+        write_report(out, asked, [str(path) for path in traces], tables, runs)
     _print_runs(traces, runs, as_json)
     return 0
 
 
 def _names(option: str, text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
+    """The names of "fifo,srtf" or "never,predicted:0.9,0.1": a number belongs to the name before it."""
+    names: list[str] = []
+    for word in map(str.strip, text.split(",")):
+        if names and word.replace(".", "", 1).isdecimal():
+            names[-1] += f",{word}"
+        else:
+            names.append(word)
     if not all(names) or len(set(names)) < len(names):
         raise InputError(option, f"{text!r} has an empty name, or one twice", "Write it like fifo,srtf,las-2d")
     return names
@@ -157,7 +183,8 @@ def _figures(run: Run) -> Iterator[object]:
     for seconds in (found.jct_s.mean, found.jct_s.p50, found.jct_s.p99, found.wait_s.mean, found.wait_s.p99):
         yield _span(seconds)
     yield _span(found.makespan_s)
-    yield from (f"{share:.1%}" for share in (found.utilisation, found.goodput, found.success_rate))
+    yield from (f"{found.utilisation:.1%}", f"{found.goodput:.1%}")
+    yield from (f"{found.wasted_gpu_h:.0f} GPU h", f"{found.success_rate:.1%}")
 
 
 def _span(seconds: float) -> str:

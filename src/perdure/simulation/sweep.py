@@ -22,9 +22,11 @@ from perdure.model.table import JobTable
 from perdure.scheduling.placement.registry import COUNT, placement_named
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.protocol import Policy
+from perdure.simulation.failures import model_named
 from perdure.simulation.metrics import Metrics, summary
 from perdure.simulation.policy_file import blaming, is_policy_file, policy_in_file
 from perdure.simulation.result import Result
+from perdure.simulation.retries import retry_named
 from perdure.simulation.simulate import simulate
 
 RECORDED = "recorded"
@@ -37,6 +39,7 @@ class Setting:
     cluster: Cluster
     placement: str = COUNT
     options: PolicyOptions = field(default_factory=PolicyOptions)
+    failures: str = RECORDED
     keep: bool = False  # the whole schedule, not only its figures
     spans: bool = False  # ask for `Result.spans`
 
@@ -74,19 +77,26 @@ def cases(traces: int, policies: Sequence[str], retries: Sequence[str] = (RECORD
 def check_names(setting: Setting, wanted: Sequence[Case]) -> None:
     """Look every name up before anything is run. Raises `ConfigError`."""
     placement_named(setting.placement)
+    model_named(setting.failures)
+    for retry in dict.fromkeys(case.retry for case in wanted):
+        retry_named(retry)
     for policy in dict.fromkeys(case.policy for case in wanted):
         _policy(policy, setting.options)
 
 
 def run_case(tables: Sequence[JobTable], setting: Setting, case: Case) -> Run:
     """Simulate one case. Raises what `simulate` does; an error in a user's policy is a `ConfigError`."""
-    table = tables[case.trace]
+    failures = model_named(setting.failures)(tables[case.trace], case.seed)
+    retry = retry_named(case.retry)(failures, case.seed)
     policy = _policy(case.policy, setting.options)
     with _blaming_user(case.policy):
         began = time.perf_counter()
-        result = simulate(table, setting.cluster, policy, setting.placement, seed=case.seed, spans=setting.spans)
+        result = simulate(
+            failures.table, setting.cluster, policy, setting.placement, retry, case.seed, spans=setting.spans
+        )
         took = time.perf_counter() - began
-    return Run(case, summary(table, result), took, result if setting.keep else None)
+    metrics = summary(failures.table, result, failures.causes.tolist())
+    return Run(case, metrics, took, result if setting.keep else None)
 
 
 def sweep(

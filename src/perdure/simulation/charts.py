@@ -1,0 +1,229 @@
+"""Pictures of runs side by side: completion times, waits by size, use over time, and who ran when."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.errors import MissingExtra
+from perdure.model.table import JobTable
+from perdure.simulation.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+MAX_RUNS = 6  # that one picture can tell apart
+SIZES = ((1, 1), (2, 4), (5, 8), (9, 10**9))  # classes of GPU counts, as in Philly's study
+_UNITS = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+_MARKS = {
+    1: "1 s", 10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 36_000: "10 h", 86_400: "1 d", 864_000: "10 d",
+    8_640_000: "100 d",
+}  # fmt: skip
+_POINTS = 1001  # of a curve
+_BINS = 300  # of the time axis
+_GANTT_JOBS = 40
+_CROWD = 200  # jobs of which these are chosen
+_GANTT_RUNS = 3
+_DPI = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Colours: of the page, its words, its lines, and of the runs."""
+
+    page: str
+    words: str
+    lines: str
+    runs: tuple[str, ...]
+
+
+LIGHT = Theme("#ffffff", "#1f2328", "#d9dde1", ("#0b62c4", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be185d"))
+DARK = Theme("#15181b", "#dfe3e6", "#383e44", ("#6cb0ff", "#ff9e64", "#5fd38a", "#c89bff", "#e5c04b", "#ff8fc0"))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A run as a picture shows it."""
+
+    label: str
+    table: JobTable
+    result: Result
+
+
+def draw(shown: Sequence[Shown], theme: Theme) -> dict[str, bytes]:
+    """Each picture as PNG, by its name. Raises `MissingExtra` without Matplotlib."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as err:
+        what, mend = "Matplotlib is not installed", "Install it: pip install 'perdure[sim]'"
+        raise MissingExtra("whatif --out", what, mend) from err
+    drawn = {}
+    with rc_context(_style(theme)):
+        for name, picture in PICTURES.items():
+            figure = Figure(figsize=(8, 4.2), layout="constrained")
+            picture(figure, shown, theme)
+            file = io.BytesIO()
+            figure.savefig(file, format="png", dpi=_DPI)
+            drawn[name] = file.getvalue()
+    return drawn
+
+
+def waits_by_size(table: JobTable, result: Result) -> list[float]:
+    """Mean wait in seconds of the jobs of each class of `SIZES`; NaN where there are none."""
+    wait_s = result.start_s - table.submit_s
+    classes = [wait_s[(table.gpus >= low) & (table.gpus <= high)] for low, high in SIZES]
+    return [float(each.mean()) if len(each) else float("nan") for each in classes]
+
+
+def use_over_time(table: JobTable, result: Result, edges_s: Floats) -> Floats:
+    """Share of the GPUs that was allocated in the mean between each two neighbours of `edges_s`.
+
+    Where the run kept no spans, an attempt that was preempted counts as if it had held a share of its GPUs throughout:
+    that can add up to more GPUs than there are, and is cut at all of them.
+    """
+    _, start_s, end_s, gpus = _held(table, result)
+    at = np.concatenate([start_s, end_s])
+    order = np.argsort(at, kind="stable")
+    held = np.cumsum(np.concatenate([gpus, -gpus])[order])
+    area = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(at[order]))]) if len(at) else at
+    whole = np.interp(edges_s, at[order], area) if len(at) else np.zeros(len(edges_s))
+    share: Floats = np.minimum(1.0, np.diff(whole) / (np.diff(edges_s) * result.total_gpus))
+    return share
+
+
+def crowded_jobs(table: JobTable, result: Result) -> NDArray[np.intp]:
+    """Rows of jobs that held the most GPU time, of those that waited longest together, one submit after another."""
+    wait_s = result.start_s - table.submit_s
+    crowd = min(_CROWD, len(table))
+    waited = np.concatenate([[0.0], np.cumsum(wait_s)])
+    first = int(np.argmax(waited[crowd:] - waited[:-crowd]))
+    among = np.arange(first, first + crowd)
+    service = table.gpus[among] * np.bincount(result.attempts.job, result.attempts.ran_s, len(table))[among]
+    return np.sort(among[np.argsort(-service, kind="stable")[:_GANTT_JOBS]])
+
+
+def _held(table: JobTable, result: Result) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:
+    """Stretches of time during which jobs held GPUs: the job, from, until, and how many."""
+    if result.spans is not None:
+        spans = result.spans
+        return spans.job, spans.start_s, spans.end_s, table.gpus[spans.job].astype(np.float64)
+    log = result.attempts
+    length = log.end_s - log.start_s
+    share: Floats = np.divide(log.ran_s, length, out=np.zeros(len(length)), where=length > 0)
+    gpus: Floats = table.gpus[log.job] * share
+    return log.job, log.start_s, log.end_s, gpus
+
+
+def _style(theme: Theme) -> Any:
+    return {
+        "figure.facecolor": theme.page, "axes.facecolor": theme.page, "savefig.facecolor": theme.page,
+        "text.color": theme.words, "axes.labelcolor": theme.words, "axes.titlecolor": theme.words,
+        "xtick.color": theme.words, "ytick.color": theme.words, "axes.edgecolor": theme.lines,
+        "grid.color": theme.lines, "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False,
+        "axes.spines.right": False, "legend.frameon": False, "font.size": 10, "text.parse_math": False,
+    }  # fmt: skip
+
+
+def _unit(longest_s: float) -> tuple[float, str]:
+    """The largest unit of which the axis shows at least two."""
+    return next((unit for unit in _UNITS if longest_s >= 2 * unit[0]), _UNITS[-1])
+
+
+def _completion(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
+    axes = figure.subplots()
+    places = np.linspace(0.0, 1.0, _POINTS)
+    for run, colour in zip(shown, theme.runs, strict=False):
+        jct_s = np.quantile(run.result.end_s - run.table.submit_s, places)
+        axes.plot(np.maximum(jct_s, 1.0), places, color=colour, linewidth=2, label=run.label)
+    axes.set_xscale("log")
+    _mark_times(axes)
+    axes.set(xlabel="completion time, waits and reruns included", ylabel="share of jobs", ylim=(0, 1))
+    _percent(axes)
+    _legend(axes, len(shown))
+
+
+def _waits(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
+    axes = figure.subplots()
+    waits = [waits_by_size(run.table, run.result) for run in shown]
+    unit_s, unit = _unit(float(np.nanmax(waits)))
+    width = 0.8 / len(shown)
+    for place, (run, colour) in enumerate(zip(shown, theme.runs, strict=False)):
+        at = np.arange(len(SIZES)) + (place - (len(shown) - 1) / 2) * width
+        axes.bar(at, np.nan_to_num(np.array(waits[place]) / unit_s), width * 0.9, color=colour, label=run.label)
+    middle = (f"{low} to {high}" for low, high in SIZES[1:-1])
+    axes.set_xticks(range(len(SIZES)), ["1 GPU", *middle, f"{SIZES[-1][0]} and more"])
+    axes.grid(visible=False, axis="x")
+    axes.set(xlabel="GPUs of the job", ylabel=f"mean wait, {unit}")
+    _legend(axes, len(shown))
+
+
+def _use(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
+    axes = figure.subplots()
+    begin = min(float(run.table.submit_s[0]) for run in shown)
+    end = max(float(run.result.end_s.max()) for run in shown)
+    edges = np.linspace(begin, max(end, begin + 1.0), _BINS + 1)
+    unit_s, unit = _unit(edges[-1] - begin)
+    for run, colour in zip(shown, theme.runs, strict=False):
+        share = use_over_time(run.table, run.result, edges)
+        axes.stairs(share, (edges - begin) / unit_s, color=colour, linewidth=1.5, label=run.label)
+    axes.set(xlabel=f"{unit} since the first submit", ylabel="GPUs in use", ylim=(0, 1.02))
+    _percent(axes)
+    _legend(axes, len(shown))
+
+
+def _gantt(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
+    shown = shown[:_GANTT_RUNS]
+    rows = crowded_jobs(shown[0].table, shown[0].result)
+    begin = float(shown[0].table.submit_s[rows[0]])
+    until = max(float(np.quantile(run.result.end_s[rows], 0.8)) for run in shown)
+    unit_s, unit = _unit(until - begin)
+    panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    for axes, run, colour in zip(panels, shown, theme.runs, strict=False):
+        submit_s, last_s = run.table.submit_s[rows], run.result.end_s[rows]
+        lines = np.arange(len(rows))
+        axes.hlines(lines, (submit_s - begin) / unit_s, (last_s - begin) / unit_s, color=theme.lines, zorder=2)
+        job, start_s, end_s, _ = _held(run.table, run.result)
+        mine = np.isin(job, rows) & (end_s > start_s)
+        line, length = np.searchsorted(rows, job[mine]), (end_s[mine] - start_s[mine]) / unit_s
+        axes.barh(line, length, left=(start_s[mine] - begin) / unit_s, height=0.8, color=colour, zorder=3)
+        axes.set(title=run.label, xlabel=unit, xlim=(0, max(until - begin, 1.0) / unit_s))
+        axes.grid(visible=False, axis="y")
+    panels[0].set(ylabel="job", ylim=(len(rows) - 0.4, -0.6))
+    every = max(1, len(rows) // 20)
+    labels = [f"{run_gpus} GPU{'s' if run_gpus > 1 else ''}" for run_gpus in shown[0].table.gpus[rows].tolist()]
+    panels[0].set_yticks(range(0, len(rows), every), labels[::every], fontsize=7)
+
+
+PICTURES: Mapping[str, Callable[[Figure, Sequence[Shown], Theme], None]] = {
+    "completion": _completion,
+    "waits": _waits,
+    "use": _use,
+    "gantt": _gantt,
+}
+
+
+def _mark_times(axes: Axes) -> None:
+    """Seconds on a logarithmic axis, marked where a person thinks."""
+    low, high = axes.get_xlim()
+    kept = {at: word for at, word in _MARKS.items() if low <= at <= high}
+    axes.set_xticks(list(kept), list(kept.values()))
+    axes.set_xticks([], minor=True)
+
+
+def _percent(axes: Axes) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+def _legend(axes: Axes, runs: int) -> None:
+    if runs > 1:
+        axes.legend(loc="best", fontsize=9)

@@ -1,0 +1,144 @@
+"""A sweep as a page for people: one HTML file that needs nothing else, and its pictures as PNG files."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from perdure.errors import InputError
+from perdure.model.table import JobTable
+from perdure.simulation.charts import DARK, LIGHT, MAX_RUNS, Shown, draw
+from perdure.simulation.metrics import HOUR_S
+from perdure.simulation.sweep import Run
+
+PAGE = "index.html"
+_TITLES = {
+    "completion": (
+        "Completion times",
+        "For each time, the share of the jobs that took no longer, waits and reruns included.",
+    ),
+    "waits": ("Waits by size", "Mean time from submit to first start; nothing is drawn where no job has that size."),
+    "use": ("GPUs in use over time", "Share of all GPUs that jobs held."),
+    "gantt": (
+        "Who ran when",
+        "One job a line, in the order of their submits: of the stretch of jobs that waited longest in the first run, "
+        "those that held the most GPU time. Thin: from submit to end; thick: holding GPUs.",
+    ),
+}  # fmt: skip
+_COLUMNS = (
+    "policy", "retry", "seed", "jobs", "JCT mean", "p50", "p90", "p99", "wait mean", "p50", "p90", "p99", "makespan",
+    "used", "goodput", "wasted", "passed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture on the page; PNG in base64, for light and dark pages."""
+
+    title: str
+    says: str
+    alt: str
+    light: str
+    dark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The pictures of one trace."""
+
+    title: str
+    shown: int
+    left_out: int
+    pictures: tuple[Picture, ...]
+
+
+def write_report(
+    folder: Path, facts: Mapping[str, str], traces: Sequence[str], tables: Sequence[JobTable], runs: Sequence[Run]
+) -> Path:
+    """Write the page and its pictures into a folder, which is made if need be; returns the page.
+
+    Pictures show the first seed. `facts` opens the page: what was asked. Runs must have been kept. Raises `InputError`
+    where the folder cannot be written, and `MissingExtra` without Matplotlib.
+    """
+    sections: list[Section] = []
+    pngs: dict[str, bytes] = {}
+    for place, trace in enumerate(traces):
+        shown = _shown(tables[place], [run for run in runs if run.case.trace == place and run.case.seed == 0])
+        light, dark = (draw(shown[:MAX_RUNS], theme) for theme in (LIGHT, DARK))
+        sections.append(_section(trace, shown, light, dark))
+        suffix = f"-{place + 1}" if len(traces) > 1 else ""
+        pngs |= {f"{name}{suffix}.png": png for name, png in light.items()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, png in pngs.items():
+            (folder / name).write_bytes(png)
+        (folder / PAGE).write_text(_page(facts, traces, runs, sections), "utf-8")
+    except OSError as err:
+        what = f"cannot be written ({err.strerror})"
+        raise InputError(str(folder), what, "Name a folder that you may write") from err
+    return folder / PAGE
+
+
+def _shown(table: JobTable, runs: Sequence[Run]) -> list[Shown]:
+    return [Shown(name, table, run.result) for name, run in zip(_labels(runs), runs, strict=True) if run.result]
+
+
+def _section(trace: str, shown: Sequence[Shown], light: Mapping[str, bytes], dark: Mapping[str, bytes]) -> Section:
+    drawn = shown[:MAX_RUNS]
+    of = ", ".join(run.label for run in drawn)
+    pictures = tuple(
+        Picture(title, says, f"{title}: {of}", _packed(light[name]), _packed(dark[name]))
+        for name, (title, says) in _TITLES.items()
+    )
+    return Section(trace, len(drawn), len(shown) - len(drawn), pictures)
+
+
+def _page(facts: Mapping[str, str], traces: Sequence[str], runs: Sequence[Run], sections: Sequence[Section]) -> str:
+    from jinja2 import Environment, StrictUndefined
+
+    first = [run for run in runs if run.case.trace == 0 and run.case.seed == 0]
+    several = len(traces) > 1
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        files("perdure.simulation").joinpath("report.html").read_text("utf-8")
+    )
+    return template.render(
+        names=", ".join(dict.fromkeys(run.case.policy for run in runs)),
+        facts=facts,
+        columns=("trace", *_COLUMNS) if several else _COLUMNS,
+        rows=[[traces[run.case.trace], *_row(run)] if several else list(_row(run)) for run in runs],
+        labels=_labels(first),
+        causes=_causes(first),
+        sections=sections,
+        light=LIGHT,
+        dark=DARK,
+    )
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """A short name for each run: its policy, and its retry policy where they differ."""
+    if len({run.case.retry for run in runs}) == 1:
+        return [run.case.policy for run in runs]
+    return [f"{run.case.policy}, {run.case.retry}" for run in runs]
+
+
+def _row(run: Run) -> Iterator[str]:
+    found, case = run.metrics, run.case
+    yield from (case.policy, case.retry, str(case.seed), str(found.jobs))
+    for spread in (found.jct_s, found.wait_s):
+        yield from (f"{seconds / HOUR_S:.2f}" for seconds in (spread.mean, spread.p50, spread.p90, spread.p99))
+    yield f"{found.makespan_s / HOUR_S:.1f}"
+    yield from (f"{found.utilisation:.1%}", f"{found.goodput:.1%}")
+    yield from (f"{found.wasted_gpu_h:.1f}", f"{found.success_rate:.2%}")
+
+
+def _causes(runs: Sequence[Run]) -> list[tuple[str, list[float]]]:
+    """GPU hours wasted by each cause in each run, the dearest of the first run first."""
+    names = dict.fromkeys(name for run in runs for name in run.metrics.wasted_gpu_h_by_cause)
+    return [(name, [run.metrics.wasted_gpu_h_by_cause.get(name, 0.0) for run in runs]) for name in names]
+
+
+def _packed(png: bytes) -> str:
+    return b64encode(png).decode("ascii")

@@ -1,0 +1,117 @@
+"""The page of a sweep: whole in itself, safe, and true to the schedules."""
+
+from __future__ import annotations
+
+import struct
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.simulation.charts import SIZES, crowded_jobs, use_over_time, waits_by_size
+from perdure.simulation.report import write_report
+from perdure.simulation.simulate import simulate
+from perdure.simulation.sweep import Setting, cases, sweep
+from perdure.traces.generate import generate
+from tests.simulation.tables import jobs
+
+CLUSTER = Cluster.parse("4x8")
+PICTURES = ("completion", "gantt", "use", "waits")
+HOSTILE = "<script>alert(1)</script>\"'&{{ 1 }}"
+
+
+class Page(HTMLParser):
+    """The words of a page, and all that it would fetch or run."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.words, self.tags, self.fetched = "", set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.fetched += [value for name, value in attrs if name in ("src", "srcset", "href", "action", "data")]
+
+    def handle_data(self, data):
+        self.words += data
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A report on two traces, one of them with a hostile name."""
+    tables = [generate(60, CLUSTER, 2.0, np.random.default_rng(seed)) for seed in (1, 2)]
+    wanted = cases(2, ["fifo", "las-2d"], ["recorded", "never"], seeds=2)
+    runs = sweep(tables, Setting(CLUSTER, failures="philly", keep=True, spans=True), wanted)
+    folder = tmp_path_factory.mktemp("report") / "made" / "here"
+    page = write_report(folder, {"cluster": HOSTILE}, ["a.csv", HOSTILE], tables, runs)
+    return folder, Page(page.read_text()), runs
+
+
+def test_the_page_needs_nothing_else_and_runs_nothing(written):
+    _, page, _ = written
+    assert len(page.fetched) == 2 * 2 * len(PICTURES)
+    assert all(each.startswith("data:image/png;base64,") for each in page.fetched)
+    assert "script" not in page.tags
+
+
+def test_what_a_user_named_is_shown_as_it_is(written):
+    _, page, _ = written
+    assert page.words.count(HOSTILE) >= 2 + 8  # the cluster, the section, and a row for each run
+
+
+def test_the_page_holds_the_figures_of_each_run(written):
+    _, page, runs = written
+    for run in runs:
+        assert f"{run.metrics.jct_s.mean / 3600:.2f}" in page.words
+    assert "las-2d, never" in page.words
+
+
+def test_pictures_are_files_too(written):
+    folder, _, _ = written
+    names = {f"{name}-{place}.png" for name in PICTURES for place in (1, 2)}
+    assert {path.name for path in folder.iterdir()} == names | {"index.html"}
+    for name in names:
+        data = (folder / name).read_bytes()
+        assert data.startswith(b"\x89PNG")
+        width, height = struct.unpack(">II", data[16:24])
+        assert (width, height) == (880, 462)
+
+
+def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path):
+    table = jobs((1, 0, 5))
+    runs = sweep([table], Setting(CLUSTER, keep=True), cases(1, ["fifo"]))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        write_report(tmp_path / "file", {}, ["a"], [table], runs)
+
+
+def test_waits_by_size():
+    table = jobs((32, 0, 100), (1, 10, 5), (4, 20, 5), (2, 40, 5))
+    waits = waits_by_size(table, simulate(table, CLUSTER, "fifo"))
+    assert SIZES[:2] == ((1, 1), (2, 4))
+    assert waits[:2] == [90, (80 + 60) / 2]
+    assert np.isnan(waits[2])
+    assert waits[3] == 0
+
+
+@pytest.mark.parametrize("spans", [True, False])
+def test_use_over_time(spans):
+    table = jobs((32, 0, 10), (16, 0, 10))
+    result = simulate(table, CLUSTER, "fifo", spans=spans)
+    assert use_over_time(table, result, np.array([0.0, 5.0, 10.0, 15.0, 20.0, 30.0])).tolist() == [1, 1, 0.5, 0.5, 0]
+
+
+def test_use_over_time_adds_up_to_what_was_used():
+    table = generate(60, CLUSTER, 2.0, np.random.default_rng(3))
+    result = simulate(table, CLUSTER, "las-2d", spans=True)
+    edges = np.linspace(table.submit_s[0], result.end_s.max(), 100)
+    assert use_over_time(table, result, edges).mean() == pytest.approx(result.utilisation)
+
+
+def test_crowded_jobs_are_those_that_waited_and_held_most():
+    quiet, crowd = [(1, i, 1) for i in range(300)], [(32, 1000, 50 + i) for i in range(200)]
+    table = jobs(*quiet, *crowd)
+    rows = crowded_jobs(table, simulate(table, CLUSTER, "fifo"))
+    assert rows.tolist() == list(range(460, 500))
