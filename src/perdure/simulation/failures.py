@@ -53,6 +53,14 @@ class Failures:
         assert self.table.attempts is not None
         return int(self.table.attempts.first[row]) + number - 1
 
+    def gpu_time(self) -> dict[Nature, float]:
+        """The share that attempts of each nature have in all GPU time, if all of them run."""
+        tries = self.table.attempts
+        assert tries is not None
+        gpu_s = tries.duration_s * np.repeat(self.table.gpus, np.diff(tries.first))
+        whole = float(gpu_s.sum()) or 1.0
+        return {nature: float(gpu_s[self.nature == nature].sum()) / whole for nature in Nature}
+
     def heals(self, row: int, number: int) -> bool:
         """Whether retries of this failed attempt get past it."""
         return self.nature[self.attempt(row, number)] in (Nature.NODE_BOUND, Nature.TRANSIENT)
@@ -107,19 +115,19 @@ def recorded(table: JobTable, seed: int = 0) -> Failures:
     return Failures(replace(table, attempts=tries), nature.astype(np.int8), words[nature])
 
 
-def philly(table: JobTable, seed: int) -> Failures:
+def philly(table: JobTable, seed: int, share: float = SHARE_FAILING) -> Failures:
     """Recorded attempts where the table has any; else drawn per job from the failure table of Philly.
 
-    Each failing job has one reason, and as many failed attempts as the table has trials a job for it. What fails
-    for good is over then, and has failed after the same time on each try. What heals runs its duration after that.
-    Jobs that the trace says failed are those that fail for good, and the time that they ran is shared by their
-    tries; where it tells of no job how it ended, they are drawn, and run times to failure come from the table, so
-    that these jobs no longer run for the duration that the trace gives.
+    A `share` of the jobs fails at least once. Each failing job has one reason, and as many failed attempts as the
+    table has trials a job for it. What fails for good is over then, and has failed after the same time on each try.
+    What heals runs its duration after that. Jobs that the trace says failed are those that fail for good, and the
+    time that they ran is shared by their tries; where it tells of no job how it ended, they are drawn, and run
+    times to failure come from the table, so that these jobs no longer run for the duration that the trace gives.
     """
     if table.attempts is not None:
         return recorded(table, seed)
     rng = _stream(seed, 1)
-    reason = _reasons(table, rng)
+    reason = _reasons(table, share, rng)
     rows = np.flatnonzero(reason >= 0)
     trials = np.zeros(len(table), np.int64)
     trials[rows] = draw_trials(reason[rows], rng)
@@ -185,10 +193,10 @@ def _completed(table: JobTable, tries: Attempts) -> Attempts:
     )
 
 
-def _reasons(table: JobTable, rng: Generator) -> NDArray[np.intp]:
+def _reasons(table: JobTable, share: float, rng: Generator) -> NDArray[np.intp]:
     """The row of `REASONS` for each job that fails, -1 for the others."""
     reason = np.full(len(table), -1)
-    fails = rng.random(len(table)) < SHARE_FAILING
+    fails = rng.random(len(table)) < share
     reason[fails] = draw_reasons(int(fails.sum()), rng)
     if not table.ending.any():
         return reason
