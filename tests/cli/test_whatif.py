@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import sys
 from pathlib import Path
 
 import pytest
 
+from perdure.simulation import study
 from perdure.traces.read import read
 from tests.conftest import require
 
@@ -137,6 +139,49 @@ def test_numba_is_not_needed(perdure, home, monkeypatch):
     assert run["jct_s"]["mean"] == 5
 
 
+@pytest.fixture
+def small(monkeypatch):
+    """Both studies with few jobs."""
+    for name, jobs in (("retry", 60), ("delay", 60)):
+        whole = getattr(study, name)
+        monkeypatch.setattr(study, name, functools.partial(whole, n_jobs=jobs))
+
+
+def test_a_study_as_json(perdure, small):
+    ran = perdure("whatif", "--study", "retry", "--seeds", "2", "--load", "0.7,0.9", "--policy", "sjf", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.json["study"] == "retry"
+    assert {(row["load"], row["policy"]) for row in ran.json["figures"]} == {(0.7, "sjf"), (0.9, "sjf")}
+    assert {row["retry"] for row in ran.json["figures"]} == {"never", "recorded", "predicted", "oracle"}
+    ran = perdure("whatif", "--study", "delay", "--seeds", "1", "--cluster", "2x2+2x8", "--json")
+    assert (ran.json["study"], ran.json["cluster"]) == ("delay", "2x2+2x8")
+
+
+def test_a_study_stands_beside_what_was_published(perdure, small):
+    ran = perdure("whatif", "--study", "retry", "--seeds", "1")
+    (row,) = (line for line in ran.out.splitlines() if line.split()[:3] == ["0.9", "sjf", "predicted"])
+    assert "15.4%" in row
+    ran = perdure("whatif", "--study", "delay", "--seeds", "1")
+    (row,) = (line for line in ran.out.splitlines() if line.startswith(">8 "))
+    assert row.endswith("97.9%")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("nonsense", "--study 'nonsense': no study has that name. Use one of: retry, delay."),
+        ("retry --cluster 2x2", "--study retry: its cluster is the published one, 200x8. Leave --cluster away."),
+        ("retry --policy nonsense", "policy 'nonsense': no policy has that name. "),
+        ("delay --policy fifo", "--study delay: its policy is philly, its load one. "),
+        ("delay --load 0", "trace generate: "),
+    ],
+)
+def test_a_study_that_cannot_be_made_is_one_line_and_2(perdure, small, words, complaint):
+    ran = perdure("whatif", "--study", *words.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.complaint.startswith(complaint)
+
+
 def test_a_load_sets_how_fast_jobs_come(perdure, trace):
     run = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo", "--load", "0.5", "--json").json["runs"][0]
     assert run["makespan_s"] == 105 / 0.5 + 5
@@ -229,7 +274,10 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, ho
         ("--policy fifo --load 0", "--load: 0.0 is no load. Write a number above 0, such as 0.8."),
         ("--policy fifo --load nan", "--load: nan is no load. "),
         ("--policy fifo --seeds 0", "whatif: Invalid value for '--seeds': "),
-        ("", "whatif: Missing option '--policy'. See perdure whatif --help."),
+        ("--policy fifo --load much", "--load 'much': not a number. Write it like 0.8."),
+        ("--policy fifo --load 0.5,0.8", "whatif: give a trace, --cluster and --policy, and at most one --load; or "),
+        ("", "whatif: give a trace, --cluster and --policy, and at most one --load; or --study without a trace. See "),
+        ("--study retry", "whatif: give a trace, --cluster and --policy, and at most one --load; or --study without "),
     ],
 )
 def test_a_word_that_means_nothing_is_one_line_and_2(perdure, trace, options, complaint):

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure.cli.options import AsJson
-from perdure.cli.output import print_json, print_table
-from perdure.cli.trace import ClusterSpec, SkipBad, TraceFormat
+from perdure.cli.trace import CLUSTER_HELP, SkipBad, TraceFormat
 from perdure.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from perdure.scheduling.policies import PolicyOptions
-    from perdure.simulation.sweep import Run
-    from perdure.traces.trace import Trace
 
-_WORTH_A_PROCESS = 20_000  # jobs of a run: fewer are done before a process has begun
-_MAX_SPANS = 50_000  # jobs of a trace: of more, each stretch of running is not kept
 _MAX_PROCESSES = 1024
-_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
-_FIGURES = ("JOBS", "JCT", "P50", "P99", "WAIT", "P99", "MAKESPAN", "USED", "GOODPUT", "WASTED", "PASSED")
 
 
 def whatif(
-    traces: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Traces of any known form.")],
-    cluster: ClusterSpec,
-    policy: Annotated[str, typer.Option(metavar="A,B,...", help="Policies, or one of your own: mine.py:MyPolicy.")],
+    traces: Annotated[
+        list[Path] | None, typer.Argument(metavar="TRACE...", help="Traces of any known form.", show_default=False)
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(metavar="SPEC|FILE", help=CLUSTER_HELP)] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Policies, or one of your own: mine.py:MyPolicy.")
+    ] = None,
     placement: Annotated[
         str, typer.Option(metavar="P", help="How gangs find nodes; count: GPUs are only counted.")
     ] = "count",
@@ -43,9 +35,11 @@ def whatif(
         str, typer.Option(metavar="M", help="What fails: none, recorded, philly, nodes, or philly+nodes.")
     ] = "recorded",
     load: Annotated[
-        float | None, typer.Option(help="Let jobs come so that they ask for this share of the GPU time.")
+        str | None, typer.Option(metavar="X", help="Let jobs come so that they ask for this share of the GPU time.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=10_000, help="Run each case with so many seeds.")] = 1,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Run each case with so many seeds; 1 if not given.")
+    ] = None,
     compat: Annotated[
         str | None, typer.Option(metavar="tiresias", help="Follow that simulator to the second, its oddities included.")
     ] = None,
@@ -66,6 +60,9 @@ def whatif(
     workers: Annotated[
         str | None, typer.Option(metavar="N", help="Processes; not given: one a core where jobs are many.")
     ] = None,
+    study: Annotated[
+        str | None, typer.Option(metavar="retry|delay", help="Instead: a published experiment, on drawn jobs.")
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Replay traces on a cluster under scheduling policies, and compare what became of the jobs.
@@ -75,35 +72,34 @@ def whatif(
       0  all runs are done
       2  usage or bad input
     """
-    from perdure.cli.jobs_out import check_jobs_out, write_jobs
-    from perdure.cli.simulated import cluster_named, read_fitting, tell_of
-    from perdure.simulation.sweep import Setting, at_load, cases, check_names, sweep
+    policies = [] if policy is None else _names("--policy", policy)
+    loads = [] if load is None else _loads(load)
+    if study is not None and not traces:
+        from perdure.cli.study import run_study
 
-    processes = None if workers is None else _processes(workers)
-    if jobs_out is not None:
-        check_jobs_out(jobs_out)
-    nodes = cluster_named(cluster)
-    options = _options(compat, queue_limits, gittins_samples)
-    setting = Setting(nodes, placement, options, failures, keep=jobs_out is not None or out is not None)
-    wanted = cases(len(traces), _names("--policy", policy), _names("--retry", retry), seeds)
-    check_names(setting, wanted)
-    found = [read_fitting(path, format, skip_bad, nodes) for path in traces]
-    spans = out is not None and max(len(trace.table) for trace in found) <= _MAX_SPANS
-    setting = replace(setting, spans=spans)
-    tables = [trace.table if load is None else at_load(trace.table, nodes, load) for trace in found]
-    with _progress(len(wanted)) as tell:
-        runs = sweep(tables, setting, wanted, processes or _fitting_processes(found), tell)
-    for path, trace in zip(traces, found, strict=True):
-        tell_of(trace, path)
-    if jobs_out is not None:
-        write_jobs(jobs_out, traces, tables, runs)
-    if out is not None:
-        from perdure.simulation.report import write_report
+        return run_study(study, loads, seeds, policies, cluster, as_json)
+    if study is not None or not traces or cluster is None or not policies or len(loads) > 1:
+        what = "give a trace, --cluster and --policy, and at most one --load; or --study without a trace"
+        raise InputError("whatif", what, "See perdure whatif --help")
+    from perdure.cli.comparison import Asked, compare
 
-        came = "as recorded" if load is None else str(load)
-        asked = {"cluster": cluster, "placement": placement, "failures": failures, "load": came}
-        write_report(out, asked, [str(path) for path in traces], tables, runs)
-    _print_runs(traces, runs, as_json)
+    asked = Asked(
+        traces=traces,
+        cluster=cluster,
+        policies=policies,
+        retries=_names("--retry", retry),
+        seeds=seeds or 1,
+        placement=placement,
+        failures=failures,
+        load=loads[0] if loads else None,
+        options=_options(compat, queue_limits, gittins_samples),
+        format=format,
+        skip_bad=skip_bad,
+        jobs_out=jobs_out,
+        out=out,
+        workers=None if workers is None else _processes(workers),
+    )
+    compare(asked, as_json)
     return 0
 
 
@@ -118,6 +114,13 @@ def _names(option: str, text: str) -> list[str]:
     if not all(names) or len(set(names)) < len(names):
         raise InputError(option, f"{text!r} has an empty name, or one twice", "Write it like fifo,srtf,las-2d")
     return names
+
+
+def _loads(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--load {text!r}", "not a number", "Write it like 0.8") from None
 
 
 def _options(compat: str | None, queue_limits: str | None, gittins_samples: Path | None) -> PolicyOptions:
@@ -138,58 +141,3 @@ def _processes(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= _MAX_PROCESSES:
         raise ConfigError(f"--workers {text!r}", "not a number of processes", "Write a number, such as 4")
     return int(text)
-
-
-def _fitting_processes(found: Sequence[Trace]) -> int:
-    if max(len(trace.table) for trace in found) < _WORTH_A_PROCESS:
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def _progress(runs: int) -> Iterator[Callable[[int], None]]:
-    """What to call with the number of runs that are done; a person at a terminal sees how long the rest takes."""
-    if runs == 1 or not sys.stderr.isatty():
-        yield lambda done: None  # noqa: ARG005
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=runs)
-        yield lambda done: bar.update(task, completed=done)
-
-
-def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool) -> None:
-    """One run a row. The table leaves out what is the same in all; JSON names the trace where there are several."""
-    names = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in runs]
-    if as_json:
-        print_json("whatif", 1, runs=[{**name, **run.to_json()} for name, run in zip(names, runs, strict=True)])
-        return
-    telling = [(traces[run.case.trace].name, run.case.retry, run.case.seed) for run in runs]
-    vary = [place for place, values in enumerate(zip(*telling, strict=True)) if len(set(values)) > 1]
-    columns = ("POLICY", *(("TRACE", "RETRY", "SEED")[place] for place in vary), *_FIGURES)
-    rows = (
-        (run.case.policy, *(told[place] for place in vary), *_figures(run))
-        for told, run in zip(telling, runs, strict=True)
-    )
-    print_table(columns, rows, whole=columns)
-
-
-def _figures(run: Run) -> Iterator[object]:
-    found = run.metrics
-    yield found.jobs
-    for seconds in (found.jct_s.mean, found.jct_s.p50, found.jct_s.p99, found.wait_s.mean, found.wait_s.p99):
-        yield _span(seconds)
-    yield _span(found.makespan_s)
-    yield from (f"{found.utilisation:.1%}", f"{found.goodput:.1%}")
-    yield from (f"{found.wasted_gpu_h:.0f} GPU h", f"{found.success_rate:.1%}")
-
-
-def _span(seconds: float) -> str:
-    """A length of time in the largest unit of which it has one."""
-    for unit_s, name in _UNITS:
-        if seconds >= unit_s:
-            return f"{seconds / unit_s:.1f} {name}"
-    return f"{seconds:.0f} s"

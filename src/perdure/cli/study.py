@@ -1,0 +1,119 @@
+"""``perdure whatif --study``: a published experiment again, on drawn jobs, with what was published beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perdure.cli.output import print_json, print_line, print_table
+from perdure.cli.progress import progress
+from perdure.errors import ConfigError
+
+if TYPE_CHECKING:
+    from perdure.simulation.study import DelayStudy, Estimate, RetryStudy
+
+STUDIES = ("retry", "delay")
+
+
+def run_study(
+    name: str,
+    loads: Sequence[float],
+    seeds: int | None,
+    policies: Sequence[str],
+    cluster: str | None,
+    as_json: bool,
+) -> int:
+    """Run a study and print it; what is not given is as published. Raises `ConfigError` for what it cannot use."""
+    from perdure.simulation.study import RetryStudy
+
+    if name not in STUDIES:
+        raise ConfigError(f"--study {name!r}", "no study has that name", f"Use one of: {', '.join(STUDIES)}")
+    given: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+    study = (_retry if name == "retry" else _delay)(given, loads, policies, cluster)
+    if as_json:
+        print_json("whatif-study", 1, study=name, **study.to_json())
+    elif isinstance(study, RetryStudy):
+        _show_retry(study)
+    else:
+        _show_delay(study)
+    return 0
+
+
+def _retry(
+    given: Mapping[str, Any], loads: Sequence[float], policies: Sequence[str], cluster: str | None
+) -> RetryStudy:
+    from perdure.simulation.study import retry
+
+    if cluster is not None:
+        raise ConfigError("--study retry", "its cluster is the published one, 200x8", "Leave --cluster away")
+    more: dict[str, Any] = {"loads": tuple(loads)} if loads else {}
+    more |= {"policies": tuple(policies)} if policies else {}
+    with progress() as tell:
+        return retry(**given, **more, progress=tell)
+
+
+def _delay(
+    given: Mapping[str, Any], loads: Sequence[float], policies: Sequence[str], cluster: str | None
+) -> DelayStudy:
+    from perdure.simulation.study import delay
+
+    if policies or len(loads) > 1:
+        raise ConfigError("--study delay", "its policy is philly, its load one", "Leave --policy and more loads away")
+    more: dict[str, Any] = {"load": loads[0]} if loads else {}
+    more |= {"cluster": cluster} if cluster is not None else {}
+    with progress() as tell:
+        return delay(**given, **more, progress=tell)
+
+
+def _show_retry(study: RetryStudy) -> None:
+    tpr, fpr = study.classifier
+    print_line(
+        f"{study.jobs} drawn jobs on {study.cluster}, {study.seeds} seeds; {study.failing:.0%} fail at least once. "
+        f"The classifier tells {tpr:.1%} of the failures that heal, and takes {fpr:.1%} of the others for such."
+    )
+    mix = ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in study.gpu_time.items())
+    print_line(f"GPU time of attempts, under full retry (recorded): {mix}.")
+    said = study.published
+    rows = []
+    for each in study.figures:
+        published = said["jct_saved"].get(each.policy) if each.retry == "predicted" else None
+        rows.append(
+            (
+                f"{each.load:g}", each.policy, each.retry, f"{each.jct_s.mean / 3600:.2f} h", _percent(each.jct_saved),
+                "" if published is None else f"{published:.1%}", _percent(each.jct_over_oracle),
+                f"{each.success_rate.mean:.2%}", f"{100 * each.success_lost.mean:.2f}", f"{each.wasted_gpu_h.mean:.0f}",
+            )
+        )  # fmt: skip
+    columns = (
+        "LOAD", "POLICY", "RETRY", "JCT", "SAVED (95%)", "PUBLISHED", "OVER ORACLE (95%)", "PASSED", "POINTS LOST",
+        "WASTED GPU h",
+    )  # fmt: skip
+    print_table(columns, rows, whole=columns)
+    print_line(
+        f"Published: within {said['jct_over_oracle']:.1%} of the oracle; {said['success_rate_full']:.2%} pass under "
+        f"full retry, {100 * said['success_rate_lost']:.2f} points fewer when predicted ({said['source']})."
+    )
+
+
+def _show_delay(study: DelayStudy) -> None:
+    print_line(
+        f"{study.jobs} drawn jobs on {study.cluster} in racks of {study.rack_nodes} nodes, load {study.load:g}, "
+        f"{study.seeds} seeds; {study.utilisation.mean:.1%} of the GPUs in use."
+    )
+    said = study.published["fragmentation_share"]
+    rows = []
+    for each in study.figures:
+        shares = each.fair_share, each.borrowed, each.fragmentation, each.fragmentation_share
+        published = f"{said[each.gpus]:.1%}" if each.gpus in said else ""
+        rows.append((each.gpus, each.jobs, f"{each.wait_s.mean / 60:.1f} min", *map(_percent, shares), published))
+    columns = (
+        "GPUS", "JOBS", "WAIT", "FAIR SHARE (95%)", "BORROWED (95%)", "FRAGMENTATION (95%)", "OF THE TWO (95%)",
+        "PUBLISHED",
+    )  # fmt: skip
+    print_table(columns, rows, whole=columns)
+    of = "fragmentation's share of fair-share and fragmentation delay"
+    print_line(f"Of the two: {of} ({study.published['source']}).")
+
+
+def _percent(share: Estimate) -> str:
+    return f"{share.mean:.1%} ({share.low:.1%} to {share.high:.1%})"
