@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,7 +36,7 @@ def actions(
     if as_json:
         print_json("actions", 1, actions=found)
         return 0
-    rows = ([a["key"], a["state"], a["by"], instant(a["created_s"]), a["detail"] or a["reason"]] for a in found)
+    rows = ([a["key"], a["state"], a["by"], instant(a["created_s"]), _why(a)] for a in found)
     print_table(("KEY", "STATE", "BY", "DECIDED", "REASON"), rows, whole=("KEY", "STATE", "DECIDED"))
     return 0
 
@@ -74,3 +74,8 @@ def _switch_file(state: Path, on: bool, cause: Exception) -> None:
     except OSError as err:
         what = f"the service does not answer, and this cannot be changed ({err.strerror})"
         raise StateError(str(file), what, "Do it as the user who runs the service") from cause
+
+
+def _why(action: dict[str, Any]) -> str:
+    """Why it was decided, and what became of it beyond its state."""
+    return f"{action['reason']} ({action['detail']})" if action["detail"] else str(action["reason"])
