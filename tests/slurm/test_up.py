@@ -1,0 +1,73 @@
+"""`perdure up --cluster slurm` as an operator types it: shadow mode first, then armed."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+PEER_LOST = """
+if [ "$SLURMD_NODENAME" = node1 ]; then
+  echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2
+  exit 1
+fi
+echo done
+"""
+
+
+@pytest.fixture
+def perdure(quiet_cluster, tmp_path):
+    """Run one command of the command line where the cluster's tools are."""
+    environment = {**quiet_cluster.env, "HOME": str(tmp_path), "PERDURE_SERVICE_POLL_S": "1"}
+    running = []
+
+    def command(*words):
+        return [sys.executable, "-m", "perdure", *words]
+
+    def start(*words):
+        up = subprocess.Popen(command("up", *words), env=environment, stdout=subprocess.PIPE, text=True)
+        running.append(up)
+        assert "http://127.0.0.1:" in up.stdout.readline()
+
+    def ask(*words):
+        done = subprocess.run(command(*words, "--json"), env=environment, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    yield start, ask
+    for up in running:
+        up.send_signal(signal.SIGINT)
+        assert up.wait(30) == 0
+        up.stdout.close()
+
+
+def actions_of(ask, state):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = [action for action in ask("actions")["actions"] if action["state"] == state]
+        if found:
+            return found
+        time.sleep(0.5)
+    raise AssertionError(f"no action came to be {state}")
+
+
+def test_it_observes_unless_it_is_armed(quiet_cluster, perdure):
+    start, ask = perdure
+    start("--cluster", "slurm", "--port", "0")
+    job = quiet_cluster.submit(PEER_LOST, "-w", "node1")
+    (action,) = actions_of(ask, "shadow")
+    assert action["kind"] == "requeue"
+    assert quiet_cluster.job(job)["JobState"] == "FAILED"
+
+
+def test_armed_it_acts(quiet_cluster, perdure):
+    start, ask = perdure
+    start("--cluster", "slurm", "--act", "--port", "0")
+    job = quiet_cluster.submit(PEER_LOST, "-w", "node1")
+    (action,) = actions_of(ask, "done")
+    assert action["kind"] == "requeue"
+    assert quiet_cluster.wait(job, lambda fields: fields["JobState"] == "COMPLETED")["NodeList"] != "node1"
