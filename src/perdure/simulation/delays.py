@@ -26,11 +26,6 @@ class Delays:
     borrowed_s: NDArray[np.float64]  # there was quota, but fewer free GPUs than the gang needs
     fragmentation_s: NDArray[np.float64]  # there was quota, and GPUs enough, but no place for the gang
 
-    def fragmentation_share(self, rows: NDArray[np.bool_]) -> float:
-        """Fragmentation's share of the fair-share and fragmentation delay of some jobs; 0 where there is none."""
-        scattered, used = float(self.fragmentation_s[rows].sum()), float(self.fair_share_s[rows].sum())
-        return scattered / (scattered + used) if scattered + used else 0.0
-
 
 def delays(table: JobTable, result: Result, quotas: Mapping[str, float], lends: bool = False) -> Delays:
     """Split the wait of each job, given the GPUs of each virtual cluster.

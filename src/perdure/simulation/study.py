@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator, Philox
+from numpy.typing import NDArray
 
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
@@ -44,13 +45,14 @@ PUBLISHED_DELAY: Mapping[str, Any] = {
     "source": "published: M. Jeon et al., USENIX ATC 2019, table 2",
     "fragmentation_share": {"2-4": 0.594, "5-8": 0.742, ">8": 0.979},
 }
+_A_WAIT_S = 60.0
 Progress = Callable[[int, int], None]
 """``progress(done, runs)``, told after each simulation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean over seeds, and its bootstrap interval at 95 %."""
+    """The mean over the seeds that have a value, and its bootstrap interval at 95 %; 0 where no seed has one."""
 
     mean: float
     low: float
@@ -58,7 +60,8 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
-        return cls(float(np.mean(values)), *interval(values, Generator(Philox(key=0))))
+        there = [value for value in values if not np.isnan(value)] or [0.0]
+        return cls(float(np.mean(there)), *interval(there, Generator(Philox(key=0))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,9 @@ class RetryStudy:
 class DelayFigures:
     """Jobs of one size: how long they waited, and why, as shares of all their waiting.
 
-    `fragmentation_share` is fragmentation's share of fair-share and fragmentation delay alone, as published.
+    `fragmentation_share` is fragmentation's share of fair-share and fragmentation delay alone. `fragmented_jobs` counts
+    jobs instead of seconds: of those that waited for more than a minute, the share for which fragmentation took more
+    of the wait than its virtual cluster's quota did.
     """
 
     gpus: str
@@ -114,6 +119,7 @@ class DelayFigures:
     borrowed: Estimate
     fragmentation: Estimate
     fragmentation_share: Estimate
+    fragmented_jobs: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,7 @@ class DelayStudy:
 
 
 def retry(
-    n_jobs: int = 20_000,
+    n_jobs: int = 50_000,
     loads: Sequence[float] = (0.9,),
     seeds: int = 3,
     nodes: int = 200,
@@ -149,7 +155,8 @@ def retry(
     Philly's failure table: most for good, however often they are tried; some heal (MPI errors, CUDA and ECC faults,
     preemptions). A load is the GPU time of all attempts over the GPU time of `nodes` nodes with 8 GPUs until the last
     submit. Full retry runs every attempt that was drawn; the others stop where they see no use. A retry starts from
-    the beginning, and joins the queue as a new arrival. GPUs are counted, not placed.
+    the beginning, and joins the queue as a new arrival. GPUs are counted, not placed. With few jobs the trace is short
+    against its longest jobs, and hardly anybody waits whatever the load: 50,000 make two weeks and a half.
 
     Raises `InputError` for numbers out of their range, and `ConfigError` for an unknown policy.
     """
@@ -175,18 +182,21 @@ def retry(
 
 
 def delay(
-    n_jobs: int = 10_000,
-    load: float = 0.9,
+    n_jobs: int = 20_000,
+    load: float = 0.5,
     seeds: int = 3,
-    cluster: str = "321x2+231x8",
+    cluster: str = "80x2+58x8",
     rack_nodes: int = 24,
     progress: Progress = lambda done, runs: None,  # noqa: ARG005
 ) -> DelayStudy:
     """Philly's study of delays: scattered GPUs are the more to blame, the wider the job.
 
-    Jobs are drawn like Philly's, without failures, onto a cluster of the size of theirs, under its scheduler and its
-    ladder of localities. Quotas follow the demand of each virtual cluster; how the paper's were set is not public,
-    nor are its racks, for which `rack_nodes` consecutive nodes stand.
+    Jobs are drawn like Philly's, without failures, onto a cluster of the mix of theirs but a quarter of its size (so
+    that fewer jobs fill it for weeks), under its scheduler and its ladder of localities. Quotas follow the demand of
+    each virtual cluster; how the paper's were set is not public, nor are its racks, for which `rack_nodes` consecutive
+    nodes stand. A job beyond its quota is charged to fragmentation while enough GPUs for it are free, since this
+    scheduler lends them. Where arrivals come in bursts, as these do, most seconds of waiting are spent in a few
+    crowded hours in which no GPU is free at all, and the more so at higher loads.
 
     Raises `InputError` for numbers out of their range.
     """
@@ -254,16 +264,28 @@ def _by_size(table: JobTable, result: Result, quotas: Mapping[str, float]) -> di
     found = {}
     for name, least, most in SIZES:
         rows = (table.gpus >= least) & (table.gpus <= most)
-        whole = float(wait_s[rows].sum()) or 1.0
+        parts = split.fair_share_s, split.borrowed_s, split.fragmentation_s
+        fair, borrowed, scattered = (float(part[rows].sum()) for part in parts)
         found[name] = {
             "jobs": float(rows.sum()),
-            "wait_s": float(wait_s[rows].mean()) if rows.any() else 0.0,
-            "fair_share": float(split.fair_share_s[rows].sum()) / whole,
-            "borrowed": float(split.borrowed_s[rows].sum()) / whole,
-            "fragmentation": float(split.fragmentation_s[rows].sum()) / whole,
-            "fragmentation_share": split.fragmentation_share(rows),
+            "wait_s": _mean(wait_s[rows]),
+            "fair_share": _share(fair, borrowed, scattered),
+            "borrowed": _share(borrowed, fair, scattered),
+            "fragmentation": _share(scattered, fair, borrowed),
+            "fragmentation_share": _share(scattered, fair),
+            "fragmented_jobs": _mean((split.fragmentation_s > split.fair_share_s)[rows & (wait_s > _A_WAIT_S)]),
         }
     return found
+
+
+def _share(part: float, *others: float) -> float:
+    """What `part` is of the sum of all; NaN where there is nothing to share."""
+    whole = part + sum(others)
+    return part / whole if whole else np.nan
+
+
+def _mean(values: NDArray[np.float64] | NDArray[np.bool_]) -> float:
+    return float(values.mean()) if len(values) else np.nan
 
 
 def _estimates(rows: Sequence[Mapping[str, float]], *but: str) -> dict[str, Any]:
