@@ -40,22 +40,41 @@ class GittinsIndex:
         return float((k - i) / served)
 
 
-def public_table(samples: NDArray[np.float64] | list[float], quantum: int) -> tuple[list[int], list[float]]:
-    """The table that Tiresias' public simulator looks ranks up in: sorted whole samples and the rank below each.
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """An index that changes only where attained service passes a bound: `ranks[i]` once i bounds are reached."""
 
-    It takes the index just below each sample, rounds the probability to five digits and the mean service down to
-    a whole number; its ranks are 1e6 times an index. A job that has attained a ranks as the first sample above a,
-    and 0 from the last sample on.
+    bounds: NDArray[np.int64]  # ascending, shape (n,); whole GPU-ticks
+    ranks: NDArray[np.float64]  # shape (n + 1,)
+
+    def at(self, attained: int) -> float:
+        return float(self.ranks[np.searchsorted(self.bounds, attained, side="right")])
+
+
+def index_steps(samples: NDArray[np.float64], quantum: float, ticks_per_s: int) -> Steps:
+    """The Gittins index as it was when the attained service last passed a sample."""
+    index = GittinsIndex.of(samples, quantum)
+    passed = np.unique(index.samples)
+    ranks = np.array([index.at(0.0), *(index.at(value) for value in passed.tolist())])
+    return Steps(np.ceil(passed * ticks_per_s).astype(np.int64), ranks)
+
+
+def public_steps(samples: NDArray[np.float64], quantum: int, ticks_per_s: int) -> Steps:
+    """The table that Tiresias' public simulator looks ranks up in.
+
+    It takes the index just below each whole sample, rounds the probability to five digits and the mean service down
+    to a whole number; its ranks are 1e6 times an index. A job that has attained a ranks as the first sample above
+    a, and 0 from the last sample on.
     """
-    values = np.sort(np.asarray(samples, np.float64)).astype(np.int64)
+    values = np.sort(samples).astype(np.int64)
     n, last = len(values), int(values[-1])
     sums = np.concatenate([[0], np.cumsum(values)])
     ranks = []
-    for value in values.tolist():
+    for value in np.unique(values).tolist():
         below = value - 1
         i = int(np.searchsorted(values, below, side="right"))
         k = n - 1 if below + quantum > last - 1 else int(np.searchsorted(values, below + quantum, side="right"))
         probability = round((k - i) / (n - i), 5)
         mean = (int(sums[k] - sums[i]) + quantum * (n - k)) // (n - i)
         ranks.append(round(probability * 1e6 / mean, 4))
-    return values.tolist(), ranks
+    return Steps(np.unique(values) * ticks_per_s, np.array([*ranks, 0.0]))

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from perdure.scheduling.gittins import GittinsIndex, public_table
+from perdure.scheduling.gittins import Steps, index_steps, public_steps
 from perdure.scheduling.view import View
 
 QUEUE_LIMITS = (3250.0, 7200.0)
+SAMPLES = 1000  # of a trace that is its own sample, evenly from the least to the greatest service
 Rank = Callable[[int], float]
 
 
@@ -52,6 +53,8 @@ class LeastAttained:
 class Gittins2D(LeastAttained):
     """As 2D-LAS, but in each queue the job with the greatest Gittins index comes first, then the earlier submit.
 
+    The index is that at the last sample that the job's service passed.
+
     `samples` are services of past jobs, in GPU-seconds; without any, those of the trace at hand. With
     `late_demotion` indices are those of the public simulator's table, else exact.
     """
@@ -64,19 +67,18 @@ class Gittins2D(LeastAttained):
         return "gittins-2d"
 
     def ranking(self, view: View) -> Sinking:
-        return Sinking(view, self, rank=self.rank(view))
+        return Sinking(view, self, rank=self.steps(view).at)
 
-    def rank(self, view: View) -> Rank:
+    def steps(self, view: View) -> Steps:
         """The index as a function of attained service in GPU-ticks."""
         tick = view.ticks_per_s
-        samples = self.samples or tuple(g * w / tick for g, w in zip(view.gpus, view.work, strict=True))
-        if not self.late_demotion:
-            index = GittinsIndex.of(list(samples), self.quantum)
-            return lambda attained: index.at(attained / tick)
-        values, ranks = public_table(list(samples), int(self.quantum))
-        ranks.append(0.0)
-        bounds = np.array(values)
-        return lambda attained: ranks[int(np.searchsorted(bounds, attained // tick, side="right"))]
+        samples = np.array(self.samples)
+        if not len(samples):
+            asked = np.multiply(view.gpus, view.work, dtype=np.float64) / tick
+            samples = np.quantile(asked, (np.arange(SAMPLES) + 1) / SAMPLES, method="inverted_cdf")
+        if self.late_demotion:
+            return public_steps(samples, int(self.quantum), tick)
+        return index_steps(samples, self.quantum, tick)
 
 
 @dataclass(slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
@@ -15,10 +15,14 @@ from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import COUNT, placement_named, room_of
 from perdure.scheduling.policies import Compat, PolicyOptions, policy_named
 from perdure.scheduling.protocol import Policy
+from perdure.simulation.outcome import Outcome
 from perdure.simulation.plain import replay
-from perdure.simulation.result import AttemptLog, Result, SpanLog
+from perdure.simulation.result import Result
 from perdure.simulation.workload import Workload
-from perdure.simulation.world import Retry, Trail
+from perdure.simulation.world import Retry
+
+Engine = Literal["auto", "plain", "compiled"]
+_WORTH_COMPILING = 1000  # jobs: fewer are replayed before numba has been imported
 
 
 def simulate(
@@ -31,12 +35,14 @@ def simulate(
     compat: Compat | None = None,
     options: PolicyOptions | None = None,
     spans: bool = False,
+    engine: Engine = "auto",
 ) -> Result:
     """Replay all jobs of `table` on `cluster`; nothing is left out.
 
     `policy` is a name, perhaps with an argument, or a policy; a name is read with `options`, to which `compat` is
     added. `placement` is a name, a placement, or None where GPUs are only counted. `retry` None replays the recorded
-    attempts as they are. `spans` asks for `Result.spans`.
+    attempts as they are. `spans` asks for `Result.spans`. `engine` "plain" or "compiled" insists on a
+    loop; what only the plain one knows (the other policies and placements, spans) runs there all the same.
 
     Raises `InputError`, naming the job, for one that cannot be replayed, `ConfigError` for an unknown name and
     `PolicyError` for a policy that asks for the impossible.
@@ -48,8 +54,8 @@ def simulate(
     if isinstance(placement, str):
         placement = placement_named(placement, seed)
     _must_fit(table, cluster, placement)
-    trail = replay(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, retry)
-    return _result(policy.name, COUNT if placement is None else placement.name, seed, jobs, cluster, trail, spans)
+    outcome = _outcome(jobs, cluster, policy, placement, retry, spans, engine)
+    return outcome.result(jobs, policy.name, placement.name if placement else COUNT, seed, cluster.total_gpus)
 
 
 def _must_fit(table: JobTable, cluster: Cluster, placement: Placement | None) -> None:
@@ -63,31 +69,23 @@ def _must_fit(table: JobTable, cluster: Cluster, placement: Placement | None) ->
             raise InputError(f"job {name}", what, "Leave the job out, take a larger cluster or another placement")
 
 
-def _result(
-    policy: str, placement: str, seed: int, jobs: Workload, cluster: Cluster, trail: Trail, spans: bool
-) -> Result:
-    def at(ticks: NDArray[np.int64] | list[int]) -> NDArray[np.float64]:
-        return jobs.origin_s + np.asarray(ticks, np.int64) / jobs.ticks_per_s
+def _outcome(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: Policy,
+    placement: Placement | None,
+    retry: Retry | None,
+    spans: bool,
+    engine: Engine,
+) -> Outcome:
+    if not spans and (engine == "compiled" or (engine == "auto" and len(jobs) >= _WORTH_COMPILING and _has_numba())):
+        from perdure.simulation.compiled import drive
 
-    log = np.array(trail.log, np.int64).reshape(-1, 8).T
-    job, number, submit, start, end, ran, passed, node = log
-    return Result(
-        policy,
-        placement,
-        seed,
-        at(trail.start),
-        at(trail.end),
-        np.array(trail.preempted, np.int64),
-        np.array(trail.promoted, np.int64),
-        np.array(trail.passed, np.bool_),
-        AttemptLog(job, number, at(submit), at(start), at(end), ran / jobs.ticks_per_s, passed.astype(bool), node),
-        trail.events,
-        trail.busy / jobs.ticks_per_s,
-        cluster.total_gpus,
-        _spans(trail, at) if spans else None,
-    )
+        advance = drive.compiled(jobs, cluster, policy, placement)
+        if advance is not None:
+            return drive.replay(jobs, cluster, advance, placement, retry)
+    return Outcome.of(replay(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, retry), spans)
 
 
-def _spans(trail: Trail, at: Callable[[list[int]], NDArray[np.float64]]) -> SpanLog:
-    job, number, start, end, shares = zip(*trail.spans, strict=True) if trail.spans else ((), (), (), (), ())
-    return SpanLog(np.array(job, np.int64), np.array(number, np.int64), at(list(start)), at(list(end)), tuple(shares))
+def _has_numba() -> bool:
+    return find_spec("numba") is not None

@@ -26,9 +26,8 @@ class Trail:
     end: list[int]
     preempted: list[int]
     promoted: list[int]
-    passed: list[bool]
-    log: list[tuple[int, int, int, int, int, int, bool, int]] = field(default_factory=list)  # columns of AttemptLog
-    spans: list[tuple[int, int, int, int, Shares]] = field(default_factory=list)  # columns of SpanLog
+    log: list[tuple[int, ...]] = field(default_factory=list)  # columns of Outcome
+    spans: list[tuple[int, int, int, int, Shares]] = field(default_factory=list)  # likewise
     busy: int = 0  # GPU-ticks
     events: int = 0  # ends, arrivals and instants at which an order changed of itself
 
@@ -135,16 +134,15 @@ class World:
         view, trail, jobs = self.view, self.trail, self.jobs
         trail.events += 1
         attempt = int(jobs.first[row]) + self.number[row]
-        passed = bool(jobs.passed[attempt])
         self.on_end(row)
         shares = self.lift(row)
         self._stop(row, shares)
         self.number[row] += 1
         ran = view.before[row]
         times = self.since[row], self.began[row], view.now
-        trail.log.append((row, self.number[row], *times, ran, passed, shares[0][0]))
-        trail.end[row], trail.passed[row] = view.now, passed
-        if not passed and attempt + 1 < jobs.first[row + 1]:
+        trail.log.append((row, self.number[row], *times, ran, shares[0][0]))
+        trail.end[row] = view.now
+        if not jobs.passed[attempt] and attempt + 1 < jobs.first[row + 1]:
             delay = True if self.retry is None else self.retry(row, self.number[row], jobs.seconds(view.now))
             if delay is not False:
                 self._again(row, 0 if delay is True else round(delay * view.ticks_per_s))
@@ -157,19 +155,23 @@ class World:
         heappush(self.returns, (view.now + delay, row))
 
 
-def world_of(jobs: Workload, room: Room, retry: Retry | None) -> World:
-    """The world before the first event."""
-    n = len(jobs)
-    view = View(
+def view_of(jobs: Workload, total_gpus: int) -> View:
+    """What a policy sees before the first event."""
+    return View(
         gpus=jobs.gpus.tolist(),
         submit=jobs.submit.tolist(),
-        work=jobs.work[jobs.first[:-1]].tolist() if n else [],
+        work=jobs.work[jobs.first[:-1]].tolist() if len(jobs) else [],
         walltime=jobs.walltime.tolist(),
         group=jobs.group.tolist(),
         user=jobs.user.tolist(),
         groups=jobs.groups,
         users=jobs.users,
-        total_gpus=room.free_gpus,
+        total_gpus=total_gpus,
         ticks_per_s=jobs.ticks_per_s,
     )
-    return World(jobs, room, retry, view, Trail([-1] * n, [-1] * n, [0] * n, view.promotions, [False] * n))
+
+
+def world_of(jobs: Workload, room: Room, retry: Retry | None) -> World:
+    """The world before the first event."""
+    n, view = len(jobs), view_of(jobs, room.free_gpus)
+    return World(jobs, room, retry, view, Trail([-1] * n, [-1] * n, [0] * n, view.promotions))

@@ -26,7 +26,7 @@ class Placed:
     held: dict[int, Shares] = field(default_factory=dict)
     launches: dict[int, int] = field(default_factory=dict)
     refused: dict[int, int] = field(default_factory=dict)  # row -> tick of the first refusal for want of a place
-    timers: list[tuple[int, int]] = field(default_factory=list)  # tick of the next rung, row
+    timers: list[tuple[int, int, int]] = field(default_factory=list)  # tick of a rung, row, first refusal
 
     @classmethod
     def on(cls, cluster: Cluster, placement: Placement, ticks_per_s: int) -> Placed:
@@ -62,7 +62,7 @@ class Placed:
         return shares
 
     def next_change(self, now: int) -> int | None:
-        while self.timers and (self.timers[0][1] not in self.refused or self.timers[0][0] <= now):
+        while self.timers and (self.timers[0][0] <= now or self.refused.get(self.timers[0][1]) != self.timers[0][2]):
             heappop(self.timers)
         return self.timers[0][0] if self.timers else None
 
@@ -75,7 +75,7 @@ class Placed:
         if self.placement.rungs > 1 and row not in self.refused:
             self.refused[row] = now
             for rung in range(1, self.placement.rungs):
-                heappush(self.timers, (now + rung * self.relax, row))
+                heappush(self.timers, (now + rung * self.relax, row, now))
 
     def _hold(self, row: int, shares: Shares) -> None:
         self.held[row] = shares

@@ -1,0 +1,107 @@
+"""Runs the compiled loop, and asks a retry policy in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from perdure.model.cluster import Cluster
+from perdure.scheduling.capacity import Capacity
+from perdure.scheduling.drf import DominantShare
+from perdure.scheduling.fifo import Fifo
+from perdure.scheduling.las import Gittins2D, LeastAttained
+from perdure.scheduling.placement.nodes import Placement
+from perdure.scheduling.protocol import Policy
+from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
+from perdure.scheduling.turns import Turns
+from perdure.simulation.compiled import anew, once
+from perdure.simulation.compiled.places import COUNT, KINDS, LADDER, empty_places
+from perdure.simulation.compiled.state import DONE, State, come_back, state_of
+from perdure.simulation.outcome import Outcome
+from perdure.simulation.workload import Workload
+from perdure.simulation.world import Retry, view_of
+
+Advance = Callable[[State, bool, bool], int]
+
+
+def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placement | None) -> Advance | None:
+    """The compiled loop for a policy, or None where only the plain loop knows it."""
+    if placement is not None and placement.name not in KINDS:
+        return None
+    ladder = placement is not None and placement.name == "ladder"
+    if type(policy) is Fifo or type(policy) is ShortestJob:
+        if ladder and not policy.blocks:
+            return None  # jobs of one size may then stand on several rungs
+        queues = (once.one_queue if policy.blocks else once.by_size)(jobs, type(policy) is ShortestJob)
+        return lambda state, asks, resumed: int(once.advance(state, queues, asks, resumed))
+    if type(policy) is Capacity or type(policy) is DominantShare:
+        turns: Turns = policy.ranking(view_of(jobs, cluster.total_gpus))
+        owners = once.by_owner(np.asarray(turns.owner, np.int64), np.asarray(turns.due, np.float64))
+        return lambda state, asks, resumed: int(once.advance(state, owners, asks, resumed))
+    rules = _rules(jobs, policy)
+    if rules is not None:
+        levels = anew.levels_of(jobs, rules, cluster.total_gpus, ladder)
+        return lambda state, asks, resumed: int(anew.advance(state, levels, asks, resumed))
+    return None
+
+
+def _rules(jobs: Workload, policy: Policy) -> anew.Rules | None:
+    """How a policy that gives all GPUs anew ranks jobs; None for one that is not known here."""
+    steps, ranks = np.empty(0, np.int64), np.empty(0)
+    if isinstance(policy, LeastAttained) and type(policy) in (LeastAttained, Gittins2D):
+        by = anew.ATTAINED
+        if isinstance(policy, Gittins2D):
+            table = policy.steps(view_of(jobs, 0))
+            by, steps, ranks = anew.GITTINS, table.bounds, table.ranks
+        limits = np.array([round(limit * jobs.ticks_per_s) for limit in policy.queue_limits], np.int64)
+        options = policy.counts_gpus, float(policy.promote_knob), policy.late_demotion, policy.resets_on_retry
+        return anew.Rules(by, *options, limits, steps, ranks)
+    by_type = {ShortestRemaining: anew.REMAINING, ShortestService: anew.REMAINING_SERVICE, FewestGpus: anew.GPUS}
+    if type(policy) in by_type and not getattr(policy, "inert", True):
+        return anew.Rules(by_type[type(policy)], False, 0.0, False, False, np.empty(0, np.int64), steps, ranks)
+    return None
+
+
+def replay(
+    jobs: Workload, cluster: Cluster, advance: Advance, placement: Placement | None, retry: Retry | None
+) -> Outcome:
+    """Replay all jobs; as `plain.replay`."""
+    kind = COUNT if placement is None else KINDS[placement.name]
+    relax = round(placement.relax_s * jobs.ticks_per_s) if placement is not None and kind == LADDER else 0
+    state = state_of(jobs, empty_places(cluster, kind, relax, len(jobs)))
+    resumed = False
+    while advance(state, retry is not None, resumed) != DONE:
+        resumed = True
+        assert retry is not None
+        _ask(jobs, state, retry)
+    return _outcome(state)
+
+
+def _outcome(state: State) -> Outcome:
+    log = state.log[: int(state.tally[0]["logged"])]
+    start, end, preempted, promoted = (state.job[name] for name in ("start", "end", "preempted", "promoted"))
+    return Outcome(
+        start,
+        end,
+        preempted,
+        promoted,
+        log["job"],
+        log["number"],
+        log["came"],
+        log["began"],
+        log["ended"],
+        log["ran"],
+        log["node"],
+        int(state.tally[0]["events"]),
+        int(state.tally[0]["busy"]),
+    )
+
+
+def _ask(jobs: Workload, state: State, retry: Retry) -> None:
+    now, asked = (int(state.tally[0][name]) for name in ("now", "asked"))
+    for row in state.job["ask"][:asked].tolist():
+        delay = retry(row, int(state.job[row]["number"]), jobs.seconds(now))
+        if delay is not False:
+            come_back(state, row, now + (0 if delay is True else round(delay * jobs.ticks_per_s)))
+    state.tally[0]["asked"] = 0
