@@ -81,13 +81,22 @@ def test_what_differs_between_runs_is_told(perdure, home, trace):
     (home / "more.csv").write_text(HEADER + "j,0,1,7\n")
     words = "whatif", trace, "more.csv", "--cluster", "1x1", "--policy", "fifo", "--seeds", "2"
     ran = perdure(*words, "--jobs-out", "out.csv")
-    assert ran.out.split()[:3] == ["POLICY", "TRACE", "SEED"]
+    assert ran.out.split()[:3] == ["POLICY", "TRACE", "JOBS"]
     with (home / "out.csv").open() as lines:
         rows = list(csv.DictReader(lines))
     assert list(rows[0]) == ["trace", "seed", "policy", "job_id", "start", "end", "preempt", "promote"]
     assert [row["job_id"] for row in rows] == ["long", "short", "long", "short", "j", "j"]
     runs = perdure(*words, "--json").json["runs"]
     assert [(run["trace"], run["seed"]) for run in runs] == [(name, n) for name in (trace, "more.csv") for n in (0, 1)]
+
+
+def test_seeds_are_shown_together_with_their_interval(perdure, home):
+    perdure("trace", "generate", "--jobs", "200", "--cluster", "2x8", "--load", "2", "--out", "jobs.csv")
+    ran = perdure("whatif", "jobs.csv", "--cluster", "2x8", "--policy", "fifo", "--failures", "nodes", "--seeds", "3")
+    head, row, says = ran.out.splitlines()
+    assert head.split()[:2] == ["POLICY", "JOBS"]
+    assert " to " in row
+    assert says == "Means over 3 seeds; in brackets the interval at 95%, by bootstrap."
 
 
 def test_schedules_as_parquet(perdure, home, trace):
@@ -320,8 +329,8 @@ def test_bad_rows_that_are_skipped_are_counted_aloud(perdure, home):
     assert ran.code == 0
     assert ran.json["runs"][0]["jobs"] == 1
     assert ran.err.splitlines() == [
-        "perdure: jobs.csv: 1 left out: the duration is negative",
-        "perdure: jobs.csv: 1 left out: wider than the cluster",
+        "jobs.csv: 1 left out: the duration is negative",
+        "jobs.csv: 1 left out: wider than the cluster",
     ]
 
 

@@ -6,12 +6,16 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
+
+from numpy.random import Generator, Philox
 
 from perdure.cli.jobs_out import check_jobs_out, write_jobs
-from perdure.cli.output import print_json, print_table
+from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of
 from perdure.scheduling.policies import PolicyOptions
+from perdure.simulation.metrics import Metrics, interval
 from perdure.simulation.sweep import Run, Setting, at_load, cases, check_names, sweep
 from perdure.traces.trace import Trace
 
@@ -78,29 +82,41 @@ def _facts(asked: Asked) -> dict[str, str]:
 
 
 def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool) -> None:
-    """One run a row. The table leaves out what is the same in all; JSON names the trace where there are several."""
-    names = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in runs]
+    """Every run as JSON, which names the trace where there are several; or a table with the seeds taken together."""
     if as_json:
+        names = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in runs]
         print_json("whatif", 1, runs=[{**name, **run.to_json()} for name, run in zip(names, runs, strict=True)])
         return
-    telling = [(traces[run.case.trace].name, run.case.retry, run.case.seed) for run in runs]
-    vary = [place for place, values in enumerate(zip(*telling, strict=True)) if len(set(values)) > 1]
-    columns = ("POLICY", *(("TRACE", "RETRY", "SEED")[place] for place in vary), *_FIGURES)
-    rows = (
-        (run.case.policy, *(told[place] for place in vary), *_figures(run))
-        for told, run in zip(telling, runs, strict=True)
-    )
-    print_table(columns, rows, whole=columns)
+    together: dict[tuple[str, ...], list[Metrics]] = {}
+    for run in runs:
+        case = run.case
+        together.setdefault((case.policy, traces[case.trace].name, case.retry, str(case.trace)), []).append(run.metrics)
+    telling = [place for place in (1, 2) if len({names[place] for names in together}) > 1]
+    columns = ("POLICY", *(("TRACE", "RETRY")[place - 1] for place in telling), *_FIGURES)
+    rows = ((names[0], *(names[place] for place in telling), *_figures(found)) for names, found in together.items())
+    print_table(columns, rows, whole=("POLICY",))
+    if len(runs) > len(together):
+        print_line(f"Means over {len(runs) // len(together)} seeds; in brackets the interval at 95%, by bootstrap.")
 
 
-def _figures(run: Run) -> Iterator[object]:
-    found = run.metrics
-    yield found.jobs
-    for seconds in (found.jct_s.mean, found.jct_s.p50, found.jct_s.p99, found.wait_s.mean, found.wait_s.p99):
-        yield _span(seconds)
-    yield _span(found.makespan_s)
-    yield from (f"{found.utilisation:.1%}", f"{found.goodput:.1%}")
-    yield from (f"{found.wasted_gpu_h:.0f} GPU h", f"{found.success_rate:.1%}")
+def _figures(found: Sequence[Metrics]) -> Iterator[object]:
+    """The cells of one row; of several seeds their means."""
+    yield found[0].jobs
+    yield _between([each.jct_s.mean for each in found])
+    yield from (_span(fmean(values)) for values in ([m.jct_s.p50 for m in found], [m.jct_s.p99 for m in found]))
+    yield _between([each.wait_s.mean for each in found])
+    yield from (_span(fmean(values)) for values in ([m.wait_s.p99 for m in found], [m.makespan_s for m in found]))
+    yield from (f"{fmean(shares):.1%}" for shares in ([m.utilisation for m in found], [m.goodput for m in found]))
+    yield f"{fmean(m.wasted_gpu_h for m in found):.0f} GPU h"
+    yield f"{fmean(m.success_rate for m in found):.1%}"
+
+
+def _between(seconds: Sequence[float]) -> str:
+    """A mean, and its interval where there are several values."""
+    if len(seconds) == 1:
+        return _span(seconds[0])
+    low, high = interval(seconds, Generator(Philox(key=0)))
+    return f"{_span(fmean(seconds))} ({_span(low)} to {_span(high)})"
 
 
 def _span(seconds: float) -> str:

@@ -82,4 +82,4 @@ def samples(path: Path) -> tuple[float, ...]:
 
 
 def _tell(line: str) -> None:
-    typer.echo(f"perdure: {plain(line)}", err=True)
+    typer.echo(plain(line), err=True)

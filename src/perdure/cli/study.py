@@ -116,4 +116,7 @@ def _show_delay(study: DelayStudy) -> None:
 
 
 def _percent(share: Estimate) -> str:
-    return f"{share.mean:.1%} ({share.low:.1%} to {share.high:.1%})"
+    """The mean, and the interval where there is more than one seed."""
+    if share.low == share.high:
+        return f"{share.mean:z.1%}"
+    return f"{share.mean:z.1%} ({share.low:z.1%} to {share.high:z.1%})"

@@ -15,6 +15,7 @@ from perdure.simulation.metrics import HOUR_S
 from perdure.simulation.sweep import Run
 
 PAGE = "index.html"
+_MAX_GROUPS = 40  # virtual clusters, those with most jobs
 _TITLES = {
     "completion": (
         "Completion times",
@@ -30,7 +31,7 @@ _TITLES = {
 }  # fmt: skip
 _COLUMNS = (
     "policy", "retry", "seed", "jobs", "JCT mean", "p50", "p90", "p99", "wait mean", "p50", "p90", "p99", "makespan",
-    "used", "goodput", "wasted", "passed",
+    "used", "goodput", "wasted", "passed", "rho",
 )  # fmt: skip
 
 
@@ -110,7 +111,9 @@ def _page(facts: Mapping[str, str], traces: Sequence[str], runs: Sequence[Run], 
         columns=("trace", *_COLUMNS) if several else _COLUMNS,
         rows=[[traces[run.case.trace], *_row(run)] if several else list(_row(run)) for run in runs],
         labels=_labels(first),
+        of=f", of {traces[0]}" if several else "",
         causes=_causes(first),
+        groups=_groups(first),
         sections=sections,
         light=LIGHT,
         dark=DARK,
@@ -131,13 +134,23 @@ def _row(run: Run) -> Iterator[str]:
         yield from (f"{seconds / HOUR_S:.2f}" for seconds in (spread.mean, spread.p50, spread.p90, spread.p99))
     yield f"{found.makespan_s / HOUR_S:.1f}"
     yield from (f"{found.utilisation:.1%}", f"{found.goodput:.1%}")
-    yield from (f"{found.wasted_gpu_h:.1f}", f"{found.success_rate:.2%}")
+    yield from (f"{found.wasted_gpu_h:.1f}", f"{found.success_rate:.2%}", f"{found.rho.mean:.2f}")
 
 
 def _causes(runs: Sequence[Run]) -> list[tuple[str, list[float]]]:
     """GPU hours wasted by each cause in each run, the dearest of the first run first."""
     names = dict.fromkeys(name for run in runs for name in run.metrics.wasted_gpu_h_by_cause)
     return [(name, [run.metrics.wasted_gpu_h_by_cause.get(name, 0.0) for run in runs]) for name in names]
+
+
+def _groups(runs: Sequence[Run]) -> list[tuple[str, int, list[float]]]:
+    """Each virtual cluster, its jobs, and their mean wait in hours in each run; the one with most jobs first."""
+    if len(runs[0].metrics.groups) < 2:
+        return []
+    most = sorted(runs[0].metrics.groups.items(), key=lambda each: -each[1].jobs)[:_MAX_GROUPS]
+    return [
+        (name, group.jobs, [run.metrics.groups[name].wait_s.mean / HOUR_S for run in runs]) for name, group in most
+    ]
 
 
 def _packed(png: bytes) -> str:
