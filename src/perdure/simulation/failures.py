@@ -1,9 +1,11 @@
 """Failure models: which attempts of a trace's jobs fail, why, and what a retry of each would meet.
 
-Node faults: 584 on 400 GPU servers in 348 days, repaired after 0.1, 0.8, 3.2, 13 and 82 days at the quantiles 0.25,
-0.5, 0.75, 0.9 and 0.99 (fault trace of an LLM cluster published with InfiniteHBD, SIGCOMM 2025). GPU faults: 111
-double-bit errors and 30 GPUs off the bus in 25,144 GPU-years of Titan's second batch of K20X (G. Ostrouchov et al.,
-"GPU lifetimes on Titan supercomputer", SC 2020); the first batch had fifteen times as many.
+Node faults: 584 on 400 GPU servers in 348 days (fault trace of an LLM cluster published with InfiniteHBD, SIGCOMM
+2025). GPU faults: 111 double-bit errors and 30 GPUs off the bus in 25,144 GPU-years of Titan's second batch of K20X
+(G. Ostrouchov et al., "GPU lifetimes on Titan supercomputer", SC 2020); the first batch had fifteen times as many.
+
+Failures are drawn before anything is scheduled. A retry of a failure that is bound to a node is taken to run elsewhere:
+whether a blind retry comes back to that node, how long its repair takes and whom else it harms is not simulated.
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ from perdure.traces.failure_table import REASONS, SHARE_FAILING, draw_reasons, d
 DAY_S = 86_400.0
 NODE_FAULTS_PER_DAY = 584 / (400 * 348)
 GPU_FAULTS_PER_DAY = (111 + 30) / 25_144 / 365.25
-REPAIR_PLACES, REPAIR_DAYS = (0.25, 0.5, 0.75, 0.9, 0.99), (0.1, 0.8, 3.2, 13.0, 82.0)
 NODE_GPUS = 8  # GPUs that a gang has on each of its nodes, where faults are drawn
 NODE_FAULT = "node fault"
 _OF_NODE = frozenset({"cuda failure", "cuda init failed", "gpu ecc error"})
