@@ -203,6 +203,34 @@ def test_a_list_of_machines_is_a_cluster(perdure, home, trace):
     assert ran.json["runs"][0]["wait_s"]["p99"] == 0
 
 
+NODES = "[[nodes]]\ncount = 2\ngpus = 1\n"
+
+
+def test_a_cluster_in_toml(perdure, home, trace):
+    (home / "nodes.toml").write_text(NODES + 'rack = 1\ngpu_type = "v100"\n')
+    ran = perdure("whatif", trace, "--cluster", "nodes.toml", "--policy", "fifo", "--placement", "ladder", "--json")
+    assert ran.json["runs"][0]["wait_s"]["p99"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("x", "nodes.toml: cannot be read as TOML ("),
+        ("", "nodes.toml: it has no [[nodes]], or one that is no group of nodes. Write tables [[nodes]] with count "),
+        ("nodes = 5", "nodes.toml: it has no [[nodes]], "),
+        ("[[nodes]]\ngpus = 1", "nodes.toml: it has no [[nodes]], "),
+        (NODES + "colour = 3", "nodes.toml: it has no [[nodes]], "),
+        (NODES.replace("1", "true"), "nodes.toml: it has no [[nodes]], "),
+        (NODES.replace("2", "1000000") + NODES, "nodes.toml: more than 1000000 nodes. "),
+    ],
+)
+def test_a_cluster_that_is_none_is_one_line_and_2(perdure, home, trace, text, complaint):
+    (home / "nodes.toml").write_text(text)
+    ran = perdure("whatif", trace, "--cluster", "nodes.toml", "--policy", "fifo")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.complaint.startswith(complaint)
+
+
 OWN = """
 from dataclasses import dataclass
 
@@ -238,7 +266,11 @@ def test_a_policy_of_ones_own(perdure, home):
     (home / "jobs.csv").write_text(HEADER + "a,0,1,10\nb,1,1,10\nc,2,1,10\n")
     ran = perdure("whatif", "jobs.csv", "--cluster", "1x1", "--policy", "fifo,mine.py:Latest", "--jobs-out", "out.csv")
     assert (ran.code, ran.err) == (0, "")
-    assert "mine.py:Latest,c,10,20,0,0" in (home / "out.csv").read_text().splitlines()
+    alone = (home / "out.csv").read_text()
+    assert "mine.py:Latest,c,10,20,0,0" in alone.splitlines()
+    words = "--policy", "fifo,mine.py:Latest", "--jobs-out", "out.csv", "--workers", "2"
+    assert perdure("whatif", "jobs.csv", "--cluster", "1x1", *words).code == 0
+    assert (home / "out.csv").read_text() == alone
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -9,20 +10,50 @@ import typer
 
 from perdure.cli.text import plain
 from perdure.errors import InputError
-from perdure.model.cluster import Cluster
+from perdure.model.cluster import MAX_NODES, Cluster
 from perdure.traces.read import read
 from perdure.traces.trace import Trace
 
 TOO_WIDE = "wider than the cluster"
+_NODES_MEND = "Write tables [[nodes]] with count and gpus, and if need be gpu_type and rack (a number)"
 
 
 def cluster_named(spec: str) -> Cluster:
-    """The cluster of "32x8", or of a list of machines in a CSV file. Raises `InputError`."""
+    """The cluster of "32x8", of a TOML file, or of a list of machines in a CSV file. Raises `InputError`."""
     if not Path(spec).is_file():
         return Cluster.parse(spec)
+    if spec.endswith(".toml"):
+        return _in_toml(Path(spec))
     from perdure.traces.machines import read_nodes
 
     return read_nodes(spec)
+
+
+def _in_toml(path: Path) -> Cluster:
+    """The cluster of tables ``[[nodes]]``, each with ``count`` and ``gpus``, and perhaps ``gpu_type`` and ``rack``."""
+    try:
+        groups = tomllib.loads(path.read_text("utf-8")).get("nodes")
+    except (OSError, ValueError) as err:
+        raise InputError(str(path), f"cannot be read as TOML ({err})", _NODES_MEND) from err
+    if not isinstance(groups, list) or not groups or not all(map(_is_group, groups)):
+        raise InputError(str(path), "it has no [[nodes]], or one that is no group of nodes", _NODES_MEND)
+    counts = [group["count"] for group in groups]
+    if sum(counts) > MAX_NODES:
+        raise InputError(str(path), f"more than {MAX_NODES} nodes", "Name fewer")
+    return Cluster(
+        np.repeat(np.array([group["gpus"] for group in groups], np.int64), counts),
+        np.repeat(np.array([group.get("rack", 0) for group in groups], np.int64), counts),
+        np.repeat(np.array([group.get("gpu_type", "") for group in groups]), counts),
+    )
+
+
+def _is_group(group: object) -> bool:
+    if not isinstance(group, dict) or set(group) - {"count", "gpus", "gpu_type", "rack"}:
+        return False
+    least = {"count": 1, "gpus": 1, "rack": 0}
+    values = {"rack": 0, **group}
+    whole = all(type(values.get(name)) is int and low <= values[name] <= MAX_NODES for name, low in least.items())
+    return whole and isinstance(group.get("gpu_type", ""), str)
 
 
 def read_fitting(path: Path, format: str | None, skip_bad: bool, cluster: Cluster) -> Trace:
