@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import get_terminal_size
 from statistics import fmean
 
 from numpy.random import Generator, Philox
@@ -23,6 +25,7 @@ _WORTH_A_PROCESS = 20_000  # jobs of a run: fewer are done before a process has 
 _MAX_SPANS = 50_000  # jobs of a trace: of more, each stretch of running is not kept
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 _FIGURES = ("JOBS", "JCT", "P50", "P99", "WAIT", "P99", "MAKESPAN", "USED", "GOODPUT", "WASTED", "PASSED")
+_WIDE, _NARROW = 120, (1, 4, 7, 9, 10)  # letters of a line that holds all figures, and those that a shorter one shows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +87,20 @@ def _facts(asked: Asked) -> dict[str, str]:
 def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool) -> None:
     """Every run as JSON, which names the trace where there are several; or a table with the seeds taken together."""
     if as_json:
-        names = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in runs]
-        print_json("whatif", 1, runs=[{**name, **run.to_json()} for name, run in zip(names, runs, strict=True)])
+        traced = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in runs]
+        print_json("whatif", 1, runs=[{**trace, **run.to_json()} for trace, run in zip(traced, runs, strict=True)])
         return
     together: dict[tuple[str, ...], list[Metrics]] = {}
     for run in runs:
         case = run.case
         together.setdefault((case.policy, traces[case.trace].name, case.retry, str(case.trace)), []).append(run.metrics)
     telling = [place for place in (1, 2) if len({names[place] for names in together}) > 1]
-    columns = ("POLICY", *(("TRACE", "RETRY")[place - 1] for place in telling), *_FIGURES)
-    rows = ((names[0], *(names[place] for place in telling), *_figures(found)) for names, found in together.items())
+    shown = _NARROW if sys.stdout.isatty() and get_terminal_size().columns < _WIDE else range(len(_FIGURES))
+    columns = ("POLICY", *(("TRACE", "RETRY")[place - 1] for place in telling), *(_FIGURES[place] for place in shown))
+    rows = []
+    for names, found in together.items():
+        cells = list(_figures(found))
+        rows.append((names[0], *(names[place] for place in telling), *(cells[place] for place in shown)))
     print_table(columns, rows, whole=("POLICY",))
     if len(runs) > len(together):
         print_line(f"Means over {len(runs) // len(together)} seeds; in brackets the interval at 95%, by bootstrap.")
