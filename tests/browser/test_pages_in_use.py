@@ -211,7 +211,13 @@ def test_a_refusal_is_told_in_words(open_site):
     place, visit = open_site(fill)
     page = visit.page
     visit.go("/nodes")
-    place.desk.backend = "slurm"
+
+    def too_late(route):
+        """Only between the click and its answer: the page would soon take the button away."""
+        place.desk.backend = "slurm"
+        route.continue_()
+
+    page.route("**/do/faults/**", too_late)
     page.locator(".node", has_text="gpu02").locator("button:has-text('Freeze')").click()
     page.wait_for_selector(".toast-bad:has-text('only the embedded cluster')")
 

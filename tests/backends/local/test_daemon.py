@@ -157,7 +157,8 @@ def test_secrets_of_the_daemon_are_not_passed_on(tmp_path, monkeypatch):
 @on_linux
 def test_a_task_inherits_no_ignored_signals(cluster):
     attempt = cluster.ended(cluster.submit("grep", "SigIgn", "/proc/self/status"))
-    assert int(cluster.log(attempt).split()[1], 16) == 0
+    ours = sum(1 << (number - 1) for number in signal.valid_signals())  # the C library keeps some to itself
+    assert int(cluster.log(attempt).split()[1], 16) & ours == 0
 
 
 # How attempts end
