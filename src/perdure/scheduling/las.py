@@ -174,7 +174,8 @@ class Sinking:
 
     def _precedence(self, row: int) -> tuple[float, int]:
         assert self.rank is not None
-        return -self.rank(self.view.gpus[row] * self.served.get(row, 0)), self.view.submit[row]
+        then = self.view.submit[row] if self.policy.late_demotion else row  # rows are in the order of submit
+        return -self.rank(self.view.gpus[row] * self.served.get(row, 0)), then
 
     def _service(self, row: int) -> int:
         return self.served.get(row, 0) * (self.view.gpus[row] if self.policy.counts_gpus else 1)

@@ -74,7 +74,8 @@ def levels_of(jobs: Workload, rules: Rules, total_gpus: int, ladder: bool) -> Le
         counted=LONG,
         key=(np.float64, 0),  # of a running job: the least first
         until=LONG,  # Gittins: when the key of a running job changes
-        sank=FLAG,  # it came down to its level with this event: it is behind its equals
+        spot=SHORT,  # in `running`, of a running job: an entry elsewhere is out of date
+        sank=LONG,  # the pass before which it came down to its level: in that one it is behind its equals
         lifted=FLAG,
         owed=SHORT,  # not of this job, as the next two: lists of rows. To be promoted at the next event
         moved=SHORT,  # changing level now
@@ -88,15 +89,22 @@ def levels_of(jobs: Workload, rules: Rules, total_gpus: int, ladder: bool) -> Le
         total_gpus,
         job,
         sizes,
-        empty_skew(n, jobs.submit if rules.by == GITTINS else np.zeros(n, np.int64)),
+        empty_skew(n, _then(jobs, rules)),
         np.full((levels, len(widths)), -1, np.int32),
         np.zeros((levels, 2 * min(n, total_gpus) + 1), np.int32),
         np.zeros(levels, np.int64),
         empty_heap(n if len(rules.limits) else 0),
         empty_heap(n if rules.knob else 0),
         empty_heap(n if ladder else 0),
-        records(1, many_owed=LONG, front=LONG, back=LONG),  # how many are owed; the least and the greatest label
+        records(1, many_owed=LONG, front=LONG, back=LONG, passes=LONG),  # `front`, `back`: extreme labels
     )
+
+
+def _then(jobs: Workload, rules: Rules) -> NDArray[np.int64]:
+    """What decides between equal keys, before the order of arrival does."""
+    if rules.by != GITTINS:
+        return np.zeros(len(jobs), np.int64)
+    return jobs.submit if rules.late else np.arange(len(jobs))
 
 
 @kernel
@@ -121,8 +129,10 @@ def advance(state, levels, asks, resumed):  # type: ignore[no-untyped-def]
             row = due_arrival(state)
         if state.tally[0].events == events:
             state.tally[0].events += 1
+        levels.tally[0].passes += 1
         sinking = _sink(state, levels)
-        _refresh_all(state, levels)
+        if not _is_easy(state, levels, sinking):
+            _refresh_all(state, levels)
         _come_down(state, levels, sinking)
         _rise(state, levels)
         _give(state, levels)
@@ -163,7 +173,7 @@ def _late_demotion(state, levels):  # type: ignore[no-untyped-def]
     for level in range(len(levels.rules.limits)):
         for i in range(levels.many[level]):
             row = np.int64(levels.running[level, i])
-            if state.job[row].resumed < 0:
+            if levels.job[row].spot != i or levels.job[row].level != level or state.job[row].resumed < 0:
                 continue
             width = state.job[row].gpus if levels.rules.widths else 1
             served = levels.job[row].served + state.tally[0].now - levels.job[row].counted
@@ -258,7 +268,7 @@ def _refresh_all(state, levels):  # type: ignore[no-untyped-def]
         kept = 0
         for i in range(levels.many[level]):
             row = np.int64(levels.running[level, i])
-            if levels.job[row].level == level and state.job[row].resumed >= 0:
+            if levels.job[row].spot == i and levels.job[row].level == level and state.job[row].resumed >= 0:
                 _refresh(state, levels, row)
                 _place(state, levels, level, kept, row)
                 kept += 1
@@ -266,12 +276,33 @@ def _refresh_all(state, levels):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _is_easy(state, levels, sinking):  # type: ignore[no-untyped-def]
+    """Whether all that wait fit beside all that run, so that nobody looks at the order of the running ones."""
+    tally = state.tally[0]
+    if tally.waiting_gpus > state.places.tally[0].total_free or (levels.rules.late and levels.rules.by == GITTINS):
+        return False
+    for level in range(len(levels.running)):
+        if levels.many[level] + sinking + tally.waiting >= levels.running.shape[1]:
+            return False
+    return True
+
+
+@kernel
+def _just_sank(levels, row):  # type: ignore[no-untyped-def]
+    return levels.job[row].sank == levels.tally[0].passes
+
+
+@kernel
 def _place(state, levels, level, many, row):  # type: ignore[no-untyped-def]
     """Put a job among the first `many` running ones of a level, behind its equals."""
     while many > 0 and _after(state, levels, np.int64(levels.running[level, many - 1]), row):
-        levels.running[level, many] = levels.running[level, many - 1]
+        other = levels.running[level, many - 1]
+        if levels.job[other].level == level and levels.job[other].spot == many - 1:
+            levels.job[other].spot = many
+        levels.running[level, many] = other
         many -= 1
     levels.running[level, many] = row
+    levels.job[row].spot = many
 
 
 @kernel
@@ -293,7 +324,7 @@ def _after(state, levels, a, b):  # type: ignore[no-untyped-def]
         return state.job[a].came > state.job[b].came
     if levels.order[a].then != levels.order[b].then:
         return levels.order[a].then > levels.order[b].then
-    return levels.job[a].sank and not levels.job[b].sank
+    return _just_sank(levels, a) and not _just_sank(levels, b)
 
 
 @kernel
@@ -327,7 +358,7 @@ def _come_down(state, levels, sinking):  # type: ignore[no-untyped-def]
     for i in range(sinking):
         row = np.int64(levels.job[i].moved)
         level = np.int64(levels.job[row].level)
-        levels.job[row].sank = True
+        levels.job[row].sank = levels.tally[0].passes
         levels.job[row].key = _key(state, levels, row)
         _place(state, levels, level, levels.many[level], row)
         levels.many[level] += 1
@@ -397,7 +428,7 @@ def _runs_before(levels, runner, waiter):  # type: ignore[no-untyped-def]
         return levels.job[runner].key < levels.order[waiter].key
     if levels.order[runner].then != levels.order[waiter].then:
         return levels.order[runner].then < levels.order[waiter].then
-    return not levels.job[runner].sank
+    return not _just_sank(levels, runner)
 
 
 @kernel
@@ -406,15 +437,14 @@ def _give(state, levels):  # type: ignore[no-untyped-def]
     if state.tally[0].waiting:
         for size in range(len(levels.sizes)):
             levels.sizes[size].closed = False
-        lifted, chosen = _choose(state, levels)
+        lifted, chosen = 0, 1
+        if state.tally[0].waiting_gpus > state.places.tally[0].total_free:
+            lifted, chosen = _choose(state, levels)
         if lifted:
             _lift_all(state, levels)
         if lifted or chosen:
             for level in range(len(levels.running)):
-                _start(state, levels, level)
-    for level in range(1, len(levels.running)):
-        for i in range(levels.many[level]):
-            levels.job[levels.running[level, i]].sank = False
+                _start(state, levels, level, lifted)
 
 
 @kernel
@@ -455,14 +485,15 @@ def _lift_all(state, levels):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _start(state, levels, level):  # type: ignore[no-untyped-def]
+def _start(state, levels, level, lifted):  # type: ignore[no-untyped-def]
     """Give GPUs in order: lifted jobs theirs, if they are still free, waiting jobs any."""
-    i, end, tried = 0, levels.many[level], 0
+    end, tried = levels.many[level], 0
+    i = 0 if lifted else end
     while True:
         while i < end and not levels.job[levels.running[level, i]].lifted:
             i += 1
         waiter = _first_waiting(levels, level, state.places.tally[0].total_free)
-        row = np.int64(levels.running[level, i])
+        row = np.int64(levels.running[level, min(i, end)])
         if i < end and (waiter < 0 or _runs_before(levels, row, waiter)):
             i += 1
             levels.job[row].lifted = not put_back(state.places, row, state.job[row].gpus)
@@ -479,7 +510,8 @@ def _start(state, levels, level):  # type: ignore[no-untyped-def]
             levels.sizes[levels.job[waiter].size_of].closed = True
     for j in range(tried):
         _in(levels, np.int64(levels.job[j].tried))
-    _preempt(state, levels, level, end)
+    if lifted:
+        _preempt(state, levels, level, end)
     if levels.rules.by >= ATTAINED:
         for many in range(end, levels.many[level]):
             _place(state, levels, level, many, np.int64(levels.running[level, many]))
@@ -513,6 +545,7 @@ def _run(state, levels, row, level):  # type: ignore[no-untyped-def]
     run(state, row)
     levels.job[row].key = _key(state, levels, row)
     levels.running[level, levels.many[level]] = row
+    levels.job[row].spot = levels.many[level]
     levels.many[level] += 1
     if len(levels.rules.limits):
         _sink_later(state, levels, row)
@@ -523,7 +556,7 @@ def _preempt(state, levels, level, end):  # type: ignore[no-untyped-def]
     """Let those of the first `end` running jobs wait that are still lifted: ahead of others, unless they just sank."""
     for i in range(end):
         row = np.int64(levels.running[level, i])
-        levels.tally[0].front -= levels.job[row].lifted and not levels.job[row].sank
+        levels.tally[0].front -= levels.job[row].lifted and not _just_sank(levels, row)
     front = levels.tally[0].front
     for i in range(end):
         row = np.int64(levels.running[level, i])
@@ -537,8 +570,9 @@ def _preempt(state, levels, level, end):  # type: ignore[no-untyped-def]
         stop(state, row)
         forget(state.places, row)
         state.tally[0].waiting += 1
+        state.tally[0].waiting_gpus += state.job[row].gpus
         state.job[row].preempted += 1
-        if levels.job[row].sank:
+        if _just_sank(levels, row):
             levels.tally[0].back += 1
             _wait(state, levels, row, levels.tally[0].back)
         else:

@@ -65,6 +65,7 @@ def state_of(jobs: Workload, places: Places) -> State:
         events=LONG,
         busy=LONG,  # GPU-ticks
         waiting=LONG,  # jobs
+        waiting_gpus=LONG,  # that they ask for
     )
     return State(job, jobs.work, jobs.passed, places, empty_heap(n), empty_heap(n), log, tally)
 
@@ -85,6 +86,7 @@ def due_arrival(state):  # type: ignore[no-untyped-def]
 def _arrive(state, row):  # type: ignore[no-untyped-def]
     state.tally[0].events += 1
     state.tally[0].waiting += 1
+    state.tally[0].waiting_gpus += state.job[row].gpus
     state.job[row].since = state.tally[0].now
     state.job[row].came = state.tally[0].arrivals
     state.tally[0].arrivals += 1
@@ -113,6 +115,7 @@ def run(state, row):  # type: ignore[no-untyped-def]
     push(state.ends, row, now + remaining(state, row))
     state.job[row].resumed = now
     state.tally[0].waiting -= 1
+    state.tally[0].waiting_gpus -= state.job[row].gpus
     if state.job[row].began < 0:
         state.job[row].began = now
         if state.job[row].start < 0:

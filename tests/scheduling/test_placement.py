@@ -1,0 +1,90 @@
+"""Where gangs get their GPUs, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perdure.errors import ConfigError, InputError
+from perdure.model.cluster import Cluster
+from perdure.scheduling.placement.consolidate import Consolidate
+from perdure.scheduling.placement.ladder import Ladder
+from perdure.scheduling.placement.nodes import Ask, Nodes, Shares
+from perdure.scheduling.placement.placed import Placed, PlacementError
+from perdure.scheduling.placement.registry import placement_named
+
+
+def nodes(*free: int, racks: tuple[int, ...] = (), size: int = 8) -> Nodes:
+    return Nodes([size] * len(free), list(free), list(racks) or [0] * len(free))
+
+
+CONSOLIDATED = [
+    (3, (8, 4, 3, 3), ((2, 3),)),  # the fewest free that hold it, the lowest
+    (5, (4, 4, 4), None),  # never split if it fits on one node
+    (16, (8, 3, 8, 8), ((0, 8), (2, 8))),  # whole nodes, the lowest
+    (16, (8, 7, 7), None),
+    (12, (8, 4, 8, 6), ((0, 8), (2, 4))),  # the rest goes to the next emptiest node, not the tightest
+    (12, (8, 4, 6), ((0, 8), (2, 4))),
+    (12, (8, 3, 2), None),
+]
+
+
+@pytest.mark.parametrize(("gpus", "free", "wanted"), CONSOLIDATED)
+def test_consolidation_as_in_helios(gpus: int, free: tuple[int, ...], wanted: Shares | None) -> None:
+    assert Consolidate().choose(nodes(*free), Ask(0, gpus, 0, 0)) == wanted
+
+
+LADDER = [
+    (4, 0, (8, 4, 8, 8), (0, 0, 1, 1), ((1, 4),)),  # the fullest rack that holds it, in it the fullest node
+    (6, 0, (4, 4, 4, 4), (0, 0, 1, 1), None),
+    (6, 1, (4, 4, 3, 4), (0, 0, 1, 1), ((3, 4), (2, 2))),  # one rack, any nodes
+    (12, 1, (4, 4, 4, 4), (0, 0, 1, 1), None),
+    (12, 2, (4, 4, 4, 4), (0, 0, 1, 1), ((0, 4), (1, 4), (2, 4))),  # anywhere
+    (12, 0, (8, 4, 8, 8), (0, 0, 1, 1), ((0, 8), (1, 4))),
+]
+
+
+@pytest.mark.parametrize(("gpus", "rung", "free", "racks", "wanted"), LADDER)
+def test_the_ladder_relaxes_rung_by_rung(
+    gpus: int, rung: int, free: tuple[int, ...], racks: tuple[int, ...], wanted: Shares | None
+) -> None:
+    assert Ladder().choose(nodes(*free, racks=racks), Ask(0, gpus, rung, 0)) == wanted
+
+
+def test_a_refused_gang_climbs_while_it_waits() -> None:
+    room = Placed.on(Cluster.parse("2x8"), Ladder(relax_s=100.0), ticks_per_s=1)
+    assert room.take(0, 4, 0)
+    assert room.take(1, 5, 0)
+    assert not room.take(2, 6, 10)  # 4 and 3 are free
+    assert room.next_change(10) == 110
+    assert not room.take(2, 6, 109)
+    assert room.take(2, 6, 110)
+    assert room.held[2] == ((0, 4), (1, 2))
+
+
+def test_a_placement_that_takes_what_is_not_free_is_named() -> None:
+    class Greedy(Consolidate):
+        def choose(self, nodes: Nodes, ask: Ask) -> Shares | None:
+            return ((0, ask.gpus),)
+
+    room = Placed.on(Cluster.parse("2x8"), Greedy(), ticks_per_s=1)
+    with pytest.raises(PlacementError, match="consolidate.*row 3"):
+        room.take(3, 9, 0)
+
+
+@pytest.mark.parametrize("text", ["tightest", "best-fit:3", "skew:2", "ladder:soon"])
+def test_unknown_placements_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        placement_named(text)
+
+
+def test_a_gang_without_any_place_is_named() -> None:
+    from perdure.simulation.simulate import simulate
+    from tests.simulation.tables import jobs
+
+    with pytest.raises(InputError, match="job j1"):
+        simulate(jobs((1, 0, 1), (9, 0, 1)), Cluster.parse("1x8"), "fifo")
+    mixed = Cluster(np.array([8, 4, 4]))
+    assert simulate(jobs((16, 0, 1)), mixed, "fifo").end_s[0] == 1
+    with pytest.raises(InputError, match="no place"):
+        simulate(jobs((16, 0, 1)), mixed, "fifo", "consolidate")
