@@ -68,7 +68,7 @@ def test_a_placement_that_takes_what_is_not_free_is_named() -> None:
             return ((0, ask.gpus),)
 
     room = Placed.on(Cluster.parse("2x8"), Greedy(), ticks_per_s=1)
-    with pytest.raises(PlacementError, match="consolidate.*row 3"):
+    with pytest.raises(PlacementError, match=r"consolidate.*row 3"):
         room.take(3, 9, 0)
 
 

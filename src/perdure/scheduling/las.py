@@ -73,7 +73,7 @@ class Gittins2D(LeastAttained):
         """The index as a function of attained service in GPU-ticks."""
         tick = view.ticks_per_s
         samples = np.array(self.samples)
-        if not len(samples):
+        if not len(samples) and len(view.gpus):
             asked = np.multiply(view.gpus, view.work, dtype=np.float64) / tick
             samples = np.quantile(asked, (np.arange(SAMPLES) + 1) / SAMPLES, method="inverted_cdf")
         if self.late_demotion:
