@@ -15,7 +15,8 @@ def environment(tmp_path):
     """The Makefile's own environment is set up already where `make test` runs; else these tests would install one."""
     if not (ROOT / ".venv" / ".base").exists():
         pytest.skip("not run by `make test`: no environment of the Makefile's own")
-    return {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "MAKEFLAGS": ""}
+    ours = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    return {**ours, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
 
 
 def test_setup_done_once_has_nothing_left_to_do(environment):
