@@ -120,11 +120,6 @@ def _launch_failure(attempt: Attempt, record: JobRecord | None, nodes: Iterable[
     return replace(attempt, state=AttemptState.LAUNCH_FAILED, reason="; ".join([record.reason, *told]))
 
 
-def _is_ahead(row: Row, record: JobRecord | None) -> bool:
-    """True where the node died between our questions: the nodes were asked before, the next look knows which."""
-    return record is not None and record.start_s == row.start_s and record.state == "RUNNING"
-
-
 def _may_run(row: Row, records: Mapping[str, JobRecord], sources: Sources) -> bool:
     if sources.jobs is None:
         return True
