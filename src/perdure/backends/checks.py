@@ -245,7 +245,8 @@ def check_node_death(harness: Harness) -> None:
     harness.fail_node(node)
     try:
         ended = _ended(harness, job_id)
-        assert (ended.id, ended.state, ended.failed_nodes) == (first.id, AttemptState.NODE_FAIL, (node,))
+        told = (ended.id, ended.state, ended.failed_nodes)
+        assert told == (first.id, AttemptState.NODE_FAIL, (node,)), f"told {ended}, which began as {first}"
         second = _until(harness, lambda seen: _newer(seen, job_id, first), "the manager to requeue")
         assert second.nodes != first.nodes
         assert _status(harness, Requeue(first.id, exclude=(node,))) is OutcomeStatus.SUPERSEDED
