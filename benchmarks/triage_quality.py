@@ -16,9 +16,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.triage.judge import NoModel, TextModel, judge
-from perdure.triage.rules import Cause
-from perdure.triage.train import Example, Recipe, cross_validate, read_examples
+from perdure.triage.classifiers.linear import LINEAR
+from perdure.triage.classifiers.protocol import Reading
+from perdure.triage.judge import Leaning, NoModel, judge
+from perdure.triage.labelled import LabelledLog, read_logs
+from perdure.triage.train import held_out
 from perdure.triage.verdict import Label, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,7 +33,7 @@ class HeldOut:
 
     z: float
 
-    def log_odds(self, excerpt: str, causes: Sequence[Cause] = ()) -> float:
+    def log_odds(self, reading: Reading) -> float:
         """Return them, whatever the text."""
         return self.z
 
@@ -44,7 +46,7 @@ class Outcome:
     labels: list[Label]
 
 
-def _verdicts(examples: Sequence[Example], model: Callable[[int], TextModel], before: str = "") -> Outcome:
+def _verdicts(examples: Sequence[LabelledLog], model: Callable[[int], Leaning], before: str = "") -> Outcome:
     found: list[Verdict] = [judge((before + e.text).encode(), model=model(i)) for i, e in enumerate(examples)]
     return Outcome(np.array([v.p_transient for v in found]), [v.label for v in found])
 
@@ -77,7 +79,7 @@ def _interval(right: NDArray[np.bool_]) -> str:
     return f"{centre - half:.2f}-{centre + half:.2f}"
 
 
-def table(examples: Sequence[Example], score: NDArray[np.float64], title: str) -> list[str]:
+def table(examples: Sequence[LabelledLog], score: NDArray[np.float64], title: str) -> list[str]:
     """A table of methods for one set of logs; `score` are held-out log-odds of the model."""
     truth = np.array([example.transient for example in examples])
     p = 1 / (1 + np.exp(-np.clip(score, -30, 30)))
@@ -105,10 +107,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=data)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    foundry = read_examples(ROOT / "src" / "perdure" / "triage" / "data" / "foundry.jsonl.gz")
+    foundry = read_logs(ROOT / "src" / "perdure" / "triage" / "data" / "foundry.jsonl.gz")
     path = options.data / "failure-logs" / "train.jsonl"
-    real = read_examples(path) if path.exists() else []
-    score = cross_validate([*real, *foundry], Recipe())
+    real = read_logs(path) if path.exists() else []
+    score = held_out(LINEAR, [log.example for log in (*real, *foundry)])
     lines = ["Made by `python benchmarks/triage_quality.py`.", ""]
     if real:
         lines += table(real, score[: len(real)], "Real log files, by source repository")

@@ -47,7 +47,7 @@ def throughput() -> None:
 def verdict() -> None:
     """Print what the model's load and one verdict take."""
     started = time.perf_counter()
-    from perdure.triage.linear import own_model
+    from perdure.triage.classifiers.linear import own_model
 
     imported = time.perf_counter()
     own_model()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perdure.triage.judge import judge
-from perdure.triage.train import Example, read_examples
+from perdure.triage.labelled import LabelledLog, read_logs
 from perdure.triage.verdict import Label
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,15 +14,15 @@ REAL = Path(os.environ.get("PERDURE_DATA", ROOT.parent / "shared" / "data")) / "
 
 
 @pytest.fixture(scope="module")
-def examples() -> list[Example]:
+def examples() -> list[LabelledLog]:
     if REAL.exists():
-        return read_examples(REAL)
+        return read_logs(REAL)
     warned = f"{REAL} is not here: the foundry's recordings are used instead"
     print(warned)  # noqa: T201
-    return read_examples(ROOT / "src" / "perdure" / "triage" / "data" / "foundry.jsonl.gz")
+    return read_logs(ROOT / "src" / "perdure" / "triage" / "data" / "foundry.jsonl.gz")
 
 
-def test_most_are_told_and_few_transient_ones_are_stopped(examples: list[Example]) -> None:
+def test_most_are_told_and_few_transient_ones_are_stopped(examples: list[LabelledLog]) -> None:
     verdicts = [(example.transient, judge(example.text.encode())) for example in examples]
     right = sum((verdict.p_transient > 0.5) == transient for transient, verdict in verdicts)
     stopped = sum(transient and verdict.label is Label.DETERMINISTIC for transient, verdict in verdicts)
@@ -30,7 +30,7 @@ def test_most_are_told_and_few_transient_ones_are_stopped(examples: list[Example
     assert stopped <= 0.06 * sum(transient for transient, _ in verdicts)
 
 
-def test_evidence_is_a_line_of_the_log(examples: list[Example]) -> None:
+def test_evidence_is_a_line_of_the_log(examples: list[LabelledLog]) -> None:
     for example in examples:
         lines = example.text.split("\n")
         for evidence in judge(example.text.encode()).evidence:

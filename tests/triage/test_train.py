@@ -7,17 +7,20 @@ import numpy as np
 import pytest
 
 from perdure.errors import InputError
-from perdure.triage.linear import read_model
-from perdure.triage.train import Example, Recipe, cross_validate, group_folds, main, read_examples, train
+from perdure.triage.classifiers.linear import LINEAR, read_model
+from perdure.triage.classifiers.protocol import Reading
+from perdure.triage.classifiers.regression import group_folds
+from perdure.triage.labelled import LabelledLog, read_logs
+from perdure.triage.train import held_out, main
 
 WORDS = {True: "connection to the peer was lost", False: "wrong argument given to the call"}
 
 
-def _examples(count: int = 24) -> list[Example]:
-    return [Example(str(i), f"g{i % 8}", i % 3 == 0, f"Error: {WORDS[i % 3 == 0]} {i}\n" * 3) for i in range(count)]
+def _examples(count: int = 24) -> list[LabelledLog]:
+    return [LabelledLog(str(i), f"g{i % 8}", i % 3 == 0, f"Error: {WORDS[i % 3 == 0]} {i}\n" * 3) for i in range(count)]
 
 
-def _write(path: Path, examples: list[Example]) -> Path:
+def _write(path: Path, examples: list[LabelledLog]) -> Path:
     label = {True: "transient", False: "deterministic"}
     rows = (
         {"id": e.id, "source": f"{e.group}@abc:x.log", "label": label[e.transient], "text": e.text} for e in examples
@@ -33,7 +36,7 @@ def test_the_command_is_deterministic_and_writes_a_card(tmp_path: Path, capsys: 
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     card = json.loads((tmp_path / "a.json").read_text())
     assert card["examples"]["real"] == {"deterministic": 16, "transient": 8}
-    assert read_model(tmp_path / "a.npz").log_odds("Error: connection to the peer was lost") > 0
+    assert read_model(tmp_path / "a.npz").log_odds(Reading("Error: connection to the peer was lost")) > 0
     assert "24 examples" in capsys.readouterr().out
 
 
@@ -49,7 +52,7 @@ def test_groups_are_never_split() -> None:
 
 def test_what_was_learnt_holds_for_groups_not_seen() -> None:
     examples = _examples()
-    score = cross_validate(examples, Recipe())
+    score = held_out(LINEAR, [log.example for log in examples])
     assert ((score > 0) == np.array([e.transient for e in examples])).all()
 
 
@@ -67,10 +70,10 @@ def test_a_bad_record_is_named_by_its_line(tmp_path: Path, line: str, words: str
     path = tmp_path / "d.jsonl"
     path.write_text('{"id": 1, "source": "a", "text": "x", "label": "transient"}\n' + line + "\n")
     with pytest.raises(InputError) as caught:
-        read_examples(path)
+        read_logs(path)
     assert words in str(caught.value)
 
 
 def test_one_label_alone_teaches_nothing() -> None:
     with pytest.raises(InputError, match="one label"):
-        train([e for e in _examples() if e.transient], Recipe())
+        LINEAR.fit([log.example for log in _examples() if log.transient])

@@ -18,18 +18,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from perdure.model.jobs import Attempt
+from perdure.triage.classifiers.linear import own_model
+from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.clean import LogText, mask
 from perdure.triage.excerpt import last_block, tail
-from perdure.triage.linear import own_model
 from perdure.triage.rules import Cause, Force, Hit, RuleBook, own_rules
 from perdure.triage.scheduler import Fact, facts
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
 
-class TextModel(Protocol):
-    """Something that reads a cleaned excerpt and says how it leans."""
+class Leaning(Protocol):
+    """What a verdict needs of a model (`classifiers.protocol.Model`)."""
 
-    def log_odds(self, excerpt: str, causes: Sequence[Cause] = ()) -> float:
+    def log_odds(self, reading: Reading) -> float:
         """Calibrated natural log-odds that the failure is transient, both kinds being equally frequent."""
         ...
 
@@ -38,7 +39,7 @@ class TextModel(Protocol):
 class NoModel:
     """Leans nowhere: rules and facts decide alone."""
 
-    def log_odds(self, excerpt: str, causes: Sequence[Cause] = ()) -> float:  # noqa: ARG002  (a model reads them)
+    def log_odds(self, reading: Reading) -> float:  # noqa: ARG002  (a model reads it)
         return 0.0
 
 
@@ -61,7 +62,7 @@ NOTHING = Cause("nothing", "unknown", 0.4, Role.CONFIRMATION, says="nothing that
 def judge(
     log: bytes | LogText,
     attempt: Attempt | None = None,
-    model: TextModel | None = None,
+    model: Leaning | None = None,
     rules: RuleBook | None = None,
     weights: Weights | None = None,
 ) -> Verdict:
@@ -79,7 +80,8 @@ def judge(
     if primary is None:
         return Verdict(Label.UNSURE, NOTHING.p_transient, NOTHING.category, NOTHING.says)
     pull = weights.pulls[_rank(primary.cause)]
-    lean = (model or own_model()).log_odds(tail(text), [hit.cause for hit in hits]) if pull else 0.0
+    reading = Reading(tail(text), tuple(hit.cause for hit in hits))
+    lean = (model or own_model()).log_odds(reading) if pull else 0.0
     p = _weighed(primary.cause, lean, pull, weights.cap)
     return _verdict(primary, p, hits, known, weights)
 
@@ -94,6 +96,11 @@ def _rank(cause: Cause) -> int:
     if cause.role is Role.ROOT:
         return {Force.DECISIVE: 0, Force.PLAIN: 1, Force.GENERIC: 2, Force.FAINT: 4}[cause.force]
     return 3 if cause.role is Role.CASCADE else 5
+
+
+def first_in_rank(causes: Sequence[Cause]) -> Cause | None:
+    """The cause of the best rank, the first in time among equals."""
+    return min(causes, key=_rank, default=None)
 
 
 def _weighed(cause: Cause, lean: float, pull: float, cap: float) -> float:

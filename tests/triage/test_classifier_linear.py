@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.errors import InputError
-from perdure.triage.linear import BUCKETS, Linear, features, own_model, read_model
+from perdure.triage.classifiers.linear import BUCKETS, LINEAR, features, own_model, read_model
+from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.rules import own_rules
 
 SHIPPED = own_model().save()
@@ -19,7 +20,7 @@ SHIPPED = own_model().save()
 
 def test_features_are_three_blocks_of_unit_length_that_differ() -> None:
     causes = [rule.cause for rule in own_rules().rules[:2]]
-    vector = features("TypeError: x\nconnection refused", causes)
+    vector = features(Reading("TypeError: x\nconnection refused", tuple(causes)))
     assert np.isclose((vector.values**2).sum(), 3.0)
     assert len(set(vector.columns)) == len(vector.columns)
     assert vector.columns.max() < BUCKETS
@@ -27,27 +28,29 @@ def test_features_are_three_blocks_of_unit_length_that_differ() -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_has_features(text: str) -> None:
-    vector = features(text)
+    vector = features(Reading(text))
     assert np.isfinite(vector.values).all()
     assert len(vector.columns) == len(vector.values)
 
 
 def test_numbers_and_paths_do_not_count() -> None:
-    first, second = features("step 3 of /a/b/c at 10:00:00"), features("step 47 of /d/e/f at 11:22:33")
+    first, second = (
+        features(Reading(text)) for text in ("step 3 of /a/b/c at 10:00:00", "step 47 of /d/e/f at 11:22:33")
+    )
     assert (first.columns == second.columns).all()
 
 
 def test_save_and_load_give_the_same_model_and_the_same_bytes() -> None:
-    model = Linear.load(SHIPPED, "x")
+    model = LINEAR.load(SHIPPED, "x")
     assert model.save() == SHIPPED
     text = "ConnectionResetError: [Errno 104] Connection reset by peer"
-    assert model.log_odds(text) == own_model().log_odds(text)
+    assert model.log_odds(Reading(text)) == own_model().log_odds(Reading(text))
 
 
 def test_the_shipped_model_is_small_and_leans_the_right_way() -> None:
     assert len(SHIPPED) < 2_000_000
-    assert own_model().log_odds("ConnectionResetError: [Errno 104] Connection reset by peer") > 0
-    assert own_model().log_odds("AttributeError: 'NoneType' object has no attribute 'shape'") < 0
+    assert own_model().log_odds(Reading("ConnectionResetError: [Errno 104] Connection reset by peer")) > 0
+    assert own_model().log_odds(Reading("AttributeError: 'NoneType' object has no attribute 'shape'")) < 0
 
 
 @given(st.integers(0, len(SHIPPED) - 1), st.integers(1, 255))
@@ -57,7 +60,7 @@ def test_a_mutated_file_is_refused_or_harmless(at: int, change: int) -> None:
     damaged[at] ^= change
     told = ""
     try:
-        model = Linear.load(bytes(damaged), "model.npz")
+        model = LINEAR.load(bytes(damaged), "model.npz")
     except InputError as err:
         told = str(err)
     if told:
@@ -70,7 +73,7 @@ def test_a_mutated_file_is_refused_or_harmless(at: int, change: int) -> None:
 @pytest.mark.parametrize("size", [0, 1, 10, 100, len(SHIPPED) // 2, len(SHIPPED) - 1])
 def test_a_truncated_file_is_refused(size: int) -> None:
     with pytest.raises(InputError, match="model file"):
-        Linear.load(SHIPPED[:size], "model.npz")
+        LINEAR.load(SHIPPED[:size], "model.npz")
 
 
 def _archive(header: bytes) -> bytes:
@@ -85,16 +88,16 @@ def _archive(header: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("header", "words"),
     [
-        (b'{"format": 1, "buckets": %d, "sha256": "0"}' % BUCKETS, "its digest differs"),
-        (b'{"format": 99, "buckets": 1, "sha256": ""}', "a model of format 99, not 1"),
-        (b'{"format": 1}', "not a model file"),
+        (b'{"kind": "linear", "format": 2, "sha256": "0"}', "its digest differs"),
+        (b'{"kind": "linear", "format": 99, "sha256": ""}', "linear of format 99, not linear of format 2"),
+        (b'{"format": 1}', "None of format 1"),
         (b"[]", "not a model file"),
         (b"{", "not a model file"),
     ],
 )
 def test_what_save_did_not_write_is_refused_unparsed(header: bytes, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        Linear.load(_archive(header), "model.npz")
+        LINEAR.load(_archive(header), "model.npz")
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Models that say how a failure leans, each made by a classifier of one protocol."""
