@@ -17,25 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.triage.classifiers.linear import LINEAR
-from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.judge import Leaning, NoModel, judge
 from perdure.triage.labelled import LabelledLog, read_logs
-from perdure.triage.train import held_out
+from perdure.triage.train import Said, held_out
 from perdure.triage.verdict import Label, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 CALM = "".join(f"2025-01-01 00:00:01 INFO train: step {i} loss {3 / (i + 1):.4f} lr 1e-4\n" for i in range(50_000))
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """The log-odds that a model gave which had not seen this log's group."""
-
-    z: float
-
-    def log_odds(self, reading: Reading) -> float:
-        """Return them, whatever the text."""
-        return self.z
 
 
 @dataclass(frozen=True)
@@ -94,8 +82,8 @@ def table(examples: Sequence[LabelledLog], score: NDArray[np.float64], title: st
         _row("always stop", truth, stop),
         _row("model alone, group held out", truth, alone),
         _row("rules alone", truth, _verdicts(examples, lambda i: NoModel())),
-        _row("rules and model, group held out", truth, _verdicts(examples, lambda i: HeldOut(score[i]))),
-        _row("the same under 50,000 calm lines", truth, _verdicts(examples, lambda i: HeldOut(score[i]), CALM)),
+        _row("rules and model, group held out", truth, _verdicts(examples, lambda i: Said(score[i]))),
+        _row("the same under 50,000 calm lines", truth, _verdicts(examples, lambda i: Said(score[i]), CALM)),
         "",
     ]
 

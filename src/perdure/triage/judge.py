@@ -5,8 +5,8 @@
 The primary cause is, in this order: a decisive fact or line of the resource manager; the first plain root in the
 block of failure lines that was not survived; the first generic root; the first cascade, of text or of fact; the
 first faint root; what merely confirms a failure. The surer the cause, the smaller the model's pull.
-p = 1 / (1 + exp(-z)); the label is deterministic up to `deterministic_below`, transient from `transient_from`,
-unsure between.
+p = 1 / (1 + exp(-z)); the label follows from it by thresholds that keep the share of errors of each kind under what
+was promised (`conformal`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from perdure.model.jobs import Attempt
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.clean import LogText, mask
+from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.excerpt import last_block, tail
 from perdure.triage.rules import Cause, Force, Hit, RuleBook, own_rules
 from perdure.triage.scheduler import Fact, facts
@@ -47,13 +48,12 @@ class NoModel:
 class Weights:
     """How much each kind of evidence may move a verdict."""
 
-    deterministic_below: float = 0.35
-    transient_from: float = 0.60
     cap: float = 2.5  # of the model's log-odds
     pulls: tuple[float, float, float, float, float, float] = (0.0, 0.2, 0.4, 0.4, 0.4, 0.8)
     """The model's say beside a primary cause that is decisive, plain, generic, a cascade, faint, a confirmation."""
 
     max_evidence: int = 8
+    thresholds: Thresholds = field(default_factory=own_thresholds)
 
 
 NOTHING = Cause("nothing", "unknown", 0.4, Role.CONFIRMATION, says="nothing that looks like a failure")
@@ -110,15 +110,10 @@ def _weighed(cause: Cause, lean: float, pull: float, cap: float) -> float:
 
 def _verdict(primary: Hit | Fact, p: float, hits: Sequence[Hit], known: Sequence[Fact], weights: Weights) -> Verdict:
     cause = primary.cause
-    label = Label.UNSURE
-    if p <= weights.deterministic_below:
-        label = Label.DETERMINISTIC
-    elif p >= weights.transient_from:
-        label = Label.TRANSIENT
     # A user's log can say anything: what it says of the site is hearsay until another source says it too.
     hearsay = isinstance(primary, Hit) and cause.infrastructure
     return Verdict(
-        label,
+        weights.thresholds.label(p),
         round(p, 4),
         cause.category,
         (cause.says or cause.category) + (", by the job's own log alone" if hearsay else ""),

@@ -3,6 +3,7 @@
     python -m perdure.triage.train --data train.jsonl foundry.jsonl.gz --out src/perdure/triage/data/linear.npz
 
 Deterministic: the same inputs give the same bytes. A JSON card beside the model says what it was made from.
+``--thresholds FILE`` writes the thresholds of the verdict that go with it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import PerdureError
-from perdure.triage.classifiers.protocol import Classifier, Example
+from perdure.triage.classifiers.protocol import Classifier, Example, Reading
 from perdure.triage.classifiers.registry import NAMES, classifier_named
 from perdure.triage.classifiers.regression import group_folds
-from perdure.triage.labelled import read_logs
+from perdure.triage.conformal import Thresholds, thresholds
+from perdure.triage.judge import judge
+from perdure.triage.labelled import LabelledLog, read_logs
+from perdure.triage.verdict import Verdict
 
 FOLDS = 20
 
@@ -37,9 +42,31 @@ def held_out(classifier: Classifier, examples: Sequence[Example], folds: int = F
     return scores
 
 
-def card(classifier: Classifier, examples: Sequence[Example], model: bytes, command: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The log-odds that a model gave which had not seen this log's group."""
+
+    z: float
+
+    def log_odds(self, reading: Reading) -> float:  # noqa: ARG002
+        return self.z
+
+
+def verdicts(logs: Sequence[LabelledLog], score: NDArray[np.float64]) -> list[Verdict]:
+    """The verdict on each log by the rules and a model that said `score` of it, shape (n,)."""
+    return [judge(log.text.encode("utf-8", "replace"), model=Said(z)) for log, z in zip(logs, score, strict=True)]
+
+
+def fitting_thresholds(logs: Sequence[LabelledLog], score: NDArray[np.float64]) -> Thresholds:
+    """The thresholds for verdicts by the rules and a model like the one whose held-out scores these are."""
+    p = np.array([verdict.p_transient for verdict in verdicts(logs, score)])
+    return thresholds(p, np.array([log.transient for log in logs]))
+
+
+def card(
+    classifier: Classifier, examples: Sequence[Example], score: NDArray[np.float64], model: bytes, command: str
+) -> dict[str, Any]:
     """What is to be known of a model: its making, its inputs, and its figures on groups it had not seen."""
-    score = held_out(classifier, examples)
     transient = np.array([example.transient for example in examples])
     own = np.array([example.group.startswith("foundry/") for example in examples])
     return {
@@ -74,16 +101,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="JSON lines: id, source, label and text")
     parser.add_argument("--out", type=Path, required=True, help="where the model goes; its card goes beside it")
     parser.add_argument("--classifier", choices=NAMES, default="linear")
+    parser.add_argument("--thresholds", type=Path, help="where the thresholds of the verdict go")
     options = parser.parse_args(arguments)
     try:
         classifier = classifier_named(options.classifier)
-        examples = [log.example for path in options.data for log in read_logs(path)]
+        logs = [log for path in options.data for log in read_logs(path)]
+        examples = [log.example for log in logs]
         model = classifier.fit(examples).save()
     except PerdureError as err:
         parser.error(str(err))
     options.out.write_bytes(model)
+    score = held_out(classifier, examples)
     names = " ".join(path.name for path in options.data)
-    made = card(classifier, examples, model, f"python -m perdure.triage.train --data {names} --out {options.out.name}")
+    command = f"python -m perdure.triage.train --data {names} --out {options.out.name}"
+    made = card(classifier, examples, score, model, command)
+    if options.thresholds:
+        options.thresholds.write_text(fitting_thresholds(logs, score).to_json())
     options.out.with_suffix(".json").write_text(json.dumps(made, indent=2) + "\n")
     sys.stdout.write(f"{options.out}: {len(examples)} examples, {len(model)} bytes\n")
     return 0

@@ -1,0 +1,68 @@
+"""Abstention keeps its promise: the errors of each kind stay under the share that was asked for."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.errors import InputError
+from perdure.triage.conformal import Thresholds, own_thresholds, read_thresholds, thresholds
+from perdure.triage.verdict import Label
+
+
+def _drawn(rng, n, apart):
+    transient = rng.random(n) < 0.3
+    z = rng.normal(np.where(transient, apart, -apart), 1.0)
+    return 1 / (1 + np.exp(-z)), transient
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("alpha", [0.05, 0.2])
+def test_errors_of_each_kind_stay_under_alpha(apart, alpha):
+    """Marginal over the draw of both sets: the mean over 300 draws, with four standard errors of slack."""
+    rng = np.random.default_rng(7)
+    stopped, retried = [], []
+    for _ in range(300):
+        cut = thresholds(*_drawn(rng, 200, apart), alpha, alpha)
+        p, transient = _drawn(rng, 200, apart)
+        labels = np.array([cut.label(x) for x in p])
+        stopped.append((labels[transient] == Label.DETERMINISTIC).mean())
+        retried.append((labels[~transient] == Label.TRANSIENT).mean())
+    for errors in (stopped, retried):
+        assert np.mean(errors) <= alpha + 4 * np.std(errors) / np.sqrt(len(errors))
+
+
+def test_far_apart_means_never_unsure_and_never_wrong():
+    p = np.array([0.1] * 50 + [0.9] * 50)
+    cut = thresholds(p, p > 0.5)
+    assert cut == Thresholds(0.9, 0.1)
+    assert [cut.label(x) for x in (0.1, 0.9)] == [Label.DETERMINISTIC, Label.TRANSIENT]
+
+
+def test_with_too_few_of_a_kind_nothing_is_promised_and_nothing_stopped():
+    p = np.array([0.05] * 100 + [0.9] * 10)
+    cut = thresholds(p, p > 0.5, alpha_transient=0.05)
+    assert cut.transient_from == 0.0
+    assert cut.label(0.01) is Label.UNSURE
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60), st.floats(0.01, 0.5))
+def test_a_smaller_alpha_never_makes_a_label_less_credible(rows, alpha):
+    p, transient = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+    loose, strict = thresholds(p, transient, alpha, alpha), thresholds(p, transient, alpha / 2, alpha / 2)
+    assert strict.transient_from <= loose.transient_from
+    assert strict.deterministic_to >= loose.deterministic_to
+
+
+def test_the_file_survives_a_round_trip():
+    assert read_thresholds(own_thresholds().to_json(), "x") == own_thresholds()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", '{"transient_from": "x", "deterministic_to": 0}', '{"transient_from": 2, "deterministic_to": 0}'],
+)
+def test_a_bad_file_is_refused_in_one_line(text):
+    with pytest.raises(InputError, match=r"^t\.json: ") as caught:
+        read_thresholds(text, "t.json")
+    assert "\n" not in str(caught.value)
