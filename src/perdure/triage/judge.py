@@ -1,6 +1,6 @@
 """The verdict: rules, facts and the model weighed together.
 
-    z = logit(p of the primary cause) + pull * clip(z of the model, -cap, cap)
+    z = logit(p of the primary cause) + pull * clip(z of the model, -cap, cap) + shift of the circumstances
 
 The primary cause is, in this order: a decisive fact or line of the resource manager; the first plain root in the
 block of failure lines that was not survived; the first generic root; the first cascade, of text or of fact; the
@@ -22,6 +22,7 @@ from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.clean import LogText, mask
 from perdure.triage.conformal import Thresholds, own_thresholds
+from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
 from perdure.triage.excerpt import last_block, tail
 from perdure.triage.rules import Cause, Force, Hit, RuleBook, own_rules
 from perdure.triage.scheduler import Fact, facts
@@ -65,12 +66,13 @@ def judge(
     model: Leaning | None = None,
     rules: RuleBook | None = None,
     weights: Weights | None = None,
+    context: Context | None = None,
 ) -> Verdict:
     """Say why an attempt failed, and whether a retry would get past this point.
 
-    `log` is raw, of any size and content; `attempt` adds what the resource manager knows. `model` and `rules`
-    are those that come with Perdure unless others are given. Never fails on any input; what shows no failure
-    is unsure.
+    `log` is raw, of any size and content; `attempt` adds what the resource manager knows, `context` what surrounds
+    the failure. `model` and `rules` are those that come with Perdure unless others are given. Never fails on any
+    input; what shows no failure is unsure.
     """
     weights = weights or Weights()
     text = LogText.of(log) if isinstance(log, bytes) else log
@@ -79,11 +81,12 @@ def judge(
     primary = _primary(hits, known)
     if primary is None:
         return Verdict(Label.UNSURE, NOTHING.p_transient, NOTHING.category, NOTHING.says)
-    pull = weights.pulls[_rank(primary.cause)]
     reading = Reading(tail(text), tuple(hit.cause for hit in hits))
+    pull = weights.pulls[_rank(primary.cause)]
     lean = (model or own_model()).log_odds(reading) if pull else 0.0
-    p = _weighed(primary.cause, lean, pull, weights.cap)
-    return _verdict(primary, p, hits, known, weights)
+    surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context or Context())
+    p = _weighed(primary.cause, pull * max(-weights.cap, min(weights.cap, lean)) + shift_of(surroundings))
+    return _verdict(primary, p, hits, known, surroundings, weights)
 
 
 def _primary(hits: Sequence[Hit], known: Sequence[Fact]) -> Hit | Fact | None:
@@ -103,12 +106,19 @@ def first_in_rank(causes: Sequence[Cause]) -> Cause | None:
     return min(causes, key=_rank, default=None)
 
 
-def _weighed(cause: Cause, lean: float, pull: float, cap: float) -> float:
-    z = math.log(cause.p_transient / (1.0 - cause.p_transient)) + pull * max(-cap, min(cap, lean))
+def _weighed(cause: Cause, shift: float) -> float:
+    z = math.log(cause.p_transient / (1.0 - cause.p_transient)) + shift
     return 1.0 / (1.0 + math.exp(-z))
 
 
-def _verdict(primary: Hit | Fact, p: float, hits: Sequence[Hit], known: Sequence[Fact], weights: Weights) -> Verdict:
+def _verdict(
+    primary: Hit | Fact,
+    p: float,
+    hits: Sequence[Hit],
+    known: Sequence[Fact],
+    surroundings: Sequence[Circumstance],
+    weights: Weights,
+) -> Verdict:
     cause = primary.cause
     # A user's log can say anything: what it says of the site is hearsay until another source says it too.
     hearsay = isinstance(primary, Hit) and cause.infrastructure
@@ -117,7 +127,7 @@ def _verdict(primary: Hit | Fact, p: float, hits: Sequence[Hit], known: Sequence
         round(p, 4),
         cause.category,
         (cause.says or cause.category) + (", by the job's own log alone" if hearsay else ""),
-        _evidence(primary, hits, known, weights.max_evidence),
+        (*_told(surroundings), *_evidence(primary, hits, known, weights.max_evidence)),
         cause.bound,
         cause.infrastructure,
         _fingerprint(primary),
@@ -125,6 +135,10 @@ def _verdict(primary: Hit | Fact, p: float, hits: Sequence[Hit], known: Sequence
         cause.wait_s,
         hearsay,
     )
+
+
+def _told(surroundings: Sequence[Circumstance]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(0, each.says, Role.CONFIRMATION, each.name) for each in surroundings)
 
 
 def _evidence(primary: Hit | Fact, hits: Sequence[Hit], known: Sequence[Fact], most: int) -> tuple[Evidence, ...]:

@@ -1,0 +1,139 @@
+"""What surrounds a failure: how far the job had come, and who else failed at its side.
+
+The same line means opposite things in different surroundings. A collective that times out at its first call has a
+wrong interface, one that times out at its hundred-thousandth a lost peer; a file that cannot be written is a full
+disk, or a mount that everybody has lost. Each circumstance moves the log-odds of the causes that it bears on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+from perdure.triage.rules import Cause
+from perdure.triage.verdict import Bound
+
+FAR_STEPS, FAR_COLLECTIVES = 1000, 1000
+EARLY_S, EARLY_COLLECTIVES = 120.0, 4
+LONG_S = 1800.0
+MAX_SHIFT = 2.5  # of the log-odds, by all circumstances together
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known beside the log's text. None: it is not known."""
+
+    ran_s: float | None = None
+    attempt_number: int | None = None  # from 1
+    others_on_node: int = 0  # users whose jobs the site failed on these nodes within minutes
+    others_alike: int = 0  # users whose jobs failed within minutes of a cause of the same category, on other nodes
+    free_bytes: int | None = None  # where the job's log is written
+    saved_since_start: bool | None = None  # a checkpoint was
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a log says that its job had come. None: it does not say."""
+
+    steps: int | None = None
+    collectives: int | None = None  # sequence number of the collective that failed
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstance:
+    """One of the surroundings, and how it moves the log-odds that a retry passes."""
+
+    name: str
+    says: str
+    shift: float
+
+
+_OF_SETUP = frozenset(
+    {"net", "nccl_timeout", "nccl_comm", "rdzv_store", "dist_config", "obj_store", "fs", "permission", "cuda_env"}
+)
+"""Categories in which a wrong set-up and a passing trouble print the same."""
+_OF_STORAGE = frozenset({"fs", "disk_quota", "obj_store", "ckpt"})
+_AMBIGUOUS = (0.1, 0.97)  # a cause whose prior lies outside is sure of itself
+
+
+def circumstances(cause: Cause, progress: Progress, context: Context) -> tuple[Circumstance, ...]:
+    """Those that bear on a failure of this cause."""
+    if not _AMBIGUOUS[0] <= cause.p_transient <= _AMBIGUOUS[1]:
+        return ()
+    return tuple(found for rule in _RULES for found in rule(cause, progress, context))
+
+
+def shift_of(found: tuple[Circumstance, ...]) -> float:
+    """What they do to the log-odds together."""
+    return max(-MAX_SHIFT, min(MAX_SHIFT, sum(each.shift for each in found)))
+
+
+def _how_far(cause: Cause, progress: Progress, context: Context) -> Iterator[Circumstance]:
+    """What has worked for long is set up rightly; what never worked may be set up wrongly."""
+    if cause.category not in _OF_SETUP:
+        return
+    sequence, steps, ran_s = progress.collectives, progress.steps, context.ran_s
+    if sequence is not None and sequence >= FAR_COLLECTIVES:
+        yield Circumstance("late-collective", f"{sequence} collectives had worked", 1.2)
+    elif sequence is not None and sequence <= EARLY_COLLECTIVES:
+        yield Circumstance("first-collective", f"it failed at collective number {sequence}", -1.5)
+    elif steps is not None and steps >= FAR_STEPS:
+        yield Circumstance("far-along", f"it had come to step {steps}", 0.9)
+    elif context.saved_since_start:
+        yield Circumstance("saved-before", "it had saved a checkpoint since its start", 0.9)
+    elif ran_s is not None and ran_s < EARLY_S and not steps:
+        yield Circumstance("at-the-start", f"it failed {ran_s:.0f} s after its start, before any step", -0.6)
+    elif ran_s is not None and ran_s >= LONG_S:
+        yield Circumstance("ran-long", f"it had run for {ran_s / 60:.0f} min", 0.4)
+
+
+def _who_else(cause: Cause, progress: Progress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
+    if context.others_on_node:
+        yield Circumstance(
+            "neighbours", f"jobs of {_users(context.others_on_node)} failed on the same node within minutes", 1.2
+        )
+    if context.others_alike and cause.bound is Bound.SERVICE:
+        yield Circumstance(
+            "others-alike", f"jobs of {_users(context.others_alike)} failed alike elsewhere within minutes", 1.5
+        )
+
+
+def _room_on_disk(cause: Cause, progress: Progress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
+    if cause.category in _OF_STORAGE and context.free_bytes is not None:
+        if context.free_bytes < 1 << 20:
+            yield Circumstance("disk-full", "the disk that its log is on is full", -1.5)
+        elif cause.category == "fs":
+            yield Circumstance("disk-free", f"the disk that its log is on has {context.free_bytes >> 20} MiB free", 0.3)
+
+
+def _users(count: int) -> str:
+    return "another user" if count == 1 else f"{count} other users"
+
+
+_RULES: tuple[Callable[[Cause, Progress, Context], Iterator[Circumstance]], ...] = (_how_far, _who_else, _room_on_disk)
+
+
+# ---------------------------------------------------------------- reading progress
+
+
+@lru_cache(maxsize=1)
+def _steps() -> Any:
+    return re2.compile(
+        r"(?i)\b(?:global[_ ]step|steps?|iter(?:ation)?s?|batch)\b[\"']?\s*[:=#|\[(]?\s*(\d{1,12})\b(?:\s*/\s*\d+)?"
+    )
+
+
+@lru_cache(maxsize=1)
+def _sequence() -> Any:
+    return re2.compile(r"(?i)\bSeq(?:uence)?[_ ]?(?:Num(?:ber)?|Id|No)?\s*[=:]\s*(\d{1,15})\b")
+
+
+def progress_of(excerpt: str) -> Progress:
+    """How far an excerpt says that its job had come: the last step and the first failing collective that it names."""
+    steps = [int(found[1]) for found in _steps().finditer(excerpt)]
+    sequence = _sequence().search(excerpt)
+    return Progress(steps[-1] if steps else None, int(sequence[1]) if sequence else None)
