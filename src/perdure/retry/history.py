@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node
-from perdure.triage.verdict import Label
+from perdure.triage.verdict import Label, Verdict
 
 HOUR_S = 3600.0
 MAX_TROUBLES = 50  # remembered of one node
@@ -88,6 +89,15 @@ class Fleet:
             for name, troubles in self.troubles.items()
             if _speaks_against([t for t in troubles if t.time_s > now - memory_s])
         )
+
+
+def blamed(fleet: Fleet, job: Job, attempt: Attempt, verdict: Verdict, memory_s: float, now: float) -> Fleet:
+    """Charge a failed attempt to its nodes. Deterministic failures and preemptions say nothing about a node."""
+    witnessed = bool(attempt.failed_nodes)
+    if not witnessed and (not verdict.infrastructure or attempt.state is AttemptState.PREEMPTED):
+        return fleet
+    trouble = NodeTrouble(now, job.job_id, job.user, verdict.category, witnessed)
+    return fleet.with_trouble(attempt.failed_nodes or attempt.nodes, trouble, memory_s)
 
 
 def usable_nodes(nodes: Iterable[Node]) -> dict[str, frozenset[str]]:

@@ -19,7 +19,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Observation, changes
 from perdure.retry.decide import Decision, DecisionKind, decide
-from perdure.retry.history import NodeTrouble, PastFailure, Spent, usable_nodes
+from perdure.retry.history import PastFailure, Spent, blamed, usable_nodes
 from perdure.retry.rules import RetryRules
 from perdure.service.case import MAX_PAST, Case, Failure, State
 from perdure.triage.verdict import Verdict
@@ -324,12 +324,8 @@ def _owned(
 def _remember(
     state: State, job: Job, attempt: Attempt, verdict: Verdict, granted: bool, settings: ControllerSettings, now: float
 ) -> State:
-    """Charge the nodes and the budgets. Deterministic failures say nothing about a node."""
-    fleet = state.fleet
-    witnessed = bool(attempt.failed_nodes)
-    if witnessed or (verdict.infrastructure and attempt.state is not AttemptState.PREEMPTED):
-        trouble = NodeTrouble(now, job.job_id, job.user, verdict.category, witnessed)
-        fleet = fleet.with_trouble(attempt.failed_nodes or attempt.nodes, trouble, settings.retry.node_memory_s)
+    """Charge the nodes and the budgets."""
+    fleet = blamed(state.fleet, job, attempt, verdict, settings.retry.node_memory_s, now)
     if granted:
         fleet = fleet.with_spent(Spent(now, job.job_id, job.user, attempt.nodes))
     return replace(state, fleet=fleet)
