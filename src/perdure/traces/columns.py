@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import InputError, MissingExtra
-from perdure.traces.source import Source, open_source
+from perdure.traces.source import Source, open_source, too_large
 from perdure.traces.trace import Sieve
 
 if TYPE_CHECKING:
     import duckdb
 
 MAX_TEXT = 128  # characters of an id, a user or a virtual cluster; a column is as wide as its longest text
+_NUMBER_BYTES = 8
 _FEW = 5000  # texts so few are turned into an array once each
 _GLOB = {ord(letter): f"[{letter}]" for letter in "*?["}
 
@@ -44,7 +45,7 @@ _WORDS = {"VARCHAR": "a text", "DOUBLE": "a number", "TIMESTAMP": "a time like 2
 def database(refused: Callable[[str], InputError]) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory that fetches nothing from anywhere; what it cannot read or write is `refused`.
 
-    Raises `MissingExtra` without DuckDB.
+    Raises `MissingExtra` without DuckDB, and `MemoryError`.
     """
     try:
         import duckdb
@@ -59,6 +60,8 @@ def database(refused: Callable[[str], InputError]) -> Iterator[duckdb.DuckDBPyCo
     with duckdb.connect(config=settings) as db:
         try:
             yield db
+        except duckdb.OutOfMemoryException as err:
+            raise MemoryError(str(err)) from err
         except duckdb.Error as err:
             raise refused(str(err).split("\n", 1)[0]) from err
 
@@ -166,14 +169,27 @@ def _from_parquet(source: Source, kinds: Mapping[str, Kind]) -> dict[str, NDArra
     return {name: found[f"w{place}"] for place, name in enumerate(kinds)}
 
 
-def look(path: Path | str) -> Source:
-    """Look at a file; of a Parquet file the column names stand for the first bytes. Raises `InputError`."""
-    source = open_source(path)
+def look(path: Path | str, most_bytes: int | None = None) -> Source:
+    """Look at a file; of a Parquet file the column names stand for the first bytes.
+
+    Raises `InputError`, also for a file that unpacks to more than `most_bytes`.
+    """
+    source = open_source(path, most_bytes)
     if not source.parquet:
         return source
     with database(source.damaged) as db:
         db.execute("SELECT * FROM read_parquet(?) LIMIT 0", [str(path).translate(_GLOB)])
         names = [column[0] for column in db.description or ()]
+        if most_bytes is not None:
+            _check_rows(db, source.path, len(names), most_bytes)
     header = io.StringIO()
     csv.writer(header, lineterminator="\n").writerow(names)
     return replace(source, head=header.getvalue().encode())
+
+
+def _check_rows(db: duckdb.DuckDBPyConnection, path: Path, columns: int, most_bytes: int) -> None:
+    """A value of a Parquet file may take no room in it, but takes a number's when read. Raises `InputError`."""
+    ask = "SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata(?)"
+    (rows,) = db.execute(ask, [str(path).translate(_GLOB)]).fetchall()[0]
+    if rows * columns * _NUMBER_BYTES > most_bytes:
+        raise too_large(path, most_bytes)

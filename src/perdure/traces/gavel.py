@@ -29,7 +29,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
 
     ``# <name>`` lines begin a virtual cluster. Jobs have no ids, so a line that repeats another is a job of its own.
     """
-    rates = _rates(Path(f"{source.path}{_RATES}"))
+    rates = _rates(Path(f"{source.path}{_RATES}"), source.most_bytes)
     jobs = list(_jobs(source))
     line, fields, vc = zip(*jobs, strict=True) if jobs else ((), (), ())
     sieve = Sieve(len(jobs), lambda row: source.at_line(line[row]), skip_bad)
@@ -72,11 +72,11 @@ def _numbers(fields: list[str]) -> tuple[float, ...] | None:
         return None
 
 
-def _rates(path: Path) -> Mapping[tuple[str, float], float]:
+def _rates(path: Path, most_bytes: int | None) -> Mapping[tuple[str, float], float]:
     """Steps a second by kind of job and GPUs."""
     if not path.exists():
         raise InputError(str(path), "a Gavel trace tells steps, not seconds, and there are no rates for it", _MEND)
-    columns, sieve = load(look(path), {"job": TEXT, "scale_factor": NUMBER, "steps_per_s": NUMBER}, False)
+    columns, sieve = load(look(path, most_bytes), {"job": TEXT, "scale_factor": NUMBER, "steps_per_s": NUMBER}, False)
     per_s = columns["steps_per_s"]
     sieve.bad(~(np.isfinite(per_s) & (per_s >= 0)), "the rate is no number of steps a second", _MEND, per_s)
     rates: dict[tuple[str, float], float] = {}

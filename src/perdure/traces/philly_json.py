@@ -85,7 +85,7 @@ def _objects(source: Source, skip_bad: bool) -> Iterator[tuple[int, object]]:
         place += 1
         try:
             job, at = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError) as err:
+        except (ValueError, RecursionError) as err:  # also of a number with too many digits
             if skip_bad:
                 yield place, None
                 return

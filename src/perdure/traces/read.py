@@ -44,19 +44,22 @@ _ALL = (
 FORMATS: Mapping[str, Format] = {form.name: form for form in _ALL}
 
 
-def read(path: Path | str, format: str | None = None, *, skip_bad: bool = False) -> Trace:
+def read(
+    path: Path | str, format: str | None = None, *, skip_bad: bool = False, most_bytes: int | None = None
+) -> Trace:
     """Read a trace, packed by gzip or not.
 
     Parameters
     ----------
     format : a name of `FORMATS`; None tells it by the first bytes of the file.
     skip_bad : leave rows out that break the form, and count them, instead of refusing the file at the first.
+    most_bytes : refuse a file that unpacks to more; None reads whatever comes.
 
     Raises `InputError`, naming the file, the line and how to mend it, and `MissingExtra` without DuckDB.
     """
     if format is not None and format not in FORMATS:
         raise InputError(f"format {format!r}", "no such form of trace", f"Use one of: {', '.join(sorted(FORMATS))}")
-    source = look(path)
+    source = look(path, most_bytes)
     form = _sniffed(source) if format is None else FORMATS[format]
     return form.read(source, skip_bad)
 

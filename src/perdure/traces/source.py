@@ -15,6 +15,7 @@ from typing import IO, cast
 from perdure.errors import InputError
 
 HEAD_BYTES = 1 << 16
+_PIECE_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 
@@ -27,6 +28,7 @@ class Source:
     head: bytes  # the first bytes, unpacked; of a Parquet file its column names as the header of a CSV file
     gzipped: bool
     parquet: bool
+    most_bytes: int | None = None  # that it was held to; whatever is read beside it is held to the same
 
     @property
     def header(self) -> list[str]:
@@ -75,8 +77,11 @@ def _opened(path: Path, gzipped: bool) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path)) if gzipped else path.open("rb")
 
 
-def open_source(path: Path | str) -> Source:
-    """Look at a file. Raises `InputError` if it cannot be read or is empty."""
+def open_source(path: Path | str, most_bytes: int | None = None) -> Source:
+    """Look at a file. Raises `InputError` if it cannot be read or is empty, or unpacks to more than `most_bytes`.
+
+    The size is found by unpacking it all once, so that no reader meets more, by whatever way it unpacks.
+    """
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -84,10 +89,28 @@ def open_source(path: Path | str) -> Source:
         gzipped = magic.startswith(_GZIP)
         with _opened(path, gzipped) as stream:
             head = stream.read(HEAD_BYTES)
+            if most_bytes is not None and _is_longer(stream, most_bytes - len(head)):
+                raise too_large(path, most_bytes)
     except (EOFError, gzip.BadGzipFile, zlib.error) as err:
         raise Source(path, b"", True, False).damaged(str(err)) from err
     except OSError as err:
         raise InputError(str(path), err.strerror or str(err), "Name a trace file that you may read") from err
     if not head.strip():
         raise InputError(str(path), "the file is empty", "Export the trace again")
-    return Source(path, head, gzipped, magic == _PARQUET)
+    return Source(path, head, gzipped, magic == _PARQUET, most_bytes)
+
+
+def too_large(path: Path, most_bytes: int) -> InputError:
+    """The word to who hands in a file that is larger than its caller can take."""
+    what = f"it unpacks to more than {most_bytes / (1 << 20):.0f} MiB"
+    return InputError(str(path), what, "Take a part of the trace, or let the bound be raised")
+
+
+def _is_longer(stream: IO[bytes], most_bytes: int) -> bool:
+    """Whether more than `most_bytes` are left; reads no further than that tells."""
+    while most_bytes >= 0:
+        piece = stream.read(_PIECE_BYTES)
+        if not piece:
+            return False
+        most_bytes -= len(piece)
+    return True
