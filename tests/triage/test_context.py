@@ -42,11 +42,11 @@ def test_a_timeout_at_the_first_collective_is_less_of_an_accident_than_a_late_on
 @pytest.mark.parametrize("p", [0.02, 0.99])
 def test_a_sure_cause_is_left_alone(p):
     cause = Cause("x", "net", p, bound=Bound.SERVICE)
-    assert circumstances(cause, Progress(5000, 5000), Context(9000.0, 1, 3, 3, 0, True)) == ()
+    assert circumstances(cause, Progress(5000, 5000), Context(9000.0, 1, 3, {"net": 3}, 0, True)) == ()
 
 
 def test_others_speak_only_of_what_is_shared():
-    alike = Context(others_alike=2)
+    alike = Context(others_alike={"obj_store": 2})
     service, own = (Cause("x", "obj_store", 0.5, bound=bound) for bound in (Bound.SERVICE, Bound.NOTHING))
     assert shift_of(circumstances(service, Progress(), alike)) > 0
     assert circumstances(own, Progress(), alike) == ()
@@ -67,7 +67,7 @@ def test_a_full_disk_makes_an_input_output_error_lasting():
         st.none() | st.floats(0, 1e7),
         st.none() | st.integers(1, 99),
         st.integers(0, 99),
-        st.integers(0, 99),
+        st.dictionaries(st.sampled_from(["net", "fs"]), st.integers(0, 99)),
         st.none() | st.integers(0, 2**50),
         st.none() | st.booleans(),
     ),

@@ -59,7 +59,7 @@ class Leaning:
 )
 @pytest.mark.parametrize("model", [None, NoModel()], ids=["own model", "rules alone"])
 def test_common_failures_are_told_apart(log: str, label: str, category: str, model: NoModel | None) -> None:
-    verdict = judge((CALM + TRACEBACK + log + "\n").encode(), FAILED, model)
+    verdict = judge((CALM + TRACEBACK + log + "\n").encode(), FAILED, model=model)
     assert (verdict.label, verdict.category) == (label, category)
     assert verdict.evidence[-1].text == log
     assert verdict.evidence[-1].line == 404
@@ -167,7 +167,7 @@ def test_a_model_moves_a_verdict_within_its_cap() -> None:
 
 def test_a_model_has_no_say_where_the_resource_manager_has_spoken() -> None:
     attempt = replace(FAILED, state=AttemptState.NODE_FAIL)
-    assert judge(b"", attempt, Leaning(-100.0)) == judge(b"", attempt, Leaning(100.0))
+    assert judge(b"", attempt, model=Leaning(-100.0)) == judge(b"", attempt, model=Leaning(100.0))
 
 
 @pytest.mark.parametrize("filler", [b"x" * 1_000_000, b"\x00" * 1_000_000, b"\xff\xfe" * 500_000, b"ab\n" * 300_000])

@@ -63,11 +63,12 @@ def _read(path: str, owner_uid: int, max_bytes: int, head_bytes: int) -> LogTail
         size = os.fstat(descriptor).st_size
         tail = _read_range(descriptor, max(0, size - max_bytes), max_bytes)
         head = _read_range(descriptor, 0, min(head_bytes, size - max_bytes)) if size > max_bytes else b""
+        disk = os.fstatvfs(descriptor)
     except OSError as err:
         raise _refused(path, f"reading fails ({err.strerror})") from err
     finally:
         os.close(descriptor)
-    return LogTail(path, tail, head, max(0, size - max_bytes - len(head)))
+    return LogTail(path, tail, head, max(0, size - max_bytes - len(head)), disk.f_bavail * disk.f_frsize)
 
 
 def _read_range(descriptor: int, start: int, count: int) -> bytes:
@@ -196,7 +197,7 @@ def _read_as(path: str, owner_uid: int, max_bytes: int, head_bytes: int) -> LogT
         kind = NotFound if answer["error"] == NotFound.__name__ else LogRefused
         raise kind(*answer["args"])
     head, tail = data[: answer["head"]], data[answer["head"] :]
-    return LogTail(path, tail, head, answer["skipped"])
+    return LogTail(path, tail, head, answer["skipped"], answer["free"])
 
 
 def reader_main(argv: list[str]) -> None:
@@ -205,7 +206,7 @@ def reader_main(argv: list[str]) -> None:
     _become(uid)
     try:
         log = _read(path, uid, max_bytes, head_bytes)
-        answer = {"error": "", "head": len(log.head), "skipped": log.skipped}
+        answer = {"error": "", "head": len(log.head), "skipped": log.skipped, "free": log.free_bytes}
         data = log.head + log.tail
     except (NotFound, LogRefused) as err:
         answer, data = {"error": type(err).__name__, "args": err.args}, b""

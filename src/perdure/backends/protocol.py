@@ -23,6 +23,7 @@ class LogTail:
     tail: bytes
     head: bytes = b""
     skipped: int = 0
+    free_bytes: int | None = None  # what the owner may still write on the file system that it is on
 
 
 class Backend(Protocol):

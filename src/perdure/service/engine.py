@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import replace
 
-from perdure.backends.protocol import TAIL_BYTES, Backend
+from perdure.backends.protocol import TAIL_BYTES, Backend, LogTail
 from perdure.errors import PerdureError
 from perdure.model.jobs import Attempt
 from perdure.service.case import State
@@ -34,11 +34,13 @@ from perdure.service.controller import (
 )
 from perdure.service.executor import Executor
 from perdure.service.journal import Journal
+from perdure.service.surroundings import context_of
+from perdure.triage.context import Context
 from perdure.triage.verdict import Label, Verdict
 
 log = logging.getLogger("perdure")
 
-Triage = Callable[[bytes, Attempt], Verdict]
+Triage = Callable[[bytes, Attempt, Context], Verdict]
 
 LOOK_BACK_S = 600.0  # accounting may tell of an end this much later
 LOG_PATIENCE_S = 20.0  # a log that cannot be read in this time is judged without
@@ -123,36 +125,38 @@ class Engine:
             attempt = self._to_judge.get(timeout=timeout_s)
         except queue.Empty:
             return False
-        log_bytes, begun_s = self._log_of(attempt), time.monotonic()
+        tail, begun_s = self._log_of(attempt), time.monotonic()
         try:
-            self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, log_bytes))])
+            self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, tail))])
         except BaseException:  # a full disk, say: the failure must not be left without an answer
             self._to_judge.put(attempt)
             raise
         self._decided(time.monotonic() - begun_s)
         return True
 
-    def _judge(self, attempt: Attempt, log_bytes: bytes) -> Verdict:
+    def _judge(self, attempt: Attempt, log_tail: LogTail) -> Verdict:
         """A log that triage stumbles over must not leave the failure without an answer."""
+        text = log_tail.head + b"\n" + log_tail.tail if log_tail.head else log_tail.tail
+        state = self._state
+        case = state.cases.get(attempt.id.job_id)
         try:
-            return self._triage(log_bytes, attempt)
+            context = context_of(attempt, case, state.fleet, log_tail.free_bytes, self.clock())
+            return self._triage(text, attempt, context)
         except Exception:
             log.exception("%s: triage failed", attempt.id)
             return Verdict(Label.UNSURE, 0.5, "unknown", "triage itself failed on this log")
 
-    def _log_of(self, attempt: Attempt) -> bytes:
+    def _log_of(self, attempt: Attempt) -> LogTail:
         """The log to judge by; empty where it cannot be had, for then the scheduler's own facts must do."""
         reading = self._readers.submit(self.backend.log_tail, attempt, TAIL_BYTES)
         try:
-            tail = reading.result(LOG_PATIENCE_S)
+            return reading.result(LOG_PATIENCE_S)
         except NotInTime:
             reading.cancel()
             log.warning("%s: its log could not be read within %.0f s", attempt.id, LOG_PATIENCE_S)
-            return b""
         except PerdureError as err:
             log.info("%s: judged without a log: %s", attempt.id, err)
-            return b""
-        return tail.head + b"\n" + tail.tail if tail.head else tail.tail
+        return LogTail("", b"")
 
     def act(self) -> None:
         """Carry out what is due."""

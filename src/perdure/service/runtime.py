@@ -35,6 +35,7 @@ from perdure.service.journal import Journal
 from perdure.service.metrics import Metrics
 from perdure.service.settings import Cluster, LocalSettings, Settings
 from perdure.service.web import create_app
+from perdure.triage.context import Context
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules, with_site_rules
 from perdure.triage.verdict import Verdict
@@ -118,8 +119,8 @@ def engine_of(settings: Settings, backend: Backend, journal: Journal, metrics: M
     rules = with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
     executor = Executor(journal, backend, ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps))
 
-    def triage(log_bytes: bytes, attempt: Attempt) -> Verdict:
-        return judge(log_bytes, attempt, rules=rules)
+    def triage(log_bytes: bytes, attempt: Attempt, context: Context) -> Verdict:
+        return judge(log_bytes, attempt, rules=rules, context=context)
 
     return Engine(backend, journal, executor, triage, settings.controller, time.time, metrics.decided)
 

@@ -7,8 +7,8 @@ disk, or a mount that everybody has lost. Each circumstance moves the log-odds o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -30,9 +30,9 @@ class Context:
     ran_s: float | None = None
     attempt_number: int | None = None  # from 1
     others_on_node: int = 0  # users whose jobs the site failed on these nodes within minutes
-    others_alike: int = 0  # users whose jobs failed within minutes of a cause of the same category, on other nodes
+    others_alike: Mapping[str, int] = field(default_factory=dict)  # the same on other nodes, by category of the cause
     free_bytes: int | None = None  # where the job's log is written
-    saved_since_start: bool | None = None  # a checkpoint was
+    saved_since_start: bool | None = None  # was a checkpoint?
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,9 @@ def _who_else(cause: Cause, progress: Progress, context: Context) -> Iterator[Ci
         yield Circumstance(
             "neighbours", f"jobs of {_users(context.others_on_node)} failed on the same node within minutes", 1.2
         )
-    if context.others_alike and cause.bound is Bound.SERVICE:
-        yield Circumstance(
-            "others-alike", f"jobs of {_users(context.others_alike)} failed alike elsewhere within minutes", 1.5
-        )
+    alike = context.others_alike.get(cause.category, 0)
+    if alike and cause.bound is Bound.SERVICE:
+        yield Circumstance("others-alike", f"jobs of {_users(alike)} failed alike elsewhere within minutes", 1.5)
 
 
 def _room_on_disk(cause: Cause, progress: Progress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001

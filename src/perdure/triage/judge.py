@@ -63,10 +63,10 @@ NOTHING = Cause("nothing", "unknown", 0.4, Role.CONFIRMATION, says="nothing that
 def judge(
     log: bytes | LogText,
     attempt: Attempt | None = None,
+    context: Context | None = None,
     model: Leaning | None = None,
     rules: RuleBook | None = None,
     weights: Weights | None = None,
-    context: Context | None = None,
 ) -> Verdict:
     """Say why an attempt failed, and whether a retry would get past this point.
 
