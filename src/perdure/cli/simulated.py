@@ -11,10 +11,10 @@ import typer
 from perdure.cli.text import plain
 from perdure.errors import InputError
 from perdure.model.cluster import MAX_NODES, Cluster
+from perdure.simulation.fitting import fitting
 from perdure.traces.read import read
 from perdure.traces.trace import Trace
 
-TOO_WIDE = "wider than the cluster"
 _NODES_MEND = "Write tables [[nodes]] with count and gpus, and if need be gpu_type and rack (a number)"
 
 
@@ -58,17 +58,7 @@ def _is_group(group: object) -> bool:
 
 def read_fitting(path: Path, format: str | None, skip_bad: bool, cluster: Cluster) -> Trace:
     """Read a trace; jobs wider than the cluster are left out and counted with `skip_bad`, else an `InputError`."""
-    found = read(path, format, skip_bad=skip_bad)
-    wide = found.table.gpus > cluster.total_gpus
-    if not wide.any():
-        return found
-    if not skip_bad or wide.all():
-        row = int(np.argmax(wide))
-        what = f"it asks for {found.table.gpus[row]} GPUs, and the cluster has {cluster.total_gpus}"
-        mend = "Take a larger cluster, or pass --skip-bad to leave such jobs out"
-        raise InputError(f"{path}: job {found.table.job_id[row]}", what, mend)
-    left_out = {**found.left_out, TOO_WIDE: int(wide.sum())}
-    return Trace(found.table.take(np.flatnonzero(~wide)), found.format, left_out, found.notes)
+    return fitting(read(path, format, skip_bad=skip_bad), str(path), cluster, skip_bad)
 
 
 def tell_of(trace: Trace, path: Path) -> None:

@@ -56,31 +56,53 @@ class Section:
     pictures: tuple[Picture, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The page, and its pictures by name: PNG for light pages and for dark ones."""
+
+    page: str
+    light: Mapping[str, bytes]
+    dark: Mapping[str, bytes]
+
+
 def write_report(
     folder: Path, facts: Mapping[str, str], traces: Sequence[str], tables: Sequence[JobTable], runs: Sequence[Run]
 ) -> Path:
-    """Write the page and its pictures into a folder, which is made if need be; returns the page.
+    """Write the page and its light pictures into a folder, which is made if need be; returns the page.
 
-    Pictures show the first seed. `facts` opens the page: what was asked. Runs must have been kept. Raises `InputError`
-    where the folder cannot be written, and `MissingExtra` without Matplotlib.
+    Raises `InputError` where the folder cannot be written, and what `make_report` raises.
+    """
+    report = make_report(facts, traces, tables, runs)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, png in report.light.items():
+            (folder / f"{name}.png").write_bytes(png)
+        (folder / PAGE).write_text(report.page, "utf-8")
+    except OSError as err:
+        what = f"cannot be written ({err.strerror})"
+        raise InputError(str(folder), what, "Name a folder that you may write") from err
+    return folder / PAGE
+
+
+def make_report(
+    facts: Mapping[str, str], traces: Sequence[str], tables: Sequence[JobTable], runs: Sequence[Run]
+) -> Report:
+    """The page and its pictures.
+
+    Pictures show the first seed of the runs that were kept. `facts` opens the page: what was asked. Raises
+    `MissingExtra` without Matplotlib.
     """
     sections: list[Section] = []
-    pngs: dict[str, bytes] = {}
+    lights: dict[str, bytes] = {}
+    darks: dict[str, bytes] = {}
     for place, trace in enumerate(traces):
         shown = _shown(tables[place], [run for run in runs if run.case.trace == place and run.case.seed == 0])
         light, dark = (draw(shown[:MAX_RUNS], theme) for theme in (LIGHT, DARK))
         sections.append(_section(trace, shown, light, dark))
         suffix = f"-{place + 1}" if len(traces) > 1 else ""
-        pngs |= {f"{name}{suffix}.png": png for name, png in light.items()}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, png in pngs.items():
-            (folder / name).write_bytes(png)
-        (folder / PAGE).write_text(_page(facts, traces, runs, sections), "utf-8")
-    except OSError as err:
-        what = f"cannot be written ({err.strerror})"
-        raise InputError(str(folder), what, "Name a folder that you may write") from err
-    return folder / PAGE
+        lights |= {f"{name}{suffix}": png for name, png in light.items()}
+        darks |= {f"{name}{suffix}": png for name, png in dark.items()}
+    return Report(_page(facts, traces, runs, sections), lights, darks)
 
 
 def _shown(table: JobTable, runs: Sequence[Run]) -> list[Shown]:
