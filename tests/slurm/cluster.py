@@ -17,20 +17,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import perdure.backends.slurm
+from tests.slurm.machine import Machine, NotReady
 
 HOOKS = Path(perdure.backends.slurm.__file__).parent / "hooks"
 PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server slurm-wlm-basic-plugins slurm-wlm-mysql-plugin"
 PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "scontrol", "sacct")
 SEARCH = "/usr/local/sbin:/usr/sbin:/sbin"
 NODE_MARK = "PERDURE_TEST_NODE"
-
-
-class NotReady(AssertionError):
-    """Something did not come about in time."""
 
 
 def missing() -> str:
@@ -63,7 +60,8 @@ class SlurmCluster:
         self.nodes = tuple(f"node{i}" for i in range(1, nodes + 1))
         self.gpus = gpus
         self.env = self._environment()
-        self._ports = _free_ports(3 + nodes)
+        self._held = tuple(_hold_port() for _ in range(3 + nodes))
+        self._ports = tuple(held.getsockname()[1] for held in self._held)
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._extra_conf = extra_conf
 
@@ -84,12 +82,15 @@ class SlurmCluster:
     def stop(self) -> None:
         """End all processes that were started here, by their ids."""
         for node in self.nodes:
-            self._signal_node(node, signal.SIGKILL)
+            with contextlib.suppress(NotReady):
+                self._machine(node).kill()
         for name in ("slurmctld", "slurmdbd", "mariadbd", "munged"):
             self._end(name, signal.SIGKILL)
         for process in self._daemons.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(5)
+        for held in self._held:
+            held.close()
 
     # Use
 
@@ -169,16 +170,16 @@ class SlurmCluster:
     # Faults
 
     def fail_node(self, node: str) -> None:
-        """Kill the node's daemon and all that runs on it, as a power cut would."""
-        self._signal_node(node, signal.SIGKILL)
+        """Cut the power of the node's daemon and all that runs on it."""
+        self._machine(node).cut_power()
 
     def freeze_node(self, node: str) -> None:
         """Stop all that runs on the node, as a hang or a lost network would."""
-        self._signal_node(node, signal.SIGSTOP)
+        self._machine(node).freeze()
 
     def thaw_node(self, node: str) -> None:
         """Let a frozen node run on."""
-        self._signal_node(node, signal.SIGCONT)
+        self._machine(node).thaw()
 
     def start_node(self, node: str) -> None:
         """Start the node's daemon, where it does not run."""
@@ -258,36 +259,13 @@ class SlurmCluster:
         if process is None or process.poll() is not None:
             return
         process.send_signal(sig)
-        process.wait(10)
+        process.wait(30)
 
-    def _signal_node(self, node: str, sig: signal.Signals) -> None:
-        """Reach all processes of a node; what they fork meanwhile is caught in the next round."""
-        reached: set[int] = set()
-        for _ in range(20):
-            fresh = set(self._node_processes(node)) - (set() if sig is signal.SIGKILL else reached)
-            if not fresh:
-                return
-            for pid in fresh:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, sig)
-            reached |= fresh
-            time.sleep(0.02)
-
-    def _node_processes(self, node: str) -> Iterator[int]:
-        """The node's daemon and step daemons bear our mark, jobs bear Slurm's own; children belong to their parents."""
-        if node in self._daemons:
-            self._daemons[node].poll()
+    def _machine(self, node: str) -> Machine:
+        """The node's daemon and step daemons bear our mark, jobs bear Slurm's own."""
         ours = f"{NODE_MARK}={self.directory}/{node}".encode()
-        slurms = (f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self._conf}".encode())
-        parents: dict[int, int] = {}
-        mine: set[int] = set()
-        for pid, parent, environment in _processes():
-            parents[pid] = parent
-            if ours in environment or all(word in environment for word in slurms):
-                mine.add(pid)
-        while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
-            mine |= more
-        yield from sorted(mine - {os.getpid()})
+        slurms = {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self._conf}".encode()}
+        return Machine(node, lambda environment: ours in environment or slurms <= environment)
 
     def _start_munge(self) -> None:
         run = self.directory / "run"
@@ -308,8 +286,10 @@ class SlurmCluster:
 
     def _start_database(self) -> None:
         data, run, port = self.directory / "db", self.directory / "run", self._ports[2]
+        # A server that starts clears its kind's temporary files away: in a shared directory, another server's too.
+        own = f"--tmpdir={run}"
         fast = ("--innodb-flush-method=nosync", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=16M")
-        base = ("--no-defaults", f"--datadir={data}", "--user=root")
+        base = ("--no-defaults", f"--datadir={data}", own, "--user=root")
         subprocess.run(
             ("mariadb-install-db", *base, "--skip-test-db", "--auth-root-authentication-method=normal", *fast[::2]),
             env=self.env,
@@ -461,26 +441,18 @@ def _discard(cluster: SlurmCluster) -> None:
     shutil.rmtree(cluster.directory, ignore_errors=True)
 
 
-def _free_ports(count: int) -> tuple[int, ...]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return tuple(one.getsockname()[1] for one in sockets)
+def _hold_port() -> socket.socket:
+    """Take a free port that stays ours: no outgoing connection gets it, while a daemon that dies can have it again.
+
+    A socket that is bound, and never listens, lets another one listen there where both say SO_REUSEADDR, as servers do.
+    """
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return held
 
 
 def _listens(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
-
-
-def _processes() -> Iterator[tuple[int, int, list[bytes]]]:
-    """Id, parent and environment of every process that runs (the dead that nobody buried left out)."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            state, parent = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:2]
-            if state != "Z":
-                yield int(entry.name), int(parent), (entry / "environ").read_bytes().split(b"\0")
