@@ -1,0 +1,1 @@
+"""Learning from what happens on a site, without anybody labelling logs by hand."""

@@ -1,0 +1,97 @@
+"""Teaching: a model is updated with a site's lessons, and the update stands only if it is not worse.
+
+The pupil is always the model that came with Perdure, so that a lesson withdrawn is a lesson unlearnt. An update is
+examined on a fixed set that it was never taught, and on lessons of the site that were held back; it is adopted only
+where it is worse on neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perdure.triage.classifiers.protocol import Example, Model
+from perdure.triage.learning.lessons import Caps, Lesson, Source, taught
+
+HELD_BACK = 5
+"""One fingerprint in so many is never taught, and examines."""
+ALLOWED_RISE = 0.01
+"""Of the log-loss where the accuracy stays: that of few examples moves in steps that hide a loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How a model did in an examination. Both kinds of failure weigh the same."""
+
+    examples: int
+    balanced_accuracy: float
+    log_loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One round of teaching: what was taught, the marks before and after, and what became of the update."""
+
+    lessons: int
+    persons: int  # lessons that are a person's word
+    fixed_before: Marks
+    fixed_after: Marks
+    site_before: Marks
+    site_after: Marks
+    adopted: bool
+    reason: str
+
+
+def teach(
+    base: Model, current: Model, lessons: Sequence[Lesson], fixed: Sequence[Example], caps: Caps | None = None
+) -> tuple[Model, Term]:
+    """The model to use from now on, and how it came to that.
+
+    `base` is the model that came with Perdure, `current` the one in use. Where the update is worse than `current`,
+    `current` is used on.
+    """
+    chosen = taught(lessons, caps)
+    learnt = [lesson.example for lesson in chosen if lesson.source is Source.PERSON or not _examines(lesson)]
+    site = [lesson.example for lesson in chosen if lesson.source is not Source.PERSON and _examines(lesson)]
+    update = base.update(learnt)
+    before, after = (marks(model, fixed) for model in (current, update))
+    site_before, site_after = (marks(model, site) for model in (current, update))
+    reason = _worse("the fixed set", before, after) or _worse("the site's own lessons", site_before, site_after)
+    persons = sum(lesson.source is Source.PERSON for lesson in chosen)
+    term = Term(
+        len(learnt), persons, before, after, site_before, site_after, not reason, reason or "not worse anywhere"
+    )
+    return (current if reason else update), term
+
+
+def marks(model: Model, examples: Sequence[Example]) -> Marks:
+    """Examine a model. Without examples of a kind, that kind counts as told rightly."""
+    if not examples:
+        return Marks(0, 1.0, 0.0)
+    z = np.array([model.log_odds(example.reading) for example in examples])
+    truth = np.array([example.transient for example in examples], dtype=bool)
+    loss = np.logaddexp(0.0, np.where(truth, -z, z))
+    kinds = [part for part in (truth, ~truth) if part.any()]
+    right = (z > 0) == truth
+    return Marks(
+        len(examples),
+        round(float(np.mean([right[part].mean() for part in kinds])), 4),
+        round(float(np.mean([loss[part].mean() for part in kinds])), 4),
+    )
+
+
+def _worse(where: str, before: Marks, after: Marks) -> str:
+    """Why an update is worse there; "" where it is not."""
+    if after.balanced_accuracy < before.balanced_accuracy:
+        return f"on {where} its accuracy fell from {before.balanced_accuracy:.3f} to {after.balanced_accuracy:.3f}"
+    if after.balanced_accuracy == before.balanced_accuracy and after.log_loss > before.log_loss + ALLOWED_RISE:
+        return f"on {where} its log-loss rose from {before.log_loss:.3f} to {after.log_loss:.3f}"
+    return ""
+
+
+def _examines(lesson: Lesson) -> bool:
+    digest = hashlib.sha256(lesson.fingerprint.encode()).digest()
+    return int.from_bytes(digest[:4], "big") % HELD_BACK == 0

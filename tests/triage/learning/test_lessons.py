@@ -1,0 +1,70 @@
+"""Which lessons are taught: persons outrank outcomes, nobody teaches more than his share."""
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.model.identity import AttemptId
+from perdure.triage.classifiers.protocol import Reading
+from perdure.triage.learning.lessons import Caps, Lesson, Source, taught
+
+
+def lesson(n, transient=True, user="ada", fingerprint="", source=Source.OUTCOME, time_s=0.0):
+    mark = fingerprint or f"f{n}"
+    return Lesson(AttemptId("c", str(n), 1), time_s, user, mark, Reading(f"error {mark}"), transient, source)
+
+
+def test_a_person_outranks_the_outcome_of_the_same_attempt():
+    said = lesson(1, transient=False, source=Source.PERSON)
+    assert taught([replace(said, transient=True, source=Source.OUTCOME, time_s=9.0), said]) == [said]
+
+
+def test_a_person_outranks_outcomes_of_what_looks_alike():
+    said = lesson(1, transient=False, fingerprint="f", source=Source.PERSON)
+    alike = lesson(2, transient=True, fingerprint="f")
+    agreeing = lesson(3, transient=False, fingerprint="f")
+    assert taught([alike, said, agreeing]) == [said, agreeing]
+
+
+def test_contradictory_outcomes_teach_nothing():
+    assert taught([lesson(1, True, fingerprint="f"), lesson(2, False, fingerprint="f")]) == []
+
+
+def test_the_latest_word_of_a_person_counts():
+    first, second = lesson(1, True, source=Source.PERSON), lesson(1, False, source=Source.PERSON, time_s=5.0)
+    assert taught([first, second]) == [second]
+
+
+def test_one_user_teaches_at_most_his_share():
+    crowd = [lesson(n, user=f"u{n}") for n in range(80)]
+    flood = [lesson(1000 + n, user="mallory", time_s=1.0) for n in range(400)]
+    users = Counter(kept.user for kept in taught([*crowd, *flood], Caps(per_user=50)))
+    assert users["mallory"] == 50
+    assert len(users) == 81
+
+
+def test_one_fingerprint_is_taught_a_few_times_only():
+    assert len(taught([lesson(n, fingerprint="f", user=f"u{n}") for n in range(40)])) == Caps().per_fingerprint
+
+
+@given(
+    st.lists(
+        st.builds(
+            lesson,
+            st.integers(1, 12),
+            st.booleans(),
+            st.sampled_from(["ada", "bob"]),
+            st.sampled_from(["", "f", "g"]),
+            st.sampled_from(list(Source)),
+            st.floats(0, 9),
+        ),
+        max_size=20,
+    )
+)
+def test_each_attempt_is_taught_once_and_persons_always(lessons):
+    kept = taught(lessons)
+    attempts = [one.attempt for one in kept]
+    assert len(attempts) == len(set(attempts))
+    assert {one.attempt for one in lessons if one.source is Source.PERSON} <= set(attempts)

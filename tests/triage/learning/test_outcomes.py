@@ -1,0 +1,67 @@
+"""Outcomes prove little: only success past the point, and the same failure elsewhere, say anything."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.model.identity import AttemptId
+from perdure.triage.learning.outcomes import Trial, labels
+
+
+def trial(n, ran_s=100.0, node="a", passed=False, failed=True, fingerprint="f", category="shape"):
+    mark = fingerprint if failed else ""
+    return Trial(AttemptId("c", "1", n), frozenset({node}), ran_s, passed, failed, mark, category)
+
+
+ONE = trial(1)
+
+
+@pytest.mark.parametrize(
+    ("then", "proved"),
+    [
+        ([], {}),
+        ([trial(2, passed=True, failed=False)], {1: True}),
+        ([trial(2, 500.0, failed=False)], {1: True}),  # runs, well past the point
+        ([trial(2, 130.0, failed=False)], {}),  # runs, hardly past it
+        ([trial(2, 500.0, fingerprint="g")], {1: True}),  # fails otherwise, later on
+        ([trial(2, 20.0, fingerprint="g")], {}),  # fails otherwise, earlier
+        ([trial(2, node="b")], {1: False, 2: False}),
+        ([trial(2, node="a")], {}),  # the same node again
+        ([trial(2, 4000.0, node="b")], {}),  # alike, at quite another point
+        ([trial(2, node="b"), trial(3, passed=True, failed=False)], {2: True}),  # both proofs of the first
+    ],
+)
+def test_what_each_outcome_proves(then, proved):
+    found = labels([ONE, *then])
+    assert {attempt.incarnation: kind for attempt, kind in found.items()} == proved
+
+
+def test_a_service_that_is_down_proves_nothing_by_failing_everywhere():
+    assert labels([replace(t, category="obj_store") for t in (ONE, trial(2, node="b"), trial(3, node="c"))]) == {}
+
+
+trials = st.builds(
+    trial,
+    st.integers(1, 9),
+    st.floats(0, 1e6),
+    st.sampled_from("abc"),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["f", "g", ""]),
+    st.sampled_from(["shape", "net"]),
+)
+
+
+@given(st.lists(trials, max_size=6, unique_by=lambda t: t.attempt))
+def test_only_failures_are_labelled(history):
+    failed = {t.attempt for t in history if t.failed and t.fingerprint}
+    assert set(labels(history)) <= failed
+
+
+@given(st.lists(trials, max_size=6, unique_by=lambda t: t.attempt))
+def test_what_has_no_successor_is_never_called_transient(history):
+    found = labels(history)
+    if history and history[-1].attempt in found:
+        assert found[history[-1].attempt] is False

@@ -1,0 +1,72 @@
+"""An update stands only where it is not worse, and what is unlearnt is gone."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from perdure.triage.classifiers.linear import own_model
+from perdure.triage.classifiers.protocol import Example, Reading
+from perdure.triage.learning.lessons import Source
+from perdure.triage.learning.teach import marks, teach
+from tests.triage.learning.test_lessons import lesson
+
+KNOWN = [
+    Example("a", "g", True, Reading("ConnectionResetError: [Errno 104] Connection reset by peer")),
+    Example("b", "g", False, Reading("AttributeError: 'NoneType' object has no attribute 'shape'")),
+]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A model that says the same of everything."""
+
+    z: float
+
+    def log_odds(self, reading):
+        return self.z
+
+
+def test_marks_are_those_of_a_coin_for_a_model_that_leans_nowhere():
+    found = marks(Fixed(0.0), KNOWN)
+    assert found.balanced_accuracy == 0.5
+    assert found.log_loss == pytest.approx(math.log(2), abs=1e-4)
+
+
+def test_marks_weigh_both_kinds_alike():
+    nine_to_one = [KNOWN[1]] * 9 + [KNOWN[0]]
+    assert marks(Fixed(-3.0), nine_to_one).balanced_accuracy == 0.5
+
+
+def test_good_lessons_are_learnt():
+    base = own_model()
+    lessons = [lesson(n, transient=True, user=f"u{n}", fingerprint=f"jam {n}") for n in range(12)]
+    model, term = teach(base, base, lessons, KNOWN)
+    assert term.adopted
+    assert term.site_after.log_loss <= term.site_before.log_loss + 0.01
+    assert np.mean([model.log_odds(one.reading) - base.log_odds(one.reading) for one in lessons]) > 0
+
+
+def test_what_makes_it_worse_on_the_fixed_set_is_rolled_back():
+    base = own_model()
+    poison = [
+        lesson(n, transient=not example.transient, fingerprint=f"{n}", source=Source.PERSON)
+        for n in range(12)
+        for example in [KNOWN[n % 2]]
+    ]
+    poison = [
+        type(one)(one.attempt, one.time_s, one.user, one.fingerprint, KNOWN[n % 2].reading, one.transient, one.source)
+        for n, one in enumerate(poison)
+    ]
+    model, term = teach(base, base, poison, KNOWN)
+    assert model is base
+    assert not term.adopted
+    assert "the fixed set" in term.reason
+
+
+def test_without_lessons_the_model_is_the_one_that_came():
+    base = own_model()
+    model, term = teach(base, base, [], KNOWN)
+    assert model.save() == base.save()
+    assert (term.lessons, term.adopted) == (0, True)
