@@ -1,25 +1,34 @@
-"""The foundry: programs that fail as their entries say, and recordings of them that triage reads right."""
+"""The foundry: programs that fail as their entries say, and records of them."""
 
+import dataclasses
 import gzip
 import json
+import re
 import socket
-from collections import Counter
-from importlib import resources
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
-from perdure.triage.foundry.cast import Program, Recording, Unproven, cast, programs, run
+from perdure.errors import InputError
+from perdure.triage.foundry.cast import Lacking, Unproven, cast, cast_all
+from perdure.triage.foundry.needs import Machine
+from perdure.triage.foundry.program import Program, parse, programs
+from perdure.triage.foundry.records import FIELDS, MEASURED, dump, load, published
+from perdure.triage.foundry.run import run
 from perdure.triage.foundry.troubles import TROUBLES
-from perdure.triage.judge import judge
 from perdure.triage.verdict import Label
 
+HERE = Machine(Path(sys.executable))
 BY_NAME = {program.name: program for program in programs()}
+RECORDS = published()
 FEW = ["missing-input", "shell-syntax", "port-taken", "service-503", "peer-reset", "database-locked", "worker-killed"]
 
 
-def _recorded() -> list[Recording]:
-    data = (resources.files("perdure.triage") / "data" / "foundry.jsonl.gz").read_bytes()
-    return [Recording(**json.loads(line)) for line in gzip.decompress(data).splitlines()]
+def _program(source: str, truth: Label = Label.DETERMINISTIC, shows: str = "", **more: object) -> Program:
+    return Program("made-up", "none", "python", truth, "api", shows, "It is made up.", source, **more)
 
 
 def test_there_are_many_programs_of_both_kinds() -> None:
@@ -31,21 +40,54 @@ def test_there_are_many_programs_of_both_kinds() -> None:
 
 @pytest.mark.parametrize("name", FEW)
 def test_a_program_fails_as_its_entry_says(name: str) -> None:
-    recording = cast(BY_NAME[name])
-    assert recording.exit_code != 0
-    assert recording.text
+    record = cast(BY_NAME[name], HERE)
+    assert record.exit_code != 0
+    assert BY_NAME[name].shows in record.excerpt
 
 
-def test_a_false_entry_is_unproven() -> None:
-    liar = Program("liar", "x", Label.TRANSIENT, "api", "raise TypeError('always')")
-    with pytest.raises(Unproven, match="program liar: is transient by its entry, but ended"):
-        cast(liar)
+def test_a_failure_for_another_reason_proves_nothing() -> None:
+    with pytest.raises(Unproven, match="did not show 'No such file'"):
+        cast(_program("import no_such_module", shows="No such file"), HERE)
 
 
-def test_a_recording_names_no_directory_of_this_machine() -> None:
-    _, text = run(BY_NAME["missing-module"], 0, present=True)
-    assert "/home/user/job/train.py" in text
-    assert "foundry" not in text
+@pytest.mark.parametrize(
+    ("truth", "source", "codes"),
+    [(Label.TRANSIENT, "raise TypeError", r"\[1, 1\]"), (Label.DETERMINISTIC, "", r"\[0, 0, 0\]")],
+)
+def test_a_false_entry_is_unproven(truth: Label, source: str, codes: str) -> None:
+    with pytest.raises(Unproven, match=f"is {truth} by its entry, but ended {codes}"):
+        cast(_program(source, truth), HERE)
+
+
+def test_what_the_machine_lacks_is_said_and_the_old_record_kept() -> None:
+    program = _program("", needs=("command no-such-command",))
+    with pytest.raises(Lacking, match="no command no-such-command"):
+        cast(program, HERE)
+    old = dataclasses.replace(RECORDS[0], program=program.name, proof={"exit_codes": [1], "program": program.digest})
+    assert list(cast_all([program], HERE, [old])) == [
+        (old, "skipped made-up: no command no-such-command, kept as it was")
+    ]
+    changed = dataclasses.replace(program, source="pass")
+    assert list(cast_all([changed], HERE, [old])) == [(None, "skipped made-up: no command no-such-command")]
+
+
+def test_a_record_names_nothing_of_this_machine() -> None:
+    output = run(BY_NAME["missing-module"], HERE, 0, present=True)
+    assert "/home/user/job/train.py" in output.text
+    for record in RECORDS:
+        assert not re.search(r"/tmp/foundry|/root\b|\bfoundry|\.pyenv", record.text), record.id
+
+
+def test_nothing_that_a_program_starts_outlives_it() -> None:
+    source = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+sys.exit(f"left {child.pid} behind")
+"""
+    text = run(_program(source), HERE, 0, present=True).text
+    (pid,) = re.findall(r"left (\d+) behind", text)
+    state = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True).stdout
+    assert state[:1] in ("", "Z")
 
 
 def test_a_trouble_that_is_gone_is_gone(tmp_path) -> None:
@@ -53,15 +95,56 @@ def test_a_trouble_that_is_gone_is_gone(tmp_path) -> None:
         free.bind(("127.0.0.1", int(extra["PORT"])))
 
 
-def test_every_program_is_recorded_once_with_its_truth() -> None:
-    recorded = _recorded()
-    assert {r.id: r.label for r in recorded} == {p.name: p.truth.value for p in programs()}
-    assert len(recorded) == len(programs())
+def test_every_program_is_recorded_once_with_its_truth_and_the_proof_of_it() -> None:
+    measured = [record for record in RECORDS if record.origin == MEASURED]
+    assert [record.program for record in measured] == list(BY_NAME)
+    for record in measured:
+        program = BY_NAME[record.program]
+        assert record.label == program.truth
+        assert record.proof["program"] == program.digest
+        first, *later = record.proof["exit_codes"]
+        assert first == record.exit_code != 0
+        assert later == [0] if record.transient else len(later) == 2
+        assert all(later) != record.transient
 
 
-def test_verdicts_on_the_recordings_are_mostly_right_and_few_transient_ones_are_stopped() -> None:
-    verdicts = [(r.label, judge(r.text.encode())) for r in _recorded()]
-    stopped = [v for truth, v in verdicts if truth == "transient" and v.label is Label.DETERMINISTIC]
-    right = sum((v.p_transient > 0.5) == (truth == "transient") for truth, v in verdicts)
-    assert right / len(verdicts) > 0.9
-    assert len(stopped) <= 2
+def test_every_record_shows_its_cause_in_its_excerpt() -> None:
+    for record in RECORDS:
+        assert record.shows
+        assert record.shows in record.excerpt, record.id
+
+
+def test_pairs_print_alike_for_opposite_reasons_and_share_a_family() -> None:
+    pairs = defaultdict(list)
+    for record in RECORDS:
+        if record.pair:
+            pairs[record.pair].append(record)
+    assert len(pairs) >= 4
+    for name, members in pairs.items():
+        assert {record.label for record in members} == {"deterministic", "transient"}, name
+        assert len({record.family for record in members}) == 1, name
+
+
+def test_a_file_of_records_survives_the_way_there_and_back() -> None:
+    assert load(dump(RECORDS), "x") == RECORDS
+    first = json.loads(gzip.decompress(dump(RECORDS)).splitlines()[0])
+    assert set(first) == set(FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [(b"x", "x.gz: not gzipped"), (gzip.compress(b"{}\n"), "x.gz:1: not a record"), (gzip.compress(b"{"), "x.gz:1: ")],
+)
+def test_a_bad_file_is_named_with_its_line(data: bytes, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(data, "x.gz")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[", "x.toml: "), ('[[program]]\nname="a"\ntruth="maybe"', "x.toml: a: not a program"), ("[[program]]", r"\?")],
+)
+def test_a_bad_entry_is_named(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse(text, "x.toml")

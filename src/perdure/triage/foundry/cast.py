@@ -1,126 +1,146 @@
-"""Run the foundry's programs, prove their truth, and record what they print.
+"""Run the foundry's programs, prove their truth, and write the published records.
 
-    python -m perdure.triage.foundry.cast --out foundry.jsonl.gz
+    python -m perdure.triage.foundry.cast --keep OLD --out foundry.jsonl.gz [--python PYTHON] [--slurm-sandbox TOOL]
+
+What this machine cannot run is skipped with its reason, and its record in OLD is kept where the program is still the
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
-import os
 import subprocess
 import sys
 import tempfile
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from importlib import resources
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from perdure.errors import InputError
-from perdure.triage.foundry.troubles import TROUBLES
-from perdure.triage.verdict import Label
+from perdure.triage.foundry.needs import Machine
+from perdure.triage.foundry.program import Program, programs
+from perdure.triage.foundry.records import MEASURED, Record, dump, read
+from perdure.triage.foundry.run import Output, run
 
-TIMEOUT_S = 60.0
 DETERMINISTIC_RUNS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A program that fails, and the truth about it."""
-
-    name: str
-    family: str
-    truth: Label
-    category: str
-    source: str
-    trouble: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """What a program printed when it failed."""
-
-    id: str
-    source: str  # "foundry/FAMILY": evaluation splits by it
-    label: str
-    category: str
-    exit_code: int
-    text: str
 
 
 class Unproven(InputError):
     """A program did not do what its entry says."""
 
 
-def programs() -> tuple[Program, ...]:
-    """The foundry's programs, in the order of their file."""
-    text = (resources.files("perdure.triage.foundry") / "programs.toml").read_text("utf-8")
-    return tuple(Program(**{**entry, "truth": Label(entry["truth"])}) for entry in tomllib.loads(text)["program"])
+class Lacking(InputError):
+    """The machine lacks something that a program needs."""
 
 
-def cast(program: Program, style: int = 0) -> Recording:
+def cast(program: Program, machine: Machine) -> Record:
     """Run `program` until its truth is proven: a transient one passes its second run, others fail three times.
 
-    Raises `Unproven` where it does not. The recording is of the first run.
+    Every run that fails must show the words of the entry, else it failed for another reason. The record is of the
+    first run. Raises `Lacking` where the machine cannot run it, `Unproven` where it does otherwise.
     """
-    transient = program.truth is Label.TRANSIENT
-    status, text = run(program, style, present=True)
-    later = [run(program, style, present=not transient)[0] for _ in range(1 if transient else DETERMINISTIC_RUNS - 1)]
-    if status == 0 or any((code == 0) != transient for code in later):
-        what = f"is {program.truth} by its entry, but ended {[status, *later]}"
-        raise Unproven(f"program {program.name}", what, "Mend the program or its entry")
-    return Recording(program.name, f"foundry/{program.family}", program.truth.value, program.category, status, text)
+    for need in program.needs:
+        if reason := machine.lacks(need):
+            raise Lacking(f"program {program.name}", reason, "Run it where that is")
+    style = zlib.crc32(program.name.encode())
+    first = run(program, machine, style, present=True)
+    again = 1 if program.transient else DETERMINISTIC_RUNS - 1
+    later = [run(program, machine, style, present=not program.transient) for _ in range(again)]
+    _check(program, [first, *later])
+    return _record(program, first, [first, *later])
 
 
-def run(program: Program, style: int, *, present: bool) -> tuple[int, str]:
-    """Run once in a fresh directory, with its trouble or without: exit code, and what was printed, in order."""
-    with tempfile.TemporaryDirectory(prefix="foundry") as name:
-        directory = Path(name).resolve()
-        (directory / "train.py").write_text(program.source.lstrip("\n"))
-        (directory / "chatter.py").write_text((resources.files("perdure.triage.foundry") / "chatter.py").read_text())
-        with TROUBLES[program.trouble](directory, present) as (extra, disturb):
-            process = subprocess.Popen(
-                [sys.executable, "train.py"],
-                cwd=directory,
-                env=_environment(extra, style),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-            disturb(process)
-            output, _ = process.communicate(timeout=TIMEOUT_S)
-        return process.returncode, _plain(output.decode("utf-8", "replace"), directory)
+def _check(program: Program, runs: Sequence[Output]) -> None:
+    codes = [output.exit_code for output in runs]
+    proven = codes[0] != 0 and all((code == 0) == program.transient for code in codes[1:])
+    silent = [output for output in runs if output.exit_code and program.shows not in output.text]
+    if proven and not silent:
+        return
+    what = f"ended {codes}" if not proven else f"did not show {program.shows!r}"
+    told = (silent or runs)[0].text[-2000:]
+    raise Unproven(
+        f"program {program.name}", f"is {program.truth} by its entry, but {what}", f"Mend it. It said:\n{told}"
+    )
 
 
-def _environment(extra: Mapping[str, str], style: int) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH") if name in os.environ}
-    return {**kept, "LC_ALL": "C", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "CHATTER": str(style), **extra}
+def _record(program: Program, output: Output, runs: Sequence[Output]) -> Record:
+    first_line, last_line = output.span
+    proof = {"exit_codes": [each.exit_code for each in runs], "program": program.digest}
+    return Record(
+        id=program.name,
+        program=program.name,
+        family=program.family,
+        framework=program.framework,
+        source=f"foundry/{program.family}",
+        origin=MEASURED,
+        label=program.truth.value,
+        category=program.category,
+        rationale=program.why,
+        shows=program.shows,
+        pair=program.pair,
+        seed=0,
+        exit_code=output.exit_code,
+        first_line=first_line,
+        last_line=last_line,
+        proof=proof,
+        text=output.text,
+    )
 
 
-def _plain(text: str, directory: Path) -> str:
-    """The text with this machine's directories replaced by such as a user would have."""
-    places = {str(directory): "/home/user/job", sys.prefix: "/home/user/env", sys.base_prefix: "/usr"}
-    for place in sorted(places, key=len, reverse=True):
-        text = text.replace(place, places[place])
-    return text
+def cast_all(
+    chosen: Sequence[Program], machine: Machine, kept: Sequence[Record]
+) -> Iterator[tuple[Record | None, str]]:
+    """Cast programs one after the other: a record, and a line about it. What fails its proof has no record."""
+    before = {record.program: record for record in kept if record.origin == MEASURED}
+    for program in chosen:
+        try:
+            record = cast(program, machine)
+            yield record, f"proven {program.name}: {record.proof['exit_codes']}"
+        except Unproven as err:
+            yield None, f"UNPROVEN {err}"
+        except Lacking as err:
+            old = before.get(program.name)
+            same = old is not None and old.proof["program"] == program.digest
+            yield (old if same else None), f"skipped {program.name}: {err.what}{', kept as it was' if same else ''}"
 
 
-def cast_all(chosen: Iterable[Program]) -> Iterator[Recording]:
-    """Cast programs one after the other, each in another manner of talking."""
-    for number, program in enumerate(chosen):
-        yield cast(program, style=number)
+@contextmanager
+def _slurm(tool: Path) -> Iterator[Path]:
+    """A Slurm of its own, as long as the context; yields its state directory."""
+    with tempfile.TemporaryDirectory(prefix="foundry-slurm") as state:
+        Path(state).chmod(0o755)
+        subprocess.run([tool, "start", "--state", state, "--nodes", "3"], check=True, stdout=subprocess.DEVNULL)
+        try:
+            yield Path(state)
+        finally:
+            subprocess.run([tool, "stop", "--state", state], check=False, stdout=subprocess.DEVNULL)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m perdure.triage.foundry.cast", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="where the recordings go, JSON lines, gzipped")
+    parser.add_argument("--out", type=Path, required=True, help="where the records go")
+    parser.add_argument("--keep", type=Path, help="records from which those of skipped programs are kept")
+    parser.add_argument("--python", type=Path, default=Path(sys.executable), help="the Python that has the frameworks")
+    parser.add_argument("--slurm-sandbox", type=Path, help="a program that starts a Slurm for tests: start, stop, ...")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="cast only these; keep all other records")
     options = parser.parse_args(arguments)
-    lines = [json.dumps(asdict(recording)) + "\n" for recording in cast_all(programs())]
-    options.out.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
-    sys.stdout.write(f"{len(lines)} recordings in {options.out}, {options.out.stat().st_size} bytes\n")
-    return 0
+    kept = read(options.keep) if options.keep is not None and options.keep.exists() else ()
+    chosen = [program for program in programs() if not options.only or program.name in options.only]
+    with _slurm(options.slurm_sandbox) if options.slurm_sandbox else nullcontext() as state:
+        machine = Machine(options.python.absolute(), state, options.slurm_sandbox and options.slurm_sandbox.absolute())
+        found: dict[str, Record] = {r.program: r for r in kept if options.only and r.program not in options.only}
+        unproven = 0
+        for record, told in cast_all(chosen, machine, kept):
+            sys.stdout.write(told + "\n")
+            sys.stdout.flush()
+            unproven += told.startswith("UNPROVEN")
+            if record is not None:
+                found[record.program] = record
+    order = {program.name: number for number, program in enumerate(programs())}
+    measured = sorted((r for r in found.values() if r.origin == MEASURED), key=lambda record: order[record.program])
+    options.out.write_bytes(dump(measured))
+    sys.stdout.write(f"{len(measured)} programs in {options.out}, {options.out.stat().st_size} bytes\n")
+    return int(unproven > 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,122 @@
+"""Troubles of file systems, on real mounts of their own: full, read-only, with a quota, broken below, gone.
+
+The mount is named in SCRATCH. All need root.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from perdure.triage.foundry.troubles.setting import Setting, Trouble, calm
+
+MIB = 1 << 20
+
+
+@contextmanager
+def _mounted(kind: str, what: str, where: Path, options: str) -> Iterator[Path]:
+    where.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", kind, "-o", options, what, where], check=True, capture_output=True)
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "-l", where], check=False, capture_output=True)
+
+
+def _small(options: str, neighbour_mib: int = 0) -> Trouble:
+    """A memory file system of few bytes or inodes; a neighbour's data on it are gone when the world is well."""
+
+    @contextmanager
+    def trouble(directory: Path, present: bool) -> Iterator[Setting]:
+        with _mounted("tmpfs", "scratch", directory / "scratch", options) as scratch:
+            if present and neighbour_mib:
+                (scratch / "other_user").mkdir()
+                (scratch / "other_user" / "dump.bin").write_bytes(bytes(neighbour_mib * MIB))
+            yield {"SCRATCH": str(scratch)}, calm
+
+    return trouble
+
+
+@contextmanager
+def read_only(directory: Path, present: bool) -> Iterator[Setting]:
+    with _mounted("tmpfs", "scratch", directory / "scratch", "ro" if present else "rw") as scratch:
+        yield {"SCRATCH": str(scratch)}, calm
+
+
+def _format(image: Path, size: int, *options: str) -> None:
+    with image.open("wb") as file:
+        file.truncate(size)
+    subprocess.run(["mkfs.ext4", "-q", "-F", *options, image], check=True, capture_output=True)
+
+
+@contextmanager
+def broken_below(directory: Path, present: bool) -> Iterator[Setting]:
+    """A disk whose data blocks cannot be read, as while its cable or its server is away."""
+    image, scratch = directory / "tmp" / "disk.img", directory / "scratch"
+    _format(image, 16 * MIB, "-O", "^has_journal")
+    with _mounted("ext4", str(image), scratch, "loop"):
+        (scratch / "shard.bin").write_bytes(os.urandom(8 * MIB))
+    if present:
+        os.truncate(image, 2 * MIB)  # what stood behind is gone; the inode tables are not
+    with _mounted("ext4", str(image), scratch, "loop,ro"):
+        yield {"SCRATCH": str(scratch)}, calm
+
+
+@contextmanager
+def thin(directory: Path, _present: bool) -> Iterator[Setting]:
+    """A disk of 64 MiB by its own account, on a store that holds 6: never cleared, whoever asks."""
+    store, scratch = directory / "store", directory / "scratch"
+    with _mounted("tmpfs", "store", store, "size=6m"):
+        _format(store / "disk.img", 64 * MIB, "-O", "^has_journal", "-E", "lazy_itable_init=1")
+        with _mounted("ext4", str(store / "disk.img"), scratch, "loop"):
+            yield {"SCRATCH": str(scratch)}, calm
+
+
+@contextmanager
+def quota(directory: Path, _present: bool) -> Iterator[Setting]:
+    """A disk on which the user nobody may hold one mebibyte."""
+    image, scratch = directory / "tmp" / "disk.img", directory / "scratch"
+    _format(image, 32 * MIB, "-O", "quota,^has_journal")
+    with _mounted("ext4", str(image), scratch, "loop,usrquota"):
+        scratch.chmod(0o777)
+        subprocess.run(["setquota", "-u", "nobody", "1024", "1024", "0", "0", scratch], check=True, capture_output=True)
+        directory.chmod(0o755)
+        yield {"SCRATCH": str(scratch)}, calm
+
+
+@contextmanager
+def server_gone(directory: Path, present: bool) -> Iterator[Setting]:
+    """A mount served by a process; with the trouble that process has been killed."""
+    store, scratch = directory / "store", directory / "scratch"
+    store.mkdir()
+    scratch.mkdir()
+    (store / "shard.bin").write_bytes(bytes(MIB))
+    server = subprocess.Popen(["bindfs", "-f", store, scratch], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 10
+        while not (scratch / "shard.bin").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        if present:
+            server.kill()
+            server.wait()
+        yield {"SCRATCH": str(scratch)}, calm
+    finally:
+        server.kill()
+        server.wait()
+        subprocess.run(["umount", "-l", scratch], check=False, capture_output=True)
+
+
+TROUBLES: dict[str, Trouble] = {
+    "disk-small": _small("size=4m"),
+    "disk-shared": _small("size=8m", neighbour_mib=7),
+    "disk-inodes": _small("size=8m,nr_inodes=40"),
+    "disk-read-only": read_only,
+    "disk-broken": broken_below,
+    "disk-thin": thin,
+    "disk-quota": quota,
+    "disk-server-gone": server_gone,
+}
