@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 128  # characters of an id, a user or a virtual cluster; a column is as wide as its longest text
 _NUMBER_BYTES = 8
-_FEW = 5000  # texts so few are turned into an array once each
 _GLOB = {ord(letter): f"[{letter}]" for letter in "*?["}
 
 
@@ -99,17 +98,11 @@ def load(
 
 def _text(sieve: Sieve, name: str, values: NDArray[np.object_]) -> NDArray[np.str_]:
     listed = values.tolist()
-    distinct = set(listed)
-    if max(map(len, distinct), default=0) > MAX_TEXT:
+    if max(map(len, listed), default=0) > MAX_TEXT:
         long = np.fromiter((len(value) > MAX_TEXT for value in listed), bool, len(listed))
         sieve.bad(long, f"{name} has more than {MAX_TEXT} characters", "Shorten it")
-        return np.array(["" if len(value) > MAX_TEXT else value for value in listed], np.str_)
-    if len(distinct) > _FEW:
-        return np.array(listed, np.str_)
-    names = np.array(sorted(distinct), np.str_)
-    place = {text: number for number, text in enumerate(names.tolist())}
-    texts: NDArray[np.str_] = names[np.fromiter(map(place.__getitem__, listed), np.intp, len(listed))]
-    return texts
+        listed = ["" if len(value) > MAX_TEXT else value for value in listed]
+    return np.array(listed, np.str_)
 
 
 def _select(kinds: Mapping[str, Kind], columns: Mapping[str, str]) -> str:

@@ -92,9 +92,7 @@ def read_coded(source: Source, skip_bad: bool) -> Trace:
     )
 
 
-def _leave_out(
-    sieve: Sieve, job_id: NDArray[np.str_], gpus: NDArray[np.float64], start_s: NDArray[np.float64]
-) -> None:
+def _leave_out(sieve: Sieve, job_id: NDArray[np.str_], gpus: NDArray[np.float64], start_s: NDArray[np.float64]) -> None:
     sieve.leave_out(gpus == 0, NO_GPUS)
     sieve.leave_out(np.isnan(start_s), NEVER_STARTED)
     again = np.ones(len(job_id), bool)

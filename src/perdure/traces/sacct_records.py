@@ -8,10 +8,12 @@ Slurm: an export of only the columns that are needed holds no such text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import re2
+
+from perdure.traces.cells import MAX_LINE_BYTES, Line
 
 _WRITTEN_BY_USERS = (
     "AdminComment", "Comment", "Constraints", "Container", "Extra", "JobName", "StdErr", "StdIn", "StdOut",
@@ -52,27 +54,50 @@ class Layout:
 Record = tuple[int, list[str] | None]  # the number of its first line, and its fields; none where it is broken
 
 
-def records(lines: Iterator[str], layout: Layout) -> Iterator[Record]:
-    """The records of the lines after the header, in their order."""
-    width, separator = len(layout.columns), layout.separator
-    torn: list[str] = []
-    began = 0
-    for number, line in enumerate(lines, 2):
-        fields = line.rstrip("\r\n").split(separator)
-        if len(fields) >= width:
-            if torn:
-                yield began, None
-                torn = []
-            yield number, fields if len(fields) == width else _mended(fields, layout)
-        elif torn or line.strip():
-            began = began if torn else number
-            torn.append(line)
-            fields = "".join(torn).rstrip("\r\n").split(separator)
-            if len(fields) >= width or len(torn) > _MAX_LINES:
-                yield began, _mended(fields, layout)
-                torn = []
-    if torn:
-        yield began, None
+class Mender:
+    """Makes records of the lines below a header that have more or fewer columns than it.
+
+    Fed with these lines only, in their order: where one is missing between two of them, it is a whole record.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._torn: list[str] = []  # lines that do not yet make a record
+        self._began = self._last = 0  # numbers of the first and the last of them
+        self._cells = 0  # that the record has so far
+        self._size = 0  # characters of these lines
+
+    def records(self, lines: Iterable[Line]) -> Iterator[Record]:
+        """The records that these lines end. Those that they only begin come with later lines, or as the `rest`."""
+        width, separator = len(self._layout.columns), self._layout.separator
+        for number, line in lines:
+            cells = line.count(separator) + 1
+            if cells >= width or number != self._last + 1:
+                yield from self.rest()
+            if cells >= width:
+                yield number, self._mended([line])
+            elif self._torn or line.strip():
+                self._add(number, line, cells)
+                if self._cells >= width or len(self._torn) > _MAX_LINES or self._size > MAX_LINE_BYTES:
+                    yield self._began, self._mended(self._torn)
+                    self._torn = []
+
+    def rest(self) -> Iterator[Record]:
+        """The record that was begun and not ended, which is broken."""
+        if self._torn:
+            yield self._began, None
+            self._torn = []
+
+    def _add(self, number: int, line: str, cells: int) -> None:
+        if not self._torn:
+            self._began, self._cells, self._size = number, 1, 0
+        self._torn.append(line)
+        self._last = number
+        self._cells += cells - 1
+        self._size += len(line)
+
+    def _mended(self, lines: Sequence[str]) -> list[str] | None:
+        return _mended("\n".join(lines).rstrip("\r\n").split(self._layout.separator), self._layout)
 
 
 def _mended(fields: list[str], layout: Layout) -> list[str] | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import re2
 from numpy.typing import NDArray
 
 from perdure.model.table import Ending
+from perdure.traces.cells import Block, Line, as_texts, at_blanks, blocks, take
+from perdure.traces.columns import MAX_TEXT
 from perdure.traces.source import Source
 from perdure.traces.trace import Format, Sieve, Trace, gather
 
@@ -19,8 +19,8 @@ from perdure.traces.trace import Format, Sieve, Trace, gather
 _JOB, _SUBMIT, _WAIT, _RUN, _PROCS, _ASKED, _LIMIT, _STATUS, _USER, _QUEUE = 0, 1, 2, 3, 4, 7, 8, 10, 11, 14
 _USED = (_JOB, _SUBMIT, _WAIT, _RUN, _PROCS, _ASKED, _LIMIT, _STATUS, _USER, _QUEUE)
 _COLUMNS = 18
-_BATCH = 2_000  # lines turned into numbers at a time
-_QUEUE_NAME = 19  # of the 21 columns that MetaCentrum writes
+_NAMED, _QUEUE_NAME = 21, 19  # MetaCentrum writes so many columns, and the queue by name into that
+_BROKEN = [np.nan] * len(_USED)
 _ENDINGS = {0: Ending.FAILED, 1: Ending.PASSED, 5: Ending.KILLED}
 _UNIX_START = re2.compile(r";\s*UnixStartTime:\s*(\d{1,12})")
 _NUMBER = re2.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -65,7 +65,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
         submit_s=column[_SUBMIT],
         gpus=processors,
         duration_s=column[_RUN],
-        epoch_s=0.0 if absolute else log.began_s,
+        epoch_s=0.0 if absolute else _began_s(source),
         start_s=start_s,
         end_s=start_s + column[_RUN],
         walltime_s=column[_LIMIT],
@@ -74,6 +74,12 @@ def read(source: Source, skip_bad: bool) -> Trace:
         ending=_endings(column[_STATUS]),
         notes=("each processor counts as one GPU",),
     )
+
+
+def _began_s(source: Source) -> float | None:
+    """Seconds since the epoch at which the log began, where its head tells them."""
+    found = _UNIX_START.search(source.head.decode("utf-8", "replace"))
+    return float(found[1]) if found else None
 
 
 def _whole(numbers: NDArray[np.float64]) -> NDArray[np.str_]:
@@ -91,63 +97,56 @@ def _endings(status: NDArray[np.float64]) -> NDArray[np.int8]:
     return endings
 
 
-def _jobs(lines: Iterator[str]) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(lines, 1):
-        if line.strip() and not line.lstrip().startswith(";"):
-            yield number, line
-
-
 @dataclass(frozen=True, slots=True)
 class _Log:
     """The lines of a log that are jobs, one after another."""
 
-    began_s: float | None  # seconds since the epoch
+    lines: NDArray[np.int64]  # their places in the file
     numbers: NDArray[np.float64]  # shape (n_jobs, 10): the columns that are used; NaN in a broken line
     queues: NDArray[np.str_]  # by name, where the file names them
-    lines: NDArray[np.int64]  # their places in the file
 
 
 def _log(source: Source) -> _Log:
-    began = _UNIX_START.search(source.head.decode("utf-8", "replace"))
-    blocks, queues, places = [np.empty((0, len(_USED)))], [np.empty(0, "U1")], [np.empty(0, np.int64)]
-    with source.text() as text:
-        jobs = _jobs(iter(text))
-        while batch := list(islice(jobs, _BATCH)):
-            block, names = _block([line for _, line in batch])
-            blocks.append(block)
-            queues.append(names)
-            places.append(np.array([number for number, _ in batch], np.int64))
-    began_s = float(began[1]) if began else None
-    return _Log(began_s, np.concatenate(blocks), np.concatenate(queues), np.concatenate(places))
+    parts = [_Log(np.empty(0, np.int64), np.empty((0, len(_USED))), np.empty(0, "U1"))]
+    for block in blocks(source):
+        parts += _parts(block)
+    order = np.argsort(np.concatenate([part.lines for part in parts]), kind="stable")
+    columns = {name: [getattr(part, name) for part in parts] for name in _Log.__slots__}
+    del parts
+    return _Log(**{name: np.concatenate(columns.pop(name))[order] for name in _Log.__slots__})
 
 
-def _block(lines: list[str]) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    """The used columns of some lines, a row of NaN where a line is broken; and their names of queues."""
-    width = len(lines[0].split())
+def _parts(block: Block) -> list[_Log]:
+    """The jobs of a block: of lines with as many columns as most, at once; and of the others, one by one."""
+    marks = at_blanks(block)
+    width = int(np.bincount(np.diff(marks.bounds)).argmax())
+    named = width == _NAMED
+    if width < _COLUMNS:
+        return [_one_by_one(block.lines())]
+    cells, others = take(block, marks, width, (*_USED, _QUEUE_NAME) if named else _USED)
     try:
-        # Between lines stands a NaN, so that a word too many in one cannot stand in for one too few in the next.
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            numbers = np.fromstring(" nan ".join([*lines, ""]), sep=" ").reshape(len(lines), width + 1)
-        if width >= _COLUMNS and np.isnan(numbers[:, -1]).all():
-            return numbers[:, _USED], np.full(len(lines), "", "U1")
-    except (ValueError, DeprecationWarning):
-        pass  # some line is of another form: each is read by itself
-    words = [line.split() for line in lines]
-    return np.array([_row(row) for row in words]), np.array([_queue(row) for row in words])
+        numbers = np.stack([cells.column(which).astype(np.float64) for which in range(len(_USED))], axis=1)
+    except ValueError:  # some line is a comment, or has a word that is no number
+        return [_one_by_one(block.lines())]
+    queues = as_texts(cells.column(len(_USED)), MAX_TEXT) if named else np.full(len(numbers), "", "U1")
+    return [_Log(cells.line, numbers, queues), _one_by_one(others)]
 
 
-def _queue(words: list[str]) -> str:
-    return words[_QUEUE_NAME] if len(words) == 21 else ""
+def _one_by_one(lines: Iterable[Line]) -> _Log:
+    jobs = [(number, line.split()) for number, line in lines if line.strip() and not line.lstrip().startswith(";")]
+    return _Log(
+        np.array([number for number, _ in jobs], np.int64),
+        np.array([_row(words) for _, words in jobs], np.float64).reshape(-1, len(_USED)),
+        np.array([words[_QUEUE_NAME][:MAX_TEXT] if len(words) == _NAMED else "" for _, words in jobs], np.str_),
+    )
 
 
-def _row(words: list[str]) -> list[float]:
+def _row(words: Sequence[str]) -> Sequence[float]:
+    """The numbers of a line; NaN where it is broken."""
     try:
-        if len(words) < _COLUMNS:
-            raise ValueError("cut off")
-        return [float(words[place]) for place in _USED]
+        return [float(words[place]) for place in _USED] if len(words) >= _COLUMNS else _BROKEN
     except ValueError:
-        return [np.nan] * len(_USED)
+        return _BROKEN
 
 
 FORMAT = Format("swf", "Standard Workload Format of the Parallel Workloads Archive (.swf)", sniff, read)

@@ -150,4 +150,3 @@ def _judge_ids(sieve: Sieve, job_id: NDArray[np.str_]) -> None:
     repeated = np.zeros(len(job_id), bool)
     repeated[order[1:]] = job_id[order[1:]] == job_id[order[:-1]]
     sieve.bad(repeated, "the job id was used before", "Give every job an id of its own", job_id)
-
