@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 GIB, MIB = 1 << 30, 1 << 20
-END = b"Traceback (most recent call last):\n  File \"train.py\", line 7, in <module>\nTypeError: not a number\n"
+END = b'Traceback (most recent call last):\n  File "train.py", line 7, in <module>\nTypeError: not a number\n'
 LINES = {
     "plain training": b"2025-01-01 00:00:01 INFO train: step 1007 loss 2.345 lr 1e-4 tokens/s 12345.6 accuracy 0.31\n",
     "ranks and colours": b"[rank3]: \x1b[32m[2025-01-01 00:00:01,123]\x1b[0m [INFO] step=7 loss=2.34 grad_norm=0.9\n",
@@ -27,7 +27,7 @@ LINES = {
 
 def throughput() -> None:
     """Print the rate of cleaning and matching for logs of several manners."""
-    from perdure.triage.clean import LogText, Window
+    from perdure.triage.logtext import LogText, Window
     from perdure.triage.rules import own_rules
 
     for name, line in LINES.items():
@@ -73,8 +73,8 @@ def _best(work: Callable[[], object], times: int) -> float:
 
 def big_file(kind: str) -> None:
     """Judge one large file; print the time, the verdict and the peak memory."""
-    from perdure.triage.clean import read_windows
     from perdure.triage.judge import judge
+    from perdure.triage.logtext import read_windows
 
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "log"

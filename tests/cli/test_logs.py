@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.cli import logs
-from perdure.triage.clean import Limits, LogText, windows_of
+from perdure.triage.logtext import Limits, LogText, windows_of
 
 
 class Pipe(io.BytesIO):

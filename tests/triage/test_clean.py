@@ -8,19 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import InputError, LogRefused
-from perdure.triage.clean import (
-    MAX_LINE_BYTES,
-    PIECE,
-    Limits,
-    LogText,
-    blocks,
-    decode,
-    mask,
-    read_windows,
-    scrub,
-    without_bars,
-    without_prefix,
-)
+from perdure.triage.clean import MAX_LINE_BYTES, PIECE, decode, scrub, without_bars, without_prefix
+from perdure.triage.logtext import Limits, LogText, blocks, read_windows
+from perdure.triage.masking import mask
 
 SMALL = Limits(head_bytes=100, tail_bytes=100)
 
@@ -125,8 +115,10 @@ def test_beyond_the_counting_limit_the_window_says_what_its_lines_count_from(tmp
 
 def test_blocks_are_cut_at_newlines() -> None:
     window = LogText.of(b"".join(b"line %d\n" % i for i in range(1, 100))).windows[0]
-    for first_line, block in blocks(window, size=64):
-        assert block.startswith(b"line %d\n" % first_line)
+    cut = list(blocks(window, size=64))
+    assert b"".join(block.scrubbed() for block in cut) == window.data
+    for block in cut:
+        assert block.scrubbed().startswith(b"line %d\n" % block.first_line)
 
 
 def test_over_long_lines_are_cut() -> None:

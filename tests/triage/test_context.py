@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.context import MAX_SHIFT, Context, Progress, circumstances, progress_of, shift_of
 from perdure.triage.judge import NoModel, judge
-from perdure.triage.rules import Cause
+from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound
 
 TIMEOUT = (

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
-from perdure.triage.clean import read_windows
 from perdure.triage.judge import NoModel, judge
-from perdure.triage.rules import Cause
+from perdure.triage.logtext import read_windows
+from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound, Label, Role
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 10.0, exit_code=1)

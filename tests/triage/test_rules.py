@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import ConfigError
-from perdure.triage.clean import LogText, without_prefix
-from perdure.triage.rules import Force, Rule, own_rules, read_rules, with_site_rules
+from perdure.triage.clean import without_prefix
+from perdure.triage.logtext import LogText
+from perdure.triage.rule import Force, Rule
+from perdure.triage.rules import own_rules, read_rules, with_site_rules
 from perdure.triage.verdict import Role
 
 RULES = own_rules().rules

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
-from perdure.triage.rules import Force
+from perdure.triage.rule import Force
 from perdure.triage.scheduler import facts
 from perdure.triage.verdict import Role
 

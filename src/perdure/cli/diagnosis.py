@@ -15,7 +15,7 @@ from perdure.triage.verdict import Verdict
 
 if TYPE_CHECKING:
     from perdure.service.settings import Settings
-    from perdure.triage.clean import LogText
+    from perdure.triage.logtext import LogText
 
 SAME_NODE = "the node that it ran on"
 

@@ -8,14 +8,14 @@ from collections import deque
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
-    from perdure.triage.clean import Limits, LogText
+    from perdure.triage.logtext import Limits, LogText
 
 BLOCK_BYTES = 1 << 20
 
 
 def read_stream(stream: BinaryIO, limits: Limits | None = None) -> LogText:
     """Read a stream to its end and keep its head and its tail; never more than the limits in memory."""
-    from perdure.triage.clean import Limits, LogText, Window, windows_of
+    from perdure.triage.logtext import Limits, LogText, Window, windows_of
 
     limits = limits or Limits()
     if _is_file(stream):

@@ -15,7 +15,7 @@ from perdure.errors import InputError
 
 if TYPE_CHECKING:
     from perdure.service.settings import Settings
-    from perdure.triage.clean import LogText
+    from perdure.triage.logtext import LogText
 
 JOB_LETTERS = frozenset("0123456789_+.")
 
@@ -77,7 +77,7 @@ def _is_log(target: str) -> bool:
 
 def _log(target: str) -> LogText:
     from perdure.cli.logs import read_stream
-    from perdure.triage.clean import read_windows
+    from perdure.triage.logtext import read_windows
 
     try:
         return read_stream(sys.stdin.buffer) if target == "-" else read_windows(target)

@@ -14,7 +14,7 @@ from typing import Any
 
 import re2
 
-from perdure.triage.rules import Cause
+from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound
 
 FAR_STEPS, FAR_COLLECTIVES = 1000, 1000

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from perdure.triage.clean import LogText, decode, is_advice, scrub, without_bars, without_prefix
-from perdure.triage.rules import Force, Hit
+from perdure.triage.clean import decode, is_advice, scrub, tidy
+from perdure.triage.logtext import LogText
+from perdure.triage.matching import Hit
+from perdure.triage.rule import Force
 from perdure.triage.verdict import Role
 
 CALM_LINES = 150
@@ -39,7 +41,7 @@ def tail(text: LogText, size: int = TAIL_BYTES, lines: int = TAIL_LINES) -> str:
     seen: set[bytes] = set()
     left = size
     for piece in reversed(raw):
-        line = without_prefix(without_bars(piece)).rstrip()
+        line = tidy(piece).rstrip()
         if not line.strip() or line in seen or is_advice(line):
             continue
         seen.add(line)

@@ -20,11 +20,14 @@ from typing import Protocol
 from perdure.model.jobs import Attempt
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
-from perdure.triage.clean import LogText, mask
 from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
 from perdure.triage.excerpt import last_block, tail
-from perdure.triage.rules import Cause, Force, Hit, RuleBook, own_rules
+from perdure.triage.logtext import LogText
+from perdure.triage.masking import mask
+from perdure.triage.matching import Hit, RuleBook
+from perdure.triage.rule import Cause, Force
+from perdure.triage.rules import own_rules
 from perdure.triage.scheduler import Fact, facts
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from perdure.errors import InputError
 from perdure.triage.classifiers.protocol import Example, Reading
-from perdure.triage.clean import LogText
 from perdure.triage.excerpt import last_block, tail
+from perdure.triage.logtext import LogText
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Label
 

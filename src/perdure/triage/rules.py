@@ -1,195 +1,24 @@
-"""The evidence rules: read from TOML, checked, and matched against a log at the speed of one automaton.
-
-Two passes. The *screen*, one pattern made of all rules, runs over whole blocks and finds the few lines that
-could matter; on those the anchored rules decide, all at once, through `re2.Set`.
-"""
+"""The evidence rules, read from TOML and checked: those that come with Perdure, and a site's own."""
 
 from __future__ import annotations
 
 import tomllib
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib import resources
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 import re2
 
 from perdure.errors import ConfigError
-from perdure.triage.clean import (
-    ADVICE,
-    MAX_LINE_BYTES,
-    PIECE,
-    SURVIVED,
-    LogText,
-    blocks,
-    decode,
-    without_bars,
-    without_prefix,
-)
+from perdure.triage.matching import RuleBook
+from perdure.triage.patterns import options
+from perdure.triage.rule import At, Cause, Force, Rule
 from perdure.triage.verdict import Bound, Role
 
 Kind = TypeVar("Kind", bound=StrEnum)
-
-
-class At(StrEnum):
-    """Where in a cleaned line a pattern must stand."""
-
-    ANYWHERE = "anywhere"
-    START = "start"
-    WHOLE = "whole"
-    EXCEPTION = "exception"  # at the start, after a module path if there is one
-
-
-class Force(StrEnum):
-    """Which of several roots is believed."""
-
-    DECISIVE = "decisive"  # the resource manager's own word
-    PLAIN = "plain"
-    GENERIC = "generic"  # yields to any plain root
-    FAINT = "faint"  # yields to cascades as well: scripts print such lines and go on
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """What it means that a rule matched, or that a fact holds."""
-
-    name: str
-    category: str
-    p_transient: float
-    role: Role = Role.ROOT
-    force: Force = Force.PLAIN
-    says: str = ""  # half a sentence for a person
-    advice: str = ""
-    bound: Bound = Bound.NOTHING
-    infrastructure: bool = False
-    wait_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A pattern and what it means."""
-
-    cause: Cause
-    pattern: str
-    at: At = At.ANYWHERE
-    yes: tuple[str, ...] = ()
-    no: tuple[str, ...] = ()
-
-    @property
-    def anchored(self) -> str:
-        before = "" if self.at is At.ANYWHERE else r"^\s*"
-        if self.at is At.EXCEPTION:
-            before += r"(?:[\[(<]?(?:ERROR|CRITICAL|FATAL|E)[\])>]?:? +(?:\S+ )?(?:[-|] )?)?(?:[A-Za-z_][\w.]*\.)?"
-        return f"{before}(?:{self.pattern})" + (r"\s*$" if self.at is At.WHOLE else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A line that a rule matched."""
-
-    cause: Cause
-    line: int
-    text: str  # cleaned, for a person
-    order: int  # place among all hits of the log
-
-
-@dataclass(frozen=True)
-class RuleBook:
-    """Rules in the order of their rank: within one line the earlier wins."""
-
-    rules: tuple[Rule, ...]
-
-    @cached_property
-    def screen(self) -> Any:
-        bare = "|".join(f"(?:{rule.pattern})" for rule in self.rules)
-        return re2.compile(f"(?m){bare}".encode(), _options())
-
-    @cached_property
-    def _set(self) -> Any:
-        rules = re2.Set.SearchSet(_options())
-        for pattern in (*(rule.anchored for rule in self.rules), SURVIVED, ADVICE):
-            rules.Add(pattern.encode())
-        rules.Compile()
-        return rules
-
-    def match(self, line: bytes) -> Rule | None:
-        """The first rule that matches a cleaned line, or None.
-
-        A line of mere advice matches none. One that tells of a failure which was dealt with confirms at most.
-        """
-        found = self._set.Match(line) or ()
-        first, advice = min(found, default=len(self.rules)), len(self.rules) + 1
-        if first >= len(self.rules) or advice in found:
-            return None
-        rule = self.rules[first]
-        if advice - 1 in found and rule.cause.force is not Force.DECISIVE:
-            return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION))
-        return rule
-
-    def hits(self, text: LogText, keep: int = 48) -> list[Hit]:
-        """All lines that a rule matches, in order; of each rule the first `keep` and the last `keep` at most."""
-        first: dict[str, list[tuple[int, Cause, int, bytes]]] = {}
-        last: dict[str, deque[tuple[int, Cause, int, bytes]]] = {}
-        for order, (rule, line, piece) in enumerate(self._matches(text)):
-            name = rule.cause.name
-            early = first.setdefault(name, [])
-            if len(early) < keep:
-                early.append((order, rule.cause, line, piece))
-            else:
-                last.setdefault(name, deque(maxlen=keep)).append((order, rule.cause, line, piece))
-        kept = sorted(chain(*first.values(), *last.values()), key=lambda found: found[0])
-        return [Hit(cause, line, decode(piece).strip(), order) for order, cause, line, piece in kept]
-
-    def _matches(self, text: LogText) -> Iterator[tuple[Rule, int, bytes]]:
-        """Yield `(rule, line number, cleaned line)` for each line that a rule matches."""
-        known: dict[bytes, tuple[Rule, bytes] | None] = {}
-        for window in text.windows:
-            for first_line, block in blocks(window):
-                for line, piece in _candidates(self.screen, first_line, block):
-                    if piece not in known:
-                        if len(known) >= 4096:
-                            known.clear()
-                        cleaned = without_prefix(without_bars(piece))
-                        rule = self.match(cleaned)
-                        known[piece] = (rule, cleaned) if rule is not None else None
-                    if (found := known[piece]) is not None:
-                        yield found[0], line, found[1]
-
-
-def _candidates(screen: Any, first_line: int, block: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield `(line number, raw piece)` for each line, or piece of an over-long one, that the screen stops at."""
-    position, line, redrawn = 0, first_line, PIECE in block
-    while found := screen.search(block, position):
-        at = found.start()
-        line += block.count(b"\n", position, at)
-        nearest = max(0, at - MAX_LINE_BYTES // 2)
-        start = max(block.rfind(b"\n", nearest, at) + 1, nearest)
-        end = block.find(b"\n", at, at + MAX_LINE_BYTES // 2)
-        if end < 0:
-            end = min(len(block), at + MAX_LINE_BYTES // 2)
-        if redrawn:
-            start = max(start, block.rfind(PIECE, nearest, at) + 1)
-            redraw = block.find(PIECE, at, end)
-            end = end if redraw < 0 else redraw
-        yield line, block[start:end]
-        position = max(end, at + 1)
-
-
-def _options() -> Any:
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.log_errors = False
-    options.never_capture = True
-    options.max_mem = 64 << 20
-    return options
-
-
-# ---------------------------------------------------------------- reading
 
 
 @lru_cache(maxsize=1)
@@ -281,7 +110,7 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, categories: Mappin
     at = _choice(At, entry.get("at", "anywhere"), "at", where)
     rule = Rule(cause, entry["pattern"], at, tuple(entry.get("yes", ())), tuple(entry.get("no", ())))
     try:
-        re2.compile(rule.anchored.encode(), _options())
+        re2.compile(rule.anchored.encode(), options())
     except re2.error as err:
         reason = err.args[0].decode() if isinstance(err.args[0], bytes) else err.args[0]
         mend = "Look-around and back-references do not exist there"
@@ -326,6 +155,6 @@ def _check_names(rules: Iterable[Rule], source: str) -> None:
 def _check_screen(book: RuleBook, source: str) -> None:
     """A pattern that matches nothing at all would stop the screen at every byte."""
     for rule in book.rules:
-        if book.screen.search(b"") and re2.search(rule.pattern.encode(), b"", _options()):
+        if book.screen.search(b"") and re2.search(rule.pattern.encode(), b"", options()):
             where = f"{source}: rule {rule.cause.name!r}"
             raise ConfigError(where, "the pattern matches an empty line", "Name words that only the failure has")

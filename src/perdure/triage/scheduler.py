@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perdure.model.jobs import Attempt, AttemptState
-from perdure.triage.rules import Cause, Force
+from perdure.triage.rule import Cause, Force
 from perdure.triage.verdict import Bound, Role
 
 

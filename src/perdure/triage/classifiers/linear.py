@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 from perdure.triage.classifiers.model_file import array_bytes, array_of, pack, unpack
 from perdure.triage.classifiers.protocol import Example, Reading
-from perdure.triage.clean import mask
-from perdure.triage.rules import Cause
+from perdure.triage.masking import mask
+from perdure.triage.rule import Cause
 
 NAME = "linear"
 FORMAT = 2

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from perdure.triage.rules import Cause
+from perdure.triage.rule import Cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,72 @@
+"""Terminal escape sequences taken out of a log, at the same speed however many kinds of them there are."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.triage.patterns import compiled
+
+FEW_KINDS = 8
+_ESC = 0x1B
+_STRINGS = b"]PX^_"  # OSC, DCS, SOS, PM, APC: a text follows, up to BEL or ESC
+
+
+def without_escapes(block: bytes) -> bytes:
+    """Take out control sequences, strings and two-byte escapes; none reaches over a newline.
+
+    >>> without_escapes(b"\\x1b[1;31mred\\x1b[0m \\x1b]0;title\\x07plain")
+    b'red plain'
+    """
+    for _ in range(FEW_KINDS):  # a log holds many, but mostly of few kinds
+        at = block.find(b"\x1b")
+        if at < 0:
+            return block
+        if (found := compiled(_ONE).match(block, at)) is None:
+            break
+        block = block.replace(found.group(), b"")
+    return _without_any(block) if b"\x1b" in block else block
+
+
+_ONE = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
+
+
+def _without_any(block: bytes) -> bytes:
+    """The same for all kinds at once, by finding where each sequence ends."""
+    codes = np.frombuffer(block, dtype=np.uint8)
+    starts = np.flatnonzero(codes == _ESC)
+    padded = np.append(codes, np.uint8(10))  # so that each sequence has an end
+    second = padded[starts + 1]
+    ends = _ends_of_short(padded, starts + 1)
+    control = second == ord("[")
+    ends[control] = _ends_of_control(padded, starts[control] + 2)
+    text = np.isin(second, np.frombuffer(_STRINGS, dtype=np.uint8))
+    ends[text] = _ends_of_string(padded, starts[text] + 2)
+    border = np.zeros(len(codes) + 1, dtype=np.int8)  # no two sequences overlap: each holds one ESC, its first byte
+    border[starts] += 1
+    border[ends] -= 1
+    return bytes(codes[np.cumsum(border[:-1], dtype=np.int8) == 0])
+
+
+def _first(positions: NDArray[np.intp], froms: NDArray[np.intp]) -> NDArray[np.intp]:
+    """For each of `froms`, the first of the sorted `positions` that is not before it."""
+    return positions[np.minimum(np.searchsorted(positions, froms), len(positions) - 1)]
+
+
+def _ends_of_short(codes: NDArray[np.uint8], froms: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Behind intermediate bytes and one final byte; behind ESC alone where that does not follow."""
+    final = _first(np.flatnonzero((codes < 0x20) | (codes > 0x2F)), froms)
+    return np.where((codes[final] >= 0x30) & (codes[final] <= 0x7E), final + 1, froms)
+
+
+def _ends_of_control(codes: NDArray[np.uint8], froms: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Behind parameters, intermediate bytes and one final byte; behind ``ESC [`` alone where it is malformed."""
+    intermediate = _first(np.flatnonzero((codes < 0x30) | (codes > 0x3F)), froms)
+    final = _first(np.flatnonzero((codes < 0x20) | (codes > 0x2F)), intermediate)
+    return np.where((codes[final] >= 0x40) & (codes[final] <= 0x7E), final + 1, froms)
+
+
+def _ends_of_string(codes: NDArray[np.uint8], froms: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Behind the BEL that ends it; before a newline, or the next escape, which its terminator is."""
+    end = _first(np.flatnonzero((codes == 0x07) | (codes == _ESC) | (codes == 0x0A)), froms)
+    return np.where(codes[end] == 0x07, end + 1, end)

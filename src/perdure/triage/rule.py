@@ -1,0 +1,69 @@
+"""What a rule is: a pattern, and what it means for the cause of a failure where it matches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from perdure.triage.verdict import Bound, Role
+
+
+class At(StrEnum):
+    """Where in a cleaned line a pattern must stand."""
+
+    ANYWHERE = "anywhere"
+    START = "start"
+    WHOLE = "whole"
+    EXCEPTION = "exception"  # at the start, after a module path if there is one
+
+
+class Force(StrEnum):
+    """Which of several roots is believed."""
+
+    DECISIVE = "decisive"  # the resource manager's own word
+    PLAIN = "plain"
+    GENERIC = "generic"  # yields to any plain root
+    FAINT = "faint"  # yields to cascades as well: scripts print such lines and go on
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What it means that a rule matched, or that a fact holds."""
+
+    name: str
+    category: str
+    p_transient: float
+    role: Role = Role.ROOT
+    force: Force = Force.PLAIN
+    says: str = ""  # half a sentence for a person
+    advice: str = ""
+    bound: Bound = Bound.NOTHING
+    infrastructure: bool = False
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pattern and what it means."""
+
+    cause: Cause
+    pattern: str
+    at: At = At.ANYWHERE
+    yes: tuple[str, ...] = ()
+    no: tuple[str, ...] = ()
+
+    @property
+    def anchored(self) -> str:
+        """The pattern with what `at` says of its place."""
+        before = "" if self.at is At.ANYWHERE else r"^\s*"
+        if self.at is At.EXCEPTION:
+            before += r"(?:[\[(<]?(?:ERROR|CRITICAL|FATAL|E)[\])>]?:? +(?:\S+ )?(?:[-|] )?)?(?:[A-Za-z_][\w.]*\.)?"
+        return f"{before}(?:{self.pattern})" + (r"\s*$" if self.at is At.WHOLE else "")
+
+    @property
+    def is_sharp(self) -> bool:
+        """True where it names what happened, not merely that something did."""
+        cause = self.cause
+        if cause.role is Role.ROOT:
+            return cause.force in (Force.DECISIVE, Force.PLAIN)
+        return cause.role is Role.CASCADE
