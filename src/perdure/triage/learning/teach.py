@@ -59,7 +59,7 @@ def teach(
     update = base.update(learnt)
     before, after = (marks(model, fixed) for model in (current, update))
     site_before, site_after = (marks(model, site) for model in (current, update))
-    reason = _worse("the fixed set", before, after) or _worse("the site's own lessons", site_before, site_after)
+    reason = worse("the fixed set", before, after) or worse("the site's own lessons", site_before, site_after)
     persons = sum(lesson.source is Source.PERSON for lesson in chosen)
     term = Term(
         len(learnt), persons, before, after, site_before, site_after, not reason, reason or "not worse anywhere"
@@ -83,7 +83,7 @@ def marks(model: Model, examples: Sequence[Example]) -> Marks:
     )
 
 
-def _worse(where: str, before: Marks, after: Marks) -> str:
+def worse(where: str, before: Marks, after: Marks) -> str:
     """Why an update is worse there; "" where it is not."""
     if after.balanced_accuracy < before.balanced_accuracy:
         return f"on {where} its accuracy fell from {before.balanced_accuracy:.3f} to {after.balanced_accuracy:.3f}"
