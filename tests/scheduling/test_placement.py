@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.consolidate import Consolidate
 from perdure.scheduling.placement.ladder import Ladder
-from perdure.scheduling.placement.nodes import Ask, Nodes, Shares
+from perdure.scheduling.placement.nodes import Ask, Nodes, Shares, has_place
 from perdure.scheduling.placement.placed import Placed, PlacementError
-from perdure.scheduling.placement.registry import placement_named
+from perdure.scheduling.placement.registry import PLACEMENTS, placement_named
 
 
 def nodes(*free: int, racks: tuple[int, ...] = (), size: int = 8) -> Nodes:
@@ -60,6 +62,45 @@ def test_a_refused_gang_climbs_while_it_waits() -> None:
     assert not room.take(2, 6, 109)
     assert room.take(2, 6, 110)
     assert room.held[2] == ((0, 4), (1, 2))
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+@given(gpus=st.integers(1, 16), avoided=st.sets(st.integers(0, 3)), busy=st.lists(st.integers(1, 8), max_size=3))
+def test_a_gang_is_kept_off_nodes_as_long_as_it_then_has_a_place(
+    name: str, gpus: int, avoided: set[int], busy: list[int]
+) -> None:
+    placement = placement_named(name, 3)
+    room = Placed.on(Cluster.parse("2x4+2x8"), placement, ticks_per_s=1)
+    for row, width in enumerate(busy, 10):
+        room.take(row, width, 0)
+    room.avoid(0, gpus, avoided)
+    kept_off = room.avoided.get(0, frozenset())
+    empty = Nodes([4, 4, 8, 8], [4, 4, 8, 8], [0] * 4)
+    assert kept_off == (avoided if has_place(placement, empty, Ask(0, gpus, 0, 0), avoided) else set())
+    if room.take(0, gpus, 0):
+        assert not kept_off & {node for node, _ in room.held[0]}
+        assert sum(width for _, width in room.held[0]) == gpus
+
+
+def test_what_a_job_avoids_adds_up_until_no_place_is_left() -> None:
+    room = Placed.on(Cluster.parse("3x8"), Consolidate(), ticks_per_s=1)
+    for nodes in ((0,), (2,), (1,)):
+        room.avoid(5, 8, nodes)
+    assert room.avoided[5] == {0, 2}
+    assert room.take(5, 8, 0)
+    assert room.held[5] == ((1, 8),)
+    assert room.take(6, 8, 0)
+    assert room.held[6] == ((0, 8),)  # nobody else is kept off them
+
+
+def test_a_gang_may_be_kept_off_nodes_that_leave_it_a_place_on_the_last_rung_only() -> None:
+    room = Placed.on(Cluster.parse("4x4", rack_nodes=2), Ladder(relax_s=10.0), ticks_per_s=1)
+    room.avoid(0, 8, (0, 2))
+    assert room.avoided[0] == {0, 2}
+    assert not room.take(0, 8, 0)
+    assert not room.take(0, 8, 19)
+    assert room.take(0, 8, 20)
+    assert {node for node, _ in room.held[0]} == {1, 3}
 
 
 def test_a_placement_that_takes_what_is_not_free_is_named() -> None:

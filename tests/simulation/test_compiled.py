@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.policies import PolicyOptions, policy_named
+from perdure.simulation.asking import Again, Failed
 from perdure.simulation.compiled.drive import compiled
 from perdure.simulation.simulate import simulate
 from perdure.simulation.workload import Workload
@@ -21,9 +22,9 @@ POLICIES += ["srtf", "srsf", "fewest-gpus", "las", "las-2d", "las-2d:0.5", "las-
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def answer(row: int, number: int, now: float) -> bool | float:
+def answer(failed: Failed) -> Again | None:
     """A retry policy that depends on all that it is told."""
-    return (False, True, 3.0)[(row + number + int(now)) % 3]
+    return (None, Again(), Again(3.0))[hash(failed) % 3]
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -22,6 +22,7 @@ from perdure.simulation.failures import (
     recorded,
     with_node_faults,
 )
+from perdure.simulation.metrics import summary
 from perdure.simulation.simulate import simulate
 from perdure.traces.failure_table import REASONS, SHARE_FAILING
 from tests.simulation.tables import jobs, tables, with_attempts
@@ -47,8 +48,20 @@ def test_a_record_tells_which_failures_healed():
     healed, failed, killed, passed = Nature.TRANSIENT, Nature.DETERMINISTIC, Nature.KILLED, Nature.PASSED
     assert found.nature.tolist() == [healed, passed, failed, failed, healed, killed, passed]
     assert found.table.attempts.duration_s.tolist() == [5, 9, 5, 5, 5, 7, 3]
-    assert found.heals(0, 1)
-    assert not found.heals(1, 2)
+    assert found.heals(0)
+    assert not found.heals(3)
+
+
+def test_a_job_of_which_only_the_ending_is_told_ended_so():
+    table = many(4)
+    table.ending[:] = Ending.UNKNOWN, Ending.PASSED, Ending.KILLED, Ending.FAILED
+    found = recorded(table)
+    assert found.nature.tolist() == [Nature.PASSED, Nature.PASSED, Nature.KILLED, Nature.DETERMINISTIC]
+    assert found.table.attempts.duration_s.tolist() == [3600.0] * 4
+    assert not found.heals(3)
+    figures = summary(found.table, simulate(found.table, Cluster.parse("1x8"), "fifo"), found.causes.tolist())
+    assert (figures.success_rate, figures.killed_gpu_h) == (0.5, 1.0)
+    assert figures.wasted_gpu_h_by_cause == {"failed for good": 1.0}
 
 
 def test_without_failures_every_job_takes_its_duration():

@@ -15,6 +15,7 @@ from perdure.model.table import JobTable
 from perdure.scheduling.gittins import GittinsIndex
 from perdure.scheduling.las import LeastAttained
 from perdure.scheduling.policies import PolicyOptions
+from perdure.simulation.asking import Again, Failed
 from perdure.simulation.result import Result
 from perdure.simulation.simulate import simulate
 from tests.conftest import require
@@ -105,10 +106,12 @@ def test_retries_by_hand(hand_cases: dict[str, dict], name: str) -> None:
     bare = jobs(*[(1, 0, 1)] * len(lists))
     table = jobs(*[(1, 0, 1)] * len(lists), attempts=with_attempts(bare, lists))
 
-    def retry(row: int, number: int, now: float) -> bool:
+    def retry(failed: Failed) -> Again | None:
         if name == "retry-oracle":
-            return any(ok for _, ok in lists[row][number:])
-        return name == "retry-3" and number <= 3
+            goes_on = any(ok for _, ok in lists[failed.row][failed.number :])
+        else:
+            goes_on = name == "retry-3" and failed.number <= 3
+        return Again() if goes_on else None
 
     found = simulate(table, Cluster.parse("1x8"), "fifo", retry=retry)
     log = found.attempts

@@ -67,7 +67,7 @@ def test_waste_is_told_by_cause_and_killed_jobs_are_no_waste():
 
 def test_a_killed_job_that_is_stopped_before_is_waste():
     table = tried([(3600, False), (7200, False)], ending=np.array([Ending.KILLED], np.int8))
-    found = summary(table, simulate(table, ONE, "fifo", retry=lambda *_: False))
+    found = summary(table, simulate(table, ONE, "fifo", retry=lambda failed: None))
     assert (found.wasted_gpu_h, found.killed_gpu_h) == (1.0, 0.0)
 
 

@@ -12,6 +12,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.retry.rules import RetryRules
 from perdure.simulation import retries
+from perdure.simulation.asking import Failed
 from perdure.simulation.failures import Failures, Nature, model_named, recorded
 from perdure.simulation.retries import CLASSIFIER, Classifier, Service, retry_named
 from perdure.simulation.simulate import simulate
@@ -97,9 +98,9 @@ def test_a_classifier_errs_as_often_as_its_rates_say():
     first = failures.table.attempts.first
     said: dict[bool, list[bool]] = {True: [], False: []}
     for row in range(len(failures.table)):
-        for number in range(1, int(first[row + 1] - first[row]) + 1):
-            if failures.nature[failures.attempt(row, number)] not in (Nature.PASSED, Nature.KILLED):
-                said[failures.heals(row, number)].append(classifier.says_heals(row, number))
+        for number, record in enumerate(range(first[row], first[row + 1]), 1):
+            if failures.nature[record] not in (Nature.PASSED, Nature.KILLED):
+                said[failures.heals(record)].append(classifier.says_heals(Failed(row, number, record, 0.0, 1.0)))
     assert np.mean(said[True]) == pytest.approx(tpr, abs=0.06)
     assert np.mean(said[False]) == pytest.approx(fpr, abs=0.02)
 
@@ -118,8 +119,9 @@ def test_a_verdict_is_drawn_once_a_failure_whatever_the_schedule():
 
 def test_probabilities_follow_the_rates():
     failures = failures_of(LISTS)
-    assert Classifier(failures, 0, 0.9, 0.1).verdict(0, 1).p_transient in (pytest.approx(0.9), pytest.approx(0.1))
-    assert Classifier(failures, 0, 1.0, 1.0).verdict(1, 1).p_transient == 0.5
+    healing, hopeless = Failed(0, 1, 0, 60.0, 60.0), Failed(1, 1, 2, 60.0, 60.0)
+    assert Classifier(failures, 0, 0.9, 0.1).verdict(healing).p_transient in (pytest.approx(0.9), pytest.approx(0.1))
+    assert Classifier(failures, 0, 1.0, 1.0).verdict(hopeless).p_transient == 0.5
 
 
 def test_better_knowledge_wastes_less_and_never_costs_a_job():

@@ -5,15 +5,18 @@ Each takes a `Replay`, which names everything that a simulation depends on, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
-from perdure.scheduling.placement.nodes import Placement
+from perdure.scheduling.placement.nodes import Ask, Nodes, Placement, has_place
+from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.protocol import Policy
+from perdure.simulation.asking import Again, Failed, Retry
+from perdure.simulation.faults import Fault, NodeFaults
 from perdure.simulation.result import Result
 from perdure.simulation.simulate import simulate
 
@@ -27,9 +30,23 @@ class Replay:
     policy: str | Policy
     placement: str | Placement = "count"
     seed: int = 0
+    retry: Callable[[], Retry] | None = None  # makes the policy for one run
+    faults: NodeFaults | None = None
 
-    def run(self) -> Result:
-        return simulate(self.table, self.cluster, self.policy, self.placement, seed=self.seed, spans=True)
+    def run(self, listen: Callable[[Failed, Again | None], None] = lambda failed, answer: None) -> Result:  # noqa: ARG005
+        """Run it; `listen` hears what its retry policy is asked and answers."""
+        retry = self.retry() if self.retry else None
+
+        def heard(failed: Failed) -> Again | None:
+            assert retry is not None
+            answer = retry(failed)
+            listen(failed, answer)
+            return answer
+
+        return simulate(
+            self.table, self.cluster, self.policy, self.placement, heard if retry else None, self.seed, spans=True,
+            faults=self.faults,
+        )  # fmt: skip
 
 
 def no_gpu_is_used_twice(replay: Replay) -> None:
@@ -108,6 +125,63 @@ def an_empty_cluster_keeps_nobody_waiting(replay: Replay) -> None:
     assert (lost <= round_s * tries).all()
 
 
+def an_avoided_node_is_never_given(replay: Replay) -> None:
+    """A job is kept off the nodes that its retry policy has named, unless it then had no place at all."""
+    kept_off: dict[tuple[int, int], set[int]] = {}
+
+    def listen(failed: Failed, answer: Again | None) -> None:
+        if answer is not None:
+            barred = failed.avoided | set(answer.avoid)
+            kept_off[failed.row, failed.number] = set(
+                barred if _has_place(replay, failed.row, barred) else failed.avoided
+            )
+
+    spans = replay.run(listen).spans
+    assert spans is not None
+    for job, number, shares in zip(spans.job.tolist(), spans.number.tolist(), spans.shares, strict=True):
+        assert not kept_off.get((job, number - 1), set()) & {node for node, _ in shares}
+
+
+def a_fault_is_met_on_its_node_alone(replay: Replay) -> None:
+    """An attempt ends by a fault that its job met before exactly if it last started on that node, before its repair."""
+    found, faults = replay.run(), replay.faults
+    spans, log, tries = found.spans, found.attempts, replay.table.attempts
+    assert spans is not None
+    assert faults is not None
+    assert tries is not None
+    last = {key: i for i, key in enumerate(zip(spans.job.tolist(), spans.number.tolist(), strict=True))}
+    known: dict[int, list[Fault]] = {}
+    own = dict(enumerate(tries.first[:-1].tolist()))
+    columns = log.job, log.number, log.record, log.ran_s, log.end_s
+    for job, number, record, ran_s, end_s in zip(*(column.tolist() for column in columns), strict=True):
+        span = last[job, number]
+        nodes = [node for node, _ in spans.shares[span]]
+        lasted_s = end_s - spans.start_s[span]
+        left_s = tries.duration_s[own[job]] - (ran_s - lasted_s)
+        there = [f for f in known.get(job, []) if f.node in nodes and spans.start_s[span] < f.until]
+        first = min(there, key=lambda f: f.after, default=None)
+        if first is not None and first.after < left_s:
+            assert (record, lasted_s) == (first.record, first.after)
+            continue
+        assert (record, lasted_s) == (own[job], left_s)
+        if faults.bound[record]:
+            node = nodes[int(faults.pick[record] * len(nodes))]
+            fault = Fault(record, node, end_s + round(faults.repair_s[record]), max(1, ran_s))
+            known.setdefault(job, []).append(fault)
+        own[job] += 1
+        while own[job] < tries.first[job + 1] and faults.again[own[job]]:
+            own[job] += 1
+
+
+def _has_place(replay: Replay, row: int, barred: Collection[int]) -> bool:
+    named = replay.placement
+    placement = placement_named(named, replay.seed) if isinstance(named, str) else named
+    assert placement is not None
+    size = replay.cluster.gpus.tolist()
+    ask = Ask(row, int(replay.table.gpus[row]), 0, 0)
+    return has_place(placement, Nodes(size, size, replay.cluster.rack.tolist()), ask, barred)
+
+
 LAWS: tuple[Callable[[Replay], None], ...] = (
     no_gpu_is_used_twice,
     gangs_are_whole,
@@ -117,3 +191,12 @@ LAWS: tuple[Callable[[Replay], None], ...] = (
     names_do_not_matter,
     an_empty_cluster_keeps_nobody_waiting,
 )
+
+FAULT_LAWS: tuple[Callable[[Replay], None], ...] = (
+    no_gpu_is_used_twice,
+    gangs_are_whole,
+    the_same_seed_gives_the_same_schedule,
+    an_avoided_node_is_never_given,
+    a_fault_is_met_on_its_node_alone,
+)
+"""For replays on nodes with a retry policy and faults; times of the table are whole seconds."""

@@ -4,8 +4,8 @@ Node faults: 584 on 400 GPU servers in 348 days (fault trace of an LLM cluster p
 2025). GPU faults: 111 double-bit errors and 30 GPUs off the bus in 25,144 GPU-years of Titan's second batch of K20X
 (G. Ostrouchov et al., "GPU lifetimes on Titan supercomputer", SC 2020); the first batch had fifteen times as many.
 
-Failures are drawn before anything is scheduled. A retry of a failure that is bound to a node is taken to run elsewhere:
-whether a blind retry comes back to that node, how long its repair takes and whom else it harms is not simulated.
+Failures are drawn before anything is scheduled: as a list of each job's attempts, in which a retry of a failure that is
+bound to a node runs elsewhere. Where nodes are simulated, `faults` says whether it comes back to the bad one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from perdure.errors import ConfigError
 from perdure.model.table import Attempts, Ending, JobTable
+from perdure.simulation.faults import NodeFaults
+from perdure.simulation.repairs import draw_repairs_s
 from perdure.traces.failure_table import REASONS, SHARE_FAILING, draw_reasons, draw_rtf_s, draw_trials
 
 DAY_S = 86_400.0
@@ -49,11 +51,6 @@ class Failures:
     nature: NDArray[np.int8]  # Nature, shape (n_attempts,)
     causes: NDArray[np.str_]  # "" where it passed
 
-    def attempt(self, row: int, number: int) -> int:
-        """The row of a job's attempt `number`, from 1."""
-        assert self.table.attempts is not None
-        return int(self.table.attempts.first[row]) + number - 1
-
     def gpu_time(self) -> dict[Nature, float]:
         """The share that attempts of each nature have in all GPU time, if all of them run."""
         tries = self.table.attempts
@@ -62,9 +59,29 @@ class Failures:
         whole = float(gpu_s.sum()) or 1.0
         return {nature: float(gpu_s[self.nature == nature].sum()) / whole for nature in Nature}
 
-    def heals(self, row: int, number: int) -> bool:
-        """Whether retries of this failed attempt get past it."""
-        return self.nature[self.attempt(row, number)] in (Nature.NODE_BOUND, Nature.TRANSIENT)
+    def heals(self, attempt: int) -> bool:
+        """Whether retries of this failed attempt get past it, if they run where they should."""
+        return self.nature[attempt] in (Nature.NODE_BOUND, Nature.TRANSIENT)
+
+    def node_faults(self, seed: int) -> NodeFaults:
+        """What attempts that are bound to a node leave behind there, by `seed`.
+
+        Every node of an attempt is as likely to be the bad one. A node fault is a new one each time; the other failures
+        of a job that are bound to a node are tries against one fault.
+        """
+        tries = self.table.attempts
+        assert tries is not None
+        bound = self.nature == Nature.NODE_BOUND
+        again = bound & (self.causes != NODE_FAULT)
+        rows = np.flatnonzero(again)
+        owner = np.searchsorted(tries.first, rows, "right") - 1
+        again[rows[np.diff(owner, prepend=-1) > 0]] = False
+        again[tries.first[1:] - 1] = False
+        pick, repair_s = np.zeros(len(bound)), np.zeros(len(bound))
+        rng = _stream(seed, 3)
+        pick[bound] = rng.random(int(bound.sum()))
+        repair_s[bound] = draw_repairs_s(int(bound.sum()), rng)
+        return NodeFaults(bound, again, pick, repair_s)
 
 
 FailureModel = Callable[[JobTable, int], Failures]
@@ -94,14 +111,13 @@ def nothing_fails(table: JobTable, seed: int = 0) -> Failures:  # noqa: ARG001
     return Failures(replace(table, attempts=tries), np.zeros(n, np.int8), np.full(n, "", "U1"))
 
 
-def recorded(table: JobTable, seed: int = 0) -> Failures:
-    """The attempts that the trace has. A job without any passes at its first.
+def recorded(table: JobTable, seed: int = 0) -> Failures:  # noqa: ARG001
+    """The attempts that the trace has. A job without any has one, that ended as the trace says of the job.
 
-    A failed attempt heals if a later one passed, or ran until its owner killed it; a record tells no more.
+    A failed attempt heals if a later one passed, or ran until its owner killed it; a record tells no more. So a job
+    that failed, of which no more is told, fails for good. One whose ending is not known passes.
     """
-    if table.attempts is None:
-        return nothing_fails(table, seed)
-    tries = _completed(table, table.attempts)
+    tries = _completed(table)
     counts = np.diff(tries.first)
     owner = np.repeat(np.arange(len(table)), counts)
     place = np.arange(len(owner)) - tries.first[:-1][owner]
@@ -181,16 +197,18 @@ def with_node_faults(failures: Failures, seed: int) -> Failures:
 MODELS: dict[str, FailureModel] = {"none": nothing_fails, "recorded": recorded, "philly": philly}
 
 
-def _completed(table: JobTable, tries: Attempts) -> Attempts:
-    """The recorded attempts, and one that passes for each job without any."""
+def _completed(table: JobTable) -> Attempts:
+    """The recorded attempts, and one for each job without any."""
+    tries = table.attempts or Attempts(np.zeros(len(table) + 1, np.int64), np.empty(0), np.empty(0, np.bool_))
     counts = np.diff(tries.first)
     bare = np.flatnonzero(counts == 0)
     if not len(bare):
         return tries
     places = tries.first[bare]
     first = np.concatenate([[0], np.cumsum(np.maximum(counts, 1))]).astype(np.int64)
+    passed = ~np.isin(table.ending[bare], (Ending.FAILED, Ending.KILLED))
     return Attempts(
-        first, np.insert(tries.duration_s, places, table.duration_s[bare]), np.insert(tries.passed, places, True)
+        first, np.insert(tries.duration_s, places, table.duration_s[bare]), np.insert(tries.passed, places, passed)
     )
 
 

@@ -118,4 +118,3 @@ class Rounds:
 
     def _refused(self, row: int, what: str) -> PolicyError:
         return PolicyError(f"policy {self.policy.name}", f"the job in row {row} of its plan {what}", "Mend the policy")
-

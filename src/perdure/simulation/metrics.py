@@ -161,7 +161,8 @@ def _killed(table: JobTable, result: Result) -> NDArray[np.bool_]:
     recorded = np.ones(len(table), np.int64)
     if table.attempts is not None:
         recorded = np.maximum(np.diff(table.attempts.first), 1)
-    last: NDArray[np.bool_] = (log.number == recorded[log.job]) & (table.ending[log.job] == Ending.KILLED)
+    ends = np.cumsum(recorded)
+    last: NDArray[np.bool_] = (log.record == ends[log.job] - 1) & (table.ending[log.job] == Ending.KILLED)
     return last
 
 
@@ -172,9 +173,7 @@ def _by_cause(
         return {}
     if causes is None or table.attempts is None:
         return {"failed": float(gpu_h[wasted].sum())}
-    log = result.attempts
-    rows = table.attempts.first[log.job[wasted]] + log.number[wasted] - 1
-    names, cause = np.unique(np.asarray(causes)[rows], return_inverse=True)
+    names, cause = np.unique(np.asarray(causes)[result.attempts.record[wasted]], return_inverse=True)
     sums = np.bincount(cause, gpu_h[wasted])
     dearest = np.argsort(-sums, kind="stable").tolist()
     return {str(names[place]): float(sums[place]) for place in dearest}

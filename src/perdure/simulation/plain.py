@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from perdure.scheduling.placement.room import Room
 from perdure.scheduling.protocol import Policy
+from perdure.simulation.asking import Retry
+from perdure.simulation.faults import NodeFaults
 from perdure.simulation.giving import PolicyError, giver_of
 from perdure.simulation.workload import Workload
-from perdure.simulation.world import Retry, Trail, world_of
+from perdure.simulation.world import Trail, world_of
 
 
-def replay(jobs: Workload, room: Room, policy: Policy, retry: Retry | None) -> Trail:
+def replay(jobs: Workload, room: Room, policy: Policy, retry: Retry | None, faults: NodeFaults | None = None) -> Trail:
     """Replay all jobs; `retry` None goes through the recorded attempts as they are. Raises `PolicyError`."""
-    world = world_of(jobs, room, retry)
+    world = world_of(jobs, room, retry, faults)
     giver = giver_of(world, policy)
     while (now := _next(world.next_event(), giver.next_change(), room.next_change(world.view.now))) is not None:
         world.view.now, events = now, world.trail.events

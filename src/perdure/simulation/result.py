@@ -23,6 +23,9 @@ class AttemptLog:
     ran_s: NDArray[np.float64]  # less than end - start where it was preempted
     passed: NDArray[np.bool_]
     node: NDArray[np.int64]  # the first of its nodes when it ended; -1 where GPUs are only counted
+    record: NDArray[np.int64]
+    """Row of the recorded attempt that says how it ended: its own, or the one whose fault of a node it met again. A job
+    without recorded attempts counts as having one."""
 
 
 @dataclass(frozen=True, slots=True)

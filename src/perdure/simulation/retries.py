@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,11 +12,11 @@ from perdure.errors import ConfigError
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.decide import decide
-from perdure.retry.history import Fleet, PastFailure, Spent
+from perdure.retry.history import Fleet, PastFailure, Spent, blamed
 from perdure.retry.rules import RetryRules
 from perdure.scheduling.placement.draw import uniform
+from perdure.simulation.asking import Again, Failed, Retry
 from perdure.simulation.failures import NODE_FAULT, Failures, Nature
-from perdure.simulation.world import Retry
 from perdure.triage.verdict import Bound, Label, Verdict
 
 CLASSIFIER = (0.966, 0.077)
@@ -31,9 +30,10 @@ RetryPolicy = Callable[[Failures, int], Retry | None]
 def retry_named(text: str) -> RetryPolicy:
     """The retry policy of a name. Raises `ConfigError`.
 
-    "recorded" goes through all attempts; "never"; "always:K" retries up to K times, 3 unless told; "oracle" retries
-    what heals; "predicted:TPR,FPR" asks a classifier that tells a share TPR of the failures that heal, and takes a
-    share FPR of the others for such; "service:TPR,FPR" gives that verdict to the decision that the service makes.
+    "recorded" goes through all attempts as they are; "never"; "always:K" retries up to K times, 3 unless told, wherever
+    there is room; "oracle" retries what heals, off bad nodes; "predicted:TPR,FPR" asks a classifier that tells a share
+    TPR of the failures that heal, and takes a share FPR of the others for such; "service:TPR,FPR" gives that verdict
+    to the decision that the service makes.
     """
     name, _, argument = text.partition(":")
     match name:
@@ -50,27 +50,27 @@ def retry_named(text: str) -> RetryPolicy:
     raise ConfigError(f"retry policy {text!r}", "no retry policy has that name", f"Use one of: {known}")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Always:
-    """Retry every failure, up to `most` times a job."""
+    """Retry every failure, up to `most` times a job, wherever there is room."""
 
     most: int
-    retried: Counter[int] = field(default_factory=Counter)
 
-    def __call__(self, row: int, number: int, now: float) -> bool:  # noqa: ARG002
-        self.retried[row] += 1
-        return self.retried[row] <= self.most
+    def __call__(self, failed: Failed) -> Again | None:
+        return Again() if failed.number <= self.most else None
 
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """Retry exactly the failures that heal."""
+    """Retry exactly the failures that heal, off the node whose fault it was."""
 
     failures: Failures
     seed: int = 0
 
-    def __call__(self, row: int, number: int, now: float) -> bool:  # noqa: ARG002
-        return self.failures.heals(row, number)
+    def __call__(self, failed: Failed) -> Again | None:
+        if not self.failures.heals(failed.record):
+            return None
+        return Again(avoid=(failed.bad,) if failed.bad >= 0 else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +82,25 @@ class Classifier:
     tpr: float  # share of the failures that heal that it takes for such
     fpr: float  # share of the others that it takes for such
 
-    def says_heals(self, row: int, number: int) -> bool:
-        rate = self.tpr if self.failures.heals(row, number) else self.fpr
-        return uniform(self.seed, row, number) < rate
+    def says_heals(self, failed: Failed) -> bool:
+        rate = self.tpr if self.failures.heals(failed.record) else self.fpr
+        return uniform(self.seed, failed.row, failed.number) < rate
 
-    def verdict(self, row: int, number: int) -> Verdict:
+    def says_of_node(self, failed: Failed) -> bool:
+        """What it tells to heal it also tells to be bound to a node or not, and never wrongly."""
+        return self.failures.nature[failed.record] == Nature.NODE_BOUND and self.says_heals(failed)
+
+    def verdict(self, failed: Failed) -> Verdict:
         """The verdict as triage would put it; its probability is the one after both kinds were equally likely."""
-        attempt = self.failures.attempt(row, number)
-        cause, nature = str(self.failures.causes[attempt]), self.failures.nature[attempt]
-        heals = self.says_heals(row, number)
+        cause = str(self.failures.causes[failed.record])
+        heals = self.says_heals(failed)
         right, wrong = (self.tpr, self.fpr) if heals else (1 - self.tpr, 1 - self.fpr)
         return Verdict(
             label=Label.TRANSIENT if heals else Label.DETERMINISTIC,
             p_transient=right / (right + wrong) if right + wrong else 0.5,
             category=cause.replace(" ", "_"),
             summary=cause,
-            bound=Bound.NODE if heals and nature == Nature.NODE_BOUND else Bound.NOTHING,
+            bound=Bound.NODE if self.says_of_node(failed) else Bound.NOTHING,
             infrastructure=heals,
             fingerprint=cause,
         )
@@ -105,21 +108,23 @@ class Classifier:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Retry what a classifier says heals."""
+    """Retry what a classifier says heals; after a fault of a node, off all nodes that the attempt had."""
 
     classifier: Classifier
 
-    def __call__(self, row: int, number: int, now: float) -> bool:  # noqa: ARG002
-        return self.classifier.says_heals(row, number)
+    def __call__(self, failed: Failed) -> Again | None:
+        if not self.classifier.says_heals(failed):
+            return None
+        return Again(avoid=failed.nodes if self.classifier.says_of_node(failed) else ())
 
 
 @dataclass(slots=True)
 class Service:
-    """The service's own decision, with its budgets and waits, on a classifier's verdicts.
+    """The service's own decision, with its budgets, waits and blame of nodes, on a classifier's verdicts.
 
-    It sees the cluster as far as a simulation tells: not which nodes an attempt had, so that nodes earn no blame. Of
-    the jobs that are there, which its budget for the whole cluster follows, it counts those that would be there had
-    nobody waited.
+    It sees the nodes of an attempt, unless GPUs are only counted; of a node fault it is told the node, as a resource
+    manager tells which node went down. Of the jobs that are there, which its budget for the whole cluster follows, it
+    counts those that would be there had nobody waited.
     """
 
     classifier: Classifier
@@ -132,31 +137,46 @@ class Service:
         table = self.classifier.failures.table
         self.gone_s = np.sort(table.submit_s + table.duration_s)
 
-    def __call__(self, row: int, number: int, now: float) -> bool | float:
-        job, attempt = self._seen(row, number, now)
-        verdict = self.classifier.verdict(row, number)
-        past = self.past.setdefault(row, [])
-        fleet = replace(self.fleet, live_jobs=self._live_jobs(now))
-        decision = decide(job, attempt, verdict, past, fleet, self.rules, now)
+    def __call__(self, failed: Failed) -> Again | None:
+        job, attempt = self._seen(failed)
+        verdict, now = self.classifier.verdict(failed), failed.now_s
+        past = self.past.setdefault(failed.row, [])
+        decision = decide(job, attempt, verdict, past, self._fleet_at(failed), self.rules, now)
         past.append(_past(attempt, verdict, decision.retries, now))
-        if decision.retries:
-            self.fleet = self.fleet.with_spent(Spent(now, job.job_id, job.user, attempt.nodes))
-        return decision.delay_s if decision.retries else False
+        self.fleet = blamed(self.fleet, job, attempt, verdict, self.rules.node_memory_s, now)
+        if not decision.retries:
+            return None
+        self.fleet = self.fleet.with_spent(Spent(now, job.job_id, job.user, attempt.nodes))
+        return Again(decision.delay_s, tuple(map(int, decision.exclude)))
 
-    def _seen(self, row: int, number: int, now: float) -> tuple[Job, Attempt]:
-        failures = self.classifier.failures
-        table, of = failures.table, failures.attempt(row, number)
-        assert table.attempts is not None
-        gpus, user = int(table.gpus[row]), str(table.user[row])
-        ran_s = float(table.attempts.duration_s[of])
-        state = AttemptState.NODE_FAIL if failures.causes[of] == NODE_FAULT else AttemptState.FAILED
-        name = str(table.job_id[row])
-        job = Job("trace", name, name, user, JobState.FAILED, float(table.submit_s[row]), gpus=gpus)
-        return job, Attempt(AttemptId("trace", name, number), state, (), now - ran_s, now, gpus=gpus, user=user)
+    def _seen(self, failed: Failed) -> tuple[Job, Attempt]:
+        failures, row, now = self.classifier.failures, failed.row, failed.now_s
+        name, user, gpus = str(failures.table.job_id[row]), str(failures.table.user[row]), int(failures.table.gpus[row])
+        down = failures.causes[failed.record] == NODE_FAULT
+        state = AttemptState.NODE_FAIL if down else AttemptState.FAILED
+        job = Job(
+            "trace", name, name, user, JobState.FAILED, float(failures.table.submit_s[row]),
+            gpus=gpus, node_count=max(1, len(failed.nodes)), excluded=_names(failed.avoided),
+        )  # fmt: skip
+        attempt = Attempt(
+            AttemptId("trace", name, failed.number), state, _names(failed.nodes), now - failed.ran_s, now,
+            gpus=gpus, user=user, failed_nodes=_names((failed.bad,)) if down and failed.bad >= 0 else (),
+        )  # fmt: skip
+        return job, attempt
+
+    def _fleet_at(self, failed: Failed) -> Fleet:
+        """What is known of the cluster: nothing takes its nodes out of use."""
+        if failed.all_nodes and not self.fleet.usable:
+            self.fleet = replace(self.fleet, usable={"": frozenset(_names(range(failed.all_nodes)))})
+        return replace(self.fleet, live_jobs=self._live_jobs(failed.now_s))
 
     def _live_jobs(self, now: float) -> int:
         came = np.searchsorted(self.classifier.failures.table.submit_s, now, "right")
         return int(came - np.searchsorted(self.gone_s, now, "right"))
+
+
+def _names(nodes: Iterable[int]) -> tuple[str, ...]:
+    return tuple(map(str, nodes))
 
 
 def _past(attempt: Attempt, verdict: Verdict, retried: bool, now: float) -> PastFailure:
@@ -170,7 +190,7 @@ def _recorded(failures: Failures, seed: int) -> None:  # noqa: ARG001
 
 
 def _never(failures: Failures, seed: int) -> Retry:  # noqa: ARG001
-    return lambda row, number, now: False  # noqa: ARG005
+    return lambda failed: None  # noqa: ARG005
 
 
 def _most(text: str, argument: str) -> int:

@@ -15,11 +15,12 @@ from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import COUNT, placement_named, room_of
 from perdure.scheduling.policies import Compat, PolicyOptions, policy_named
 from perdure.scheduling.protocol import Policy
+from perdure.simulation.asking import Retry
+from perdure.simulation.faults import NodeFaults
 from perdure.simulation.outcome import Outcome
 from perdure.simulation.plain import replay
 from perdure.simulation.result import Result
 from perdure.simulation.workload import Workload
-from perdure.simulation.world import Retry
 
 Engine = Literal["auto", "plain", "compiled"]
 _WORTH_COMPILING = 1000  # jobs: fewer are replayed before numba has been imported
@@ -36,13 +37,15 @@ def simulate(
     options: PolicyOptions | None = None,
     spans: bool = False,
     engine: Engine = "auto",
+    faults: NodeFaults | None = None,
 ) -> Result:
     """Replay all jobs of `table` on `cluster`; nothing is left out.
 
     `policy` is a name, perhaps with an argument, or a policy; a name is read with `options`, to which `compat` is
     added. `placement` is a name, a placement, or None where GPUs are only counted. `retry` None replays the recorded
-    attempts as they are. `spans` asks for `Result.spans`. `engine` "plain" or "compiled" insists on a
-    loop; what only the plain one knows (the other policies and placements, spans) runs there all the same.
+    attempts as they are; with one, and with a placement, `faults` says which attempts fail for a fault of a node, that
+    the job then meets again on that node alone. `spans` asks for `Result.spans`. `engine` "plain" or "compiled"
+    insists on a loop; what only the plain one knows (the other policies and placements, spans) runs there all the same.
 
     Raises `InputError`, naming the job, for one that cannot be replayed, `ConfigError` for an unknown name and
     `PolicyError` for a policy that asks for the impossible.
@@ -54,7 +57,9 @@ def simulate(
     if isinstance(placement, str):
         placement = placement_named(placement, seed)
     _must_fit(table, cluster, placement)
-    outcome = _outcome(jobs, cluster, policy, placement, retry, spans, engine)
+    if retry is None or placement is None:
+        faults = None
+    outcome = _outcome(jobs, cluster, policy, placement, retry, spans, engine, faults)
     return outcome.result(jobs, policy.name, placement.name if placement else COUNT, seed, cluster.total_gpus)
 
 
@@ -77,14 +82,17 @@ def _outcome(
     retry: Retry | None,
     spans: bool,
     engine: Engine,
+    faults: NodeFaults | None,
 ) -> Outcome:
-    if not spans and (engine == "compiled" or (engine == "auto" and len(jobs) >= _WORTH_COMPILING and _has_numba())):
+    hides_nodes = retry is not None and placement is not None  # from the retry policy: only the plain loop tells them
+    wanted = engine == "compiled" or (engine == "auto" and len(jobs) >= _WORTH_COMPILING and _has_numba())
+    if wanted and not spans and not hides_nodes:
         from perdure.simulation.compiled import drive
 
         advance = drive.compiled(jobs, cluster, policy, placement)
         if advance is not None:
             return drive.replay(jobs, cluster, advance, placement, retry)
-    return Outcome.of(replay(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, retry), spans)
+    return Outcome.of(replay(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, retry, faults), spans)
 
 
 def _has_numba() -> bool:

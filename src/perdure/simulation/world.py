@@ -8,14 +8,9 @@ from heapq import heappop, heappush
 
 from perdure.scheduling.placement.room import Room, Shares
 from perdure.scheduling.view import View
+from perdure.simulation.asking import Again, Failed, Retry
+from perdure.simulation.faults import MOST_MET, BadNodes, Fault, NodeFaults
 from perdure.simulation.workload import Workload
-
-Retry = Callable[[int, int, float], bool | float]
-"""``retry(row, number, now)``: whether a job goes on after its attempt `number` (from 1) failed at `now` seconds.
-
-True comes back at once, a number of seconds after so long, False never. A job without a further recorded attempt
-is over whatever it says.
-"""
 
 
 @dataclass(slots=True)
@@ -41,19 +36,23 @@ class World:
     retry: Retry | None
     view: View
     trail: Trail
+    bad: BadNodes
     on_arrival: Callable[[int], None] = lambda _: None
     on_end: Callable[[int], None] = lambda _: None
     ends: list[tuple[int, int, int]] = field(default_factory=list)  # tick, row, launch that it belongs to
     returns: list[tuple[int, int]] = field(default_factory=list)  # tick, row: jobs on their way to a next attempt
     came: int = 0  # jobs that have come for the first time
-    number: list[int] = field(default_factory=list)  # of the present attempt, from 0
+    tried: list[int] = field(default_factory=list)  # attempts that are over
+    record: list[int] = field(default_factory=list)  # the recorded attempt that the job makes; a row of ``jobs.work``
     since: list[int] = field(default_factory=list)  # when the present attempt came to wait
     began: list[int] = field(default_factory=list)  # when the present attempt first ran; -1 before
     launch: list[int] = field(default_factory=list)  # counts a job's starts: an end of an earlier one is void
+    doomed: dict[int, Fault] = field(default_factory=dict)  # running jobs that a fault will end
 
     def __post_init__(self) -> None:
         n = len(self.jobs)
-        self.number, self.since, self.began, self.launch = [0] * n, [0] * n, [-1] * n, [0] * n
+        self.tried, self.since, self.began, self.launch = [0] * n, [0] * n, [-1] * n, [0] * n
+        self.record = self.jobs.first[:-1].tolist()
 
     def next_event(self) -> int | None:
         """The tick of the next end or arrival."""
@@ -94,7 +93,7 @@ class World:
             if self.trail.start[row] < 0:
                 self.trail.start[row] = view.now
         self.launch[row] += 1
-        heappush(self.ends, (view.now + view.remaining(row), row, self.launch[row]))
+        heappush(self.ends, (view.now + self._lasts(row), row, self.launch[row]))
         return True
 
     def lift(self, row: int) -> Shares:
@@ -113,6 +112,7 @@ class World:
         """Let a job wait that was lifted from these GPUs."""
         self._stop(row, shares)
         self.launch[row] += 1
+        self.doomed.pop(row, None)
         self.view.waiting[row] = None
         self.trail.preempted[row] += 1
 
@@ -122,37 +122,77 @@ class World:
         self.since[row] = self.view.now
         self.on_arrival(row)
 
+    def _lasts(self, row: int) -> int:
+        """Ticks that a job runs that has just been started, if it is let."""
+        remaining = self.view.remaining(row)
+        if row not in self.bad.of:
+            return remaining
+        fault = self.bad.met_on(row, _nodes(self.room.held[row]), self.view.now)
+        if fault is None or fault.after >= remaining:
+            return remaining
+        self.doomed[row] = fault
+        return fault.after
+
     def _stop(self, row: int, shares: Shares) -> None:
         view = self.view
         since = view.running.pop(row)
         ran = view.now - since
         view.before[row] += ran
-        self.trail.spans.append((row, self.number[row] + 1, since, view.now, shares))
+        self.trail.spans.append((row, self.tried[row] + 1, since, view.now, shares))
         self.trail.busy += ran * view.gpus[row]
 
     def _end(self, row: int) -> None:
-        view, trail, jobs = self.view, self.trail, self.jobs
+        view, trail = self.view, self.trail
         trail.events += 1
-        attempt = int(jobs.first[row]) + self.number[row]
         self.on_end(row)
         shares = self.lift(row)
         self._stop(row, shares)
-        self.number[row] += 1
-        ran = view.before[row]
-        times = self.since[row], self.began[row], view.now
-        trail.log.append((row, self.number[row], *times, ran, shares[0][0]))
+        self.tried[row] += 1
         trail.end[row] = view.now
-        if not jobs.passed[attempt] and attempt + 1 < jobs.first[row + 1]:
-            delay = True if self.retry is None else self.retry(row, self.number[row], jobs.seconds(view.now))
-            if delay is not False:
-                self._again(row, 0 if delay is True else round(delay * view.ticks_per_s))
+        met = self.doomed.pop(row, None)
+        record = self.record[row] if met is None else met.record
+        times = self.since[row], self.began[row], view.now
+        trail.log.append((row, self.tried[row], *times, view.before[row], shares[0][0], record))
+        if met is None:
+            self._ended_as_recorded(row, record, shares)
+        else:
+            met.met += 1
+            if met.met < MOST_MET:
+                self._ask(row, record, shares, met)
 
-    def _again(self, row: int, delay: int) -> None:
+    def _ended_as_recorded(self, row: int, record: int, shares: Shares) -> None:
+        jobs = self.jobs
+        if jobs.passed[record] or record + 1 == jobs.first[row + 1]:
+            return
+        fault = self.bad.left_by(row, record, self.view.before[row], _nodes(shares), self.view.now)
+        self.record[row] = self.bad.following(record)
+        self._ask(row, record, shares, fault)
+
+    def _ask(self, row: int, record: int, shares: Shares, fault: Fault | None) -> None:
+        """Ask what becomes of a job whose attempt failed, and do it."""
+        answer: Again | None = Again()
+        if self.retry is not None:
+            answer = self.retry(self._failed(row, record, shares, fault))
+        if answer is None:
+            return
+        if answer.avoid:
+            self.room.avoid(row, self.view.gpus[row], answer.avoid)
         view = self.view
         view.earlier[row] += view.before[row]
         view.before[row], self.began[row] = 0, -1
-        view.work[row] = int(self.jobs.work[self.jobs.first[row] + self.number[row]])
-        heappush(self.returns, (view.now + delay, row))
+        view.work[row] = int(self.jobs.work[self.record[row]])
+        heappush(self.returns, (view.now + round(answer.delay_s * view.ticks_per_s), row))
+
+    def _failed(self, row: int, record: int, shares: Shares, fault: Fault | None) -> Failed:
+        nodes = tuple(_nodes(shares)) if self.room.n_nodes else ()
+        bad = -1 if fault is None else fault.node
+        now_s, ran_s = self.jobs.seconds(self.view.now), self.view.before[row] / self.view.ticks_per_s
+        avoided = self.room.avoided.get(row, frozenset())
+        return Failed(row, self.tried[row], record, now_s, ran_s, nodes, bad, avoided, self.room.n_nodes)
+
+
+def _nodes(shares: Shares) -> list[int]:
+    return [node for node, _ in shares]
 
 
 def view_of(jobs: Workload, total_gpus: int) -> View:
@@ -171,7 +211,8 @@ def view_of(jobs: Workload, total_gpus: int) -> View:
     )
 
 
-def world_of(jobs: Workload, room: Room, retry: Retry | None) -> World:
+def world_of(jobs: Workload, room: Room, retry: Retry | None, faults: NodeFaults | None) -> World:
     """The world before the first event."""
     n, view = len(jobs), view_of(jobs, room.free_gpus)
-    return World(jobs, room, retry, view, Trail([-1] * n, [-1] * n, [0] * n, view.promotions))
+    trail = Trail([-1] * n, [-1] * n, [0] * n, view.promotions)
+    return World(jobs, room, retry, view, trail, BadNodes(faults, jobs.ticks_per_s))

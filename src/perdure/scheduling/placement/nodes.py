@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from perdure.scheduling.placement.room import Shares
@@ -20,6 +20,13 @@ class Nodes:
     @property
     def largest(self) -> int:
         return max(self.size)
+
+    def without(self, barred: Iterable[int]) -> Nodes:
+        """The same nodes, nothing being free on the barred ones."""
+        free = self.free.copy()
+        for node in barred:
+            free[node] = 0
+        return Nodes(self.size, free, self.rack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,13 @@ class Placement(Protocol):
     def rungs(self) -> int: ...
 
     def choose(self, nodes: Nodes, ask: Ask) -> Shares | None: ...
+
+
+def has_place(placement: Placement, empty: Nodes, ask: Ask, barred: Iterable[int] = ()) -> bool:
+    """Whether a gang finds a place off the barred nodes in an empty cluster, if only on the placement's last rung."""
+    last = replace(ask, rung=placement.rungs - 1)
+    left = empty.without(barred)
+    return sum(left.free) >= ask.gpus and placement.choose(left, last) is not None
 
 
 def tightest(free: list[int], gpus: int, among: Iterable[int]) -> int | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from perdure.errors import PerdureError
 from perdure.model.cluster import Cluster
-from perdure.scheduling.placement.nodes import Ask, Nodes, Placement
+from perdure.scheduling.placement.nodes import Ask, Nodes, Placement, has_place
 from perdure.scheduling.placement.room import Shares
 
 
@@ -24,6 +25,7 @@ class Placed:
     relax: int  # ticks a rung
     free_gpus: int
     held: dict[int, Shares] = field(default_factory=dict)
+    avoided: dict[int, frozenset[int]] = field(default_factory=dict)
     launches: dict[int, int] = field(default_factory=dict)
     refused: dict[int, int] = field(default_factory=dict)  # row -> tick of the first refusal for want of a place
     timers: list[tuple[int, int, int]] = field(default_factory=list)  # tick of a rung, row, first refusal
@@ -34,19 +36,33 @@ class Placed:
         nodes = Nodes(size, size.copy(), cluster.rack.tolist())
         return cls(nodes, placement, round(placement.relax_s * ticks_per_s), sum(size))
 
+    @property
+    def n_nodes(self) -> int:
+        return len(self.nodes.size)
+
     def take(self, row: int, gpus: int, now: int) -> bool:
-        if gpus > self.free_gpus:
+        nodes, free_gpus = self.nodes, self.free_gpus
+        if row in self.avoided:
+            nodes = nodes.without(self.avoided[row])
+            free_gpus = sum(nodes.free)
+        if gpus > free_gpus:
             return False
         ask = Ask(row, gpus, self._rung(row, now), self.launches.get(row, 0))
-        shares = self.placement.choose(self.nodes, ask)
+        shares = self.placement.choose(nodes, ask)
         if shares is None:
             self._refuse(row, now)
             return False
-        self._check(ask, shares)
+        self._check(nodes, ask, shares)
         self.refused.pop(row, None)
         self.launches[row] = ask.launch + 1
         self._hold(row, shares)
         return True
+
+    def avoid(self, row: int, gpus: int, nodes: Iterable[int]) -> None:
+        barred = self.avoided.get(row, frozenset()).union(nodes)
+        empty = Nodes(self.nodes.size, self.nodes.size, self.nodes.rack)
+        if has_place(self.placement, empty, Ask(row, gpus, 0, self.launches.get(row, 0)), barred):
+            self.avoided[row] = barred
 
     def retake(self, row: int, shares: Shares) -> bool:
         if any(gpus > self.nodes.free[node] for node, gpus in shares):
@@ -83,8 +99,8 @@ class Placed:
             self.nodes.free[node] -= gpus
             self.free_gpus -= gpus
 
-    def _check(self, ask: Ask, shares: Shares) -> None:
+    def _check(self, nodes: Nodes, ask: Ask, shares: Shares) -> None:
         whole = sum(gpus for _, gpus in shares) == ask.gpus and len({node for node, _ in shares}) == len(shares)
-        if not whole or any(not 0 < gpus <= self.nodes.free[node] for node, gpus in shares):
+        if not whole or any(not 0 < gpus <= nodes.free[node] for node, gpus in shares):
             what = f"it gives the job in row {ask.row} {shares}, for {ask.gpus} GPUs"
             raise PlacementError(f"placement {self.placement.name}", what, "Choose as many free GPUs as are asked for")

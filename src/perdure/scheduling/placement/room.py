@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,8 +20,19 @@ class Room(Protocol):
     def held(self) -> Mapping[int, Shares]:
         """What each job has, in the order in which the nodes were chosen."""
 
+    @property
+    def avoided(self) -> Mapping[int, frozenset[int]]:
+        """Nodes that a job is kept off, of jobs that are."""
+
+    @property
+    def n_nodes(self) -> int:
+        """0 where GPUs are only counted."""
+
     def take(self, row: int, gpus: int, now: int) -> bool:
         """Give the job its gang, all of it or nothing."""
+
+    def avoid(self, row: int, gpus: int, nodes: Iterable[int]) -> None:
+        """Keep the job off these nodes too, unless it then had no place in an empty cluster."""
 
     def retake(self, row: int, shares: Shares) -> bool:
         """Give the job these very GPUs, if they are free."""
@@ -39,6 +50,8 @@ class Counted:
 
     free_gpus: int
     held: dict[int, Shares] = field(default_factory=dict)
+    avoided: dict[int, frozenset[int]] = field(default_factory=dict)
+    n_nodes: int = 0
 
     def take(self, row: int, gpus: int, now: int) -> bool:  # noqa: ARG002
         if gpus > self.free_gpus:
@@ -46,6 +59,9 @@ class Counted:
         self.free_gpus -= gpus
         self.held[row] = ((-1, gpus),)
         return True
+
+    def avoid(self, row: int, gpus: int, nodes: Iterable[int]) -> None:
+        pass
 
     def retake(self, row: int, shares: Shares) -> bool:
         return self.take(row, sum(gpus for _, gpus in shares), 0)

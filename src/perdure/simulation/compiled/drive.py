@@ -15,12 +15,13 @@ from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
 from perdure.scheduling.turns import Turns
+from perdure.simulation.asking import Failed, Retry
 from perdure.simulation.compiled import anew, once
 from perdure.simulation.compiled.places import COUNT, KINDS, LADDER, empty_places
 from perdure.simulation.compiled.state import DONE, State, come_back, state_of
 from perdure.simulation.outcome import Outcome
 from perdure.simulation.workload import Workload
-from perdure.simulation.world import Retry, view_of
+from perdure.simulation.world import view_of
 
 Advance = Callable[[State, bool, bool], int]
 
@@ -101,7 +102,10 @@ def _outcome(state: State) -> Outcome:
 def _ask(jobs: Workload, state: State, retry: Retry) -> None:
     now, asked = (int(state.tally[0][name]) for name in ("now", "asked"))
     for row in state.job["ask"][:asked].tolist():
-        delay = retry(row, int(state.job[row]["number"]), jobs.seconds(now))
-        if delay is not False:
-            come_back(state, row, now + (0 if delay is True else round(delay * jobs.ticks_per_s)))
+        number = int(state.job[row]["number"])
+        record = int(state.job[row]["first"]) + number - 1
+        ran_s = int(state.job[row]["before"]) / jobs.ticks_per_s
+        answer = retry(Failed(row, number, record, jobs.seconds(now), ran_s))
+        if answer is not None:
+            come_back(state, row, now + round(answer.delay_s * jobs.ticks_per_s))
     state.tally[0]["asked"] = 0
