@@ -4,14 +4,11 @@ A backend is registered by a module with ``open_harness(directory)``, a context 
 `perdure.backends.checks.Harness`; one cluster serves all checks of a backend.
 """
 
-import logging
 from importlib import import_module
 
 import pytest
 
 from perdure.backends.checks import BACKEND_CHECKS
-
-log = logging.getLogger("perdure")
 
 HARNESSES = (
     pytest.param("tests.backends.local.harness", id="local"),
@@ -27,11 +24,5 @@ def harness(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("check", BACKEND_CHECKS, ids=lambda check: check.__name__)
-def test_backend(check, harness, request):
-    try:
-        check(harness)
-    except AssertionError as err:
-        if "slurm" not in request.node.callspec.id:
-            raise
-        log.warning("a real Slurm, with its own timers on a busy machine; once more after: %s", err)
-        check(harness)
+def test_backend(check, harness):
+    check(harness)

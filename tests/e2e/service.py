@@ -12,7 +12,7 @@ from perdure.backends.protocol import Backend
 from perdure.model.jobs import JobState
 from perdure.service.controller import ControllerSettings
 from perdure.service.engine import Engine
-from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
+from perdure.service.executor import STOP_FILE, ActionState, Executor, ExecutorSettings
 from perdure.service.hands import end, threads
 from perdure.service.journal import ActionRow, Journal
 from perdure.triage.judge import judge
@@ -42,19 +42,39 @@ class Running:
         with self.journal.engine.connect() as db:
             return db.exec_driver_sql("select state from jobs where job_id = ?", (job_id,)).scalar() or ""
 
-    def await_job(self, job_id: str, *states: JobState, within_s: float = 30.0) -> str:
+    def told(self, job_id: str) -> str:
+        """What the last look saw of a job and of all nodes, and what the journal holds: for a failed assertion."""
+        known = self.engine.state.known
+        seen = [known.jobs.get(job_id, "no such job"), *known.nodes.values()]
+        unseen = [f"unseen: {part}: {why}" for part, why in known.unseen.items()]
+        lines = (*unseen, *seen, *self.attempts(job_id), *self.exceptions(job_id), *self.actions(job_id))
+        return "\n".join(("", f"last look at {self.engine.last_look_s}, now {time.time()}", *map(str, lines)))
+
+    def await_job(self, job_id: str, *states: JobState, within_s: float = 60.0) -> str:
         def now() -> str:
             return self.job_state(job_id)
 
-        await_(lambda: now() in states, within_s, lambda: f"job {job_id} is {now()!r}")
+        await_(lambda: now() in states, within_s, lambda: f"job {job_id} is {now()!r}{self.told(job_id)}")
         return self.job_state(job_id)
 
-    def await_exception(self, job_id: str, state: str, within_s: float = 30.0) -> dict:
+    def await_action(self, job_id: str, state: ActionState, within_s: float = 60.0) -> ActionRow:
+        """Wait for the first action on a job that stands so."""
+
+        def found() -> list[ActionRow]:
+            return [row for row in self.actions(job_id) if row.state is state]
+
+        await_(lambda: bool(found()), within_s, lambda: f"no action on job {job_id} is {state}{self.told(job_id)}")
+        return found()[0]
+
+    def await_exception(self, job_id: str, state: str, within_s: float = 60.0) -> dict:
         def last() -> str:
             found = self.exceptions(job_id)
             return found[-1]["state"] if found else ""
 
-        await_(lambda: last() == state, within_s, lambda: f"job {job_id}: last exception is {last()!r}, not {state!r}")
+        def words() -> str:
+            return f"job {job_id}: last exception is {last()!r}, not {state!r}{self.told(job_id)}"
+
+        await_(lambda: last() == state, within_s, words)
         return self.exceptions(job_id)[-1]
 
 
@@ -97,5 +117,3 @@ def running(
             yield Running(engine, state)
         finally:
             end(hands, stop, engine)
-
-

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import perdure.backends.slurm
 from tests.slurm.machine import Machine, NotReady
@@ -27,7 +28,10 @@ HOOKS = Path(perdure.backends.slurm.__file__).parent / "hooks"
 PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server slurm-wlm-basic-plugins slurm-wlm-mysql-plugin"
 PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "scontrol", "sacct")
 SEARCH = "/usr/local/sbin:/usr/sbin:/sbin"
+ACCOUNT_S, ACCOUNT_BYTES = 300, 8000  # how much is told of what came before a failure
 NODE_MARK = "PERDURE_TEST_NODE"
+
+T = TypeVar("T")
 
 
 def missing() -> str:
@@ -39,14 +43,14 @@ def missing() -> str:
     return f"not installed: {', '.join(gone)} (packages: {PACKAGES})" if gone else ""
 
 
-def await_(what: str, condition: Callable[[], object], patience_s: float) -> object:
-    """Return the first true value of a condition. Raises `NotReady`."""
+def await_(what: str, condition: Callable[[], T | None], patience_s: float, words: Callable[[], str] = lambda: "") -> T:
+    """Return the first true value of a condition. Raises `NotReady`, with `words` of what was seen instead."""
     end = time.monotonic() + patience_s
     while True:
         if value := condition():
             return value
         if time.monotonic() > end:
-            raise NotReady(f"{what}: not within {patience_s:g} s")
+            raise NotReady(f"{what}: not within {patience_s:g} s{words()}")
         time.sleep(0.05)
 
 
@@ -77,7 +81,7 @@ class SlurmCluster:
         self.start_ctld(first=True)
         for node in self.nodes:
             self.start_node(node)
-        await_("nodes", lambda: set(self.node_states().values()) == {"idle"}, 40)
+        self._await_idle()
 
     def stop(self) -> None:
         """End all processes that were started here, by their ids."""
@@ -146,26 +150,43 @@ class SlurmCluster:
             last = self.job(job_id)
             return condition(last)
 
-        try:
-            await_(f"job {job_id}", holds, patience_s)
-        except NotReady as err:
-            raise NotReady(f"{err}; last seen: {last}") from None
+        await_(f"job {job_id}", holds, patience_s, lambda: f"; last seen: {last}")
         return last
 
     def cancel_all(self) -> None:
         """End all jobs and wait until every node is free and in service again."""
         if waiting_or_running := self.run("squeue", "-h", "-o", "%i").split():
             self.run("scancel", *waiting_or_running, check=False)
-        await_("an empty queue", lambda: not self.run("squeue", "-h", "-o", "%i").strip(), 40)
+        await_("an empty queue", lambda: not self.run("squeue", "-h").strip(), 60, lambda: "\n" + self.run("squeue"))
         for node, state in self.node_states().items():
             if state.startswith("drain"):
                 self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
-        await_("idle nodes", lambda: set(self.node_states().values()) == {"idle"}, 40)
+        self._await_idle()
 
     def node_states(self) -> dict[str, str]:
         """State of each node, as ``sinfo`` words it, with its flags (``down*``)."""
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).split("\n")
         return dict(line.split() for line in lines if line.strip())
+
+    def _await_idle(self) -> None:
+        every = set(self.nodes)
+
+        def idle() -> bool:
+            return {node for node, state in self.node_states().items() if state == "idle"} == every
+
+        await_("idle nodes", idle, 60, lambda: f": {self.node_states()}")
+
+    def account(self) -> str:
+        """What Slurm says of its nodes and jobs, and the end of its controller's log: for a test that failed."""
+        since = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - ACCOUNT_S))
+        fields = "JobID,State,ExitCode,Submit,Start,End,NodeList,Reason"
+        told = (
+            self.run("sinfo", "-N", "-o", "%N %T %E", check=False),
+            self.run("sacct", "-a", "-X", "-D", "-S", since, "-o", fields, check=False),
+            self.run("squeue", check=False),
+            (self.directory / "log" / "slurmctld.log").read_text(errors="replace")[-ACCOUNT_BYTES:],
+        )
+        return "\n".join(told)
 
     # Faults
 
@@ -199,20 +220,28 @@ class SlurmCluster:
                 self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
             return state in ("idle", "mixed", "allocated")
 
-        await_(f"{node} in service", idle, 40)
+        await_(f"{node} in service", idle, 60, lambda: f": {self.node_states()}")
 
-    def kill_ctld(self) -> None:
-        """Kill slurmctld: it forgets what it had not saved, up to some 5 s."""
+    def crash_ctld(self, saved: bytes) -> None:
+        """Kill slurmctld and start it again, as if it had last saved its jobs so."""
         self._end("slurmctld", signal.SIGKILL)
+        self._saved_jobs.write_bytes(saved)
+        self.start_ctld()
 
     def stop_ctld(self) -> None:
         """Let slurmctld save its state and end."""
         self._end("slurmctld", signal.SIGTERM)
 
-    def await_saved(self, since_s: float) -> None:
-        """Wait until slurmctld has saved a change made at an instant; it saves at most every 5 s."""
-        saved = self.directory / "spool" / "ctld" / "job_state"
-        await_("slurmctld to save its state", lambda: saved.exists() and saved.stat().st_mtime > since_s, 20)
+    def await_saved(self, job_name: str) -> bytes:
+        """Wait until slurmctld has saved a job, which it does at most every 5 s; return all that it saved."""
+
+        def saved() -> bytes | None:
+            with contextlib.suppress(FileNotFoundError):
+                found = self._saved_jobs.read_bytes()
+                return found if job_name.encode() in found else None
+            return None
+
+        return await_("slurmctld to save its state", saved, 20)
 
     def start_ctld(self, first: bool = False) -> None:
         clean = ("-i",) if first else ()
@@ -227,6 +256,10 @@ class SlurmCluster:
         await_("slurmdbd", lambda: _listens(self._ports[1]), 30)
 
     # Inside
+
+    @property
+    def _saved_jobs(self) -> Path:
+        return self.directory / "spool" / "ctld" / "job_state"
 
     @property
     def _conf(self) -> Path:
@@ -423,6 +456,14 @@ StorageLoc=slurm_acct_db
 
 
 _shared: list[SlurmCluster] = []
+
+
+def account_of_shared() -> str:
+    """`SlurmCluster.account` of the cluster of this process; "" where none was started, the error where it is mute."""
+    try:
+        return _shared[0].account() if _shared else ""
+    except (OSError, subprocess.TimeoutExpired) as err:
+        return str(err)
 
 
 def shared_cluster() -> SlurmCluster:

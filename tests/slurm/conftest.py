@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.slurm.harness import require_cluster
+from tests.slurm.harness import account_of_failure, require_cluster
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +16,8 @@ def quiet_cluster(cluster):
     """The shared cluster without jobs, all nodes in service; and so again afterwards."""
     yield cluster
     cluster.cancel_all()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    account_of_failure(item, (yield).get_result())

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
-from tests.slurm.cluster import SlurmCluster, missing, shared_cluster
+from tests.slurm.cluster import SlurmCluster, account_of_shared, missing, shared_cluster
 
 PATIENCE_S = 60.0
 STEP_S = 0.2
@@ -22,6 +22,12 @@ def require_cluster() -> SlurmCluster:
             pytest.fail(why)
         pytest.skip(why)
     return shared_cluster()
+
+
+def account_of_failure(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Put what Slurm says into the report of a test that failed, as nobody can ask it later."""
+    if report.failed and item.get_closest_marker("slurm"):
+        report.sections.append(("Slurm", account_of_shared()))
 
 
 class SlurmHarness:

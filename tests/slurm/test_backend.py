@@ -42,7 +42,7 @@ class Look:
             found = self.attempts(job_id)
             return found[number - 1] if len(found) >= number and found[number - 1].state.is_over else None
 
-        return await_(f"the end of attempt {number} of job {job_id}", over, PATIENCE_S)
+        return await_(f"the end of attempt {number} of job {job_id}", over, PATIENCE_S, lambda: self.words(job_id))
 
     def running(self, job_id, number=1):
         """The number-th attempt of a job, once it runs."""
@@ -51,7 +51,11 @@ class Look:
             found = self.attempts(job_id)
             return found[number - 1] if len(found) >= number and not found[number - 1].state.is_over else None
 
-        return await_(f"attempt {number} of job {job_id}", runs, PATIENCE_S)
+        return await_(f"attempt {number} of job {job_id}", runs, PATIENCE_S, lambda: self.words(job_id))
+
+    def words(self, job_id):
+        """What a look sees of the job."""
+        return "\n".join(("", *map(str, (self.job(job_id), *self.attempts(job_id)))))
 
 
 @pytest.fixture
@@ -155,12 +159,11 @@ def test_a_frozen_node_is_named_and_the_job_goes_on_elsewhere(look, quiet_cluste
 
 def test_a_start_that_slurmctld_forgot_is_told_from_the_next(look, quiet_cluster):
     """Killed right after a start, slurmctld starts the job again under the same restart count, not under our number."""
-    job_id = quiet_cluster.submit("sleep 600", "--begin=now+1hour")
-    quiet_cluster.await_saved(look.since_s)  # else the very job would be forgotten; the next save is 5 s away
+    job_id = quiet_cluster.submit("sleep 600", "--begin=now+1hour", "-J", "forgotten")
+    saved = quiet_cluster.await_saved("forgotten")
     quiet_cluster.run("scontrol", "update", f"jobid={job_id}", "StartTime=now")
     first = look.running(job_id)
-    quiet_cluster.kill_ctld()
-    quiet_cluster.start_ctld()
+    quiet_cluster.crash_ctld(saved)
     await_("the job to wait", lambda: look.job(job_id).state is JobState.PENDING, PATIENCE_S)
     assert look.attempts(job_id) == []
     quiet_cluster.run("scontrol", "update", f"jobid={job_id}", "StartTime=now")
@@ -188,17 +191,20 @@ def test_without_accounting_the_rest_is_seen(look, quiet_cluster):
 
 
 def test_hooks_tell_what_polling_cannot_see(look, quiet_cluster):
-    """Put back at once, and no accounting: only the hook knows that the attempt was, and how it ended."""
+    """Put back at once, and no accounting: only the hook knows that the attempt was, and how it ended.
+
+    Exit code 78 is the site's RequeueExitHold.
+    """
     spool = Spool(quiet_cluster.events)
     spool.take()
     hearing = Look(SlurmBackend(quiet_cluster.name, Tools(environment=quiet_cluster.env), spool))
     quiet_cluster.kill_dbd()
     try:
-        job_id = quiet_cluster.submit("exit 75")
+        job_id = quiet_cluster.submit("exit 78")
         await_("a hook", hearing.backend.has_news, PATIENCE_S)
         first = hearing.ended(job_id)
-        assert (first.state, first.exit_code) == (AttemptState.FAILED, 75)
-        assert hearing.job(job_id).state is JobState.PENDING
+        assert (first.state, first.exit_code) == (AttemptState.FAILED, 78)
+        assert hearing.job(job_id).state is JobState.HELD
         assert hearing.attempts(job_id) == [first]
         assert look.attempts(job_id) == []
     finally:

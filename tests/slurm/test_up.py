@@ -4,9 +4,10 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+
+from tests.slurm.cluster import await_
 
 pytestmark = pytest.mark.slurm
 
@@ -34,7 +35,7 @@ def perdure(quiet_cluster, tmp_path):
         assert "http://127.0.0.1:" in up.stdout.readline()
 
     def ask(*words):
-        done = subprocess.run(command(*words, "--json"), env=environment, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command(*words, "--json"), env=environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -46,13 +47,13 @@ def perdure(quiet_cluster, tmp_path):
 
 
 def actions_of(ask, state):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        found = [action for action in ask("actions")["actions"] if action["state"] == state]
-        if found:
-            return found
-        time.sleep(0.5)
-    raise AssertionError(f"no action came to be {state}")
+    seen = []
+
+    def found():
+        seen[:] = ask("actions")["actions"]
+        return [action for action in seen if action["state"] == state]
+
+    return await_(f"an action that is {state}", found, 120, lambda: f": {seen}, of {ask('jobs')}")
 
 
 def test_it_observes_unless_it_is_armed(quiet_cluster, perdure):

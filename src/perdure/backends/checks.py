@@ -37,6 +37,7 @@ from perdure.model.observation import Known, Observation, changes
 T = TypeVar("T")
 
 FOREVER_S = 3600.0
+RECENT_S = 120.0  # attempts that ended since are shown where a check fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +327,16 @@ def _until(harness: Harness, condition: Callable[[Observation], T | None], what:
         seen = harness.backend.observe(harness.since_s)
         if found := condition(seen):
             return found
-    raise AssertionError(f"waited in vain for {what}; last seen: {seen}")
+    raise AssertionError(f"waited in vain for {what}; last seen: {_words(seen)}")
+
+
+def _words(seen: Observation) -> str:
+    """What was seen, one thing a line, but for the jobs and attempts that were over long before."""
+    recent = [a for a in seen.attempts if a.end_s is None or a.end_s > seen.time_s - RECENT_S]
+    ids = {attempt.id.job_id for attempt in recent}
+    jobs = [job for job in seen.jobs if job.job_id in ids or not job.state.is_over]
+    unseen = (f"unseen: {part}: {why}" for part, why in seen.unseen.items())
+    return "\n".join(("", *unseen, *map(str, (*jobs, *recent, *seen.nodes))))
 
 
 def _job(seen: Observation, job_id: str) -> Job:

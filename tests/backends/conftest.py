@@ -1,0 +1,10 @@
+"""What a real Slurm says where a backend's check on it fails."""
+
+import pytest
+
+from tests.slurm.harness import account_of_failure
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    account_of_failure(item, (yield).get_result())
