@@ -431,7 +431,7 @@ EpilogSlurmctld={d}/etc/epilog
 AccountingStorageTRES=gres/gpu
 {self._extra_conf}
 {nodes}
-PartitionName=main Nodes={self._all} Default=YES MaxTime=1-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=64 PriorityTier=1
+PartitionName=main Nodes={self._all} Default=YES MaxTime=UNLIMITED DefaultTime=01:00:00 DefMemPerCPU=64 PriorityTier=1
 PartitionName=urgent Nodes={self._all} MaxTime=1-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=64 PriorityTier=9
 """
 

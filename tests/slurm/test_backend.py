@@ -130,7 +130,7 @@ def test_slurms_own_requeue_keeps_how_the_attempt_ended(look, quiet_cluster):
 def test_a_frozen_node_is_named_and_the_job_goes_on_elsewhere(look, quiet_cluster):
     """With --no-requeue in one job and not in the other, both attempts end as NODE_FAIL with that node's name."""
     stays = quiet_cluster.submit("sleep 600", "--no-requeue", "-w", "node2", "--gres=gpu:1")
-    wide = quiet_cluster.submit("sleep 600", "-N2", "-w", "node[2-3]")
+    wide = quiet_cluster.submit("sleep 600", "-N2", "-w", "node[2-3]", "--time=UNLIMITED")
     look.running(stays)
     first = look.running(wide)
     quiet_cluster.freeze_node("node2")

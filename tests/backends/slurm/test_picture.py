@@ -53,9 +53,13 @@ def test_completing_hides_how_it_ended_and_accounting_tells():
     assert states(look(completing, rows=(ROW,))) == {100: A.FAILED}
 
 
-def test_completing_with_an_end_that_lies_ahead_waits_again():
-    """Slurm prints a start that moves with the clock while nodes of a job that was put back clear up."""
-    put_back = job(7, state="COMPLETING", start="999", end="4600", restarts=1)
+@pytest.mark.parametrize("ahead", ["4600", "Unknown"])
+def test_completing_with_an_end_that_lies_ahead_waits_again(ahead):
+    """Slurm prints a start that moves with the clock while nodes of a job that was put back clear up.
+
+    Without a time limit it prints no end, but that of a job that has really ended.
+    """
+    put_back = job(7, state="COMPLETING", start="999", end=ahead, restarts=1)
     seen = look(put_back, rows=(replace(ROW, state="NODE_FAIL"),))
     assert states(seen) == {100: A.NODE_FAIL}
     assert picture.jobs("c", seen, NOW)[0].state is JobState.PENDING

@@ -84,8 +84,11 @@ class JobRecord:
 
 
 def waits_again(record: JobRecord, now: float) -> bool:
-    """True for a job that was put back while its nodes still clear up: COMPLETING, with an end that lies ahead."""
-    return record.state == "COMPLETING" and record.end_s is not None and record.end_s > now
+    """True for a job that was put back while its nodes still clear up: COMPLETING, with an end that lies ahead.
+
+    Of a job without a time limit the end is told only where it lies behind.
+    """
+    return record.state == "COMPLETING" and (record.end_s is None or record.end_s > now)
 
 
 @dataclass(frozen=True, slots=True)
