@@ -35,7 +35,8 @@ def scrub(block: bytes) -> bytes:
 _RANK = (
     r"\[(?:rank|Rank|RANK|default|GPU|worker)[ _-]?\d+\]:?"
     r"|\[\d+,\d+\]<(?:std)?(?:err|out)[^>]*>:?"
-    r"|\[\d+\](?::|(?:std)?(?:err|out):)"
+    r"|\[\d+\](?::|<?(?:std)?(?:err|out)>?:)"
+    r"|\[pod/[\w.-]+/[\w.-]+\]"
     r"|\d{1,6}: "
     r"|\(\w+(?:\([^)]*\))? pid=\d+(?:, ip=[^)]*)?\)"
     r"|\w[\w.-]*[:-]\d+:\d+ \[\d+\]"
@@ -47,7 +48,7 @@ _TIME = (
     r"|[EWIF]\d{4} \d\d:\d\d:\d\d\.\d+ +(?:\d+ )?[\w./-]+:\d+\]"
     r"|[\d.]+s: "
 )
-_PREFIX = rf"^(?:[ \t|]*(?:{_RANK}|{_TIME})[ \t|]*)+"
+_PREFIX = rf"(?:[ \t|]*(?:{_RANK}|{_TIME})[ \t|]*)+"
 """What launchers, runtimes and loggers put before a line: ranks, workers, times."""
 
 
@@ -134,7 +135,8 @@ def without_prefix(line: bytes) -> bytes:
     line = line[:MAX_LINE_BYTES]
     if line[:1].isalpha() and b"]" not in line[:80]:
         return line
-    return bytes(compiled(_PREFIX).sub(b"", line, 1))
+    found = compiled(_PREFIX).match(line)
+    return line[found.end() :] if found else line
 
 
 def is_advice(line: bytes) -> bool:

@@ -1,52 +1,156 @@
-"""The part of a log that tells of its end: the block of failure lines that was not survived, and the tail."""
+"""A log reduced to what tells of its end: the first block of failure lines, what a good run never said, the tail.
+
+Progress bars, prefixes and advice are gone; lines that are equal without them are one, and say how often and from
+which tasks they came.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from perdure.triage.clean import decode, is_advice, scrub, tidy
-from perdure.triage.logtext import LogText
+from perdure.triage.goodrun import GoodRun
+from perdure.triage.logtext import LogText, Window
 from perdure.triage.matching import Hit
+from perdure.triage.prefixes import rank_of
 from perdure.triage.rule import Force
 from perdure.triage.verdict import Role
 
 CALM_LINES = 150
-"""So many lines without a sign of failure, between two signs, say that the first was survived."""
+"""So many lines a task without a sign of failure, between two signs, say that the first was survived."""
 
-TAIL_BYTES = 8192
-TAIL_LINES = 160
+SIZE_BYTES, MAX_LINES = 8192, 160
+RAW_END_BYTES, RAW_LINES = 128 * 1024, 1500
+"""How much of a log's end is gone through for a tail that repeats itself."""
+
+LINES_BEFORE, LINES_AFTER = 4, 40
+"""The block of a failure, around the first line that a rule matched."""
+
+MAX_NEW = 24
+"""So many lines that the last good run had not are kept, one a template."""
 
 
 def last_block(hits: Sequence[Hit]) -> Sequence[Hit]:
-    """The hits of the last run of failure lines: what came long before it was survived.
+    """The hits of the last run of failure lines of each file: what came long before it was survived.
 
     The resource manager's own words are never too old: they end a job.
     """
+    calm = CALM_LINES * max(1, len({hit.rank for hit in hits if hit.rank}))
+    files: defaultdict[str, list[Hit]] = defaultdict(list)
+    for hit in hits:
+        source = hit.block.window.source
+        files[source.name if source else ""].append(hit)
+    kept = {hit.order for found in files.values() for hit in _last_run(sorted(found, key=_line), calm)}
+    return [hit for hit in hits if hit.order in kept]
+
+
+def _line(hit: Hit) -> int:
+    return hit.line
+
+
+def _last_run(hits: Sequence[Hit], calm: int) -> Iterator[Hit]:
     start = 0
     for i in range(len(hits) - 1, 0, -1):
-        if hits[i].line - hits[i - 1].line > CALM_LINES:
+        if hits[i].line - hits[i - 1].line > calm:
             start = i
             break
-    decisive = [hit for hit in hits[:start] if hit.cause.force is Force.DECISIVE and hit.cause.role is Role.ROOT]
-    return [*decisive, *hits[start:]]
+    yield from (hit for hit in hits[:start] if hit.cause.force is Force.DECISIVE and hit.cause.role is Role.ROOT)
+    yield from hits[start:]
 
 
-def tail(text: LogText, size: int = TAIL_BYTES, lines: int = TAIL_LINES) -> str:
-    """The last cleaned lines of a log, at most `size` bytes of it and `lines` lines; folds what repeats."""
+@dataclass(slots=True)
+class Line:
+    """A line that was kept, and those folded into it."""
+
+    number: int  # in its file; of the last of them, in a tail
+    text: bytes  # as its program wrote it
+    times: int = 1
+    ranks: tuple[str, ...] = ()  # the tasks that it came from, as far as they say
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """What is left of a log, in its order."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def text(self) -> str:
+        """The lines as a model reads them."""
+        return "\n".join(decode(line.text) for line in self.lines)
+
+
+def excerpt(text: LogText, hits: Sequence[Hit] = (), good: GoodRun | None = None, size: int = SIZE_BYTES) -> Excerpt:
+    """Reduce a log to at most `size` bytes and `MAX_LINES` lines; the whole of it where that is short.
+
+    `hits` are what rules found, those that count; of a log in several files the one with the first of them gives
+    the tail. `good` is the job's last good run, if it is known.
+    """
     if not text.windows:
-        return ""
-    raw = scrub(text.windows[-1].data[-4 * size :]).split(b"\n")
-    kept: list[bytes] = []
-    seen: set[bytes] = set()
-    left = size
-    for piece in reversed(raw):
-        line = tidy(piece).rstrip()
-        if not line.strip() or line in seen or is_advice(line):
-            continue
-        seen.add(line)
-        left -= len(line) + 1
-        if left < 0:
+        return Excerpt(())
+    first = min(hits, key=lambda hit: (hit.cause.role is not Role.ROOT, hit.order), default=None)
+    window = _last_window(text, first)
+    start = max(0, len(window.data) - RAW_END_BYTES)
+    end, whole = _folded(reversed(_numbered(window, start, len(window.data))), size)
+    if whole and start == 0 and window.first_line == 1:
+        return Excerpt(end)
+    seen = {line.text for line in end}
+    block = [line for line in _block(first, size // 2) if line.text not in seen] if first else []
+    seen.update(line.text for line in block)
+    new = [Line(line.number, line.text) for line in (good.new_lines(text, MAX_NEW) if good else ())]
+    return Excerpt(_composed(block, [line for line in new if line.text not in seen], end, size))
+
+
+def _last_window(text: LogText, first: Hit | None) -> Window:
+    """The end of the file that the first failure stands in."""
+    source = first.block.window.source if first else None
+    return next(window for window in reversed(text.windows) if source is None or window.source is source)
+
+
+def _numbered(window: Window, start: int, end: int) -> list[tuple[int, bytes]]:
+    """The lines of a stretch of a window, with their numbers."""
+    first = window.first_line + window.data.count(b"\n", 0, start)
+    return list(enumerate(scrub(window.data[start:end]).split(b"\n"), first))
+
+
+def _folded(numbered: Iterable[tuple[int, bytes]], size: int) -> tuple[tuple[Line, ...], bool]:
+    """The first of the given lines that fit into `size` bytes, what repeats as one, in order; and whether all fit."""
+    kept: dict[bytes, Line] = {}
+    left, whole = size, True
+    for number, raw in islice(numbered, RAW_LINES):
+        text = tidy(raw).rstrip()
+        line = kept.get(text)
+        if line is not None:
+            line.times += 1
+        elif text.strip() and not is_advice(text):
+            left -= len(text) + 1
+            if left < 0 or len(kept) == MAX_LINES:
+                whole = False
+                break
+            line = kept[text] = Line(number, text)
+        if line is not None and len(raw) > len(text) and (rank := rank_of(raw)) and rank not in line.ranks:
+            line.ranks = (*line.ranks, rank)
+    return tuple(sorted(kept.values(), key=lambda line: line.number)), whole
+
+
+def _block(first: Hit, size: int) -> tuple[Line, ...]:
+    """The lines around a failure, from a few before it."""
+    lines = _numbered(first.block.window, first.block.start, first.block.end)
+    at = first.line - lines[0][0]
+    return _folded(lines[max(0, at - LINES_BEFORE) : at + LINES_AFTER], size)[0]
+
+
+def _composed(block: Sequence[Line], new: Sequence[Line], end: Sequence[Line], size: int) -> tuple[Line, ...]:
+    """Block, new lines and tail in order, as much of the tail's beginning left out as the others need."""
+    others = sorted([*block, *new], key=lambda line: line.number)
+    left = size - sum(len(line.text) + 1 for line in others)
+    kept: list[Line] = []
+    for line in reversed(end):
+        left -= len(line.text) + 1
+        if left < 0 or len(kept) + len(others) >= MAX_LINES:
             break
         kept.append(line)
-    return "\n".join(decode(line) for line in reversed(list(islice(kept, lines))))
+    return (*others, *reversed(kept))

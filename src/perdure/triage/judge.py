@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from perdure.model.jobs import Attempt
@@ -22,10 +22,12 @@ from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
-from perdure.triage.excerpt import last_block, tail
+from perdure.triage.excerpt import excerpt, last_block
+from perdure.triage.goodrun import GoodRun
 from perdure.triage.logtext import LogText
 from perdure.triage.masking import mask
 from perdure.triage.matching import Hit, RuleBook
+from perdure.triage.ranks import Merged, merged
 from perdure.triage.rule import Cause, Force
 from perdure.triage.rules import own_rules
 from perdure.triage.scheduler import Fact, facts
@@ -70,26 +72,29 @@ def judge(
     model: Leaning | None = None,
     rules: RuleBook | None = None,
     weights: Weights | None = None,
+    good: GoodRun | None = None,
 ) -> Verdict:
     """Say why an attempt failed, and whether a retry would get past this point.
 
     `log` is raw, of any size and content; `attempt` adds what the resource manager knows, `context` what surrounds
-    the failure. `model` and `rules` are those that come with Perdure unless others are given. Never fails on any
-    input; what shows no failure is unsure.
+    the failure. `model` and `rules` are those that come with Perdure unless others are given. What `good`, the last
+    good run of the job, said as well is held against nobody. Never fails on any input; what shows no failure is
+    unsure.
     """
     weights = weights or Weights()
     text = LogText.of(log) if isinstance(log, bytes) else log
-    hits = last_block((rules or own_rules()).hits(text))
+    in_order = merged((rules or own_rules()).hits(text))
+    hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
     known = facts(attempt) if attempt is not None else ()
     primary = _primary(hits, known)
     if primary is None:
         return Verdict(Label.UNSURE, NOTHING.p_transient, NOTHING.category, NOTHING.says)
-    reading = Reading(tail(text), tuple(hit.cause for hit in hits))
+    reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
     pull = weights.pulls[_rank(primary.cause)]
     lean = (model or own_model()).log_odds(reading) if pull else 0.0
     surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context or Context())
     p = _weighed(primary.cause, pull * max(-weights.cap, min(weights.cap, lean)) + shift_of(surroundings))
-    return _verdict(primary, p, hits, known, surroundings, weights)
+    return _verdict(primary, p, replace(in_order, hits=tuple(hits)), known, surroundings, weights)
 
 
 def _primary(hits: Sequence[Hit], known: Sequence[Fact]) -> Hit | Fact | None:
@@ -117,7 +122,7 @@ def _weighed(cause: Cause, shift: float) -> float:
 def _verdict(
     primary: Hit | Fact,
     p: float,
-    hits: Sequence[Hit],
+    seen: Merged,
     known: Sequence[Fact],
     surroundings: Sequence[Circumstance],
     weights: Weights,
@@ -129,8 +134,8 @@ def _verdict(
         weights.thresholds.label(p),
         round(p, 4),
         cause.category,
-        (cause.says or cause.category) + (", by the job's own log alone" if hearsay else ""),
-        (*_told(surroundings), *_evidence(primary, hits, known, weights.max_evidence)),
+        _summary(primary, seen, hearsay),
+        (*_told(surroundings), *_evidence(primary, seen.hits, known, weights.max_evidence)),
         cause.bound,
         cause.infrastructure,
         _fingerprint(primary),
@@ -138,6 +143,12 @@ def _verdict(
         cause.wait_s,
         hearsay,
     )
+
+
+def _summary(primary: Hit | Fact, seen: Merged, hearsay: bool) -> str:
+    says = primary.cause.says or primary.cause.category
+    who = seen.told(primary) if isinstance(primary, Hit) else ""
+    return says + (", by the job's own log alone" if hearsay else "") + (f"; {who}" if who else "")
 
 
 def _told(surroundings: Sequence[Circumstance]) -> tuple[Evidence, ...]:
@@ -153,7 +164,7 @@ def _evidence(primary: Hit | Fact, hits: Sequence[Hit], known: Sequence[Fact], m
             names.add(hit.cause.name)
             chosen.append(hit)
     lines = [
-        Evidence(sign.line, sign.text, sign.cause.role, sign.cause.name)
+        Evidence(sign.line, sign.text, sign.cause.role, sign.cause.name, sign.place)
         if isinstance(sign, Hit)
         else Evidence(0, sign.text, sign.cause.role, sign.cause.name)
         for sign in chosen[:most]

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.errors import InputError
 from perdure.triage.classifiers.protocol import Example, Reading
-from perdure.triage.excerpt import last_block, tail
+from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.logtext import LogText
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Label
@@ -36,7 +36,7 @@ class LabelledLog:
 def reading_of(text: LogText) -> Reading:
     """What a model is given of a log."""
     hits = last_block(own_rules().hits(text))
-    return Reading(tail(text), tuple(hit.cause for hit in hits))
+    return Reading(excerpt(text, hits).text, tuple(hit.cause for hit in hits))
 
 
 def read_logs(path: Path) -> list[LabelledLog]:

@@ -14,7 +14,7 @@ from perdure.triage.clean import scrub
 
 MIB = 1 << 20
 BLOCK_BYTES = 256 * 1024
-END_BYTES, END_BLOCK_BYTES = 128 * 1024, 8 * 1024
+END_BYTES, END_BLOCK_BYTES = 64 * 1024, 8 * 1024
 """The end of a window is cut finer: work is bounded a block, and the end of a log says most."""
 
 

@@ -22,10 +22,11 @@ import re2
 from perdure.triage.clean import ADVICE, MAX_LINE_BYTES, PIECE, SURVIVED, decode, tidy
 from perdure.triage.logtext import Block, LogText, blocks
 from perdure.triage.patterns import options
+from perdure.triage.prefixes import named, rank_of
 from perdure.triage.rule import Cause, Force, Rule
 from perdure.triage.verdict import Role
 
-SEARCHES = 256
+SEARCHES = 128
 STRIDE_BYTES = 2048
 KEPT_VERDICTS = 4096
 """So many pieces are remembered with the rule that matched them: what repeats is matched once."""
@@ -41,6 +42,14 @@ class Hit:
     line: int
     text: str  # cleaned, for a person
     order: int  # place among all hits of the log
+    rank: str  # of the task that wrote it; "" where nothing tells
+    block: Block  # that it stands in
+
+    @property
+    def place(self) -> str:
+        """The file that it stands in, or the task that wrote it, for a person; "" where the log is of one task."""
+        source = self.block.window.source
+        return source.name if source else named(self.rank) if self.rank else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,14 @@ class Match:
     order: int
     cause: Cause
     line: int
+    piece: bytes
     tidied: bytes
+    block: Block
+
+    def read(self) -> Hit:
+        source = self.block.window.source
+        rank = (source.rank if source else "") or rank_of(self.piece)
+        return Hit(self.cause, self.line, decode(self.tidied).strip(), self.order, rank, self.block)
 
 
 @dataclass(slots=True)
@@ -114,7 +130,7 @@ class RuleBook:
         for match in self._matches(text):
             kept.setdefault(match.cause.name, Kept(keep)).add(match)
         found = sorted(chain(*(chain(k.first, k.last) for k in kept.values())), key=lambda match: match.order)
-        return [Hit(m.cause, m.line, decode(m.tidied).strip(), m.order) for m in found]
+        return [match.read() for match in found]
 
     def _matches(self, text: LogText) -> Iterator[Match]:
         """Each line that is looked at and that a rule matches, in order."""
@@ -129,7 +145,7 @@ class RuleBook:
                     rule = self.match(tidied)
                     known[piece] = (rule.cause, tidied) if rule is not None else None
                 if (found := known[piece]) is not None:
-                    yield Match(order, found[0], line, found[1])
+                    yield Match(order, found[0], line, piece, found[1], block)
                     order += 1
 
     def _candidates(self, block: Block) -> Iterator[tuple[int, bytes]]:

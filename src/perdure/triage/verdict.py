@@ -38,6 +38,7 @@ class Evidence:
     text: str
     role: Role
     rule: str  # name of the rule that matched, or of the fact
+    source: str = ""  # the file or task that it comes from, where the log has several
 
 
 @dataclass(frozen=True, slots=True)
