@@ -26,7 +26,8 @@ from perdure.service.queries import jobs as job_queries
 from perdure.triage.verdict import Evidence, Role
 from tests.service.web_world import Site, fill, site
 
-PATHS = ["/", "/jobs", "/jobs/101", "/jobs/102", "/jobs/104", "/jobs/106", "/jobs/102/log", "/nodes", "/actions"]
+JOB_PATHS = ["/jobs/101", "/jobs/102", "/jobs/104", "/jobs/106", "/jobs/102/log"]
+PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/actions", "/whatif"]
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +140,7 @@ def test_a_viewer_sees_neither_foreign_lines_nor_buttons(place):
     assert "jonas's to read" in text
     assert "/do/" not in text
     assert "its log belongs to another user".capitalize() in viewer.get("/jobs/101/log").text
-    assert "/do/" not in "".join(viewer.get(path).text for path in PATHS[1:])
+    assert "/do/" not in "".join(viewer.get(path).text for path in PATHS[1:] if path != "/whatif")
 
 
 def test_the_log_is_cleaned_and_its_evidence_marked(browser):
@@ -313,7 +314,7 @@ def test_files_of_others_are_unchanged():
         for file in package["files"]:
             listed.add(file["path"])
             assert hashlib.sha256((STATIC / file["path"]).read_bytes()).hexdigest() == file["sha256"], file["path"]
-    own = {"app.js", "theme.js", "perdure.css", "perdure.svg", "vendor.json"}
+    own = {"app.js", "theme.js", "upload.js", "perdure.css", "perdure.svg", "vendor.json"}
     assert {p.relative_to(STATIC).as_posix() for p in STATIC.rglob("*") if p.is_file()} == listed | own
 
 
@@ -329,5 +330,5 @@ def test_assets_are_addressed_by_their_content(place):
 def test_pages_need_nothing_from_elsewhere(browser):
     for path in PATHS:
         assert not re.search(r"""(?:src|href|action)=["'](?:https?:)?//""", browser.get(path).text)
-    for name in ("app.js", "perdure.css", "theme.js"):
+    for name in ("app.js", "perdure.css", "theme.js", "upload.js"):
         assert "//" not in re.sub(r"(?m)^\s*//.*$|\s//\s.*$", "", (STATIC / name).read_text())

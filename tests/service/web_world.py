@@ -22,6 +22,8 @@ from perdure.service.controller import ControllerSettings, Event, Judge, Judged,
 from perdure.service.journal import ActionState, Journal
 from perdure.service.operations import Status
 from perdure.service.web import create_app
+from perdure.service.whatif.bench import Bench
+from perdure.service.whatif.limits import WhatifSettings
 from perdure.triage.judge import judge
 
 with warnings.catch_warnings():
@@ -197,6 +199,7 @@ class Site:
     operator: str
     mira: str  # a viewer, and owner of jobs
     jonas: str  # another
+    bench: Bench  # works nothing off, unless a test has a thread do it
 
     def client(self, token: str = "", **headers: str) -> TestClient:
         given = {"Authorization": f"Bearer {token}"} if token else {}
@@ -205,14 +208,24 @@ class Site:
         )
 
 
-def site(path: Path, now: float = 1_790_000_000.0, *, where: Path | str | None = None, **settings: Any) -> Site:
+def site(
+    path: Path,
+    now: float = 1_790_000_000.0,
+    *,
+    where: Path | str | None = None,
+    whatif: WhatifSettings | None = None,
+    **settings: Any,
+) -> Site:
     """A site whose cluster is still empty; its clock is the world's, its journal in `path` or else in `where`."""
     world = World(where or path, now)
     desk, tokens = Desk(world), TokenBook(path, lambda: world.now)
     web = WebSettings(clock=lambda: world.now, **settings)
-    app = create_app(world.journal.engine, desk, tokens, web)
+    journal = world.journal.engine
+    database = journal.url.render_as_string(hide_password=False)
+    bench = Bench(path / "whatif", database, CLUSTER, whatif or WhatifSettings(), lambda: world.now)
+    app = create_app(journal, desk, tokens, web, bench=bench)
     minted = (tokens.mint("root", Role.OPERATOR), tokens.mint("mira", Role.VIEWER), tokens.mint("jonas", Role.VIEWER))
-    return Site(world, desk, tokens, app, *minted)
+    return Site(world, desk, tokens, app, *minted, bench)
 
 
 def fill(world: World) -> None:

@@ -15,6 +15,7 @@ from perdure.service.idempotency import Replies
 from perdure.service.metrics import Metrics
 from perdure.service.operations import Operations
 from perdure.service.queries.reader import Reader
+from perdure.service.whatif.bench import Bench
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Web:
     metrics: Metrics
     replies: Replies
     settings: WebSettings
+    whatif: Bench | None = None  # None where this service takes no what-if questions
 
     def now(self) -> float:
         return self.settings.clock()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -43,34 +43,37 @@ class Guard:
     rebinding); such a request still carries that name as its host, and is refused.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), larger: Mapping[str, int] | None = None) -> None:
+        """`larger` names paths that take larger bodies than others, in bytes."""
         self._app = app
         self._hosts = LOOPBACK | {host.lower() for host in hosts}
+        self._larger = dict(larger or {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        most_bytes = self._larger.get(scope["path"], MAX_BODY_BYTES)
 
         async def send_bound(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _bind(MutableHeaders(scope=message))
             await send(message)
 
-        if problem := self._refusal(headers):
+        if problem := self._refusal(headers, most_bytes):
             await answer(problem)(scope, receive, send_bound)
             return
-        await self._app(scope, _bounded(receive), send_bound)
+        await self._app(scope, _bounded(receive, most_bytes), send_bound)
 
-    def _refusal(self, headers: Headers) -> Problem | None:
+    def _refusal(self, headers: Headers, most_bytes: int) -> Problem | None:
         host = _name(headers.get("host", ""))
         if host not in self._hosts:
             mend = "Use http://127.0.0.1:PORT, or name the host in service.hosts."
             return Problem(title="Bad Request", status=400, detail="not a name of this service", where=host, mend=mend)
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-            what = f"a body may have at most {MAX_BODY_BYTES} bytes"
+        if not length.isdecimal() or int(length) > most_bytes:
+            what = f"a body may have at most {most_bytes} bytes"
             return Problem(title="Content Too Large", status=413, detail=what, where="body", mend="Send less.")
         return None
 
@@ -91,7 +94,7 @@ def _bind(headers: MutableHeaders) -> None:
     headers.setdefault("Cache-Control", "no-store")
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, most_bytes: int) -> Receive:
     """A body without a length is cut off where it grows too long; what is left of it is malformed and refused."""
     taken = 0
 
@@ -100,7 +103,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         if message["type"] == "http.request":
             taken += len(message.get("body", b""))
-            if taken > MAX_BODY_BYTES:
+            if taken > most_bytes:
                 return {"type": "http.disconnect"}
         return message
 

@@ -35,6 +35,7 @@ from perdure.service.journal import Journal
 from perdure.service.metrics import Metrics
 from perdure.service.settings import Cluster, LocalSettings, Settings
 from perdure.service.web import create_app
+from perdure.service.whatif.bench import Bench, at_work
 from perdure.triage.context import Context
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules, with_site_rules
@@ -91,7 +92,10 @@ def run(settings: Settings) -> int:
         stack.callback(end, hands, stop, engine)
         for thread in hands:
             thread.start()
-        return serve(settings, engine, metrics, sock, state)
+        bench = bench_of(settings, journal, state)
+        if bench is not None:
+            stack.enter_context(at_work(bench))
+        return serve(settings, engine, metrics, sock, state, bench)
 
 
 @contextmanager
@@ -125,6 +129,14 @@ def engine_of(settings: Settings, backend: Backend, journal: Journal, metrics: M
     return Engine(backend, journal, executor, triage, settings.controller, time.time, metrics.decided)
 
 
+def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:
+    """Where what-if questions are worked off; None where they are turned off."""
+    if not settings.whatif.enabled:
+        return None
+    database = journal.engine.url.render_as_string(hide_password=False)
+    return Bench(state / "whatif", database, settings.service.cluster, settings.whatif, time.time)
+
+
 def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event) -> threading.Thread:
     """The thread that looks at once where one of Slurm's hooks says that something happened."""
 
@@ -154,13 +166,16 @@ def demonstration(
     return threading.Thread(target=play, name="demonstration", daemon=True)
 
 
-def serve(settings: Settings, engine: Engine, metrics: Metrics, sock: socket.socket, state: Path) -> int:
+def serve(
+    settings: Settings, engine: Engine, metrics: Metrics, sock: socket.socket, state: Path, bench: Bench | None
+) -> int:
     """Serve the pages until a signal ends it."""
     service = settings.service
     url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
     desk = Desk(engine, service.cluster, service.armed, state / STOP_FILE)
     tokens = TokenBook(state)
-    app = create_app(engine.journal.engine, desk, tokens, WebSettings(hosts=service.hosts), metrics=metrics)
+    web = WebSettings(hosts=service.hosts)
+    app = create_app(engine.journal.engine, desk, tokens, web, metrics=metrics, bench=bench)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
     with left_for_commands(tokens, url, state):
         code = tokens.login_code(getpass.getuser(), Role.OPERATOR)

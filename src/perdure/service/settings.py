@@ -23,6 +23,7 @@ from perdure.errors import ConfigError
 from perdure.retry.rules import RetryRules
 from perdure.service.caps import Caps
 from perdure.service.controller import ControllerSettings
+from perdure.service.whatif.limits import WhatifSettings
 
 SYSTEM_FILE = Path("/etc/perdure/config.toml")
 MAX_FILE_BYTES = 1 << 20
@@ -115,6 +116,7 @@ class Settings:
     triage: TriageSettings = field(default_factory=TriageSettings)
     controller: ControllerSettings = field(default_factory=ControllerSettings)
     caps: Caps = field(default_factory=Caps)
+    whatif: WhatifSettings = field(default_factory=WhatifSettings)
 
     @property
     def retry(self) -> RetryRules:
@@ -149,6 +151,7 @@ GROUPS: Mapping[str, type] = {
     "controller": ControllerSettings,
     "slurm": SlurmSettings,
     "triage": TriageSettings,
+    "whatif": WhatifSettings,
 }
 _NOT_SET_BY_PEOPLE = {"controller.retry", "controller.ignore_before_s"}
 _LOWEST: Mapping[str, float] = {
@@ -157,6 +160,12 @@ _LOWEST: Mapping[str, float] = {
     "slurm.tool_timeout_s": 1,
     "controller.action_ttl_s": 1,
     "controller.max_cases": 1,
+    "whatif.upload_mib": 1,
+    "whatif.unpacked_mib": 1,
+    "whatif.memory_mib": 512,
+    "whatif.time_limit_s": 1,
+    "whatif.queue": 1,
+    "whatif.keep": 1,
 }
 _HIGHEST: Mapping[str, float] = {
     "service.port": 65535,
@@ -167,6 +176,10 @@ _HIGHEST: Mapping[str, float] = {
     "retry.repeat_odds": 1,
     "caps.jobs_share_per_hour": 1,
     "caps.nodes_share_per_hour": 1,
+    "whatif.upload_mib": 4096,
+    "whatif.nice": 19,
+    "whatif.queue": 100,
+    "whatif.keep": 200,
 }
 
 

@@ -124,6 +124,11 @@ class Store:
             self._writer = None
 
 
+def reading_engine(url: str) -> Engine:
+    """What another process reads an open database with, by the address of its `Store.engine`; it cannot write."""
+    return _engine(make_url(url), read_only=True)
+
+
 def _server_url(text_: str) -> URL:
     try:
         url = make_url(text_)

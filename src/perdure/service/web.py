@@ -13,7 +13,7 @@ import perdure
 from perdure.service import metrics as metrics_
 from perdure.service import problems
 from perdure.service.access import check_every_route_declares
-from perdure.service.api import actions, events, jobs, nodes, status
+from perdure.service.api import actions, events, jobs, nodes, status, whatif
 from perdure.service.api.events import Listeners
 from perdure.service.auth import Sessions, TokenBook
 from perdure.service.context import Anybody, Here, Web, WebSettings
@@ -25,10 +25,12 @@ from perdure.service.operations import Operations
 from perdure.service.pages import errors, site
 from perdure.service.problems import RESPONSES, Problem
 from perdure.service.queries.reader import Reader
+from perdure.service.whatif.bench import Bench
+from perdure.service.whatif.limits import MIB
 
 API = "/api/v1"
 
-API_ROUTERS = (jobs.router, nodes.router, actions.router, events.router, status.router)
+API_ROUTERS = (jobs.router, nodes.router, actions.router, events.router, status.router, whatif.router)
 health = APIRouter(tags=["health"])
 
 
@@ -39,11 +41,12 @@ def create_app(
     settings: WebSettings | None = None,
     *,
     metrics: Metrics | None = None,
+    bench: Bench | None = None,
 ) -> FastAPI:
     """The web application of a service.
 
-    `journal` is only read. All that is asked to be changed goes through `operations`. Raises `RuntimeError` where a
-    route does not say who may ask it.
+    `journal` is only read. All that is asked to be changed goes through `operations`. `bench` answers what-if
+    questions; None where none are taken. Raises `RuntimeError` where a route does not say who may ask it.
     """
     settings = settings or WebSettings()
     metrics = metrics or Metrics()
@@ -62,7 +65,7 @@ def create_app(
     app.state.sessions = Sessions(tokens, settings.clock)
     app.state.listeners = Listeners(settings.max_streams)
     app.state.metrics = metrics
-    app.state.web = Web(reader, operations, tokens, app.state.sessions, metrics, Replies(), settings)
+    app.state.web = Web(reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, bench)
     check_every_route_declares((*API_ROUTERS, health, *site.ROUTERS))
     for router in API_ROUTERS:
         app.include_router(router, prefix=API, responses=RESPONSES)
@@ -71,7 +74,8 @@ def create_app(
         app.include_router(router, include_in_schema=False)
     problems.install(app, errors.page_of)
     app.add_middleware(ETags, prefix=API)
-    app.add_middleware(Guard, hosts=settings.hosts)
+    larger = {f"{API}{whatif.UPLOADS}": bench.settings.upload_mib * MIB} if bench else {}
+    app.add_middleware(Guard, hosts=settings.hosts, larger=larger)
     return app
 
 

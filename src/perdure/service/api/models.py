@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,6 +16,8 @@ from perdure.service.queries.actions import ActionRow
 from perdure.service.queries.events import EventRow
 from perdure.service.queries.jobs import DecidedException, JobDetail, JobRow, JudgedAttempt, LatestFailure
 from perdure.service.queries.nodes import NodeRow
+from perdure.service.whatif.ask import Ask
+from perdure.service.whatif.comparison import Comparison, Progress, Stage, Summary, Trouble
 from perdure.triage.verdict import Evidence, Verdict
 
 T = TypeVar("T")
@@ -321,6 +324,58 @@ class Minted(BaseModel):
     user: str
     role: str
     token: str
+
+
+class FormItem(BaseModel):
+    """A form of trace that is read."""
+
+    name: str
+    about: str
+
+
+class Offer(BaseModel):
+    """What can be asked of the simulator. `cluster` holds the nodes of this site as they are known now."""
+
+    cluster: str
+    history_jobs: int
+    history_since_s: float | None
+    policies: list[str]
+    placements: list[str]
+    retries: list[str]
+    failures: list[str]
+    formats: list[FormItem]
+    upload_bytes: int
+    missing: list[str]  # modules of the optional part `sim` that are not installed
+
+
+class UploadItem(BaseModel):
+    """A trace that was sent."""
+
+    id: str
+    name: str
+    bytes: int
+
+
+class ComparisonItem(BaseModel):
+    """A comparison of policies: what was asked, how it stands, and in the end what came of it."""
+
+    id: str
+    owner: str
+    source: str
+    ask: Ask
+    stage: Stage
+    created_s: float
+    started_s: float | None
+    ended_s: float | None
+    progress: Progress | None  # while it runs
+    ahead: int  # how many are done before it
+    trouble: Trouble | None  # why there is no answer
+    summary: Summary | None  # once it is done
+
+    @classmethod
+    def of(cls, found: Comparison, progress: Progress | None, ahead: int, summary: Summary | None) -> ComparisonItem:
+        own = {f.name: getattr(found, f.name) for f in fields(found)}
+        return cls(**own, progress=progress, ahead=ahead, summary=summary)
 
 
 class Planned(BaseModel):

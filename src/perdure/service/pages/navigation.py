@@ -20,4 +20,5 @@ NAVIGATION = (
     Entry("jobs", "Jobs", "/jobs", "list"),
     Entry("nodes", "Nodes", "/nodes", "node"),
     Entry("actions", "Actions", "/actions", "bolt"),
+    Entry("whatif", "What if", "/whatif", "fork"),
 )

@@ -81,6 +81,14 @@ _EXCEPTION = {
     "escalated": Badge("Needs a person", "warn", "warn"),
     "withdrawn": Badge("Withdrawn", "slash", "idle"),
 }
+_COMPARISON = {
+    "waiting": Badge("Waiting", "clock", "idle"),
+    "running": Badge("Running", "play", "busy"),
+    "done": Badge("Done", "check", "good"),
+    "failed": Badge("Failed", "cross", "bad"),
+    "cancelled": Badge("Cancelled", "slash", "idle"),
+    "broken_off": Badge("Broken off", "warn", "warn"),
+}
 BADGES = {
     "job": _JOB,
     "attempt": _ATTEMPT,
@@ -89,6 +97,7 @@ BADGES = {
     "decision": _DECISION,
     "label": _LABEL,
     "exception": _EXCEPTION,
+    "comparison": _COMPARISON,
 }
 
 _CAUSES = {
@@ -231,6 +240,22 @@ def amount(hours: float) -> str:
     if abs(hours) < 0.01:
         return "<0.01"
     return f"{hours:.2f}" if abs(hours) < 10 else f"{hours:.1f}" if abs(hours) < 100 else f"{hours:,.0f}"
+
+
+def percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def change(share: float) -> str:
+    """By how much more or less.
+
+    >>> change(-0.234), change(0.031), change(-0.998), change(0.0004), change(12.5)
+    ('−23%', '+3.1%', '−99.8%', '±0%', '+1250%')
+    """
+    if abs(share) < 0.0005:
+        return "±0%"
+    tells_more = abs(share) < 0.0995 or -1 < share < -0.985
+    return f"{share:+.{1 if tells_more else 0}%}".replace("-", "−")
 
 
 def whole(number: int) -> str:

@@ -1,0 +1,29 @@
+"""How much the simulator may take of the machine that the service runs on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WhatifSettings:
+    """Simulations that are asked for on the page `/whatif`. One runs at a time, in a process of its own."""
+
+    enabled: bool = True
+    """False: none are taken, and the page says so."""
+    upload_mib: int = 64
+    """Largest trace that is taken, as it is sent."""
+    unpacked_mib: int = 1024
+    """Largest trace that is read, once it is unpacked."""
+    memory_mib: int = 4096
+    """Address space of the process that simulates."""
+    time_limit_s: float = 600.0
+    """How long one comparison may take."""
+    nice: int = 10
+    """How far that process stands back behind others, from 0 to 19."""
+    queue: int = 4
+    """Comparisons that may wait for the one that runs."""
+    keep: int = 20
+    """Comparisons that are kept of each user; the oldest go first."""

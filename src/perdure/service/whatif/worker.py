@@ -1,0 +1,214 @@
+"""The process that simulates: one comparison, read from its standard input, answered by files where it stands.
+
+It is nice to others, bounded in memory, time and what it writes, and ends when its standard input does: then the
+service is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from numpy.random import Generator, Philox
+
+from perdure.errors import MissingExtra, PerdureError
+from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
+from perdure.service.whatif.ask import Ask, check
+from perdure.service.whatif.comparison import HISTORY, ORDER, TRACE, Figures, Order, Progress, Spread, Summary, Trouble
+from perdure.service.whatif.limits import MIB
+from perdure.service.whatif.process import Message
+from perdure.service.whatif.shelf import MAX_BYTES, REPORT, RESULT, SUMMARY
+from perdure.simulation.charts import MAX_RUNS
+from perdure.simulation.fitting import fitting
+from perdure.simulation.metrics import Spread as Seconds
+from perdure.simulation.metrics import interval
+from perdure.simulation.report import make_report
+from perdure.simulation.sweep import Run, Setting, at_load, cases, run_case
+from perdure.traces.trace import Trace
+
+_MAX_SPANS = 20_000  # jobs of a trace: of more, each stretch of running is not kept
+_MAX_FILES = 256
+
+
+def main() -> int:
+    """Answer, or say why not; the exit code is 0 where there is an answer."""
+    order = ORDER.decode(sys.stdin.buffer.readline())
+    _be_modest(order)
+    threading.Thread(target=_end_with_the_service, daemon=True).start()
+    try:
+        compare(order, lambda progress: _say(Message(progress=progress)))
+    except PerdureError as err:
+        _say(Message(trouble=Trouble.of(err)))
+        return 1
+    except MemoryError:
+        what = f"more memory was needed than {order.memory_bytes // MIB} MiB"
+        mend = "Take a smaller trace or fewer policies, or let whatif.memory_mib be raised"
+        _say(Message(trouble=Trouble(where="memory", what=what, mend=mend)))
+        return 1
+    return 0
+
+
+def compare(order: Order, tell: Callable[[Progress], None]) -> None:
+    """Run every case and write the answers into the working directory. Raises `PerdureError`."""
+    ask = order.ask
+    cluster = check(ask)
+    tell(Progress(phase="reading"))
+    found = _trace(order, cluster)
+    table = found.table if ask.load is None else at_load(found.table, cluster, ask.load)
+    wanted = cases(1, ask.policies, ask.retries, ask.seeds)
+    setting = Setting(cluster, ask.placement, failures=ask.failures)
+    drawn = replace(setting, keep=True, spans=len(table) <= _MAX_SPANS)
+    shown = [case for case in wanted if case.seed == 0][:MAX_RUNS]
+    runs: list[Run] = []
+    for case in wanted:
+        tell(Progress(phase="simulating", done=len(runs), of=len(wanted)))
+        runs.append(run_case([table], drawn if case in shown else setting, case))
+    tell(Progress(phase="drawing", done=len(runs), of=len(wanted)))
+    pictures, missing = _draw(ask, table, runs)
+    _write(found, cluster, runs, pictures, missing)
+
+
+def _trace(order: Order, cluster: Cluster) -> Trace:
+    ask = order.ask
+    if ask.upload is not None:
+        from perdure.traces.read import read
+
+        found = read(TRACE, ask.format, skip_bad=ask.skip_bad, most_bytes=order.unpacked_bytes)
+        return fitting(found, str(TRACE), cluster, ask.skip_bad)
+    from perdure.service.queries.history import history
+    from perdure.service.queries.reader import Reader
+    from perdure.service.store import reading_engine
+
+    engine = reading_engine(order.database)
+    try:
+        found = history(Reader(engine, order.cluster))
+    finally:
+        engine.dispose()
+    return fitting(found, HISTORY, cluster, skip_bad=True)
+
+
+def _draw(ask: Ask, table: JobTable, runs: Sequence[Run]) -> tuple[list[str], str]:
+    """Write the pictures and the report; the names of the pictures, or why there are none."""
+    came = "as recorded" if ask.load is None else f"{ask.load:g}"
+    facts = {"cluster": ask.cluster, "placement": ask.placement, "failures": ask.failures, "load": came}
+    try:
+        report = make_report(facts, ["trace" if ask.upload else HISTORY], [table], runs)
+    except MissingExtra as err:
+        return [], f"{err.what}. {err.mend}"
+    for theme, drawn in (("light", report.light), ("dark", report.dark)):
+        for name, png in drawn.items():
+            Path(f"{name}-{theme}.png").write_bytes(png)
+    Path(REPORT).write_text(report.page, "utf-8")
+    return list(report.light), ""
+
+
+def _write(found: Trace, cluster: Cluster, runs: Sequence[Run], pictures: list[str], missing: str) -> None:
+    summary = Summary(
+        jobs=len(found.table),
+        gpus=cluster.total_gpus,
+        format=found.format,
+        left_out=dict(found.left_out),
+        notes=list(found.notes),
+        compared=compared(runs),
+        pictures=pictures,
+        missing=missing,
+    )
+    Path(SUMMARY).write_text(summary.model_dump_json(), "utf-8")
+    told = {**summary.model_dump(include={"jobs", "gpus", "format", "left_out", "notes"}), "runs": [*map(_told, runs)]}
+    Path(RESULT).write_text(json.dumps({"schema": "perdure.whatif/1", **told}, allow_nan=False), "utf-8")
+
+
+def _told(run: Run) -> dict[str, Any]:
+    """All figures of a run but those of each virtual cluster, of which there may be many."""
+    return {**run.to_json(), **{name: said for name, said in run.metrics.details().items() if name != "groups"}}
+
+
+def compared(runs: Sequence[Run]) -> list[Figures]:
+    """The figures of each policy, its seeds taken together, beside those of the first."""
+    together: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        together.setdefault((run.case.policy, run.case.retry), []).append(run)
+    found = [_figures(policy, retry, same) for (policy, retry), same in together.items()]
+    first = found[0]
+    return [first] + [
+        each.model_copy(
+            update={
+                "jct_change": _change(each.jct_s.mean, first.jct_s.mean),
+                "wait_change": _change(each.wait_s.mean, first.wait_s.mean),
+            }
+        )
+        for each in found[1:]
+    ]
+
+
+def _figures(policy: str, retry: str, runs: Sequence[Run]) -> Figures:
+    found = [run.metrics for run in runs]
+    low, high = interval([each.jct_s.mean for each in found], Generator(Philox(key=0)))
+    return Figures(
+        policy=policy,
+        retry=retry,
+        finished=round(fmean(each.finished for each in found)),
+        jct_s=_mean([each.jct_s for each in found]),
+        jct_low=low,
+        jct_high=high,
+        jct_change=None,
+        wait_s=_mean([each.wait_s for each in found]),
+        wait_change=None,
+        makespan_s=fmean(each.makespan_s for each in found),
+        utilisation=fmean(each.utilisation for each in found),
+        goodput=fmean(each.goodput for each in found),
+        wasted_gpu_h=fmean(each.wasted_gpu_h for each in found),
+        success_rate=fmean(each.success_rate for each in found),
+    )
+
+
+def _mean(spreads: Sequence[Seconds]) -> Spread:
+    return Spread(**{name: fmean(getattr(each, name) for each in spreads) for name in ("mean", "p50", "p90", "p99")})
+
+
+def _change(value: float, first: float) -> float | None:
+    """By which share `value` is more than `first`; None where there is nothing to compare it with."""
+    return value / first - 1 if first > 0 else None
+
+
+def _be_modest(order: Order) -> None:
+    """Take no more than is given. What cannot be bounded on this system is left as it is."""
+    os.nice(order.nice)
+    seconds = int(order.time_limit_s) + 1
+    bounds = {
+        resource.RLIMIT_AS: order.memory_bytes,
+        resource.RLIMIT_CPU: seconds,
+        resource.RLIMIT_FSIZE: MAX_BYTES,
+        resource.RLIMIT_NOFILE: _MAX_FILES,
+        resource.RLIMIT_CORE: 0,
+    }
+    for what, most in bounds.items():
+        _, hard = resource.getrlimit(what)
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        try:
+            resource.setrlimit(what, (bound, bound))
+        except (ValueError, OSError):  # macOS knows bounds of memory by name alone
+            continue
+
+
+def _end_with_the_service() -> None:
+    while os.read(sys.stdin.fileno(), 1):  # not through the buffer: its lock, held here, would be in the way at the end
+        pass
+    os._exit(2)
+
+
+def _say(message: Message) -> None:
+    print(message.model_dump_json(exclude_none=True), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())
