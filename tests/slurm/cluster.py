@@ -68,6 +68,7 @@ class SlurmCluster:
         self._ports = tuple(held.getsockname()[1] for held in self._held)
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._extra_conf = extra_conf
+        self.since_s = time.time()  # accounting asked since then knows all that ever ran here
 
     # Life
 

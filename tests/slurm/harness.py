@@ -37,7 +37,7 @@ class SlurmHarness:
         self._cluster = cluster
         self.backend = SlurmBackend(cluster.name, Tools(environment=cluster.env))
         self.nodes = cluster.nodes
-        self.since_s = time.time()
+        self.since_s = cluster.since_s
 
     def submit(self, program):
         """Submit a `Program`: each task says, works and ends as told."""

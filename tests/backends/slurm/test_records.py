@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.backends.slurm.paths import expand_patterns
-from perdure.backends.slurm.records import Claim, mend, read_jobs, read_nodes, read_one_job
+from perdure.backends.slurm.records import Claim, claims_in_doubt, mend, read_jobs, read_nodes, read_one_job
 from perdure.model.nodes import NodeState
 from tests.backends.slurm.text import MARK, job, node
 
@@ -56,6 +56,17 @@ def test_a_number_that_another_record_has_is_not_a_forged_ones():
     records = read(job(7, user="root", uid=0), job(3, name=f"x\n{FORGED}"))
     mended = mend(records.torn, {7}, {3: {Claim(1000, 90)}, 7: {Claim(0, 90)}}, MARK)
     assert [(r.raw_id, r.user) for r in mended.whole] == [(3, "ada")]
+
+
+def test_a_torn_record_stays_mended_when_accounting_is_no_longer_asked_for_its_job():
+    records = read(job(3, name=f"x\n{FORGED}"))
+    told = [(3, Claim(1000, 90)), (7, Claim(0, 90)), (8, Claim(0, 90))]
+    claims = claims_in_doubt(records.torn, told, {})
+    assert claims == {3: {Claim(1000, 90)}, 7: {Claim(0, 90)}}
+    later = claims_in_doubt(records.torn, [(3, Claim(1000, 95))], claims)
+    assert later == {3: {Claim(1000, 90), Claim(1000, 95)}, 7: {Claim(0, 90)}}
+    assert [r.raw_id for r in mend(records.torn, set(), later, MARK).whole] == [3]
+    assert claims_in_doubt((), [], later) == {}
 
 
 def test_without_accounting_a_torn_record_stays_unread():

@@ -21,6 +21,7 @@ from perdure.backends.slurm.records import (
     JobRecord,
     JobRecords,
     NodeRecord,
+    claims_in_doubt,
     mend,
     read_jobs,
     read_nodes,
@@ -73,6 +74,7 @@ class SlurmBackend:
         if spool is not None:
             spool.check()
         self._told: dict[tuple[str, int], Row] = {}  # ends that hooks told of, by job and start
+        self._claims: dict[int, frozenset[Claim]] = {}  # by the numbers that are in doubt
         self._version = ""
         self._accounting_fields: tuple[str, ...] = ()
         self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
@@ -159,11 +161,10 @@ class SlurmBackend:
 
     def _whole(self, records: JobRecords, rows: Iterable[Row], mark: str, unseen: dict[str, str]) -> list[JobRecord]:
         """Mend what users' text tore; name what is left in doubt."""
-        claims: dict[int, set[Claim]] = {}
         if records.torn:
-            for row in rows:
-                claims.setdefault(row.raw_id, set()).add(Claim(row.uid, row.submit_s))
-        mended = mend(records.torn, {record.raw_id for record in records.whole}, claims, mark)
+            told = ((row.raw_id, Claim(row.uid, row.submit_s)) for row in rows)
+            self._claims = claims_in_doubt(records.torn, told, self._claims)
+        mended = mend(records.torn, {record.raw_id for record in records.whole}, self._claims, mark)
         if unreadable := records.unreadable + mended.unreadable:
             unseen["records"] = f"{unreadable} job records cannot be told apart from what users wrote into them"
         return [expand_patterns(record) for record in (*records.whole, *mended.whole)]

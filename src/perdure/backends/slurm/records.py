@@ -14,7 +14,7 @@ are printed as they are. What can be trusted is told apart like this:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -160,6 +160,21 @@ def read_one_job(text: bytes, mark: str, job_id: str) -> JobRecord | None:
         except InputError:
             continue
     return next((record for record in found if record.job_id == job_id), None)
+
+
+def claims_in_doubt(
+    torn: Sequence[Torn], told: Iterable[tuple[int, Claim]], before: Mapping[int, frozenset[Claim]]
+) -> dict[int, frozenset[Claim]]:
+    """All that accounting ever said of the numbers that are in doubt: what it `told` now, and what was known `before`.
+
+    Accounting is asked for what is recent, while the controller may tell of a job for long after its end.
+    """
+    numbers = {number for one in torn for number, _ in one.candidates}
+    claims = {number: before.get(number, frozenset()) for number in numbers}
+    for number, claim in told:
+        if number in numbers:
+            claims[number] |= {claim}
+    return claims
 
 
 def mend(
