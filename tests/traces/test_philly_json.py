@@ -89,3 +89,8 @@ def test_the_public_sample(public):
     assert trace.table.gpus.tolist() == [8, 1]
     assert trace.table.submit_s.tolist() == [0, 179_557]
     assert trace.left_out == {"never started": 1}
+
+
+def test_halves_of_characters_are_replaced(file):
+    jobs = read(file("log.json", json.dumps([job(attempt(), jobid="a\ud83c", vc="\udc00b", user="é")]))).table
+    assert (jobs.job_id[0], jobs.vc[0], jobs.user[0]) == ("a?", "?b", "é")

@@ -123,7 +123,7 @@ class _Jobs:
         ending = _ENDINGS.get(str(said.get("status")), Ending.UNKNOWN)
         self.where.append(place)
         self.broken.append(not good)
-        self.job_id.append(str(said.get("jobid"))[:_WIDEST])
+        self.job_id.append(_encodable(str(said.get("jobid"))[:_WIDEST]))
         self.user.append(_text(said.get("user")))
         self.vc.append(_text(said.get("vc")))
         self.ending.append(ending)
@@ -140,7 +140,12 @@ class _Jobs:
 
 
 def _text(value: object) -> str:
-    return value[:_WIDEST] if isinstance(value, str) and value != "None" else ""
+    return _encodable(value[:_WIDEST]) if isinstance(value, str) and value != "None" else ""
+
+
+def _encodable(text: str) -> str:
+    """`text` without the halves of characters that JSON may hold and no file can."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _gpus(attempt: dict[str, Any]) -> int:

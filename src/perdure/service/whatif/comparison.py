@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from perdure.errors import PerdureError
 from perdure.service.auth import Identity, Role
-from perdure.service.codec import Codec
+from perdure.service.codec import Codec, clean
 from perdure.service.whatif.ask import Ask
 
 HISTORY = "this site's history"
@@ -42,7 +42,7 @@ class Trouble(BaseModel):
 
     @classmethod
     def of(cls, err: PerdureError) -> Trouble:
-        return cls(where=err.where, what=err.what, mend=err.mend)
+        return cls(where=clean(err.where), what=clean(err.what), mend=clean(err.mend))
 
 
 class Progress(BaseModel):
