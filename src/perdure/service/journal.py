@@ -120,6 +120,11 @@ class Journal:
         return cls(Store.open(where, cluster), cluster)
 
     @property
+    def store(self) -> Store:
+        """The database itself, for what else is kept in it."""
+        return self._store
+
+    @property
     def engine(self) -> Engine:
         """For reading; its connections refuse to write."""
         return self._store.engine

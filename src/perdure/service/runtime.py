@@ -22,7 +22,6 @@ from perdure.backends.slurm.tools import Tools
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, StateError
-from perdure.model.jobs import Attempt
 from perdure.service.auth import Role, TokenBook
 from perdure.service.client import ServiceFile
 from perdure.service.collector import keep_pauses_short
@@ -32,14 +31,13 @@ from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
 from perdure.service.hands import end, forever, threads
 from perdure.service.journal import Journal
+from perdure.service.learning.learner import Learner
+from perdure.service.learning.notebook import Notebook
 from perdure.service.metrics import Metrics
 from perdure.service.settings import Cluster, LocalSettings, Settings
 from perdure.service.web import create_app
 from perdure.service.whatif.bench import Bench, at_work
-from perdure.triage.context import Context
-from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules, with_site_rules
-from perdure.triage.verdict import Verdict
 
 HEED_HOOKS_S = 1.0
 
@@ -80,7 +78,8 @@ def run(settings: Settings) -> int:
         journal = stack.enter_context(closing(Journal.open(service.database or state, service.cluster)))
         backend = stack.enter_context(backend_of(settings, state))
         metrics = Metrics()
-        engine = stack.enter_context(closing(engine_of(settings, backend, journal, metrics, state)))
+        learner = learner_of(settings, journal)
+        engine = stack.enter_context(closing(engine_of(settings, backend, journal, learner, metrics, state)))
         keep_pauses_short()
         engine.recover()
         stop = threading.Event()
@@ -89,6 +88,8 @@ def run(settings: Settings) -> int:
             hands.append(demonstration(settings.local, backend, engine, state, stop))
         if isinstance(backend, SlurmBackend):
             hands.append(hooks(backend, engine, stop))
+        if settings.triage.learn:
+            hands.append(forever("learn", stop, learner.turn, lambda: stop.wait(settings.triage.learn_every_s)))
         stack.callback(end, hands, stop, engine)
         for thread in hands:
             thread.start()
@@ -118,15 +119,19 @@ def slurm_backend(settings: Settings) -> Backend:
     return SlurmBackend(settings.service.cluster, Tools(settings.slurm.tool_timeout_s), spool)
 
 
-def engine_of(settings: Settings, backend: Backend, journal: Journal, metrics: Metrics, state: Path) -> Engine:
-    """The engine with its parts in place."""
+def learner_of(settings: Settings, journal: Journal) -> Learner:
+    """What judges failures by rules and by a model that learns."""
     rules = with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
+    return Learner(Notebook(journal.store, journal.cluster), rules, time.time)
+
+
+def engine_of(
+    settings: Settings, backend: Backend, journal: Journal, learner: Learner, metrics: Metrics, state: Path
+) -> Engine:
+    """The engine with its parts in place."""
     executor = Executor(journal, backend, ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps))
 
-    def triage(log_bytes: bytes, attempt: Attempt, context: Context) -> Verdict:
-        return judge(log_bytes, attempt, rules=rules, context=context)
-
-    return Engine(backend, journal, executor, triage, settings.controller, time.time, metrics.decided)
+    return Engine(backend, journal, executor, learner.judge, settings.controller, time.time, metrics.decided)
 
 
 def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:

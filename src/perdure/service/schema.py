@@ -9,10 +9,12 @@ from __future__ import annotations
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     Column,
     Float,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -145,4 +147,50 @@ memory = Table(  # what else the controller remembers: one row a name
     Column("cluster", String, primary_key=True),
     Column("name", String, primary_key=True),
     Column("payload", JSON, nullable=False),
+)
+
+readings = Table(  # what triage read of a failed attempt, to learn from once its truth is known
+    "readings",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("time_s", Float, nullable=False),
+    Column("user", String, nullable=False),
+    Column("fingerprint", String, nullable=False),
+    Column("category", String, nullable=False),
+    Column("excerpt", Text, nullable=False),
+    Column("causes", JSON, nullable=False),  # names of the rules that matched, in the log's order
+    UniqueConstraint("cluster", "job_id", "incarnation"),
+    Index("readings_by_fingerprint", "cluster", "fingerprint", "seq"),
+)
+
+corrections = Table(  # verdicts that a person corrected
+    "corrections",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("time_s", Float, nullable=False),
+    Column("user", String, nullable=False),  # whose job it was
+    Column("fingerprint", String, nullable=False),
+    Column("transient", Boolean, nullable=False),
+    Column("by", String, nullable=False),
+    Column("for_all", Boolean, nullable=False),  # an operator's word: it holds for the jobs of all users
+    UniqueConstraint("cluster", "job_id", "incarnation"),
+    Index("corrections_by_fingerprint", "cluster", "fingerprint", "seq"),
+)
+
+terms = Table(  # rounds of teaching, and the models that came of them
+    "terms",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("time_s", Float, nullable=False),
+    Column("adopted", Boolean, nullable=False),
+    Column("lessons", String, nullable=False),  # digest of what was taught
+    Column("payload", JSON, nullable=False),  # the whole triage.learning.teach.Term
+    Column("model", LargeBinary),  # of the newest adopted ones
 )

@@ -104,6 +104,10 @@ class TriageSettings:
 
     rules: Path | None = None
     """A site's own signature rules, tried before the ones shipped."""
+    learn: bool = True
+    """Teach the model what retries and persons prove. What persons say of a failure holds without it."""
+    learn_every_s: float = 900.0
+    """How often it is looked whether there is something to learn."""
 
 
 @dataclass(frozen=True, slots=True)

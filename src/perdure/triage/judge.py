@@ -65,6 +65,14 @@ class Weights:
 NOTHING = Cause("nothing", "unknown", 0.4, Role.CONFIRMATION, says="nothing that looks like a failure")
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A verdict, and what a model was given to read, from which it can learn once the truth is known."""
+
+    verdict: Verdict
+    reading: Reading
+
+
 def judge(
     log: bytes | LogText,
     attempt: Attempt | None = None,
@@ -74,6 +82,19 @@ def judge(
     weights: Weights | None = None,
     good: GoodRun | None = None,
 ) -> Verdict:
+    """Say why an attempt failed, and whether a retry would get past this point: `examine`, without the reading."""
+    return examine(log, attempt, context, model, rules, weights, good).verdict
+
+
+def examine(
+    log: bytes | LogText,
+    attempt: Attempt | None = None,
+    context: Context | None = None,
+    model: Leaning | None = None,
+    rules: RuleBook | None = None,
+    weights: Weights | None = None,
+    good: GoodRun | None = None,
+) -> Finding:
     """Say why an attempt failed, and whether a retry would get past this point.
 
     `log` is raw, of any size and content; `attempt` adds what the resource manager knows, `context` what surrounds
@@ -85,16 +106,16 @@ def judge(
     text = LogText.of(log) if isinstance(log, bytes) else log
     in_order = merged((rules or own_rules()).hits(text))
     hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
+    reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
     known = facts(attempt) if attempt is not None else ()
     primary = _primary(hits, known)
     if primary is None:
-        return Verdict(Label.UNSURE, NOTHING.p_transient, NOTHING.category, NOTHING.says)
-    reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
+        return Finding(Verdict(Label.UNSURE, NOTHING.p_transient, NOTHING.category, NOTHING.says), reading)
     pull = weights.pulls[_rank(primary.cause)]
     lean = (model or own_model()).log_odds(reading) if pull else 0.0
     surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context or Context())
     p = _weighed(primary.cause, pull * max(-weights.cap, min(weights.cap, lean)) + shift_of(surroundings))
-    return _verdict(primary, p, replace(in_order, hits=tuple(hits)), known, surroundings, weights)
+    return Finding(_verdict(primary, p, replace(in_order, hits=tuple(hits)), known, surroundings, weights), reading)
 
 
 def _primary(hits: Sequence[Hit], known: Sequence[Fact]) -> Hit | Fact | None:

@@ -12,10 +12,12 @@ from perdure.triage.learning.lessons import Source
 from perdure.triage.learning.teach import marks, teach
 from tests.triage.learning.test_lessons import lesson
 
+# of the two groups the first is rehearsed, the second examines
 KNOWN = [
-    Example("a", "g", True, Reading("ConnectionResetError: [Errno 104] Connection reset by peer")),
-    Example("b", "g", False, Reading("AttributeError: 'NoneType' object has no attribute 'shape'")),
+    Example("a", "g1", True, Reading("ConnectionResetError: [Errno 104] Connection reset by peer")),
+    Example("b", "g1", False, Reading("AttributeError: 'NoneType' object has no attribute 'shape'")),
 ]
+FIXED = [Example(e.id, "g4", e.transient, e.reading) for e in KNOWN]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def test_marks_weigh_both_kinds_alike():
 def test_good_lessons_are_learnt():
     base = own_model()
     lessons = [lesson(n, transient=True, user=f"u{n}", fingerprint=f"jam {n}") for n in range(12)]
-    model, term = teach(base, base, lessons, KNOWN)
+    model, term = teach(base, base, lessons, KNOWN + FIXED)
     assert term.adopted
     assert term.site_after.log_loss <= term.site_before.log_loss + 0.01
     assert np.mean([model.log_odds(one.reading) - base.log_odds(one.reading) for one in lessons]) > 0
@@ -59,7 +61,7 @@ def test_what_makes_it_worse_on_the_fixed_set_is_rolled_back():
         type(one)(one.attempt, one.time_s, one.user, one.fingerprint, KNOWN[n % 2].reading, one.transient, one.source)
         for n, one in enumerate(poison)
     ]
-    model, term = teach(base, base, poison, KNOWN)
+    model, term = teach(base, base, poison, FIXED)
     assert model is base
     assert not term.adopted
     assert "the fixed set" in term.reason
@@ -67,6 +69,6 @@ def test_what_makes_it_worse_on_the_fixed_set_is_rolled_back():
 
 def test_without_lessons_the_model_is_the_one_that_came():
     base = own_model()
-    model, term = teach(base, base, [], KNOWN)
+    model, term = teach(base, base, [], KNOWN + FIXED)
     assert model.save() == base.save()
     assert (term.lessons, term.adopted) == (0, True)

@@ -2,7 +2,7 @@
 
 The pupil is always the model that came with Perdure, so that a lesson withdrawn is a lesson unlearnt. An update is
 examined on a fixed set that it was never taught, and on lessons of the site that were held back; it is adopted only
-where it is worse on neither.
+where it is worse on neither. What the model knew before is rehearsed beside the lessons, lest it be forgotten.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.triage.classifiers.protocol import Example, Model
 from perdure.triage.learning.lessons import Caps, Lesson, Source, taught
 
 HELD_BACK = 5
-"""One fingerprint in so many is never taught, and examines."""
+"""One group in so many (a fingerprint of lessons, a family of known failures) is never taught, and examines."""
 ALLOWED_RISE = 0.01
 """Of the log-loss where the accuracy stays: that of few examples moves in steps that hide a loss."""
 
@@ -35,8 +35,9 @@ class Marks:
 class Term:
     """One round of teaching: what was taught, the marks before and after, and what became of the update."""
 
-    lessons: int
-    persons: int  # lessons that are a person's word
+    offered: int  # lessons that there were
+    lessons: int  # of them taught
+    persons: int  # of those offered, that are a person's word
     fixed_before: Marks
     fixed_after: Marks
     site_before: Marks
@@ -46,23 +47,37 @@ class Term:
 
 
 def teach(
-    base: Model, current: Model, lessons: Sequence[Lesson], fixed: Sequence[Example], caps: Caps | None = None
+    base: Model, current: Model, lessons: Sequence[Lesson], known: Sequence[Example], caps: Caps | None = None
 ) -> tuple[Model, Term]:
     """The model to use from now on, and how it came to that.
 
-    `base` is the model that came with Perdure, `current` the one in use. Where the update is worse than `current`,
-    `current` is used on.
+    `base` is the model that came with Perdure, `current` the one in use, `known` what was true before any lesson: most
+    groups of it are rehearsed, one in `HELD_BACK` is the fixed set. Where the update is worse than `current`, `current`
+    is used on.
     """
+    rehearsal, fixed = ([e for e in known if _is_held_back(e.group) is examined] for examined in (False, True))
     chosen = taught(lessons, caps)
-    learnt = [lesson.example for lesson in chosen if lesson.source is Source.PERSON or not _examines(lesson)]
-    site = [lesson.example for lesson in chosen if lesson.source is not Source.PERSON and _examines(lesson)]
-    update = base.update(learnt)
+    learnt = [
+        lesson.example for lesson in chosen if lesson.source is Source.PERSON or not _is_held_back(lesson.fingerprint)
+    ]
+    site = [
+        lesson.example for lesson in chosen if lesson.source is not Source.PERSON and _is_held_back(lesson.fingerprint)
+    ]
+    update = base.update([*learnt, *rehearsal]) if learnt else base
     before, after = (marks(model, fixed) for model in (current, update))
     site_before, site_after = (marks(model, site) for model in (current, update))
     reason = worse("the fixed set", before, after) or worse("the site's own lessons", site_before, site_after)
-    persons = sum(lesson.source is Source.PERSON for lesson in chosen)
+    persons = sum(lesson.source is Source.PERSON for lesson in lessons)
     term = Term(
-        len(learnt), persons, before, after, site_before, site_after, not reason, reason or "not worse anywhere"
+        len(lessons),
+        len(learnt),
+        persons,
+        before,
+        after,
+        site_before,
+        site_after,
+        not reason,
+        reason or "not worse anywhere",
     )
     return (current if reason else update), term
 
@@ -92,6 +107,5 @@ def worse(where: str, before: Marks, after: Marks) -> str:
     return ""
 
 
-def _examines(lesson: Lesson) -> bool:
-    digest = hashlib.sha256(lesson.fingerprint.encode()).digest()
-    return int.from_bytes(digest[:4], "big") % HELD_BACK == 0
+def _is_held_back(group: str) -> bool:
+    return int.from_bytes(hashlib.sha256(group.encode()).digest()[:4], "big") % HELD_BACK == 0

@@ -1,0 +1,1 @@
+"""Learning while the service runs: what was read of failures, what came of them, and the model in use."""

@@ -1,0 +1,30 @@
+"""A person's word on a failure, applied to the verdicts on failures that look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from perdure.service.learning.notebook import Correction
+from perdure.triage.verdict import Evidence, Label, Role, Verdict
+
+SURE = 0.97
+"""The probability that a person's word stands for."""
+RULE = "corrected"
+
+
+def corrected(verdict: Verdict, corrections: Iterable[Correction], user: str) -> Verdict:
+    """The verdict on a failure of `user`'s job, after the newest correction that holds for it, if there is one."""
+    held = [each for each in corrections if each.holds_for(verdict.fingerprint, user)]
+    if not held:
+        return verdict
+    said = max(held, key=lambda each: each.time_s)
+    label = Label.TRANSIENT if said.transient else Label.DETERMINISTIC
+    told = f"{said.by} said of job {said.attempt.job_id}, which failed alike: {label}"
+    return replace(
+        verdict,
+        label=label,
+        p_transient=SURE if said.transient else round(1.0 - SURE, 4),
+        evidence=(Evidence(0, told, Role.CONFIRMATION, RULE), *verdict.evidence),
+        hearsay=False,
+    )

@@ -1,0 +1,129 @@
+"""The learner: has the model in use, and teaches it anew when the site has learnt something."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+
+from perdure.errors import PerdureError
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt
+from perdure.service.learning.corrections import corrected
+from perdure.service.learning.notebook import Correction, Notebook, Read
+from perdure.triage.classifiers.linear import own_model
+from perdure.triage.classifiers.protocol import Example, Model
+from perdure.triage.classifiers.registry import load_model
+from perdure.triage.context import Context
+from perdure.triage.judge import examine
+from perdure.triage.labelled import read_logs
+from perdure.triage.learning.lessons import Lesson, Source
+from perdure.triage.learning.teach import Term, teach
+from perdure.triage.matching import RuleBook
+from perdure.triage.verdict import Verdict
+
+log = logging.getLogger("perdure")
+
+MIN_NEWS = 5
+"""New lessons from outcomes that make a round of teaching worth while; a person's word always does."""
+
+
+class Learner:
+    """Keeps what is read, applies what persons said, and holds the model. Safe to share between threads."""
+
+    def __init__(self, notebook: Notebook, rules: RuleBook, clock: Callable[[], float]) -> None:
+        self.notebook = notebook
+        self._rules = rules
+        self._causes = {rule.cause.name: rule.cause for rule in rules.rules}
+        self._clock = clock
+        self._turn = threading.Lock()  # one round of teaching at a time
+        self.base: Model = own_model()
+        self.model: Model = self._latest()
+        self._corrections: tuple[Correction, ...] = tuple(notebook.corrections())
+
+    def _latest(self) -> Model:
+        data = self.notebook.model()
+        if data is None:
+            return self.base
+        try:
+            return load_model(data, "the model that was learnt")
+        except PerdureError as err:
+            log.warning("%s Using the model that came with Perdure.", err)
+            return self.base
+
+    def judge(self, log_bytes: bytes, attempt: Attempt, context: Context) -> Verdict:
+        """The verdict on a failed attempt by its log, the model in use and what persons said; keeps what was read."""
+        found = examine(log_bytes, attempt, context, self.model, self._rules)
+        try:
+            self.notebook.keep(Read.of(attempt, found, self._clock()))
+        except PerdureError as err:  # no reason to leave the failure unanswered
+            log.warning("%s: what was read is not kept: %s", attempt.id, err)
+        return self.corrected(found.verdict, attempt.user)
+
+    def corrected(self, verdict: Verdict, user: str) -> Verdict:
+        """The verdict after what persons said of failures that look alike."""
+        return corrected(verdict, self._corrections, user)
+
+    def correct(self, attempt: AttemptId, transient: bool, by: str, for_all: bool) -> Correction:
+        """Take a person's word; it holds at once. Raises `NotFound`."""
+        said = self.notebook.correct(attempt, transient, by, for_all, self._clock())
+        self._corrections = tuple(self.notebook.corrections())
+        return said
+
+    def withdraw(self, attempt: AttemptId) -> bool:
+        """Take a correction back. False: there was none."""
+        found = self.notebook.withdraw(attempt)
+        self._corrections = tuple(self.notebook.corrections())
+        return found
+
+    def learn(self, anyway: bool = False) -> Term | None:
+        """One round of teaching, if there is news (or `anyway`): what came of it, None where nothing was taught."""
+        with self._turn:
+            lessons = self.notebook.lessons(self._causes)
+            digest = _digest(lessons)
+            if not anyway and not self._is_news(lessons, digest):
+                return None
+            model, term = teach(self.base, self.model, lessons, self.known)
+            self.notebook.note_term(term, digest, model.save() if term.adopted else None, self._clock())
+            self.model = model
+            return term
+
+    def turn(self) -> None:
+        """What is due every now and then: teach, and let the oldest readings go."""
+        term = self.learn()
+        if term is not None:
+            log.info(
+                "taught %d lessons: %s (%s)", term.lessons, "adopted" if term.adopted else "not adopted", term.reason
+            )
+        self.notebook.prune()
+
+    def roll_back(self) -> bool:
+        """Use the model before the one in use. False: there is none but the one that came with Perdure."""
+        with self._turn:
+            found = self.notebook.roll_back()
+            self.model = self._latest()
+            return found
+
+    def _is_news(self, lessons: Sequence[Lesson], digest: str) -> bool:
+        last = next(iter(self.notebook.terms(1)), None)
+        persons = any(lesson.source is Source.PERSON for lesson in lessons)
+        if last is None:
+            return persons or len(lessons) >= MIN_NEWS
+        grown = len(lessons) - int(last.term["offered"])
+        return last.lessons != digest and (grown >= MIN_NEWS or persons or last.term["persons"] > 0)
+
+    @cached_property
+    def known(self) -> Sequence[Example]:
+        """What is rehearsed, and examines each update: the foundry's programs."""
+        path = resources.files("perdure.triage") / "data" / "foundry.jsonl.gz"
+        with resources.as_file(path) as file:
+            return [each.example for each in read_logs(Path(file))]
+
+
+def _digest(lessons: Sequence[Lesson]) -> str:
+    said = sorted(f"{each.attempt}\0{each.transient}\0{each.source}" for each in lessons)
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()
