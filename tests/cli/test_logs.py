@@ -1,51 +1,111 @@
-"""Standard input is read in bounded memory, and lines keep their numbers."""
+"""What `perdure why` reads: files, compressed ones, directories of one file a rank, standard input."""
 
+import gzip
 import io
+import os
+import sys
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
-from perdure.cli import logs
-from perdure.triage.logtext import Limits, LogText, windows_of
+from perdure.cli.logs import ranks_of, read_log
+from perdure.triage.logtext import LogText
+from perdure.triage.rules import own_rules
 
-
-class Pipe(io.BytesIO):
-    """A stream that is no file, and gives what it has in pieces."""
-
-    def __init__(self, data):
-        super().__init__(data)
-
-    def fileno(self):
-        raise OSError
+ROOT, LOST = "KeyError: 'labels'\n", "RuntimeError: Connection closed by peer [10.0.0.2]:3000\n"
 
 
-@given(st.binary(max_size=400), st.integers(1, 50), st.integers(1, 50), st.integers(1, 40))
-def test_a_pipe_keeps_the_head_and_at_least_the_tail(data, head_bytes, tail_bytes, block_bytes):
-    limits = Limits(head_bytes, tail_bytes)
-    before = logs.BLOCK_BYTES
-    logs.BLOCK_BYTES = block_bytes
-    try:
-        text = logs.read_stream(Pipe(data), limits)
-    finally:
-        logs.BLOCK_BYTES = before
-    held = sum(len(window.data) for window in text.windows)
-    assert held + text.skipped_bytes == len(data)
-    if not data:
-        assert text.windows == ()
-        return
-    assert data.startswith(text.windows[0].data)
-    assert data.endswith(text.windows[-1].data)
-    assert len(text.windows[-1].data) >= min(tail_bytes, len(data) - len(text.windows[0].data))
-    assert held <= head_bytes + tail_bytes + block_bytes
-    last = text.windows[-1]
-    assert last.first_line == 1 + data[: len(data) - len(last.data)].count(b"\n")
+def read(target):
+    return read_log(str(target), own_rules().matcher())
 
 
-def test_a_file_on_standard_input_is_read_like_a_file(tmp_path):
-    path = tmp_path / "a.log"
-    path.write_bytes(b"x\n" * 100)
-    limits = Limits(10, 10)
-    with path.open("rb") as stream:
-        assert logs.read_stream(stream, limits) == windows_of(io.BytesIO(b"x\n" * 100), limits)
-    with path.open("rb") as stream:
-        assert logs.read_stream(stream) == LogText.of(b"x\n" * 100)
+@pytest.mark.parametrize(
+    ("names", "ranks"),
+    [
+        (["rank_0.log", "rank_1.log", "rank_10.log"], ["0", "1", "10"]),
+        (["job-17_rank0.err", "job-17_rank1.err"], ["0", "1"]),
+        (["slurm-17_0.out", "slurm-17_1.out"], ["0", "1"]),
+        (["out.0", "out.1"], ["0", "1"]),
+        (["1/rank.0/stdout", "1/rank.1/stdout"], ["0", "1"]),
+        (["none/attempt_0/0/stderr.log", "none/attempt_0/1/stderr.log"], ["0", "1"]),
+        (["0-2025-01-01.log", "1-2025-01-01.log"], ["0", "1"]),
+        (["worker-a.log", "worker-b.log"], ["worker-a", "worker-b"]),
+        (["stdout.log", "stderr.log"], ["", ""]),
+        ([], []),
+    ],
+)
+def test_the_names_of_files_tell_their_ranks(names, ranks):
+    assert ranks_of(names) == ranks
+
+
+def test_a_pipe_and_a_file_are_read_alike(home, monkeypatch):
+    log = (ROOT * 1000).encode()
+    (home / "a.log").write_bytes(log)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log)))
+    assert read("a.log") == read("-")
+    assert read("a.log").text == LogText.of(log)
+
+
+def test_a_compressed_log_is_judged_as_what_it_holds(perdure, home):
+    (home / "a.log").write_text(ROOT)
+    (home / "a.log.gz").write_bytes(gzip.compress(ROOT.encode()))
+    plain, packed = perdure("why", "a.log", "--json").json, perdure("why", "a.log.gz", "--json").json
+    assert {**plain, "id": ""} == {**packed, "id": ""}
+
+
+def test_of_a_truncated_one_what_can_be_read_is_judged_and_that_is_said(perdure, home):
+    log = ("".join(f"step {i * 7919}\n" for i in range(2000)) + ROOT + "".join(f"x {i * 7}\n" for i in range(20))) * 2
+    data = gzip.compress(log.encode())
+    (home / "a.gz").write_bytes(data[: len(data) - 100])
+    ran = perdure("why", "a.gz", "--json")
+    assert (ran.code, ran.json["category"]) == (1, "index")
+    assert ran.complaint == "a.gz: its compressed data end early or are damaged: judged by what could be read."
+
+
+def test_a_directory_names_the_rank_that_broke_first(perdure, home):
+    for rank, (time, line) in enumerate([("10:00", LOST), ("00:07", ROOT), ("10:01", LOST)]):
+        path = home / "logs" / "attempt_1" / str(rank) / "stderr.log"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"2025-01-01 00:{time} step 7\n{line}")
+    ran = perdure("why", "logs", "--json")
+    assert ran.json["category"] == "index"
+    assert "rank 1 broke first, then rank 0 and rank 2 (by the times in the log)" in ran.json["summary"]
+    assert [e["source"] for e in ran.json["evidence"]] == ["attempt_1/1/stderr.log", "attempt_1/0/stderr.log"]
+    assert "attempt_1/1/stderr.log:2  root" in perdure("why", "logs").out
+
+
+def test_of_several_attempts_the_last_is_judged(perdure, home):
+    for attempt, line in enumerate([ROOT, LOST]):
+        (home / "logs" / f"attempt_{attempt}").mkdir(parents=True)
+        (home / "logs" / f"attempt_{attempt}" / "0.log").write_text(line)
+    assert perdure("why", "logs", "--json").json["category"] == "net"
+
+
+def test_what_is_no_log_in_a_directory_is_passed_over_and_said(perdure, home):
+    (home / "logs").mkdir()
+    (home / "logs" / "rank0.log").write_text(ROOT)
+    (home / "logs" / "model.pt").write_bytes(b"PK\x03\x04\0\0" * 100)
+    os.mkfifo(home / "logs" / "fifo")
+    (home / "logs" / "loop").symlink_to(home / "logs")
+    ran = perdure("why", "logs", "--json")
+    assert ran.json["category"] == "index"
+    assert ran.complaint == "logs: 1 files that are no logs, or cannot be read, were passed over."
+
+
+def test_many_files_share_what_one_log_may_have(home):
+    (home / "logs").mkdir()
+    for rank in range(20):
+        (home / "logs" / f"{rank}.log").write_bytes(b"x\n" * 1_000_000)
+    text = read("logs").text
+    assert len({window.source for window in text.windows}) == 20
+    assert sum(len(window.data) for window in text.windows) < 40e6 / 1.5
+    assert sum(len(window.data) for window in text.windows) + text.skipped_bytes == 40e6
+
+
+@pytest.mark.parametrize("name", ["empty", "binary", "none.log"])
+def test_a_directory_without_a_log_and_a_missing_file_are_one_line(perdure, home, name):
+    (home / "empty").mkdir()
+    (home / "binary").mkdir()
+    (home / "binary" / "a.bin").write_bytes(b"\0" * 100)
+    ran = perdure("why", name)
+    assert ran.code == 2
+    assert ran.complaint.startswith(f"{name}: ")

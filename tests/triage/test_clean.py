@@ -1,6 +1,7 @@
 """Cleaning: what is shown and matched is what a person would have seen, and line numbers stay true."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,9 @@ from hypothesis import strategies as st
 
 from perdure.errors import InputError, LogRefused
 from perdure.triage.clean import MAX_LINE_BYTES, PIECE, decode, scrub, without_bars, without_prefix
-from perdure.triage.logtext import Limits, LogText, blocks, read_windows
-from perdure.triage.masking import mask
-
-SMALL = Limits(head_bytes=100, tail_bytes=100)
+from perdure.triage.escapes import without_escapes
+from perdure.triage.logtext import LogText, Window, blocks, open_regular
+from perdure.triage.masking import mask, shapes
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,20 @@ SMALL = Limits(head_bytes=100, tail_bytes=100)
 )
 def test_controls_and_escapes_go(raw: bytes, clean: bytes) -> None:
     assert scrub(raw) == clean
+
+
+ESCAPE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*\x07?|\x1b[ -/]*[0-~]|\x1b")
+
+
+@given(st.lists(st.sampled_from([b"\x1b", b"\x1b[", b"\x1b]", b"0", b";", b"m", b" ", b"\x07", b"\\", b"\n", b"x"])))
+def test_escapes_of_any_kind_and_form_go(parts: list[bytes]) -> None:
+    kinds = b"".join(b"\x1b[%dm" % i for i in range(20))
+    raw = b"".join(parts) + kinds
+    assert without_escapes(raw) == ESCAPE.sub(b"", raw)
+
+
+def test_a_broken_escape_leaves_the_others_alone() -> None:
+    assert scrub(b"\x1b\x1b[31mred\x1b[0m \x1b[32mgreen\x1b[0m") == b"red green"
 
 
 def test_many_kinds_of_escapes_all_go() -> None:
@@ -90,27 +104,22 @@ def test_masking_twice_changes_nothing_more(text: str) -> None:
     assert mask(once).split() == once.split()
 
 
+DIGITS_CUT = re.compile(rb"(?<![a-z0-9_])([a-z_]*)[0-9][a-z0-9_]*")
+
+
+@given(st.text(alphabet="ab1 2.\n_9-", max_size=60))
+def test_shapes_cut_each_word_behind_its_first_digit(text: str) -> None:
+    assert shapes(text.encode()) == DIGITS_CUT.sub(rb"\g<1>0", text.encode())
+
+
+def test_lines_that_differ_in_numbers_hex_and_names_of_nodes_have_one_shape() -> None:
+    lines = [f"node{i} 0x{i * 2654435761:x} took {i / 7:.3f} s at {i:016x}" for i in range(200)]
+    assert len(set(shapes("\n".join(lines).encode()).split(b"\n"))) == 1
+
+
 def test_a_short_log_is_one_window() -> None:
     assert LogText.of(b"a\nb\n").windows[0].data == b"a\nb\n"
     assert LogText.of(b"").windows == ()
-
-
-def test_line_numbers_of_the_tail_count_from_the_top(tmp_path: Path) -> None:
-    lines = [f"line {i}\n".encode() for i in range(1, 501)]
-    path = tmp_path / "log"
-    path.write_bytes(b"".join(lines))
-    for text in (read_windows(path, SMALL), LogText.of(b"".join(lines), SMALL)):
-        tail = text.windows[1]
-        cut = tail.data.split(b"\n")
-        assert lines[tail.first_line] == cut[1] + b"\n"
-        assert text.skipped_bytes == path.stat().st_size - 200
-
-
-def test_beyond_the_counting_limit_the_window_says_what_its_lines_count_from(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_bytes(b"x\n" * 1000)
-    tail = read_windows(path, Limits(100, 100, count_bytes=500)).windows[1]
-    assert (tail.first_line, tail.counts_from) == (1, "byte 1900 of the log")
 
 
 def test_blocks_are_cut_at_newlines() -> None:
@@ -119,6 +128,16 @@ def test_blocks_are_cut_at_newlines() -> None:
     assert b"".join(block.scrubbed() for block in cut) == window.data
     for block in cut:
         assert block.scrubbed().startswith(b"line %d\n" % block.first_line)
+
+
+@given(st.lists(st.integers(0, 300), max_size=60), st.integers(16, 200), st.integers(0, 400))
+def test_no_line_is_torn_that_is_shorter_than_a_block(lengths: list[int], size: int, end_bytes: int) -> None:
+    window = Window(b"".join(b"x" * length + b"\n" for length in lengths))
+    cut = list(blocks(window, size, end_bytes))
+    assert b"".join(window.data[block.start : block.end] for block in cut) == window.data
+    for block in cut:
+        assert window.data[: block.start].count(b"\n") == block.first_line - 1
+        assert window.data[block.end - 1 : block.end] == b"\n"
 
 
 def test_over_long_lines_are_cut() -> None:
@@ -130,9 +149,9 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path, make
     path = tmp_path / "log"
     make(path)  # type: ignore[operator]
     with pytest.raises(LogRefused, match="not a regular file"):
-        read_windows(path)
+        open_regular(path)
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        read_windows(tmp_path / "none")
+        open_regular(tmp_path / "none")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +9,10 @@ from hypothesis import strategies as st
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.triage.gather import gathered
 from perdure.triage.judge import NoModel, judge
-from perdure.triage.logtext import read_windows
 from perdure.triage.rule import Cause
+from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Bound, Label, Role
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 10.0, exit_code=1)
@@ -171,13 +171,9 @@ def test_a_model_has_no_say_where_the_resource_manager_has_spoken() -> None:
 
 
 @pytest.mark.parametrize("filler", [b"x" * 1_000_000, b"\x00" * 1_000_000, b"\xff\xfe" * 500_000, b"ab\n" * 300_000])
-def test_a_large_log_is_judged_by_its_tail(tmp_path: Path, filler: bytes) -> None:
-    path = tmp_path / "log"
-    with path.open("wb") as file:
-        for _ in range(24):
-            file.write(filler)
-        file.write(b"\nOSError: [Errno 28] No space left on device\n")
-    text = read_windows(path)
+def test_a_large_log_is_judged_by_its_tail(filler: bytes) -> None:
+    pieces = [filler] * 24 + [b"\nOSError: [Errno 28] No space left on device\n"]
+    text = gathered(pieces, own_rules().matcher())
     assert text.skipped_bytes > 0
     verdict = judge(text)
     assert verdict.category == "disk_quota"

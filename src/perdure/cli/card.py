@@ -61,7 +61,7 @@ def _evidence(lines: tuple[Evidence, ...]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for line in lines:
-        number = str(line.line) if line.line else "fact"
+        number = ":".join(filter(None, (plain(line.source), str(line.line)))) if line.line else "fact"
         text = Text(plain(line.text, MAX_SHOWN), style="bold" if line.role is Role.ROOT else "")
         table.add_row(number, Text(str(line.role), style=ROLE_STYLES[line.role]), text)
     return table

@@ -11,11 +11,12 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.history import Fleet
 from perdure.retry.rules import RetryRules
-from perdure.triage.verdict import Verdict
+from perdure.triage.verdict import Evidence, Verdict
 
 if TYPE_CHECKING:
     from perdure.service.settings import Settings
     from perdure.triage.logtext import LogText
+    from perdure.triage.matching import RuleBook
 
 SAME_NODE = "the node that it ran on"
 
@@ -37,15 +38,21 @@ class Diagnosis:
 def diagnoser(settings: Settings) -> Callable[[str | int, LogText | bytes], Diagnosis]:
     """What judges a log, under a name, by the site's rules."""
     from perdure.triage.judge import judge
-    from perdure.triage.rules import own_rules, with_site_rules
 
-    rules = with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
+    rules = rules_of(settings)
 
     def diagnose(name: str | int, log: LogText | bytes) -> Diagnosis:
         verdict = judge(log, rules=rules)
         return Diagnosis(name, verdict, advise(verdict, settings.retry))
 
     return diagnose
+
+
+def rules_of(settings: Settings) -> RuleBook:
+    """The rules that the settings name: the own ones, and the site's before them."""
+    from perdure.triage.rules import own_rules, with_site_rules
+
+    return with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
 
 
 def advise(verdict: Verdict, rules: RetryRules) -> Decision:
@@ -64,7 +71,7 @@ def record(diagnosis: Diagnosis) -> dict[str, Any]:
         "p_transient": round(verdict.p_transient, 4),
         "category": verdict.category,
         "summary": verdict.summary,
-        "evidence": [{"line": e.line, "text": e.text, "role": str(e.role), "rule": e.rule} for e in verdict.evidence],
+        "evidence": [_shown(evidence) for evidence in verdict.evidence],
         "advice": {
             "action": str(decision.kind),
             "reason": decision.reason,
@@ -72,3 +79,9 @@ def record(diagnosis: Diagnosis) -> dict[str, Any]:
             "delay_s": decision.delay_s,
         },
     }
+
+
+def _shown(evidence: Evidence) -> dict[str, Any]:
+    """One line of evidence; `source` only where the log has several files or tasks."""
+    told = {"line": evidence.line, "text": evidence.text, "role": str(evidence.role), "rule": evidence.rule}
+    return {**told, "source": evidence.source} if evidence.source else told

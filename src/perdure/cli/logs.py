@@ -1,42 +1,181 @@
-"""Logs as ``perdure why`` is given them: files by name, or standard input."""
+"""Logs as ``perdure why`` is given them: a file, compressed or not, a directory of one a rank, or standard input."""
 
 from __future__ import annotations
 
 import os
-import stat
-from collections import deque
-from typing import TYPE_CHECKING, BinaryIO
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perdure.errors import InputError, LogRefused
 
 if TYPE_CHECKING:
-    from perdure.triage.logtext import Limits, LogText
+    from perdure.triage.gather import Signs
+    from perdure.triage.logtext import Limits, LogText, Source, Window
 
-BLOCK_BYTES = 1 << 20
+MIB = 1 << 20
+MAX_FILES, MAX_DEPTH = 4096, 5
+MIN_FILE_BYTES = 64 * 1024
+"""Of each file of a directory at least so much is kept; else the files share what one log may have."""
+
+LOOKED_AT_BYTES = 1024
+"""A file of a directory with a zero byte among its first is no log."""
+
+STREAMS = frozenset({"stdout", "stderr", "out", "err", "output", "error"})
 
 
-def read_stream(stream: BinaryIO, limits: Limits | None = None) -> LogText:
-    """Read a stream to its end and keep its head and its tail; never more than the limits in memory."""
-    from perdure.triage.logtext import Limits, LogText, Window, windows_of
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A log, and what is to be said of its reading; "" where nothing is."""
+
+    text: LogText
+    note: str = ""
+
+
+def read_log(target: str, signs: Signs, limits: Limits | None = None) -> Given:
+    """Read what `target` names; - is standard input. Raises `InputError` or `LogRefused` where it is no log."""
+    from perdure.triage.logtext import open_regular
+
+    if target == "-":
+        return _gathered(sys.stdin.buffer.read, "standard input", signs, limits)
+    if os.path.isdir(target):
+        return read_directory(Path(target), signs, limits)
+    with open_regular(target) as file:
+        return _gathered(file.read, target, signs, limits)
+
+
+def _gathered(
+    read: Callable[[int], bytes], name: str, signs: Signs, limits: Limits | None, source: Source | None = None
+) -> Given:
+    from perdure.triage.gather import Gatherer
+    from perdure.triage.logtext import Limits
+    from perdure.triage.packed import CutShort, unpacked
 
     limits = limits or Limits()
-    if _is_file(stream):
-        return windows_of(stream, limits)
-    head = stream.read(limits.head_bytes)
-    tail: deque[bytes] = deque()
-    held, dropped, dropped_lines = 0, 0, 0
-    while block := stream.read(BLOCK_BYTES):
-        tail.append(block)
-        held += len(block)
-        while held - len(tail[0]) >= limits.tail_bytes:
-            gone = tail.popleft()
-            held, dropped, dropped_lines = held - len(gone), dropped + len(gone), dropped_lines + gone.count(b"\n")
-    if not dropped:
-        return LogText.of(head + b"".join(tail), limits)
-    first_line = 1 + head.count(b"\n") + dropped_lines
-    return LogText((Window(head), Window(b"".join(tail), first_line)), dropped)
-
-
-def _is_file(stream: BinaryIO) -> bool:
+    gatherer, note = Gatherer(signs, limits, source), ""
     try:
-        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-    except OSError:  # not a file of the system's at all
-        return False
+        for piece in unpacked(read, name, min(MIB, max(4096, limits.tail_bytes))):
+            gatherer.feed(piece)
+    except CutShort:
+        note = f"{name}: its compressed data end early or are damaged: judged by what could be read"
+    except OSError as err:
+        raise InputError(name, f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
+    return Given(gatherer.text(), note)
+
+
+# ---------------------------------------------------------------- a directory
+
+
+def read_directory(directory: Path, signs: Signs, limits: Limits | None = None) -> Given:
+    """Read the logs of a directory and of those below it, each as one task's; of several attempts the last.
+
+    What cannot be read, or holds zero bytes at its start, is passed over and counted.
+    """
+    from perdure.triage.logtext import Limits, LogText, Source
+
+    limits = limits or Limits()
+    paths, more = _files(directory)
+    ranks = ranks_of([str(path.relative_to(directory)) for path in paths])
+    share = Limits(
+        max(MIN_FILE_BYTES // 4, limits.head_bytes // max(1, len(paths))),
+        max(MIN_FILE_BYTES, limits.tail_bytes // max(1, len(paths))),
+    )
+    windows: list[Window] = []
+    notes = [f"only the first {MAX_FILES} files were read"] if more else []
+    skipped = passed_over = 0
+    for path, rank in zip(paths, ranks, strict=True):
+        name = str(path.relative_to(directory))
+        try:
+            source = Source(name, rank, path.stat().st_mtime)
+            given = _file(path, name, signs, share, source)
+        except (InputError, LogRefused, OSError):
+            given = None
+        if given is None:
+            passed_over += 1
+            continue
+        windows += given.text.windows
+        skipped += given.text.skipped_bytes
+        notes += [given.note] if given.note else []
+    if passed_over == len(paths):
+        raise InputError(str(directory), "holds no logs that can be read", "Name a log file, or a directory of them")
+    if passed_over:
+        notes.append(f"{passed_over} files that are no logs, or cannot be read, were passed over")
+    return Given(LogText(tuple(windows), skipped), "; ".join(notes) and f"{directory}: {'; '.join(notes)}")
+
+
+def _file(path: Path, name: str, signs: Signs, limits: Limits, source: Source) -> Given | None:
+    """One file of a directory; None where it is no text."""
+    from perdure.triage.logtext import open_regular
+    from perdure.triage.packed import is_packed
+
+    with open_regular(path) as file:
+        start = file.read(LOOKED_AT_BYTES)
+        if b"\0" in start and not is_packed(start):
+            return None
+        file.seek(0)
+        return _gathered(file.read, name, signs, limits, source)
+
+
+def _files(directory: Path) -> tuple[list[Path], bool]:
+    """The files of a directory in a natural order, links to directories not followed; and whether there are more."""
+    found = sorted(_walk(directory, MAX_DEPTH), key=lambda path: _natural(str(path.relative_to(directory))))
+    last = max((number for path in found if (number := _attempt(path, directory)) is not None), default=None)
+    chosen = [path for path in found if _attempt(path, directory) in (None, last)]
+    return chosen[:MAX_FILES], len(chosen) > MAX_FILES
+
+
+def _walk(directory: Path, depth: int) -> Iterator[Path]:
+    try:
+        entries = list(os.scandir(directory))
+    except OSError as err:
+        raise InputError(str(directory), f"cannot be read ({err.strerror})", "Name a directory of logs") from err
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if depth > 0 and not entry.name.startswith("."):
+                yield from _walk(Path(entry.path), depth - 1)
+        elif entry.is_file():
+            yield Path(entry.path)
+
+
+def _parts(name: str) -> list[str]:
+    """A name cut between digits and others."""
+    return ["".join(run) for _, run in groupby(name, str.isdecimal)]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts rank2 before rank10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _parts(name)]
+
+
+def _after(word: str, name: str) -> list[int]:
+    """The numbers that stand behind a word."""
+    pairs = pairwise(_parts(name))
+    return [int(part) for before, part in pairs if part.isdecimal() and before.lower().rstrip("._-/").endswith(word)]
+
+
+def _attempt(path: Path, directory: Path) -> int | None:
+    """The number of torchrun's attempt that a file belongs to."""
+    return max(_after("attempt", str(path.relative_to(directory).parent) + "/"), default=None)
+
+
+def ranks_of(names: list[str]) -> list[str]:
+    """The rank that each file's name tells: the number after the word rank, else the last one that tells them apart.
+
+    Where numbers do not, the names themselves are taken; "" where they only tell a task's streams apart.
+
+    >>> ranks_of(["job-17_rank0.err", "job-17_rank1.err"]), ranks_of(["17/0/stdout.log", "17/1/stdout.log"])
+    (['0', '1'], ['0', '1'])
+    """
+    told = [_after("rank", name) for name in names]
+    if all(told):
+        return [str(found[-1]) for found in told]
+    numbers = [[int(part) for part in _parts(name) if part.isdecimal()] for name in names]
+    for back in range(1, 1 + min(map(len, numbers), default=0)):
+        column = [str(found[-back]) for found in numbers]
+        if len(set(column)) > 1:
+            return column
+    stems = [Path(name).stem for name in names]
+    return [""] * len(names) if {stem.lower() for stem in stems} <= STREAMS else stems

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from perdure.cli.options import AsJson, ConfigFile, StateDir, load_settings, service
+from perdure.cli.text import plain
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
     from perdure.service.settings import Settings
-    from perdure.triage.logtext import LogText
 
 JOB_LETTERS = frozenset("0123456789_+.")
 
 
 def why(
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="LOGFILE|JOBID", help="Log files, - for standard input, or job ids.")
+        list[str] | None,
+        typer.Argument(metavar="LOG|JOBID", help="Log files, directories of one file a rank, -, or job ids."),
     ] = None,
     batch: Annotated[
         Path | None,
@@ -34,7 +35,8 @@ def why(
 ) -> int:
     """Say why a job failed, show the lines that tell, and advise: retry, stop, or one probing retry.
 
-    A log file needs no running service. A job id (4711, 4711_3) asks the service.
+    A log needs no running service: a file, compressed or not, a directory with a file for each rank, or - for standard
+    input. A job id (4711, 4711_3) asks the service.
 
     \b
     Exit codes:
@@ -58,9 +60,13 @@ def _explain(target: str, settings: Settings, as_json: bool) -> bool:
         from perdure.cli.job import explain_job
 
         return explain_job(target, service(settings.service.state), as_json)
-    from perdure.cli.diagnosis import diagnoser, record
+    from perdure.cli.diagnosis import diagnoser, record, rules_of
+    from perdure.cli.logs import read_log
 
-    found = diagnoser(settings)(target, _log(target))
+    given = read_log(target, rules_of(settings).matcher())
+    if given.note:
+        typer.echo(f"perdure: {plain(given.note)}.", err=True)
+    found = diagnoser(settings)(target, given.text)
     if as_json:
         sys.stdout.write(json.dumps({**record(found), "schema": "perdure.why/1"}) + "\n")
     else:
@@ -73,16 +79,6 @@ def _explain(target: str, settings: Settings, as_json: bool) -> bool:
 def _is_log(target: str) -> bool:
     """What names a file is one; of the rest, what looks like a job's id is none."""
     return target == "-" or Path(target).exists() or not set(target) <= JOB_LETTERS
-
-
-def _log(target: str) -> LogText:
-    from perdure.cli.logs import read_stream
-    from perdure.triage.logtext import read_windows
-
-    try:
-        return read_stream(sys.stdin.buffer) if target == "-" else read_windows(target)
-    except OSError as err:
-        raise InputError(target, f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
 
 
 def _judge_batch(path: Path, settings: Settings, as_json: bool) -> None:

@@ -22,13 +22,13 @@ def without_escapes(block: bytes) -> bytes:
         at = block.find(b"\x1b")
         if at < 0:
             return block
-        if (found := compiled(_ONE).match(block, at)) is None:
-            break
+        if (found := compiled(_CONTROL).match(block, at)) is None:
+            break  # of the others one may be the beginning of another
         block = block.replace(found.group(), b"")
     return _without_any(block) if b"\x1b" in block else block
 
 
-_ONE = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]"
+_CONTROL = r"\x1b\[[0-?]*[ -/]*[@-~]"
 
 
 def _without_any(block: bytes) -> bytes:

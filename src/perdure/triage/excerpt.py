@@ -54,11 +54,16 @@ def _line(hit: Hit) -> int:
 def _last_run(hits: Sequence[Hit], calm: int) -> Iterator[Hit]:
     start = 0
     for i in range(len(hits) - 1, 0, -1):
-        if hits[i].line - hits[i - 1].line > calm:
+        if hits[i].line - hits[i - 1].line > calm and not _ran_on(hits[i - 1], hits[i]):
             start = i
             break
     yield from (hit for hit in hits[:start] if hit.cause.force is Force.DECISIVE and hit.cause.role is Role.ROOT)
     yield from hits[start:]
+
+
+def _ran_on(before: Hit, after: Hit) -> bool:
+    """True where the lines between two hits were read, and are failure lines."""
+    return before.block.window.goes_on and before.block.window is not after.block.window
 
 
 @dataclass(slots=True)

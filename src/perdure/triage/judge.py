@@ -156,7 +156,7 @@ def _verdict(
         round(p, 4),
         cause.category,
         _summary(primary, seen, hearsay),
-        (*_told(surroundings), *_evidence(primary, seen.hits, known, weights.max_evidence)),
+        (*_told(surroundings), *_evidence(primary, seen, known, weights.max_evidence)),
         cause.bound,
         cause.infrastructure,
         _fingerprint(primary),
@@ -176,21 +176,21 @@ def _told(surroundings: Sequence[Circumstance]) -> tuple[Evidence, ...]:
     return tuple(Evidence(0, each.says, Role.CONFIRMATION, each.name) for each in surroundings)
 
 
-def _evidence(primary: Hit | Fact, hits: Sequence[Hit], known: Sequence[Fact], most: int) -> tuple[Evidence, ...]:
-    """The lines that show it, in log order: the primary one, the facts, and one line a rule, roots before cascades."""
+def _evidence(primary: Hit | Fact, seen: Merged, known: Sequence[Fact], most: int) -> tuple[Evidence, ...]:
+    """The lines that show it: the facts, then in order the primary one, and one line a rule, roots before cascades."""
     chosen: list[Hit | Fact] = [primary, *(fact for fact in known if fact is not primary)]
     names = {sign.cause.name for sign in chosen}
-    for hit in sorted(hits, key=lambda hit: (_rank(hit.cause), hit.order)):
+    for hit in sorted(seen.hits, key=lambda hit: (_rank(hit.cause), hit.order)):
         if hit.cause.name not in names and len(chosen) < most:
             names.add(hit.cause.name)
             chosen.append(hit)
-    lines = [
-        Evidence(sign.line, sign.text, sign.cause.role, sign.cause.name, sign.place)
+    in_order = sorted(chosen[:most], key=lambda sign: sign.order if isinstance(sign, Hit) else -1)
+    return tuple(
+        Evidence(sign.line, sign.text, sign.cause.role, sign.cause.name, seen.place(sign))
         if isinstance(sign, Hit)
         else Evidence(0, sign.text, sign.cause.role, sign.cause.name)
-        for sign in chosen[:most]
-    ]
-    return tuple(sorted(lines, key=lambda evidence: evidence.line))
+        for sign in in_order
+    )
 
 
 def _fingerprint(primary: Hit | Fact) -> str:

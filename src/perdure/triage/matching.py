@@ -11,10 +11,11 @@ first. Blocks are small where a window ends, so the end of a log is always looke
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import re2
@@ -22,7 +23,7 @@ import re2
 from perdure.triage.clean import ADVICE, MAX_LINE_BYTES, PIECE, SURVIVED, decode, tidy
 from perdure.triage.logtext import Block, LogText, blocks
 from perdure.triage.patterns import options
-from perdure.triage.prefixes import named, rank_of
+from perdure.triage.prefixes import rank_of
 from perdure.triage.rule import Cause, Force, Rule
 from perdure.triage.verdict import Role
 
@@ -45,28 +46,21 @@ class Hit:
     rank: str  # of the task that wrote it; "" where nothing tells
     block: Block  # that it stands in
 
-    @property
-    def place(self) -> str:
-        """The file that it stands in, or the task that wrote it, for a person; "" where the log is of one task."""
-        source = self.block.window.source
-        return source.name if source else named(self.rank) if self.rank else ""
-
 
 @dataclass(frozen=True, slots=True)
 class Match:
     """A hit before anybody wants to read it."""
 
-    order: int
     cause: Cause
     line: int
-    piece: bytes
+    piece: bytes  # scrubbed
     tidied: bytes
     block: Block
 
-    def read(self) -> Hit:
+    def read(self, order: int) -> Hit:
         source = self.block.window.source
         rank = (source.rank if source else "") or rank_of(self.piece)
-        return Hit(self.cause, self.line, decode(self.tidied).strip(), self.order, rank, self.block)
+        return Hit(self.cause, self.line, decode(self.tidied).strip(), order, rank, self.block)
 
 
 @dataclass(slots=True)
@@ -74,16 +68,16 @@ class Kept:
     """The first and the last matches of one rule."""
 
     most: int
-    first: list[Match] = field(default_factory=list)
-    last: deque[Match] = field(default_factory=deque)
+    first: list[tuple[int, Match]] = field(default_factory=list)  # with their places among all
+    last: deque[tuple[int, Match]] = field(default_factory=deque)
 
-    def add(self, match: Match) -> None:
+    def add(self, order: int, match: Match) -> None:
         if len(self.first) < self.most:
-            self.first.append(match)
+            self.first.append((order, match))
             return
         if len(self.last) == self.most:
             self.last.popleft()
-        self.last.append(match)
+        self.last.append((order, match))
 
 
 @dataclass(frozen=True)
@@ -127,26 +121,27 @@ class RuleBook:
     def hits(self, text: LogText, keep: int = 48) -> list[Hit]:
         """All lines that a rule matches, in order; of each rule the first `keep` and the last `keep` at most."""
         kept: dict[str, Kept] = {}
-        for match in self._matches(text):
-            kept.setdefault(match.cause.name, Kept(keep)).add(match)
-        found = sorted(chain(*(chain(k.first, k.last) for k in kept.values())), key=lambda match: match.order)
-        return [match.read() for match in found]
+        matches = self.matcher()
+        in_order = chain.from_iterable(map(matches, chain.from_iterable(map(blocks, text.windows))))
+        for order, match in enumerate(in_order):
+            kept.setdefault(match.cause.name, Kept(keep)).add(order, match)
+        found = sorted(chain(*(chain(k.first, k.last) for k in kept.values())), key=itemgetter(0))
+        return [match.read(order) for order, match in found]
 
-    def _matches(self, text: LogText) -> Iterator[Match]:
-        """Each line that is looked at and that a rule matches, in order."""
-        known: dict[bytes, tuple[Cause, bytes] | None] = {}
-        order = 0
-        for block in chain.from_iterable(map(blocks, text.windows)):
-            for line, piece in self._candidates(block):
-                if piece not in known:
-                    if len(known) >= KEPT_VERDICTS:
-                        known.clear()
-                    tidied = tidy(piece)
-                    rule = self.match(tidied)
-                    known[piece] = (rule.cause, tidied) if rule is not None else None
-                if (found := known[piece]) is not None:
-                    yield Match(order, found[0], line, piece, found[1], block)
-                    order += 1
+    def matcher(self) -> Callable[[Block], Iterator[Match]]:
+        """What gives each line of a block that is looked at and that a rule matches; for the blocks of one log."""
+        return partial(self._matches, {})
+
+    def _matches(self, known: dict[bytes, tuple[Cause, bytes] | None], block: Block) -> Iterator[Match]:
+        for line, piece in self._candidates(block):
+            if piece not in known:
+                if len(known) >= KEPT_VERDICTS:
+                    known.clear()
+                tidied = tidy(piece)
+                rule = self.match(tidied)
+                known[piece] = (rule.cause, tidied) if rule is not None else None
+            if (found := known[piece]) is not None:
+                yield Match(found[0], line, piece, found[1], block)
 
     def _candidates(self, block: Block) -> Iterator[tuple[int, bytes]]:
         """Yield `(line number, scrubbed piece)` for each line, or piece of an over-long one, to be looked at."""

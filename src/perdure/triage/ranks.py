@@ -36,6 +36,12 @@ class Merged:
     hits: tuple[Hit, ...]
     order: Order = Order.LINES
 
+    def place(self, hit: Hit) -> str:
+        """The file that a hit stands in, or the task that wrote it, for a person; "" for a log of one task."""
+        if (source := hit.block.window.source) is not None:
+            return source.name
+        return named(hit.rank) if hit.rank and len({other.rank for other in self.hits if other.rank}) > 1 else ""
+
     def told(self, first: Hit) -> str:
         """Half a sentence that names the task of `first` as the one that broke first; "" for a log of one task."""
         others = {hit.rank for hit in self.hits if hit.rank} - {first.rank}

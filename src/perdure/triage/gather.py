@@ -1,0 +1,125 @@
+"""A log of any size, read once from its first byte to its last: what of it is to be kept in memory for a verdict.
+
+Its head and its tail are kept, and where a run of failure lines reaches back beyond the tail, the place at which that
+run began: the cause of a storm stands before the storm.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from perdure.triage.excerpt import CALM_LINES
+from perdure.triage.logtext import MIB, Block, Limits, LogText, Source, Window, blocks
+from perdure.triage.matching import Match
+from perdure.triage.prefixes import rank_of
+
+RUN_BYTES = MIB
+"""So much is kept of the place where a run of failure lines began."""
+
+MAX_CARRIED_BYTES = 64 * 1024
+"""A line's beginning is carried over to its end, up to so many bytes."""
+
+MAX_RANKS = 4096
+
+Signs = Callable[[Block], Iterable[Match]]
+"""What finds the lines of a block that rules match: a `RuleBook.matcher`."""
+
+
+@dataclass(slots=True)
+class Run:
+    """A run of failure lines that is not known to be over."""
+
+    began: Window  # where it began, cut at `RUN_BYTES`
+    last_line: int
+
+
+class Gatherer:
+    """Takes a log piece by piece; never holds more than the limits, `RUN_BYTES` and a piece."""
+
+    def __init__(self, signs: Signs, limits: Limits | None = None, source: Source | None = None) -> None:
+        self._signs, self._limits, self._source = signs, limits or Limits(), source
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._held = 0  # bytes of the tail
+        self._carried = b""
+        self._line = 1  # number of the first line that was not searched
+        self._passed_bytes = self._passed_lines = 0  # between head and tail
+        self._run: Run | None = None
+        self._ranks: set[str] = set()
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece of the log; about a MiB is a good size."""
+        if missing := self._limits.head_bytes - len(self._head):
+            self._head += piece[:missing]
+            piece = piece[missing:]
+        if not piece:
+            return
+        self._tail.append(piece)
+        self._held += len(piece)
+        while self._held - len(self._tail[0]) >= self._limits.tail_bytes:
+            self._pass(self._tail.popleft())
+
+    def text(self) -> LogText:
+        """What was kept of the log, now that it is at its end."""
+        head, tail = bytes(self._head), b"".join(self._tail)
+        if not self._passed_bytes:
+            return LogText((self._window(head + tail, 1),) if head or tail else ())
+        first = self._window(head, 1)
+        last = self._window(tail, 1 + head.count(b"\n") + self._passed_lines)
+        run = self._run
+        if run is None or last.first_line - run.last_line > self._calm():
+            return LogText((first, last), self._passed_bytes)
+        if run.began.first_line <= 1 + head.count(b"\n"):
+            return LogText((replace(first, goes_on=True), last), self._passed_bytes)
+        began = replace(run.began, goes_on=True)
+        return LogText((first, began, last), max(0, self._passed_bytes - len(began.data)))
+
+    def _window(self, data: bytes, first_line: int) -> Window:
+        return Window(data, first_line, source=self._source)
+
+    def _calm(self) -> int:
+        return CALM_LINES * max(1, len(self._ranks))
+
+    def _pass(self, piece: bytes) -> None:
+        """Let a piece go that is neither head nor tail; where failure lines stand in it is remembered."""
+        if not self._passed_bytes:
+            self._search(bytes(self._head))
+        self._held -= len(piece)
+        self._passed_bytes += len(piece)
+        self._passed_lines += piece.count(b"\n")
+        self._search(piece)
+
+    def _search(self, piece: bytes) -> None:
+        data = self._carried + piece
+        end = data.rfind(b"\n") + 1
+        if len(data) - end > MAX_CARRIED_BYTES:
+            end = len(data)
+        self._carried = data[end:]
+        window = self._window(data[:end], self._line)
+        self._line += window.data.count(b"\n")
+        if self._run and len(self._run.began.data) < RUN_BYTES // 2:
+            began = self._run.began
+            self._run.began = replace(began, data=began.data + window.data[: RUN_BYTES - len(began.data)])
+        for block in blocks(window, end_bytes=0):
+            for match in self._signs(block):
+                self._found(match, block)
+
+    def _found(self, match: Match, block: Block) -> None:
+        if len(match.tidied) < len(match.piece) and len(self._ranks) < MAX_RANKS and (rank := rank_of(match.piece)):
+            self._ranks.add(rank)
+        if self._run is None or match.line - self._run.last_line > self._calm():
+            data = block.window.data[block.start : block.start + RUN_BYTES]
+            self._run = Run(self._window(data, block.first_line), match.line)
+        self._run.last_line = match.line
+
+
+def gathered(
+    pieces: Iterable[bytes], signs: Signs, limits: Limits | None = None, source: Source | None = None
+) -> LogText:
+    """Read a log to its end."""
+    gatherer = Gatherer(signs, limits, source)
+    for piece in pieces:
+        gatherer.feed(piece)
+    return gatherer.text()
