@@ -121,7 +121,8 @@ with open("{log}", "a") as log:
         try:
             with checkpointed(Path("{checkpoint}")) as draft:
                 Path(draft).write_text(me)
-            log.write(f"{{time.time()}} {{me}}\\n"); log.flush()
+                written_s = time.time()
+            log.write(f"{{written_s}} {{me}}\\n"); log.flush()  # the freeze may come between publishing and this
         except Fenced:
             raise SystemExit(93)
         if me != "node3" and step > 30:
@@ -133,7 +134,8 @@ with open("{log}", "a") as log:
 def test_freeze_and_thaw_never_leave_two_incarnations_writing(quiet_cluster, service, tmp_path):
     """The frozen node's writer wakes up beside the new one, and is fenced before it publishes again."""
     log, program = quiet_cluster.output / "writes", quiet_cluster.output / "writer.py"
-    program.write_text(WRITER.format(log=log, checkpoint=quiet_cluster.output / "ckpt" / "model"))
+    checkpoint = quiet_cluster.output / "ckpt" / "model"
+    program.write_text(WRITER.format(log=log, checkpoint=checkpoint))
     script = f"{sys.executable} -m perdure exec -- {sys.executable} {program}"
     job = quiet_cluster.submit(script, "-w", "node3", f"--chdir={quiet_cluster.output}")
     await_(lambda: log.exists() and log.read_text().count("\n") > 3, 30)
@@ -148,6 +150,7 @@ def test_freeze_and_thaw_never_leave_two_incarnations_writing(quiet_cluster, ser
     first_of_new = min(float(t) for t, node in lines if node != "node3")
     assert thawed_s > first_of_new
     assert [t for t, node in lines if node == "node3" and float(t) > first_of_new] == []
+    assert checkpoint.read_text() != "node3"
 
 
 def test_slurmctld_down_and_back_loses_and_doubles_nothing(quiet_cluster, service, tmp_path):

@@ -10,7 +10,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node, NodeState
 
-REMEMBERED_S = 24 * 60 * 60.0  # that an end was told of, while a part that may tell of it again cannot be asked
+REMEMBERED_S = 24 * 60 * 60.0  # that an end was told of, where a part that may tell of it again cannot be asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Known:
     jobs: Mapping[str, Job] = field(default_factory=dict)  # by job id
     running: Mapping[AttemptId, Attempt] = field(default_factory=dict)
     missing: Mapping[AttemptId, float] = field(default_factory=dict)  # ran, is not mentioned: since when
-    ended: Mapping[AttemptId, float] = field(default_factory=dict)  # told of: when
+    ended: Mapping[AttemptId, float] = field(default_factory=dict)  # told of: when it was last mentioned
     nodes: Mapping[str, Node] = field(default_factory=dict)
     unseen: Mapping[str, str] = field(default_factory=dict)
 
@@ -47,8 +47,9 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
 
     Pure and idempotent: looking twice at the same thing yields nothing the second time. Events come in the
     order nodes, jobs, ends, starts, so that whoever hears of an end already knows what the nodes and the
-    job did. An attempt that ran, and has not been mentioned for `grace_s` seconds by a controller that answers
-    (accounting may lag), ended unseen: `LOST`, or `NODE_FAIL` where one of its nodes is down.
+    job did. No end is told twice, though it may go unmentioned for less than `grace_s` seconds. An attempt that
+    ran, and has not been mentioned for that long by a controller that answers (accounting may lag), ended unseen:
+    `LOST`, or `NODE_FAIL` where one of its nodes is down.
     """
     now = seen.time_s
     events: list[ClusterEvent] = [
@@ -82,8 +83,9 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     events += [AttemptEnded(now, attempt, jobs.get(attempt.id.job_id)) for attempt in ends]
     events += [AttemptStarted(now, a) for i, a in running.items() if i not in known.running]
 
-    keep_s = REMEMBERED_S if seen.unseen else 0.0
-    ended = {i: since for i, since in known.ended.items() if i in mentioned or now - since < keep_s}
+    keep_s = REMEMBERED_S if seen.unseen else grace_s
+    last = {i: now if i in mentioned else at for i, at in known.ended.items()}
+    ended = {i: at for i, at in last.items() if i in mentioned or now - at < keep_s}
     ended |= {attempt.id: now for attempt in ends}
     return Known(jobs, running, missing, ended, nodes, dict(seen.unseen)), events
 

@@ -65,6 +65,21 @@ def test_completing_with_an_end_that_lies_ahead_waits_again(ahead):
     assert picture.jobs("c", seen, NOW)[0].state is JobState.PENDING
 
 
+@pytest.mark.parametrize("waiting", [(), (job(7, state="PENDING", start="Unknown", nodes="", submit=996),)])
+@pytest.mark.parametrize(("end_s", "told"), [(997, True), (998, True), (999, False), (1000, False), (1001, False)])
+def test_what_began_and_ended_between_the_questions_is_left_to_the_next_look(waiting, end_s, told):
+    """Without the job's record nobody knows whether its owner lets it be put back, and where its log is."""
+    row = replace(ROW, submit_s=996, start_s=996, end_s=end_s)
+    assert states(look(*waiting, rows=(row,))) == ({996: A.FAILED} if told else {})
+    assert states(picture.Sources(None, (), (row,))) == {996: A.FAILED}
+
+
+def test_what_was_put_back_at_once_is_told_at_once():
+    put_back = job(7, state="PENDING", start="Unknown", nodes="", submit=999, restarts=1)
+    row = replace(ROW, state="REQUEUED", submit_s=996, start_s=996, end_s=999)
+    assert states(look(put_back, rows=(row,))) == {996: A.FAILED}
+
+
 def test_what_accounting_still_calls_running_is_not_believed_against_the_controller():
     stale = replace(ROW, state="RUNNING", end_s=None)
     assert states(look(job(7, start="500", restarts=1), rows=(stale,))) == {500: A.RUNNING}

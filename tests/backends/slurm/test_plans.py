@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.backends.slurm.plans import Todo, for_job, for_node, refused_twice
+from perdure.backends.slurm.plans import Todo, for_job, for_node, lets_go, refused_twice
 from perdure.backends.slurm.records import read_one_job
 from perdure.errors import ClusterBusy
 from perdure.model.actions import Cancel, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
@@ -120,6 +120,22 @@ def test_hold_and_release():
     assert step(Release(ATTEMPT), PUT_BACK) == Todo(("release 7",))
     assert status(Release(ATTEMPT), WAITS) is DONE
     assert status(Release(ATTEMPT), FAILED) is SUPERSEDED
+
+
+def test_what_starts_once_we_let_it_go_was_done_by_us():
+    """Between our last step and the look after it, the job may start, end, and clear up."""
+    requeue = Requeue(ATTEMPT, exclude=("n1",))
+    let_go = Todo(("update jobid=7 ExcNodeList=n1", "release 7"))
+    assert step(requeue, PUT_BACK) == let_go
+    assert lets_go(let_go)
+    assert not lets_go(Todo(("requeuehold 7",)))
+    since = [record(start="995", **now) for now in ({}, {"state": "COMPLETING", "end": "997"}, {"state": "FAILED"})]
+    for found in since:
+        for action in (requeue, Release(ATTEMPT), Exclude(ATTEMPT, ("n1",))):
+            outcome = for_job(action, found, None, NOW, let_go=True)
+            assert not isinstance(outcome, Todo)
+            assert outcome.status is DONE
+    assert for_job(requeue, WAITS, 100, NOW, let_go=True) == step(requeue, WAITS)
 
 
 def test_cancel():

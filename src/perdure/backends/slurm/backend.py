@@ -211,15 +211,16 @@ class SlurmBackend:
 
     def _perform(self, action: Action) -> Outcome:
         with self._tools.dialog() as scontrol:
-            complaint = ""
+            complaint, let_go = "", False
             for _ in range(MAX_STEPS):
-                step = self._next(scontrol, action)
+                step = self._next(scontrol, action, let_go)
                 if isinstance(step, Outcome):
                     return step
                 before = complaint
                 complaint = self._carry_out(scontrol, step)
                 if complaint and complaint == before:
                     return plans.refused_twice(action, step, complaint)
+                let_go = not complaint and plans.lets_go(step)
             raise ClusterBusy("scontrol", f"{action.key} does not come to rest: {complaint}", "Look at the job by hand")
 
     def lookup(self, action: Action) -> Outcome | None:
@@ -233,7 +234,7 @@ class SlurmBackend:
             step = self._next(scontrol, action)
             return step if isinstance(step, Outcome) else None
 
-    def _next(self, scontrol: Dialog, action: Action) -> Outcome | plans.Todo:
+    def _next(self, scontrol: Dialog, action: Action, let_go: bool = False) -> Outcome | plans.Todo:
         if isinstance(action, Drain | Undrain):
             return plans.for_node(action, self._node(scontrol, action.node))
         if isinstance(action, Requeue | Exclude) and self._nodes:  # Slurm refuses all names for one it does not know
@@ -241,7 +242,7 @@ class SlurmBackend:
         job = self._job(scontrol, action)
         now = time.time()
         last_start = self._last_start(job) if job is not None and not plans.has_run(job, now) else None
-        return plans.for_job(action, job, last_start, now)
+        return plans.for_job(action, job, last_start, now, let_go=let_go)
 
     def _carry_out(self, scontrol: Dialog, step: plans.Todo) -> str:
         """Put the commands in order; return what Slurm last complained of, "" where it did not."""

@@ -14,6 +14,8 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
 
+CLOCKS_APART_S = 1.0  # at most, between slurmctld's machine and ours
+
 
 @dataclass(frozen=True, slots=True)
 class Sources:
@@ -42,18 +44,20 @@ def with_told_ends(rows: Iterable[Row], told: Mapping[tuple[str, int], Row]) -> 
 
 
 def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
-    """Every start that is known, oldest first.
+    """Every start that is known, oldest first. `now`: just before the controller was asked.
 
     Both sources tell of one start under one key, job and start instant. Accounting alone knows starts that were
     put back since; it may lag, so what it calls running counts only where the controller does not know better.
     It was asked last: where it calls over what the controller calls running, the controller's word stands until
-    the next look, which will see jobs and nodes as the end left them. COMPLETING says only that it ended.
+    the next look, which will see jobs and nodes as the end left them. A start that came and ended between the two
+    questions is left to the next look too, which knows its owner's wishes and its log. COMPLETING says only that it
+    ended.
     """
     records = {record.job_id: record for record in sources.jobs or ()}
     latest = {row.job_id: row for row in sorted(sources.rows, key=lambda r: r.start_s or 0) if row.start_s}
     found: dict[AttemptId, Attempt] = {}
     for row in sources.rows:
-        if row.start_s is None:
+        if row.start_s is None or (sources.jobs is not None and _is_ahead(row, records.get(row.job_id), now)):
             continue
         attempt = _of_row(cluster, row, row.start_s, records.get(row.job_id))
         if row is latest.get(row.job_id):
@@ -118,6 +122,15 @@ def _launch_failure(attempt: Attempt, record: JobRecord | None, nodes: Iterable[
         return attempt
     told = [f"{n.node.name}: {n.node.reason}" for n in nodes if n.node.name in attempt.nodes and n.node.reason]
     return replace(attempt, state=AttemptState.LAUNCH_FAILED, reason="; ".join([record.reason, *told]))
+
+
+def _is_ahead(row: Row, record: JobRecord | None, now: float) -> bool:
+    """True for an end so new that the controller may not have known of the start, and of which it shows no trace.
+
+    Its record, where there is one, waits still as it was submitted; a job that was put back was submitted anew.
+    """
+    is_new = row.end_s is not None and row.end_s + 1 + CLOCKS_APART_S > now
+    return is_new and (record is None or (is_waiting(record.state) and record.submit_s == row.submit_s))
 
 
 def _may_run(row: Row, records: Mapping[str, JobRecord], sources: Sources) -> bool:

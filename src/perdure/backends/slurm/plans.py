@@ -46,13 +46,20 @@ def superseded(detail: str) -> Outcome:
     return Outcome(OutcomeStatus.SUPERSEDED, detail)
 
 
-def for_job(action: JobAction, job: JobRecord | None, last_start: int | None, now: float) -> Outcome | Todo:
+def for_job(
+    action: JobAction, job: JobRecord | None, last_start: int | None, now: float, *, let_go: bool = False
+) -> Outcome | Todo:
     """Decide the next step. `last_start`: of the job's latest attempt, where `has_run` is false of its record.
+
+    `let_go`: the step before was our own, `lets_go` was true of it, and Slurm took it: what has started since did so
+    by our doing.
 
     Raises `ClusterBusy` while Slurm is still clearing up after the attempt: it takes no change then.
     """
     if job is None:
         return superseded("the job is gone")
+    if let_go and has_run(job, now):
+        return done("started again")
     if job.state == "COMPLETING" and not isinstance(action, Cancel):
         raise ClusterBusy(f"job {job.job_id}", "still completing", "Ask again in a moment")
     wanted = action.attempt.incarnation
@@ -75,6 +82,11 @@ def for_job(action: JobAction, job: JobRecord | None, last_start: int | None, no
 def has_run(job: JobRecord, now: float) -> bool:
     """True where the record's own start is that of an attempt: it neither waits nor was cancelled while waiting."""
     return not is_waiting(job.state) and not waits_again(job, now) and bool(job.nodes)
+
+
+def lets_go(step: Todo) -> bool:
+    """True of a step after which nothing of ours keeps a job that waits from starting."""
+    return step.commands[-1].startswith(("release ", "update jobid="))
 
 
 def whole(job: JobRecord) -> str:
