@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from hypothesis import strategies as st
 
 from perdure.model.table import Attempts, JobTable
+from perdure.simulation.faults import NodeFaults
 
 
 def jobs(*rows: Sequence[float], vc: Sequence[str] = (), user: Sequence[str] = (), **columns: object) -> JobTable:
@@ -44,3 +45,27 @@ def tables(draw: st.DrawFn, max_jobs: int = 12, max_gpus: int = 8, attempts: boo
         *zip(gpus, submit, duration, strict=True), vc=table.vc.tolist(), user=table.user.tolist(),
         attempts=with_attempts(table, lists),
     )
+
+
+def faults_of(table: JobTable, found: Mapping[int, tuple[float, float]], again: Sequence[int] = ()) -> NodeFaults:
+    """Faults from a `pick` and a repair for each bound attempt."""
+    assert table.attempts is not None
+    n = len(table.attempts.passed)
+    bound, repeated, pick, repair_s = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n), np.zeros(n)
+    for record, (of, seconds) in found.items():
+        bound[record], pick[record], repair_s[record] = True, of, seconds
+    repeated[list(again)] = True
+    return NodeFaults(bound, repeated, pick, repair_s)
+
+
+@st.composite
+def faulty(draw: st.DrawFn, max_jobs: int = 12) -> tuple[JobTable, NodeFaults]:
+    """Tables in which some failed attempts, none of them a job's last, are bound to nodes."""
+    table = draw(tables(attempts=True, max_jobs=max_jobs))
+    assert table.attempts is not None
+    last = set((table.attempts.first[1:] - 1).tolist())
+    could = [i for i, ok in enumerate(table.attempts.passed) if not ok and i not in last]
+    bound = draw(st.sets(st.sampled_from(could))) if could else set()
+    values = st.tuples(st.sampled_from([0.0, 0.3, 0.7, 0.99]), st.sampled_from([0.0, 1.0, 50.0, 500.0]))
+    again = draw(st.sets(st.sampled_from(sorted(bound)))) if bound else set()
+    return table, faults_of(table, {record: draw(values) for record in bound}, sorted(again))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,9 +14,10 @@ from perdure.model.table import JobTable
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.simulation.asking import Again, Failed
 from perdure.simulation.compiled.drive import compiled
+from perdure.simulation.faults import NodeFaults
 from perdure.simulation.simulate import simulate
 from perdure.simulation.workload import Workload
-from tests.simulation.tables import tables
+from tests.simulation.tables import faulty, tables
 
 PLACES = ["count", "first-fit", "best-fit", "consolidate", "ladder:15"]
 POLICIES = ["fifo", "fjf", "sjf", "sjf:skip", "capacity", "drf"]
@@ -24,29 +27,34 @@ quick = settings(max_examples=60, deadline=None, suppress_health_check=list(Heal
 
 def answer(failed: Failed) -> Again | None:
     """A retry policy that depends on all that it is told."""
-    return (None, Again(), Again(3.0))[hash(failed) % 3]
+    chance = zlib.crc32(repr(failed).encode())
+    return (None, Again(), Again(3.0), Again(avoid=failed.nodes), Again(1.0, (failed.bad,) if failed.bad >= 0 else ()))[
+        chance % 5
+    ]
 
 
 @pytest.mark.parametrize("name", POLICIES)
 @quick
 @given(
-    table=tables(attempts=True, max_jobs=25), placement=st.sampled_from(PLACES), racks=st.sampled_from([0, 1, 2]),
+    given_=faulty(max_jobs=25), placement=st.sampled_from(PLACES), racks=st.sampled_from([0, 1, 2]),
     asks=st.booleans(), compat=st.sampled_from([None, "tiresias"]),
 )
 def test_both_loops_agree(
-    name: str, table: JobTable, placement: str, racks: int, asks: bool, compat: None
+    name: str, given_: tuple[JobTable, NodeFaults], placement: str, racks: int, asks: bool, compat: None
 ) -> None:
+    table, faults = given_
     cluster = Cluster.parse("3x4+1x8", rack_nodes=racks)
     options = PolicyOptions(queue_limits=(20.0, 60.0))
     plain, fast = (
         simulate(
-            table, cluster, name, placement, answer if asks else None, compat=compat, options=options, engine=engine
+            table, cluster, name, placement, answer if asks else None, compat=compat, options=options, engine=engine,
+            faults=faults,
         )
         for engine in ("plain", "compiled")
     )
     for column in ("start_s", "end_s", "preempted", "promoted", "passed"):
         assert np.array_equal(getattr(fast, column), getattr(plain, column)), column
-    for column in ("job", "number", "submit_s", "start_s", "end_s", "ran_s", "passed", "node"):
+    for column in ("job", "number", "submit_s", "start_s", "end_s", "ran_s", "passed", "node", "record"):
         assert np.array_equal(getattr(fast.attempts, column), getattr(plain.attempts, column)), column
     assert fast.digest() == plain.digest()
     assert fast.busy_gpu_s == plain.busy_gpu_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,28 +20,17 @@ from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.simulation.asking import Again, Failed, Retry
 from perdure.simulation.checks import FAULT_LAWS, Replay
 from perdure.simulation.failures import NODE_FAULT, Failures, Nature, model_named, recorded
-from perdure.simulation.faults import MOST_MET, NodeFaults
+from perdure.simulation.faults import MOST_MET
 from perdure.simulation.metrics import summary
 from perdure.simulation.repairs import REPAIR_DAYS, draw_repairs_s
 from perdure.simulation.result import Result
 from perdure.simulation.retries import Always, Classifier, Service, retry_named
 from perdure.simulation.simulate import simulate
 from tests.conftest import require
-from tests.simulation.tables import jobs, tables, with_attempts
+from tests.simulation.tables import faults_of, faulty, jobs, with_attempts
 
 TWO = Cluster.parse("2x8")
 DAY_S = 86_400.0
-
-
-def faults_of(table: JobTable, found: Mapping[int, tuple[float, float]], again: Sequence[int] = ()) -> NodeFaults:
-    """Faults from a `pick` and a repair for each bound attempt."""
-    assert table.attempts is not None
-    n = len(table.attempts.passed)
-    bound, repeated, pick, repair_s = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n), np.zeros(n)
-    for record, (of, seconds) in found.items():
-        bound[record], pick[record], repair_s[record] = True, of, seconds
-    repeated[list(again)] = True
-    return NodeFaults(bound, repeated, pick, repair_s)
 
 
 def tried(*lists: list[tuple[float, bool]], gpus: int = 1) -> JobTable:
@@ -148,19 +137,6 @@ RETRIES: dict[str, Callable[[], Retry]] = {
     "off bad nodes": lambda: off_bad_nodes,
     "off all": lambda: lambda failed: Again(float(failed.number % 3), failed.nodes),
 }
-
-
-@st.composite
-def faulty(draw: st.DrawFn) -> tuple[JobTable, NodeFaults]:
-    """Tables in which some failed attempts, none of them a job's last, are bound to nodes."""
-    table = draw(tables(attempts=True))
-    assert table.attempts is not None
-    last = set((table.attempts.first[1:] - 1).tolist())
-    could = [i for i, ok in enumerate(table.attempts.passed) if not ok and i not in last]
-    bound = draw(st.sets(st.sampled_from(could))) if could else set()
-    values = st.tuples(st.sampled_from([0.0, 0.3, 0.7, 0.99]), st.sampled_from([0.0, 1.0, 50.0, 500.0]))
-    again = draw(st.sets(st.sampled_from(sorted(bound)))) if bound else set()
-    return table, faults_of(table, {record: draw(values) for record in bound}, sorted(again))
 
 
 OPTIONS = PolicyOptions(queue_limits=(20.0, 60.0))

@@ -68,7 +68,10 @@ class Fleet:
     def with_trouble(self, nodes: tuple[str, ...], trouble: NodeTrouble, memory_s: float) -> Fleet:
         """Remember a failure against `nodes`, and forget what is older than `memory_s`."""
         oldest = trouble.time_s - memory_s
-        recent = {name: tuple(t for t in old if t.time_s > oldest) for name, old in self.troubles.items()}
+        recent = {
+            name: old if old[0].time_s > oldest else tuple(t for t in old if t.time_s > oldest)
+            for name, old in self.troubles.items()
+        }
         kept = {name: troubles for name, troubles in recent.items() if troubles}
         for name in nodes:
             kept[name] = (*kept.get(name, ()), trouble)[-MAX_TROUBLES:]
@@ -87,7 +90,7 @@ class Fleet:
         return frozenset(
             name
             for name, troubles in self.troubles.items()
-            if _speaks_against([t for t in troubles if t.time_s > now - memory_s])
+            if len(troubles) > 1 and _speaks_against([t for t in troubles if t.time_s > now - memory_s])
         )
 
 

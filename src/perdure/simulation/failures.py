@@ -43,6 +43,9 @@ class Nature(IntEnum):
     KILLED = 4  # its owner ended it
 
 
+_HEALING = frozenset({int(Nature.NODE_BOUND), int(Nature.TRANSIENT)})
+
+
 @dataclass(frozen=True, slots=True)
 class Failures:
     """A table of which every job has attempts, and what each attempt is; rows as in ``table.attempts``."""
@@ -61,7 +64,7 @@ class Failures:
 
     def heals(self, attempt: int) -> bool:
         """Whether retries of this failed attempt get past it, if they run where they should."""
-        return self.nature[attempt] in (Nature.NODE_BOUND, Nature.TRANSIENT)
+        return int(self.nature[attempt]) in _HEALING
 
     def node_faults(self, seed: int) -> NodeFaults:
         """What attempts that are bound to a node leave behind there, by `seed`.

@@ -30,18 +30,18 @@ class Outcome:
     ended: Ints
     ran: Ints
     node: Ints
+    record: Ints
     events: int
     busy: int
     spans: tuple[tuple[int, int, int, int, Shares], ...] | None = None
-    record: Ints | None = None  # None where each attempt ended as recorded
 
     @classmethod
     def of(cls, trail: Trail, spans: bool) -> Outcome:
         """What the plain loop left."""
         log = np.array(trail.log, np.int64).reshape(-1, 8).T
         start, end, preempted, promoted = np.array([trail.start, trail.end, trail.preempted, trail.promoted], np.int64)
-        columns = start, end, preempted, promoted, log[0], log[1], log[2], log[3], log[4], log[5], log[6]
-        return cls(*columns, trail.events, trail.busy, tuple(trail.spans) if spans else None, log[7])
+        columns = start, end, preempted, promoted, log[0], log[1], log[2], log[3], log[4], log[5], log[6], log[7]
+        return cls(*columns, trail.events, trail.busy, tuple(trail.spans) if spans else None)
 
     def result(self, jobs: Workload, policy: str, placement: str, seed: int, total_gpus: int) -> Result:
         """The same in seconds of the table's time."""
@@ -49,8 +49,7 @@ class Outcome:
         def at(ticks: Ints) -> NDArray[np.float64]:
             return jobs.origin_s + ticks / jobs.ticks_per_s
 
-        record = jobs.first[self.job] + self.number - 1 if self.record is None else self.record
-        passed = jobs.passed[record]
+        passed = jobs.passed[self.record]
         last = np.zeros(len(jobs), np.bool_)
         last[self.job] = passed  # attempts are in the order of their ends: a job's last one stays
         log = AttemptLog(
@@ -62,7 +61,7 @@ class Outcome:
             self.ran / jobs.ticks_per_s,
             passed,
             self.node.astype(np.int64),
-            record.astype(np.int64),
+            self.record.astype(np.int64),
         )
         return Result(
             policy,

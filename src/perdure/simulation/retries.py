@@ -75,7 +75,10 @@ class Oracle:
 
 @dataclass(frozen=True, slots=True)
 class Classifier:
-    """Tells whether a failure heals, wrongly at given rates; one draw a failure, the same whenever it is asked."""
+    """Tells whether a failure heals, wrongly at given rates; one draw a failure, the same whenever it is asked.
+
+    Of what it says heals it also tells, never wrongly, whether it is bound to a node.
+    """
 
     failures: Failures
     seed: int
@@ -86,21 +89,18 @@ class Classifier:
         rate = self.tpr if self.failures.heals(failed.record) else self.fpr
         return uniform(self.seed, failed.row, failed.number) < rate
 
-    def says_of_node(self, failed: Failed) -> bool:
-        """What it tells to heal it also tells to be bound to a node or not, and never wrongly."""
-        return self.failures.nature[failed.record] == Nature.NODE_BOUND and self.says_heals(failed)
-
     def verdict(self, failed: Failed) -> Verdict:
         """The verdict as triage would put it; its probability is the one after both kinds were equally likely."""
         cause = str(self.failures.causes[failed.record])
         heals = self.says_heals(failed)
+        of_node = heals and self.failures.nature[failed.record] == Nature.NODE_BOUND
         right, wrong = (self.tpr, self.fpr) if heals else (1 - self.tpr, 1 - self.fpr)
         return Verdict(
             label=Label.TRANSIENT if heals else Label.DETERMINISTIC,
             p_transient=right / (right + wrong) if right + wrong else 0.5,
             category=cause.replace(" ", "_"),
             summary=cause,
-            bound=Bound.NODE if self.says_of_node(failed) else Bound.NOTHING,
+            bound=Bound.NODE if of_node else Bound.NOTHING,
             infrastructure=heals,
             fingerprint=cause,
         )
@@ -115,7 +115,7 @@ class Predicted:
     def __call__(self, failed: Failed) -> Again | None:
         if not self.classifier.says_heals(failed):
             return None
-        return Again(avoid=failed.nodes if self.classifier.says_of_node(failed) else ())
+        return Again(avoid=failed.nodes if failed.bad >= 0 else ())
 
 
 @dataclass(slots=True)

@@ -84,14 +84,12 @@ def _outcome(
     engine: Engine,
     faults: NodeFaults | None,
 ) -> Outcome:
-    hides_nodes = retry is not None and placement is not None  # from the retry policy: only the plain loop tells them
-    wanted = engine == "compiled" or (engine == "auto" and len(jobs) >= _WORTH_COMPILING and _has_numba())
-    if wanted and not spans and not hides_nodes:
+    if not spans and (engine == "compiled" or (engine == "auto" and len(jobs) >= _WORTH_COMPILING and _has_numba())):
         from perdure.simulation.compiled import drive
 
         advance = drive.compiled(jobs, cluster, policy, placement)
         if advance is not None:
-            return drive.replay(jobs, cluster, advance, placement, retry)
+            return drive.replay(jobs, cluster, advance, placement, retry, faults)
     return Outcome.of(replay(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, retry, faults), spans)
 
 

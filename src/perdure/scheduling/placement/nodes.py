@@ -63,8 +63,14 @@ def has_place(placement: Placement, empty: Nodes, ask: Ask, barred: Iterable[int
 
 
 def tightest(free: list[int], gpus: int, among: Iterable[int]) -> int | None:
-    """The node that holds all of `gpus` and has the fewest free; the lowest of equals."""
-    return min((node for node in among if free[node] >= gpus), key=lambda node: (free[node], node), default=None)
+    """The node that holds all of `gpus` and has the fewest free; of equals the first, which is the lowest."""
+    best, fewest = None, 1 << 62
+    for node in among:
+        if gpus <= free[node] < fewest:
+            best, fewest = node, free[node]
+            if fewest == gpus:
+                break
+    return best
 
 
 def gather(free: list[int], gpus: int, among: Iterable[int]) -> Shares | None:

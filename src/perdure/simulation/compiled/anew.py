@@ -24,8 +24,8 @@ from perdure.simulation.compiled.heaps import (
 )
 from perdure.simulation.compiled.heaps import remove as unlink
 from perdure.simulation.compiled.kernel import FLAG, LONG, SHORT, SHORT_NONE, Records, kernel, records
-from perdure.simulation.compiled.places import LADDER, forget, lift, next_rung, put_back, take
-from perdure.simulation.compiled.state import ASKS, DONE, NEVER, due_arrival, finish, remaining, run, stop
+from perdure.simulation.compiled.places import LADDER, forget, is_kept_off, lift, next_rung, put_back, take
+from perdure.simulation.compiled.state import ASKS, DONE, NEVER, due_arrival, finish, heed, remaining, run, stop
 from perdure.simulation.workload import Workload
 
 REMAINING, REMAINING_SERVICE, GPUS, ATTAINED, GITTINS = range(5)
@@ -120,8 +120,10 @@ def advance(state, levels, asks, resumed):  # type: ignore[no-untyped-def]
             events = state.tally[0].events
             while first_tick(state.ends, NEVER) <= now:
                 _leave(state, levels, asks)
-            if state.tally[0].asked:
+            if state.questions.tally[0].many:
                 return ASKS
+        else:
+            heed(state)
         resumed = False
         row = due_arrival(state)
         while row >= 0:
@@ -501,7 +503,7 @@ def _start(state, levels, level, lifted):  # type: ignore[no-untyped-def]
             break
         elif take(state.places, waiter, state.job[waiter].gpus, state.tally[0].now):
             _run(state, levels, waiter, level)
-        elif state.places.kind == LADDER:  # the next of its size may stand on a higher rung
+        elif state.places.kind == LADDER or is_kept_off(state.places, waiter):  # the next of its size may find a place
             _climb_later(state, levels, waiter)
             levels.job[tried].tried = waiter
             tried += 1

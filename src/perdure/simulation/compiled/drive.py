@@ -12,13 +12,17 @@ from perdure.scheduling.drf import DominantShare
 from perdure.scheduling.fifo import Fifo
 from perdure.scheduling.las import Gittins2D, LeastAttained
 from perdure.scheduling.placement.nodes import Placement
+from perdure.scheduling.placement.registry import room_of
+from perdure.scheduling.placement.room import Room
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
 from perdure.scheduling.turns import Turns
 from perdure.simulation.asking import Failed, Retry
 from perdure.simulation.compiled import anew, once
-from perdure.simulation.compiled.places import COUNT, KINDS, LADDER, empty_places
-from perdure.simulation.compiled.state import DONE, State, come_back, state_of
+from perdure.simulation.compiled.places import COUNT, KINDS, LADDER, empty_places, keep_off
+from perdure.simulation.compiled.questions import OVER
+from perdure.simulation.compiled.state import DONE, State, state_of
+from perdure.simulation.faults import NodeFaults
 from perdure.simulation.outcome import Outcome
 from perdure.simulation.workload import Workload
 from perdure.simulation.world import view_of
@@ -65,17 +69,23 @@ def _rules(jobs: Workload, policy: Policy) -> anew.Rules | None:
 
 
 def replay(
-    jobs: Workload, cluster: Cluster, advance: Advance, placement: Placement | None, retry: Retry | None
+    jobs: Workload,
+    cluster: Cluster,
+    advance: Advance,
+    placement: Placement | None,
+    retry: Retry | None,
+    faults: NodeFaults | None = None,
 ) -> Outcome:
     """Replay all jobs; as `plain.replay`."""
     kind = COUNT if placement is None else KINDS[placement.name]
     relax = round(placement.relax_s * jobs.ticks_per_s) if placement is not None and kind == LADDER else 0
-    state = state_of(jobs, empty_places(cluster, kind, relax, len(jobs)))
+    state = state_of(jobs, empty_places(cluster, kind, relax, len(jobs)), faults)
+    empty = room_of(cluster, placement, jobs.ticks_per_s)  # knows which nodes a job can be kept off
     resumed = False
     while advance(state, retry is not None, resumed) != DONE:
         resumed = True
         assert retry is not None
-        _ask(jobs, state, retry)
+        state = _answered(jobs, state, empty, retry)
     return _outcome(state)
 
 
@@ -94,18 +104,28 @@ def _outcome(state: State) -> Outcome:
         log["ended"],
         log["ran"],
         log["node"],
+        log["record"],
         int(state.tally[0]["events"]),
         int(state.tally[0]["busy"]),
     )
 
 
-def _ask(jobs: Workload, state: State, retry: Retry) -> None:
-    now, asked = (int(state.tally[0][name]) for name in ("now", "asked"))
-    for row in state.job["ask"][:asked].tolist():
-        number = int(state.job[row]["number"])
-        record = int(state.job[row]["first"]) + number - 1
-        ran_s = int(state.job[row]["before"]) / jobs.ticks_per_s
-        answer = retry(Failed(row, number, record, jobs.seconds(now), ran_s))
-        if answer is not None:
-            come_back(state, row, now + round(answer.delay_s * jobs.ticks_per_s))
-    state.tally[0]["asked"] = 0
+def _answered(jobs: Workload, state: State, empty: Room, retry: Retry) -> State:
+    """Put all questions to the retry policy, and write its answers down."""
+    now, questions = int(state.tally[0]["now"]), state.questions
+    asked = questions.about[: int(questions.tally[0]["many"])]
+    nodes = questions.nodes[: int(questions.tally[0]["nodes"])].tolist()
+    places, first, backs = state.places, 0, []
+    for row, number, record, ran, bad, until, _ in asked.tolist():
+        had, first = tuple(nodes[first:until]), until
+        times = jobs.seconds(now), ran / jobs.ticks_per_s
+        avoided = empty.avoided.get(row, frozenset())
+        answer = retry(Failed(row, number, record, *times, had, bad, avoided, empty.n_nodes))
+        backs.append(OVER if answer is None else now + round(answer.delay_s * jobs.ticks_per_s))
+        if answer is not None and answer.avoid:
+            empty.avoid(row, int(state.job[row]["gpus"]), answer.avoid)
+            kept_off = empty.avoided.get(row, avoided)
+            if kept_off != avoided:
+                places = keep_off(places, row, sorted(kept_off))
+    asked["back"] = backs
+    return state._replace(places=places)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from perdure.simulation.compiled.heaps import add, empty_skew, first_tick, pop, precedes, remove
 from perdure.simulation.compiled.kernel import Records, kernel
-from perdure.simulation.compiled.places import LADDER, next_rung, take
-from perdure.simulation.compiled.state import ASKS, DONE, NEVER, attempt_of, due_arrival, finish, run
+from perdure.simulation.compiled.places import LADDER, is_kept_off, next_rung, take
+from perdure.simulation.compiled.state import ASKS, DONE, NEVER, due_arrival, finish, heed, run
 from perdure.simulation.workload import Workload
 
 
@@ -25,6 +25,7 @@ class Queues(NamedTuple):
     due: NDArray[np.float64]  # of each queue: the one that holds least over what it is due goes next; empty: by order
     held: NDArray[np.int64]  # GPUs of the running jobs of each queue
     closed: NDArray[np.bool_]  # in this pass
+    aside: NDArray[np.int32]  # jobs passed over in this pass, though others of their queue may fit
 
 
 def one_queue(jobs: Workload, by_work: bool) -> Queues:
@@ -47,7 +48,7 @@ def _queues(queue: NDArray[np.int64], size: NDArray[np.int64], by_work: bool, du
     n, queues = len(queue), len(size)
     order = empty_skew(n, np.zeros(n, np.int64))
     root, held, closed = np.full(queues, -1, np.int32), np.zeros(queues, np.int64), np.zeros(queues, np.bool_)
-    return Queues(queue, root, size, order, by_work, due, held, closed)
+    return Queues(queue, root, size, order, by_work, due, held, closed, np.empty(n, np.int32))
 
 
 @kernel
@@ -65,8 +66,10 @@ def advance(state, queues, asks, resumed):  # type: ignore[no-untyped-def]
                 row = pop(state.ends)
                 queues.held[queues.queue[row]] -= state.job[row].gpus
                 finish(state, row, asks)
-            if state.tally[0].asked:
+            if state.questions.tally[0].many:
                 return ASKS
+        else:
+            heed(state)
         resumed = False
         row = due_arrival(state)
         while row >= 0:
@@ -93,27 +96,45 @@ def _next_event(state, queues):  # type: ignore[no-untyped-def]
 @kernel
 def _enqueue(state, queues, row):  # type: ignore[no-untyped-def]
     if queues.by_work:
-        queues.order[row].key = state.work[attempt_of(state, row)]
+        queues.order[row].key = state.work[state.job[row].record]
     queues.order[row].label = state.job[row].came
+    _in(queues, row)
+
+
+@kernel
+def _in(queues, row):  # type: ignore[no-untyped-def]
     queue = queues.queue[row]
     queues.root[queue] = add(queues.order, np.int64(queues.root[queue]), row)
+
+
+@kernel
+def _out(queues, row):  # type: ignore[no-untyped-def]
+    """Take the first job of its queue out."""
+    queues.root[queues.queue[row]] = remove(queues.order, row, row)
 
 
 @kernel
 def _give(state, queues):  # type: ignore[no-untyped-def]
     """One pass: start the first of the queue whose turn it is, until all queues are held up or empty."""
     queues.closed[:] = False
+    aside = 0
     while state.places.tally[0].total_free:
         queue = _whose_turn(state, queues)
         if queue < 0:
-            return
+            break
         row = np.int64(queues.root[queue])
         if take(state.places, row, state.job[row].gpus, state.tally[0].now):
-            queues.root[queue] = remove(queues.order, row, row)
+            _out(queues, row)
             queues.held[queue] += state.job[row].gpus
             run(state, row)
+        elif queues.size[queue] and is_kept_off(state.places, row):
+            _out(queues, row)
+            queues.aside[aside] = row
+            aside += 1
         else:
             queues.closed[queue] = True
+    for i in range(aside):
+        _in(queues, np.int64(queues.aside[i]))
 
 
 @kernel

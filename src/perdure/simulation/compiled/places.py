@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perdure.model.cluster import Cluster
 from perdure.simulation.compiled.kernel import LONG, LONG_NONE, SHORT, SHORT_NONE, Records, kernel, records
@@ -21,8 +23,9 @@ class Places(NamedTuple):
     nodes: Records  # free GPUs, and the rack
     levels: Records  # (n_racks, largest + 1): how many nodes have so many free; no such node is below `lowest`
     racks: Records  # free GPUs, and the largest node
-    holders: Records  # of each job: its first and last share, -1 for none; tick of the first refusal, -1 before
+    holders: Records  # of each job, see `empty_places`
     shares: Records  # node, GPUs, and the job's next share or the next unused one
+    avoided: NDArray[np.int32]  # nodes that jobs are kept off, those of one job together
     tally: Records  # one record: free GPUs, and the first unused share
 
 
@@ -31,7 +34,7 @@ def empty_places(cluster: Cluster, kind: int, relax: int, jobs: int) -> Places:
     n, largest, total = len(cluster), int(cluster.gpus.max()), cluster.total_gpus
     rack = np.unique(cluster.rack, return_inverse=True)[1].astype(np.int64) if kind == LADDER else np.zeros(n, np.int64)
     racks = int(rack.max()) + 1
-    nodes = records(n, free=LONG, rack=LONG)
+    nodes = records(n, free=LONG, rack=LONG, hidden=LONG)  # `hidden`: free, but not for the job that looks now
     nodes["free"], nodes["rack"] = cluster.gpus, rack
     levels = records(racks * (largest + 1), at_level=LONG, lowest=(np.int64, n)).reshape(racks, largest + 1)
     np.add.at(levels["at_level"], (rack, cluster.gpus), 1)
@@ -40,12 +43,26 @@ def empty_places(cluster: Cluster, kind: int, relax: int, jobs: int) -> Places:
     np.add.at(by_rack["free"], rack, cluster.gpus)
     np.maximum.at(by_rack["largest"], rack, cluster.gpus)
     counted = kind == COUNT
-    holders = records(0 if counted else jobs, first=SHORT_NONE, last=SHORT_NONE, refused=LONG_NONE)
+    holders = records(
+        0 if counted else jobs,
+        first=SHORT_NONE,  # share
+        last=SHORT_NONE,
+        refused=LONG_NONE,  # tick of the first refusal, -1 before
+        avoids=SHORT,  # it is kept off the nodes from here in `avoided` up to `avoids_to`
+        avoids_to=SHORT,
+    )
     shares = records(1 if counted else 2 * total + 1, node=SHORT, gpus=SHORT, after=SHORT)
     shares["after"] = np.arange(1, len(shares) + 1)
     shares["after"][-1] = -1
     tally = records(1, total_free=(np.int64, total), unused=LONG)
-    return Places(kind, relax, nodes, levels, by_rack, holders, shares, tally)
+    return Places(kind, relax, nodes, levels, by_rack, holders, shares, np.empty(0, np.int32), tally)
+
+
+def keep_off(places: Places, row: int, nodes: Collection[int]) -> Places:
+    """The same places, the job being kept off these nodes alone."""
+    begin = len(places.avoided)
+    places.holders[row]["avoids"], places.holders[row]["avoids_to"] = begin, begin + len(nodes)
+    return places._replace(avoided=np.concatenate([places.avoided, np.fromiter(nodes, np.int32, len(nodes))]))
 
 
 @kernel
@@ -56,6 +73,38 @@ def take(places, row, gpus, now):  # type: ignore[no-untyped-def]
     if places.kind == COUNT:
         places.tally[0].total_free -= gpus
         return True
+    if not is_kept_off(places, row):
+        return _place(places, row, gpus, now)
+    _hide(places, row)
+    found = gpus <= places.tally[0].total_free and _place(places, row, gpus, now)
+    _show(places, row)
+    return found
+
+
+@kernel
+def is_kept_off(places, row):  # type: ignore[no-untyped-def]
+    """Whether there are nodes that are not for this job."""
+    return places.kind != COUNT and places.holders[row].avoids < places.holders[row].avoids_to
+
+
+@kernel
+def _hide(places, row):  # type: ignore[no-untyped-def]
+    for i in range(places.holders[row].avoids, places.holders[row].avoids_to):
+        node = np.int64(places.avoided[i])
+        places.nodes[node].hidden = places.nodes[node].free
+        _set_free(places, node, 0)
+
+
+@kernel
+def _show(places, row):  # type: ignore[no-untyped-def]
+    for i in range(places.holders[row].avoids, places.holders[row].avoids_to):
+        node = np.int64(places.avoided[i])
+        _set_free(places, node, places.nodes[node].hidden)
+
+
+@kernel
+def _place(places, row, gpus, now):  # type: ignore[no-untyped-def]
+    """Choose nodes for the gang; as many GPUs are free."""
     if places.kind == LADDER:
         if _climb(places, row, gpus, now):
             places.holders[row].refused = -1

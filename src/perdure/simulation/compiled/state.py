@@ -7,9 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.simulation.compiled.bad_nodes import BadNodes, bad_nodes, following, is_over, lasts, left_by, met_by
 from perdure.simulation.compiled.heaps import empty_heap, first_tick, pop, push
 from perdure.simulation.compiled.kernel import LONG, LONG_NONE, SHORT, Records, kernel, records
 from perdure.simulation.compiled.places import Places, release
+from perdure.simulation.compiled.questions import OVER, Questions, ask, no_questions, note_nodes
+from perdure.simulation.faults import MOST_MET, NodeFaults
 from perdure.simulation.workload import Workload
 
 NEVER = np.int64(2**62)
@@ -23,22 +26,24 @@ class State(NamedTuple):
     work: NDArray[np.int64]  # of all attempts, one after another
     passed: NDArray[np.bool_]
     places: Places
+    bad: BadNodes
+    questions: Questions
     ends: Records  # heap of running jobs
     returns: Records  # heap of jobs on their way to a next attempt
     log: Records  # attempts that are over; see `AttemptLog`
     tally: Records  # one record
 
 
-def state_of(jobs: Workload, places: Places) -> State:
+def state_of(jobs: Workload, places: Places, faults: NodeFaults | None) -> State:
     """The world before the first event."""
     n = len(jobs)
     job = records(
         n,
         submit=LONG,
         gpus=LONG,
-        first=LONG,  # attempt
+        record=LONG,  # the present attempt; a row of `work`
         last=LONG,  # attempt
-        number=SHORT,  # of the present attempt, from 0
+        tried=SHORT,  # attempts that are over
         since=LONG,  # when it came to wait
         began=LONG_NONE,  # when it first ran
         before=LONG,  # run by the present attempt before it was last started
@@ -48,12 +53,20 @@ def state_of(jobs: Workload, places: Places) -> State:
         end=LONG_NONE,
         preempted=SHORT,
         promoted=SHORT,
-        ask=SHORT,  # not of this job: the rows about which a retry policy is asked, one after another
     )
     job["submit"], job["gpus"] = jobs.submit, jobs.gpus
-    job["first"], job["last"] = jobs.first[:-1], jobs.first[1:] - 1
+    job["record"], job["last"] = jobs.first[:-1], jobs.first[1:] - 1
+    again = 0 if faults is None else (MOST_MET - 1) * int(faults.bound.sum())
     log = records(
-        len(jobs.work), job=SHORT, number=SHORT, node=SHORT, came=LONG, began=LONG, ended=LONG, ran=LONG
+        len(jobs.work) + again,
+        job=SHORT,
+        number=SHORT,
+        node=SHORT,
+        record=SHORT,
+        came=LONG,
+        began=LONG,
+        ended=LONG,
+        ran=LONG,
     )
     tally = records(
         1,
@@ -61,13 +74,14 @@ def state_of(jobs: Workload, places: Places) -> State:
         arrived=LONG,  # jobs that came for the first time
         arrivals=LONG,
         logged=LONG,
-        asked=LONG,
         events=LONG,
         busy=LONG,  # GPU-ticks
         waiting=LONG,  # jobs
         waiting_gpus=LONG,  # that they ask for
     )
-    return State(job, jobs.work, jobs.passed, places, empty_heap(n), empty_heap(n), log, tally)
+    bad = bad_nodes(faults, n, jobs.ticks_per_s)
+    questions = no_questions(int(places.tally[0]["total_free"]))
+    return State(job, jobs.work, jobs.passed, places, bad, questions, empty_heap(n), empty_heap(n), log, tally)
 
 
 @kernel
@@ -94,25 +108,19 @@ def _arrive(state, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def attempt_of(state, row):  # type: ignore[no-untyped-def]
-    """The present attempt."""
-    return state.job[row].first + state.job[row].number
-
-
-@kernel
 def remaining(state, row):  # type: ignore[no-untyped-def]
     """Ticks that the present attempt must still run."""
     ran = state.job[row].before
     if state.job[row].resumed >= 0:
         ran += state.tally[0].now - state.job[row].resumed
-    return state.work[attempt_of(state, row)] - ran
+    return state.work[state.job[row].record] - ran
 
 
 @kernel
 def run(state, row):  # type: ignore[no-untyped-def]
     """Let a job run that has been given its GPUs."""
     now = state.tally[0].now
-    push(state.ends, row, now + remaining(state, row))
+    push(state.ends, row, now + lasts(state.bad, state.places, row, remaining(state, row), now))
     state.job[row].resumed = now
     state.tally[0].waiting -= 1
     state.tally[0].waiting_gpus -= state.job[row].gpus
@@ -135,31 +143,58 @@ def stop(state, row):  # type: ignore[no-untyped-def]
 def finish(state, row, asks):  # type: ignore[no-untyped-def]
     """End the attempt of a job that has run its time. One that failed comes back at once, unless `asks`."""
     state.tally[0].events += 1
+    until = note_nodes(state.questions, state.places, row)
     node = release(state.places, row, state.job[row].gpus)
     stop(state, row)
-    attempt, i = attempt_of(state, row), state.tally[0].logged
-    state.job[row].number += 1
-    log = state.log[i]
+    state.job[row].tried += 1
+    state.job[row].end = state.tally[0].now
+    met, record = met_by(state.bad, row), state.job[row].record
+    if met >= 0:
+        record = state.bad.fault[met].record
+    _write(state, row, record, node)
+    if met >= 0:
+        if is_over(state.bad, met):
+            return
+    elif state.passed[record] or record == state.job[row].last:
+        return
+    else:
+        met = left_by(state.bad, row, record, state.job[row].before, state.questions, until, state.tally[0].now)
+        state.job[row].record = following(state.bad, record)
+    if asks:
+        bad = np.int64(state.bad.fault[met].node) if met >= 0 else -1
+        ask(state.questions, row, state.job[row].tried, record, state.job[row].before, bad, until)
+    else:
+        _come_back(state, row, state.tally[0].now)
+
+
+@kernel
+def _write(state, row, record, node):  # type: ignore[no-untyped-def]
+    """Put the attempt that is over into the log."""
+    log = state.log[state.tally[0].logged]
     log.job = row
-    log.number = state.job[row].number
+    log.number = state.job[row].tried
     log.node = node
+    log.record = record
     log.came = state.job[row].since
     log.began = state.job[row].began
     log.ended = state.tally[0].now
     log.ran = state.job[row].before
     state.tally[0].logged += 1
-    state.job[row].end = state.tally[0].now
-    if state.passed[attempt] or attempt == state.job[row].last:
-        return
-    if asks:
-        state.job[state.tally[0].asked].ask = row
-        state.tally[0].asked += 1
-    else:
-        come_back(state, row, state.tally[0].now)
 
 
 @kernel
-def come_back(state, row, tick):  # type: ignore[no-untyped-def]
+def heed(state):  # type: ignore[no-untyped-def]
+    """Let jobs come back as the answers to the questions say."""
+    questions = state.questions
+    for i in range(questions.tally[0].many):
+        if questions.about[i].back != OVER:
+            _come_back(state, questions.about[i].row, questions.about[i].back)
+    questions.tally[0].many = 0
+    questions.tally[0].nodes = 0
+
+
+@kernel
+def _come_back(state, row, tick):  # type: ignore[no-untyped-def]
     """Let a job whose attempt failed come back at a tick, with its next one."""
     state.job[row].before = 0
     state.job[row].began = -1
