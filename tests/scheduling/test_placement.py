@@ -53,6 +53,31 @@ def test_the_ladder_relaxes_rung_by_rung(
     assert Ladder().choose(nodes(*free, racks=racks), Ask(0, gpus, rung, 0)) == wanted
 
 
+@pytest.mark.parametrize("spreads", [False, True])
+def test_a_gang_for_one_large_node_waits_before_it_takes_several_small_ones(spreads: bool) -> None:
+    mixed = Nodes([8, 2, 2, 2, 2], [6, 2, 2, 2, 2], [0, 1, 1, 1, 1])
+    ladder = Ladder(spreads=spreads)
+    assert ladder.choose(mixed, Ask(0, 8, 0, 0)) is None
+    assert ladder.choose(mixed, Ask(0, 8, 1, 0)) == ((1, 2), (2, 2), (3, 2), (4, 2))
+    assert ladder.choose(mixed, Ask(0, 6, 0, 0)) == ((0, 6),)
+    assert ladder.choose(mixed, Ask(0, 2, 0, 0)) == (((1, 2),) if spreads else ((0, 2),))
+
+
+SPREAD = [
+    (4, 0, (8, 4, 8, 8), (0, 0, 1, 1), ((2, 4),)),  # the emptiest rack, in it the emptiest node
+    (1, 0, (7, 8, 8, 6, 8, 8), (0, 0, 0, 0, 1, 1), ((4, 1),)),  # by the share that is free, not by the number
+    (12, 0, (8, 4, 8, 8), (0, 0, 1, 1), ((2, 8), (3, 4))),
+    (6, 1, (4, 4, 3, 4), (0, 0, 1, 1), ((0, 4), (1, 2))),
+]
+
+
+@pytest.mark.parametrize(("gpus", "rung", "free", "racks", "wanted"), SPREAD)
+def test_the_spread_ladder_tries_the_emptiest_first(
+    gpus: int, rung: int, free: tuple[int, ...], racks: tuple[int, ...], wanted: Shares | None
+) -> None:
+    assert Ladder(spreads=True).choose(nodes(*free, racks=racks), Ask(0, gpus, rung, 0)) == wanted
+
+
 def test_a_refused_gang_climbs_while_it_waits() -> None:
     room = Placed.on(Cluster.parse("2x8"), Ladder(relax_s=100.0), ticks_per_s=1)
     assert room.take(0, 4, 0)

@@ -10,54 +10,66 @@ from perdure.scheduling.placement.room import Shares
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """Fewest nodes in one rack, then any nodes of one rack, then anywhere.
+    """As few nodes as any rack would need, in one rack; then any nodes of one rack; then anywhere.
 
     Racks are tried by occupancy, the fullest that can hold the gang first; so are the nodes in a rack for a gang
-    that fits on one node. A gang that is refused although enough GPUs are free tries one rung looser after
-    `relax_s`, some three tries of two to three minutes.
+    that fits on one node. With `spreads` both are tried the emptiest first instead, racks by their share of free
+    GPUs: so each gang finds the best locality there is, and whole nodes are soon rare. A gang that is refused although
+    enough GPUs are free tries one rung looser after `relax_s`, some three tries of two to three minutes.
 
     Source: M. Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for DNN training workloads", USENIX
-    ATC 2019.
+    ATC 2019, which ranks racks and nodes by occupancy.
     """
 
     relax_s: float = 450.0
-    name: str = "ladder"
+    spreads: bool = False
     rungs: int = 3
 
+    @property
+    def name(self) -> str:
+        return "spread-ladder" if self.spreads else "ladder"
+
     def choose(self, nodes: Nodes, ask: Ask) -> Shares | None:
-        racks = _by_occupancy(nodes, ask.gpus)
-        for members in racks:
-            shares = _fewest_nodes(nodes, members, ask.gpus)
+        racks = self._by_occupancy(nodes, ask.gpus)
+        for rack in racks:
+            shares = self._fewest_nodes(nodes, rack, ask.gpus)
             if shares:
                 return shares
         if ask.rung >= 1 and racks:
-            return gather(nodes.free, ask.gpus, emptiest_first(nodes.free, racks[0]))
+            return gather(nodes.free, ask.gpus, emptiest_first(nodes.free, _members(nodes, racks[0])))
         if ask.rung >= 2:
             return gather(nodes.free, ask.gpus, emptiest_first(nodes.free, range(len(nodes.free))))
         return None
 
+    def _by_occupancy(self, nodes: Nodes, gpus: int) -> list[int]:
+        """Racks with at least `gpus` free, in the order in which they are tried."""
+        free = dict.fromkeys(nodes.rack, 0)
+        size = free.copy()
+        for rack, node_free, node_size in zip(nodes.rack, nodes.free, nodes.size, strict=True):
+            free[rack] += node_free
+            size[rack] += node_size
+        hold = [rack for rack in free if free[rack] >= gpus]
+        return sorted(hold, key=lambda rack: (-free[rack] / size[rack] if self.spreads else free[rack], rack))
 
-def _by_occupancy(nodes: Nodes, gpus: int) -> list[list[int]]:
-    """Racks with at least `gpus` free, the fewest free first, each as its nodes."""
-    members: dict[int, list[int]] = {}
-    for node, rack in enumerate(nodes.rack):
-        members.setdefault(rack, []).append(node)
-    free = {rack: sum(nodes.free[node] for node in them) for rack, them in members.items()}
-    return [members[rack] for rack in sorted(members, key=lambda rack: (free[rack], rack)) if free[rack] >= gpus]
+    def _fewest_nodes(self, nodes: Nodes, rack: int, gpus: int) -> Shares | None:
+        """As many nodes of the rack as the gang would need in an empty one; None where smaller nodes make it more."""
+        members = _members(nodes, rack)
+        largest = max(nodes.size[node] for node in members)
+        if gpus > largest and largest < nodes.largest:
+            return None
+        whole, rest = divmod(gpus, largest)
+        full = [node for node in members if nodes.free[node] == largest][:whole]
+        if len(full) < whole:
+            return None
+        shares = tuple((node, largest) for node in full)
+        if not rest:
+            return shares
+        holds = [node for node in members if node not in full and nodes.free[node] >= rest]
+        if not holds:
+            return None
+        sign = -1 if self.spreads else 1
+        return (*shares, (min(holds, key=lambda node: (sign * nodes.free[node], node)), rest))
 
 
-def _fewest_nodes(nodes: Nodes, members: list[int], gpus: int) -> Shares | None:
-    """As many nodes of the rack as the gang would need in an empty one, the last of them the tightest."""
-    largest = max(nodes.size[node] for node in members)
-    whole, rest = divmod(gpus, largest)
-    full = [node for node in members if nodes.free[node] == largest][:whole]
-    if len(full) < whole:
-        return None
-    shares = tuple((node, largest) for node in full)
-    if not rest:
-        return shares
-    taken = set(full)
-    holds = [node for node in members if node not in taken and nodes.free[node] >= rest]
-    if not holds:
-        return None
-    return (*shares, (min(holds, key=lambda node: (nodes.free[node], node)), rest))
+def _members(nodes: Nodes, rack: int) -> list[int]:
+    return [node for node, of in enumerate(nodes.rack) if of == rack]

@@ -21,11 +21,12 @@ PLACEMENTS: dict[str, Callable[[float | None, int], Placement]] = {
     "first-fit": lambda argument, seed: FirstFit(),  # noqa: ARG005
     "best-fit": lambda argument, seed: BestFit(),  # noqa: ARG005
     "consolidate": lambda argument, seed: Consolidate(),  # noqa: ARG005
-    "ladder": lambda argument, seed: Ladder() if argument is None else Ladder(argument),  # noqa: ARG005
+    "ladder": lambda argument, seed: _ladder(argument, spreads=False),  # noqa: ARG005
+    "spread-ladder": lambda argument, seed: _ladder(argument, spreads=True),  # noqa: ARG005
     "skew": lambda argument, seed: Skew(seed=seed) if argument is None else Skew(argument, seed),
     "random": lambda argument, seed: RandomFit(seed),  # noqa: ARG005
 }
-WITH_ARGUMENT = {"ladder": "seconds a rung", "skew": "a share of the jobs"}
+WITH_ARGUMENT = {"ladder": "seconds a rung", "spread-ladder": "seconds a rung", "skew": "a share of the jobs"}
 
 
 def placement_named(text: str, seed: int = 0) -> Placement | None:
@@ -44,6 +45,10 @@ def placement_named(text: str, seed: int = 0) -> Placement | None:
 def room_of(cluster: Cluster, placement: Placement | None, ticks_per_s: int) -> Room:
     """An empty cluster."""
     return Counted(cluster.total_gpus) if placement is None else Placed.on(cluster, placement, ticks_per_s)
+
+
+def _ladder(relax_s: float | None, spreads: bool) -> Placement:
+    return Ladder(spreads=spreads) if relax_s is None else Ladder(relax_s, spreads)
 
 
 def _number(text: str, name: str, argument: str) -> float:

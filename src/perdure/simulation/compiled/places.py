@@ -314,6 +314,8 @@ def _next_rack(places, gpus, rack, free):  # type: ignore[no-untyped-def]
 @kernel
 def _fewest_nodes(places, row, gpus, rack):  # type: ignore[no-untyped-def]
     largest = places.racks[rack].largest
+    if gpus > largest and largest < places.levels.shape[1] - 1:
+        return False  # nodes of another rack are larger: fewer of them would do
     whole, rest = gpus // largest, gpus % largest
     spare = places.levels[rack, largest].at_level - whole
     if spare < 0:
