@@ -48,7 +48,8 @@ def _queues(queue: NDArray[np.int64], size: NDArray[np.int64], by_work: bool, du
     n, queues = len(queue), len(size)
     order = empty_skew(n, np.zeros(n, np.int64))
     root, held, closed = np.full(queues, -1, np.int32), np.zeros(queues, np.int64), np.zeros(queues, np.bool_)
-    return Queues(queue, root, size, order, by_work, due, held, closed, np.empty(n, np.int32))
+    aside = np.empty(n if size.any() else 0, np.int32)
+    return Queues(queue, root, size, order, by_work, due, held, closed, aside)
 
 
 @kernel
