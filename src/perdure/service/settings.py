@@ -166,7 +166,7 @@ _LOWEST: Mapping[str, float] = {
     "controller.max_cases": 1,
     "whatif.upload_mib": 1,
     "whatif.unpacked_mib": 1,
-    "whatif.memory_mib": 512,
+    "whatif.memory_mib": 1024,
     "whatif.time_limit_s": 1,
     "whatif.queue": 1,
     "whatif.keep": 1,

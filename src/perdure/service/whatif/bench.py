@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from perdure.errors import ClusterError, NotFound, PerdureError
 from perdure.service.auth import Identity, Role
 from perdure.service.hands import ENDING_S, forever
@@ -107,10 +109,13 @@ class Bench:
             return self._waiting.index(comparison_id) + len(self._progress) if waits else 0
 
     def summary(self, comparison: Comparison) -> Summary | None:
-        """The answer in short; None where there is none."""
+        """The answer in short; None where there is none, or where it was lost with the power."""
         if comparison.stage is not Stage.DONE:
             return None
-        return Summary.model_validate_json(self.shelf.answer(comparison.id, SUMMARY))
+        try:
+            return Summary.model_validate_json(self.shelf.answer(comparison.id, SUMMARY))
+        except (NotFound, ValidationError):
+            return None
 
     def cancel(self, comparison_id: str, identity: Identity) -> None:
         """End one that waits or runs. Raises `NotFound`, and `ClusterError` for one that is over."""
