@@ -183,6 +183,7 @@ def test_a_study_stands_beside_what_was_published(perdure, small):
         ("retry --policy nonsense", "policy 'nonsense': no policy has that name. "),
         ("delay --policy fifo", "--study delay: its policy is philly, its load one. "),
         ("delay --load 0", "trace generate: "),
+        ("delay --workers 2", "--study delay: a study takes no --workers. Leave --workers away."),
     ],
 )
 def test_a_study_that_cannot_be_made_is_one_line_and_2(perdure, small, words, complaint):
@@ -201,6 +202,45 @@ def test_a_list_of_machines_is_a_cluster(perdure, home, trace):
     (home / "machines.csv").write_text("gpus\n1\n1\n")
     ran = perdure("whatif", trace, "--cluster", "machines.csv", "--policy", "fifo", "--json")
     assert ran.json["runs"][0]["wait_s"]["p99"] == 0
+
+
+def test_quotas_of_virtual_clusters_are_given_in_a_line_or_in_a_file(perdure, home):
+    (home / "jobs.csv").write_text(HEADER.strip() + ",vc\na,0,1,10,lab\nb,0,1,10,lab\nc,1,1,10,ops\n")
+    (home / "quotas.csv").write_text("vc,gpus\nlab,1\nops,1\n")
+    words = "whatif", "jobs.csv", "--cluster", "1x2", "--policy", "philly", "--jobs-out", "out.csv"
+
+    def starts(*options):
+        assert perdure(*words, *options).code == 0
+        with (home / "out.csv").open() as lines:
+            return {row["job_id"]: int(row["end"]) for row in csv.DictReader(lines)}
+
+    assert starts("--vc-quota", "lab=1,ops=1") == starts("--vc-quota", "quotas.csv") == {"a": 10, "b": 19, "c": 11}
+    assert starts("--vc-quota", "lab=2,ops=0") == {"a": 10, "b": 10, "c": 20}
+
+
+@pytest.mark.parametrize(("cluster", "start"), [("2x2", 0), ("2x2/2", 0), ("2x2/1", 900)])
+def test_racks_are_named_behind_the_cluster(perdure, home, cluster, start):
+    """A gang that no rack holds waits until the ladder lets it stretch over racks."""
+    (home / "jobs.csv").write_text(HEADER + "a,0,4,100\n")
+    words = "--policy", "fifo", "--placement", "ladder", "--jobs-out", "out.csv"
+    assert perdure("whatif", "jobs.csv", "--cluster", cluster, *words).code == 0
+    assert (home / "out.csv").read_text().splitlines()[1] == f"fifo,a,{start},{start + 100},0,0"
+
+
+def test_jobs_without_a_place_are_named_or_counted(perdure, home):
+    (home / "jobs.csv").write_text(HEADER + "a,0,1,5\nb,0,16,5\nc,0,99,5\n")
+    words = "whatif", "jobs.csv", "--cluster", "1x8+4x2", "--policy", "fifo", "--placement", "consolidate"
+    (home / "some.csv").write_text(HEADER + "a,0,1,5\nb,0,16,5\n")
+    assert perdure("whatif", "some.csv", *words[2:]).complaint == (
+        "some.csv: job b: it asks for 16 GPUs, and placement consolidate finds no place for them in the empty cluster "
+        "of 16. Take a larger cluster or another placement, or pass --skip-bad to leave such jobs out."
+    )
+    assert perdure(*words[:-2], "--skip-bad").err == "jobs.csv: 1 left out: wider than the cluster\n"
+    ran = perdure(*words, "--skip-bad", "--json")
+    assert (ran.code, ran.json["runs"][0]["jobs"]) == (0, 1)
+    assert ran.err == (
+        "jobs.csv: 1 left out: wider than the cluster\njobs.csv: 1 left out: no place for it by placement consolidate\n"
+    )
 
 
 NODES = "[[nodes]]\ncount = 2\ngpus = 1\n"
@@ -311,7 +351,17 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, ho
         ("--policy fifo --gittins-samples jobs.csv", "jobs.csv:2: 'long,0,1,100' is no service of a job. "),
         ("--policy fifo --jobs-out out.xml", "out.xml: not a kind of file that can be written. End it in .csv or "),
         ("--policy fifo --jobs-out no/out.csv", "no/out.csv: cannot be written (No such file or directory). "),
-        ("--policy fifo --workers none", "--workers 'none': not a number of processes. Write a number, such as 4."),
+        ("--policy fifo --workers none", "--workers 'none': not a number of workers up to 1024. Write a number of "),
+        ("--policy fifo --workers slurm:0", "--workers 'slurm:0': not a number of workers up to 1024. Write a number "),
+        ("--policy fifo --workers dask://host", "--workers 'dask://host': not the address of a Dask scheduler. Write "),
+        ("--policy fifo --workers dask://a:b", "--workers 'dask://a:b': not the address of a Dask scheduler. Write "),
+        ("--policy fifo --workers dask://a:1/x", "--workers 'dask://a:1/x': not the address of a Dask scheduler. "),
+        ("--policy fifo --cluster 1x1/0", "cluster '1x1/0': '0' is no number of nodes a rack. Write it like 32x8 or "),
+        ("--policy fifo --vc-quota lab", "--vc-quota: '=lab' is no virtual cluster with its GPUs. Write it like "),
+        ("--policy fifo --vc-quota lab=-1", "--vc-quota: 'lab=-1' is no virtual cluster with its GPUs. Write it "),
+        ("--policy fifo --vc-quota a=1,a=2", "--vc-quota: virtual cluster 'a' comes twice. Write it like lab=64,"),
+        ("--policy fifo --vc-quota jobs.csv", "jobs.csv:1: no column vc. Write it like lab=64,ops=32, or name a CSV "),
+        ("--policy philly --vc-quota lab=1", "policy philly: no quota for virtual cluster ''. Name GPUs for each."),
         ("--policy fifo --load 0", "--load: 0.0 is no load. Write a number above 0, such as 0.8."),
         ("--policy fifo --load nan", "--load: nan is no load. "),
         ("--policy fifo --seeds 0", "whatif: Invalid value for '--seeds': "),

@@ -1,4 +1,4 @@
-"""Sweeps: every case is run, in order, the same in one process and in several."""
+"""Sweeps: which cases there are, what is kept of them, and how jobs are made to come at a load."""
 
 from __future__ import annotations
 
@@ -23,25 +23,6 @@ def test_cases_are_all_combinations_in_order():
     assert len(found) == len(set(found)) == 8
     assert found[:3] == [Case(0, "fifo"), Case(0, "fifo", seed=1), Case(0, "srtf")]
     assert [case.trace for case in found] == [0] * 4 + [1] * 4
-
-
-def test_processes_change_nothing_but_the_time():
-    tables = [drawn(1), drawn(2)]
-    wanted = cases(2, ["fifo", "las-2d"], seeds=2)
-    setting = Setting(CLUSTER, "random", keep=True)
-    told = []
-    alone = sweep(tables, setting, wanted, 1, told.append)
-    spread = sweep(tables, setting, wanted, 2, told.append)
-    assert told == [*range(1, 9)] * 2
-    assert [run.case for run in alone] == [run.case for run in spread] == wanted
-    assert [run.result.digest() for run in alone] == [run.result.digest() for run in spread]
-    assert [run.metrics for run in alone] == [run.metrics for run in spread]
-
-
-def test_an_error_in_a_process_arrives_whole():
-    wide = jobs((64, 0, 1))
-    with pytest.raises(InputError, match="job j0: it asks for 64 GPUs"):
-        sweep([wide, wide], Setting(CLUSTER), cases(2, ["fifo"]), 2)
 
 
 def test_schedules_are_kept_on_demand_only():

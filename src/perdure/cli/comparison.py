@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from perdure.cli.jobs_out import check_jobs_out, write_jobs
 from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of
+from perdure.cli.workers import crew_at_hand
 from perdure.scheduling.policies import PolicyOptions
 from perdure.simulation.metrics import Metrics, interval
-from perdure.simulation.sweep import Run, Setting, at_load, cases, check_names, sweep
+from perdure.simulation.sweep import Alone, Crew, Run, Setting, at_load, cases, check_names, sweep
 from perdure.traces.trace import Trace
 
 _WORTH_A_PROCESS = 20_000  # jobs of a run: fewer are done before a process has begun
@@ -28,7 +28,7 @@ _FIGURES = ("JOBS", "JCT", "P50", "P99", "WAIT", "P99", "MAKESPAN", "USED", "GOO
 _WIDE, _NARROW = 120, (1, 4, 7, 9, 10)  # letters of a line that holds all figures, and those that a shorter one shows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What a user asked for, in his words where they are names."""
 
@@ -45,7 +45,7 @@ class Asked:
     skip_bad: bool
     jobs_out: Path | None
     out: Path | None
-    workers: int | None
+    crew: Crew | None  # None: this process, or one a core where jobs are many
 
 
 def compare(asked: Asked, as_json: bool) -> None:
@@ -56,12 +56,12 @@ def compare(asked: Asked, as_json: bool) -> None:
     keep = asked.jobs_out is not None or asked.out is not None
     wanted = cases(len(asked.traces), asked.policies, asked.retries, asked.seeds)
     check_names(Setting(cluster, asked.placement, asked.options, asked.failures), wanted)
-    found = [read_fitting(path, asked.format, asked.skip_bad, cluster) for path in asked.traces]
+    found = [read_fitting(path, asked.format, asked.skip_bad, cluster, asked.placement) for path in asked.traces]
     tables = [trace.table if asked.load is None else at_load(trace.table, cluster, asked.load) for trace in found]
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
     setting = Setting(cluster, asked.placement, asked.options, asked.failures, keep, spans)
     with progress(len(wanted)) as tell:
-        runs = sweep(tables, setting, wanted, asked.workers or _fitting_processes(found), tell)
+        runs = sweep(tables, setting, wanted, asked.crew or _fitting(found), tell)
     for path, trace in zip(asked.traces, found, strict=True):
         tell_of(trace, path)
     if asked.jobs_out is not None:
@@ -73,10 +73,8 @@ def compare(asked: Asked, as_json: bool) -> None:
     _print_runs(asked.traces, runs, as_json)
 
 
-def _fitting_processes(found: Sequence[Trace]) -> int:
-    if max(len(trace.table) for trace in found) < _WORTH_A_PROCESS:
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _fitting(found: Sequence[Trace]) -> Crew:
+    return Alone() if max(len(trace.table) for trace in found) < _WORTH_A_PROCESS else crew_at_hand()
 
 
 def _facts(asked: Asked) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import typer
 from perdure.cli.text import plain
 from perdure.errors import InputError
 from perdure.model.cluster import MAX_NODES, Cluster
+from perdure.scheduling.placement.registry import placement_named
 from perdure.simulation.fitting import fitting
 from perdure.traces.read import read
 from perdure.traces.trace import Trace
 
+_QUOTA_MEND = "Write it like lab=64,ops=32, or name a CSV file of vc,gpus"
 _NODES_MEND = "Write tables [[nodes]] with count and gpus, and if need be gpu_type and rack (a number)"
 
 
@@ -56,9 +59,49 @@ def _is_group(group: object) -> bool:
     return whole and isinstance(group.get("gpu_type", ""), str)
 
 
-def read_fitting(path: Path, format: str | None, skip_bad: bool, cluster: Cluster) -> Trace:
-    """Read a trace; jobs wider than the cluster are left out and counted with `skip_bad`, else an `InputError`."""
-    return fitting(read(path, format, skip_bad=skip_bad), str(path), cluster, skip_bad)
+def read_fitting(path: Path, format: str | None, skip_bad: bool, cluster: Cluster, placement: str) -> Trace:
+    """Read a trace; jobs that find no place are left out and counted with `skip_bad`, else an `InputError`."""
+    found = read(path, format, skip_bad=skip_bad)
+    return fitting(found, str(path), cluster, skip_bad, placement_named(placement))
+
+
+def quotas(text: str) -> dict[str, float]:
+    """GPUs of virtual clusters, of "lab=64,ops=32" or of a CSV file of ``vc,gpus``. Raises `InputError`."""
+    if Path(text).is_file():
+        return _quotas_in_file(Path(text))
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, gpus = part.rpartition("=")
+        _add_quota(found, "--vc-quota", name.strip(), gpus.strip())
+    return found
+
+
+def _quotas_in_file(path: Path) -> dict[str, float]:
+    found: dict[str, float] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            rows = csv.DictReader(lines)
+            if missing := {"vc", "gpus"} - set(rows.fieldnames or ()):
+                raise InputError(f"{path}:1", f"no column {', '.join(sorted(missing))}", _QUOTA_MEND)
+            for row in rows:
+                _add_quota(found, f"{path}:{rows.line_num}", row["vc"] or "", row["gpus"] or "")
+    except (OSError, UnicodeError, csv.Error) as err:
+        raise InputError(str(path), f"cannot be read ({err})", _QUOTA_MEND) from err
+    if not found:
+        raise InputError(str(path), "it holds no quotas", _QUOTA_MEND)
+    return found
+
+
+def _add_quota(found: dict[str, float], where: str, name: str, gpus: str) -> None:
+    try:
+        quota = float(gpus)
+    except ValueError:
+        quota = np.nan
+    if not name or not 0 <= quota < np.inf:
+        raise InputError(where, f"{plain(f'{name}={gpus}', 40)!r} is no virtual cluster with its GPUs", _QUOTA_MEND)
+    if name in found:
+        raise InputError(where, f"virtual cluster {plain(name, 40)!r} comes twice", _QUOTA_MEND)
+    found[name] = quota
 
 
 def tell_of(trace: Trace, path: Path) -> None:

@@ -10,7 +10,7 @@ import typer
 from perdure.cli.output import print_line
 
 app = typer.Typer()
-CLUSTER_HELP = "Nodes x GPUs, as in 32x8 or 321x2+231x8; or a list of machines, CSV or TOML."
+CLUSTER_HELP = "Nodes x GPUs: 32x8, 321x2+231x8, 32x8/4 (racks of 4); or a list of machines, CSV or TOML."
 ClusterSpec = Annotated[str, typer.Option(metavar="SPEC|FILE", help=CLUSTER_HELP)]
 TraceFormat = Annotated[
     str | None, typer.Option("--format", metavar="FORMAT", help="Form of the trace; told by the content if not given.")

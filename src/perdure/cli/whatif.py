@@ -13,56 +13,93 @@ from perdure.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from perdure.scheduling.policies import PolicyOptions
+    from perdure.simulation.sweep import Crew
 
-_MAX_PROCESSES = 1024
+_OF_STUDIES = ("study", "policy", "cluster", "load", "seeds", "as_json")
+
+Traces = Annotated[
+    list[Path] | None, typer.Argument(metavar="TRACE", help="Traces of any known form.", show_default=False)
+]
+ClusterSpec = Annotated[str | None, typer.Option("--cluster", metavar="SPEC|FILE", help=CLUSTER_HELP)]
+Policies = Annotated[
+    str | None, typer.Option("--policy", metavar="A,B,...", help="Policies, or one of your own: mine.py:MyPolicy.")
+]
+Placement = Annotated[
+    str, typer.Option("--placement", metavar="P", help="How gangs find nodes; count: GPUs are only counted.")
+]
+Retries = Annotated[
+    str,
+    typer.Option("--retry", metavar="R,...", help="never, always:K, oracle, predicted:TPR,FPR, service:TPR,FPR."),
+]
+Failures = Annotated[
+    str,
+    typer.Option("--failures", metavar="M", help="What fails: none, recorded, philly, nodes, or philly+nodes."),
+]
+Load = Annotated[
+    str | None,
+    typer.Option("--load", metavar="X", help="Let jobs come so that they ask for this share of the GPU time."),
+]
+Seeds = Annotated[
+    int | None,
+    typer.Option("--seeds", metavar="N", min=1, max=10_000, help="Run each case with so many seeds; 1 if not given."),
+]
+Compat = Annotated[
+    str | None,
+    typer.Option("--compat", metavar="tiresias", help="Follow that simulator to the second, its oddities included."),
+]
+QueueLimits = Annotated[
+    str | None,
+    typer.Option("--queue-limits", metavar="S,S", help="Service at which las, las-2d and gittins-2d demote a job."),
+]
+GittinsSamples = Annotated[
+    Path | None,
+    typer.Option("--gittins-samples", metavar="FILE", help="GPU-seconds of past jobs, one a line, for gittins-2d."),
+]
+Quotas = Annotated[
+    str | None,
+    typer.Option(
+        "--vc-quota", metavar="VC=N,...|FILE", help="GPUs of each virtual cluster; by demand in the trace if not given."
+    ),
+]
+JobsOut = Annotated[
+    Path | None, typer.Option("--jobs-out", metavar="FILE", help="Write each job's start and end; .csv or .parquet.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Write a page with pictures, and the pictures, into this folder."),
+]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        "--workers", metavar="N|ADDRESS", help="Processes, dask://HOST:PORT, or slurm:JOBS; a few if not given."
+    ),
+]
+Study = Annotated[
+    str | None,
+    typer.Option("--study", metavar="retry|delay", help="Instead: a published experiment, on drawn jobs."),
+]
 
 
 def whatif(
-    traces: Annotated[
-        list[Path] | None, typer.Argument(metavar="TRACE...", help="Traces of any known form.", show_default=False)
-    ] = None,
-    cluster: Annotated[str | None, typer.Option(metavar="SPEC|FILE", help=CLUSTER_HELP)] = None,
-    policy: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Policies, or one of your own: mine.py:MyPolicy.")
-    ] = None,
-    placement: Annotated[
-        str, typer.Option(metavar="P", help="How gangs find nodes; count: GPUs are only counted.")
-    ] = "count",
-    retry: Annotated[
-        str, typer.Option(metavar="R,...", help="never, always:K, oracle, predicted:TPR,FPR, service:TPR,FPR.")
-    ] = "recorded",
-    failures: Annotated[
-        str, typer.Option(metavar="M", help="What fails: none, recorded, philly, nodes, or philly+nodes.")
-    ] = "recorded",
-    load: Annotated[
-        str | None, typer.Option(metavar="X", help="Let jobs come so that they ask for this share of the GPU time.")
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Run each case with so many seeds; 1 if not given.")
-    ] = None,
-    compat: Annotated[
-        str | None, typer.Option(metavar="tiresias", help="Follow that simulator to the second, its oddities included.")
-    ] = None,
-    queue_limits: Annotated[
-        str | None, typer.Option(metavar="S,S", help="Service at which las, las-2d and gittins-2d demote a job.")
-    ] = None,
-    gittins_samples: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="GPU-seconds of past jobs, one a line, for gittins-2d.")
-    ] = None,
+    context: typer.Context,
+    traces: Traces = None,
+    cluster: ClusterSpec = None,
+    policy: Policies = None,
+    placement: Placement = "count",
+    retry: Retries = "recorded",
+    failures: Failures = "recorded",
+    load: Load = None,
+    seeds: Seeds = None,
+    compat: Compat = None,
+    queue_limits: QueueLimits = None,
+    gittins_samples: GittinsSamples = None,
+    vc_quota: Quotas = None,
     format: TraceFormat = None,
     skip_bad: SkipBad = False,
-    jobs_out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write each job's start and end; .csv or .parquet.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write a page with pictures, and the pictures, into this folder.")
-    ] = None,
-    workers: Annotated[
-        str | None, typer.Option(metavar="N", help="Processes; not given: one a core where jobs are many.")
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option(metavar="retry|delay", help="Instead: a published experiment, on drawn jobs.")
-    ] = None,
+    jobs_out: JobsOut = None,
+    out: Out = None,
+    workers: Workers = None,
+    study: Study = None,
     as_json: AsJson = False,
 ) -> int:
     """Replay traces on a cluster under scheduling policies, and compare what became of the jobs.
@@ -77,6 +114,7 @@ def whatif(
     if study is not None and not traces:
         from perdure.cli.study import run_study
 
+        _must_concern_studies(study, context)
         return run_study(study, loads, seeds, policies, cluster, as_json)
     if study is not None or not traces or cluster is None or not policies or len(loads) > 1:
         what = "give a trace, --cluster and --policy, and at most one --load; or --study without a trace"
@@ -84,23 +122,21 @@ def whatif(
     from perdure.cli.comparison import Asked, compare
 
     asked = Asked(
-        traces=traces,
-        cluster=cluster,
-        policies=policies,
-        retries=_names("--retry", retry),
-        seeds=seeds or 1,
-        placement=placement,
-        failures=failures,
-        load=loads[0] if loads else None,
-        options=_options(compat, queue_limits, gittins_samples),
-        format=format,
-        skip_bad=skip_bad,
-        jobs_out=jobs_out,
-        out=out,
-        workers=None if workers is None else _processes(workers),
-    )
+        traces, cluster, policies, _names("--retry", retry), seeds or 1, placement, failures,
+        loads[0] if loads else None, _options(compat, queue_limits, gittins_samples, vc_quota),
+        format, skip_bad, jobs_out, out, _crew(workers),
+    )  # fmt: skip
     compare(asked, as_json)
     return 0
+
+
+def _must_concern_studies(study: str, context: typer.Context) -> None:
+    """Raises `ConfigError` for an option that a study would not heed."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in _OF_STUDIES and source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(f"--study {study}", f"a study takes no {option}", f"Leave {option} away")
 
 
 def _names(option: str, text: str) -> list[str]:
@@ -123,8 +159,10 @@ def _loads(text: str) -> list[float]:
         raise ConfigError(f"--load {text!r}", "not a number", "Write it like 0.8") from None
 
 
-def _options(compat: str | None, queue_limits: str | None, gittins_samples: Path | None) -> PolicyOptions:
-    from perdure.cli.simulated import numbers, samples
+def _options(
+    compat: str | None, queue_limits: str | None, gittins_samples: Path | None, vc_quota: str | None
+) -> PolicyOptions:
+    from perdure.cli.simulated import numbers, quotas, samples
     from perdure.scheduling.las import QUEUE_LIMITS
     from perdure.scheduling.policies import PolicyOptions
 
@@ -133,11 +171,12 @@ def _options(compat: str | None, queue_limits: str | None, gittins_samples: Path
     return PolicyOptions(
         queue_limits=QUEUE_LIMITS if queue_limits is None else numbers("--queue-limits", queue_limits),
         gittins_samples=() if gittins_samples is None else samples(gittins_samples),
+        quotas={} if vc_quota is None else quotas(vc_quota),
         compat="tiresias" if compat else None,
     )
 
 
-def _processes(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= _MAX_PROCESSES:
-        raise ConfigError(f"--workers {text!r}", "not a number of processes", "Write a number, such as 4")
-    return int(text)
+def _crew(workers: str | None) -> Crew | None:
+    from perdure.cli.workers import crew_named
+
+    return None if workers is None else crew_named(workers)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 
 MAX_NODES = 1_000_000
+_MEND = "Write it like 32x8 or 321x2+231x8, and with racks of 4 nodes 32x8/4"
 _GROUP = re2.compile(r"(\d{1,7})x(\d{1,5})(?::([A-Za-z0-9_.-]{1,64}))?")
 
 
@@ -40,23 +41,36 @@ class Cluster:
 
     @classmethod
     def parse(cls, spec: str, rack_nodes: int = 0) -> Cluster:
-        """Read "321x2+231x8": so many nodes of so many GPUs; "32x8:v100" names the kind of GPU.
+        """Read "321x2+231x8": so many nodes of so many GPUs; "32x8:v100" names the kind of GPU, "32x8/4" the racks.
 
-        `rack_nodes` puts that many consecutive nodes into a rack; 0 is one rack. Raises `InputError`.
+        `rack_nodes`, or the number behind the slash, puts that many consecutive nodes into a rack; 0 is one rack for
+        all. Raises `InputError`.
 
         >>> Cluster.parse("2x4+1x8").total_gpus
         16
+        >>> Cluster.parse("4x8/2").rack.tolist()
+        [0, 0, 1, 1]
         """
+        groups, slash, nodes = spec.partition("/")
+        if slash:
+            rack_nodes = _rack_nodes(spec, nodes)
+        counts: list[int] = []
         gpus: list[int] = []
         kinds: list[str] = []
-        for part in spec.split("+"):
+        for part in groups.split("+"):
             found = _GROUP.fullmatch(part.strip())
             if found is None or not int(found[1]) or not int(found[2]):
-                what = f"{part!r} is not NODESxGPUS"
-                raise InputError(f"cluster {spec!r}", what, "Write it like 32x8 or 321x2+231x8")
-            if len(gpus) + int(found[1]) > MAX_NODES:
-                raise InputError(f"cluster {spec!r}", f"more than {MAX_NODES} nodes", "Name fewer")
-            gpus += [int(found[2])] * int(found[1])
-            kinds += [found[3] or ""] * int(found[1])
-        rack = np.arange(len(gpus)) // rack_nodes if rack_nodes else np.zeros(len(gpus), np.int64)
-        return cls(np.array(gpus, np.int64), rack.astype(np.int64), np.array(kinds))
+                raise InputError(f"cluster {spec!r}", f"{part!r} is not NODESxGPUS", _MEND)
+            counts.append(int(found[1]))
+            gpus.append(int(found[2]))
+            kinds.append(found[3] or "")
+        if sum(counts) > MAX_NODES:
+            raise InputError(f"cluster {spec!r}", f"more than {MAX_NODES} nodes", "Name fewer")
+        rack = np.arange(sum(counts)) // rack_nodes if rack_nodes else np.zeros(sum(counts), np.int64)
+        return cls(np.repeat(np.array(gpus, np.int64), counts), rack.astype(np.int64), np.repeat(kinds, counts))
+
+
+def _rack_nodes(spec: str, nodes: str) -> int:
+    if not nodes.isdecimal() or not 0 < int(nodes) <= MAX_NODES:
+        raise InputError(f"cluster {spec!r}", f"{nodes!r} is no number of nodes a rack", _MEND)
+    return int(nodes)

@@ -1,28 +1,69 @@
-"""Jobs that no placement could ever start, because they are wider than the cluster, put aside before a simulation."""
+"""Jobs that could never start, because an empty cluster has no place for them, put aside before a simulation."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
+from perdure.scheduling.placement.nodes import Placement
+from perdure.scheduling.placement.registry import room_of
 from perdure.traces.trace import Trace
 
 TOO_WIDE = "wider than the cluster"
+_RELAXED = 10**9  # ticks after which a placement is on its last rung
 
 
-def fitting(found: Trace, where: str, cluster: Cluster, skip_bad: bool) -> Trace:
+def fitting(found: Trace, where: str, cluster: Cluster, skip_bad: bool, placement: Placement | None = None) -> Trace:
     """The jobs that fit into an empty `cluster`; the others are left out and counted with `skip_bad`.
 
-    Raises `InputError` for the first one that does not fit, and also where none does.
+    With `placement` None GPUs are only counted. Raises `InputError` for the first job that does not fit, and also
+    where none does.
     """
-    wide = found.table.gpus > cluster.total_gpus
-    if not wide.any():
+    misfit = misfits(found.table, cluster, placement)
+    if not misfit.any():
         return found
-    if not skip_bad or wide.all():
-        row = int(np.argmax(wide))
-        what = f"it asks for {found.table.gpus[row]} GPUs, and the cluster has {cluster.total_gpus}"
-        mend = "Take a larger cluster, or pass --skip-bad to leave such jobs out"
-        raise InputError(f"{where}: job {found.table.job_id[row]}", what, mend)
-    left_out = {**found.left_out, TOO_WIDE: int(wide.sum())}
-    return Trace(found.table.take(np.flatnonzero(~wide)), found.format, left_out, found.notes)
+    if not skip_bad or misfit.all():
+        raise _refusal(found.table, int(np.argmax(misfit)), where, cluster, placement)
+    wide = int((found.table.gpus > cluster.total_gpus).sum())
+    counts = {TOO_WIDE: wide, f"no place for it by {_name(placement)}": int(misfit.sum()) - wide}
+    left_out = {**found.left_out, **{why: jobs for why, jobs in counts.items() if jobs}}
+    return Trace(found.table.take(np.flatnonzero(~misfit)), found.format, left_out, found.notes)
+
+
+def must_fit(table: JobTable, cluster: Cluster, placement: Placement | None) -> None:
+    """Raises `InputError`, naming the job, for the first that does not fit into an empty cluster."""
+    misfit = misfits(table, cluster, placement)
+    if misfit.any():
+        raise _refusal(table, int(np.argmax(misfit)), "", cluster, placement)
+
+
+def misfits(table: JobTable, cluster: Cluster, placement: Placement | None) -> NDArray[np.bool_]:
+    """Which jobs find no place in an empty cluster, not even where the placement asks for the least locality."""
+    sizes, which = np.unique(table.gpus, return_inverse=True)
+    lost: NDArray[np.bool_] = np.array([not _has_place(gpus, cluster, placement) for gpus in sizes.tolist()], bool)
+    return lost[which]
+
+
+def _has_place(gpus: int, cluster: Cluster, placement: Placement | None) -> bool:
+    room = room_of(cluster, placement, 1)
+    return room.take(0, gpus, 0) or room.take(0, gpus, _RELAXED)
+
+
+def _name(placement: Placement | None) -> str:
+    return f"placement {placement.name}" if placement else "count"
+
+
+def _refusal(table: JobTable, row: int, where: str, cluster: Cluster, placement: Placement | None) -> InputError:
+    gpus, whole = int(table.gpus[row]), cluster.total_gpus
+    what, mend = f"it asks for {gpus} GPUs, and the cluster has {whole}", "Take a larger cluster"
+    if gpus <= whole:
+        what = (
+            f"it asks for {gpus} GPUs, and {_name(placement)} finds no place for them in the empty cluster of {whole}"
+        )
+        mend += " or another placement"
+    job = f"job {table.job_id[row]}"
+    mend += ", or pass --skip-bad to leave such jobs out" if where else ", or leave the job out"
+    return InputError(f"{where}: {job}" if where else job, what, mend)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from perdure.errors import PerdureError
@@ -42,7 +43,7 @@ class Passes:
             self._give_free()
 
     def _give_free(self) -> None:
-        for row in self.ranking.order():
+        for row in self._order():
             self._must_be_there(row)
             if not self.world.start(row) and self.policy.blocks:
                 return
@@ -50,7 +51,7 @@ class Passes:
     def _give_anew(self) -> None:
         """Choose who runs by counting GPUs; who is not chosen yields, and takes what then is left in its place."""
         world, view = self.world, self.world.view
-        order = list(self.ranking.order())
+        order = list(self._order())
         chosen, free = set(), view.total_gpus
         for row in order:
             self._must_be_there(row)
@@ -67,14 +68,15 @@ class Passes:
             elif row in view.waiting:
                 world.start(row)
 
+    def _order(self) -> Iterable[int]:
+        return _rows(self.policy, "order", self.ranking.order())
+
     def _must_be_there(self, row: int) -> None:
         view = self.world.view
         if row not in view.waiting and (row not in view.running or not self.policy.preemptive):
-            raise PolicyError(
-                f"policy {self.policy.name}",
-                f"it starts the job in row {row}, which does not wait",
-                "Name waiting jobs, each once",
-            )
+            state = "neither waits nor runs" if self.policy.preemptive else "does not wait"
+            what = f"its order names {self.world.jobs.name(row)}, which {state}"
+            raise PolicyError(f"policy {self.policy.name}", what, "Let it name waiting jobs, each once")
 
 
 class Rounds:
@@ -97,7 +99,7 @@ class Rounds:
         if view.now < self.due:
             return
         self.due = view.now + self.length
-        plan = list(self.planner.plan())
+        plan = list(_rows(self.policy, "plan", self.planner.plan()))
         self._check(plan)
         planned = set(plan)
         for row in [row for row in view.running if row not in planned]:
@@ -117,4 +119,13 @@ class Rounds:
                 raise self._refused(row, f"needs {-free} GPUs more than there are")
 
     def _refused(self, row: int, what: str) -> PolicyError:
-        return PolicyError(f"policy {self.policy.name}", f"the job in row {row} of its plan {what}", "Mend the policy")
+        return PolicyError(
+            f"policy {self.policy.name}", f"{self.world.jobs.name(row)} of its plan {what}", "Mend the policy"
+        )
+
+
+def _rows(policy: Policy, word: str, given: object) -> Iterable[int]:
+    """What a policy gave as a list of rows; whatever a user's own policy may have given instead."""
+    if not isinstance(given, Iterable):
+        raise PolicyError(f"policy {policy.name}", f"its {word} is no list of rows but {given!r}", "Mend the policy")
+    return given

@@ -25,7 +25,7 @@ def replay(jobs: Workload, room: Room, policy: Policy, retry: Retry | None, faul
         world.trail.events += world.trail.events == events
         giver.give()
     if world.view.waiting:
-        what = f"it never starts the job in row {next(iter(world.view.waiting))}"
+        what = f"it never starts {jobs.name(next(iter(world.view.waiting)))}"
         raise PolicyError(f"policy {policy.name}", what, "Mend the policy, or take a larger cluster")
     return world.trail
 

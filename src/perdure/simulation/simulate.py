@@ -6,9 +6,6 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Literal
 
-import numpy as np
-
-from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Placement
@@ -17,6 +14,7 @@ from perdure.scheduling.policies import Compat, PolicyOptions, policy_named
 from perdure.scheduling.protocol import Policy
 from perdure.simulation.asking import Retry
 from perdure.simulation.faults import NodeFaults
+from perdure.simulation.fitting import must_fit
 from perdure.simulation.outcome import Outcome
 from perdure.simulation.plain import replay
 from perdure.simulation.result import Result
@@ -56,22 +54,11 @@ def simulate(
         policy = policy_named(policy, replace(options, compat=compat or options.compat))
     if isinstance(placement, str):
         placement = placement_named(placement, seed)
-    _must_fit(table, cluster, placement)
+    must_fit(table, cluster, placement)
     if retry is None or placement is None:
         faults = None
     outcome = _outcome(jobs, cluster, policy, placement, retry, spans, engine, faults)
     return outcome.result(jobs, policy.name, placement.name if placement else COUNT, seed, cluster.total_gpus)
-
-
-def _must_fit(table: JobTable, cluster: Cluster, placement: Placement | None) -> None:
-    """Every job finds its place in an empty cluster, if only on the placement's last rung."""
-    for gpus in np.unique(table.gpus).tolist():
-        room = room_of(cluster, placement, 1)
-        relaxed = 10**9
-        if not room.take(0, gpus, 0) and not room.take(0, gpus, relaxed):
-            name = table.job_id[int(np.argmax(table.gpus == gpus))]
-            what = f"it asks for {gpus} GPUs, and an empty cluster of {cluster.total_gpus} has no place for it"
-            raise InputError(f"job {name}", what, "Leave the job out, take a larger cluster or another placement")
 
 
 def _outcome(

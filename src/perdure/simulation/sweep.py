@@ -1,18 +1,14 @@
-"""Many simulations side by side: each trace under each policy, retry policy and seed, spread over processes."""
+"""Many simulations: each trace under each policy, retry policy and seed, run by a crew."""
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -92,46 +88,53 @@ def run_case(tables: Sequence[JobTable], setting: Setting, case: Case) -> Run:
     with _blaming_user(case.policy):
         began = time.perf_counter()
         result = simulate(
-            failures.table, setting.cluster, policy, setting.placement, retry, case.seed, spans=setting.spans
-        )
+            failures.table, setting.cluster, policy, setting.placement, retry, case.seed,
+            spans=setting.spans, faults=failures.node_faults(case.seed),
+        )  # fmt: skip
         took = time.perf_counter() - began
     metrics = summary(failures.table, result, failures.causes.tolist())
     return Run(case, metrics, took, result if setting.keep else None)
+
+
+Runs = Generator[tuple[int, Run], None, None]  # the place of a case, and what came of it
+
+
+class Crew(Protocol):
+    """Who runs the cases of a sweep: this process, several, or machines elsewhere."""
+
+    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[Case]) -> Runs:
+        """Run all cases, and tell of each as it is done, in any order.
+
+        Raises what `run_case` raises, and `PerdureError` where the crew itself fails.
+        """
+        ...
+
+
+class Alone:
+    """This process, one case after another."""
+
+    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[Case]) -> Runs:
+        for place, case in enumerate(wanted):
+            yield place, run_case(tables, setting, case)
 
 
 def sweep(
     tables: Sequence[JobTable],
     setting: Setting,
     wanted: Sequence[Case],
-    workers: int = 1,
+    crew: Crew | None = None,
     on_done: Callable[[int], None] = lambda done: None,  # noqa: ARG005
 ) -> list[Run]:
-    """Run all cases, in `workers` processes if more than 1; the answers come in the order of the cases.
+    """Have a crew run all cases, this process if none is given; the answers come in the order of the cases.
 
-    `on_done` is told how many are done whenever one is. Raises `InputError` where a process dies, and what
-    `run_case` raises.
+    `on_done` is told how many are done whenever one is. Raises what `Crew.runs` raises.
     """
-    runs: list[Run | None] = [None] * len(wanted)
-    if min(workers, len(wanted)) <= 1:
-        for place, case in enumerate(wanted):
-            runs[place] = run_case(tables, setting, case)
-            on_done(place + 1)
-        return [run for run in runs if run is not None]
-    # Spawned, not forked: a fork would copy the locks of threads that numeric libraries may have started.
-    with ProcessPoolExecutor(
-        min(workers, len(wanted)), get_context("spawn"), initializer=_begin, initargs=(tables, setting)
-    ) as pool:
-        places = {pool.submit(_run_here, case): place for place, case in enumerate(wanted)}
-        try:
-            for done, future in enumerate(as_completed(places), 1):
-                runs[places[future]] = future.result()
-                on_done(done)
-        except BrokenProcessPool as err:
-            mend = "Ask for fewer --workers: perhaps memory ran out"
-            raise InputError("whatif", "a worker process died", mend) from err
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-    return [run for run in runs if run is not None]
+    runs: dict[int, Run] = {}
+    with closing((crew or Alone()).runs(tables, setting, wanted)) as found:
+        for place, run in found:
+            runs[place] = run
+            on_done(len(runs))
+    return [runs[place] for place in range(len(wanted))]
 
 
 def at_load(table: JobTable, cluster: Cluster, load: float) -> JobTable:
@@ -160,16 +163,3 @@ def _policy(name: str, options: PolicyOptions) -> Policy:
 
 def _blaming_user(policy: str) -> AbstractContextManager[None]:
     return blaming(Path(policy.partition(":")[0])) if is_policy_file(policy) else nullcontext()
-
-
-_shared: tuple[Sequence[JobTable], Setting]  # of a worker process: what it was started with
-
-
-def _begin(tables: Sequence[JobTable], setting: Setting) -> None:
-    global _shared
-    _shared = tables, setting
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends workers without a word; the parent says it
-
-
-def _run_here(case: Case) -> Run:
-    return run_case(*_shared, case)

@@ -33,6 +33,7 @@ class Workload:
     passed: NDArray[np.bool_]
     ticks_per_s: int
     origin_s: float  # in the table's time, the instant of tick 0: the first submit
+    job_id: NDArray[np.str_]
 
     @classmethod
     def of(cls, table: JobTable) -> Workload:
@@ -59,11 +60,17 @@ class Workload:
             passed,
             per_s,
             origin_s,
+            table.job_id,
         )
 
     def seconds(self, tick: int) -> float:
         """The instant in the table's time."""
         return self.origin_s + tick / self.ticks_per_s
+
+    def name(self, row: int) -> str:
+        """The job of a row in a message; a row that somebody made up may have none."""
+        known = isinstance(row, int | np.integer) and 0 <= row < len(self)
+        return f"job {self.job_id[row]}" if known else f"{row!r}, which is no job's row"
 
     def __len__(self) -> int:
         return len(self.submit)

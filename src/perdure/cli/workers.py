@@ -1,0 +1,57 @@
+"""Who runs the simulations of a sweep, as a user names it: ``4``, ``dask://HOST:PORT``, ``slurm:8``."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+
+from perdure.cli.extras import need
+from perdure.errors import ConfigError
+from perdure.simulation.crews.processes import Processes
+from perdure.simulation.sweep import Crew
+
+MAX_WORKERS = 1024
+_SLURM_JOBS = 4
+_MEND = "Write a number of processes, such as 4, or dask://HOST:PORT, or slurm, or slurm:8 for 8 jobs"
+
+
+def crew_named(text: str) -> Crew:
+    """The crew of that name. Raises `ConfigError`, and `MissingExtra` without Dask."""
+    kind, colon, count = text.partition(":")
+    if text.startswith("dask://"):
+        return _dask(text)
+    if kind == "slurm":
+        return _slurm(_number(text, count) if colon else _SLURM_JOBS)
+    return Processes(_number(text, text))
+
+
+def crew_at_hand() -> Crew:
+    """A process for each core that this one may use."""
+    return Processes(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def _number(text: str, digits: str) -> int:
+    if not digits.isdecimal() or not 0 < int(digits) <= MAX_WORKERS:
+        raise ConfigError(f"--workers {text!r}", f"not a number of workers up to {MAX_WORKERS}", _MEND)
+    return int(digits)
+
+
+def _dask(text: str) -> Crew:
+    try:
+        address = urlsplit(text)
+        told = address.hostname and address.port and text == f"dask://{address.netloc}" and "@" not in text
+    except ValueError:  # the port is no number
+        told = False
+    if not told:
+        raise ConfigError(f"--workers {text!r}", "not the address of a Dask scheduler", _MEND)
+    need("dask", "whatif --workers")
+    from perdure.simulation.crews.dask_workers import DaskWorkers
+
+    return DaskWorkers(address.netloc)
+
+
+def _slurm(jobs: int) -> Crew:
+    need("dask", "whatif --workers")
+    from perdure.simulation.crews.slurm_jobs import SlurmJobs
+
+    return SlurmJobs(jobs)
