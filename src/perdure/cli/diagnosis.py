@@ -15,6 +15,7 @@ from perdure.triage.verdict import Evidence, Verdict
 
 if TYPE_CHECKING:
     from perdure.service.settings import Settings
+    from perdure.triage.goodrun import GoodRun
     from perdure.triage.logtext import LogText
     from perdure.triage.matching import RuleBook
 
@@ -35,14 +36,14 @@ class Diagnosis:
         return self.decision.kind is not DecisionKind.RETRY
 
 
-def diagnoser(settings: Settings) -> Callable[[str | int, LogText | bytes], Diagnosis]:
-    """What judges a log, under a name, by the site's rules."""
+def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str | int, LogText | bytes], Diagnosis]:
+    """What judges a log, under a name, by the site's rules; `good` is the job's last good run."""
     from perdure.triage.judge import judge
 
     rules = rules_of(settings)
 
     def diagnose(name: str | int, log: LogText | bytes) -> Diagnosis:
-        verdict = judge(log, rules=rules)
+        verdict = judge(log, rules=rules, good=good)
         return Diagnosis(name, verdict, advise(verdict, settings.retry))
 
     return diagnose

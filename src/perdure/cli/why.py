@@ -16,6 +16,8 @@ from perdure.errors import InputError
 
 if TYPE_CHECKING:
     from perdure.service.settings import Settings
+    from perdure.triage.goodrun import GoodRun
+    from perdure.triage.logtext import LogText
 
 JOB_LETTERS = frozenset("0123456789_+.")
 
@@ -29,6 +31,24 @@ def why(
         Path | None,
         typer.Option(metavar="FILE.jsonl", help='Judge each record {"id", "text"} of this file; - is standard input.'),
     ] = None,
+    good: Annotated[
+        str | None,
+        typer.Option(metavar="LOG", help="The log of the job's last good run: what it says as well is no failure."),
+    ] = None,
+    excerpt: Annotated[
+        bool, typer.Option("--excerpt", help="Print what of each log tells of its end, and judge nothing.")
+    ] = False,
+    follow: Annotated[
+        Path | None,
+        typer.Option(metavar="LOG", help="Follow a running job's log; tell hangs, NaN losses and storms of errors."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --follow: go on where FILE says, and write there where it stopped."),
+    ] = None,
+    for_s: Annotated[
+        float | None, typer.Option("--for", metavar="SECONDS", min=0, help="With --follow: stop after so long.")
+    ] = None,
     as_json: AsJson = False,
     state: StateDir = None,
     config: ConfigFile = None,
@@ -40,33 +60,67 @@ def why(
 
     \b
     Exit codes:
-      0  a retry is the answer to each failure; with --batch: all records were judged
-      1  a finding: at least one failure needs a person (stop), or one retry to learn more (probe)
+      0  a retry is the answer to each failure; with --batch: all records were judged; with --follow: no trouble
+      1  a finding: at least one failure needs a person (stop), or one retry to learn more (probe); trouble
       2  usage or bad input
     """
-    if (batch is None) == (not targets):
-        raise InputError("why", "give log files or job ids, or --batch FILE", "See perdure why --help")
+    if sum(map(bool, (targets, batch, follow))) != 1:
+        raise InputError("why", "give log files or job ids, or --batch FILE, or --follow LOG", "See perdure why --help")
     settings = load_settings(config, {"service.state": state}).settings
     if batch is not None:
         _judge_batch(batch, settings, as_json)
         return 0
-    findings = [_explain(target, settings, as_json) for target in targets or ()]
+    if follow is not None:
+        from perdure.cli.diagnosis import rules_of
+        from perdure.cli.follow import follow as follow_log
+
+        return follow_log(follow, rules_of(settings).matcher(), resume=resume, for_s=for_s, as_json=as_json)
+    good_run = _good_run(good, settings)
+    if excerpt:
+        for target in targets or ():
+            _print_excerpt(_read(target, settings), settings, good_run)
+        return 0
+    findings = [_explain(target, settings, good_run, as_json) for target in targets or ()]
     return int(any(findings))
 
 
-def _explain(target: str, settings: Settings, as_json: bool) -> bool:
-    """Print one diagnosis; True where it is a finding."""
-    if not _is_log(target):
-        from perdure.cli.job import explain_job
-
-        return explain_job(target, service(settings.service.state), as_json)
-    from perdure.cli.diagnosis import diagnoser, record, rules_of
+def _read(target: str, settings: Settings) -> LogText:
+    from perdure.cli.diagnosis import rules_of
     from perdure.cli.logs import read_log
 
     given = read_log(target, rules_of(settings).matcher())
     if given.note:
         typer.echo(f"perdure: {plain(given.note)}.", err=True)
-    found = diagnoser(settings)(target, given.text)
+    return given.text
+
+
+def _good_run(good: str | None, settings: Settings) -> GoodRun | None:
+    from perdure.triage.goodrun import GoodRun
+
+    return GoodRun.of(_read(good, settings)) if good is not None else None
+
+
+def _print_excerpt(text: LogText, settings: Settings, good: GoodRun | None) -> None:
+    """Print the lines that are left of a log, each with its number, and how often and from which ranks it came."""
+    from perdure.cli.diagnosis import rules_of
+    from perdure.cli.output import print_line
+    from perdure.triage.excerpt import excerpt, last_block
+    from perdure.triage.ranks import merged
+
+    hits = last_block(merged(rules_of(settings).hits(text)).hits)
+    for line in excerpt(text, hits, good).lines:
+        print_line(f"{line.number:>9}  {line.told}")
+
+
+def _explain(target: str, settings: Settings, good: GoodRun | None, as_json: bool) -> bool:
+    """Print one diagnosis; True where it is a finding."""
+    if not _is_log(target):
+        from perdure.cli.job import explain_job
+
+        return explain_job(target, service(settings.service.state), as_json)
+    from perdure.cli.diagnosis import diagnoser, record
+
+    found = diagnoser(settings, good)(target, _read(target, settings))
     if as_json:
         sys.stdout.write(json.dumps({**record(found), "schema": "perdure.why/1"}) + "\n")
     else:

@@ -15,7 +15,7 @@ from perdure.triage.clean import decode, is_advice, scrub, tidy
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.logtext import LogText, Window
 from perdure.triage.matching import Hit
-from perdure.triage.prefixes import rank_of
+from perdure.triage.prefixes import ranges, rank_of
 from perdure.triage.rule import Force
 from perdure.triage.verdict import Role
 
@@ -74,6 +74,13 @@ class Line:
     text: bytes  # as its program wrote it
     times: int = 1
     ranks: tuple[str, ...] = ()  # the tasks that it came from, as far as they say
+
+    @property
+    def told(self) -> str:
+        """The line for a person: with how often it came, and from which tasks."""
+        count = f"  ({self.times} times)" if self.times > max(1, len(self.ranks)) else ""
+        who = f"  ({ranges(self.ranks)})" if len(self.ranks) > 1 else ""
+        return decode(self.text) + (who or count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from perdure.triage.patterns import compiled
 
 LOOKED_AT_BYTES = 100
@@ -48,3 +50,21 @@ def rank_of(line: bytes) -> str:
 def named(rank: str) -> str:
     """How a task is called in a sentence."""
     return f"rank {rank}" if rank.isdigit() else rank
+
+
+def ranges(ranks: Iterable[str]) -> str:
+    """Several tasks in few words.
+
+    >>> ranges(["7", "0", "1", "2"]), ranges(["n1 GPU 0"])
+    ('ranks 0-2, 7', 'n1 GPU 0')
+    """
+    numbers = sorted({int(rank) for rank in ranks if rank.isdigit()})
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    spoken = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    others = sorted(rank for rank in ranks if not rank.isdigit())
+    return ", ".join([f"ranks {spoken}"] * bool(runs) + others)

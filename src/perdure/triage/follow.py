@@ -1,0 +1,247 @@
+"""The log of a running job, followed: a hang, losses that became NaN and storms of errors are told before it ends.
+
+Pure: it is given what was written and what time it is, and holds a few KiB. `Follower.state` is where it stands; one
+that is made of it goes on there, at `Follower.offset`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+from perdure.errors import InputError
+from perdure.triage.clean import MAX_LINE_BYTES, PIECE, decode, scrub, tidy
+from perdure.triage.gather import Signs
+from perdure.triage.logtext import Window, blocks
+from perdure.triage.patterns import compiled
+
+FORMAT = 1
+MEND = "Follow the log from its beginning: leave the state away"
+MAX_PARTIAL_BYTES = 64 * 1024
+"""A line without an end is taken as one after so many bytes."""
+
+
+class Trouble(StrEnum):
+    """What is told of a running job."""
+
+    HANG = "hang"
+    NAN = "nan"
+    STORM = "storm"
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Trouble, seen once; it is told again only after it had ended."""
+
+    trouble: Trouble
+    at_s: float  # when it was seen
+    line: int  # the last of the log at that time
+    says: str  # half a sentence for a person
+    text: str = ""  # the line that shows it
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """When trouble is told."""
+
+    silent_times: float = 4.0  # the longest usual silence, so many times
+    silent_at_least_s: float = 120.0
+    silent_unknown_s: float = 1800.0  # before it is known what is usual
+    nan_lines: int = 3  # losses in a row
+    storm_lines: float = 60.0  # failure lines within about `storm_s`
+    storm_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Gaps:
+    """The longest silence of late: the maximum of this and of the last generation of gaps between writes."""
+
+    GENERATION = 1000
+    KNOWN_FROM = 8
+
+    this: float = 0.0
+    last: float = 0.0
+    count: int = 0
+
+    def add(self, gap_s: float) -> None:
+        if self.count and self.count % self.GENERATION == 0:
+            self.last, self.this = self.this, 0.0
+        self.count += 1
+        self.this = max(self.this, gap_s)
+
+    @property
+    def longest_s(self) -> float | None:
+        """None while too few are known."""
+        return max(self.this, self.last) if self.count >= self.KNOWN_FROM else None
+
+
+@dataclass(slots=True)
+class _Seen:
+    """All that is remembered of a log, as JSON can hold it."""
+
+    offset: int = 0
+    line: int = 0  # complete lines so far
+    wrote_s: float | None = None  # when something was last written
+    hang_told: bool = False
+    nans: int = 0  # losses in a row
+    nan_told: bool = False
+    storm: float = 0.0  # failure lines, those of long ago counting less
+    storm_s: float = 0.0  # when that was so
+    storm_told: bool = False
+    gaps: Gaps = field(default_factory=Gaps)
+
+
+class Follower:
+    """Takes what a job writes, and tells what is wrong with it."""
+
+    def __init__(self, signs: Signs, patience: Patience | None = None) -> None:
+        self._signs, self._patience = signs, patience or Patience()
+        self._seen = _Seen()
+        self._partial = b""
+
+    @property
+    def offset(self) -> int:
+        """Bytes of the log that need not be read again; a line that was not complete must be."""
+        return self._seen.offset
+
+    def catch_up(self, piece: bytes, wrote_s: float) -> None:
+        """Take what was written before anybody followed, the last of it at `wrote_s`: nothing of it is told."""
+        self._seen.wrote_s = wrote_s
+        for _, line in _losses(self._taken(piece)):
+            self._count_loss(line)
+
+    def restart(self) -> None:
+        """The log begins anew: it was truncated, or another has taken its place. What is usual stays known."""
+        self._seen.offset = self._seen.line = 0
+        self._partial = b""
+
+    def feed(self, piece: bytes, now: float) -> list[Alarm]:
+        """Take what was written since the last call."""
+        if not piece:
+            return self.tick(now)
+        seen = self._seen
+        if seen.wrote_s is not None:
+            seen.gaps.add(max(0.0, now - seen.wrote_s))
+        seen.wrote_s, seen.hang_told = now, False
+        window = self._taken(piece)
+        return [*self._nans(window, now), *self._storms(window, now)]
+
+    def _taken(self, piece: bytes) -> Window:
+        """The lines and pictures that are complete now."""
+        data = self._partial + piece
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if len(data) - end > MAX_PARTIAL_BYTES:
+            end = len(data)
+        self._partial = data[end:]
+        window = Window(data[:end], self._seen.line + 1)
+        self._seen.offset += end
+        self._seen.line += window.data.count(b"\n")
+        return window
+
+    def tick(self, now: float) -> list[Alarm]:
+        """Nothing was written: has it been so for too long?"""
+        seen, patience = self._seen, self._patience
+        if seen.wrote_s is None or seen.hang_told:
+            return []
+        usual, silent_s = seen.gaps.longest_s, now - seen.wrote_s
+        if usual is None:
+            limit, known = patience.silent_unknown_s, "what is usual is not known yet"
+        else:
+            limit = max(patience.silent_at_least_s, patience.silent_times * usual)
+            known = f"usually {usual:.0f} s at most"
+        if silent_s <= limit:
+            return []
+        seen.hang_told = True
+        return [Alarm(Trouble.HANG, now, seen.line, f"no new line for {silent_s:.0f} s; {known}")]
+
+    def _nans(self, window: Window, now: float) -> Iterator[Alarm]:
+        seen = self._seen
+        for number, line in _losses(window):
+            self._count_loss(line)
+            if seen.nans >= self._patience.nan_lines and not seen.nan_told:
+                seen.nan_told = True
+                says = f"the loss is NaN or infinite, {seen.nans} times in a row"
+                yield Alarm(Trouble.NAN, now, number, says, decode(tidy(line)).strip())
+
+    def _count_loss(self, line: bytes) -> None:
+        if compiled(_NAN).search(line):
+            self._seen.nans += 1
+        else:
+            self._seen.nans, self._seen.nan_told = 0, False
+
+    def _storms(self, window: Window, now: float) -> Iterator[Alarm]:
+        seen, patience = self._seen, self._patience
+        seen.storm *= math.exp(-max(0.0, now - seen.storm_s) / patience.storm_s)
+        seen.storm_s = now
+        for block in blocks(window):
+            for match in self._signs(block):
+                seen.storm += 1
+                if seen.storm >= patience.storm_lines and not seen.storm_told:
+                    seen.storm_told = True
+                    says = f"{seen.storm:.0f} failure lines within about {patience.storm_s:.0f} s"
+                    yield Alarm(Trouble.STORM, now, match.line, says, decode(match.tidied).strip())
+        if seen.storm < patience.storm_lines / 2:
+            seen.storm_told = False
+
+    def state(self) -> dict[str, Any]:
+        """Where this stands, as JSON can hold it."""
+        return {"format": FORMAT, **asdict(self._seen)}
+
+    @classmethod
+    def of_state(
+        cls,
+        state: Mapping[str, Any],
+        signs: Signs,
+        patience: Patience | None = None,
+        source: str = "state",
+    ) -> Self:
+        """One that goes on where `state` was taken. Raises `InputError`, naming `source`, for anything else."""
+        if not isinstance(state, Mapping) or state.get("format") != FORMAT:
+            raise InputError(source, f"not a follower's state of format {FORMAT}", MEND)
+        follower = cls(signs, patience)
+        try:
+            follower._seen = _seen_of(state)
+        except (KeyError, TypeError, ValueError) as err:
+            raise InputError(source, f"damaged ({err})", MEND) from err
+        return follower
+
+
+def _seen_of(state: Mapping[str, Any]) -> _Seen:
+    """Checked field by field; raises `KeyError`, `TypeError` or `ValueError`."""
+    wrote, gaps = state["wrote_s"], state["gaps"]
+    seen = _Seen(
+        int(state["offset"]),
+        int(state["line"]),
+        None if wrote is None else float(wrote),
+        bool(state["hang_told"]),
+        int(state["nans"]),
+        bool(state["nan_told"]),
+        float(state["storm"]),
+        float(state["storm_s"]),
+        bool(state["storm_told"]),
+        Gaps(float(gaps["this"]), float(gaps["last"]), int(gaps["count"])),
+    )
+    if min(seen.offset, seen.line) < 0 or not math.isfinite(
+        seen.storm + seen.storm_s + seen.gaps.this + seen.gaps.last
+    ):
+        raise ValueError("a number is out of its range")
+    return seen
+
+
+_TOLD = r"(?i)(?:\b|_)loss(?:[ _/][\w/]{0,16})?[\"']?\s*[:=|]?\s*(?:tensor\()?[-+]?"
+_LOSS = _TOLD + r"(?:\d|\.\d|nan\b|inf)"
+_NAN = _TOLD + r"(?:nan|inf(?:inity)?)\b"
+
+
+def _losses(window: Window) -> Iterator[tuple[int, bytes]]:
+    """The lines that tell a loss, with their numbers; of a redrawn line each picture."""
+    data = scrub(window.data)
+    if b"oss" not in data and b"OSS" not in data:
+        return
+    for number, whole in enumerate(data.split(b"\n"), window.first_line):
+        for line in whole.split(PIECE):
+            if (b"oss" in line or b"OSS" in line) and compiled(_LOSS).search(line[:MAX_LINE_BYTES]):
+                yield number, line[:MAX_LINE_BYTES]
