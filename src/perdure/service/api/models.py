@@ -370,7 +370,7 @@ class ComparisonItem(BaseModel):
     progress: Progress | None  # while it runs
     ahead: int  # how many are done before it
     trouble: Trouble | None  # why there is no answer
-    summary: Summary | None  # once it is done
+    summary: Summary | None  # once it is done; null in listings
 
     @classmethod
     def of(cls, found: Comparison, progress: Progress | None, ahead: int, summary: Summary | None) -> ComparisonItem:

@@ -76,14 +76,14 @@ async def upload(
 @router.post("/whatif/comparisons", status_code=202)
 def ask(web: Here, identity: Viewer, asked: Ask, key: IdempotencyKey = None) -> ComparisonItem:
     """Ask for a comparison. One runs at a time; of viewers each has one at a time."""
-    return item(bench_of(web), put(web, identity, asked, key))
+    bench = bench_of(web)
+    return item(bench, bench.find(put(web, identity, asked, key).id, identity))
 
 
 @router.get("/whatif/comparisons")
 def list_comparisons(web: Here, identity: Viewer) -> Listing[ComparisonItem]:
-    """Comparisons that are kept, the latest first: one's own, and for operators all."""
-    bench = bench_of(web)
-    return Listing(items=[item(bench, each) for each in bench.visible_to(identity)])
+    """Comparisons that are kept, the latest first: one's own, and for operators all. Without what came of them."""
+    return Listing(items=listed(bench_of(web), identity))
 
 
 @router.get("/whatif/comparisons/{comparison_id}")
@@ -156,6 +156,14 @@ def put(web: Web, identity: Identity, asked: Ask, key: str | None) -> Comparison
 def item(bench: Bench, found: Comparison) -> ComparisonItem:
     """A comparison as the API tells it."""
     return ComparisonItem.of(found, bench.progress(found.id), bench.ahead_of(found.id), bench.summary(found))
+
+
+def listed(bench: Bench, identity: Identity) -> list[ComparisonItem]:
+    """All that somebody may see, without the answers: those are files, and this is asked often."""
+    return [
+        ComparisonItem.of(each, bench.progress(each.id), bench.ahead_of(each.id), None)
+        for each in bench.visible_to(identity)
+    ]
 
 
 def _answer(web: Web, identity: Identity, comparison_id: str, name: str) -> bytes:

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
 from perdure.errors import InputError
-from perdure.service.api.whatif import SIM, ComparisonId, bench_of, item, put
+from perdure.service.api.whatif import SIM, ComparisonId, bench_of, item, listed, put
 from perdure.service.auth import Identity
 from perdure.service.context import Here, Viewer, Web
 from perdure.service.pages.render import done, is_htmx, page
@@ -61,6 +61,7 @@ PLACEMENT_WORDS: Mapping[str, str] = {
     "best-fit": "the fullest nodes with room",
     "consolidate": "on as few nodes as can be (Helios)",
     "ladder": "near together, then anywhere (Philly)",
+    "spread-ladder": "the same, in the emptiest racks first",
     "skew": "together where the model needs it (Tiresias)",
     "random": "any nodes",
 }
@@ -84,7 +85,7 @@ def whatif_page(
     bench = web.whatif
     if bench is None:
         return page(request, web, "whatif_off", "What if")
-    rows = [item(bench, each) for each in bench.visible_to(identity)]
+    rows = listed(bench, identity)
     if is_htmx(request):  # the form stays as its reader left it
         return page(request, web, "whatif", "What if", rows=rows)
     spec = history.cluster_spec(web.reader)
