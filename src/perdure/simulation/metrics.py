@@ -15,7 +15,7 @@ from perdure.simulation.fairness import rho
 from perdure.simulation.result import Result
 
 HOUR_S = 3600.0
-Causes = Sequence[str]  # the cause of each recorded attempt, in the order of the table's; "" where it passed
+Causes = Sequence[str]  # of each attempt in the table, a job without any having one; "" where it passed
 
 
 @dataclass(frozen=True, slots=True)
