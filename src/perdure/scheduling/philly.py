@@ -6,10 +6,10 @@ Source: M. Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for D
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from perdure.scheduling.shares import quotas
+from perdure.scheduling.shares import quotas, used
 from perdure.scheduling.view import View
 
 
@@ -48,9 +48,13 @@ class Lending:
 
     def order(self) -> list[int]:
         view = self.view
+        waiting = list(view.waiting)
+        if sum(view.gpus[row] for row in waiting) <= view.free_gpus:
+            entitled, borrowing = self._split(waiting, self._left())
+            return [*entitled, *borrowing]  # nobody makes room: who runs need not be named
         left = self.quota.copy()
-        kept, lent = self._split(sorted(view.running, key=lambda row: (view.running[row], row)), left)
-        entitled, borrowing = self._split(list(view.waiting), left)
+        kept, lent = self._split(self._by_start(view.running), left)
+        entitled, borrowing = self._split(waiting, left)
         busy = view.total_gpus - view.free_gpus
         if busy < self.crowded * view.total_gpus:
             return [*kept, *lent, *entitled, *borrowing]
@@ -58,6 +62,18 @@ class Lending:
 
     def next_change(self) -> int | None:
         return None
+
+    def _left(self) -> list[float]:
+        """What the running jobs leave of each quota; only where they exceed one it matters which came first."""
+        view = self.view
+        held = used(view, view.group, len(self.quota))
+        exceeded = [gpus > quota for gpus, quota in zip(held, self.quota, strict=True)]
+        left = [quota - gpus * (not over) for gpus, quota, over in zip(held, self.quota, exceeded, strict=True)]
+        self._split(self._by_start(row for row in view.running if exceeded[view.group[row]]), left)
+        return left
+
+    def _by_start(self, rows: Iterable[int]) -> list[int]:
+        return sorted(rows, key=lambda row: (self.view.running[row], row))
 
     def _split(self, rows: list[int], left: list[float]) -> tuple[list[int], list[int]]:
         """Those within what is left of the quotas, which they use up, and the others."""
