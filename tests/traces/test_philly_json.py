@@ -94,3 +94,23 @@ def test_the_public_sample(public):
 def test_halves_of_characters_are_replaced(file):
     jobs = read(file("log.json", json.dumps([job(attempt(), jobid="a\ud83c", vc="\udc00b", user="é")]))).table
     assert (jobs.job_id[0], jobs.vc[0], jobs.user[0]) == ("a?", "?b", "é")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "hours"),
+    [
+        ("2017-11-04 12:00:00", "2017-11-05 12:00:00", 25),  # that night the clock went back from 2 to 1
+        ("2017-11-05 00:30:00", "2017-11-05 01:30:00", 1),
+        ("2017-11-05 01:45:00", "2017-11-05 01:15:00", 0.5),
+    ],
+)
+def test_an_attempt_runs_on_while_the_clock_is_put_back(file, start, end, hours):
+    jobs = read(file("log.json", json.dumps([job(attempt(start, end))]))).table
+    assert jobs.duration_s.tolist() == [3600 * hours]
+    assert (jobs.end_s - jobs.start_s).tolist() == [3600 * hours]
+
+
+def test_an_attempt_that_ends_before_it_starts_is_refused(file):
+    log = [job(attempt(), jobid="a"), job(attempt("2017-11-06 01:45:00", "2017-11-06 01:15:00"), jobid="b")]
+    with pytest.raises(InputError, match=r"log.json, job 2: an attempt ends before it starts\. Give its true times"):
+        read(file("log.json", json.dumps(log)))

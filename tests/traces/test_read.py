@@ -39,6 +39,17 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         read(tmp_path / "none.csv")
 
 
+@pytest.mark.parametrize("head", ["", "workload,"])
+def test_workloads_without_durations_are_refused_with_the_reason(file, head):
+    path = file("workload.csv", f"{head}name,time,application,num_replicas,batch_size\ncifar10-0,53,cifar10,6,2048\n")
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(caught.value) == (
+        f"{path}: a workload of Sia or Pollux tells no durations: they depend on the GPUs that a job is given. "
+        "Decide on them, and write a CSV of job_id,submit_s,gpus,duration_s."
+    )
+
+
 PUBLIC = [
     ("traces/philly/philly_jobs_until_2017-11-12.csv.gz", "philly-csv"),
     ("traces/philly/cluster_job_log.sample.json", "philly-json"),

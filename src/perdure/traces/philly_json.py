@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from perdure.model.table import Attempts, Ending
-from perdure.traces.clocks import from_wall_clock
+from perdure.traces.clocks import from_wall_clock, spans
 from perdure.traces.source import Source
 from perdure.traces.trace import NEVER_STARTED, Format, Sieve, Trace, gather
 
@@ -43,8 +43,9 @@ def read(source: Source, skip_bad: bool) -> Trace:
     first = np.concatenate([[0], np.cumsum(jobs.timed)]).astype(np.int64)
     sieve.leave_out(np.diff(first) == 0, "no attempt with a start and an end")
     untimed = sum(jobs.scheduled) - int(first[-1])
-    start_s, end_s = (from_wall_clock(np.array(times, np.float64), ZONE) for times in (jobs.start_s, jobs.end_s))
-    duration_s = np.array(jobs.duration_s, np.float64)
+    start_s, end_s = spans(np.array(jobs.start_s, np.float64), np.array(jobs.end_s, np.float64), ZONE)
+    began_s, ended_s = spans(np.array(jobs.began_s, np.float64), np.array(jobs.ended_s, np.float64), ZONE)
+    duration_s = ended_s - began_s
     sieve.bad(_any(duration_s < 0, first), "an attempt ends before it starts", "Give its true times")
     return gather(
         source,
@@ -110,7 +111,8 @@ class _Jobs:
     gpus: list[int] = field(default_factory=list)
     scheduled: list[int] = field(default_factory=list)  # attempts in the file
     timed: list[int] = field(default_factory=list)  # attempts with a start and an end
-    duration_s: list[float] = field(default_factory=list)  # of each attempt that is timed
+    began_s: list[float] = field(default_factory=list)  # of each attempt that is timed, by the wall clock
+    ended_s: list[float] = field(default_factory=list)  # likewise
     passed: list[bool] = field(default_factory=list)
 
     def add(self, place: int, job: object) -> None:
@@ -118,8 +120,8 @@ class _Jobs:
         attempts = said.get("attempts")
         good = isinstance(attempts, list) and len(attempts) <= _MAX_ATTEMPTS and isinstance(said.get("jobid"), str)
         tried = [each for each in attempts if isinstance(each, dict)] if good and isinstance(attempts, list) else []
-        spans = [(_wall_s(each.get("start_time")), _wall_s(each.get("end_time"))) for each in tried]
-        timed = [end - start for start, end in spans if np.isfinite(end - start)]
+        times = [(_wall_s(each.get("start_time")), _wall_s(each.get("end_time"))) for each in tried]
+        timed = [(start, end) for start, end in times if np.isfinite(end - start)]
         ending = _ENDINGS.get(str(said.get("status")), Ending.UNKNOWN)
         self.where.append(place)
         self.broken.append(not good)
@@ -128,12 +130,13 @@ class _Jobs:
         self.vc.append(_text(said.get("vc")))
         self.ending.append(ending)
         self.submit_s.append(_wall_s(said.get("submitted_time")))
-        self.start_s.append(spans[0][0] if spans else np.nan)
-        self.end_s.append(spans[-1][1] if spans else np.nan)
+        self.start_s.append(times[0][0] if times else np.nan)
+        self.end_s.append(times[-1][1] if times else np.nan)
         self.gpus.append(max(map(_gpus, tried), default=0))
         self.scheduled.append(len(tried))
         self.timed.append(len(timed))
-        self.duration_s.extend(timed)
+        self.began_s.extend(start for start, _ in timed)
+        self.ended_s.extend(end for _, end in timed)
         self.passed.extend([False] * len(timed))
         if timed and ending is Ending.PASSED:
             self.passed[-1] = True

@@ -41,6 +41,8 @@ _ALL = (
     supercloud.FORMAT,
     gavel.FORMAT,
 )
+_WITHOUT_DURATIONS = {"name", "time", "application", "num_replicas", "batch_size"}
+_BY_HAND = "a CSV of job_id,submit_s,gpus,duration_s"
 FORMATS: Mapping[str, Format] = {form.name: form for form in _ALL}
 
 
@@ -68,5 +70,8 @@ def _sniffed(source: Source) -> Format:
     for form in FORMATS.values():
         if form.sniff(source.head, source.path.name):
             return form
-    mend = f"Name it by --format, one of: {', '.join(sorted(FORMATS))}"
+    if set(source.header) >= _WITHOUT_DURATIONS:
+        what = "a workload of Sia or Pollux tells no durations: they depend on the GPUs that a job is given"
+        raise InputError(str(source.path), what, f"Decide on them, and write {_BY_HAND}")
+    mend = f"Name it by --format, one of: {', '.join(sorted(FORMATS))}; or write {_BY_HAND}"
     raise InputError(str(source.path), "the form of this trace is not known", mend)

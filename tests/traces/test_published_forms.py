@@ -1,0 +1,96 @@
+"""Published forms of which no large file is at hand: a real job list, written in each of them, is read unchanged."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from perdure.model.table import Attempts, Ending, JobTable
+from perdure.traces.read import read
+
+HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+STATES = {
+    "COMPLETED": Ending.PASSED, "CANCELLED": Ending.KILLED, "TIMEOUT": Ending.KILLED, "FAILED": Ending.FAILED,
+    "NODE_FAIL": Ending.FAILED,
+}  # fmt: skip
+STATUS = {"Pass": Ending.PASSED, "Killed": Ending.KILLED, "Failed": Ending.FAILED}
+
+
+@pytest.fixture(scope="module")
+def real(data_dir) -> JobTable:
+    """Every other job of Philly's public list that was submitted before a clock changed."""
+    path = None if data_dir is None else data_dir / "traces/philly/philly_jobs_until_2017-11-12.csv.gz"
+    if path is None or not path.exists():
+        pytest.skip("no public traces here")
+    table = read(path).table
+    return table.take(
+        np.flatnonzero(table.began_s + table.submit_s < datetime(2017, 10, 15, tzinfo=UTC).timestamp())[::2]
+    )
+
+
+def wall(seconds: float, zone: ZoneInfo) -> str:
+    return f"{datetime.fromtimestamp(seconds, zone):%Y-%m-%d %H:%M:%S}"
+
+
+def same(read_back: JobTable, real: JobTable) -> None:
+    for name in ("submit_s", "gpus", "duration_s", "vc"):
+        np.testing.assert_array_equal(getattr(read_back, name), getattr(real, name), err_msg=name)
+    assert read_back.began_s == real.began_s
+
+
+def test_helios(file, real):
+    text, zone = io.StringIO(), ZoneInfo("Asia/Shanghai")
+    rows = csv.writer(text, lineterminator="\n")
+    text.write(HELIOS)
+    rng, states = np.random.default_rng(1), list(STATES)
+    state, wait_s = rng.integers(len(states), size=len(real)), rng.integers(0, 900, len(real))
+    for row, (gpus, duration_s, vc) in enumerate(zip(real.gpus, real.duration_s, real.vc, strict=True)):
+        submit_s = real.began_s + real.submit_s[row]
+        times = np.cumsum([submit_s, wait_s[row], duration_s])
+        rows.writerow([
+            row, "u1", vc, gpus, 4, -(-gpus // 8), states[state[row]], *(wall(second, zone) for second in times),
+            int(duration_s), wait_s[row],
+        ])  # fmt: skip
+    trace = read(file("cluster_log.csv", text.getvalue()))
+    assert (trace.format, trace.left_out) == ("helios", {})
+    same(trace.table, real)
+    np.testing.assert_array_equal(trace.table.start_s - trace.table.submit_s, wait_s)
+    np.testing.assert_array_equal(trace.table.ending, [STATES[states[word]] for word in state])
+    np.testing.assert_array_equal(trace.table.nodes, -(-real.gpus // 8))
+
+
+def test_philly_with_its_attempts(file, real):
+    zone = ZoneInfo("America/Los_Angeles")
+    rng = np.random.default_rng(2)
+    jobs, tries, passed = [], [], []
+    for row, (gpus, duration_s, vc) in enumerate(zip(real.gpus, real.duration_s, real.vc, strict=True)):
+        status = list(STATUS)[rng.integers(len(STATUS))]
+        cuts = np.sort(rng.integers(0, int(duration_s) + 1, rng.integers(0, 3)))
+        spans = np.diff([0, *cuts, int(duration_s)])
+        begin_s, attempts = real.began_s + real.submit_s[row], []
+        for span in spans.tolist():
+            hosts = [{"ip": f"m{n}", "gpus": [f"gpu{k}" for k in range(min(8, gpus - 8 * n))]}
+                     for n in range(-(-int(gpus) // 8))]  # fmt: skip
+            begin_s, end_s = begin_s + 60, begin_s + 60 + span
+            attempts.append({"start_time": wall(begin_s, zone), "end_time": wall(end_s, zone), "detail": hosts})
+            begin_s = end_s
+        jobs.append({
+            "status": status, "vc": str(vc), "jobid": f"application_{row}", "attempts": attempts, "user": "u",
+            "submitted_time": wall(real.began_s + real.submit_s[row], zone),
+        })  # fmt: skip
+        tries.append(spans.tolist())
+        passed.append([False] * (len(spans) - 1) + [status == "Pass"])
+    trace = read(file("cluster_job_log", json.dumps(jobs, indent=4)))
+    assert (trace.format, trace.left_out, trace.notes) == ("philly-json", {}, ())
+    same(trace.table, real)
+    first = np.concatenate([[0], np.cumsum([len(each) for each in tries])])
+    wanted = Attempts(first, np.concatenate(tries).astype(float), np.concatenate(passed))
+    found = trace.table.attempts
+    for name in ("first", "duration_s", "passed"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
