@@ -170,9 +170,12 @@ def test_a_study_stands_beside_what_was_published(perdure, small):
     ran = perdure("whatif", "--study", "retry", "--seeds", "1")
     (row,) = (line for line in ran.out.splitlines() if line.split()[:3] == ["0.9", "sjf", "predicted"])
     assert "15.4%" in row
-    ran = perdure("whatif", "--study", "delay", "--seeds", "1")
+    words = "whatif", "--study", "delay", "--seeds", "1", "--load", "2"
+    ran = perdure(*words)
     (row,) = (line for line in ran.out.splitlines() if line.startswith(">8 "))
     assert row.endswith("97.9%")
+    (figures,) = (each for each in perdure(*words, "--json").json["figures"] if each["gpus"] == ">8")
+    assert row.split()[-2] == f"{figures['fragmented_jobs']['mean']:.1%}"
 
 
 @pytest.mark.parametrize(

@@ -103,16 +103,17 @@ def _show_delay(study: DelayStudy) -> None:
     said = study.published["fragmentation_share"]
     rows = []
     for each in study.figures:
-        shares = each.fair_share, each.borrowed, each.fragmentation, each.fragmentation_share
+        shares = each.fair_share, each.borrowed, each.fragmentation, each.fragmentation_share, each.fragmented_jobs
         published = f"{said[each.gpus]:.1%}" if each.gpus in said else ""
         rows.append((each.gpus, each.jobs, f"{each.wait_s.mean / 60:.1f} min", *map(_percent, shares), published))
     columns = (
         "GPUS", "JOBS", "WAIT", "FAIR SHARE (95%)", "BORROWED (95%)", "FRAGMENTATION (95%)", "OF THE TWO (95%)",
-        "PUBLISHED",
+        "OF JOBS (95%)", "PUBLISHED",
     )  # fmt: skip
     print_table(columns, rows, whole=columns)
-    of = "fragmentation's share of fair-share and fragmentation delay"
-    print_line(f"Of the two: {of} ({study.published['source']}).")
+    print_line("Of the two: fragmentation's share of the seconds that it and fair share cost.")
+    print_line("Of jobs: of those that waited for more than a minute, the share to which fragmentation cost more.")
+    print_line(f"Published, of the two: {study.published['source'].removeprefix('published: ')}.")
 
 
 def _percent(share: Estimate) -> str:
