@@ -170,12 +170,14 @@ def test_a_study_stands_beside_what_was_published(perdure, small):
     ran = perdure("whatif", "--study", "retry", "--seeds", "1")
     (row,) = (line for line in ran.out.splitlines() if line.split()[:3] == ["0.9", "sjf", "predicted"])
     assert "15.4%" in row
-    words = "whatif", "--study", "delay", "--seeds", "1", "--load", "2"
+    words = "whatif", "--study", "delay", "--seeds", "1", "--load", "1", "--cluster", "4x2+6x8"
     ran = perdure(*words)
     (row,) = (line for line in ran.out.splitlines() if line.startswith(">8 "))
     assert row.endswith("97.9%")
-    (figures,) = (each for each in perdure(*words, "--json").json["figures"] if each["gpus"] == ">8")
-    assert row.split()[-2] == f"{figures['fragmented_jobs']['mean']:.1%}"
+    found = {each["gpus"]: each["fragmented_jobs"]["mean"] for each in perdure(*words, "--json").json["figures"]}
+    assert sorted(set(found.values())) == [0, 1]
+    shown = {line.split()[0]: line.replace("%", "").split() for line in ran.out.splitlines()[2:6]}
+    assert {gpus: float(cells[8]) / 100 for gpus, cells in shown.items()} == found
 
 
 @pytest.mark.parametrize(
