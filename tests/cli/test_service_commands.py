@@ -100,6 +100,29 @@ def test_a_job_is_submitted_listed_and_explained(ask):
     assert found["exceptions"][0]["decision"] == "stop"
 
 
+def test_a_verdict_is_corrected_learnt_from_and_the_word_taken_back(ask):
+    assert "nothing taught yet" in ask("learn").out
+    program = "echo 'ImportError: cannot import name quux'; exit 1"
+    job_id = ask("submit", "--", "sh", "-c", program).out.strip()
+    await_(lambda: ask("why", job_id).code == 1)
+    told = ask("why", job_id, "--correct", "transient").out
+    assert told.endswith("noted: transient; verdicts on what looks alike follow it\n")
+    again = ask("submit", "--", "sh", "-c", program).out.strip()
+    await_(lambda: "TRANSIENT" in ask("why", again).out)
+    assert f"said of job {job_id}" in ask("why", again).out
+    assert "1 of 1" in ask("learn", "--now").out
+    assert ask("learn", "--json").json["rounds"][0]["term"]["persons"] == 1
+    assert "in use" in ask("learn", "--rollback").out
+    assert ask("why", job_id, "--correct", "none").out.endswith("correction taken back\n")
+
+
+@pytest.mark.parametrize("words", [["why", "train.log", "--correct", "transient"], ["learn", "--now", "--rollback"]])
+def test_what_cannot_be_corrected_or_done_at_once_is_told(ask, words):
+    ran = ask(*words)
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+
+
 def test_a_job_that_did_not_fail_is_no_finding(ask):
     job_id = ask("submit", "--json", "--", "true").json["job_id"]
     await_(lambda: state_of(ask, job_id) == "completed")

@@ -20,11 +20,14 @@ from perdure.service.auth import Role, TokenBook
 from perdure.service.context import WebSettings
 from perdure.service.controller import ControllerSettings, Event, Judge, Judged, Looked, Ordered, step, undo_of
 from perdure.service.journal import ActionState, Journal
+from perdure.service.learning.learner import Learner
+from perdure.service.learning.notebook import Notebook
 from perdure.service.operations import Status
 from perdure.service.web import create_app
 from perdure.service.whatif.bench import Bench
 from perdure.service.whatif.limits import WhatifSettings
-from perdure.triage.judge import judge
+from perdure.triage.context import Context
+from perdure.triage.rules import own_rules
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # newer Starlettes would rather have httpx2
@@ -56,6 +59,7 @@ class World:
         self.journal = Journal.open(path, CLUSTER)
         self.now = now
         self.state = self.journal.restore()
+        self.learner = Learner(Notebook(self.journal.store, CLUSTER), own_rules(), lambda: self.now)
         self.jobs: dict[str, Job] = {}
         self.attempts: dict[str, Attempt] = {}
         self.nodes = {f"gpu{i:02}": Node(f"gpu{i:02}", NodeState.UP, "", gpus, 0, now) for i in range(1, nodes + 1)}
@@ -71,7 +75,7 @@ class World:
         for effect in effects:
             if isinstance(effect, Judge) and self.judging:
                 log = self.logs.get((effect.attempt.id.job_id, effect.attempt.id.incarnation), b"")
-                self.take(Judged(self.now, effect.attempt.id, judge(log, effect.attempt)))
+                self.take(Judged(self.now, effect.attempt.id, self.learner.judge(log, effect.attempt, Context())))
 
     def look(self) -> None:
         seen = (tuple(self.jobs.values()), tuple(self.attempts.values()), tuple(self.nodes.values()))
@@ -223,7 +227,7 @@ def site(
     journal = world.journal.engine
     database = journal.url.render_as_string(hide_password=False)
     bench = Bench(path / "whatif", database, CLUSTER, whatif or WhatifSettings(), lambda: world.now)
-    app = create_app(journal, desk, tokens, web, bench=bench)
+    app = create_app(journal, desk, tokens, web, bench=bench, learner=world.learner)
     minted = (tokens.mint("root", Role.OPERATOR), tokens.mint("mira", Role.VIEWER), tokens.mint("jonas", Role.VIEWER))
     return Site(world, desk, tokens, app, *minted, bench)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from perdure.cli.diagnosis import Diagnosis
 from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.errors import NotFound
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.client import Client, segment
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
@@ -20,6 +21,18 @@ def explain_job(job_id: str, client: Client, as_json: bool) -> bool:
     else:
         _print(found, latest)
     return latest is not None and latest.is_finding
+
+
+def correct_job(job_id: str, label: str, incarnation: int | None, client: Client) -> None:
+    """Tell the service what a job's failure was: its latest judged one, unless `incarnation` names another."""
+    found = client.get(f"/jobs/{segment(job_id)}")
+    judged = [a["incarnation"] for a in found["attempts"] if a["verdict"]]
+    which = incarnation if incarnation is not None else next(iter(judged), None)
+    if which is None:
+        raise NotFound(f"job {job_id}", "it has no verdict to correct", f"See perdure why {job_id}")
+    client.post(f"/jobs/{segment(job_id)}/attempts/{which}/correction", {"label": label})
+    said = "correction taken back" if label == "none" else f"noted: {label}; verdicts on what looks alike follow it"
+    print_line(f"job {job_id}, attempt {which}: {said}")
 
 
 def latest_diagnosis(found: dict[str, Any]) -> Diagnosis | None:

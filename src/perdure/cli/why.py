@@ -6,7 +6,7 @@ import json
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.triage.goodrun import GoodRun
     from perdure.triage.logtext import LogText
 
+Label = Literal["transient", "deterministic", "none"]
 JOB_LETTERS = frozenset("0123456789_+.")
 
 
@@ -49,6 +50,12 @@ def why(
     for_s: Annotated[
         float | None, typer.Option("--for", metavar="SECONDS", min=0, help="With --follow: stop after so long.")
     ] = None,
+    correct: Annotated[
+        Label | None, typer.Option("--correct", help="Say what the failure of the job was; none takes it back.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="With --correct: not the latest failure, but this attempt's.")
+    ] = None,
     as_json: AsJson = False,
     state: StateDir = None,
     config: ConfigFile = None,
@@ -67,6 +74,8 @@ def why(
     if sum(map(bool, (targets, batch, follow))) != 1:
         raise InputError("why", "give log files or job ids, or --batch FILE, or --follow LOG", "See perdure why --help")
     settings = load_settings(config, {"service.state": state}).settings
+    if correct is not None:
+        return _correct(targets or [], correct, attempt, settings)
     if batch is not None:
         _judge_batch(batch, settings, as_json)
         return 0
@@ -82,6 +91,15 @@ def why(
         return 0
     findings = [_explain(target, settings, good_run, as_json) for target in targets or ()]
     return int(any(findings))
+
+
+def _correct(targets: list[str], label: Label, attempt: int | None, settings: Settings) -> int:
+    from perdure.cli.job import correct_job
+
+    if len(targets) != 1 or _is_log(targets[0]):
+        raise InputError("why --correct", "it is about one job", "Write perdure why JOBID --correct transient")
+    correct_job(targets[0], label, attempt, service(settings.service.state))
+    return 0
 
 
 def _read(target: str, settings: Settings) -> LogText:

@@ -31,6 +31,7 @@ T = TypeVar("T")
 StoredEvent = ClusterEvent | Judged | ActionEnded | Ordered
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_REPLACED = REPLACEMENT.encode()
 
 
 class Codec(Generic[T]):
@@ -46,7 +47,7 @@ class Codec(Generic[T]):
             text = adapter.dump_json(value)
         except (PydanticSerializationError, UnicodeEncodeError):
             return adapter.dump_json(cleaned(value)).decode()
-        if rb"\u0000" in text:
+        if rb"\u0000" in text or _REPLACED in text:  # of a key, a surrogate is replaced without a word, and thrice
             text = adapter.dump_json(cleaned(value))
         return text.decode()
 

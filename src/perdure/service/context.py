@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from perdure.service.access import operator, public, viewer
 from perdure.service.auth import Identity, Sessions, TokenBook
 from perdure.service.idempotency import Replies
+from perdure.service.learning.learner import Learner
 from perdure.service.metrics import Metrics
 from perdure.service.operations import Operations
 from perdure.service.queries.reader import Reader
@@ -45,6 +46,7 @@ class Web:
     replies: Replies
     settings: WebSettings
     whatif: Bench | None = None  # None where this service takes no what-if questions
+    learner: Learner | None = None  # None where nothing is learnt
 
     def now(self) -> float:
         return self.settings.clock()

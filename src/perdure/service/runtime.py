@@ -96,7 +96,7 @@ def run(settings: Settings) -> int:
         bench = bench_of(settings, journal, state)
         if bench is not None:
             stack.enter_context(at_work(bench))
-        return serve(settings, engine, metrics, sock, state, bench)
+        return serve(settings, engine, learner, metrics, sock, state, bench)
 
 
 @contextmanager
@@ -172,7 +172,13 @@ def demonstration(
 
 
 def serve(
-    settings: Settings, engine: Engine, metrics: Metrics, sock: socket.socket, state: Path, bench: Bench | None
+    settings: Settings,
+    engine: Engine,
+    learner: Learner,
+    metrics: Metrics,
+    sock: socket.socket,
+    state: Path,
+    bench: Bench | None,
 ) -> int:
     """Serve the pages until a signal ends it."""
     service = settings.service
@@ -180,7 +186,7 @@ def serve(
     desk = Desk(engine, service.cluster, service.armed, state / STOP_FILE)
     tokens = TokenBook(state)
     web = WebSettings(hosts=service.hosts)
-    app = create_app(engine.journal.engine, desk, tokens, web, metrics=metrics, bench=bench)
+    app = create_app(engine.journal.engine, desk, tokens, web, metrics=metrics, bench=bench, learner=learner)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
     with left_for_commands(tokens, url, state):
         code = tokens.login_code(getpass.getuser(), Role.OPERATOR)

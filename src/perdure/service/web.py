@@ -13,13 +13,14 @@ import perdure
 from perdure.service import metrics as metrics_
 from perdure.service import problems
 from perdure.service.access import check_every_route_declares
-from perdure.service.api import actions, events, jobs, nodes, status, whatif
+from perdure.service.api import actions, events, jobs, learning, nodes, status, whatif
 from perdure.service.api.events import Listeners
 from perdure.service.auth import Sessions, TokenBook
 from perdure.service.context import Anybody, Here, Web, WebSettings
 from perdure.service.etags import ETags
 from perdure.service.guard import Guard
 from perdure.service.idempotency import Replies
+from perdure.service.learning.learner import Learner
 from perdure.service.metrics import Metrics
 from perdure.service.operations import Operations
 from perdure.service.pages import errors, site
@@ -30,7 +31,15 @@ from perdure.service.whatif.limits import MIB
 
 API = "/api/v1"
 
-API_ROUTERS = (jobs.router, nodes.router, actions.router, events.router, status.router, whatif.router)
+API_ROUTERS = (
+    jobs.router,
+    nodes.router,
+    actions.router,
+    events.router,
+    status.router,
+    whatif.router,
+    learning.router,
+)
 health = APIRouter(tags=["health"])
 
 
@@ -42,11 +51,13 @@ def create_app(
     *,
     metrics: Metrics | None = None,
     bench: Bench | None = None,
+    learner: Learner | None = None,
 ) -> FastAPI:
     """The web application of a service.
 
     `journal` is only read. All that is asked to be changed goes through `operations`. `bench` answers what-if
-    questions; None where none are taken. Raises `RuntimeError` where a route does not say who may ask it.
+    questions and `learner` takes corrections; None where there is none. Raises `RuntimeError` where a route does not
+    say who may ask it.
     """
     settings = settings or WebSettings()
     metrics = metrics or Metrics()
@@ -65,7 +76,7 @@ def create_app(
     app.state.sessions = Sessions(tokens, settings.clock)
     app.state.listeners = Listeners(settings.max_streams)
     app.state.metrics = metrics
-    app.state.web = Web(reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, bench)
+    app.state.web = Web(reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, bench, learner)
     check_every_route_declares((*API_ROUTERS, health, *site.ROUTERS))
     for router in API_ROUTERS:
         app.include_router(router, prefix=API, responses=RESPONSES)

@@ -17,11 +17,12 @@ from perdure.service.pages.actions import undoable
 from perdure.service.pages.logview import log_lines
 from perdure.service.pages.render import page
 from perdure.service.pages.timeline import timeline
-from perdure.service.queries import actions, jobs
+from perdure.service.queries import actions, jobs, learning
 
 router = APIRouter()
 
 ROWS = 50
+WEEK_S = 7 * 86400.0
 STATES = tuple(state.value for state in JobState)
 
 
@@ -60,6 +61,8 @@ def job_page(
     verdicts = {item.attempt.id.incarnation: item.verdict for item in found.attempts}
     failure = failures[0] if failures else None
     acts = actions.actions_of(web.reader, job_id)
+    shown = failure.record.subject.incarnation if failure else None
+    verdict = verdicts.get(shown) if shown is not None else None
     return page(
         request,
         web,
@@ -68,7 +71,9 @@ def job_page(
         job=found.job,
         detail=found,
         failure=failure,
-        verdict=verdicts.get(failure.record.subject.incarnation) if failure else None,
+        verdict=verdict,
+        similar=learning.similar(web.reader, verdict.fingerprint, web.now() - WEEK_S) if verdict else None,
+        correction=learning.correction_of(web.reader, job_id, shown) if shown is not None else None,
         verdicts=verdicts,
         decisions={row.record.subject.incarnation: row for row in reversed(found.exceptions)},
         timeline=timeline(found.job, [item.attempt for item in reversed(found.attempts)], web.now()),

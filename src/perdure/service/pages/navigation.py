@@ -21,4 +21,5 @@ NAVIGATION = (
     Entry("nodes", "Nodes", "/nodes", "node"),
     Entry("actions", "Actions", "/actions", "bolt"),
     Entry("whatif", "What if", "/whatif", "fork"),
+    Entry("learning", "Learning", "/learning", "leaf"),
 )

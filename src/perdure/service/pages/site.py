@@ -7,12 +7,22 @@ from fastapi.responses import Response
 
 from perdure.errors import NotFound
 from perdure.service.context import Anybody
-from perdure.service.pages import actions, deeds, jobs, login, nodes, now, whatif
+from perdure.service.pages import actions, deeds, jobs, learning, login, nodes, now, whatif
 from perdure.service.pages.assets import assets
 
 fixed = APIRouter()
 
-ROUTERS = (now.router, jobs.router, nodes.router, actions.router, whatif.router, deeds.router, login.router, fixed)
+ROUTERS = (
+    now.router,
+    jobs.router,
+    nodes.router,
+    actions.router,
+    whatif.router,
+    learning.router,
+    deeds.router,
+    login.router,
+    fixed,
+)
 
 
 @fixed.get("/static/{name:path}", dependencies=[Anybody])

@@ -1,0 +1,91 @@
+"""Corrections and rounds of teaching over the API and in the dashboard: who may, and what becomes of it."""
+
+import pytest
+
+from perdure.service.queries.learning import similar
+from tests.service.web_world import Site, fill, site
+
+CORRECTION = "/api/v1/jobs/{}/attempts/1/correction"
+
+
+@pytest.fixture
+def place(tmp_path) -> Site:
+    place = site(tmp_path)
+    fill(place.world)
+    return place
+
+
+def label_of(place, token, job_id):
+    answer = place.client(token).get(f"/api/v1/jobs/{job_id}").json()
+    return next(a["verdict"]["label"] for a in answer["attempts"] if a["verdict"])
+
+
+def test_an_operators_word_changes_later_verdicts_of_all(place):
+    assert place.client(place.operator).post(CORRECTION.format(101), json={"label": "transient"}).status_code == 204
+    world = place.world
+    world.submit("201", "again", "mira")
+    world.start("201", "gpu02")
+    world.pass_time(60)
+    world.end("201", world.logs["101", 1])
+    assert label_of(place, place.operator, "201") == "transient"
+
+
+def test_a_users_word_is_for_his_own_jobs(place):
+    world, mira = place.world, place.client(place.mira)
+    assert mira.post(CORRECTION.format(101), json={"label": "transient"}).status_code == 403  # that of jonas
+    assert mira.post(CORRECTION.format(102), json={"label": "deterministic"}).status_code == 204
+    for job_id, user in (("201", "mira"), ("202", "jonas")):
+        world.submit(job_id, "again", user)
+        world.start(job_id, "gpu02")
+        world.pass_time(60)
+        world.end(job_id, world.logs["102", 1])
+    assert label_of(place, place.operator, "201") == "deterministic"
+    assert label_of(place, place.operator, "202") == "transient"
+
+
+@pytest.mark.parametrize(
+    ("job_id", "body", "status"),
+    [
+        (101, {"label": "perhaps"}, 422),
+        (101, {}, 422),
+        (106, {"label": "transient"}, 404),
+        (999, {"label": "none"}, 404),
+    ],
+)
+def test_what_makes_no_sense_is_refused(place, job_id, body, status):
+    assert place.client(place.operator).post(CORRECTION.format(job_id), json=body).status_code == status
+
+
+def test_rounds_are_held_shown_and_rolled_back(place):
+    operator = place.client(place.operator)
+    operator.post(CORRECTION.format(101), json={"label": "transient"})
+    held = operator.post("/api/v1/learning/rounds").json()
+    assert held["rounds"][0]["term"]["persons"] == 1
+    assert [(c["job_id"], c["label"], c["for_all"]) for c in held["corrections"]] == [("101", "transient", True)]
+    assert operator.post("/api/v1/learning/rollback").json() == {"rolled_back": held["rounds"][0]["term"]["adopted"]}
+    assert operator.post("/api/v1/learning/rollback").json() == {"rolled_back": False}
+    assert not any(row["in_use"] for row in operator.get("/api/v1/learning").json()["rounds"])
+
+
+def test_nobody_sees_what_others_said(place):
+    place.client(place.operator).post(CORRECTION.format(101), json={"label": "transient"})
+    assert place.client(place.mira).get("/api/v1/learning").json()["corrections"] == []
+
+
+def test_the_page_tells_and_the_job_says_how_often_it_was_seen(place):
+    operator = place.client(place.operator)
+    assert "Nothing taught yet" in operator.get("/learning").text
+    operator.post(CORRECTION.format(101), json={"label": "transient"})
+    operator.post("/api/v1/learning/rounds")
+    page = operator.get("/learning").text
+    assert "all that looks alike" in page
+    assert "2 of 2" in page  # the correction, and a retry that passed
+    job = operator.get("/jobs/103").text
+    assert "Seen 2 times this week, in 2 jobs of 2 users; a retry got past it in 1" in job
+
+
+def test_what_has_no_fingerprint_is_like_nothing(place):
+    from perdure.service.queries.reader import Reader
+
+    reader = Reader(place.world.journal.engine, "c")
+    assert similar(reader, "", 0.0).failures == 0
