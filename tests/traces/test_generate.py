@@ -123,6 +123,19 @@ def test_a_reason_is_drawn_with_its_trials_and_its_run_times(place):
     assert np.quantile(draw_rtf_s(rows, rng), [0.5, 0.9, 0.95]) == pytest.approx(reason.rtf_s, rel=0.1)
 
 
+def test_all_trials_of_a_reason_lost_their_published_share_of_time():
+    rng = np.random.default_rng(5)
+    mean_s = np.array([draw_rtf_s(np.full(100_000, row), rng).mean() for row in range(len(REASONS))])
+    lost_s = mean_s * [reason.trials for reason in REASONS]
+    assert sum(reason.lost for reason in REASONS) == pytest.approx(1, abs=0.001)
+    np.testing.assert_allclose(lost_s / lost_s.sum(), [reason.lost for reason in REASONS], atol=0.006)
+
+
+def test_no_attempt_fails_later_than_the_longest_job_of_the_log_ran():
+    rng = np.random.default_rng(6)
+    assert draw_rtf_s(np.arange(len(REASONS)).repeat(20_000), rng).max() < 4_240_676
+
+
 def test_reasons_come_as_often_as_their_jobs():
     drawn = np.bincount(draw_reasons(200_000, np.random.default_rng(4)), minlength=len(REASONS)) / 200_000
     jobs = np.array([reason.jobs for reason in REASONS])
