@@ -45,7 +45,7 @@ def test_rows_that_are_repeated_are_kept_and_counted(file):
         ("yesterday,5,1,1,a", "timestamp is not a time"),
         (",5,1,1,a", "the submit time is missing"),
         ("2017-10-02 00:00:00,5,0,1,a", "the job has 0 GPUs"),
-        ("2017-10-02 00:00:00,5,1.5,1,a", "the number of GPUs is not a whole number"),
+        ("2017-10-02 00:00:00,5,1.5,1,a", "the number of GPUs is missing or not a whole number"),
         ("2017-10-02 00:00:00,5,1", "the row is cut off"),
         ("2017-10-02 00:00:00,5,1,1,a,b", "the row is cut off or has columns too many"),
         ("2017-10-02 00:00:00,5,1,1," + "a" * 200, "cluster has more than 128 characters"),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 128  # characters of an id, a user or a virtual cluster; a column is as wide as its longest text
 _NUMBER_BYTES = 8
+_QUOTE = "UNQUOTED VALUE"  # DuckDB's word for a quote that is never closed, or closed within a value
 _GLOB = {ord(letter): f"[{letter}]" for letter in "*?["}
 
 
@@ -80,6 +81,8 @@ def load(
     """
     if missing := [name for name in wanted if name not in source.header]:
         raise InputError(source.at_line(1), f"no column {', '.join(missing)}", f"It needs: {', '.join(wanted)}")
+    if twice := [name for name in (*wanted, *(optional or ())) if source.header.count(name) > 1]:
+        raise InputError(source.at_line(1), f"column {twice[0]} comes twice", "Name each column once")
     kinds = {**wanted, **{name: kind for name, kind in (optional or {}).items() if name in source.header}}
     if source.parquet:
         columns, rejected = _from_parquet(source, kinds), 0
@@ -136,7 +139,17 @@ def _from_csv(
     if rejects and not skip_bad:
         raise _refusal(source, dict(zip(types, header, strict=True)), types, rejects[0])
     arrays = {name: found[f"w{place}"] for place, name in enumerate(kinds)}
-    return arrays, len({line for line, *_ in rejects})
+    rejected = len({line for line, *_ in rejects})
+    quotes = [line for line, _, trouble, _ in rejects if trouble == _QUOTE]
+    if quotes and len(found["w0"]) + rejected < _filled_lines(source) - 1:
+        what = "a quote is opened and not closed, so that the rows behind it cannot be told apart"
+        raise InputError(source.at_line(quotes[-1]), what, "Mend the row")
+    return arrays, rejected
+
+
+def _filled_lines(source: Source) -> int:
+    with source.text() as lines:
+        return sum(1 for line in lines if line.strip())
 
 
 def _refusal(source: Source, names: Mapping[str, str], types: Mapping[str, str], reject: Any) -> InputError:

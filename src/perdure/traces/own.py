@@ -15,7 +15,7 @@ from perdure.model.table import Attempts, Ending, JobTable
 from perdure.traces.columns import LONG_TEXT, NUMBER, TEXT, database, load
 from perdure.traces.source import Source
 from perdure.traces.texts import mapped
-from perdure.traces.trace import Format, Sieve, Trace, gather, whole_counts
+from perdure.traces.trace import MAX_S, Format, Sieve, Trace, gather, whole_counts
 
 _NEEDED = {"job_id": TEXT, "submit_s": NUMBER, "gpus": NUMBER, "duration_s": NUMBER}
 _OPTIONAL = {
@@ -27,7 +27,9 @@ _SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 
 def sniff(head: bytes, _name: str) -> bool:
-    return set(map(str.encode, _NEEDED)) <= set(head.split(b"\n", 1)[0].strip().split(b","))
+    """True where at most one of the needed columns is missing: then `read` says which."""
+    named = {name.strip(b' "\r') for name in head.split(b"\n", 1)[0].removeprefix(b"\xef\xbb\xbf").split(b",")}
+    return len(named.intersection(map(str.encode, _NEEDED))) >= len(_NEEDED) - 1
 
 
 def read(source: Source, skip_bad: bool) -> Trace:
@@ -141,7 +143,7 @@ def _attempts(sieve: Sieve, texts: NDArray[np.object_], duration_s: NDArray[np.f
 
 def _readable(words: Sequence[str]) -> bool:
     try:
-        return all(word[-1] in _SIGNS and 0 <= float(word[:-1]) < np.inf for word in words)
+        return all(word[-1] in _SIGNS and 0 <= float(word[:-1]) <= MAX_S for word in words)
     except ValueError:
         return False
 

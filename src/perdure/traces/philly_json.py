@@ -19,6 +19,7 @@ ZONE = "America/Los_Angeles"
 _ENDINGS = {"Pass": Ending.PASSED, "Killed": Ending.KILLED, "Failed": Ending.FAILED}
 _WIDEST = 128  # characters of a text that is kept
 _SEPARATORS = " \t\r\n,"
+_CUT = object()  # in place of a job that does not end
 _MAX_ATTEMPTS = 10_000
 
 
@@ -34,15 +35,18 @@ def read(source: Source, skip_bad: bool) -> Trace:
     attempt of a passed job passed; all others failed or were killed. Jobs without an attempt that can be timed are
     left out and counted: whether they asked for GPUs is not known.
     """
-    jobs = _Jobs()
+    jobs, notes = _Jobs(), []
     for place, job in _objects(source, skip_bad):
         jobs.add(place, job)
+        if job is _CUT:
+            notes.append(f"job {place} does not end, and whatever comes behind it was not read")
     sieve = Sieve(len(jobs.where), lambda row: f"{source.path}, job {jobs.where[row]}", skip_bad)
     sieve.bad(np.array(jobs.broken, bool), "the job has no jobid or no list of attempts", "Give both")
     sieve.leave_out(np.array(jobs.scheduled) == 0, NEVER_STARTED)
     first = np.concatenate([[0], np.cumsum(jobs.timed)]).astype(np.int64)
     sieve.leave_out(np.diff(first) == 0, "no attempt with a start and an end")
-    untimed = sum(jobs.scheduled) - int(first[-1])
+    if untimed := sum(jobs.scheduled) - int(first[-1]):
+        notes.append(f"{untimed} attempts miss a start or an end and are not among the attempts")
     start_s, end_s = spans(np.array(jobs.start_s, np.float64), np.array(jobs.end_s, np.float64), ZONE)
     began_s, ended_s = spans(np.array(jobs.began_s, np.float64), np.array(jobs.ended_s, np.float64), ZONE)
     duration_s = ended_s - began_s
@@ -57,7 +61,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
         duration_s=np.diff(np.concatenate([[0], np.cumsum(duration_s)])[first]),
         epoch_s=0.0,
         attempts=Attempts(first, duration_s, np.array(jobs.passed, bool)),
-        notes=(f"{untimed} attempts miss a start or an end and are not among the attempts",) if untimed else (),
+        notes=tuple(notes),
         start_s=start_s,
         end_s=end_s,
         user=np.array(jobs.user, np.str_),
@@ -88,7 +92,7 @@ def _objects(source: Source, skip_bad: bool) -> Iterator[tuple[int, object]]:
             job, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as err:  # also of a number with too many digits
             if skip_bad:
-                yield place, None
+                yield place, _CUT
                 return
             line = text.count("\n", 0, at) + 1
             raise source.damaged(f"job {place}, which begins in line {line}, does not end") from err

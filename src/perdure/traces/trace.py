@@ -16,6 +16,7 @@ from perdure.traces.source import Source
 NO_GPUS = "no GPUs"
 NEVER_STARTED = "never started"
 MAX_GPUS = 10_000_000  # a gang beyond this is a misread column
+MAX_S = 1e11  # so is a time beyond this: some 3,000 years
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,8 @@ def gather(
         _judge_ids(sieve, job_id)
     rows = np.flatnonzero(sieve.kept)
     if not len(rows):
-        why = ", ".join(f"{count} {reason}" for reason, count in sieve.left_out.items()) or "it holds no rows"
-        raise InputError(str(source.path), f"no job is left of this {form} trace: {why}", "Name a trace of GPU jobs")
+        why = ", ".join(f"{count} left out: {reason}" for reason, count in sieve.left_out.items()) or "it holds no rows"
+        raise InputError(str(source.path), f"no job is left of this {form} trace ({why})", "Name a trace of GPU jobs")
     origin = float(submit_s[rows].min()) if origin_s is None else origin_s
     for name in ("start_s", "end_s"):
         if name in columns:
@@ -133,12 +134,18 @@ def _judge(
     sieve: Sieve, submit_s: NDArray[np.float64], gpus: NDArray[np.float64], duration_s: NDArray[np.float64]
 ) -> None:
     with np.errstate(invalid="ignore"):
-        broken = ~np.isfinite(gpus) | (gpus != np.floor(gpus)) | (gpus < 0) | (gpus > MAX_GPUS)
+        broken = ~np.isfinite(gpus) | (gpus != np.floor(gpus))
+        late, long = np.abs(submit_s) > MAX_S, duration_s > MAX_S
+    held = "Give how many GPUs the job held"
     sieve.bad(~np.isfinite(submit_s), "the submit time is missing or not a time", "Give it")
-    sieve.bad(broken, "the number of GPUs is not a whole number", "Give how many GPUs the job held", gpus)
-    sieve.bad(gpus == 0, "the job has 0 GPUs", "Give how many GPUs the job held")
+    sieve.bad(late, "the submit time is absurd", "Give seconds", submit_s)
+    sieve.bad(broken, "the number of GPUs is missing or not a whole number", held, gpus)
+    sieve.bad(gpus < 0, "the number of GPUs is negative", held, gpus)
+    sieve.bad(gpus > MAX_GPUS, "the number of GPUs is absurd", held, gpus)
+    sieve.bad(gpus == 0, "the job has 0 GPUs", held)
     sieve.bad(~np.isfinite(duration_s), "the duration is missing or not a number", "Give seconds of running")
     sieve.bad(duration_s < 0, "the duration is negative", "Give seconds of running", duration_s)
+    sieve.bad(long, "the duration is absurd", "Give seconds of running", duration_s)
 
 
 def _judge_ids(sieve: Sieve, job_id: NDArray[np.str_]) -> None:
