@@ -50,6 +50,13 @@ def why(
     for_s: Annotated[
         float | None, typer.Option("--for", metavar="SECONDS", min=0, help="With --follow: stop after so long.")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="SACCT|DIR", help="Count a site's failures: sacct's output, or a directory of logs."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="With --report: draw pictures into this folder.")
+    ] = None,
     correct: Annotated[
         Label | None, typer.Option("--correct", help="Say what the failure of the job was; none takes it back.")
     ] = None,
@@ -71,11 +78,17 @@ def why(
       1  a finding: at least one failure needs a person (stop), or one retry to learn more (probe); trouble
       2  usage or bad input
     """
-    if sum(map(bool, (targets, batch, follow))) != 1:
-        raise InputError("why", "give log files or job ids, or --batch FILE, or --follow LOG", "See perdure why --help")
+    if sum(map(bool, (targets, batch, follow, report))) != 1:
+        what = "give log files or job ids, or one of --batch FILE, --follow LOG, --report PATH"
+        raise InputError("why", what, "See perdure why --help")
     settings = load_settings(config, {"service.state": state}).settings
     if correct is not None:
         return _correct(targets or [], correct, attempt, settings)
+    if report is not None:
+        from perdure.cli.diagnosis import rules_of
+        from perdure.cli.survey import report as report_on
+
+        return report_on(report, rules_of(settings), out, as_json)
     if batch is not None:
         _judge_batch(batch, settings, as_json)
         return 0

@@ -17,7 +17,8 @@ from perdure.traces.texts import coded
 
 EXPORT = (
     "Export with TZ=UTC sacct --allusers --duplicates --parsable2"
-    " --format=JobID,User,Account,Partition,Submit,Start,ElapsedRaw,TimelimitRaw,State,NNodes,AllocTRES,ReqTRES"
+    " --format=JobID,User,Account,Partition,Submit,Start,ElapsedRaw,TimelimitRaw,State,ExitCode,NNodes,AllocTRES,"
+    "ReqTRES"
 )
 _NEEDED: Mapping[str, tuple[str, ...]] = {  # what is needed -> the columns that tell it, the best first
     "id": ("JobID",),
@@ -32,6 +33,7 @@ _EXTRAS: Mapping[str, tuple[str, ...]] = {  # likewise, for what may be missing
     "user": ("User",),
     "vc": ("Account", "Partition"),
     "limit": ("TimelimitRaw", "Timelimit"),
+    "exit": ("ExitCode",),
     "nodes": ("NNodes", "AllocNodes", "ReqNodes"),
 }
 _WIDEST = 128  # characters of a text that is kept
@@ -54,6 +56,7 @@ class Records:
     gpus: NDArray[np.float64]
     gpu_type: NDArray[np.str_]
     nodes: NDArray[np.int64]
+    exit_code: Bytes  # "1:0": code and signal
     user: NDArray[np.str_]
     vc: NDArray[np.str_]
 
@@ -127,6 +130,7 @@ def _columns(
         gpus=held,
         gpu_type=kinds,
         nodes=counts(cells.get("nodes", blank)),
+        exit_code=cells.get("exit", blank),
         user=as_texts(cells.get("user", blank), _WIDEST),
         vc=as_texts(cells.get("vc", blank), _WIDEST),
     )
