@@ -1,0 +1,1 @@
+"""Localisation: which components are to blame for the failures of one window."""
