@@ -45,7 +45,7 @@ class Features:
 
 def features(reading: Reading) -> Features:
     """The vector of an excerpt and of the rules that matched in its log; the same on every machine."""
-    masked = mask(reading.excerpt.encode("utf-8", "replace")[-MAX_EXCERPT_BYTES:]).lower()
+    masked = masked_text(reading)
     blocks = (
         _words(masked),
         _characters(masked) + WORD_BUCKETS,
@@ -60,8 +60,18 @@ def features(reading: Reading) -> Features:
     return Features(np.concatenate(columns), np.concatenate(values))
 
 
+def masked_text(reading: Reading) -> bytes:
+    """The excerpt in lower case, numbers, paths, addresses and times masked."""
+    return mask(reading.excerpt.encode("utf-8", "replace")[-MAX_EXCERPT_BYTES:]).lower()
+
+
+def hashed_words(masked: bytes) -> NDArray[np.uint32]:
+    """The words in order, each as its CRC-32, shape (n_words,)."""
+    return np.array([zlib.crc32(word) for word in masked.translate(_LETTERS).split()], dtype=np.uint32)
+
+
 def _words(masked: bytes) -> NDArray[np.uint32]:
-    single = np.array([zlib.crc32(word) for word in masked.translate(_LETTERS).split()], dtype=np.uint32)
+    single = hashed_words(masked)
     pairs = (single[:-1] * np.uint32(31) + single[1:]) * _MIX
     return np.concatenate([single * _MIX, pairs]) >> np.uint32(32 - 14)
 

@@ -10,6 +10,9 @@ from perdure.triage.classifiers.protocol import Classifier, Model
 
 _HOMES = {
     "linear": "linear:LINEAR",
+    "gru": "recurrent:GRU",
+    "lstm": "recurrent:LSTM",
+    "cluster": "cluster:CLUSTER",
     "rules": "baselines:RULES",
     "always": "baselines:ALWAYS",
     "never": "baselines:NEVER",

@@ -25,9 +25,7 @@ def fit(examples: Sequence[Example], penalty: float = PENALTY) -> Linear:
 
     Raises `InputError` where the examples are all of one kind.
     """
-    transient = np.array([example.transient for example in examples], dtype=bool)
-    if transient.all() or not transient.any():
-        raise InputError("training data", "all examples have one label", "Give deterministic and transient ones")
+    transient = both_kinds(examples)
     matrix = matrix_of([features(example.reading) for example in examples])
     held_out = np.zeros(len(examples))
     for test in group_folds([example.group for example in examples], CALIBRATION_FOLDS):
@@ -35,9 +33,17 @@ def fit(examples: Sequence[Example], penalty: float = PENALTY) -> Linear:
         if transient[train].any() and not transient[train].all():
             weights, bias = _regress(matrix[train], transient[train], penalty)
             held_out[test] = matrix[test] @ weights + bias
-    slope, offset = _calibrate(held_out, transient)
+    slope, offset = calibrate(held_out, transient)
     weights, bias = _regress(matrix, transient, penalty)
     return Linear(weights.astype(np.float16).astype(np.float32), bias, slope, offset)
+
+
+def both_kinds(examples: Sequence[Example]) -> NDArray[np.bool_]:
+    """Which examples are transient, shape (n_examples,). Raises `InputError` where all are of one kind."""
+    transient = np.array([example.transient for example in examples], dtype=bool)
+    if transient.all() or not transient.any():
+        raise InputError("training data", "all examples have one label", "Give deterministic and transient ones")
+    return transient
 
 
 def nudge(model: Linear, examples: Sequence[Example], stiffness: float = STIFFNESS) -> Linear:
@@ -88,7 +94,7 @@ def _regress(matrix: Any, transient: NDArray[np.bool_], penalty: float) -> tuple
     idf = np.log((1.0 + n) / (1.0 + seen)) + 1.0
     used = np.flatnonzero(seen)  # a column that no example has keeps the weight 0
     scaled = (matrix @ sparse.diags(idf)).tocsc()[:, used].tocsr()
-    sign, share = np.where(transient, 1.0, -1.0), _balanced(transient)
+    sign, share = np.where(transient, 1.0, -1.0), balanced(transient)
 
     def loss(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         margin = sign * (scaled @ w[:-1] + w[-1])
@@ -102,9 +108,9 @@ def _regress(matrix: Any, transient: NDArray[np.bool_], penalty: float) -> tuple
     return weights, float(found.x[-1])
 
 
-def _calibrate(score: NDArray[np.float64], transient: NDArray[np.bool_]) -> tuple[float, float]:
+def calibrate(score: NDArray[np.float64], transient: NDArray[np.bool_]) -> tuple[float, float]:
     """Platt's slope and offset, both classes weighted alike; the slope is kept in a sane range."""
-    sign, share = np.where(transient, 1.0, -1.0), _balanced(transient)
+    sign, share = np.where(transient, 1.0, -1.0), balanced(transient)
 
     def loss(x: NDArray[np.float64]) -> float:
         return float(share @ np.logaddexp(0.0, -sign * (x[0] * score + x[1]))) + 1e-3 * float(x @ x)
@@ -113,7 +119,7 @@ def _calibrate(score: NDArray[np.float64], transient: NDArray[np.bool_]) -> tupl
     return float(found.x[0]), float(found.x[1])
 
 
-def _balanced(transient: NDArray[np.bool_]) -> NDArray[np.float64]:
+def balanced(transient: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Weights of the examples, with which both classes weigh one half."""
     share: NDArray[np.float64] = np.where(transient, 0.5 / max(1, transient.sum()), 0.5 / max(1, (~transient).sum()))
     return share
