@@ -22,7 +22,9 @@ from perdure.service.auth import TokenBook
 from perdure.service.operations import Status
 from perdure.service.settings import GROUPS, Settings, known_names, value_of
 from perdure.service.web import create_app
+from perdure.triage.rule import Force, Rule
 from perdure.triage.rules import own_rules
+from perdure.triage.verdict import Bound
 
 HERE = Path(__file__).parent / "reference"
 
@@ -82,20 +84,52 @@ def meanings(kind: type) -> dict[str, str]:
 
 
 def rules() -> str:
-    """The signature rules, by what they recognise."""
+    """The signature rules: what they are about, and each with what it means and what to do."""
+    book = own_rules().rules
     parts = [
         "# Signature rules",
         "",
-        "In the order in which they are believed. `p` is the chance that a retry elsewhere gets past the point, before",
-        "the model and the job's history have had their say. A site adds its own with `triage.rules`.",
+        f"{len(book)} rules, in the order in which they are tried: within one line the earlier wins. `p` is the chance",
+        "that a retry elsewhere gets past the point, before the model and the job's history have had their say. A *root*",
+        "names the cause, a *cascade* follows from a failure elsewhere, a *confirmation* says that something failed and",
+        "not what. A site adds its own with `triage.rules`.",
         "",
-        "| rule | category | role | p | what it says |",
-        "|---|---|---|---|---|",
+        "| software | rules |",
+        "|---|---|",
     ]
-    for rule in own_rules().rules:
-        cause = rule.cause
-        parts.append(f"| {cause.name} | {cause.category} | {cause.role} | {cause.p_transient:.2f} | {cause.says} |")
+    about: dict[str, list[str]] = {}
+    for rule in book:
+        for software in rule.software:
+            about.setdefault(software, []).append(f"[{rule.cause.name}](#{rule.cause.name})")
+    parts += [f"| {software} | {', '.join(names)} |" for software, names in sorted(about.items(), key=_folded)]
+    for rule in book:
+        parts += ["", *_rule(rule)]
     return "\n".join(parts) + "\n"
+
+
+def _folded(item: tuple[str, object]) -> str:
+    return item[0].lower()
+
+
+def _rule(rule: Rule) -> Iterator[str]:
+    cause = rule.cause
+    force = "" if cause.force is Force.PLAIN else f", {cause.force}"
+    yield f"## {cause.name}"
+    yield ""
+    yield f"{cause.category}, {cause.role}{force}, p = {cause.p_transient:.2f}. {_sentence(cause.says)} {cause.advice}"
+    if cause.bound is not Bound.NOTHING:
+        yield f"A retry goes elsewhere: bound to the {cause.bound}." if cause.bound is Bound.NODE else "A retry waits."
+    yield ""
+    yield "```text"
+    yield from rule.yes
+    yield "```"
+    if rule.see:
+        yield ""
+        yield f"See <{rule.see}>."
+
+
+def _sentence(half: str) -> str:
+    return f"{half[:1].upper()}{half[1:]}."
 
 
 def api() -> str:

@@ -1,16 +1,21 @@
 """Rules: each finds what it names and lets pass what it must; a broken file is told in one line."""
 
+import itertools
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from perdure.errors import ConfigError
 from perdure.triage.clean import without_prefix
-from perdure.triage.logtext import LogText
+from perdure.triage.excerpt import last_block
+from perdure.triage.logtext import LogText, blocks
+from perdure.triage.matching import SEARCHES, STRIDE_BYTES
 from perdure.triage.rule import Force, Rule
 from perdure.triage.rules import own_rules, read_rules, with_site_rules
 from perdure.triage.verdict import Role
 
+ROOT = Path(__file__).resolve().parents[2]
 RULES = own_rules().rules
 BASE = '[category.c]\nsays = "s"\n[[rule]]\nname = "r"\npattern = "boom"\ncategory = "c"\np = 0.5\n'
 
@@ -38,10 +43,50 @@ def test_the_screen_stops_at_every_example(rule: Rule) -> None:
         assert [hit.line for hit in own_rules().hits(LogText.of(log))] == [2]
 
 
-def test_there_are_enough_rules_and_each_speaks() -> None:
+COVERED = [
+    "PyTorch", "torchrun", "NCCL", "CUDA and Xid", "cuDNN", "DeepSpeed", "Lightning", "Hugging Face", "Accelerate",
+    "TensorFlow", "JAX and XLA", "MPI, UCX and PMIx", "Horovod", "Ray", "Dask", "Slurm", "Kubernetes", "NFS", "Lustre",
+    "S3", "HDFS", "kernel and OOM killer", "Python", "shell", "containers",
+]  # fmt: skip
+
+
+def test_there_are_enough_rules_and_each_says_what_it_is_and_what_to_do() -> None:
     assert len(RULES) >= 60
-    assert all(rule.cause.says for rule in RULES)
-    assert all(rule.cause.advice for rule in RULES if rule.cause.role is Role.ROOT)
+    assert [rule.cause.name for rule in RULES if not (rule.cause.says and rule.cause.advice and rule.software)] == []
+
+
+@pytest.mark.parametrize("software", COVERED)
+def test_what_jobs_run_on_is_covered_and_its_makers_are_cited(software: str) -> None:
+    about = [rule for rule in RULES if software in rule.software]
+    assert len(about) >= 2
+    assert all(rule.see.startswith("https://") for rule in about)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=_name)
+def test_a_rule_has_its_place_in_the_documentation(rule: Rule) -> None:
+    path, _, anchor = rule.page.partition("#")
+    assert f"\n## {anchor}\n" in (ROOT / path).read_text()
+
+
+XID_RULES = {
+    "xid-reset-gpu": "xid-reset",
+    "xid-restart-node": "xid-reset",
+    "xid-memory-or-link": "xid-memory-or-link",
+    "xid-application": "xid-application",
+    "xid-restart-application": "xid-restart-application",
+    "xid-ignore": "xid-notice",
+}
+
+
+def test_every_xid_of_the_catalogue_leads_to_the_rule_of_its_action() -> None:
+    codes = tomllib.loads((ROOT / "src" / "perdure" / "triage" / "rules.toml").read_text())["codes"]
+    assert set(codes) == set(XID_RULES)
+    listed = [code for numbers in codes.values() for code in numbers]
+    assert len(listed) == len(set(listed))
+    expected = {code: XID_RULES[name] for name, numbers in codes.items() for code in numbers}
+    for code in range(1, 173):
+        found = own_rules().match(f"NVRM: Xid (PCI:0000:9b:00): {code}, pid=7, name=python".encode())
+        assert found is not None and found.cause.name == expected.get(code, "xid-other"), code  # noqa: PT018
 
 
 @pytest.mark.parametrize(
@@ -79,6 +124,25 @@ def test_of_a_storm_of_lines_the_first_and_the_last_are_kept() -> None:
     assert lines == [1, 2, 3, 4, 5, 9996, 9997, 9998, 9999, 10000]
 
 
+WORDS = ["".join(letters) for letters in itertools.product("abcdefgh", repeat=4)]
+STORM = [f"Error: {a} {b}\n" for a, b in itertools.product(WORDS[::16], WORDS[::16])]
+
+
+def test_in_a_storm_of_lines_of_which_none_is_like_another_the_cause_is_found() -> None:
+    for place in (0, 100, 30_000, len(STORM) - 1):
+        log = "".join([*STORM[:place], "OSError: [Errno 28] No space left on device\n", *STORM[place:]])
+        hits = own_rules().hits(LogText.of(log.encode()))
+        assert ("disk-full", place + 1) in [(hit.cause.name, hit.line) for hit in hits]
+        assert hits[-1].line == len(STORM) + 1
+        assert next(iter(last_block(hits))).line == 1, "a storm is one block of failure lines"
+
+
+def test_the_work_for_a_storm_is_bounded() -> None:
+    block = next(blocks(LogText.of("".join(STORM).encode()).windows[0]))
+    assert block.end - block.start > 200_000
+    assert len(list(own_rules().matcher()(block))) <= SEARCHES + 2 * (block.end - block.start) / STRIDE_BYTES + 2
+
+
 def test_a_hit_in_an_over_long_line_is_found() -> None:
     log = b"x" * 3_000_000 + b" OSError: [Errno 28] No space left on device " + b"y" * 100
     hits = own_rules().hits(LogText.of(log))
@@ -101,6 +165,12 @@ def test_a_hit_in_an_over_long_line_is_found() -> None:
         (BASE.replace("p = 0.5\n", ""), "'p' is missing"),
         (BASE.replace("says", "sais"), "unknown key 'sais'"),
         ("[rules]\n", "unknown table 'rules'"),
+        (BASE + 'software = ["x"]\n', "unknown software 'x'"),
+        ("[software.x]\ncolour = 1\n", "software 'x': unknown key 'colour'"),
+        (BASE.replace("boom", "boom {{x}}"), "'r': unknown codes 'x'"),
+        (BASE.replace("boom", "boom {{x"), "'r': unknown codes 'x'"),
+        ('[codes]\nx = ["a"]\n', "codes 'x' is not a list of whole numbers"),
+        ("[codes]\nx = []\n", "codes 'x' is not a list of whole numbers"),
     ],
 )
 def test_a_broken_file_is_told_in_one_line(text: str, words: str) -> None:
@@ -123,6 +193,17 @@ def test_a_site_adds_rules_and_replaces_them_by_name(tmp_path: Path) -> None:
     assert found is not None and found.cause.name == "our-license"  # noqa: PT018
     replaced = rules.match(b"loss is nan")
     assert replaced is None or replaced.cause.name != "nan-loss"
+
+
+def test_a_site_may_name_lists_of_codes_and_software_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(
+        '[software.fabric]\nsee = "https://example.org"\n[codes]\nbad = [7, 12]\n[[rule]]\nname = "fabric"\n'
+        'pattern = \'fabric code (?:{{bad}})\\b\'\ncategory = "net"\nsoftware = ["fabric", "NCCL"]\np = 0.9\n'
+    )
+    rules = with_site_rules(path)
+    assert [rules.match(line) is not None for line in (b"fabric code 12", b"fabric code 13")] == [True, False]
+    assert rules.rules[0].see == "https://example.org"
 
 
 def test_a_missing_site_file_is_told() -> None:

@@ -6,21 +6,17 @@ which tasks they came.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from perdure.triage.clean import decode, is_advice, scrub, tidy
 from perdure.triage.goodrun import GoodRun
-from perdure.triage.logtext import LogText, Window
+from perdure.triage.logtext import LogText, Source, Window
 from perdure.triage.matching import Hit
 from perdure.triage.prefixes import ranges, rank_of
-from perdure.triage.rule import Force
+from perdure.triage.rule import Cause, Force
 from perdure.triage.verdict import Role
-
-CALM_LINES = 150
-"""So many lines a task without a sign of failure, between two signs, say that the first was survived."""
 
 SIZE_BYTES, MAX_LINES = 8192, 160
 RAW_END_BYTES, RAW_LINES = 128 * 1024, 1500
@@ -38,32 +34,15 @@ def last_block(hits: Sequence[Hit]) -> Sequence[Hit]:
 
     The resource manager's own words are never too old: they end a job.
     """
-    calm = CALM_LINES * max(1, len({hit.rank for hit in hits if hit.rank}))
-    files: defaultdict[str, list[Hit]] = defaultdict(list)
+    last: dict[Source | None, int] = {}
     for hit in hits:
         source = hit.block.window.source
-        files[source.name if source else ""].append(hit)
-    kept = {hit.order for found in files.values() for hit in _last_run(sorted(found, key=_line), calm)}
-    return [hit for hit in hits if hit.order in kept]
+        last[source] = max(hit.run, last.get(source, 0))
+    return [hit for hit in hits if hit.run == last[hit.block.window.source] or _ends_a_job(hit.cause)]
 
 
-def _line(hit: Hit) -> int:
-    return hit.line
-
-
-def _last_run(hits: Sequence[Hit], calm: int) -> Iterator[Hit]:
-    start = 0
-    for i in range(len(hits) - 1, 0, -1):
-        if hits[i].line - hits[i - 1].line > calm and not _ran_on(hits[i - 1], hits[i]):
-            start = i
-            break
-    yield from (hit for hit in hits[:start] if hit.cause.force is Force.DECISIVE and hit.cause.role is Role.ROOT)
-    yield from hits[start:]
-
-
-def _ran_on(before: Hit, after: Hit) -> bool:
-    """True where the lines between two hits were read, and are failure lines."""
-    return before.block.window.goes_on and before.block.window is not after.block.window
+def _ends_a_job(cause: Cause) -> bool:
+    return cause.force is Force.DECISIVE and cause.role is Role.ROOT
 
 
 @dataclass(slots=True)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from perdure.triage.excerpt import CALM_LINES
 from perdure.triage.logtext import MIB, Block, Limits, LogText, Source, Window, blocks
 from perdure.triage.matching import Match
-from perdure.triage.prefixes import rank_of
+from perdure.triage.runs import Runs
 
 RUN_BYTES = MIB
 """So much is kept of the place where a run of failure lines began."""
@@ -21,18 +20,8 @@ RUN_BYTES = MIB
 MAX_CARRIED_BYTES = 64 * 1024
 """A line's beginning is carried over to its end, up to so many bytes."""
 
-MAX_RANKS = 4096
-
 Signs = Callable[[Block], Iterable[Match]]
 """What finds the lines of a block that rules match: a `RuleBook.matcher`."""
-
-
-@dataclass(slots=True)
-class Run:
-    """A run of failure lines that is not known to be over."""
-
-    began: Window  # where it began, cut at `RUN_BYTES`
-    last_line: int
 
 
 class Gatherer:
@@ -46,8 +35,9 @@ class Gatherer:
         self._carried = b""
         self._line = 1  # number of the first line that was not searched
         self._passed_bytes = self._passed_lines = 0  # between head and tail
-        self._run: Run | None = None
-        self._ranks: set[str] = set()
+        self._runs, self._run = Runs(), 0
+        self._place = self._window(b"", 1)  # all that passes is one stretch
+        self._began: Window | None = None  # where the last run of failure lines began, cut at `RUN_BYTES`
 
     def feed(self, piece: bytes) -> None:
         """Take the next piece of the log; about a MiB is a good size."""
@@ -68,19 +58,16 @@ class Gatherer:
             return LogText((self._window(head + tail, 1),) if head or tail else ())
         first = self._window(head, 1)
         last = self._window(tail, 1 + head.count(b"\n") + self._passed_lines)
-        run = self._run
-        if run is None or last.first_line - run.last_line > self._calm():
+        began = self._began
+        if began is None or self._runs.is_calm_at(last.first_line):
             return LogText((first, last), self._passed_bytes)
-        if run.began.first_line <= 1 + head.count(b"\n"):
+        if began.first_line <= 1 + head.count(b"\n"):
             return LogText((replace(first, goes_on=True), last), self._passed_bytes)
-        began = replace(run.began, goes_on=True)
-        return LogText((first, began, last), max(0, self._passed_bytes - len(began.data)))
+        skipped = max(0, self._passed_bytes - len(began.data))
+        return LogText((first, replace(began, goes_on=True), last), skipped)
 
     def _window(self, data: bytes, first_line: int) -> Window:
         return Window(data, first_line, source=self._source)
-
-    def _calm(self) -> int:
-        return CALM_LINES * max(1, len(self._ranks))
 
     def _pass(self, piece: bytes) -> None:
         """Let a piece go that is neither head nor tail; where failure lines stand in it is remembered."""
@@ -99,20 +86,19 @@ class Gatherer:
         self._carried = data[end:]
         window = self._window(data[:end], self._line)
         self._line += window.data.count(b"\n")
-        if self._run and len(self._run.began.data) < RUN_BYTES // 2:
-            began = self._run.began
-            self._run.began = replace(began, data=began.data + window.data[: RUN_BYTES - len(began.data)])
+        if (began := self._began) is not None and len(began.data) < RUN_BYTES // 2:
+            self._began = replace(began, data=began.data + window.data[: RUN_BYTES - len(began.data)])
         for block in blocks(window, end_bytes=0):
+            self._runs.enter(block)
             for match in self._signs(block):
                 self._found(match, block)
 
     def _found(self, match: Match, block: Block) -> None:
-        if len(match.tidied) < len(match.piece) and len(self._ranks) < MAX_RANKS and (rank := rank_of(match.piece)):
-            self._ranks.add(rank)
-        if self._run is None or match.line - self._run.last_line > self._calm():
+        run = self._runs.of(match.line, self._place, match.near)
+        if run != self._run:
+            self._run = run
             data = block.window.data[block.start : block.start + RUN_BYTES]
-            self._run = Run(self._window(data, block.first_line), match.line)
-        self._run.last_line = match.line
+            self._began = self._window(data, block.first_line)
 
 
 def gathered(

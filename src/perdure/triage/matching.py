@@ -4,15 +4,15 @@ Two passes. The *screen*, one pattern made of all rules, runs over whole blocks 
 could matter; on those the anchored rules decide, all at once, through `re2.Set`.
 
 The work for a block is bounded. Where a log is a storm of failure lines, all different, the first `SEARCHES` of
-a block are looked at, and of the rest one line in `STRIDE_BYTES`: the first that a sharp rule stops at, else the
-first. Blocks are small where a window ends, so the end of a log is always looked at in full.
+a block are looked at, and of the rest two in `STRIDE_BYTES`: the first, and the next that a sharp rule stops at.
+Blocks are small where a window ends, so the end of a log is always looked at in full.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from operator import itemgetter
@@ -21,14 +21,15 @@ from typing import Any
 import re2
 
 from perdure.triage.clean import ADVICE, MAX_LINE_BYTES, PIECE, SURVIVED, decode, tidy
-from perdure.triage.logtext import Block, LogText, blocks
+from perdure.triage.logtext import END_BLOCK_BYTES, Block, LogText, blocks
 from perdure.triage.patterns import options
 from perdure.triage.prefixes import rank_of
 from perdure.triage.rule import Cause, Force, Rule
+from perdure.triage.runs import Runs
 from perdure.triage.verdict import Role
 
-SEARCHES = 128
-STRIDE_BYTES = 2048
+SEARCHES, END_SEARCHES = 96, 1024
+STRIDE_BYTES = 4096
 KEPT_VERDICTS = 4096
 """So many pieces are remembered with the rule that matched them: what repeats is matched once."""
 
@@ -45,9 +46,10 @@ class Hit:
     order: int  # place among all hits of the log
     rank: str  # of the task that wrote it; "" where nothing tells
     block: Block  # that it stands in
+    run: int  # of failure lines; a later run of one file has a higher number
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there can be millions of them
 class Match:
     """A hit before anybody wants to read it."""
 
@@ -56,28 +58,29 @@ class Match:
     piece: bytes  # scrubbed
     tidied: bytes
     block: Block
+    near: bool  # to the match before it: between them lines were passed over
 
-    def read(self, order: int) -> Hit:
-        source = self.block.window.source
-        rank = (source.rank if source else "") or rank_of(self.piece)
-        return Hit(self.cause, self.line, decode(self.tidied).strip(), order, rank, self.block)
+    @property
+    def rank(self) -> str:
+        """The task that wrote it; "" where nothing tells."""
+        if (source := self.block.window.source) is not None and source.rank:
+            return source.rank
+        return rank_of(self.piece) if len(self.tidied) < len(self.piece) else ""
+
+    def read(self, order: int, run: int) -> Hit:
+        return Hit(self.cause, self.line, decode(self.tidied).strip(), order, self.rank, self.block, run)
 
 
-@dataclass(slots=True)
 class Kept:
-    """The first and the last matches of one rule."""
+    """The first and the last matches of one rule, with their places among all and their runs."""
 
-    most: int
-    first: list[tuple[int, Match]] = field(default_factory=list)  # with their places among all
-    last: deque[tuple[int, Match]] = field(default_factory=deque)
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.first: list[tuple[int, int, Match]] = []
+        self.last: deque[tuple[int, int, Match]] = deque(maxlen=most)
 
-    def add(self, order: int, match: Match) -> None:
-        if len(self.first) < self.most:
-            self.first.append((order, match))
-            return
-        if len(self.last) == self.most:
-            self.last.popleft()
-        self.last.append((order, match))
+    def add(self, order: int, run: int, match: Match) -> None:
+        (self.first if len(self.first) < self.most else self.last).append((order, run, match))
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class RuleBook:
 
     @cached_property
     def sharp_screen(self) -> Any:
-        """The same for rules that name what happened."""
+        """The same for rules that name the cause."""
         return _screen(tuple(rule for rule in self.rules if rule.is_sharp) or self.rules)
 
     @cached_property
@@ -120,20 +123,26 @@ class RuleBook:
 
     def hits(self, text: LogText, keep: int = 48) -> list[Hit]:
         """All lines that a rule matches, in order; of each rule the first `keep` and the last `keep` at most."""
-        kept: dict[str, Kept] = {}
-        matches = self.matcher()
-        in_order = chain.from_iterable(map(matches, chain.from_iterable(map(blocks, text.windows))))
-        for order, match in enumerate(in_order):
-            kept.setdefault(match.cause.name, Kept(keep)).add(order, match)
+        kept = defaultdict[str, Kept](partial(Kept, keep))
+        matches, runs, order = self.matcher(), Runs(), 0
+        for block in chain.from_iterable(map(blocks, text.windows)):
+            runs.enter(block)
+            for match in matches(block):
+                kept[match.cause.name].add(order, runs.of(match.line, block.window, match.near), match)
+                order += 1
         found = sorted(chain(*(chain(k.first, k.last) for k in kept.values())), key=itemgetter(0))
-        return [match.read(order) for order, match in found]
+        return [match.read(order, run) for order, run, match in found]
 
     def matcher(self) -> Callable[[Block], Iterator[Match]]:
         """What gives each line of a block that is looked at and that a rule matches; for the blocks of one log."""
         return partial(self._matches, {})
 
     def _matches(self, known: dict[bytes, tuple[Cause, bytes] | None], block: Block) -> Iterator[Match]:
-        for line, piece in self._candidates(block):
+        data = block.scrubbed()
+        searches = END_SEARCHES if len(data) <= END_BLOCK_BYTES else SEARCHES
+        line, counted, last = block.first_line, 0, -STRIDE_BYTES
+        for number, (at, start, end) in enumerate(self._stops(data, searches)):
+            piece = data[start:end]
             if piece not in known:
                 if len(known) >= KEPT_VERDICTS:
                     known.clear()
@@ -141,30 +150,29 @@ class RuleBook:
                 rule = self.match(tidied)
                 known[piece] = (rule.cause, tidied) if rule is not None else None
             if (found := known[piece]) is not None:
-                yield Match(found[0], line, piece, found[1], block)
+                line += data.count(b"\n", counted, at)
+                counted = at
+                yield Match(found[0], line, piece, found[1], block, number > searches and at - last < 2 * STRIDE_BYTES)
+                last = at
 
-    def _candidates(self, block: Block) -> Iterator[tuple[int, bytes]]:
-        """Yield `(line number, scrubbed piece)` for each line, or piece of an over-long one, to be looked at."""
-        data = block.scrubbed()
-        redrawn = PIECE in data
-        position, line, left = 0, block.first_line, SEARCHES
-        while found := self.screen.search(data, position) if left > 0 else self._sampled(data, position):
-            at = found.start()
-            line += data.count(b"\n", position, at)
-            start, end = _piece(data, at, redrawn)
-            yield line, data[start:end]
-            following = max(end, at + 1)
-            left -= 1
-            if left < 0:
-                following = max(following, data.find(b"\n", min(position + STRIDE_BYTES, len(data))))
-            line += data.count(b"\n", at, following)
-            position = following
-
-    def _sampled(self, data: bytes, position: int) -> Any:
-        """The first sharp stop in this stride, else the first stop from here on."""
-        end = data.find(b"\n", position + STRIDE_BYTES)
-        stride = len(data) if end < 0 else end
-        return self.sharp_screen.search(data, position, stride) or self.screen.search(data, position)
+    def _stops(self, data: bytes, searches: int) -> Iterator[tuple[int, int, int]]:
+        """Where the screen stops, and where the piece around that starts and ends; sparse after so many `searches`."""
+        redrawn, position = PIECE in data, 0
+        for _ in range(searches):
+            if not (found := self.screen.search(data, position)):
+                return
+            start, end = _piece(data, found.start(), redrawn)
+            yield found.start(), start, end
+            position = max(end, found.start() + 1)
+        while found := self.screen.search(data, position):
+            stride_end = data.find(b"\n", found.start() + STRIDE_BYTES)
+            stride_end = len(data) if stride_end < 0 else stride_end
+            start, end = _piece(data, found.start(), redrawn)
+            yield found.start(), start, end
+            position = max(end, found.start() + 1)
+            if sharp := self.sharp_screen.search(data, position, stride_end):
+                yield sharp.start(), *_piece(data, sharp.start(), redrawn)
+            position = max(position, stride_end)
 
 
 def _piece(data: bytes, at: int, redrawn: bool) -> tuple[int, int]:

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from perdure.triage.verdict import Bound, Role
 
+PAGE = "docs/reference/rules.md"
+
 
 class At(StrEnum):
     """Where in a cleaned line a pattern must stand."""
@@ -51,6 +53,13 @@ class Rule:
     at: At = At.ANYWHERE
     yes: tuple[str, ...] = ()
     no: tuple[str, ...] = ()
+    software: tuple[str, ...] = ()  # what it is about
+    see: str = ""  # address at which the makers describe it; "" where nobody does
+
+    @property
+    def page(self) -> str:
+        """Where the documentation tells of it."""
+        return f"{PAGE}#{self.cause.name}"
 
     @property
     def anchored(self) -> str:
@@ -62,8 +71,5 @@ class Rule:
 
     @property
     def is_sharp(self) -> bool:
-        """True where it names what happened, not merely that something did."""
-        cause = self.cause
-        if cause.role is Role.ROOT:
-            return cause.force in (Force.DECISIVE, Force.PLAIN)
-        return cause.role is Role.CASCADE
+        """True where it names the cause, and yields to none."""
+        return self.cause.role is Role.ROOT and self.cause.force in (Force.DECISIVE, Force.PLAIN)

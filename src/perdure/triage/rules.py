@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from importlib import resources
@@ -21,11 +22,27 @@ from perdure.triage.verdict import Bound, Role
 Kind = TypeVar("Kind", bound=StrEnum)
 
 
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What rules refer to by name."""
+
+    categories: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what is said of each
+    software: Mapping[str, str] = field(default_factory=dict)  # where the makers describe its messages
+    codes: Mapping[str, Sequence[int]] = field(default_factory=dict)  # lists of numbers, for patterns
+
+    def __or__(self, other: Vocabulary) -> Vocabulary:
+        """Both; what is in both is the other's."""
+        return Vocabulary(
+            {**self.categories, **other.categories},
+            {**self.software, **other.software},
+            {**self.codes, **other.codes},
+        )
+
+
 @lru_cache(maxsize=1)
 def own_rules() -> RuleBook:
     """The rules that come with Perdure."""
-    source = resources.files("perdure.triage") / "rules.toml"
-    return read_rules(source.read_text("utf-8"), "rules.toml")
+    return read_rules(_own_text(), "rules.toml")
 
 
 def with_site_rules(path: Path) -> RuleBook:
@@ -34,22 +51,22 @@ def with_site_rules(path: Path) -> RuleBook:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as err:
         raise ConfigError(str(path), f"cannot be read ({err})", "Name a TOML file of rules") from err
-    categories = _categories(_own_document(), "rules.toml")
-    site = read_rules(text, str(path), categories)
+    site = read_rules(text, str(path), _vocabulary(tomllib.loads(_own_text()), "rules.toml"))
     names = {rule.cause.name for rule in site.rules}
     return RuleBook((*site.rules, *(rule for rule in own_rules().rules if rule.cause.name not in names)))
 
 
-def read_rules(text: str, source: str, categories: Mapping[str, Mapping[str, Any]] | None = None) -> RuleBook:
+def read_rules(text: str, source: str, known: Vocabulary | None = None) -> RuleBook:
     """Read rules from TOML. Raises `ConfigError` that names the file, the rule and what to mend."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
         raise ConfigError(source, f"not TOML ({err})", "Mend the line that is named") from err
-    known = {**(categories or {}), **_categories(document, source)}
-    if unknown := sorted(set(document) - {"category", "rule"}):
-        raise ConfigError(source, f"unknown table {unknown[0]!r}", "Use [category.NAME] and [[rule]]")
-    rules = tuple(_rule(entry, number, source, known) for number, entry in enumerate(document.get("rule", []), 1))
+    if unknown := sorted(set(document) - {"category", "software", "codes", "rule"}):
+        mend = "Use [category.NAME], [software.NAME], [codes] and [[rule]]"
+        raise ConfigError(source, f"unknown table {unknown[0]!r}", mend)
+    words = (known or Vocabulary()) | _vocabulary(document, source)
+    rules = tuple(_rule(entry, number, source, words) for number, entry in enumerate(document.get("rule", []), 1))
     _check_names(rules, source)
     book = RuleBook(rules)
     if rules:
@@ -57,44 +74,42 @@ def read_rules(text: str, source: str, categories: Mapping[str, Mapping[str, Any
     return book
 
 
-def _own_document() -> dict[str, Any]:
-    return tomllib.loads((resources.files("perdure.triage") / "rules.toml").read_text("utf-8"))
+def _own_text() -> str:
+    return (resources.files("perdure.triage") / "rules.toml").read_text("utf-8")
 
 
-def _categories(document: Mapping[str, Any], source: str) -> dict[str, Mapping[str, Any]]:
-    allowed = {"says", "advice", "bound", "infrastructure", "wait_s"}
-    tables = document.get("category", {})
-    for name, table in tables.items():
+def _vocabulary(document: Mapping[str, Any], source: str) -> Vocabulary:
+    """The tables of a file that are not rules, checked."""
+    categories = dict(_tables(document, source, "category", {"says", "advice", "bound", "infrastructure", "wait_s"}))
+    software = {name: str(table.get("see", "")) for name, table in _tables(document, source, "software", {"see"})}
+    codes = document.get("codes", {})
+    for name, numbers in codes.items():
+        if not isinstance(numbers, list) or not numbers or not all(type(n) is int and n >= 0 for n in numbers):
+            raise ConfigError(source, f"codes {name!r} is not a list of whole numbers", "Write it like [13, 31]")
+    return Vocabulary(categories, software, codes)
+
+
+def _tables(
+    document: Mapping[str, Any], source: str, kind: str, allowed: set[str]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, table in document.get(kind, {}).items():
         if unknown := sorted(set(table) - allowed):
             mend = f"Use {', '.join(sorted(allowed))}"
-            raise ConfigError(source, f"category {name!r}: unknown key {unknown[0]!r}", mend)
-    return dict(tables)
+            raise ConfigError(source, f"{kind} {name!r}: unknown key {unknown[0]!r}", mend)
+        yield name, table
 
 
 _KEYS: dict[str, type | tuple[type, ...]] = {
-    "name": str, "pattern": str, "at": str, "category": str, "role": str, "force": str, "p": (int, float),
-    "says": str, "advice": str, "bound": str, "infrastructure": bool, "wait_s": (int, float), "yes": list, "no": list,
+    "name": str, "pattern": str, "at": str, "category": str, "software": list, "role": str, "force": str,
+    "p": (int, float), "says": str, "advice": str, "bound": str, "infrastructure": bool, "wait_s": (int, float),
+    "see": str, "yes": list, "no": list,
 }  # fmt: skip
 
 
-def _rule(entry: Mapping[str, Any], number: int, source: str, categories: Mapping[str, Mapping[str, Any]]) -> Rule:
+def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary) -> Rule:
     where = f"{source}: rule {entry.get('name', number)!r}"
-    for key, value in entry.items():
-        if key not in _KEYS:
-            raise ConfigError(where, f"unknown key {key!r}", f"Use {', '.join(_KEYS)}")
-        if not isinstance(value, _KEYS[key]) or (isinstance(value, bool) and _KEYS[key] is not bool):
-            raise ConfigError(where, f"{key} = {value!r} has the wrong type", "See the head of the shipped rules.toml")
-    for key in ("name", "pattern", "category", "p"):
-        if key not in entry:
-            raise ConfigError(where, f"{key!r} is missing", "Each rule has name, pattern, category and p")
-    if entry["category"] not in categories:
-        mend = f"Use one of {', '.join(sorted(categories))}, or add [category.{entry['category']}]"
-        raise ConfigError(where, f"unknown category {entry['category']!r}", mend)
-    if not 0.0 < entry["p"] < 1.0:
-        raise ConfigError(where, f"p = {entry['p']} is not between 0 and 1", "Give a probability, such as 0.05")
-    if "^" in _outside_classes(entry["pattern"]):
-        raise ConfigError(where, "the pattern holds ^", 'Leave it out and say at = "start"')
-    merged = {**categories[entry["category"]], **entry}
+    _check_entry(entry, where, known)
+    merged = {**known.categories[entry["category"]], **entry}
     cause = Cause(
         entry["name"],
         entry["category"],
@@ -107,8 +122,11 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, categories: Mappin
         bool(merged.get("infrastructure", False)),
         float(merged.get("wait_s", 0.0)),
     )
+    software = tuple(entry.get("software", ()))
+    see = entry.get("see") or next((known.software[name] for name in software if known.software[name]), "")
     at = _choice(At, entry.get("at", "anywhere"), "at", where)
-    rule = Rule(cause, entry["pattern"], at, tuple(entry.get("yes", ())), tuple(entry.get("no", ())))
+    pattern = _with_codes(entry["pattern"], known.codes, where)
+    rule = Rule(cause, pattern, at, tuple(entry.get("yes", ())), tuple(entry.get("no", ())), software, see)
     try:
         re2.compile(rule.anchored.encode(), options())
     except re2.error as err:
@@ -116,6 +134,40 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, categories: Mappin
         mend = "Look-around and back-references do not exist there"
         raise ConfigError(where, f"the pattern is not re2 ({reason})", mend) from err
     return rule
+
+
+def _check_entry(entry: Mapping[str, Any], where: str, known: Vocabulary) -> None:
+    for key, value in entry.items():
+        if key not in _KEYS:
+            raise ConfigError(where, f"unknown key {key!r}", f"Use {', '.join(_KEYS)}")
+        if not isinstance(value, _KEYS[key]) or (isinstance(value, bool) and _KEYS[key] is not bool):
+            raise ConfigError(where, f"{key} = {value!r} has the wrong type", "See the head of the shipped rules.toml")
+    for key in ("name", "pattern", "category", "p"):
+        if key not in entry:
+            raise ConfigError(where, f"{key!r} is missing", "Each rule has name, pattern, category and p")
+    if entry["category"] not in known.categories:
+        mend = f"Use one of {', '.join(sorted(known.categories))}, or add [category.{entry['category']}]"
+        raise ConfigError(where, f"unknown category {entry['category']!r}", mend)
+    if strange := [name for name in entry.get("software", ()) if name not in known.software]:
+        mend = f"Use one of {', '.join(sorted(known.software))}, or add [software.NAME]"
+        raise ConfigError(where, f"unknown software {strange[0]!r}", mend)
+    if not 0.0 < entry["p"] < 1.0:
+        raise ConfigError(where, f"p = {entry['p']} is not between 0 and 1", "Give a probability, such as 0.05")
+    if "^" in _outside_classes(entry["pattern"]):
+        raise ConfigError(where, "the pattern holds ^", 'Leave it out and say at = "start"')
+
+
+def _with_codes(pattern: str, codes: Mapping[str, Sequence[int]], where: str) -> str:
+    """The pattern with each {{name}} replaced by the numbers of that list."""
+    before, *rest = pattern.split("{{")
+    for part in rest:
+        name, closed, after = part.partition("}}")
+        if not closed or name not in codes:
+            raise ConfigError(
+                where, f"unknown codes {name!r}", f"Use one of {', '.join(sorted(codes))}, or add [codes]"
+            )
+        before += "|".join(map(str, codes[name])) + after
+    return before
 
 
 def _choice(kind: type[Kind], value: str, key: str, where: str) -> Kind:
