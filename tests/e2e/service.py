@@ -15,7 +15,11 @@ from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, ActionState, Executor, ExecutorSettings
 from perdure.service.hands import end, threads
 from perdure.service.journal import ActionRow, Journal
+from perdure.service.learning.good_runs import GoodRuns
+from perdure.service.learning.learner import Learner
+from perdure.service.learning.notebook import Notebook
 from perdure.triage.judge import judge
+from perdure.triage.rules import own_rules
 
 
 class Running:
@@ -41,6 +45,10 @@ class Running:
     def job_state(self, job_id: str) -> str:
         with self.journal.engine.connect() as db:
             return db.exec_driver_sql("select state from jobs where job_id = ?", (job_id,)).scalar() or ""
+
+    def good_runs(self) -> int:
+        with self.journal.engine.connect() as db:
+            return db.exec_driver_sql("select count(*) from good_runs").scalar_one()
 
     def told(self, job_id: str) -> str:
         """What the last look saw of a job and of all nodes, and what the journal holds: for a failed assertion."""
@@ -85,6 +93,15 @@ def await_(condition: Callable[[], bool], within_s: float, words: Callable[[], s
         time.sleep(0.05)
 
 
+def _engine(backend, journal, executor_settings, settings, learns) -> Engine:
+    executor, controller = Executor(journal, backend, executor_settings), settings or ControllerSettings()
+    if not learns:
+        return Engine(backend, journal, executor, judge, controller, time.time)
+    good_runs = GoodRuns(journal.store, journal.cluster)
+    learner = Learner(Notebook(journal.store, journal.cluster), own_rules(), time.time, good_runs)
+    return Engine(backend, journal, executor, learner.judge, controller, time.time, student=learner.study)
+
+
 @contextmanager
 def running(
     backend: Backend,
@@ -93,20 +110,12 @@ def running(
     armed: bool = True,
     look_every_s: float = 0.2,
     settings: ControllerSettings | None = None,
+    learns: bool = False,
 ) -> Iterator[Running]:
     """A service over `backend` with its journal in `state`; leaving the block ends it as Ctrl-C does."""
     with (
         closing(Journal.open(state, backend.cluster)) as journal,
-        closing(
-            Engine(
-                backend,
-                journal,
-                Executor(journal, backend, ExecutorSettings(armed, state / STOP_FILE)),
-                judge,
-                settings or ControllerSettings(),
-                time.time,
-            )
-        ) as engine,
+        closing(_engine(backend, journal, ExecutorSettings(armed, state / STOP_FILE), settings, learns)) as engine,
     ):
         engine.recover()
         stop = threading.Event()

@@ -32,6 +32,13 @@ if os.environ["PERDURE_NODE"] == "{bad}":
     raise ConnectionResetError(104, "Connection reset by peer")
 print("done")
 """
+HABIT = """
+import os, sys
+print("ImportError: cannot import name 'foo' from 'bar', continuing without it", flush=True)
+if "{fails}" == "yes" and os.environ["PERDURE_NODE"] == "n1":
+    raise ConnectionResetError(104, "Connection reset by peer")
+print("done")
+"""
 STUCK = """
 import os, time
 print("step 1", flush=True)
@@ -85,6 +92,18 @@ def test_a_transient_failure_goes_elsewhere_and_succeeds(cluster, service):
     assert nodes_of(second) != ["n1"]
     (action,) = service.actions(job)
     assert (type(action.action), action.state) == (Requeue, ActionState.DONE)
+
+
+def test_a_line_that_good_runs_print_too_misleads_nobody(cluster, tmp_path):
+    with running(cluster, tmp_path, settings=QUICK, learns=True) as service:
+        stopped = submit(cluster, HABIT.format(fails="yes"), name="habit", require=("n1",))
+        service.await_exception(stopped, "stopped")
+        good = submit(cluster, HABIT.format(fails="no"), name="habit")
+        service.await_job(good, JobState.COMPLETED)
+        await_(lambda: service.good_runs() == 1, 30)
+        retried = submit(cluster, HABIT.format(fails="yes"), name="habit", require=("n1",))
+        service.await_exception(retried, "recovered")
+        assert json.loads(service.attempts(retried)[0]["verdict"])["category"] == "net"
 
 
 def test_a_dead_nodes_job_is_requeued_once_by_the_cluster_itself(cluster, service):

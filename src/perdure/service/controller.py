@@ -98,6 +98,14 @@ class Judge:
 
 
 @dataclass(frozen=True, slots=True)
+class Study:
+    """Read the log of this attempt, which went well, to compare failures of the same job with it. No answer comes."""
+
+    attempt: Attempt
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
 class Act:
     """An action to be journalled as an intent, then carried out unless it has expired."""
 
@@ -116,7 +124,7 @@ class Noted:
     saved_gpu_h: float = 0.0
 
 
-Effect = Journalled | Judge | Act | Noted
+Effect = Journalled | Judge | Study | Act | Noted
 
 
 def step(state: State, event: Event, settings: ControllerSettings) -> tuple[State, list[Effect]]:
@@ -168,7 +176,8 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
     attempt, job_id = event.attempt, event.attempt.id.job_id
     old = state.cases.get(job_id)
     if not attempt.state.is_failure:
-        return _settle(state, old, attempt)
+        state, effects = _settle(state, old, attempt)
+        return state, [*effects, *_worth_study(event, old, settings)]
     if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
         return state, []
     job = event.job or (old.job if old else _forgotten(attempt))
@@ -192,6 +201,16 @@ def _settle(state: State, case: Case | None, attempt: Attempt) -> tuple[State, l
     failure = replace(case.failure, record=replace(case.failure.record, state=settled))
     cases = {job_id: other for job_id, other in state.cases.items() if job_id != attempt.id.job_id}
     return replace(state, cases=cases), [Noted(failure)]
+
+
+def _worth_study(event: AttemptEnded, case: Case | None, settings: ControllerSettings) -> list[Effect]:
+    """What went well from the start: the log of a job that failed before may hold the failure, too."""
+    attempt, job = event.attempt, event.job
+    if attempt.state is not AttemptState.COMPLETED or case is not None or job is None:
+        return []
+    if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
+        return []
+    return [Study(attempt, job)]
 
 
 def _raised(attempt: Attempt, now: float) -> ExceptionRecord:

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from perdure.backends.protocol import TAIL_BYTES, Backend, LogTail
 from perdure.errors import PerdureError
-from perdure.model.jobs import Attempt
+from perdure.model.jobs import Attempt, Job
 from perdure.service.case import State
 from perdure.service.controller import (
     Act,
@@ -29,11 +29,13 @@ from perdure.service.controller import (
     Judge,
     Judged,
     Looked,
+    Study,
     step,
     unfinished,
 )
 from perdure.service.executor import Executor
 from perdure.service.journal import Journal
+from perdure.service.studies import GOOD_BYTES, Studies
 from perdure.service.surroundings import context_of
 from perdure.triage.context import Context
 from perdure.triage.verdict import Label, Verdict
@@ -41,10 +43,12 @@ from perdure.triage.verdict import Label, Verdict
 log = logging.getLogger("perdure")
 
 Triage = Callable[[bytes, Attempt, Context], Verdict]
+Student = Callable[[bytes, Job], None]
 
 LOOK_BACK_S = 600.0  # accounting may tell of an end this much later
 LOG_PATIENCE_S = 20.0  # a log that cannot be read in this time is judged without
 MAX_STUCK_READS = 8
+GOOD_LOG_PATIENCE_S = 2.0  # failures wait meanwhile
 
 
 class Engine:
@@ -59,19 +63,26 @@ class Engine:
         settings: ControllerSettings,
         clock: Callable[[], float],
         decided: Callable[[float], None] = lambda _: None,
+        student: Student | None = None,
     ) -> None:
-        """`decided` is told the seconds from a log at hand to the decision in the journal."""
+        """`decided` is told the seconds from a log at hand to the decision in the journal.
+
+        `student` is handed logs of attempts that went well, while no failure waits; None: nobody asks for them.
+        """
         self.backend = backend
         self.journal = journal
         self.executor = executor
         self._triage = triage
         self.clock = clock
         self._decided = decided
+        self._student = student
         self._lock = threading.Lock()  # of the state and the journal's order
         self._backend_lock = threading.Lock()  # a backend is asked one thing at a time
         self._state: State = journal.restore()
         self._to_judge: queue.SimpleQueue[Attempt] = queue.SimpleQueue()
+        self._to_study = Studies()
         self._readers = ThreadPoolExecutor(MAX_STUCK_READS, thread_name_prefix="log")
+        self._good_reader = ThreadPoolExecutor(1, thread_name_prefix="good-log")  # stuck, it holds up no failure
         self.acts_wait = threading.Event()  # set while there may be an action to carry out
         self.look_now = threading.Event()  # set where something is known to have happened
         self.last_look_s: float | None = None
@@ -104,6 +115,8 @@ class Engine:
             match effect:
                 case Judge(attempt=attempt):
                     self._to_judge.put(attempt)
+                case Study(attempt=attempt, job=job) if self._student is not None:
+                    self._to_study.put(attempt, job)
                 case Act():
                     self.acts_wait.set()
                 case _:
@@ -120,10 +133,11 @@ class Engine:
         self.last_look_s = seen.time_s
 
     def judge_next(self, timeout_s: float) -> bool:
-        """Judge one failed attempt, if there is one within `timeout_s`."""
+        """Judge one failed attempt, if there is one within `timeout_s`; else study one that went well."""
         try:
             attempt = self._to_judge.get(timeout=timeout_s)
         except queue.Empty:
+            self._study_next()
             return False
         tail, begun_s = self._log_of(attempt), time.monotonic()
         try:
@@ -134,14 +148,27 @@ class Engine:
         self._decided(time.monotonic() - begun_s)
         return True
 
+    def _study_next(self) -> None:
+        """Hand on the log of one attempt that went well. One that cannot be had at once is passed over."""
+        found = self._to_study.take()
+        if found is None or self._student is None:
+            return
+        attempt, job = found
+        reading = self._good_reader.submit(self.backend.log_tail, attempt, GOOD_BYTES)
+        try:
+            self._student(_text_of(reading.result(GOOD_LOG_PATIENCE_S)), job)
+        except NotInTime:
+            reading.cancel()
+        except PerdureError as err:
+            log.info("%s: its good run is not kept: %s", attempt.id, err)
+
     def _judge(self, attempt: Attempt, log_tail: LogTail) -> Verdict:
         """A log that triage stumbles over must not leave the failure without an answer."""
-        text = log_tail.head + b"\n" + log_tail.tail if log_tail.head else log_tail.tail
         state = self._state
         case = state.cases.get(attempt.id.job_id)
         try:
             context = context_of(attempt, case, state.fleet, log_tail.free_bytes, self.clock())
-            return self._triage(text, attempt, context)
+            return self._triage(_text_of(log_tail), attempt, context)
         except Exception:
             log.exception("%s: triage failed", attempt.id)
             return Verdict(Label.UNSURE, 0.5, "unknown", "triage itself failed on this log")
@@ -175,5 +202,10 @@ class Engine:
 
     def close(self) -> None:
         self._readers.shutdown(wait=False, cancel_futures=True)
+        self._good_reader.shutdown(wait=False, cancel_futures=True)
         self.journal.close()
         self.backend.close()
+
+
+def _text_of(log_tail: LogTail) -> bytes:
+    return log_tail.head + b"\n" + log_tail.tail if log_tail.head else log_tail.tail

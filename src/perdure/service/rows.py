@@ -15,7 +15,7 @@ from perdure.retry.history import Fleet
 from perdure.service import codec
 from perdure.service.case import State
 from perdure.service.codec import StoredEvent, clean
-from perdure.service.controller import Act, Effect, Journalled, Judge, Judged, Noted, Ordered
+from perdure.service.controller import Act, Effect, Journalled, Judge, Judged, Noted, Ordered, Study
 
 Row = dict[str, Any]
 
@@ -59,7 +59,7 @@ def rows_of(effects: Iterable[Effect], before: State, after: State) -> Rows:
                 rows.exceptions.append(_exception(effect))
             case Act():
                 rows.actions.append((effect, now))
-            case Judge():
+            case Judge() | Study():
                 pass
     _add_cases(rows, before, after)
     _add_memory(rows, before, after)

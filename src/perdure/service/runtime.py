@@ -31,6 +31,7 @@ from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
 from perdure.service.hands import end, forever, threads
 from perdure.service.journal import Journal
+from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
 from perdure.service.metrics import Metrics
@@ -122,7 +123,8 @@ def slurm_backend(settings: Settings) -> Backend:
 def learner_of(settings: Settings, journal: Journal) -> Learner:
     """What judges failures by rules and by a model that learns."""
     rules = with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
-    return Learner(Notebook(journal.store, journal.cluster), rules, time.time)
+    good_runs = GoodRuns(journal.store, journal.cluster) if settings.triage.learn else None
+    return Learner(Notebook(journal.store, journal.cluster), rules, time.time, good_runs)
 
 
 def engine_of(
@@ -131,7 +133,8 @@ def engine_of(
     """The engine with its parts in place."""
     executor = Executor(journal, backend, ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps))
 
-    return Engine(backend, journal, executor, learner.judge, settings.controller, time.time, metrics.decided)
+    student = learner.study if settings.triage.learn else None
+    return Engine(backend, journal, executor, learner.judge, settings.controller, time.time, metrics.decided, student)
 
 
 def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:

@@ -183,6 +183,18 @@ corrections = Table(  # verdicts that a person corrected
     Index("corrections_by_fingerprint", "cluster", "fingerprint", "seq"),
 )
 
+good_runs = Table(  # what the log of a job's last good run said; the same job is the same user's of the same name
+    "good_runs",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job", String, nullable=False),  # digest of user and name, which are hostile and of any length
+    Column("time_s", Float, nullable=False),
+    Column("state", LargeBinary, nullable=False),  # triage.goodrun.GoodRun
+    UniqueConstraint("cluster", "job"),
+    Index("good_runs_by_time", "cluster", "time_s"),
+)
+
 terms = Table(  # rounds of teaching, and the models that came of them
     "terms",
     metadata,

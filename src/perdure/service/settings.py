@@ -105,7 +105,8 @@ class TriageSettings:
     rules: Path | None = None
     """A site's own signature rules, tried before the ones shipped."""
     learn: bool = True
-    """Teach the model what retries and persons prove. What persons say of a failure holds without it."""
+    """Teach the model what retries and persons prove, and compare a failure's log with that of the job's last good
+    run. What persons say of a failure holds without it."""
     learn_every_s: float = 900.0
     """How often it is looked whether there is something to learn."""
 

@@ -12,17 +12,20 @@ from pathlib import Path
 
 from perdure.errors import PerdureError
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt
+from perdure.model.jobs import Attempt, Job
 from perdure.service.learning.corrections import corrected
+from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.notebook import Correction, Notebook, Read
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Model
 from perdure.triage.classifiers.registry import load_model
 from perdure.triage.context import Context
+from perdure.triage.goodrun import GoodRun
 from perdure.triage.judge import examine
 from perdure.triage.labelled import read_logs
 from perdure.triage.learning.lessons import Lesson, Source
 from perdure.triage.learning.teach import Term, teach
+from perdure.triage.logtext import LogText
 from perdure.triage.matching import RuleBook
 from perdure.triage.verdict import Verdict
 
@@ -35,8 +38,12 @@ MIN_NEWS = 5
 class Learner:
     """Keeps what is read, applies what persons said, and holds the model. Safe to share between threads."""
 
-    def __init__(self, notebook: Notebook, rules: RuleBook, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, notebook: Notebook, rules: RuleBook, clock: Callable[[], float], good_runs: GoodRuns | None = None
+    ) -> None:
+        """`good_runs` are what failures are compared with; None: with nothing."""
         self.notebook = notebook
+        self._good_runs = good_runs
         self._rules = rules
         self._causes = {rule.cause.name: rule.cause for rule in rules.rules}
         self._clock = clock
@@ -57,12 +64,25 @@ class Learner:
 
     def judge(self, log_bytes: bytes, attempt: Attempt, context: Context) -> Verdict:
         """The verdict on a failed attempt by its log, the model in use and what persons said; keeps what was read."""
-        found = examine(log_bytes, attempt, context, self.model, self._rules)
+        good = self._good_run(attempt.id)
+        found = examine(log_bytes, attempt, context, self.model, self._rules, good=good)
         try:
             self.notebook.keep(Read.of(attempt, found, self._clock()))
         except PerdureError as err:  # no reason to leave the failure unanswered
             log.warning("%s: what was read is not kept: %s", attempt.id, err)
         return self.corrected(found.verdict, attempt.user)
+
+    def study(self, log_bytes: bytes, job: Job) -> None:
+        """Keep what the log of a good run of `job` said. Raises `StateError` where that cannot be written."""
+        if self._good_runs is not None:
+            self._good_runs.keep(job.user, job.name, GoodRun.of(LogText.of(log_bytes)), self._clock())
+
+    def _good_run(self, attempt: AttemptId) -> GoodRun | None:
+        try:
+            return self._good_runs.of(attempt) if self._good_runs is not None else None
+        except PerdureError as err:  # as above
+            log.warning("%s: judged without its job's good run: %s", attempt, err)
+            return None
 
     def corrected(self, verdict: Verdict, user: str) -> Verdict:
         """The verdict after what persons said of failures that look alike."""
