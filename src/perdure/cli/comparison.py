@@ -16,6 +16,7 @@ from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of
 from perdure.cli.workers import crew_at_hand
+from perdure.errors import InputError
 from perdure.scheduling.policies import PolicyOptions
 from perdure.simulation.metrics import Metrics, interval
 from perdure.simulation.sweep import Alone, Crew, Run, Setting, at_load, cases, check_names, sweep
@@ -52,6 +53,8 @@ def compare(asked: Asked, as_json: bool) -> None:
     """Run every case, write what is to be written, and print the figures."""
     if asked.jobs_out is not None:
         check_jobs_out(asked.jobs_out)
+    if asked.out is not None and asked.out.exists() and not asked.out.is_dir():
+        raise InputError(str(asked.out), "cannot be written (it is no folder)", "Name a folder that you may write")
     cluster = cluster_named(asked.cluster)
     keep = asked.jobs_out is not None or asked.out is not None
     wanted = cases(len(asked.traces), asked.policies, asked.retries, asked.seeds)

@@ -20,9 +20,12 @@ _MEND = "Name a file that you may write"
 
 
 def check_jobs_out(path: Path) -> None:
-    """Raises `InputError` for a kind of file that cannot be written, before the work is done."""
+    """Raises `InputError` for a file that cannot be written, before the work is done."""
     if path.suffix not in _SUFFIXES:
         raise InputError(str(path), "not a kind of file that can be written", f"End it in {' or '.join(_SUFFIXES)}")
+    if path.is_dir() or not path.parent.is_dir():
+        what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise InputError(str(path), f"cannot be written ({what})", _MEND)
 
 
 def write_jobs(path: Path, traces: Sequence[Path], tables: Sequence[JobTable], runs: Sequence[Run]) -> None:

@@ -28,14 +28,16 @@ def trace() -> None:
 
 @app.command("generate")
 def generate(
-    jobs: Annotated[int, typer.Option(min=1, max=100_000_000, help="How many.")],
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=100_000_000, help="How many.")],
     cluster: ClusterSpec,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Ends in .csv, .csv.gz or .parquet.")],
-    load: Annotated[float, typer.Option(help="GPU time asked for over the GPU time there is.")] = 0.8,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same trace.")] = 0,
+    load: Annotated[float, typer.Option(metavar="X", help="GPU time asked for over the GPU time there is.")] = 0.8,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed draws the same trace.")] = 0,
     no_failures: Annotated[bool, typer.Option("--no-failures", help="Every job passes at its first attempt.")] = False,
 ) -> int:
-    """Draw jobs that look like those of a published trace (Philly): sizes, durations, bursts, failed attempts.
+    """Draw jobs like those of a published trace.
+
+    That is Philly's: sizes, durations, bursts, failed attempts.
 
     Exit codes: 0 written, 2 usage or bad input.
     """
@@ -43,8 +45,9 @@ def generate(
 
     from perdure.cli.simulated import cluster_named
     from perdure.traces.generate import generate as draw
-    from perdure.traces.own import write
+    from perdure.traces.own import check_path, write
 
+    check_path(out)
     table = draw(jobs, cluster_named(cluster), load, default_rng(seed), failures=not no_failures)
     write(table, out)
     print_line(f"{out}: {len(table)} jobs")
@@ -58,14 +61,17 @@ def convert(
     format: TraceFormat = None,
     skip_bad: SkipBad = False,
 ) -> int:
-    """Write a trace in Perdure's own form, which holds all that a simulation uses; says what was left out.
+    """Write a trace in Perdure's own form.
+
+    It holds all that a simulation uses. What was left out is told.
 
     Exit codes: 0 written, 2 usage or bad input.
     """
     from perdure.cli.simulated import tell_of
-    from perdure.traces.own import write
+    from perdure.traces.own import check_path, write
     from perdure.traces.read import read
 
+    check_path(out)
     found = read(source, format, skip_bad=skip_bad)
     write(found.table, out)
     tell_of(found, source)

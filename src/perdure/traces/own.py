@@ -23,7 +23,10 @@ _OPTIONAL = {
     "end_s": NUMBER, "walltime_s": NUMBER, "nodes": NUMBER, "began_s": NUMBER,
 }  # fmt: skip
 _SIGNS = _PASSED, _FAILED = "+", "-"  # an attempt is its seconds and one of these; attempts are set apart by blanks
-_SUFFIXES = (".csv", ".csv.gz", ".parquet")
+_FORMS = {
+    ".csv": "FORMAT csv, HEADER", ".csv.gz": "FORMAT csv, HEADER, COMPRESSION gzip", ".parquet": "FORMAT parquet",
+}  # fmt: skip
+_WRITABLE = "Name a file that you may write"
 
 
 def sniff(head: bytes, _name: str) -> bool:
@@ -62,18 +65,24 @@ def read(source: Source, skip_bad: bool) -> Trace:
 def write(table: JobTable, path: Path | str) -> None:
     """Write a table as ``.csv``, ``.csv.gz`` or ``.parquet``; `perdure.traces.read.read` returns it unchanged.
 
-    Raises `InputError` for another suffix and where the file cannot be written, and `MissingExtra` without DuckDB.
+    Raises what `check_path` does, `InputError` where the file cannot be written, and `MissingExtra` without DuckDB.
     """
-    path = Path(path)
-    suffix = next((each for each in _SUFFIXES if path.name.endswith(each)), None)
-    if suffix is None:
-        raise InputError(str(path), "not a kind of file that can be written", f"End it in {', '.join(_SUFFIXES)}")
-    form = "FORMAT parquet" if suffix == ".parquet" else "FORMAT csv, HEADER"
-    packed = ", COMPRESSION gzip" if suffix == ".csv.gz" else ""
+    form = check_path(path)
     target = "'" + str(path).replace("'", "''") + "'"
-    with database(lambda what: InputError(str(path), what, "Name a file that you may write")) as db:
+    with database(lambda what: InputError(str(path), what, _WRITABLE)) as db:
         db.register("jobs", _columns(table))
-        db.execute(f"COPY (SELECT {_SHOWN} FROM jobs) TO {target} ({form}{packed})")  # noqa: S608
+        db.execute(f"COPY (SELECT {_SHOWN} FROM jobs) TO {target} ({form})")  # noqa: S608
+
+
+def check_path(path: Path | str) -> str:
+    """How DuckDB is to write a file of that name. Raises `InputError` for another suffix and a folder that is not there."""
+    path = Path(path)
+    form = next((form for suffix, form in _FORMS.items() if path.name.endswith(suffix)), None)
+    if form is None:
+        raise InputError(str(path), "not a kind of file that can be written", f"End it in {', '.join(_FORMS)}")
+    if not path.parent.is_dir():
+        raise InputError(str(path), f"cannot be written (there is no folder {path.parent})", _WRITABLE)
+    return form
 
 
 _TIMES = ("submit_s", "duration_s", "start_s", "end_s", "walltime_s")
