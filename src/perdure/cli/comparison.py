@@ -120,8 +120,8 @@ def _figures(found: Sequence[Metrics]) -> Iterator[object]:
 
 
 def _between(seconds: Sequence[float]) -> str:
-    """A mean, and its interval where there are several values."""
-    if len(seconds) == 1:
+    """A mean, and its interval where there are several values that differ."""
+    if len(set(seconds)) == 1:
         return _span(seconds[0])
     low, high = interval(seconds, Generator(Philox(key=0)))
     return f"{_span(fmean(seconds))} ({_span(low)} to {_span(high)})"
