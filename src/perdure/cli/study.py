@@ -10,7 +10,9 @@ from perdure.cli.progress import progress
 from perdure.errors import ConfigError
 
 if TYPE_CHECKING:
-    from perdure.simulation.study import DelayStudy, Estimate, RetryStudy
+    from perdure.simulation.study import Estimate
+    from perdure.simulation.study_delay import DelayStudy
+    from perdure.simulation.study_retry import RetryStudy
 
 STUDIES = ("retry", "delay")
 
@@ -24,7 +26,7 @@ def run_study(
     as_json: bool,
 ) -> int:
     """Run a study and print it; what is not given is as published. Raises `ConfigError` for what it cannot use."""
-    from perdure.simulation.study import RetryStudy
+    from perdure.simulation.study_retry import RetryStudy
 
     if name not in STUDIES:
         raise ConfigError(f"--study {name!r}", "no study has that name", f"Use one of: {', '.join(STUDIES)}")
@@ -42,7 +44,7 @@ def run_study(
 def _retry(
     given: Mapping[str, Any], loads: Sequence[float], policies: Sequence[str], cluster: str | None
 ) -> RetryStudy:
-    from perdure.simulation.study import retry
+    from perdure.simulation.study_retry import retry
 
     if cluster is not None:
         raise ConfigError("--study retry", "its cluster is the published one, 200x8", "Leave --cluster away")
@@ -55,7 +57,7 @@ def _retry(
 def _delay(
     given: Mapping[str, Any], loads: Sequence[float], policies: Sequence[str], cluster: str | None
 ) -> DelayStudy:
-    from perdure.simulation.study import delay
+    from perdure.simulation.study_delay import delay
 
     if policies or len(loads) > 1:
         raise ConfigError("--study delay", "its policy is philly, its load one", "Leave --policy and more loads away")
@@ -68,11 +70,12 @@ def _delay(
 def _show_retry(study: RetryStudy) -> None:
     tpr, fpr = study.classifier
     print_line(
-        f"{study.jobs} drawn jobs on {study.cluster}, {study.seeds} seeds; {study.failing:.0%} fail at least once. "
+        f"{study.jobs} drawn jobs on {study.cluster}, {study.seeds} seeds; {study.failing:.1%} fail at least once. "
         f"The classifier tells {tpr:.1%} of the failures that heal, and takes {fpr:.1%} of the others for such."
     )
     mix = ", ".join(f"{name.replace('_', ' ')} {share:.1%}" for name, share in study.gpu_time.items())
     print_line(f"GPU time of attempts, under full retry (recorded): {mix}.")
+    print_line(f"Of their running time {study.repeated:.1%} are retries of jobs that fail for good.")
     said = study.published
     rows = []
     for each in study.figures:
@@ -80,15 +83,21 @@ def _show_retry(study: RetryStudy) -> None:
         rows.append(
             (
                 f"{each.load:g}", each.policy, each.retry, f"{each.jct_s.mean / 3600:.2f} h", _percent(each.jct_saved),
-                "" if published is None else f"{published:.1%}", _percent(each.jct_over_oracle),
-                f"{each.success_rate.mean:.2%}", f"{100 * each.success_lost.mean:.2f}", f"{each.wasted_gpu_h.mean:.0f}",
+                "" if published is None else f"{published:.1%}", f"{each.saved_running.mean:z.1%}",
+                f"{each.saved_waiting.mean:z.1%}", f"{each.jct_saved_passed.mean:z.1%}",
+                f"{each.jct_over_oracle.mean:z.2%}", f"{each.success_rate.mean:.2%}",
+                f"{100 * each.success_lost.mean:.2f}", f"{each.wasted_gpu_h.mean:.0f}",
             )
         )  # fmt: skip
     columns = (
-        "LOAD", "POLICY", "RETRY", "JCT", "SAVED (95%)", "PUBLISHED", "OVER ORACLE (95%)", "PASSED", "POINTS LOST",
-        "WASTED GPU h",
+        "LOAD", "POLICY", "RETRY", "JCT", "SAVED (95%)", "PUBLISHED", "BY RUNNING", "BY WAITING", "OF PASSED",
+        "OVER ORACLE", "PASSED", "POINTS LOST", "WASTED GPU h",
     )  # fmt: skip
     print_table(columns, rows, whole=columns)
+    print_line(
+        "Saved: of the mean JCT under full retry, by not running in vain and by waiting less; of passed: over the jobs "
+        "that pass alone."
+    )
     print_line(
         f"Published: within {said['jct_over_oracle']:.1%} of the oracle; {said['success_rate_full']:.2%} pass under "
         f"full retry, {100 * said['success_rate_lost']:.2f} points fewer when predicted ({said['source']})."
@@ -96,24 +105,33 @@ def _show_retry(study: RetryStudy) -> None:
 
 
 def _show_delay(study: DelayStudy) -> None:
+    said = study.published
     print_line(
-        f"{study.jobs} drawn jobs on {study.cluster} in racks of {study.rack_nodes} nodes, load {study.load:g}, "
-        f"{study.seeds} seeds; {study.utilisation.mean:.1%} of the GPUs in use."
+        f"{study.jobs} drawn jobs on {study.cluster} in racks of {study.rack_nodes} nodes, {study.placement}, load "
+        f"{study.load:g}, quotas {study.slack:g} times the demand, {study.seeds} seeds."
     )
-    said = study.published["fragmentation_share"]
+    print_line(
+        f"In use: {study.gpus_in_use.mean:.1%} of the GPUs, {study.nodes_in_use.mean:.1%} of the nodes (published "
+        f"{said['nodes_in_use']:.1%}). Wholly free while two thirds of the GPUs are in use: "
+        f"{study.free_nodes_at_two_thirds.mean:.1%} of the nodes (published: under "
+        f"{said['free_nodes_at_two_thirds']:.1%}). Mean wait {study.wait_s.mean / 60:.0f} min (published "
+        f"{said['wait_s']['mean'] / 60:.0f} min)."
+    )
     rows = []
     for each in study.figures:
-        shares = each.fair_share, each.borrowed, each.fragmentation, each.fragmentation_share, each.fragmented_jobs
-        published = f"{said[each.gpus]:.1%}" if each.gpus in said else ""
-        rows.append((each.gpus, each.jobs, f"{each.wait_s.mean / 60:.1f} min", *map(_percent, shares), published))
+        shares = each.scattered, each.fragmentation_seconds, each.fragmentation_jobs, each.fragmentation_tries
+        published = f"{said['fragmentation_tries'][each.gpus]:.1%}" if each.gpus in said["fragmentation_tries"] else ""
+        wait = f"{each.wait_s.mean / 60:.1f} min"
+        rows.append((each.gpus, f"{each.jobs.mean:.0f}", wait, *map(_percent, shares), published))
     columns = (
-        "GPUS", "JOBS", "WAIT", "FAIR SHARE (95%)", "BORROWED (95%)", "FRAGMENTATION (95%)", "OF THE TWO (95%)",
-        "OF JOBS (95%)", "PUBLISHED",
+        "GPUS", "JOBS", "WAIT", "SCATTERED (95%)", "OF SECONDS (95%)", "OF JOBS (95%)", "OF TRIES (95%)", "PUBLISHED",
     )  # fmt: skip
     print_table(columns, rows, whole=columns)
-    print_line("Of the two: fragmentation's share of the seconds that it and fair share cost.")
-    print_line("Of jobs: of those that waited for more than a minute, the share to which fragmentation cost more.")
-    print_line(f"Published, of the two: {study.published['source'].removeprefix('published: ')}.")
+    print_line(
+        "Fragmentation's share, as against fair share, in the seconds of waiting, in the jobs that waited for over a "
+        "minute, and in the tries that did not start a job. Scattered: seconds in which GPUs enough were free."
+    )
+    print_line(f"Published, of tries: {said['source'].removeprefix('published: ')}.")
 
 
 def _percent(share: Estimate) -> str:

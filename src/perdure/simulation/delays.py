@@ -1,7 +1,8 @@
-"""Why jobs waited: their virtual cluster's quota was used, others had borrowed it, or the free GPUs lay scattered.
+"""Why jobs waited: nothing was left of their virtual cluster's quota, too few GPUs were free, or these lay scattered.
 
-Source: M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", ATC 2019,
-which tells fair-share delay (no quota left) from fragmentation delay (quota, but no place of the locality asked for).
+Source: M. Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", ATC 2019. It
+tells two: fair-share delay, while a job's virtual cluster has used up its quota, and fragmentation delay, while it has
+not. It counts how often either holds a job back; its scheduler tries a waiting job again every two to three minutes.
 """
 
 from __future__ import annotations
@@ -16,22 +17,35 @@ from perdure.model.table import JobTable
 from perdure.simulation.result import Result
 
 SIZES: Sequence[tuple[str, int, int]] = (("1", 1, 1), ("2-4", 2, 4), ("5-8", 5, 8), (">8", 9, 1 << 40))
+TRY_S = 150.0  # from one try of a waiting job to the next; the first is at its submit
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """How much each job waited for its first start, by cause; shape (n_jobs,)."""
+
+    fair_share: NDArray[np.float64]  # nothing was left of the quota of its virtual cluster
+    shortage: NDArray[np.float64]  # something was, but fewer GPUs were free than its gang needs
+    scattered: NDArray[np.float64]  # something was, and GPUs enough were free, but no place for the gang
+
+    @property
+    def fragmentation(self) -> NDArray[np.float64]:
+        """All delay that is none of fair share, which is what the paper calls so."""
+        return self.shortage + self.scattered
 
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Seconds that each job waited for its first start, by cause; shape (n_jobs,). Together they are its wait."""
+    """The waiting of each job, in seconds and in tries that did not start it."""
 
-    fair_share_s: NDArray[np.float64]  # its virtual cluster held too much of its quota for one gang more
-    borrowed_s: NDArray[np.float64]  # there was quota, but fewer free GPUs than the gang needs
-    fragmentation_s: NDArray[np.float64]  # there was quota, and GPUs enough, but no place for the gang
+    seconds: Causes  # together the job's wait
+    tries: Causes
 
 
-def delays(table: JobTable, result: Result, quotas: Mapping[str, float], lends: bool = False) -> Delays:
+def delays(table: JobTable, result: Result, quotas: Mapping[str, float], whole_gang: bool = False) -> Delays:
     """Split the wait of each job, given the GPUs of each virtual cluster.
 
-    `lends` is for a scheduler that gives idle GPUs to jobs beyond their quota, as Philly's does: there a job waits for
-    its quota only while fewer GPUs are free than it needs, and where more are free it waits for a place.
+    A quota is used up when less than one GPU of it is left; with `whole_gang`, when less than the job's gang needs.
 
     Raises `ValueError` for a virtual cluster without a quota, and for a result with preemptions but without spans.
     """
@@ -40,18 +54,18 @@ def delays(table: JobTable, result: Result, quotas: Mapping[str, float], lends: 
     names, group = np.unique(table.vc, return_inverse=True)
     at, used = _use(table, result, group, len(names))
     free = result.total_gpus - used.sum(axis=0)
-    lasts = np.diff(at)
-    wait_s = result.start_s - table.submit_s
-    fair_s, borrowed_s = np.zeros(len(table)), np.zeros(len(table))
-    waiting = np.flatnonzero(wait_s > 0)
+    seconds, tries = _no_causes(len(table)), _no_causes(len(table))
+    waiting = np.flatnonzero(result.start_s > table.submit_s)
     kinds, kind = np.unique(np.stack([group[waiting], table.gpus[waiting]]), axis=1, return_inverse=True)
     for place, (of, gpus) in enumerate(kinds.T.tolist()):
         rows = waiting[kind.ravel() == place]
-        over, short = used[of] + gpus > quotas[str(names[of])] + 1e-9, free < gpus
-        for seconds, holds in ((fair_s, over & short if lends else over), (borrowed_s, ~over & short)):
-            so_far = np.concatenate([[0.0], np.cumsum(holds[:-1] * lasts)])
-            seconds[rows] = np.interp(result.start_s[rows], at, so_far) - np.interp(table.submit_s[rows], at, so_far)
-    return Delays(fair_s, borrowed_s, np.maximum(0.0, wait_s - fair_s - borrowed_s))
+        since, until = table.submit_s[rows], result.start_s[rows]
+        used_up = used[of] + (gpus if whole_gang else 1) > quotas[str(names[of])] + 1e-9
+        short = free < gpus
+        for cause, holds in enumerate((used_up, ~used_up & short, ~used_up & ~short)):
+            seconds[cause, rows] = _lasts(at, holds, since, until)
+            tries[cause, rows] = _count(at, holds, since, until)
+    return Delays(Causes(*seconds), Causes(*tries))
 
 
 def quotas_by_demand(table: JobTable, total_gpus: int) -> dict[str, float]:
@@ -63,17 +77,41 @@ def quotas_by_demand(table: JobTable, total_gpus: int) -> dict[str, float]:
     return {str(name): float(share * total_gpus) for name, share in zip(names, shares, strict=True)}
 
 
+def _no_causes(n_jobs: int) -> NDArray[np.float64]:
+    return np.zeros((3, n_jobs))
+
+
+def _lasts(
+    at: NDArray[np.float64], holds: NDArray[np.bool_], since: NDArray[np.float64], until: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """For how long something holds in each stretch, given whether it does from each instant on."""
+    so_far = np.concatenate([[0.0], np.cumsum(holds[:-1] * np.diff(at))])
+    lasts: NDArray[np.float64] = np.interp(until, at, so_far) - np.interp(since, at, so_far)
+    return lasts
+
+
+def _count(
+    at: NDArray[np.float64], holds: NDArray[np.bool_], since: NDArray[np.float64], until: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """At how many tries of each stretch something holds."""
+    tries = np.ceil((until - since) / TRY_S).astype(np.int64)
+    stretch = np.repeat(np.arange(len(since)), tries)
+    number = np.arange(len(stretch)) - np.repeat(np.cumsum(tries) - tries, tries)
+    place = np.searchsorted(at, since[stretch] + number * TRY_S, side="right") - 1
+    return np.bincount(stretch, holds[place], len(since))
+
+
 def _use(
     table: JobTable, result: Result, group: NDArray[np.intp], groups: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Instants, and the GPUs that each virtual cluster holds from then on, shape (groups, n_instants)."""
+    """Instants from the first submit on, and the GPUs that each virtual cluster then holds, shape (groups, n)."""
     held = result.spans or result.attempts
     if result.spans is None and result.preempted.any():
         raise ValueError("jobs were preempted, and only spans tell when they held their GPUs")
-    edges = np.concatenate([held.start_s, held.end_s])
-    gpus = np.concatenate([table.gpus[held.job], -table.gpus[held.job]])
+    edges = np.concatenate([held.start_s, held.end_s, table.submit_s[:1]])
     at, place = np.unique(edges, return_inverse=True)
     steps = np.zeros((groups, len(at)))
-    np.add.at(steps, (np.tile(group[held.job], 2), place), gpus)
+    gpus = np.concatenate([table.gpus[held.job], -table.gpus[held.job]])
+    np.add.at(steps, (np.tile(group[held.job], 2), place[: len(gpus)]), gpus)
     used: NDArray[np.float64] = np.cumsum(steps, axis=1)
     return at, used

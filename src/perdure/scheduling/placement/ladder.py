@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from perdure.scheduling.placement.nodes import Ask, Nodes, emptiest_first, gather
 from perdure.scheduling.placement.room import Shares
@@ -36,24 +37,22 @@ class Ladder:
             if shares:
                 return shares
         if ask.rung >= 1 and racks:
-            return gather(nodes.free, ask.gpus, emptiest_first(nodes.free, _members(nodes, racks[0])))
+            return gather(nodes.free, ask.gpus, emptiest_first(nodes.free, _members(tuple(nodes.rack))[racks[0]]))
         if ask.rung >= 2:
             return gather(nodes.free, ask.gpus, emptiest_first(nodes.free, range(len(nodes.free))))
         return None
 
     def _by_occupancy(self, nodes: Nodes, gpus: int) -> list[int]:
         """Racks with at least `gpus` free, in the order in which they are tried."""
-        free = dict.fromkeys(nodes.rack, 0)
-        size = free.copy()
-        for rack, node_free, node_size in zip(nodes.rack, nodes.free, nodes.size, strict=True):
-            free[rack] += node_free
-            size[rack] += node_size
+        members = _members(tuple(nodes.rack)).items()
+        free = {rack: sum([nodes.free[node] for node in of]) for rack, of in members}
+        size = {rack: sum([nodes.size[node] for node in of]) for rack, of in members} if self.spreads else free
         hold = [rack for rack in free if free[rack] >= gpus]
         return sorted(hold, key=lambda rack: (-free[rack] / size[rack] if self.spreads else free[rack], rack))
 
     def _fewest_nodes(self, nodes: Nodes, rack: int, gpus: int) -> Shares | None:
         """As many nodes of the rack as the gang would need in an empty one; None where smaller nodes make it more."""
-        members = _members(nodes, rack)
+        members = _members(tuple(nodes.rack))[rack]
         largest = max(nodes.size[node] for node in members)
         if gpus > largest and largest < nodes.largest:
             return None
@@ -71,5 +70,10 @@ class Ladder:
         return (*shares, (min(holds, key=lambda node: (sign * nodes.free[node], node)), rest))
 
 
-def _members(nodes: Nodes, rack: int) -> list[int]:
-    return [node for node, of in enumerate(nodes.rack) if of == rack]
+@lru_cache(maxsize=8)
+def _members(racks: tuple[int, ...]) -> dict[int, list[int]]:
+    """The nodes of each rack, given the rack of each node."""
+    members: dict[int, list[int]] = {}
+    for node, rack in enumerate(racks):
+        members.setdefault(rack, []).append(node)
+    return members
