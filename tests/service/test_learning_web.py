@@ -50,6 +50,7 @@ def test_a_users_word_is_for_his_own_jobs(place):
         (101, {}, 422),
         (106, {"label": "transient"}, 404),
         (999, {"label": "none"}, 404),
+        (101, {"label": "none"}, 404),  # nobody corrected it
     ],
 )
 def test_what_makes_no_sense_is_refused(place, job_id, body, status):

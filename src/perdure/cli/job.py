@@ -24,15 +24,29 @@ def explain_job(job_id: str, client: Client, as_json: bool) -> bool:
 
 
 def correct_job(job_id: str, label: str, incarnation: int | None, client: Client) -> None:
-    """Tell the service what a job's failure was: its latest judged one, unless `incarnation` names another."""
-    found = client.get(f"/jobs/{segment(job_id)}")
-    judged = [a["incarnation"] for a in found["attempts"] if a["verdict"]]
-    which = incarnation if incarnation is not None else next(iter(judged), None)
+    """Tell the service what a job's failure was: its latest judged one, unless `incarnation` names another.
+
+    With the label "none" the latest correction is taken back. Raises `NotFound` where there is nothing to correct.
+    """
+    which = incarnation
     if which is None:
-        raise NotFound(f"job {job_id}", "it has no verdict to correct", f"See perdure why {job_id}")
+        which = next(iter(_corrected(job_id, client) if label == "none" else _judged(job_id, client)), None)
+    if which is None:
+        what = "no correction of yours stands" if label == "none" else "it has no verdict to correct"
+        raise NotFound(f"job {job_id}", what, f"See perdure why {job_id} and perdure learn")
     client.post(f"/jobs/{segment(job_id)}/attempts/{which}/correction", {"label": label})
     said = "correction taken back" if label == "none" else f"noted: {label}; verdicts on what looks alike follow it"
     print_line(f"job {job_id}, attempt {which}: {said}")
+
+
+def _judged(job_id: str, client: Client) -> list[int]:
+    """The attempts that have a verdict, the latest first."""
+    return [a["incarnation"] for a in client.get(f"/jobs/{segment(job_id)}")["attempts"] if a["verdict"]]
+
+
+def _corrected(job_id: str, client: Client) -> list[int]:
+    """The attempts whose verdict was corrected, the latest correction first."""
+    return [c["incarnation"] for c in client.get("/learning")["corrections"] if c["job_id"] == job_id]
 
 
 def latest_diagnosis(found: dict[str, Any]) -> Diagnosis | None:

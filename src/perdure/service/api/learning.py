@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict
 
-from perdure.errors import ClusterError, NotPermitted
+from perdure.errors import ClusterError, NotFound, NotPermitted
 from perdure.model.identity import AttemptId
 from perdure.service.api.params import JobId
 from perdure.service.auth import Identity, Role
@@ -110,7 +110,9 @@ def put_right(web: Web, identity: Identity, job_id: str, incarnation: int, label
         raise NotPermitted(f"job {job_id}", "it belongs to another user", "Ask its owner or an operator")
     attempt = AttemptId(web.reader.cluster, job_id, incarnation)
     if label == "none":
-        learner_of(web).withdraw(attempt)
+        if not learner_of(web).withdraw(attempt):
+            what = f"no correction of attempt {incarnation} stands"
+            raise NotFound(f"job {job_id}", what, "See perdure learn for those that do")
     else:
         learner_of(web).correct(attempt, label == "transient", identity.user, identity.role is Role.OPERATOR)
 

@@ -1,0 +1,59 @@
+"""A person's word on a verdict, by the mouse: said on the job's page, shown on the page Learning, taken back there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.service.web_world import fill
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_verdict_is_corrected_shown_and_the_word_taken_back(open_site):
+    place, visit = open_site(fill)
+    page, learner = visit.page, place.world.learner
+    visit.go("/jobs/101")
+    page.click(".correction button:has-text('It was transient')")
+    page.wait_for_selector(".correction:has-text('root said: transient')")
+    assert [(c.attempt.job_id, c.transient) for c in learner.notebook.corrections()] == [("101", True)]
+
+    page.click(".nav a:has-text('Learning')")
+    row = page.locator("section:has(#said) tbody tr")
+    assert row.count() == 1
+    assert [row.locator("td").nth(i).inner_text() for i in range(4)] == [
+        "101",
+        "Would likely pass",
+        "root",
+        "all that looks alike",
+    ]
+
+    row.locator("button:has-text('Take back')").click()
+    page.wait_for_selector(":text('Nobody has corrected a verdict')")
+    assert learner.notebook.corrections() == []
+    visit.go("/jobs/101")
+    page.wait_for_selector(".correction:has-text('Is this wrong?')")
+    assert visit.hits() == []
+
+
+def test_a_round_is_held_and_rolled_back(open_site):
+    _, visit = open_site(fill)
+    page = visit.page
+    visit.go("/jobs/101")
+    page.click(".correction button:has-text('It was transient')")
+    page.wait_for_selector(".correction:has-text('said')")
+    visit.go("/learning")
+    page.click("button:has-text('Teach now')")
+    page.wait_for_selector("section:has(#rounds) .pill:has-text('In use')")
+    page.click("button:has-text('Roll back')")
+    page.click("dialog button:has-text('Yes')")
+    page.wait_for_selector("section:has(#rounds) .pill:has-text('In use')", state="detached")
+    assert visit.hits() == []
+
+
+def test_a_viewer_speaks_of_his_own_jobs_and_teaches_nothing(open_site):
+    _, visit = open_site(fill, token="mira")
+    page = visit.page
+    visit.go("/jobs/101")
+    assert page.locator(".correction").count() == 0
+    visit.go("/learning")
+    assert page.locator("button:has-text('Teach now')").count() == 0
