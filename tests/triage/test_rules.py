@@ -112,6 +112,17 @@ def test_a_failure_that_is_retried_confirms_at_most() -> None:
     assert found.cause.role is Role.CONFIRMATION
 
 
+def test_where_software_says_warn_of_errors_its_lines_count_in_full() -> None:
+    for line in (
+        b"NCCL WARN Bootstrap : no socket interface found",
+        b"Warning  FailedMount  kubelet  MountVolume.SetUp failed",
+    ):
+        found = own_rules().match(line)
+        assert found is not None and found.cause.role is Role.ROOT  # noqa: PT018
+    found = own_rules().match(b"[WARN] KeyError: 'x'")
+    assert found is None or found.cause.role is Role.CONFIRMATION
+
+
 def test_the_schedulers_word_cannot_be_softened_by_a_word_on_its_line() -> None:
     found = own_rules().match(b"slurmstepd: error: *** JOB 1 ON ignored CANCELLED AT x DUE TO TIME LIMIT ***")
     assert found is not None

@@ -82,10 +82,12 @@ SURVIVED = (
     r"(?i)\b(?:re-?trying|will (?:be )?re-?(?:try|tried)|re-?connecting|retry (?:\d+|in|after)"
     r"|attempt \d+ ?(?:/|of) ?\d+"
     r"|falling back|fall back|entering retry loop|ignor(?:ed|ing)|skipp(?:ed|ing)"
-    r"|non-fatal|harmless|recovered|resum(?:ed|ing)"
-    r"|\[?warn(?:ing)?\]?\b)"
+    r"|non-fatal|harmless|recovered|resum(?:ed|ing))"
 )
-"""Words of a line that tells of a failure which the program dealt with, or only warns of."""
+"""Words of a line that tells of a failure which the program dealt with."""
+
+WARNED = r"(?i)\bwarn(?:ing)?\b"
+"""Words of a line that only warns; some programs have no other word for their errors."""
 
 
 _BAR = (

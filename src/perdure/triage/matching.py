@@ -20,7 +20,7 @@ from typing import Any
 
 import re2
 
-from perdure.triage.clean import ADVICE, MAX_LINE_BYTES, PIECE, SURVIVED, decode, tidy
+from perdure.triage.clean import ADVICE, MAX_LINE_BYTES, PIECE, SURVIVED, WARNED, decode, tidy
 from perdure.triage.logtext import END_BLOCK_BYTES, Block, LogText, blocks
 from perdure.triage.patterns import options
 from perdure.triage.prefixes import rank_of
@@ -102,7 +102,7 @@ class RuleBook:
     @cached_property
     def _set(self) -> Any:
         rules = re2.Set.SearchSet(options(_MAX_MEM, never_capture=True))
-        for pattern in (*(rule.anchored for rule in self.rules), SURVIVED, ADVICE):
+        for pattern in (*(rule.anchored for rule in self.rules), SURVIVED, WARNED, ADVICE):
             rules.Add(pattern.encode())
         rules.Compile()
         return rules
@@ -113,11 +113,14 @@ class RuleBook:
         A line of mere advice matches none. One that tells of a failure which was dealt with confirms at most.
         """
         found = self._set.Match(line) or ()
-        first, advice = min(found, default=len(self.rules)), len(self.rules) + 1
-        if first >= len(self.rules) or advice in found:
+        first, survived = min(found, default=len(self.rules)), len(self.rules)
+        warned, advice = survived + 1, survived + 2
+        if first >= survived or advice in found:
             return None
         rule = self.rules[first]
-        if advice - 1 in found and rule.cause.force is not Force.DECISIVE:
+        if rule.cause.force is Force.DECISIVE:
+            return rule
+        if survived in found or (warned in found and not rule.warns):
             return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION))
         return rule
 

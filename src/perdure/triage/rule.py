@@ -54,6 +54,7 @@ class Rule:
     yes: tuple[str, ...] = ()
     no: tuple[str, ...] = ()
     software: tuple[str, ...] = ()  # what it is about
+    warns: bool = False  # its software says "warn" of errors: such a line counts in full
     see: str = ""  # address at which the makers describe it; "" where nobody does
 
     @property

@@ -102,7 +102,7 @@ def _tables(
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "name": str, "pattern": str, "at": str, "category": str, "software": list, "role": str, "force": str,
     "p": (int, float), "says": str, "advice": str, "bound": str, "infrastructure": bool, "wait_s": (int, float),
-    "see": str, "yes": list, "no": list,
+    "warns": bool, "see": str, "yes": list, "no": list,
 }  # fmt: skip
 
 
@@ -126,7 +126,8 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary)
     see = entry.get("see") or next((known.software[name] for name in software if known.software[name]), "")
     at = _choice(At, entry.get("at", "anywhere"), "at", where)
     pattern = _with_codes(entry["pattern"], known.codes, where)
-    rule = Rule(cause, pattern, at, tuple(entry.get("yes", ())), tuple(entry.get("no", ())), software, see)
+    yes, no = tuple(entry.get("yes", ())), tuple(entry.get("no", ()))
+    rule = Rule(cause, pattern, at, yes, no, software, entry.get("warns", False), see)
     try:
         re2.compile(rule.anchored.encode(), options())
     except re2.error as err:
