@@ -68,7 +68,11 @@ def hear(n: Floats, e: Floats, added: Floats, ground: Ground) -> Told:
     share /= total[:, None]
     pull = share * (e[:, None] * (1 + 1 / odds))  # 1 / p = 1 + 1 / (exp(L) - 1)
     return Told(
-        top + np.log(total), pull.sum(axis=1), (pull / odds).sum(axis=1), (pull * g).sum(axis=1), (share * g).sum(axis=1)
+        top + np.log(total),
+        pull.sum(axis=1),
+        (pull / odds).sum(axis=1),
+        (pull * g).sum(axis=1),
+        (share * g).sum(axis=1),
     )
 
 

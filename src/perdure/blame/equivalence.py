@@ -1,0 +1,40 @@
+"""Components that no observation can tell apart, for they cross the same paths."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.blame.window import Window
+
+
+def alike(window: Window, column: int) -> tuple[int, ...]:
+    """The columns with the same paths as `column`, itself among them, ascending.
+
+    >>> from perdure.blame.window import window
+    >>> alike(window([0, 2, 5], [0, 1, 0, 1, 2], [9, 9], [0, 0]), 1)
+    (0, 1)
+    """
+    rows = window.rows(column)
+    starts = window.by_component.indptr
+    if not len(rows):
+        return (column,)
+    first = window.incidence.indices[window.incidence.indptr[rows[0]] : window.incidence.indptr[rows[0] + 1]]
+    same_size = first[starts[first + 1] - starts[first] == len(rows)]
+    return tuple(sorted(int(c) for c in same_size if np.array_equal(window.rows(int(c)), rows)))
+
+
+def representatives(window: Window) -> NDArray[np.intp]:
+    """(n_components,) the least column with the same paths; of one without paths, itself."""
+    starts, rows = window.by_component.indptr, window.by_component.indices
+    mark = (np.arange(1, window.n_paths + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(0x5851F42D)
+    mark *= mark | np.uint64(1)  # wraps: a sum of these names a set of paths
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mark[rows])])
+    of_column = sums[starts[1:]] - sums[starts[:-1]]
+    sizes = np.diff(starts)
+    same = np.where(sizes > 0, of_column, np.arange(len(sizes), dtype=np.uint64))
+    _, first, which = np.unique(
+        np.stack([same, sizes.astype(np.uint64)]), axis=1, return_index=True, return_inverse=True
+    )
+    least: NDArray[np.intp] = first[which.ravel()]
+    return least

@@ -1,0 +1,45 @@
+"""SCORE: the fewest components that cover the bad paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perdure.blame.equivalence import representatives
+from perdure.blame.verdict import Suspect, suspect
+from perdure.blame.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Boolean tomography: paths are good or bad; greedy cover by components most of whose paths are bad.
+
+    Claim: right where failures are hard and paths have units enough to be called good or bad.
+
+    Path i is bad where ``e_i / n_i > bad``. Of the components with a share of bad paths of `hit_ratio` or more, the
+    one that covers most bad paths not yet covered is blamed, until none covers any. One bad path is no pattern.
+
+    Do not use it for gray failures: most of their paths are clean.
+
+    Source: R. Kompella et al., "IP fault localization via risk modeling" (SCORE), NSDI 2005.
+    """
+
+    bad: float = 0.05
+    hit_ratio: float = 0.5
+    name: str = "score"
+
+    def solve(self, window: Window) -> tuple[Suspect, ...]:
+        used = window.units > 0
+        left = (used & (window.failures > self.bad * window.units)).astype(np.float64)
+        ratio = window.totals(left) / np.maximum(window.totals(used.astype(np.float64)), 1)
+        able = (ratio >= self.hit_ratio) & (representatives(window) == np.arange(window.n_components))
+        found: list[tuple[float, int]] = []
+        while True:
+            covers = np.where(able, window.totals(left), 0.0)
+            best = np.flatnonzero(covers == covers.max())
+            top = int(best[np.argmax(ratio[best])])
+            if covers[top] < 2:
+                return tuple(suspect(window, column, strength) for strength, column in sorted(found, reverse=True))
+            found.append((float(covers[top]), top))
+            left[window.rows(top)] = 0.0

@@ -1,0 +1,73 @@
+"""What a solver says of one component: how sure, how bad, and by which paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from perdure.blame.equivalence import alike
+from perdure.blame.window import Window
+
+Kind = Literal["hard", "gray", "partial"]
+HARD = 0.15  # from this failure rate on a component is down rather than gray
+_PATHS = 5  # of evidence
+_TAIL = 0.025
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A component to blame. Ids are those of the window."""
+
+    component: int
+    tier: str
+    equivalent: tuple[int, ...]  # components that cross the same paths: no observation tells them apart
+    kind: Kind
+    rate: float  # of the units that cross it (partial: on the paths concerned), this share fails by its fault
+    rate_low: float  # 95 % interval
+    rate_high: float
+    units: int  # failed on its paths (partial: on those concerned)
+    strength: float  # in the unit of the solver; the larger the surer
+    paths_for: tuple[int, ...]  # up to 5, those with the most failures first
+    paths_against: tuple[int, ...]  # up to 5 without failures, those with the most units first
+
+
+def kind_of(rate: float) -> Kind:
+    return "hard" if rate >= HARD else "gray"
+
+
+def suspect(
+    window: Window,
+    column: int,
+    strength: float,
+    *,
+    rates: tuple[float, float, float] | None = None,
+    hot: NDArray[np.integer] | None = None,
+) -> Suspect:
+    """The verdict on a column.
+
+    `rates` are rate, low and high; if not given, the share of failed units and its Clopper-Pearson interval. `hot` are
+    the path rows concerned, of a component that fails on a part of its paths only.
+    """
+    rows = window.rows(column)
+    concerned = rows if hot is None else hot
+    n, e = int(window.units[concerned].sum()), int(window.failures[concerned].sum())
+    rate, low, high = rates or (e / n, *_interval(e, n))
+    speaking = concerned[np.argsort(-window.failures[concerned], kind="stable")[:_PATHS]]
+    silent = rows[(window.failures[rows] == 0) & (window.units[rows] > 0)]
+    silent = silent[np.argsort(-window.units[silent], kind="stable")[:_PATHS]]
+    component, *others = (int(window.component_ids[c]) for c in alike(window, column))
+    return Suspect(
+        component, str(window.tiers[column]), tuple(others), "partial" if hot is not None else kind_of(rate),
+        rate, low, high, e, strength,
+        tuple(window.path_ids[speaking[window.failures[speaking] > 0]].tolist()),
+        tuple(window.path_ids[silent].tolist()),
+    )  # fmt: skip
+
+
+def _interval(e: int, n: int) -> tuple[float, float]:
+    low = 0.0 if e == 0 else float(beta.ppf(_TAIL, e, n - e + 1))
+    return low, 1.0 if e == n else float(beta.ppf(1 - _TAIL, e + 1, n - e))

@@ -1,0 +1,113 @@
+"""Windows from files: what is right is read, what is wrong is named with its row."""
+
+import duckdb
+import numpy as np
+import pytest
+
+from perdure.blame.read import cases, read_window
+from perdure.blame.window import window
+from perdure.cli.main import main
+from perdure.errors import InputError
+
+GOOD = "(0, [0, 1], 5, 1), (1, [1, 2], 6, 0), (2, [0, 2], 7, 7)"
+TIERS = "(0, 'tor'), (1, 'tor'), (2, 'storage')"
+
+
+def write(path, rows, columns="path, components, n, e", cast=""):
+    duckdb.execute(f"COPY (SELECT * {cast} FROM (VALUES {rows}) t({columns})) TO '{path}' (FORMAT parquet)")
+    return path
+
+
+@pytest.fixture
+def paths(tmp_path):
+    return lambda rows, **options: write(tmp_path / "a.paths.parquet", rows, **options)
+
+
+@pytest.fixture
+def tiers(tmp_path):
+    return lambda rows: write(tmp_path / "a.components.parquet", rows, "component, tier")
+
+
+def test_a_window_is_read_as_it_was_written(paths, tiers):
+    found = read_window(paths(GOOD), tiers(TIERS))
+    assert found.incidence.toarray().tolist() == [[1, 1, 0], [0, 1, 1], [1, 0, 1]]
+    assert found.units.tolist() == [5, 6, 7]
+    assert found.failures.tolist() == [1, 0, 7]
+    assert found.tiers.tolist() == ["tor", "tor", "storage"]
+
+
+def test_without_components_those_that_occur_are_all(paths):
+    found = read_window(paths("(7, [30, 10], 5, 1)"))
+    assert found.component_ids.tolist() == [10, 30]
+    assert found.path_ids.tolist() == [7]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("(0, [0], 5, 1), (1, [1], 2, 3)", "row 2: e is larger than n"),
+        ("(0, [0], 5, 1), (1, [1], -2, -3)", "row 2: n is negative"),
+        ("(0, [0], 5, -1)", "row 1: e is negative"),
+        ("(0, [0], 5.0::DOUBLE, 1), (1, [1], 'nan'::DOUBLE, 1)", "row 2: n is missing or NaN"),
+        ("(0, [0], 5.5::DOUBLE, 1)", "row 1: n is not a whole number"),
+        ("(0, [0], 5, 1), (1, [1], NULL, 1)", "row 2: n is missing or NaN"),
+        ("(0, [0], 5, 1), (1, [9], 5, 1)", "row 2: component 9 is not known"),
+        ("(0, [0], 5, 1), (1, [-1], 5, 1)", "row 2: component -1 is not known"),
+        ("(0, [0], 5, 1), (1, [], 5, 1)", "row 2: the path has no components"),
+        ("(0, [0], 5, 1), (1, NULL, 5, 1)", "row 2: the path has no components"),
+        ("(0, [0], 5, 1), (1, [1, NULL], 5, 1)", "row 2: a component is missing"),
+        ("(0, [0], 5, 1), (1, [2, 1, 2], 5, 1)", "row 2: component 2 is listed twice"),
+        ("(4, [0], 5, 1), (3, [1], 5, 1), (4, [1], 5, 1)", "row 3: path 4 stands there twice"),
+        ("(0, [0], 'five', 1)", "n holds VARCHAR, not whole numbers"),
+        ("(0, 'a', 5, 1)", "components holds VARCHAR, not lists of whole numbers"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_row(paths, tiers, capsys, rows, said):
+    file = paths(rows)
+    assert main(["who", str(file), "--components", str(tiers(TIERS))]) == 2
+    line = capsys.readouterr().err
+    assert f"{file}" in line
+    assert said in line
+    assert line.count("\n") == 1
+
+
+def test_a_table_without_rows_has_no_path(tmp_path):
+    file = tmp_path / "empty.parquet"
+    duckdb.execute(f"COPY (SELECT 1 AS path, [1] AS components, 1 AS n, 1 AS e LIMIT 0) TO '{file}' (FORMAT parquet)")
+    with pytest.raises(InputError, match="there is no path in it"):
+        read_window(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and then nothing", b"path,components,n,e\n"])
+def test_what_is_no_parquet_is_refused(tmp_path, content):
+    file = tmp_path / "a.parquet"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="not a Parquet file"):
+        read_window(file)
+
+
+def test_a_file_or_a_column_that_is_not_there_is_named(paths, tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_window(tmp_path / "none.parquet")
+    with pytest.raises(InputError, match="no column e"):
+        read_window(paths("(0, [0], 5)", columns="path, components, n"))
+
+
+def test_components_that_stand_twice_are_refused(paths, tiers):
+    with pytest.raises(InputError, match="row 3: component 0 stands there twice"):
+        read_window(paths(GOOD), tiers("(0, 'tor'), (1, 'tor'), (0, 'tor')"))
+
+
+def test_a_folder_without_cases_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no file"):
+        cases(tmp_path)
+
+
+def test_columns_of_different_length_are_refused():
+    with pytest.raises(InputError, match="differ in length"):
+        window([0, 1], [0], [1, 2], [0, 0])
+
+
+def test_texts_for_numbers_are_refused():
+    with pytest.raises(InputError, match="not whole numbers"):
+        window([0, 1], np.array(["a"]), [1], [0])

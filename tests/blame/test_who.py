@@ -1,0 +1,96 @@
+"""The command: what it prints, how it ends, and how it does on the public set."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perdure.cli.main import main
+from tests.blame.test_read import write
+
+PUBLIC = Path(__file__).resolve().parents[3] / "shared" / "data" / "localisation"
+SMALL = 54  # cases; those after it are large, and left to benchmarks/blame.py
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "cases").mkdir()
+    down = ", ".join(f"({c * 6 + s}, [{c}, {8 + s}], 40, {20 * (c == 3)})" for c in range(8) for s in range(6))
+    well = down.replace(", 20)", ", 0)")
+    for name, rows in (("down", down), ("well", well)):
+        write(tmp_path / "cases" / f"{name}.paths.parquet", rows)
+    return tmp_path
+
+
+def test_a_suspect_is_a_finding(folder, capsys):
+    assert main(["who", str(folder / "cases/down.paths.parquet"), "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["schema"] == "perdure.who/1"
+    assert said["seconds"] >= 0
+    (suspect,) = said["suspects"]
+    assert (suspect["component"], suspect["kind"], suspect["equivalent"], suspect["units"]) == (3, "hard", [], 120)
+    assert suspect["rate_low"] < suspect["rate"] < suspect["rate_high"]
+
+
+def test_nobody_is_an_answer(folder, capsys):
+    assert main(["who", str(folder / "cases/well.paths.parquet")]) == 0
+    assert "Nobody is to blame" in capsys.readouterr().out
+
+
+def test_a_table_shows_who_and_how_bad(folder, capsys):
+    assert main(["who", str(folder / "cases/down.paths.parquet")]) == 1
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["component", "tier", "kind"]
+    assert row.split()[:3] == ["3", "component", "hard"]
+
+
+def test_a_folder_is_answered_in_the_form_that_is_scored(folder, capsys):
+    assert main(["who", "--batch", str(folder), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert set(said) == {"down", "down:s", "well", "well:s"}
+    assert (said["down"], said["well"]) == ([3], [])
+    assert main(["who", "--batch", str(folder)]) == 0
+    assert "nobody" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "the live service does not name suspects yet"),
+        (["a.parquet", "--batch", "b"], "--batch takes no other file"),
+        (["a.parquet"], "no such file"),
+        (["a.parquet", "--components"], "requires an argument"),
+    ],
+)
+def test_misuse_ends_with_two_and_one_line(words, said, capsys):
+    assert main(["who", *words]) == 2
+    line = capsys.readouterr().err
+    assert said in line
+    assert line.count("\n") == 1
+
+
+def test_a_solver_that_is_not_known_is_refused(folder, capsys):
+    assert main(["who", str(folder / "cases/down.paths.parquet"), "--solver", "oracle"]) == 2
+    assert "'oracle' is not known" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not PUBLIC.is_dir(), reason="the public cases are not beside the repository")
+def test_the_default_keeps_its_bars_on_the_small_public_cases():
+    from perdure.blame import localise
+    from perdure.blame.read import cases, read_window
+
+    truth = {case["case"]: case for case in json.loads((PUBLIC / "truth.json").read_text())}
+    hits, misses, wrong, unfound, in_vain = 0, 0, 0, 0, 0
+    for case in cases(PUBLIC)[:SMALL]:
+        named = {suspect.component for suspect in localise(read_window(case.paths, case.components))}
+        groups = [({t["component"], *t["equivalent"]}, t["llr"]) for t in truth[case.name]["truth"]]
+        found = [bool(group & named) for group, _ in groups]
+        hits, misses = hits + sum(found), misses + len(found) - sum(found)
+        false = sum(not any(one in group for group, _ in groups) for one in named)
+        wrong, in_vain = wrong + false, in_vain + false * (not groups)
+        unfound += sum(strength >= 12 and not hit for hit, (_, strength) in zip(found, groups, strict=True))
+    assert hits / (hits + wrong) >= 0.98
+    assert 2 * hits / (2 * hits + wrong + misses) >= 0.95
+    assert unfound <= np.floor(0.03 * (hits + unfound))
+    assert in_vain <= 1
