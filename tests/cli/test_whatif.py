@@ -58,13 +58,16 @@ def test_schedules_of_tiresias_come_out_the_same_line_for_line(perdure, home, go
 def test_the_figures_as_json(perdure, trace):
     ran = perdure("whatif", trace, "--cluster", "1x1", "--policy", "fifo,srtf", "--json")
     assert (ran.code, ran.err) == (0, "")
-    assert sorted(ran.json) == ["runs", "schema"]
+    assert sorted(ran.json) == ["details", "runs", "schema"]
     fifo, srtf = ran.json["runs"]
     assert list(fifo) == list(srtf) == KEYS
     assert list(fifo["jct_s"]) == list(fifo["wait_s"]) == SPREADS
     assert fifo["jct_s"] == {"mean": 97.5, "p50": 95.0, "p90": 100.0, "p99": 100.0}
     assert srtf["jct_s"]["mean"] == (105 + 5) / 2
     assert (fifo["makespan_s"], fifo["utilisation"], fifo["finished"]) == (105, 1.0, 2)
+    of_fifo, of_srtf = ran.json["details"]
+    assert (of_fifo["wasted_gpu_h_by_cause"], of_fifo["groups"][""]["wait_s"]["mean"]) == ({}, 45.0)
+    assert of_fifo["rho"]["mean"] > of_srtf["rho"]["mean"]
 
 
 def test_the_figures_as_a_table(perdure, trace):

@@ -56,6 +56,36 @@ def test_figures_of_three_jobs_on_one_gpu():
     assert found.groups["b"].wait_s.mean == 5400.0
 
 
+def test_every_figure_of_two_virtual_clusters_by_hand():
+    """On 4 GPUs, FIFO. Hours:
+
+    a1 wants 2 GPUs at 0, fails after 1 and passes after 2 more; a2 wants 4 GPUs at 0, and has them after a1's first
+    try, from 1 to 2; a1 goes on from 2 to 4. b1 wants 2 GPUs at 3 for 1 and starts at once; b2 wants 4 at 3, has them
+    from 4 to 6, and its owner kills it.
+    """
+    hour = 3600.0
+    lists = [[(hour, False), (2 * hour, True)], [(hour, True)], [(hour, True)], [(2 * hour, False)]]
+    rows = (2, 0, 3 * hour), (4, 0, hour), (2, 3 * hour, hour), (4, 3 * hour, 2 * hour)
+    endings = np.array([Ending.PASSED, Ending.PASSED, Ending.PASSED, Ending.KILLED], np.int8)
+    table = jobs(*rows, vc=list("aabb"), ending=endings, attempts=with_attempts(jobs(*rows), lists))
+    found = summary(table, simulate(table, Cluster.parse("1x4"), "fifo"), ["oom", "", "", "", "killed"])
+    assert found.jct_s == Spread(10 / 4 * hour, 2 * hour, 4 * hour, 4 * hour)  # 4, 2, 1 and 3
+    assert found.wait_s == Spread(0.5 * hour, 0.0, hour, hour)  # 0, 1, 0 and 1
+    assert (found.makespan_s, found.utilisation) == (6 * hour, 20 / 24)
+    assert (found.goodput, found.wasted_gpu_h, found.killed_gpu_h) == (10 / 20, 2.0, 8.0)
+    assert (found.wasted_gpu_h_by_cause, found.success_rate) == ({"oom": 2.0}, 0.75)
+    a, b = found.groups["a"], found.groups["b"]
+    assert (a.jobs, a.gpu_h, a.wasted_gpu_h, a.goodput, a.success_rate) == (2, 10.0, 2.0, 0.8, 1.0)
+    assert (b.jobs, b.gpu_h, b.wasted_gpu_h, b.goodput, b.success_rate) == (2, 10.0, 0.0, 0.2, 0.5)
+    assert (a.jct_s.mean, b.jct_s.mean, a.wait_s.mean, b.wait_s.mean) == (3 * hour, 2 * hour, hour / 2, hour / 2)
+    # There are a1 from 0 to 4, a2 to 2, b1 from 3 to 4, b2 from 3 to 6: in the mean, while a1 is there, 2; while a2 is,
+    # 2; while b1 is, 3; while b2 is, 5/3. On 4 GPUs over so many, a1 runs as fast as it can: 2 GPUs of 2.
+    rhos = [4 / 3, 2 / (1 * 2), 1 / (1 * 1.5), 3 / (2 * 5 / 3)]
+    assert found.rho.mean == pytest.approx(np.mean(rhos))
+    assert a.rho.mean == pytest.approx(np.mean(rhos[:2]))
+    assert b.rho.p99 == pytest.approx(max(rhos[2:]))
+
+
 def test_waste_is_told_by_cause_and_killed_jobs_are_no_waste():
     endings = np.array([Ending.PASSED, Ending.FAILED, Ending.KILLED], np.int8)
     table = tried([(3600, False), (3600, True)], [(7200, False)], [(3600, False), (7200, False)], ending=endings)
@@ -77,6 +107,11 @@ def test_a_job_alone_has_a_rho_of_one_and_two_at_once_share():
     both = jobs((1, 0, 100), (1, 0, 100))
     # The first ends in half the time it would take on half a GPU, but for half of its due: N is 2 until then.
     assert rho(both, simulate(both, ONE, "fifo")).tolist() == [0.5, pytest.approx(200 / (100 * 1.5))]
+
+
+def test_a_job_that_never_ran_has_no_rho():
+    table = jobs((1, 0, 0), (1, 0, 10))
+    assert np.isnan(rho(table, simulate(table, ONE, "fifo"))).tolist() == [True, False]
 
 
 def test_no_jobs_have_figures_of_zero():
@@ -116,6 +151,21 @@ def test_an_interval_holds_the_mean_and_narrows_with_seeds():
     assert interval([3.0], rng) == (3.0, 3.0)
     with pytest.raises(ValueError, match="no values"):
         interval([], rng)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_the_interval_is_as_wide_as_the_normal_law_says(level):
+    """Of many values the bootstrap mean is normal, and spread as the values over the root of their number."""
+    values = np.random.default_rng(3).exponential(size=4000)
+    low, high = interval(values.tolist(), np.random.default_rng(4), level, draws=20_000)
+    half = {0.5: 0.6745, 0.95: 1.96}[level] * values.std() / np.sqrt(len(values))
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.05 * half)
+
+
+def test_the_interval_of_two_values_by_hand():
+    """Drawn with return, both are the lower one in a quarter of the draws, and both the higher in another."""
+    assert interval([1.0, 2.0], np.random.default_rng(0)) == (1.0, 2.0)
+    assert interval([1.0, 2.0], np.random.default_rng(0), level=0.4) == (1.5, 1.5)
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():

@@ -86,10 +86,14 @@ def _facts(asked: Asked) -> dict[str, str]:
 
 
 def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool) -> None:
-    """Every run as JSON, which names the trace where there are several; or a table with the seeds taken together."""
+    """Every run as JSON, which names the trace where there are several; or a table with the seeds taken together.
+
+    In JSON `details` are the further figures of each run, in the order of the runs.
+    """
     if as_json:
         traced = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in runs]
-        print_json("whatif", 1, runs=[{**trace, **run.to_json()} for trace, run in zip(traced, runs, strict=True)])
+        told = [{**trace, **run.to_json()} for trace, run in zip(traced, runs, strict=True)]
+        print_json("whatif", 1, runs=told, details=[run.metrics.details() for run in runs])
         return
     together: dict[tuple[str, ...], list[Metrics]] = {}
     for run in runs:

@@ -14,17 +14,16 @@ from perdure.simulation.result import Result
 
 
 def rho(table: JobTable, result: Result) -> NDArray[np.float64]:
-    """Finish-time fairness of each job that ran for some time, in the table's order; above 1 is worse than its share.
+    """Finish-time fairness of each job, shape (n_jobs,); above 1 is worse than its share. NaN for one that never ran.
 
     Its JCT, over the time that its attempts ran, stretched by ``gpus * N / total`` where that is above 1: N is the mean
     number of jobs that were there, waiting or running, from its submit to its end.
     """
     ran_s = np.bincount(result.attempts.job, result.attempts.ran_s, len(table))
-    some = ran_s > 0
     jct_s = result.end_s - table.submit_s
     there = _mean_present(table.submit_s, result.end_s)
-    share = np.maximum(1.0, table.gpus * there / result.total_gpus)
-    fairness: NDArray[np.float64] = jct_s[some] / (ran_s[some] * share[some])
+    alone_s = ran_s * np.maximum(1.0, table.gpus * there / result.total_gpus)
+    fairness: NDArray[np.float64] = np.divide(jct_s, alone_s, out=np.full(len(table), np.nan), where=alone_s > 0)
     return fairness
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,10 @@ class GroupMetrics:
     jct_s: Spread
     wait_s: Spread
     gpu_h: float  # allocated
+    goodput: float
     wasted_gpu_h: float
     success_rate: float
+    rho: Spread
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -59,8 +62,10 @@ class GroupMetrics:
             "jct_s": self.jct_s.to_json(),
             "wait_s": self.wait_s.to_json(),
             "gpu_h": self.gpu_h,
+            "goodput": self.goodput,
             "wasted_gpu_h": self.wasted_gpu_h,
             "success_rate": self.success_rate,
+            "rho": self.rho.to_json(),
         }
 
 
@@ -84,7 +89,7 @@ class Metrics:
     events: int
     killed_gpu_h: float = 0.0
     wasted_gpu_h_by_cause: Mapping[str, float] = field(default_factory=dict)  # the dearest first
-    rho: Spread = Spread(0.0, 0.0, 0.0, 0.0)
+    rho: Spread = Spread(0.0, 0.0, 0.0, 0.0)  # of the jobs that ran
     groups: Mapping[str, GroupMetrics] = field(default_factory=dict)  # by virtual cluster
 
     def to_json(self) -> dict[str, Any]:
@@ -122,8 +127,7 @@ def summary(table: JobTable, result: Result, causes: Causes | None = None) -> Me
     gpu_h = log.ran_s * table.gpus[log.job] / HOUR_S
     killed = ~log.passed & _killed(table, result)
     wasted = ~log.passed & ~killed
-    whole = float(gpu_h.sum())
-    jct_s, wait_s = result.end_s - table.submit_s, result.start_s - table.submit_s
+    jct_s, wait_s, fairness = result.end_s - table.submit_s, result.start_s - table.submit_s, rho(table, result)
     return Metrics(
         jobs=len(table),
         finished=int((result.end_s >= table.submit_s).sum()),
@@ -131,14 +135,14 @@ def summary(table: JobTable, result: Result, causes: Causes | None = None) -> Me
         wait_s=Spread.of(wait_s),
         makespan_s=result.makespan_s,
         utilisation=result.utilisation,
-        goodput=float(gpu_h[log.passed].sum()) / whole if whole else 0.0,
+        goodput=_goodput(gpu_h, log.passed),
         wasted_gpu_h=float(gpu_h[wasted].sum()),
         success_rate=_share(result.passed),
         events=result.events,
         killed_gpu_h=float(gpu_h[killed].sum()),
         wasted_gpu_h_by_cause=_by_cause(table, result, gpu_h, wasted, causes),
-        rho=Spread.of(rho(table, result)),
-        groups=_groups(table, result, jct_s, wait_s, gpu_h, wasted),
+        rho=Spread.of(fairness[~np.isnan(fairness)]),
+        groups=_groups(table, result, jct_s, wait_s, fairness, gpu_h, wasted),
     )
 
 
@@ -184,25 +188,39 @@ def _groups(
     result: Result,
     jct_s: NDArray[np.float64],
     wait_s: NDArray[np.float64],
+    fairness: NDArray[np.float64],
     gpu_h: NDArray[np.float64],
     wasted: NDArray[np.bool_],
 ) -> dict[str, GroupMetrics]:
+    log = result.attempts
     names, group = np.unique(table.vc, return_inverse=True)
-    of_attempt = group[result.attempts.job]
-    allocated = np.bincount(of_attempt, gpu_h, len(names))
-    lost = np.bincount(of_attempt, gpu_h * wasted, len(names))
     found = {}
-    for place, name in enumerate(names.tolist()):
-        rows = group == place
+    of_jobs, of_attempts = _members(group, len(names)), _members(group[log.job], len(names))
+    for name, rows, tries in zip(names.tolist(), of_jobs, of_attempts, strict=True):
+        there = fairness[rows]
         found[name] = GroupMetrics(
-            int(rows.sum()),
+            len(rows),
             Spread.of(jct_s[rows]),
             Spread.of(wait_s[rows]),
-            float(allocated[place]),
-            float(lost[place]),
+            float(gpu_h[tries].sum()),
+            _goodput(gpu_h[tries], log.passed[tries]),
+            float(gpu_h[tries][wasted[tries]].sum()),
             _share(result.passed[rows]),
+            Spread.of(there[~np.isnan(there)]),
         )
     return found
+
+
+def _members(group: NDArray[np.intp], groups: int) -> list[NDArray[np.intp]]:
+    """The rows of each group."""
+    ends = np.cumsum(np.bincount(group, minlength=groups))
+    order = np.argsort(group, kind="stable")
+    return [order[start:end] for start, end in pairwise([0, *ends.tolist()])]
+
+
+def _goodput(gpu_h: NDArray[np.float64], passed: NDArray[np.bool_]) -> float:
+    whole = float(gpu_h.sum())
+    return float(gpu_h[passed].sum()) / whole if whole else 0.0
 
 
 def _share(which: NDArray[np.bool_]) -> float:
