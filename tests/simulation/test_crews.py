@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -149,3 +151,17 @@ def test_an_address_where_nobody_answers_is_told(monkeypatch):
         taken.bind(("127.0.0.1", 0))  # and does not listen
         with pytest.raises(PerdureError, match="no Dask scheduler answers there"):
             sweep([drawn(1)], SETTING, cases(1, ["fifo"]), DaskWorkers(f"127.0.0.1:{taken.getsockname()[1]}"))
+
+
+def test_ctrl_c_means_what_it_meant(tmp_path):
+    """Importing a part of dask-jobqueue would have it end the process as if all were well."""
+    code = """
+import signal, sys
+from pathlib import Path
+from perdure.simulation.crews.slurm_jobs import _slurm_cluster
+if __name__ == "__main__":
+    with _slurm_cluster(Path(sys.argv[1])):
+        sys.exit(signal.getsignal(signal.SIGINT) is not signal.default_int_handler)
+"""
+    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

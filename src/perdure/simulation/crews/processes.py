@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 
 from perdure.errors import InputError
 from perdure.model.table import JobTable
@@ -26,6 +26,7 @@ class Processes:
         if count <= 1:
             yield from Alone().runs(tables, setting, wanted)
             return
+        others = set(active_children())
         # Spawned, not forked: a fork would copy the locks of threads that numeric libraries may have started.
         with ProcessPoolExecutor(count, get_context("spawn"), _begin, (tables, setting)) as pool:
             places = {pool.submit(_run_here, case): place for place, case in enumerate(wanted)}
@@ -37,6 +38,9 @@ class Processes:
                 raise InputError("whatif", "a worker process died", mend) from err
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
+                if places:  # nobody waits for what is still running
+                    for process in set(active_children()) - others:
+                        process.terminate()
 
 
 _shared: tuple[Sequence[JobTable], Setting]  # of a worker process: what it was started with

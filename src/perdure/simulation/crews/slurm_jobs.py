@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.errors import ClusterError, ConfigError
+from perdure.errors import ClusterError, ConfigError, PerdureError
 from perdure.model.table import JobTable
 from perdure.simulation.crews.dask_workers import client_of, encrypted, first_line, quiet, run_on
 from perdure.simulation.sweep import Case, Runs, Setting
@@ -49,20 +50,24 @@ class SlurmJobs:
 def _logs() -> Iterator[Path]:
     """A folder for what jobs print, which stays where something went wrong."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "perdure" / f"whatif-{os.getpid()}"
+    told = False
     try:
         yield folder
-    except BaseException:
-        with suppress(OSError):
-            folder.rmdir()  # unless it holds something
+    except PerdureError:
+        told = folder.is_dir() and any(folder.iterdir())
         raise
-    shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        if not told:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _slurm_cluster(logs: Path) -> SLURMCluster:
     """A scheduler in this process, and a recipe for jobs: one worker a core, for simulations share no core."""
     import dask
-    from dask_jobqueue import SLURMCluster
     from distributed.security import Security
+
+    with _own_interrupt():
+        from dask_jobqueue import SLURMCluster
 
     settings = dask.config.get("jobqueue.slurm", {})
     asked = {name: settings.get(name) or value for name, value in _ASKED.items()}
@@ -79,6 +84,16 @@ def _slurm_cluster(logs: Path) -> SLURMCluster:
         raise ConfigError(
             _NAME, f"Dask refuses its settings ({first_line(err)})", "Mend jobqueue.slurm in them"
         ) from err
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Whatever Ctrl-C did, it does again afterwards: dask-jobqueue has it end the process, by being imported."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _must_be_taken(script: str) -> None:
