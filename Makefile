@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock crash docs clean
+.PHONY: up setup test test-tools lock crash bench-triage docs clean
 
 up: setup
 	@exec $(BIN)/perdure up $(ARGS)
@@ -49,6 +49,10 @@ lock:
 N ?= 10000
 crash: test-tools
 	@$(BIN)/python -m tests.crash --kills $(N)
+
+# How right triage is, and how much it learns. Rows of GRU and LSTM need PyTorch in the environment (extra rnn).
+bench-triage: test-tools
+	@$(BIN)/python benchmarks/triage_quality.py --out benchmarks/triage_quality.md $(ARGS)
 
 # The generated pages of the reference.
 docs: test-tools

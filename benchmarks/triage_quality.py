@@ -1,29 +1,56 @@
-"""How right verdicts are: python benchmarks/triage_quality.py [--data DIR] [--out TABLE.md]
+"""How right verdicts are, and how much triage learns: python benchmarks/triage_quality.py [--out TABLE.md]
 
-Every log is judged with a model that saw nothing of its source repository or program family. The rules are the same
-for all: they were written by people who had read the real logs, so rows with rules are optimistic for those; rows
-with the model alone are not. DIR holds failure-logs/train.jsonl (default: PERDURE_DATA, or ../shared/data).
+Every log is judged by models that saw nothing of its source repository or program family. The rules are the same for
+all: they were written by people who had read the real logs, so rows with rules are optimistic for those; rows of
+models alone are not. DIR/failure-logs/train.jsonl holds the real logs (default of DIR: PERDURE_DATA, or
+../shared/data). Rows of GRU and LSTM need PyTorch (extra rnn) and are left out without it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import triage_learning
 from numpy.typing import NDArray
 
 from perdure.triage.classifiers.linear import LINEAR
+from perdure.triage.classifiers.protocol import Example
+from perdure.triage.classifiers.registry import classifier_named
 from perdure.triage.judge import Leaning, NoModel, judge
 from perdure.triage.labelled import LabelledLog, read_logs
 from perdure.triage.train import Said, held_out
-from perdure.triage.verdict import Label, Verdict
+from perdure.triage.verdict import Label
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
+FOUNDRY = ROOT / "src" / "perdure" / "triage" / "data" / "foundry.jsonl.gz"
 CALM = "".join(f"2025-01-01 00:00:01 INFO train: step {i} loss {3 / (i + 1):.4f} lr 1e-4\n" for i in range(50_000))
+RETRY_FROM, STOP_TO = 0.6, 0.35
+"""What a model alone is taken to say: expected cost makes a retry the cheaper mistake."""
+LEARNERS = ("cluster", "gru", "lstm", "linear")
+SLOW = ("gru", "lstm")
+
+TRANSIENT_WORDS = re.compile(
+    r"timed? ?out|connection (?:reset|refused|closed|lost)|reset by peer|broken pipe|unreachable|temporar|preempt|xid"
+    r"|ecc error|nvlink|nccl error|node fail|heartbeat|segmentation fault|bus error|address already in use|too many req"
+    r"|service unavailable|stale file",
+    re.I,
+)
+DETERMINISTIC_WORDS = re.compile(
+    r"(?:type|value|key|index|attribute|name|syntax|import|modulenotfound|assertion|filenotfound|permission|notimpl"
+    r"emented|zerodivision)\w*error|no such file|not found|out of memory|invalid|unrecognized|permission denied|shape"
+    r"|mismatch|no space left|time limit|undefined|usage:|is not defined",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -34,23 +61,80 @@ class Outcome:
     labels: list[Label]
 
 
-def _verdicts(examples: Sequence[LabelledLog], model: Callable[[int], Leaning], before: str = "") -> Outcome:
-    found: list[Verdict] = [judge((before + e.text).encode(), model=model(i)) for i, e in enumerate(examples)]
+@dataclass(frozen=True)
+class Set:
+    """Logs of one kind, what is read of them, and the held-out log-odds of each learner."""
+
+    title: str
+    logs: Sequence[LabelledLog]
+    examples: Sequence[Example]
+    scores: Mapping[str, NDArray[np.float64]]
+
+    @property
+    def truth(self) -> NDArray[np.bool_]:
+        return np.array([log.transient for log in self.logs])
+
+
+def _judged(logs: Sequence[LabelledLog], model: Callable[[int], Leaning], text: Callable[[str], str] = str) -> Outcome:
+    found = [judge(text(log.text).encode("utf-8", "replace"), model=model(i)) for i, log in enumerate(logs)]
     return Outcome(np.array([v.p_transient for v in found]), [v.label for v in found])
+
+
+def _alone(score: NDArray[np.float64]) -> Outcome:
+    p = 1 / (1 + np.exp(-np.clip(score, -30, 30)))
+    labels = [Label.TRANSIENT if x >= RETRY_FROM else Label.DETERMINISTIC if x <= STOP_TO else Label.UNSURE for x in p]
+    return Outcome(p, labels)
+
+
+def _constant(count: int, label: Label) -> Outcome:
+    return Outcome(np.full(count, float(label is Label.TRANSIENT)), [label] * count)
+
+
+def _keywords(logs: Sequence[LabelledLog]) -> Outcome:
+    """The last line with a word of a list decides."""
+    labels = [_last_word(log.text) for log in logs]
+    p = {Label.TRANSIENT: 0.9, Label.DETERMINISTIC: 0.1, Label.UNSURE: 0.5}
+    return Outcome(np.array([p[label] for label in labels]), labels)
+
+
+def _last_word(text: str) -> Label:
+    for line in reversed(text.split("\n")):
+        if TRANSIENT_WORDS.search(line):
+            return Label.TRANSIENT
+        if DETERMINISTIC_WORDS.search(line):
+            return Label.DETERMINISTIC
+    return Label.UNSURE
+
+
+def _interleaved(text: str) -> str:
+    """Four ranks that fail alike, each some lines behind the one before."""
+    lines, behind = text.split("\n"), 3
+    rows = (
+        f"[rank{rank}]: {lines[now - behind * rank]}"
+        for now in range(len(lines) + 3 * behind)
+        for rank in range(4)
+        if 0 <= now - behind * rank < len(lines)
+    )
+    return "\n".join(rows)
+
+
+HEAD = (
+    "| method | accuracy (95 %) | balanced | deterministic P / R | transient P / R | accuracy, surest 80 % "
+    "| transient stopped | deterministic retried | unsure |\n|---|---|---|---|---|---|---|---|---|"
+)
 
 
 def _row(name: str, truth: NDArray[np.bool_], outcome: Outcome) -> str:
     said = outcome.p > 0.5
     right = said == truth
-    recalls = [right[~truth].mean(), right[truth].mean()]
     sure = np.argsort(-abs(outcome.p - 0.5), kind="stable")[: int(0.8 * len(truth))]
     stopped = np.array([label is Label.DETERMINISTIC for label in outcome.labels])
     retried = np.array([label is Label.TRANSIENT for label in outcome.labels])
     cells = [
-        f"{right.mean():.3f} ({_interval(right)})",
-        f"{np.mean(recalls):.3f}",
-        f"{recalls[0]:.3f} ({_interval(right[~truth])})",
-        f"{recalls[1]:.3f} ({_interval(right[truth])})",
+        f"{right.mean():.3f} ({interval(right)})",
+        f"{np.mean([right[~truth].mean(), right[truth].mean()]):.3f}",
+        _precision_recall(~said, ~truth),
+        _precision_recall(said, truth),
         f"{right[sure].mean():.3f}",
         f"{stopped[truth].mean():.3f}",
         f"{retried[~truth].mean():.3f}",
@@ -59,7 +143,12 @@ def _row(name: str, truth: NDArray[np.bool_], outcome: Outcome) -> str:
     return f"| {name} | " + " | ".join(cells) + " |"
 
 
-def _interval(right: NDArray[np.bool_]) -> str:
+def _precision_recall(said: NDArray[np.bool_], truth: NDArray[np.bool_]) -> str:
+    hit = (said & truth).sum()
+    return f"{hit / said.sum():.2f} / {hit / truth.sum():.2f}" if said.any() else "- / 0.00"
+
+
+def interval(right: NDArray[np.bool_]) -> str:
     """Wilson's interval for a share, 95 %."""
     n, share, z = len(right), float(right.mean()), 1.96
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
@@ -67,25 +156,105 @@ def _interval(right: NDArray[np.bool_]) -> str:
     return f"{centre - half:.2f}-{centre + half:.2f}"
 
 
-def table(examples: Sequence[LabelledLog], score: NDArray[np.float64], title: str) -> list[str]:
-    """A table of methods for one set of logs; `score` are held-out log-odds of the model."""
-    truth = np.array([example.transient for example in examples])
-    p = 1 / (1 + np.exp(-np.clip(score, -30, 30)))
-    alone = Outcome(p, [Label.TRANSIENT if x > 0.6 else Label.DETERMINISTIC if x <= 0.35 else Label.UNSURE for x in p])
-    stop = Outcome(np.zeros(len(truth)), [Label.DETERMINISTIC] * len(truth))
-    return [
-        f"### {title}: {int((~truth).sum())} deterministic, {int(truth.sum())} transient",
-        "",
-        "| method | accuracy (95 %) | balanced | deterministic recall | transient recall "
-        "| accuracy, surest 80 % | transient stopped | deterministic retried | unsure |",
-        "|---|---|---|---|---|---|---|---|---|",
-        _row("always stop", truth, stop),
-        _row("model alone, group held out", truth, alone),
-        _row("rules alone", truth, _verdicts(examples, lambda i: NoModel())),
-        _row("rules and model, group held out", truth, _verdicts(examples, lambda i: Said(score[i]))),
-        _row("the same under 50,000 calm lines", truth, _verdicts(examples, lambda i: Said(score[i]), CALM)),
-        "",
+def methods(data: Set) -> Iterator[str]:
+    """The table of methods for one set."""
+    truth, logs, linear = data.truth, data.logs, data.scores["linear"]
+    product = "rules and linear (the product)"
+    yield f"### {data.title}: {int((~truth).sum())} deterministic, {int(truth.sum())} transient\n"
+    yield HEAD
+    yield _row("always retry", truth, _constant(len(truth), Label.TRANSIENT))
+    yield _row("always stop", truth, _constant(len(truth), Label.DETERMINISTIC))
+    yield _row("keywords, last line that has one", truth, _keywords(logs))
+    for name, score in data.scores.items():
+        yield _row(f"{name} alone", truth, _alone(score))
+    yield _row("rules alone", truth, _judged(logs, lambda i: NoModel()))
+    yield _row(product, truth, _judged(logs, lambda i: Said(linear[i])))
+    yield ""
+
+
+def robustness(data: Set, fold: Sequence[NDArray[np.bool_]]) -> Iterator[str]:
+    """The product when each log is buried or interleaved; the model reads the changed log too."""
+    ways: dict[str, Callable[[str], str]] = {
+        "as they are": str,
+        "behind 50,000 ordinary lines": lambda text: CALM + text,
+        "four ranks interleaved": _interleaved,
+    }
+    models = [
+        LINEAR.fit([example for example, out in zip(data.examples, test, strict=True) if not out]) for test in fold
     ]
+    which = np.array(fold).argmax(axis=0)
+    yield f"### {data.title}: the same, changed\n"
+    yield HEAD
+    for name, text in ways.items():
+        yield _row(name, data.truth, _judged(data.logs, lambda i: models[which[i]], text))
+    yield ""
+
+
+def timings(examples: Sequence[Example], logs: Sequence[LabelledLog], learners: Sequence[str]) -> Iterator[str]:
+    """Processor time of learning and of saying."""
+    yield f"### Processor time, one thread: {len(examples)} logs\n"
+    yield "| model | training, s | update with 10 logs, s | load, ms | log-odds of a log, ms (median) | file, KB |"
+    yield "|---|---|---|---|---|---|"
+    for name in learners:
+        classifier = classifier_named(name)
+        fit_s, model = _timed(lambda c=classifier: c.fit(examples))  # type: ignore[misc]
+        update_s, _ = _timed(lambda m=model: m.update(examples[:10]))  # type: ignore[misc]
+        data = model.save()
+        load_s, loaded = _timed(lambda c=classifier, d=data, n=name: c.load(d, n))  # type: ignore[misc]
+        loaded.log_odds(examples[0].reading)
+        each = [_timed(lambda m=loaded, e=e: m.log_odds(e.reading))[0] for e in examples]  # type: ignore[misc]
+        yield (
+            f"| {name} | {fit_s:.1f} | {update_s:.2f} | {1e3 * load_s:.1f} | {1e3 * float(np.median(each)):.2f} "
+            f"| {len(data) / 1e3:.0f} |"
+        )
+    raw = [log.text.encode("utf-8", "replace") for log in logs]
+    whole = [_timed(lambda r=r: judge(r))[0] for r in raw]  # type: ignore[misc]
+    yield (
+        f"\nThe whole verdict, rules and linear: median {1e3 * float(np.median(whole)):.2f} ms over these logs "
+        f"(median {np.median([len(r) for r in raw]) / 1e3:.1f} KB).\n"
+    )
+
+
+def _timed(work: Callable[[], T]) -> tuple[float, T]:
+    started = time.process_time()
+    found = work()
+    return time.process_time() - started, found
+
+
+def _folds_of(classifier: str, folds: int) -> int:
+    return min(5, folds) if classifier in SLOW else folds
+
+
+def _read(path: Path) -> list[LabelledLog]:
+    return read_logs(path) if path.exists() else []
+
+
+def report(real: Sequence[LabelledLog], foundry: Sequence[LabelledLog], folds: int, orders: int) -> Iterator[str]:
+    """The lines of all tables."""
+    learners = [name for name in LEARNERS if name not in SLOW or find_spec("torch")]
+    logs = [*real, *foundry]
+    examples = [log.example for log in logs]
+    scores = {name: held_out(classifier_named(name), examples, _folds_of(name, folds)) for name in learners}
+    sets = [
+        Set(title, logs[part], examples[part], {name: score[part] for name, score in scores.items()})
+        for title, part in (
+            ("Real log files, by source repository", slice(len(real))),
+            ("The foundry's programs, by family", slice(len(real), None)),
+        )
+        if logs[part]
+    ]
+    yield f"Models learn from both sets, {folds} folds (GRU, LSTM: {_folds_of('gru', folds)}); P precision, R recall.\n"
+    for data in sets:
+        yield from methods(data)
+    masks = triage_learning.fold_masks(examples, folds)
+    everything = Set("Both sets", logs, examples, scores)
+    yield from robustness(everything, masks)
+    for data in sets:
+        yield from triage_learning.few_shots(data.title, data.logs, data.examples)
+    yield from triage_learning.without_framework(FOUNDRY, logs, examples)
+    for data in sets:
+        yield from triage_learning.protocol(data.title, data.examples, learners, orders)
+    yield from timings(examples, logs, learners)
 
 
 def main() -> None:
@@ -94,22 +263,20 @@ def main() -> None:
     data = Path(os.environ.get("PERDURE_DATA", ROOT.parent / "shared" / "data"))
     parser.add_argument("--data", type=Path, default=data)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--folds", type=int, default=10)
+    parser.add_argument("--orders", type=int, default=3, help="of the stream in Sibylla's protocol")
     options = parser.parse_args()
-    foundry = read_logs(ROOT / "src" / "perdure" / "triage" / "data" / "foundry.jsonl.gz")
     path = options.data / "failure-logs" / "train.jsonl"
-    real = read_logs(path) if path.exists() else []
-    score = held_out(LINEAR, [log.example for log in (*real, *foundry)])
-    lines = ["Made by `python benchmarks/triage_quality.py`.", ""]
-    if real:
-        lines += table(real, score[: len(real)], "Real log files, by source repository")
-    else:
-        lines += [f"No real logs at {path}: the foundry alone.", ""]
-    lines += table(foundry, score[len(real) :], "The foundry's programs, by family")
-    text = "\n".join(lines)
+    real = _read(path)
+    foundry = read_logs(FOUNDRY)
+    lines = ["Made by `make bench-triage` (`python benchmarks/triage_quality.py`)."]
+    if not real:
+        lines.append(f"No real logs at {path}: the foundry alone.")
+    for line in report(real, foundry, options.folds, options.orders):
+        print(line, flush=True)
+        lines.append(line)
     if options.out:
-        options.out.write_text(text)
-    else:
-        print(text)
+        options.out.write_text("\n".join(lines).rstrip() + "\n")
 
 
 if __name__ == "__main__":

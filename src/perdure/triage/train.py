@@ -64,7 +64,12 @@ def fitting_thresholds(logs: Sequence[LabelledLog], score: NDArray[np.float64]) 
 
 
 def card(
-    classifier: Classifier, examples: Sequence[Example], score: NDArray[np.float64], model: bytes, command: str
+    classifier: Classifier,
+    examples: Sequence[Example],
+    score: NDArray[np.float64],
+    model: bytes,
+    command: str,
+    folds: int = FOLDS,
 ) -> dict[str, Any]:
     """What is to be known of a model: its making, its inputs, and its figures on groups it had not seen."""
     transient = np.array([example.transient for example in examples])
@@ -76,7 +81,7 @@ def card(
         "examples": {name: _counts(transient[part]) for name, part in (("foundry", own), ("real", ~own))},
         "groups": len({example.group for example in examples}),
         "cross_validation": {
-            "what": f"the model alone, cut at log-odds 0, in {FOLDS} folds that tear no repository or program family",
+            "what": f"the model alone, cut at log-odds 0, in {folds} folds that tear no repository or program family",
             **{name: _figures(score[part], transient[part]) for name, part in (("foundry", own), ("real", ~own))},
         },
     }
@@ -102,6 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="where the model goes; its card goes beside it")
     parser.add_argument("--classifier", choices=NAMES, default="linear")
     parser.add_argument("--thresholds", type=Path, help="where the thresholds of the verdict go")
+    parser.add_argument("--folds", type=int, default=FOLDS, help="of the cross-validation, for networks few")
     options = parser.parse_args(arguments)
     try:
         classifier = classifier_named(options.classifier)
@@ -111,10 +117,10 @@ def main(arguments: list[str] | None = None) -> int:
     except PerdureError as err:
         parser.error(str(err))
     options.out.write_bytes(model)
-    score = held_out(classifier, examples)
+    score = held_out(classifier, examples, options.folds)
     names = " ".join(path.name for path in options.data)
     command = f"python -m perdure.triage.train --data {names} --out {options.out.name}"
-    made = card(classifier, examples, score, model, command)
+    made = card(classifier, examples, score, model, command, options.folds)
     if options.thresholds:
         options.thresholds.write_text(fitting_thresholds(logs, score).to_json())
     options.out.with_suffix(".json").write_text(json.dumps(made, indent=2) + "\n")

@@ -49,20 +49,22 @@ def both_kinds(examples: Sequence[Example]) -> NDArray[np.bool_]:
 def nudge(model: Linear, examples: Sequence[Example], stiffness: float = STIFFNESS) -> Linear:
     """The model after new examples: minimise their mean log-loss + stiffness / 2 * |w - w_old|^2 / n.
 
-    Proximal: what the examples do not speak of stays as it is. The calibration stays too.
+    Proximal: what the examples do not speak of stays as it is. The calibration stays too, and both kinds weigh alike
+    in the mean, lest a stream with few transient failures teach that there are none.
     """
     if not examples:
         return model
     matrix = matrix_of([features(example.reading) for example in examples])
     touched = np.flatnonzero(np.asarray(matrix.sum(axis=0)).ravel())
     matrix = matrix[:, touched]
-    sign = np.where([example.transient for example in examples], 1.0, -1.0)
+    transient = np.array([example.transient for example in examples], dtype=bool)
+    sign, share = np.where(transient, 1.0, -1.0), balanced(transient)
     old, n = model.weights[touched].astype(np.float64), len(examples)
 
     def loss(step: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         margin = sign * (model.slope * (matrix @ (old + step) + model.bias) + model.offset)
-        value = float(np.logaddexp(0.0, -margin).mean()) + stiffness / (2 * n) * float(step @ step)
-        pull = -sign * model.slope / (n * (1.0 + np.exp(np.clip(margin, -50, 50))))
+        value = float(share @ np.logaddexp(0.0, -margin)) + stiffness / (2 * n) * float(step @ step)
+        pull = -sign * share * model.slope / (1.0 + np.exp(np.clip(margin, -50, 50)))
         return value, matrix.T @ pull + stiffness / n * step
 
     step = minimize(loss, np.zeros(len(touched)), jac=True, method="L-BFGS-B", options={"maxiter": 100}).x

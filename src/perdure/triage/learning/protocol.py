@@ -3,7 +3,8 @@
 Zhang et al., "Sibylla: To Retry or Not To Retry on Deep Learning Job Failure", USENIX ATC 2022: 20 % of the logs are
 labelled by hand and train an ensemble; each next 10 % are labelled by the ensemble itself, which is updated with
 them. How its votes are counted is not published: `majority` and `unanimous` are two readings of it. `outcome` labels
-only what a retry proved, and takes back an update that does worse on the first part; `truth` is the bound above all.
+only what a retry proved, rehearses the first part beside it, and takes back an update that does worse there; `truth`
+has labels without fault.
 """
 
 from __future__ import annotations
@@ -86,5 +87,5 @@ def _labelled(
 
 
 def _taught(model: Model, labelled: Sequence[Example], first: Sequence[Example], mode: Mode) -> Model:
-    update = model.update(labelled)
+    update = model.update([*labelled, *first] if mode == "outcome" else labelled)
     return model if mode == "outcome" and worse("the first part", marks(model, first), marks(update, first)) else update
