@@ -68,7 +68,7 @@ def test_names_of_components_do_not_matter(solver, order, culprit):
     assert named(grid(rates={culprit: 0.7}, ids=order), solver) == [order[culprit]]
 
 
-@pytest.mark.parametrize("solver", sorted(SOLVERS.keys() - {"score"}))  # score counts bad paths, not units
+@pytest.mark.parametrize("solver", sorted(SOLVERS.keys() - {"deepview"}))  # its folds go by rows
 def test_the_order_of_paths_does_not_matter_where_it_is_clear(solver):
     found = grid(rates={2: 0.4, 11: 0.8})
     mixed = np.random.default_rng(1).permutation(found.n_paths)
@@ -138,16 +138,16 @@ def test_a_black_hole_on_a_part_of_the_paths_is_called_partial():
 
 
 def test_the_interval_of_the_default_holds_the_truth_nineteen_times_in_twenty():
-    """200 windows; 181 or fewer of them would happen once in 500 if each interval held it with 95 %."""
+    """100 windows; 87 or fewer of them would happen once in 500 if each interval held it with 95 %."""
     rng, held = np.random.default_rng(3), 0
     clean = grid(units=200)
     rows = clean.rows(3)
-    for _ in range(200):
+    for _ in range(100):
         e = np.zeros(clean.n_paths)
         e[rows] = rng.binomial(200, 0.1, len(rows))
         (found,) = localise(window(clean.incidence.indptr, clean.incidence.indices, clean.units, e))
         held += found.rate_low <= 0.1 <= found.rate_high
-    assert held > 181
+    assert held > 87
 
 
 def test_a_solver_that_is_not_known_is_refused():

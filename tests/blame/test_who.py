@@ -10,7 +10,7 @@ from perdure.cli.main import main
 from tests.blame.test_read import write
 
 PUBLIC = Path(__file__).resolve().parents[3] / "shared" / "data" / "localisation"
-SMALL = 54  # cases; those after it are large, and left to benchmarks/blame.py
+SMALL = 30  # cases; those after it are large, and left to benchmarks/blame.py
 
 
 @pytest.fixture

@@ -14,12 +14,20 @@ from perdure.blame.verdict import Suspect, suspect
 from perdure.blame.window import Floats, Window
 from perdure.errors import InputError
 
-_SWEEPS, _TOLERANCE = 10_000, 1e-10
+_SWEEPS = 10_000
+_EXACT, _ROUGH = 1e-10, 1e-5  # the largest move of a coefficient, of the largest of all, at which sweeps end
+_NOTHING = 1e-6  # a coefficient below this share of the largest is rounding
 _RISING = 4  # penalties in a row without a better error, after which smaller ones are not tried
 _MOST_ACTIVE = 400
 
 
-def lasso(incidence: sparse.csr_array, target: Floats, penalty: float, start: Floats | None = None) -> Floats:
+def lasso(
+    incidence: sparse.csr_array,
+    target: Floats,
+    penalty: float,
+    start: Floats | None = None,
+    tolerance: float = _EXACT,
+) -> Floats:
     """Minimise ``||y - X b||^2 + 2 penalty sum(b)`` over ``b >= 0`` by coordinate descent on an active set.
 
     Returns (n_components,) b. Of components alike one takes it all. Raises `InputError` if the sweeps run out.
@@ -31,16 +39,16 @@ def lasso(incidence: sparse.csr_array, target: Floats, penalty: float, start: Fl
     square = X.T @ np.ones(len(y))  # of 0/1 columns
     while True:
         slope = X.T @ (y - X @ b)
-        entering = np.flatnonzero((b == 0) & (slope > penalty + 1e-9 * max(1.0, penalty)) & (square > 0))
+        entering = np.flatnonzero((b == 0) & (slope > penalty * (1 + tolerance) + tolerance) & (square > 0))
         active = np.union1d(np.flatnonzero(b), entering[np.argsort(-slope[entering], kind="stable")[:50]])
         if not len(entering) and start is not None:
             return b
         among = X[:, active]
-        b[active] = _descend((among.T @ among).toarray(), among.T @ y, penalty, b[active])
+        b[active] = _descend((among.T @ among).toarray(), among.T @ y, penalty, b[active], tolerance)
         start = b
 
 
-def _descend(gram: Floats, moment: Floats, penalty: float, b: Floats) -> Floats:
+def _descend(gram: Floats, moment: Floats, penalty: float, b: Floats, tolerance: float) -> Floats:
     slope = moment - gram @ b
     for _ in range(_SWEEPS):
         largest = 0.0
@@ -49,7 +57,7 @@ def _descend(gram: Floats, moment: Floats, penalty: float, b: Floats) -> Floats:
             if new != b[j]:
                 slope -= gram[j] * (new - b[j])
                 largest, b[j] = max(largest, abs(new - b[j])), new
-        if largest <= _TOLERANCE:
+        if largest <= tolerance * max(b.max(initial=0.0), 1e-300):
             return b
     raise InputError("deepview", f"still moving after {_SWEEPS} sweeps", "Use --solver greedy for this window")
 
@@ -86,25 +94,26 @@ class Deepview:
         distinct = np.unique(representatives(window))
         X = window.incidence[used][:, distinct]
         penalty = self._penalty(X, loss)
-        active = np.flatnonzero(lasso(X, loss, penalty) > 0)
+        active = np.flatnonzero(lasso(X, loss, penalty, tolerance=_ROUGH) > 0)
         found = [(strength, distinct[active[k]]) for k, strength in self._tested(X, loss, active)]
         return tuple(suspect(window, int(column), strength) for strength, column in sorted(found, reverse=True))
 
     def _penalty(self, X: sparse.csr_array, y: Floats) -> float:
         """The largest penalty whose error is within one standard error of the least."""
-        ladder = float((X.T @ y).max()) * np.geomspace(1, 1e-3, self.penalties)
+        ladder = float((X.T @ y).max()) * np.geomspace(1, 1e-2, self.penalties)
         fold = np.arange(len(y)) % self.folds
         parts = [(X[fold != k], y[fold != k], X[fold == k], y[fold == k]) for k in range(self.folds)]
         b = [np.zeros(X.shape[1]) for _ in parts]
         errors: list[NDArray[np.float64]] = []
         for penalty in ladder:
-            b = [lasso(train, z, penalty, was) for (train, z, _, _), was in zip(parts, b, strict=True)]
+            b = [lasso(train, z, penalty, was, _ROUGH) for (train, z, _, _), was in zip(parts, b, strict=True)]
             rows = [np.mean((z - test @ one) ** 2) for (_, _, test, z), one in zip(parts, b, strict=True) if len(z)]
             errors.append(np.array(rows))
             least = int(np.argmin([error.mean() for error in errors]))
             if len(errors) - least > _RISING or max(np.count_nonzero(one) for one in b) > _MOST_ACTIVE:
                 break
-        bound = errors[least].mean() + errors[least].std(ddof=1) / np.sqrt(len(errors[least]))
+        best = errors[least]
+        bound = best.mean() + best.std() / np.sqrt(max(1, len(best) - 1))
         return float(ladder[next(k for k, error in enumerate(errors) if error.mean() <= bound)])
 
     def _tested(self, X: sparse.csr_array, y: Floats, active: NDArray[np.intp]) -> list[tuple[int, float]]:
@@ -117,4 +126,4 @@ class Deepview:
         spread = np.sqrt(np.maximum(np.diag(inverse) * ((y - among @ beta) ** 2).sum() / free, 1e-300))
         t = (beta - beta.sum() / X.shape[1]) / spread
         bound = student.ppf(1 - self.level, free)
-        return [(int(k), float(t[k])) for k in np.flatnonzero((t > bound) & (beta > 0))]
+        return [(int(k), float(t[k])) for k in np.flatnonzero((t > bound) & (beta > _NOTHING * beta.max()))]

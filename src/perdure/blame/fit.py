@@ -15,6 +15,7 @@ from perdure.blame.window import Floats
 _ROUNDS, _GROUND_STEPS, _NEWTON_STEPS = 12, 3, 4
 _SETTLED = 0.02  # nats that a round must still bring
 _FEWEST = 0.1  # failures that the ground has at least, so that no logarithm is of 0
+_MOST_ASTRAY = 0.1  # of all failures are taken for booked on a wrong path, at most
 _ZERO = 1e-7
 
 
@@ -87,6 +88,7 @@ class _Groups:
         self.member = member[first].astype(np.float64)
         self.units = np.array([term.units for term in terms])
         self.sizes, self.counts, self.most = said.sizes, said.counts, said.overall
+        self.most_astray = _MOST_ASTRAY * said.e.sum() / said.counts.sum()
 
     def likelihood(self, hazard: Floats, ground: Ground) -> float:
         told = self.count @ gain(self.n, self.e, self.member @ hazard, ground)
@@ -101,8 +103,9 @@ class _Groups:
             quiet = all_units @ wave - self.count @ (self.n * heard)
             rate = ground.rate * (self.count @ told.drawn) / (self.count @ (self.n * told.wave) + quiet)
             astray = ground.misbooked * (self.count @ (told.pull / self.n)) / self.counts.sum()
+            astray = float(np.clip(astray, 1e-9, max(1e-9, self.most_astray)))
             least = _FEWEST / all_units.sum()
-            ground = Ground(float(np.clip(rate, least, max(least, self.most))), float(np.clip(astray, 1e-9, 1.0)), k)
+            ground = Ground(float(np.clip(rate, least, max(least, self.most))), astray, k)
         return ground
 
     def reshape(self, hazard: Floats, ground: Ground, shapes: Sequence[float]) -> Ground:

@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from perdure import __version__
-from perdure.cli import actions, config, jobs, learn, node, token, trace, up, whatif, why
+from perdure.cli import actions, config, jobs, learn, node, token, trace, up, whatif, who, why
 from perdure.cli import exec as exec_
 from perdure.cli.text import plain
 from perdure.errors import PerdureError
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 app.command("up")(up.up)
 app.command("why")(why.why)
+app.command("who")(who.who)
 app.command("learn")(learn.learn)
 app.command("whatif")(whatif.whatif)
 app.add_typer(trace.app, name="trace")

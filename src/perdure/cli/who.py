@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from time import process_time
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from perdure.blame.window import Window
 
 NOBODY, FOUND = 0, 1
+COLUMNS = (
+    "component", "tier", "kind", "rate", "95 % interval", "failed units", "strength", "alike", "for", "against",
+)  # fmt: skip
 
 Paths = Annotated[
     Path | None, typer.Argument(metavar="PATHS", help="Parquet: path, components, n, e.", show_default=False)
@@ -70,13 +73,13 @@ def who(
 
 
 def _timed(window: Window, solver: str) -> tuple[tuple[Suspect, ...], float]:
-    """The suspects, and the seconds of processor time that finding them took."""
+    """The suspects, and the seconds that finding them took."""
     from perdure.blame.registry import localise
 
     window.by_component  # noqa: B018  (reading, not solving)
-    begun = process_time()
+    begun = perf_counter()
     suspects = localise(window, solver)
-    return suspects, round(process_time() - begun, 6)
+    return suspects, round(perf_counter() - begun, 6)
 
 
 def _solve_folder(folder: Path, solver: str, as_json: bool) -> None:
@@ -100,19 +103,7 @@ def _print(suspects: Sequence[Suspect]) -> None:
     if not suspects:
         print_line("Nobody is to blame: the failures look like chance.")
         return
-    columns = (
-        "component",
-        "tier",
-        "kind",
-        "rate",
-        "95 % interval",
-        "failed units",
-        "strength",
-        "alike",
-        "for",
-        "against",
-    )
-    print_table(columns, (_row(suspect) for suspect in suspects), whole=columns[:6])
+    print_table(COLUMNS, (_row(suspect) for suspect in suspects), whole=COLUMNS[:6])
 
 
 def _row(suspect: Suspect) -> tuple[str, ...]:
