@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import InputError
 from perdure.triage.classifiers.linear import BUCKETS, LINEAR, features, own_model, read_model
-from perdure.triage.classifiers.protocol import Reading
+from perdure.triage.classifiers.protocol import Example, Reading
 from perdure.triage.rules import own_rules
 
 SHIPPED = own_model().save()
@@ -45,6 +45,16 @@ def test_save_and_load_give_the_same_model_and_the_same_bytes() -> None:
     assert model.save() == SHIPPED
     text = "ConnectionResetError: [Errno 104] Connection reset by peer"
     assert model.log_odds(Reading(text)) == own_model().log_odds(Reading(text))
+
+
+def test_an_update_weighs_both_kinds_alike_however_few_there_are_of_one() -> None:
+    lost, wrong = (
+        Example(text, text, transient, Reading(text))
+        for text, transient in (("the frobnicator has jammed", True), ("no such gizmo is known", False))
+    )
+    lopsided, even = (own_model().update([lost] * n + [wrong] * (10 - n)) for n in (1, 5))
+    assert np.abs(even.weights - own_model().weights).max() > 0.01
+    assert np.allclose(lopsided.weights, even.weights, atol=2e-3)
 
 
 def test_the_shipped_model_is_small_and_leans_the_right_way() -> None:

@@ -32,10 +32,11 @@ def _write(path: Path, examples: list[LabelledLog]) -> Path:
 def test_the_command_is_deterministic_and_writes_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = _write(tmp_path / "d.jsonl", _examples())
     for name in ("a.npz", "b.npz"):
-        assert main(["--data", str(data), "--out", str(tmp_path / name)]) == 0
+        assert main(["--data", str(data), "--out", str(tmp_path / name), "--folds", "4"]) == 0
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     card = json.loads((tmp_path / "a.json").read_text())
     assert card["examples"]["real"] == {"deterministic": 16, "transient": 8}
+    assert "in 4 folds" in card["cross_validation"]["what"]
     assert read_model(tmp_path / "a.npz").log_odds(Reading("Error: connection to the peer was lost")) > 0
     assert "24 examples" in capsys.readouterr().out
 
