@@ -24,6 +24,7 @@ from perdure.triage.train import Said
 SHOTS = (20, 35, 87)
 DRAWS = 8
 ASIDE = 0.3  # share of the groups that examine and are never taught
+SLOW, SLOW_ORDERS = {"gru", "lstm"}, 2  # networks go through so many orders at most
 ENSEMBLES = {
     "Sibylla-style: gru, lstm, cluster": ("gru", "lstm", "cluster"),
     "linear, cluster, rules": ("linear", "cluster", "rules"),
@@ -131,22 +132,23 @@ class _Once:
 def protocol(title: str, examples: Sequence[Example], learners: Sequence[str], orders: int) -> Iterator[str]:
     """Sibylla's protocol: the first member of each ensemble, before and after 8 rounds of learning by itself."""
     known = {name: _Once(classifier_named(name)) for name in (*learners, "rules")}
-    yield f"### {title}: Sibylla's protocol, mean of {orders} orders, logs of groups never taught\n"
+    yield f"### {title}: Sibylla's protocol, judged on logs of groups never taught, mean of several orders\n"
     yield (
-        "| ensemble (first member examined) | labels by | labels wrong | balanced accuracy after 20 % | after 8 rounds "
-        "| accuracy | after | deterministic P / R | transient P / R |\n|---|---|---|---|---|---|---|---|---|"
+        "| ensemble (first member examined) | orders | labels by | labels wrong | balanced accuracy after 20 % "
+        "| after 8 rounds | accuracy | after | deterministic P / R | transient P / R |\n|---|---|---|---|---|---|---|---|---|---|"
     )
     for name, members in ENSEMBLES.items():
         if not set(members) <= set(known):
             continue
+        count = min(SLOW_ORDERS, orders) if SLOW & set(members) else orders
         for mode in MODES:
             runs = []
-            for order in range(orders):
+            for order in range(count):
                 rng = np.random.default_rng([11, order])
                 stream, aside = _stream(examples, rng)
                 told = rounds(stream, aside, [known[member] for member in members], mode, rng)
                 runs.append(_examined(told, aside))
-            yield f"| {name} | {mode} | " + " | ".join(_cells(runs)) + " |"
+            yield f"| {name} | {count} | {mode} | " + " | ".join(_cells(runs)) + " |"
     yield ""
 
 

@@ -37,7 +37,6 @@ CALM = "".join(f"2025-01-01 00:00:01 INFO train: step {i} loss {3 / (i + 1):.4f}
 RETRY_FROM, STOP_TO = 0.6, 0.35
 """What a model alone is taken to say: expected cost makes a retry the cheaper mistake."""
 LEARNERS = ("cluster", "gru", "lstm", "linear")
-SLOW = ("gru", "lstm")
 
 TRANSIENT_WORDS = re.compile(
     r"timed? ?out|connection (?:reset|refused|closed|lost)|reset by peer|broken pipe|unreachable|temporar|preempt|xid"
@@ -222,7 +221,7 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 
 
 def _folds_of(classifier: str, folds: int) -> int:
-    return min(5, folds) if classifier in SLOW else folds
+    return min(5, folds) if classifier in triage_learning.SLOW else folds
 
 
 def _read(path: Path) -> list[LabelledLog]:
@@ -231,7 +230,7 @@ def _read(path: Path) -> list[LabelledLog]:
 
 def report(real: Sequence[LabelledLog], foundry: Sequence[LabelledLog], folds: int, orders: int) -> Iterator[str]:
     """The lines of all tables."""
-    learners = [name for name in LEARNERS if name not in SLOW or find_spec("torch")]
+    learners = [name for name in LEARNERS if name not in triage_learning.SLOW or find_spec("torch")]
     logs = [*real, *foundry]
     examples = [log.example for log in logs]
     scores = {name: held_out(classifier_named(name), examples, _folds_of(name, folds)) for name in learners}
@@ -264,7 +263,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=data)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--folds", type=int, default=10)
-    parser.add_argument("--orders", type=int, default=3, help="of the stream in Sibylla's protocol")
+    parser.add_argument("--orders", type=int, default=4, help="of the stream in Sibylla's protocol")
     options = parser.parse_args()
     path = options.data / "failure-logs" / "train.jsonl"
     real = _read(path)

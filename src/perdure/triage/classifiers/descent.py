@@ -24,7 +24,7 @@ EPOCHS, BATCH, RATE, MIN_STEPS = 12, 16, 3e-3, 150
 UPDATE_EPOCHS, UPDATE_RATE = 3, 3e-4
 """Low: what an update does not rehearse is forgotten the faster the larger its steps are."""
 DROPOUT, WORD_DROPOUT = 0.3, 0.1
-CALIBRATION_FOLDS = 3
+CALIBRATION_FOLDS = 2  # each costs a training
 Words = NDArray[np.int64]
 
 
