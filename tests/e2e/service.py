@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from perdure.backends.protocol import Backend
+from perdure.model.identity import AttemptId
 from perdure.model.jobs import JobState
 from perdure.service.controller import ControllerSettings
 from perdure.service.engine import Engine
@@ -46,9 +47,10 @@ class Running:
         with self.journal.engine.connect() as db:
             return db.exec_driver_sql("select state from jobs where job_id = ?", (job_id,)).scalar() or ""
 
-    def good_runs(self) -> int:
-        with self.journal.engine.connect() as db:
-            return db.exec_driver_sql("select count(*) from good_runs").scalar_one()
+    def has_good_run(self, job_id: str) -> bool:
+        """True once the service knows what a good run of the same job said."""
+        good_runs = GoodRuns(self.journal.store, self.journal.cluster)
+        return good_runs.of(AttemptId(self.journal.cluster, job_id, 1)) is not None
 
     def told(self, job_id: str) -> str:
         """What the last look saw of a job and of all nodes, and what the journal holds: for a failed assertion."""

@@ -100,7 +100,7 @@ def test_a_line_that_good_runs_print_too_misleads_nobody(cluster, tmp_path):
         service.await_exception(stopped, "stopped")
         good = submit(cluster, HABIT.format(fails="no"), name="habit")
         service.await_job(good, JobState.COMPLETED)
-        await_(lambda: service.good_runs() == 1, 30)
+        await_(lambda: service.has_good_run(good), 30)
         retried = submit(cluster, HABIT.format(fails="yes"), name="habit", require=("n1",))
         service.await_exception(retried, "recovered")
         assert json.loads(service.attempts(retried)[0]["verdict"])["category"] == "net"

@@ -124,11 +124,11 @@ def test_a_damaged_one_leaves_no_failure_without_an_answer(journal, learner, cap
 # -- when a log is read
 
 
-def studied(*looks, settings=None):
-    """What a controller wants to have studied, after looks that each show attempts of `JOB`."""
+def studied(*looks, settings=None, job=JOB):
+    """What a controller wants to have studied, after looks that each show attempts of `job`."""
     state, found = State("c"), []
     for now, attempts in enumerate(looks, 100):
-        seen = Observation("c", float(now), (JOB,), attempts)
+        seen = Observation("c", float(now), (job,), attempts)
         state, effects = step(state, Looked(seen), settings or ControllerSettings())
         found += [effect for effect in effects if isinstance(effect, Study)]
     return found
@@ -146,6 +146,10 @@ def test_nothing_else_is(state):
 def test_a_job_that_failed_before_has_the_failure_in_its_log():
     again = replace(DONE, id=AttemptId("c", "1", 2), start_s=30.0, end_s=40.0)
     assert studied((replace(DONE, state=AttemptState.FAILED, exit_code=1),), (again,)) == []
+
+
+def test_a_job_that_was_put_back_before_may_have_it_there_too():
+    assert studied((DONE,), job=replace(JOB, restarts=1)) == []
 
 
 def test_what_ended_before_we_came_is_none_of_our_business():

@@ -206,7 +206,7 @@ def _settle(state: State, case: Case | None, attempt: Attempt) -> tuple[State, l
 def _worth_study(event: AttemptEnded, case: Case | None, settings: ControllerSettings) -> list[Effect]:
     """What went well from the start: the log of a job that failed before may hold the failure, too."""
     attempt, job = event.attempt, event.job
-    if attempt.state is not AttemptState.COMPLETED or case is not None or job is None:
+    if attempt.state is not AttemptState.COMPLETED or job is None or case is not None or job.restarts:
         return []
     if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
         return []
