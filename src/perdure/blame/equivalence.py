@@ -31,10 +31,8 @@ def representatives(window: Window) -> NDArray[np.intp]:
     mark *= mark | np.uint64(1)  # wraps: a sum of these names a set of paths
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mark[rows])])
     of_column = sums[starts[1:]] - sums[starts[:-1]]
-    sizes = np.diff(starts)
-    same = np.where(sizes > 0, of_column, np.arange(len(sizes), dtype=np.uint64))
-    _, first, which = np.unique(
-        np.stack([same, sizes.astype(np.uint64)]), axis=1, return_index=True, return_inverse=True
-    )
-    least: NDArray[np.intp] = first[which.ravel()]
+    paths = np.diff(starts).astype(np.uint64)
+    key = np.where(paths > 0, of_column * np.uint64(0x9E3779B97F4A7C15) + paths, np.arange(len(paths), dtype=np.uint64))
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    least: NDArray[np.intp] = first[which]
     return least

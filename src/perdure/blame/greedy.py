@@ -16,11 +16,11 @@ from perdure.blame.speaking import Speaking
 from perdure.blame.verdict import Suspect, suspect
 from perdure.blame.window import Floats, Window
 
-_SHORTLIST = 40  # components a round that are tried exactly, by each of two rankings
+_SHORTLIST = 24  # components a round that are tried exactly, by each of two rankings
 _MOST_TERMS = 64
 _HOT = (1.0, 3.0, 6.0)  # nats from which a path counts as hot when black holes are looked for
 _MOST_HOT = 0.6  # of a component's paths; above, it is the component as a whole
-_TRIED = 6  # black holes a round that are fitted
+_TRIED = 4  # black holes a round that are fitted
 _LIKELIHOOD_95 = 1.92  # nats below the top at the ends of a 95 % interval
 _SURE = 60.0  # nats above its price from which a term is not doubted
 _PROGRESS = 0.01  # nats of worth by which a change must better the model
@@ -143,7 +143,7 @@ class _Search:
         for ranking in (score, scan):
             ranking[~self.candidate] = 0
             ranking[[*(term.column for term in model.terms), *passed_over]] = 0
-        best = np.union1d(*(np.argsort(-ranking, kind="stable")[:_SHORTLIST] for ranking in (score, scan)))
+        best = np.union1d(_top(score), _top(scan))
         taken: NDArray[np.intp] = best[((score > 0) & (pull > 0))[best]]
         return taken
 
@@ -206,6 +206,12 @@ class _Search:
             self.price[column] + self.solver.partial_surcharge + float(_spelled(np.float64(many), np.float64(paths)))
         )
         return Term(column, rows[hot], float(n[hot].sum()), price, partial=True), float(hazard)
+
+
+def _top(ranking: Floats) -> NDArray[np.intp]:
+    """The places of the largest positive values; of equal ones the first."""
+    able = np.flatnonzero(ranking > 0)
+    return able[np.argsort(-ranking[able], kind="stable")[:_SHORTLIST]]
 
 
 def _spelled(hot: NDArray[np.float64] | np.float64, paths: NDArray[np.float64] | np.float64) -> Floats:

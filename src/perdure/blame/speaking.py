@@ -29,8 +29,9 @@ class Speaking:
         self.paths = window.totals((window.units > 0).astype(np.float64))
         self.failures = self.incidence.T @ self.e
         self.sizes, self.counts = np.unique(window.units[window.units > 0], return_counts=True)
-        pairs, which = np.unique(np.stack([self.n, self.e]), axis=1, return_inverse=True)
-        self.pair, self.n_pairs = which.ravel(), pairs.shape[1]
+        most = self.e.max(initial=0.0) + 1
+        pairs, self.pair = np.unique(self.n * most + self.e, return_inverse=True)
+        self.n_pairs = len(pairs)
 
     @property
     def overall(self) -> float:
