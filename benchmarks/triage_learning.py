@@ -135,7 +135,7 @@ def protocol(title: str, examples: Sequence[Example], learners: Sequence[str], o
     yield f"### {title}: Sibylla's protocol, judged on logs of groups never taught, mean of several orders\n"
     yield (
         "| ensemble (first member examined) | orders | labels by | labels wrong | balanced accuracy after 20 % "
-        "| after 8 rounds | accuracy | after | deterministic P / R | transient P / R |\n|---|---|---|---|---|---|---|---|---|---|"
+        "| after 8 rounds | accuracy | after | deterministic P / R | transient P / R |\n" + "|---" * 10 + "|"
     )
     for name, members in ENSEMBLES.items():
         if not set(members) <= set(known):
