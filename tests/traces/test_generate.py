@@ -57,7 +57,14 @@ def test_each_size_has_its_share_and_its_durations(plain, low, high, share, medi
 )
 def test_durations_of_all_jobs_have_the_published_quantiles(plain, failing, place, seconds, rel):
     assert np.quantile(plain.duration_s, place) == pytest.approx(seconds, rel=rel)
-    assert np.quantile(failing.duration_s, place) == pytest.approx(seconds, rel=rel)
+    attempts = failing.attempts
+    never_failed = (np.diff(attempts.first) == 1) & (failing.ending != Ending.FAILED)
+    assert np.quantile(failing.duration_s[never_failed], place) == pytest.approx(seconds, rel=rel)
+
+
+def test_with_failures_jobs_run_for_as_long_in_the_mean_as_those_of_the_whole_log(failing):
+    """18,006 s, by a published summary; the list without failed jobs, to which durations are fitted, has 13,558 s."""
+    assert failing.duration_s.mean() == pytest.approx(18_006, rel=0.1)
 
 
 def test_the_longest_jobs_are_as_long_as_published(plain):
@@ -72,6 +79,25 @@ def test_arrivals_come_in_bursts_and_follow_the_day(plain):
     assert gaps.std() / gaps.mean() > 2.5  # a Poisson process has 1
     by_hour = np.bincount((plain.submit_s % 86_400 // 3_600).astype(int), minlength=24)
     assert 2.3 < by_hour.max() / by_hour.min() < 5  # published: 3.3
+
+
+def test_wide_jobs_come_more_evenly_than_narrow_ones(plain):
+    """In the published list jobs a day vary by 0.44 of their mean on several GPUs, by 0.71 on one (from October on)."""
+    day = (plain.submit_s // 86_400).astype(int)
+    wide, narrow = (np.bincount(day[rows])[:-1] for rows in (plain.gpus > 1, plain.gpus == 1))
+    assert wide.std() / wide.mean() == pytest.approx(0.44, abs=0.15)
+    assert narrow.std() / narrow.mean() == pytest.approx(0.71, abs=0.2)
+
+
+def test_the_use_of_gpus_swings_as_published(plain):
+    """If all jobs start at once: at most 2.1 times the mean, with a spread of 0.21 of it (from October on)."""
+    edges = np.concatenate([plain.submit_s, plain.submit_s + plain.duration_s])
+    order = np.argsort(edges, kind="stable")
+    held = np.cumsum(np.concatenate([plain.gpus, -plain.gpus])[order])
+    grid = np.arange(14 * 86_400, plain.submit_s[-1], 600)
+    used = held[np.searchsorted(edges[order], grid, side="right") - 1]
+    assert used.std() / used.mean() == pytest.approx(0.21, abs=0.07)
+    assert 1.5 < used.max() / used.mean() < 3.2
 
 
 def test_few_virtual_clusters_have_most_jobs_and_others_most_gpu_time(plain):
@@ -93,6 +119,14 @@ def test_endings_have_the_published_shares(failing):
     assert shares[Ending.PASSED] == pytest.approx(0.693, abs=0.015)
     assert shares[Ending.KILLED] == pytest.approx(0.135, abs=0.015)
     assert shares[Ending.FAILED] == pytest.approx(0.172, abs=0.015)
+
+
+def test_gpu_time_by_ending_has_the_published_shares(failing):
+    service = np.bincount(failing.ending, failing.gpus * failing.duration_s, 4)
+    shares = service / service.sum()
+    assert shares[Ending.PASSED] == pytest.approx(0.445, abs=0.04)
+    assert shares[Ending.KILLED] == pytest.approx(0.377, abs=0.04)
+    assert shares[Ending.FAILED] == pytest.approx(0.178, abs=0.04)
 
 
 def test_attempts_add_up_to_jobs_and_agree_with_endings(failing):

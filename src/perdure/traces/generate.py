@@ -1,13 +1,14 @@
 """Traces of any size that look like Philly's: sizes, durations, bursts, virtual clusters, failures with attempts.
 
 Fitted to published statistics of that trace: shares of GPU counts; for each class of size the duration's median, its
-quantile 0.9 and the share of GPU time; arrivals that follow the day and come in bursts; few virtual clusters with most
-jobs, and others with most GPU time; failures as in `perdure.traces.failure_table`.
+quantile 0.9 and the share of GPU time; arrivals that follow the day and come in bursts, those on one GPU more so; few
+virtual clusters with most jobs, and others with most GPU time; failures as in `perdure.traces.failure_table`. How near
+it comes is in ``benchmarks/trace_statistics.md``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
@@ -20,14 +21,24 @@ from perdure.traces.failure_table import REASONS, SHARE_FAILING, draw_reasons, d
 
 _DAY_S = 86_400.0
 _DAY_NIGHT = 3.3  # arrivals of the busiest hour of the day over those of the quietest
-_BURSTS, _DAYS = 1.75, 0.67  # spreads (of the logarithm) of arrivals between slots and between days
-_JOBS_A_SLOT = 8.0
-_SHARE_KILLED = 0.135
+_SHARE_KILLED, _KILLED_LONG = 0.135, 0.19  # of all jobs; and they are picked by this power of their GPU time
 _PLACES = np.array([0.0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
 # Run time over the limit asked for, at its quantiles: users ask for four times what they need.
 _USE_PLACES, _USE = np.array([0.0, 0.25, 0.5, 0.75, 1.0]), np.array([0.005, 0.04, 0.24, 0.49, 1.0])
 _LONGEST_LIMIT_S = 30 * _DAY_S
 _USERS_A_CLUSTER = 24
+
+
+@dataclass(frozen=True, slots=True)
+class _Bursts:
+    """How unevenly jobs come: spreads (of the logarithm) of the rate between slots and between days."""
+
+    jobs_a_slot: float
+    slots: float
+    days: float
+
+
+_OF_NARROW, _OF_WIDE = _Bursts(4.0, 1.75, 0.6), _Bursts(2.0, 1.2, 0.3)  # on one GPU, often in sweeps; on several
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,7 @@ def generate(n_jobs: int, cluster: Cluster, load: float, rng: Generator, failure
     ----------
     cluster : its GPUs set how fast jobs come; a job is at most as wide as the cluster.
     load : GPU time asked for over GPU time there is, until the last submit; above 1 the queue grows.
-    failures : record failed attempts. Without, every job passes at its first attempt.
+    failures : record failed attempts, and kill some jobs. Without, every job passes at its first attempt.
 
     Raises `InputError` for a number of jobs, a load or a cluster out of its range. The table counts from a midnight.
     """
@@ -71,14 +82,17 @@ def generate(n_jobs: int, cluster: Cluster, load: float, rng: Generator, failure
     duration_s = _draw_durations(size, rng)
     attempts, ending = None, np.full(n_jobs, Ending.PASSED, np.int8)
     if failures:
-        attempts, ending = _draw_attempts(duration_s, rng)
+        attempts, ending = _draw_attempts(gpus, duration_s, rng)
         duration_s = np.add.reduceat(attempts.duration_s, attempts.first[:-1])
     span_s = float(gpus @ duration_s) / (cluster.total_gpus * load)
     vc = _draw_clusters(gpus, rng)
     use = np.interp(rng.random(n_jobs), _USE_PLACES, _USE)
-    return JobTable(
-        job_id=np.arange(1, n_jobs + 1).astype(f"U{len(str(n_jobs))}"),
-        submit_s=_draw_arrivals(n_jobs, span_s, rng),
+    submit_s = np.empty(n_jobs)
+    for rows, bursts in ((gpus == 1, _OF_NARROW), (gpus > 1, _OF_WIDE)):
+        submit_s[rows] = _draw_arrivals(int(rows.sum()), span_s, bursts, rng)
+    table = JobTable(
+        job_id=np.empty(n_jobs, "U1"),
+        submit_s=submit_s,
         gpus=gpus,
         duration_s=duration_s,
         user=_draw_users(vc, rng),
@@ -86,7 +100,8 @@ def generate(n_jobs: int, cluster: Cluster, load: float, rng: Generator, failure
         ending=ending,
         walltime_s=np.maximum(duration_s, np.minimum(duration_s / use, _LONGEST_LIMIT_S)),
         attempts=attempts,
-    )
+    ).by_submit()
+    return replace(table, job_id=np.arange(1, n_jobs + 1).astype(f"U{len(str(n_jobs))}"))
 
 
 def _draw_gpus(n_jobs: int, rng: Generator) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
@@ -110,14 +125,14 @@ def _draw_durations(size: NDArray[np.intp], rng: Generator) -> NDArray[np.float6
     return drawn.round()
 
 
-def _draw_arrivals(n_jobs: int, span_s: float, rng: Generator) -> NDArray[np.float64]:
+def _draw_arrivals(n_jobs: int, span_s: float, bursts: _Bursts, rng: Generator) -> NDArray[np.float64]:
     """Whole seconds from 0 on, sorted: a Poisson process whose rate follows the day and jumps between short slots."""
-    slots = max(1, int(np.ceil(n_jobs / _JOBS_A_SLOT)))
+    slots = max(1, int(np.ceil(n_jobs / bursts.jobs_a_slot)))
     edges = np.linspace(0.0, span_s, slots + 1)
     swing = (_DAY_NIGHT - 1) / (_DAY_NIGHT + 1)
     of_day = 1 - swing * np.cos(2 * np.pi * (edges[:-1] / _DAY_S % 1 - 4 / 24))  # quietest at 4 in the morning
-    of_days = rng.lognormal(0.0, _DAYS, int(span_s // _DAY_S) + 1)[(edges[:-1] // _DAY_S).astype(np.intp)]
-    came = np.concatenate([[0.0], np.cumsum(of_day * of_days * rng.lognormal(0.0, _BURSTS, slots))])
+    of_days = rng.lognormal(0.0, bursts.days, int(span_s // _DAY_S) + 1)[(edges[:-1] // _DAY_S).astype(np.intp)]
+    came = np.concatenate([[0.0], np.cumsum(of_day * of_days * rng.lognormal(0.0, bursts.slots, slots))])
     submit_s: NDArray[np.float64] = np.floor(np.interp(np.sort(rng.random(n_jobs)) * came[-1], came, edges))
     return submit_s
 
@@ -139,28 +154,26 @@ def _draw_users(vc: NDArray[np.intp], rng: Generator) -> NDArray[np.str_]:
     return users
 
 
-def _draw_attempts(duration_s: NDArray[np.float64], rng: Generator) -> tuple[Attempts, NDArray[np.int8]]:
-    """Attempts and endings of jobs that ran for `duration_s` in all.
+def _draw_attempts(
+    gpus: NDArray[np.int64], duration_s: NDArray[np.float64], rng: Generator
+) -> tuple[Attempts, NDArray[np.int8]]:
+    """Attempts and endings of jobs that run for `duration_s` once nothing goes wrong.
 
-    The time that a failing job lost is drawn from its reason, and the job is the one that ran for about as long, so
-    that both the run times to failure and the durations keep their quantiles. A job that heals runs on for its
-    own duration after that.
+    What fails for good never does, and has run for as long as its attempts took to fail; a job that heals runs for its
+    duration after that. Jobs that their owners kill are mostly the long ones, and end after their duration.
     """
     n_jobs = len(duration_s)
-    failing = int(rng.binomial(n_jobs, SHARE_FAILING))
-    reasons = draw_reasons(failing, rng)
+    rows = rng.choice(n_jobs, int(rng.binomial(n_jobs, SHARE_FAILING)), replace=False)
+    reasons = draw_reasons(len(rows), rng)
     trials = draw_trials(reasons, rng)
     rtf_s = np.maximum(1.0, draw_rtf_s(np.repeat(reasons, trials), rng).round())
-    begins = np.cumsum(trials) - trials
-    lost_s = np.add.reduceat(rtf_s, begins) if failing else np.empty(0)
-    rows = _of_that_length(duration_s, lost_s)
 
     failed = np.zeros(n_jobs, np.int64)  # failed attempts
     failed[rows] = trials
     ends = np.ones(n_jobs, bool)  # whether an attempt comes after the failed ones
     ends[rows] = np.array([reason.heals for reason in REASONS])[reasons]
-    ending = np.where(rng.random(n_jobs) < _SHARE_KILLED / (1 - SHARE_FAILING), Ending.KILLED, Ending.PASSED)
-    ending[rows] = np.where(ends[rows], Ending.PASSED, Ending.FAILED)
+    ending = np.where(ends, Ending.PASSED, Ending.FAILED)
+    ending[_draw_killed(gpus * duration_s, np.flatnonzero(failed == 0), rng)] = Ending.KILLED
 
     first = np.concatenate([[0], np.cumsum(failed + ends)]).astype(np.int64)
     took_s = np.empty(first[-1])
@@ -168,19 +181,15 @@ def _draw_attempts(duration_s: NDArray[np.float64], rng: Generator) -> tuple[Att
     last = first[1:][ends] - 1
     took_s[last] = duration_s[ends]
     passed[last] = ending[ends] == Ending.PASSED
-    within = np.arange(len(rtf_s)) - np.repeat(begins, trials)
+    within = np.arange(len(rtf_s)) - np.repeat(np.cumsum(trials) - trials, trials)
     took_s[np.repeat(first[rows], trials) + within] = rtf_s
     return Attempts(first, took_s, passed), ending.astype(np.int8)
 
 
-def _of_that_length(duration_s: NDArray[np.float64], wanted_s: NDArray[np.float64]) -> NDArray[np.intp]:
-    """For each wanted duration a job of its own that has about that one. At most as many are wanted as there are."""
-    order = np.argsort(duration_s, kind="stable")
-    by_length = np.argsort(wanted_s, kind="stable")
-    count = np.arange(len(wanted_s))
-    place = np.searchsorted(duration_s[order], wanted_s[by_length])
-    place = np.maximum.accumulate(place - count) + count  # no two of one place, in order
-    place = np.minimum(place, len(order) - len(wanted_s) + count)
-    rows = np.empty(len(wanted_s), np.intp)
-    rows[by_length] = order[place]
-    return rows
+def _draw_killed(service: NDArray[np.float64], among: NDArray[np.intp], rng: Generator) -> NDArray[np.intp]:
+    """The rows of jobs that are killed: all different, and each drawn with a chance that grows with its service.
+
+    The largest of the logarithms of the weights, each with a Gumbel draw added, are such a sample.
+    """
+    keys = _KILLED_LONG * np.log(service[among]) + rng.gumbel(size=len(among))
+    return among[np.argsort(-keys, kind="stable")[: int(_SHARE_KILLED * len(service))]]

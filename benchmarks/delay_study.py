@@ -1,0 +1,61 @@
+"""How the causes of delay move with the load, the quotas, the placement and the reading of a used quota.
+
+Run: python benchmarks/delay_study.py [N_JOBS] [SEEDS]. Prints Markdown; a quarter of an hour at the defaults.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.simulation.study_delay import PUBLISHED, DelayStudy, delay
+
+N_JOBS, SEEDS = 60_000, 3
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "the study": {},
+    **{f"load {load:g}": {"load": load} for load in (0.5, 0.6, 0.8)},
+    **{f"quotas {slack:g} times the demand": {"slack": slack} for slack in (1.25, 1.5, 2.0)},
+    "a quota is used up where a gang lacks some of it": {"whole_gang": True},
+    "the fullest racks and nodes first": {"placement": "ladder"},
+    "locality relaxed after 30 min a rung": {"placement": "spread-ladder:1800"},
+    "no locality asked for": {"placement": "best-fit"},
+}
+SIZES = ("2-4", "5-8", ">8")
+COLUMNS = ("setting", "GPUs in use", "nodes in use", "free at two thirds", "wait, min", "of tries", "of jobs",
+           "of seconds", "scattered")  # fmt: skip
+
+
+def main() -> None:
+    numbers = [int(word) for word in sys.argv[1:]]
+    n_jobs, seeds = (*numbers, *(N_JOBS, SEEDS)[len(numbers) :])
+    began = time.process_time()
+    print(f"Made by `python benchmarks/delay_study.py {n_jobs} {seeds}`: {n_jobs} drawn jobs, {seeds} seeds.")
+    print(f"Shares are those of jobs on {', '.join(SIZES)} GPUs, in %.\n")
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    for name, changes in SETTINGS.items():
+        print(row(name, delay(n_jobs, seeds=seeds, **changes)), flush=True)
+    told = PUBLISHED
+    nodes, free = told["nodes_in_use"], told["free_nodes_at_two_thirds"]
+    tries = triple(told["fragmentation_tries"])
+    print(f"| published | | {nodes:.0%} | < {free:.1%} | {told['wait_s']['mean'] / 60:.0f} | {tries} | | | |")
+    print(f"\nIn {time.process_time() - began:.0f} s of one core.")
+
+
+def row(name: str, study: DelayStudy) -> str:
+    use = study.gpus_in_use, study.nodes_in_use
+    counts = ("fragmentation_tries", "fragmentation_jobs", "fragmentation_seconds", "scattered")
+    by_size = {figures.gpus: figures for figures in study.figures}
+    shares = (triple({size: getattr(by_size[size], count).mean for size in SIZES}) for count in counts)
+    free = study.free_nodes_at_two_thirds
+    cells = (name, *(f"{part.mean:.0%}" for part in use), f"{free.mean:.1%}", f"{study.wait_s.mean / 60:.0f}", *shares)
+    return f"| {' | '.join(cells)} |"
+
+
+def triple(shares: Mapping[str, float]) -> str:
+    return " / ".join(f"{100 * shares[size]:.0f}" for size in SIZES)
+
+
+if __name__ == "__main__":
+    main()
