@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock crash bench-triage docs clean
+.PHONY: up setup test test-tools lock crash foundry bench-triage docs clean
 
 up: setup
 	@exec $(BIN)/perdure up $(ARGS)
@@ -49,6 +49,20 @@ lock:
 N ?= 10000
 crash: test-tools
 	@$(BIN)/python -m tests.crash --kills $(N)
+
+# The fault foundry: every program of it fails again, its truth is proven, the records are written anew (docs/foundry.md).
+FOUNDRY_VENV ?= build/foundry
+FOUNDRY_DATA := src/perdure/triage/data/foundry.jsonl.gz
+SLURM_SANDBOX ?= $(wildcard ../shared/tools/slurm-sandbox)
+foundry: test-tools $(FOUNDRY_VENV)/bin/python
+	@$(BIN)/python -m perdure.triage.foundry.cast --python $(FOUNDRY_VENV)/bin/python --keep $(FOUNDRY_DATA) \
+	  --out $(FOUNDRY_DATA) $(if $(SLURM_SANDBOX),--slurm-sandbox $(SLURM_SANDBOX)) $(ARGS)
+
+$(FOUNDRY_VENV)/bin/python:
+	@$(PYTHON) -m venv $(FOUNDRY_VENV)
+	@echo "Installing frameworks into $(FOUNDRY_VENV) ..."
+	@$@ -m pip --disable-pip-version-check --quiet install -r src/perdure/triage/foundry/frameworks.txt || \
+	  echo "Not all of them could be installed: programs that need one are skipped." >&2
 
 # How right triage is, and how much it learns. Rows of GRU and LSTM need PyTorch in the environment (extra rnn).
 bench-triage: test-tools

@@ -8,21 +8,24 @@ What this machine cannot run is skipped with its reason, and its record in OLD i
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from perdure.errors import InputError
+from perdure.triage.foundry.compose import composed
 from perdure.triage.foundry.needs import Machine
 from perdure.triage.foundry.program import Program, programs
 from perdure.triage.foundry.records import MEASURED, Record, dump, read
 from perdure.triage.foundry.run import Output, run
 
 DETERMINISTIC_RUNS = 3
+TRIES = 3  # some launchers lose a message now and then
 
 
 class Unproven(InputError):
@@ -43,11 +46,20 @@ def cast(program: Program, machine: Machine) -> Record:
         if reason := machine.lacks(need):
             raise Lacking(f"program {program.name}", reason, "Run it where that is")
     style = zlib.crc32(program.name.encode())
-    first = run(program, machine, style, present=True)
+    first = _telling(program, machine, style, present=True)
     again = 1 if program.transient else DETERMINISTIC_RUNS - 1
-    later = [run(program, machine, style, present=not program.transient) for _ in range(again)]
+    later = [_telling(program, machine, style, present=not program.transient) for _ in range(again)]
     _check(program, [first, *later])
     return _record(program, first, [first, *later])
+
+
+def _telling(program: Program, machine: Machine, style: int, *, present: bool) -> Output:
+    """Run once; a run that fails without the words of the entry proves nothing and is made again, `TRIES` in all."""
+    for _ in range(TRIES):
+        output = run(program, machine, style, present=present)
+        if output.exit_code == 0 or program.shows in output.text:
+            break
+    return output
 
 
 def _check(program: Program, runs: Sequence[Output]) -> None:
@@ -88,10 +100,9 @@ def _record(program: Program, output: Output, runs: Sequence[Output]) -> Record:
 
 
 def cast_all(
-    chosen: Sequence[Program], machine: Machine, kept: Sequence[Record]
+    chosen: Sequence[Program], machine: Machine, kept: Mapping[str, Record]
 ) -> Iterator[tuple[Record | None, str]]:
     """Cast programs one after the other: a record, and a line about it. What fails its proof has no record."""
-    before = {record.program: record for record in kept if record.origin == MEASURED}
     for program in chosen:
         try:
             record = cast(program, machine)
@@ -99,19 +110,24 @@ def cast_all(
         except Unproven as err:
             yield None, f"UNPROVEN {err}"
         except Lacking as err:
-            old = before.get(program.name)
-            same = old is not None and old.proof["program"] == program.digest
-            yield (old if same else None), f"skipped {program.name}: {err.what}{', kept as it was' if same else ''}"
+            old = kept.get(program.name)
+            yield old, f"skipped {program.name}: {err.what}{', kept as it was' if old else ''}"
+
+
+def unchanged(records: Sequence[Record], chosen: Sequence[Program]) -> dict[str, Record]:
+    """The records of programs that are still what they were when they were recorded, by name."""
+    digests = {program.name: program.digest for program in chosen}
+    return {r.program: r for r in records if r.origin == MEASURED and r.proof["program"] == digests.get(r.program)}
 
 
 @contextmanager
-def _slurm(tool: Path) -> Iterator[Path]:
-    """A Slurm of its own, as long as the context; yields its state directory."""
+def _slurm(tool: Path) -> Iterator[Path | None]:
+    """A Slurm of its own, as long as the context; yields its state directory, None where it does not start."""
     with tempfile.TemporaryDirectory(prefix="foundry-slurm") as state:
         Path(state).chmod(0o755)
-        subprocess.run([tool, "start", "--state", state, "--nodes", "3"], check=True, stdout=subprocess.DEVNULL)
+        started = subprocess.run([tool, "start", "--state", state, "--nodes", "3"], check=False)
         try:
-            yield Path(state)
+            yield Path(state) if started.returncode == 0 else None
         finally:
             subprocess.run([tool, "stop", "--state", state], check=False, stdout=subprocess.DEVNULL)
 
@@ -124,23 +140,29 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--slurm-sandbox", type=Path, help="a program that starts a Slurm for tests: start, stop, ...")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="cast only these; keep all other records")
     options = parser.parse_args(arguments)
-    kept = read(options.keep) if options.keep is not None and options.keep.exists() else ()
-    chosen = [program for program in programs() if not options.only or program.name in options.only]
-    with _slurm(options.slurm_sandbox) if options.slurm_sandbox else nullcontext() as state:
-        machine = Machine(options.python.absolute(), state, options.slurm_sandbox and options.slurm_sandbox.absolute())
-        found: dict[str, Record] = {r.program: r for r in kept if options.only and r.program not in options.only}
-        unproven = 0
+    every = programs()
+    kept = unchanged(read(options.keep) if options.keep is not None and options.keep.exists() else (), every)
+    chosen = [program for program in every if not options.only or program.name in options.only]
+    found = {name: record for name, record in kept.items() if options.only and name not in options.only}
+    unproven = 0
+    tool = options.slurm_sandbox.absolute() if options.slurm_sandbox and os.geteuid() == 0 else None
+    with _slurm(tool) if tool and any("slurm" in program.needs for program in chosen) else nullcontext() as state:
+        machine = Machine(options.python.absolute(), state, tool)
         for record, told in cast_all(chosen, machine, kept):
             sys.stdout.write(told + "\n")
             sys.stdout.flush()
             unproven += told.startswith("UNPROVEN")
             if record is not None:
                 found[record.program] = record
-    order = {program.name: number for number, program in enumerate(programs())}
-    measured = sorted((r for r in found.values() if r.origin == MEASURED), key=lambda record: order[record.program])
-    options.out.write_bytes(dump(measured))
-    sys.stdout.write(f"{len(measured)} programs in {options.out}, {options.out.stat().st_size} bytes\n")
+                options.out.write_bytes(dump(_in_order(found)))  # at once: hours of runs are not lost to a break
+    options.out.write_bytes(dump(_in_order(found)))
+    sys.stdout.write(f"{len(found)} programs in {options.out}, {options.out.stat().st_size} bytes\n")
     return int(unproven > 0)
+
+
+def _in_order(found: Mapping[str, Record]) -> list[Record]:
+    """The records of the programs that there are, in their order, then those of the catalogue."""
+    return [*(found[program.name] for program in programs() if program.name in found), *composed()]
 
 
 if __name__ == "__main__":

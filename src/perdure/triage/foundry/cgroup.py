@@ -27,7 +27,7 @@ class Cgroup:
     def lacks(cls, controller: str) -> str:
         """Why no group of this controller can be made; "" where it can."""
         try:
-            with cls.made(controller, f"foundry-try-{os.getpid()}", 1 << 30):
+            with cls.made(controller, f"foundry-try-{os.getpid()}", 1 << 20):
                 return ""
         except OSError as err:
             return f"no control group for {controller} ({err})"

@@ -100,6 +100,17 @@ def greeting(style: int) -> tuple[str, ...]:
     )[style % STYLES]
 
 
+def loading(style: int, item: int) -> str:
+    """A line of what is done before the first step, in manner `style` (taken modulo `STYLES`)."""
+    part, size = item % 4096, 12 + item * 37 % 80
+    return (
+        f"loading shard {part} of 4096 ({size} MB)",
+        f"2025-03-02 10:{part // 60 % 60:02d}:{part % 60:02d},120 INFO data: indexed {part * 1000} rows, 0 failed",
+        f"Map (num_proc=8): {part * 100 // 4096:3d}%|{'#' * (part * 10 // 4096):10s}| {part}/4096 [00:0{part % 9}]",
+        f"tokenizing part-{part:05d}.jsonl ... done in 0.{size} s",
+    )[style % STYLES % 4]
+
+
 def _own_style() -> int:
     return int(os.environ.get("CHATTER", "0")) % STYLES
 

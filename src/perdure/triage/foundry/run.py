@@ -115,7 +115,8 @@ def _environment(directory: Path, machine: Machine, style: int) -> dict[str, str
 def _limit(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.setpriority(os.PRIO_PROCESS, pid, 10)
-        for limit, value in LIMITS.items():
+    for limit, value in LIMITS.items():
+        with suppress(ProcessLookupError, PermissionError):  # it has ended, or has set itself a lower one
             resource.prlimit(pid, limit, (value, value))
 
 
@@ -153,22 +154,33 @@ def _carries(process: Path, wanted: bytes) -> bool:
 
 
 def _told(status: int, output: bytes, directory: Path, machine: Machine) -> Output:
-    text = scrub(output.decode("utf-8", "replace"), directory, machine.python)
+    text = scrub(output.decode("utf-8", "replace"), directory, machine)
     lines = text.rstrip("\n").split("\n")
     ordinary = tuple(line.endswith(chatter.MARK) for line in lines)
     return Output(status if status >= 0 else 128 - status, "\n".join(lines).replace(chatter.MARK, ""), ordinary)
 
 
-def scrub(text: str, directory: Path, python: Path) -> str:
+def scrub(text: str, directory: Path, machine: Machine) -> str:
     """The text with this machine's directories, host and user replaced by such as a user would have."""
-    base = Path(os.path.realpath(python)).parent.parent
     places = {
         str(directory): "/home/user/job",
         directory.name: "job",
-        str(python.parent.parent): "/home/user/env",
-        str(base): "/usr",
+        str(machine.python.parent.parent): "/home/user/env",
+        str(Path(os.path.realpath(machine.python)).parent.parent): "/usr",
     }
+    if machine.slurm is not None:
+        places[str(machine.slurm)] = "/var/lib/slurm"
+    if (address := _own_address()) is not None:
+        places[address] = "10.0.0.17"
     for place in sorted(places, key=len, reverse=True):
         text = text.replace(place, places[place])
     text = re.sub(rf"(?<![\w.-]){re.escape(socket.gethostname())}(?![\w.])", "node17", text)
     return re.sub(r"/root\b", "/home/user", text)
+
+
+def _own_address() -> str | None:
+    """The address by which this machine would reach others; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("198.51.100.1", 9))
+        return str(probe.getsockname()[0])
+    return None

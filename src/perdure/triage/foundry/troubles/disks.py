@@ -17,14 +17,20 @@ from perdure.triage.foundry.troubles.setting import Setting, Trouble, calm
 MIB = 1 << 20
 
 
+def _do(*command: str | Path) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
 @contextmanager
 def _mounted(kind: str, what: str, where: Path, options: str) -> Iterator[Path]:
     where.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", kind, "-o", options, what, where], check=True, capture_output=True)
+    _do("mount", "-t", kind, "-o", options, what, where)
     try:
         yield where
     finally:
-        subprocess.run(["umount", "-l", where], check=False, capture_output=True)
+        unmounted = subprocess.run(["umount", where], check=False, capture_output=True)
+        if unmounted.returncode:  # a process that was killed a moment ago may still hold it
+            _do("umount", "-l", where)
 
 
 def _small(options: str, neighbour_mib: int = 0) -> Trouble:
@@ -50,19 +56,19 @@ def read_only(directory: Path, present: bool) -> Iterator[Setting]:
 def _format(image: Path, size: int, *options: str) -> None:
     with image.open("wb") as file:
         file.truncate(size)
-    subprocess.run(["mkfs.ext4", "-q", "-F", *options, image], check=True, capture_output=True)
+    _do("mkfs.ext4", "-q", "-F", *options, image)
 
 
 @contextmanager
 def broken_below(directory: Path, present: bool) -> Iterator[Setting]:
-    """A disk whose data blocks cannot be read, as while its cable or its server is away."""
+    """A disk whose data blocks cannot be read, as while its cable or its server is away, or once they are lost."""
     image, scratch = directory / "tmp" / "disk.img", directory / "scratch"
     _format(image, 16 * MIB, "-O", "^has_journal")
     with _mounted("ext4", str(image), scratch, "loop"):
         (scratch / "shard.bin").write_bytes(os.urandom(8 * MIB))
-    if present:
-        os.truncate(image, 2 * MIB)  # what stood behind is gone; the inode tables are not
-    with _mounted("ext4", str(image), scratch, "loop,ro"):
+    with _mounted("ext4", str(image), scratch, "loop,ro"):  # mounted anew: nothing of it is in memory
+        if present:
+            os.truncate(image, 2 * MIB)
         yield {"SCRATCH": str(scratch)}, calm
 
 
@@ -78,13 +84,14 @@ def thin(directory: Path, _present: bool) -> Iterator[Setting]:
 
 @contextmanager
 def quota(directory: Path, _present: bool) -> Iterator[Setting]:
-    """A disk on which the user nobody may hold one mebibyte."""
+    """A disk on which the job may hold two mebibytes."""
     image, scratch = directory / "tmp" / "disk.img", directory / "scratch"
-    _format(image, 32 * MIB, "-O", "quota,^has_journal")
-    with _mounted("ext4", str(image), scratch, "loop,usrquota"):
-        scratch.chmod(0o777)
-        subprocess.run(["setquota", "-u", "nobody", "1024", "1024", "0", "0", scratch], check=True, capture_output=True)
-        directory.chmod(0o755)
+    with image.open("wb") as file:
+        file.truncate(128 * MIB)
+    _do("mkfs.btrfs", "-q", image)
+    with _mounted("btrfs", str(image), scratch, "loop"):
+        _do("btrfs", "quota", "enable", scratch)
+        _do("btrfs", "qgroup", "limit", "2M", scratch)
         yield {"SCRATCH": str(scratch)}, calm
 
 

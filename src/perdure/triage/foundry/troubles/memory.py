@@ -28,6 +28,7 @@ def _bounded(controller: str, limit: int, hold: str = "") -> Trouble:
                 stack.enter_context(_neighbour(group, hold))
 
             def join(process: subprocess.Popen[bytes]) -> None:
+                Path(f"/proc/{process.pid}/oom_score_adj").write_text("900")  # not the neighbour is to be the victim
                 group.take(process.pid)
                 (directory / "tmp" / "joined").touch()
 
@@ -42,7 +43,6 @@ def _neighbour(group: Cgroup, code: str) -> Iterator[None]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        Path(f"/proc/{process.pid}/oom_score_adj").write_text("-900")  # the program is to be the victim
         group.take(process.pid)
         process.stdin.write(b"\n")  # only now, so that the group is charged for what it takes
         process.stdin.flush()
@@ -56,6 +56,7 @@ def _neighbour(group: Cgroup, code: str) -> Iterator[None]:
 TROUBLES: dict[str, Trouble] = {
     "memory-small": _bounded("memory", 96 * MIB),
     "memory-shared": _bounded("memory", 384 * MIB, HOLD_MEMORY.format(280)),
+    "memory-torch": _bounded("memory", 700 * MIB),
     "pids-few": _bounded("pids", 12),
     "pids-shared": _bounded("pids", 64, HOLD_PIDS.format(58)),
 }

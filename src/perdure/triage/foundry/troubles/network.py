@@ -71,6 +71,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             status, code = ailment.removeprefix("registry-").split("-")
             body = json.dumps({"errors": [{"code": code, "message": _REGISTRY[code]}]})
             self._answer(int(status) if "/manifests/" in self.path else 200, body.encode())
+        elif ailment == "no-repository":
+            self._answer(404, b"", {"X-Error-Code": "RepoNotFound"})
         elif ailment.isdecimal():
             self.send_error(int(ailment))
         else:
@@ -81,6 +83,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _well(self) -> None:
         if self.path.endswith("config.json"):
             self._answer(200, CONFIG, {"ETag": '"1"', "X-Repo-Commit": "0" * 40})
+        elif self.path.endswith("/tags/list"):
+            self._answer(200, b'{"name": "team/train", "tags": ["1.4"]}')
         elif "/manifests/" in self.path:
             digest = f"sha256:{hashlib.sha256(LAYER_LIST).hexdigest()}"
             kind = "application/vnd.docker.distribution.manifest.v2+json"
@@ -196,6 +200,7 @@ TROUBLES: dict[str, Trouble] = {
     "port-taken": port_taken,
     **{f"server-{name}": _server(name) for name in ("down", "slow", "reset", "close", "cut")},
     **{f"server-{status}": _server(str(status)) for status in (401, 403, 404, 429, 500, 502, 503)},
+    "server-no-repository": _server("no-repository"),
     "s3-slow-down": _server("s3-503-SlowDown"),
     "s3-internal-error": _server("s3-500-InternalError"),
     "s3-no-bucket": _server("s3-404-NoSuchBucket"),

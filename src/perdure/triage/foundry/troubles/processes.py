@@ -13,7 +13,7 @@ from pathlib import Path
 from perdure.triage.foundry.troubles.setting import Setting, Trouble, calm
 
 GRACE_S = 0.6
-PATIENCE_S = 60.0
+PATIENCE_S = 900.0
 
 
 @contextmanager
