@@ -17,7 +17,6 @@ from perdure.errors import InputError
 _SWEEPS = 10_000
 _EXACT, _ROUGH = 1e-10, 1e-5  # the largest move of a coefficient, of the largest of all, at which sweeps end
 _NOTHING = 1e-6  # a coefficient below this share of the largest is rounding
-_RISING = 4  # penalties in a row without a better error, after which smaller ones are not tried
 _MOST_ACTIVE = 400
 
 
@@ -77,7 +76,7 @@ class Deepview:
     square trusts one unit as much as 300, so it blames the innocent there.
 
     Source: Q. Zhang et al., "Deepview", NSDI 2018. Folds, penalties and the one-standard-error rule are ours; the
-    path of penalties ends where the error has risen 4 times or 400 components are active.
+    path of penalties ends where 400 components are active.
     """
 
     folds: int = 5
@@ -100,7 +99,7 @@ class Deepview:
 
     def _penalty(self, X: sparse.csr_array, y: Floats) -> float:
         """The largest penalty whose error is within one standard error of the least."""
-        ladder = float((X.T @ y).max()) * np.geomspace(1, 1e-2, self.penalties)
+        ladder = float((X.T @ y).max()) * np.geomspace(1, 1e-3, self.penalties)
         fold = np.arange(len(y)) % self.folds
         parts = [(X[fold != k], y[fold != k], X[fold == k], y[fold == k]) for k in range(self.folds)]
         b = [np.zeros(X.shape[1]) for _ in parts]
@@ -110,7 +109,7 @@ class Deepview:
             rows = [np.mean((z - test @ one) ** 2) for (_, _, test, z), one in zip(parts, b, strict=True) if len(z)]
             errors.append(np.array(rows))
             least = int(np.argmin([error.mean() for error in errors]))
-            if len(errors) - least > _RISING or max(np.count_nonzero(one) for one in b) > _MOST_ACTIVE:
+            if max(np.count_nonzero(one) for one in b) > _MOST_ACTIVE:
                 break
         best = errors[least]
         bound = best.mean() + best.std() / np.sqrt(max(1, len(best) - 1))
