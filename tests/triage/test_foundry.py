@@ -91,6 +91,13 @@ def test_a_record_names_nothing_of_this_machine() -> None:
         assert not re.search(r"/tmp/foundry|/root\b|\bfoundry|\.pyenv", record.text), record.id
 
 
+def test_a_python_of_any_name_runs_the_programs(tmp_path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3.11").symlink_to(sys.executable)
+    output = run(BY_NAME["missing-input"], Machine(tmp_path / "bin" / "python3.11"), 0, present=True)
+    assert "No such file or directory: 'data/train.csv'" in output.text
+
+
 def test_nothing_that_a_program_starts_outlives_it() -> None:
     source = """
 import subprocess, sys

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import secrets
+import shlex
 import signal
 import socket
 import subprocess
@@ -76,7 +77,7 @@ def run(program: Program, machine: Machine, style: int, *, present: bool) -> Out
     mark = secrets.token_hex(8)
     with tempfile.TemporaryDirectory(prefix="foundry") as name, tempfile.TemporaryFile() as printed:
         directory = Path(name).resolve()
-        _furnish(directory, program)
+        _furnish(directory, program, machine)
         with TROUBLES[program.trouble](directory, present) as (extra, disturb):
             process = subprocess.Popen(
                 program.command,
@@ -96,8 +97,12 @@ def run(program: Program, machine: Machine, style: int, *, present: bool) -> Out
         return _told(process.wait(), _tail(printed), directory, machine)
 
 
-def _furnish(directory: Path, program: Program) -> None:
+def _furnish(directory: Path, program: Program, machine: Machine) -> None:
     (directory / "tmp").mkdir()
+    if not (machine.python.parent / "python").exists():  # a system's own Python may be called python3 alone
+        (directory / "bin").mkdir()
+        (directory / "bin" / "python").write_text(f'#!/bin/sh\nexec {shlex.quote(str(machine.python))} "$@"\n')
+        (directory / "bin" / "python").chmod(0o755)
     (directory / "chatter.py").write_text((resources.files("perdure.triage.foundry") / "chatter.py").read_text())
     for name, text in {"train.py": program.source, **program.files}.items():
         path = directory / name
@@ -106,7 +111,7 @@ def _furnish(directory: Path, program: Program) -> None:
 
 
 def _environment(directory: Path, machine: Machine, style: int) -> dict[str, str]:
-    places = {"HOME": str(directory), "TMPDIR": str(directory / "tmp"), "PATH": machine.path}
+    places = {"HOME": str(directory), "TMPDIR": str(directory / "tmp"), "PATH": f"{directory}/bin:{machine.path}"}
     slurm = {"SLURM_CONF": str(machine.slurm / "etc" / "slurm.conf")} if machine.slurm else {}
     tool = {"SLURM_TOOL": str(machine.slurm_tool), "SLURM_STATE": str(machine.slurm)} if machine.slurm_tool else {}
     return {**places, **OFFLINE, **CALM, **slurm, **tool, "CHATTER": str(style), "CHATTER_MARK": chatter.MARK}
