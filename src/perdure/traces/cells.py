@@ -111,8 +111,9 @@ class Cells:
         width = max(1, int(size.max(initial=0)))
         # Each byte of the block as the begin of a text of that many bytes: one copy takes the column out.
         texts: Bytes = np.ndarray((len(self.raw) - width + 1,), f"S{width}", self.raw, strides=(1,))[start]
-        letters = texts.view(np.uint8).reshape(len(texts), width)
-        letters *= np.arange(width) < size[:, None]
+        if size.min(initial=width) < width:
+            letters = texts.view(np.uint8).reshape(len(texts), width)
+            letters *= np.arange(width) < size[:, None]
         return texts
 
 

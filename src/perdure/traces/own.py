@@ -75,7 +75,7 @@ def write(table: JobTable, path: Path | str) -> None:
 
 
 def check_path(path: Path | str) -> str:
-    """How DuckDB is to write a file of that name. Raises `InputError` for another suffix and a folder that is not there."""
+    """How DuckDB is to write such a file. Raises `InputError` for another suffix and a folder that is not there."""
     path = Path(path)
     form = next((form for suffix, form in _FORMS.items() if path.name.endswith(suffix)), None)
     if form is None:

@@ -9,6 +9,7 @@ from perdure.model.table import Attempts, Ending
 from perdure.traces.endings import slurm_endings
 from perdure.traces.sacct_columns import EXPORT, Records
 from perdure.traces.source import Source
+from perdure.traces.texts import side_by_side
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather
 
 STEPS = "steps of jobs"
@@ -45,11 +46,10 @@ def read(source: Source, skip_bad: bool) -> Trace:
 def _by_job(seen: Records, kept: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The rows kept, attempts of one job beside each other by their starts; and of each row a number of its job."""
     rows = np.flatnonzero(kept)
-    by_id = np.argsort(seen.job_id[rows], kind="stable")
-    ids = seen.job_id[rows[by_id]]
-    new = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]])[: len(rows)])
-    if len(new) == len(rows):  # nothing to bring together
+    by_id, first = side_by_side(seen.job_id[rows])
+    if first.all():  # nothing to bring together
         return rows, rows
+    new = np.flatnonzero(first)
     job = np.empty_like(rows)  # the first row of each job
     job[by_id] = np.repeat(by_id[new], np.diff(np.append(new, len(rows))))
     order = np.lexsort((seen.start_s[rows], job))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 from perdure.model.table import Attempts, JobTable
 from perdure.traces.source import Source
+from perdure.traces.texts import side_by_side
 
 NO_GPUS = "no GPUs"
 NEVER_STARTED = "never started"
@@ -150,10 +151,8 @@ def _judge(
 
 def _judge_ids(sieve: Sieve, job_id: NDArray[np.str_]) -> None:
     sieve.bad(job_id == "", "the job has no id", "Give every job an id of its own")
-    if len(set(job_id.tolist())) == len(job_id):
-        return
     rows = np.flatnonzero(sieve.kept)
-    order = rows[np.argsort(job_id[rows], kind="stable")]
+    order, first = side_by_side(job_id[rows])
     repeated = np.zeros(len(job_id), bool)
-    repeated[order[1:]] = job_id[order[1:]] == job_id[order[:-1]]
+    repeated[rows[order[~first]]] = True
     sieve.bad(repeated, "the job id was used before", "Give every job an id of its own", job_id)
