@@ -98,7 +98,7 @@ def _count(
     stretch = np.repeat(np.arange(len(since)), tries)
     number = np.arange(len(stretch)) - np.repeat(np.cumsum(tries) - tries, tries)
     place = np.searchsorted(at, since[stretch] + number * TRY_S, side="right") - 1
-    return np.bincount(stretch, holds[place], len(since))
+    return np.bincount(stretch, holds[place], len(since)).astype(np.float64)
 
 
 def _use(
