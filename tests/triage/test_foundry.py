@@ -151,9 +151,19 @@ def test_a_file_of_records_survives_the_way_there_and_back() -> None:
     assert set(first) == set(FIELDS)
 
 
+def test_any_text_survives_the_way_there_and_back() -> None:
+    odd = dataclasses.replace(RECORDS[0], text="a\x85b\u2028c\x1cd\r\n\udc80\x00")
+    assert load(dump([odd]), "x") == (odd,)
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
-    [(b"x", "x.gz: not gzipped"), (gzip.compress(b"{}\n"), "x.gz:1: not a record"), (gzip.compress(b"{"), "x.gz:1: ")],
+    [
+        (b"x", "x.gz: not gzipped"),
+        (gzip.compress(b"{}" * 99)[:-12] + b"zzzz", "x.gz: not gzipped"),
+        (gzip.compress(b"{}\n"), "x.gz:1: not a record"),
+        (gzip.compress(b"{"), "x.gz:1: "),
+    ],
 )
 def test_a_bad_file_is_named_with_its_line(data: bytes, words: str) -> None:
     with pytest.raises(InputError) as caught:

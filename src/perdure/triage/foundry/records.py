@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
@@ -66,8 +67,8 @@ def load(data: bytes, where: str) -> tuple[Record, ...]:
     """Read a file that `dump` wrote. Raises `InputError` that names the line."""
     mend = f"Write the fields {', '.join(FIELDS)}"
     try:
-        lines = gzip.decompress(data).decode().splitlines()
-    except (OSError, EOFError, UnicodeDecodeError) as err:
+        lines = gzip.decompress(data).splitlines()
+    except (OSError, EOFError, zlib.error) as err:
         raise InputError(where, f"not gzipped JSON lines ({err})", mend) from err
     records = []
     for number, line in enumerate(lines, 1):
