@@ -10,7 +10,7 @@ from rich.text import Text
 from perdure.cli.diagnosis import Diagnosis
 from perdure.cli.output import STYLES, show, styled
 from perdure.cli.text import plain
-from perdure.triage.verdict import Evidence, Label, Role
+from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
 WOULD = {
     Label.DETERMINISTIC: "it would fail again",
@@ -52,7 +52,18 @@ def _what_to_do(diagnosis: Diagnosis) -> Table:
     table.add_row(styled(decision.kind.upper(), f"bold {STYLES[decision.kind]}"), styled(decision.reason, ""))
     if verdict.advice:
         table.add_row(styled("MEND", "bold"), styled(verdict.advice, ""))
+    if pages := _pages(verdict):
+        table.add_row(styled("SEE", "bold"), styled(pages, ""))
     return table
+
+
+def _pages(verdict: Verdict) -> str:
+    """Where the rule that named the cause is described; "" where no own rule did."""
+    from perdure.triage.rules import own_rules
+
+    found = [rule for evidence in verdict.evidence if (rule := own_rules().named(evidence.rule)) is not None]
+    named = next((rule for rule in found if rule.cause.category == verdict.category), None)
+    return " ".join(filter(None, (named.page, named.see))) if named else ""
 
 
 def _evidence(lines: tuple[Evidence, ...]) -> Table:

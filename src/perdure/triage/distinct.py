@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from perdure.triage.clean import tidy
 from perdure.triage.logtext import LogText, Window, blocks
 from perdure.triage.masking import shapes
 
-NEW_PER_BLOCK = 128
+NEW_PER_BLOCK = 40
 """Of a block so many shapes at most are looked at; the others are passed over, and looked at when they come again."""
 
 MAX_SHAPES = 1 << 16
@@ -41,7 +42,7 @@ def _new_in(data: bytes, seen: set[int]) -> Iterator[tuple[int, bytes]]:
     """The place and the line of the first of each shape that was not seen before; adds them to `seen`."""
     hashes = [hash(shape) for shape in shapes(data).split(b"\n")]
     first = dict(zip(reversed(hashes), range(len(hashes) - 1, -1, -1), strict=True))
-    unseen = sorted(first[shape] for shape in first.keys() - seen)[:NEW_PER_BLOCK]
+    unseen = nsmallest(NEW_PER_BLOCK, (first[shape] for shape in first.keys() - seen))
     if not unseen:
         return
     if len(seen) > MAX_SHAPES:

@@ -14,7 +14,7 @@ from perdure.triage.clean import decode, is_advice, scrub, tidy
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.logtext import LogText, Source, Window
 from perdure.triage.matching import Hit
-from perdure.triage.prefixes import ranges, rank_of
+from perdure.triage.prefixes import ranges, rank_before
 from perdure.triage.rule import Cause, Force
 from perdure.triage.verdict import Role
 
@@ -110,8 +110,13 @@ def _numbered(window: Window, start: int, end: int) -> list[tuple[int, bytes]]:
 def _folded(numbered: Iterable[tuple[int, bytes]], size: int) -> tuple[tuple[Line, ...], bool]:
     """The first of the given lines that fit into `size` bytes, what repeats as one, in order; and whether all fit."""
     kept: dict[bytes, Line] = {}
+    met: dict[bytes, Line | None] = {}
     left, whole = size, True
     for number, raw in islice(numbered, RAW_LINES):
+        if raw in met:
+            if (again := met[raw]) is not None:
+                again.times += 1
+            continue
         text = tidy(raw).rstrip()
         line = kept.get(text)
         if line is not None:
@@ -122,8 +127,9 @@ def _folded(numbered: Iterable[tuple[int, bytes]], size: int) -> tuple[tuple[Lin
                 whole = False
                 break
             line = kept[text] = Line(number, text)
-        if line is not None and len(raw) > len(text) and (rank := rank_of(raw)) and rank not in line.ranks:
+        if line is not None and len(raw) > len(text) and (rank := rank_before(raw, text)) and rank not in line.ranks:
             line.ranks = (*line.ranks, rank)
+        met[raw] = line
     return tuple(sorted(kept.values(), key=lambda line: line.number)), whole
 
 

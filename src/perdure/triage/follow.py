@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from perdure.errors import InputError
-from perdure.triage.clean import MAX_LINE_BYTES, PIECE, decode, scrub, tidy
+from perdure.triage.clean import PIECE, decode, scrub, tidy
 from perdure.triage.gather import Signs
 from perdure.triage.logtext import Window, blocks
 from perdure.triage.patterns import compiled
@@ -110,8 +110,8 @@ class Follower:
     def catch_up(self, piece: bytes, wrote_s: float) -> None:
         """Take what was written before anybody followed, the last of it at `wrote_s`: nothing of it is told."""
         self._seen.wrote_s = wrote_s
-        for _, line in _losses(self._taken(piece)):
-            self._count_loss(line)
+        for _ in self._nan_losses(scrub(self._taken(piece).data)):
+            pass
 
     def restart(self) -> None:
         """The log begins anew: it was truncated, or another has taken its place. What is usual stays known."""
@@ -158,19 +158,26 @@ class Follower:
         return [Alarm(Trouble.HANG, now, seen.line, f"no new line for {silent_s:.0f} s; {known}")]
 
     def _nans(self, window: Window, now: float) -> Iterator[Alarm]:
-        seen = self._seen
-        for number, line in _losses(window):
-            self._count_loss(line)
+        seen, data = self._seen, scrub(window.data)
+        for start, end in self._nan_losses(data):
             if seen.nans >= self._patience.nan_lines and not seen.nan_told:
                 seen.nan_told = True
+                line = window.first_line + data.count(b"\n", 0, start)
                 says = f"the loss is NaN or infinite, {seen.nans} times in a row"
-                yield Alarm(Trouble.NAN, now, number, says, decode(tidy(line)).strip())
+                yield Alarm(Trouble.NAN, now, line, says, decode(tidy(data[start:end])).strip())
 
-    def _count_loss(self, line: bytes) -> None:
-        if compiled(_NAN).search(line):
-            self._seen.nans += 1
-        else:
-            self._seen.nans, self._seen.nan_told = 0, False
+    def _nan_losses(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Where each picture of a line stands that tells a NaN loss, counted; a finite loss between ends the count."""
+        position = 0
+        while position < len(data):
+            found = compiled(_NAN).search(data, position)
+            start, end = _picture(data, position, found.start()) if found else (len(data), len(data))
+            if compiled(_FINITE).search(data, position, start):
+                self._seen.nans, self._seen.nan_told = 0, False
+            if found:
+                self._seen.nans += 1
+                yield start, end
+            position = end + 1
 
     def _storms(self, window: Window, now: float) -> Iterator[Alarm]:
         seen, patience = self._seen, self._patience
@@ -231,17 +238,13 @@ def _seen_of(state: Mapping[str, Any]) -> _Seen:
     return seen
 
 
-_TOLD = r"(?i)(?:\b|_)loss(?:[ _/][\w/]{0,16})?[\"']?\s*[:=|]?\s*(?:tensor\()?[-+]?"
-_LOSS = _TOLD + r"(?:\d|\.\d|nan\b|inf)"
+_TOLD = r"(?i)(?:\b|_)loss(?:[ _/][\w/]{0,16})?[\"']?[ \t]*[:=|]?[ \t]*(?:tensor\()?[-+]?"
+_FINITE = _TOLD + r"(?:\d|\.\d)"
 _NAN = _TOLD + r"(?:nan|inf(?:inity)?)\b"
 
 
-def _losses(window: Window) -> Iterator[tuple[int, bytes]]:
-    """The lines that tell a loss, with their numbers; of a redrawn line each picture."""
-    data = scrub(window.data)
-    if b"oss" not in data and b"OSS" not in data:
-        return
-    for number, whole in enumerate(data.split(b"\n"), window.first_line):
-        for line in whole.split(PIECE):
-            if (b"oss" in line or b"OSS" in line) and compiled(_LOSS).search(line[:MAX_LINE_BYTES]):
-                yield number, line[:MAX_LINE_BYTES]
+def _picture(data: bytes, lowest: int, at: int) -> tuple[int, int]:
+    """Where the line around `at` starts and ends, or its picture where it was redrawn; not before `lowest`."""
+    start = max(lowest, data.rfind(b"\n", lowest, at) + 1, data.rfind(PIECE, lowest, at) + 1)
+    ends = [end for end in (data.find(b"\n", at), data.find(PIECE, at)) if end >= 0]
+    return start, min(ends, default=len(data))

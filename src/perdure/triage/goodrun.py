@@ -50,7 +50,8 @@ class GoodRun:
         for line in distinct_lines(text):
             if len(new) >= most:
                 break
-            if not self.knows(line.text) and own.learn(_masked(line.text)).lines == 1:
+            masked = _masked(line.text)
+            if self.templates.match(masked) is None and own.learn(masked).lines == 1:
                 new.append(line)
         return new
 

@@ -6,13 +6,21 @@ import numpy as np
 
 from perdure.triage.patterns import compiled
 
-_MASKS = (
-    (r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)?Z?\b|\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?\b", b" <time> "),
-    (r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b|\[[0-9a-fA-F:]*::[0-9a-fA-F:]*\](?::\d+)?", b" <ip> "),
-    (r"https?://[^\s'\"<>)]+", b" <url> "),
-    (r"(?:/[\w.+@%=,~-]+){2,}/?|\b[\w.-]+(?:/[\w.-]+){2,}", b" <path> "),
-    (r"\b0x[0-9a-fA-F]+\b|\b[0-9a-f]{12,}\b|\b[0-9A-F]{12,}\b", b" <hex> "),
-    (r"[-+]?\b\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", b"<n>"),
+_MASKS = (  # pattern, what it cannot do without one of, name
+    (
+        r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)?Z?\b|\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?\b",
+        (b"-", b":"),
+        b" <time> ",
+    ),
+    (
+        r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b|\[[0-9a-fA-F:]*::[0-9a-fA-F:]*\](?::\d+)?",
+        (b".", b"::"),
+        b" <ip> ",
+    ),
+    (r"https?://[^\s'\"<>)]+", (b"://",), b" <url> "),
+    (r"(?:/[\w.+@%=,~-]+){2,}/?|\b[\w.-]+(?:/[\w.-]+){2,}", (b"/",), b" <path> "),
+    (r"\b0x[0-9a-fA-F]+\b|\b[0-9a-f]{12,}\b|\b[0-9A-F]{12,}\b", (), b" <hex> "),
+    (r"[-+]?\b\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", (), b"<n>"),
 )
 
 
@@ -22,8 +30,9 @@ def mask(text: bytes) -> bytes:
     >>> mask(b"OSError: [Errno 28] No space left on device: '/scratch/a1/x.pt'")
     b"OSError: [Errno <n>] No space left on device: ' <path> '"
     """
-    for pattern, name in _MASKS:
-        text = compiled(pattern).sub(name, text)
+    for pattern, needed, name in _MASKS:
+        if not needed or any(some in text for some in needed):
+            text = compiled(pattern).sub(name, text)
     return text
 
 

@@ -23,7 +23,7 @@ import re2
 from perdure.triage.clean import ADVICE, MAX_LINE_BYTES, PIECE, SURVIVED, WARNED, decode, tidy
 from perdure.triage.logtext import END_BLOCK_BYTES, Block, LogText, blocks
 from perdure.triage.patterns import options
-from perdure.triage.prefixes import rank_of
+from perdure.triage.prefixes import rank_before, rank_of
 from perdure.triage.rule import Cause, Force, Rule
 from perdure.triage.runs import Runs
 from perdure.triage.verdict import Role
@@ -65,7 +65,7 @@ class Match:
         """The task that wrote it; "" where nothing tells."""
         if (source := self.block.window.source) is not None and source.rank:
             return source.rank
-        return rank_of(self.piece) if len(self.tidied) < len(self.piece) else ""
+        return rank_before(self.piece, self.tidied) or rank_of(self.tidied)
 
     def read(self, order: int, run: int) -> Hit:
         return Hit(self.cause, self.line, decode(self.tidied).strip(), order, self.rank, self.block, run)
@@ -106,6 +106,10 @@ class RuleBook:
             rules.Add(pattern.encode())
         rules.Compile()
         return rules
+
+    def named(self, name: str) -> Rule | None:
+        """The rule of that name; None where there is none."""
+        return next((rule for rule in self.rules if rule.cause.name == name), None)
 
     def match(self, line: bytes) -> Rule | None:
         """The first rule that matches a cleaned line, or None.

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from perdure.triage.patterns import compiled
 
 LOOKED_AT_BYTES = 100
 
 _TASK = (
-    r"(?P<rank>\[(?:rank|Rank|RANK|default|GPU|worker)[ _-]?\d{1,6}\])"  # torch, torchrun, NCCL's watchdog
-    r"|(?P<mpi>\[\d+,\d{1,6}\]<(?:std)?(?:err|out))"  # mpirun --tag-output
-    r"|(?P<horovod>^\[\d{1,6}\](?::|<?(?:std)?(?:err|out)))"
-    r"|(?P<srun>^ *\d{1,6}: )"  # srun --label
-    r"|(?P<ray>^\(\w+(?:\([^)]*\))? pid=\d+(?:, ip=[\w.:-]+)?\))"
-    r"|(?P<pod>\[pod/[\w.-]+/)"  # kubectl logs --prefix
-    r"|(?P<nccl>^\w[\w.-]*:\d+:\d+ \[\d+\])"
-    r"|(?P<process>\[[\w.-]+:\d+(?::\d+)*\])"  # Open MPI, UCX
+    r"\[(?:rank|Rank|RANK|default|GPU|worker)[ _-]?\d{1,6}\]"  # torch, torchrun, NCCL's watchdog
+    r"|\[\d+,\d{1,6}\]<(?:std)?(?:err|out)"  # mpirun --tag-output
+    r"|^\[\d{1,6}\](?::|<?(?:std)?(?:err|out))"  # horovodrun
+    r"|^ *\d{1,6}: "  # srun --label
+    r"|^\(\w+(?:\([^)]*\))? pid=\d+(?:, ip=[\w.:-]+)?\)"  # Ray
+    r"|\[pod/[\w.-]+/"  # kubectl logs --prefix
+    r"|^\w[\w.-]*:\d+:\d+ \[\d+\]"  # NCCL: host:process:thread [GPU]
+    r"|\[[\w.-]+:\d+(?::\d+)*\]"  # Open MPI, UCX: [host:process]
 )
 
 
@@ -27,24 +28,35 @@ def rank_of(line: bytes) -> str:
     ('3', 'n7 GPU 2', '')
     """
     head = line[:LOOKED_AT_BYTES]
-    found = compiled(_TASK).search(head) if b"[" in head or b": " in head or b"pid=" in head else None
-    if found is None:
+    if b"[" not in head and b": " not in head and b"pid=" not in head:
         return ""
-    said = found.group().decode()
-    match found.lastgroup:
-        case b"ray":
-            words = said.strip("()").partition(" ")[2].replace("pid=", "pid ").replace(", ip=", " on ")
-            return str(words)
-        case b"pod":
-            return str(said.split("/")[1])
-        case b"nccl":
-            host, _, rest = said.partition(":")
-            return f"{host} GPU {rest.partition('[')[2].rstrip(']')}"
-        case b"process":
-            return str(said.strip("[]"))
-        case b"mpi":
-            said = said.partition(",")[2]
-    return "".join(c for c in said if c.isdigit())
+    return _rank_in(head)
+
+
+@lru_cache(maxsize=4096)
+def _rank_in(head: bytes) -> str:
+    found = compiled(_TASK).search(head)
+    return _called(found.group().decode()) if found else ""
+
+
+def rank_before(line: bytes, text: bytes) -> str:
+    """The task that is named before `text`, which is `line` without its prefix; cheap where prefixes repeat."""
+    return rank_of(line[: len(line) - len(text)]) if line.endswith(text) else rank_of(line)
+
+
+def _called(said: str) -> str:
+    """The task's name in what stands before a line."""
+    if said.startswith("("):
+        return said.strip("()").partition(" ")[2].replace("pid=", "pid ").replace(", ip=", " on ")
+    before, bracket, inner = said.partition("[")
+    inner = inner.partition("]")[0]
+    if inner.startswith("pod/"):
+        return inner.split("/")[1]
+    if bracket and before:
+        return f"{before.partition(':')[0]} GPU {inner}"
+    if ":" in inner:
+        return inner
+    return "".join(c for c in (inner.rpartition(",")[2] or before) if c.isdigit())
 
 
 def named(rank: str) -> str:

@@ -117,9 +117,13 @@ class _Clock:
     def at(self, number: int) -> Stamp | None:
         """The time of a line, or of the nearest before it."""
         index = min(number - self._first, len(self._lines) - 1)
+        walked, found = [], None
         for i in range(index, max(-1, index - LOOK_BACK_LINES), -1):
-            if i not in self._known:
-                self._known[i] = stamp_of(self._lines[i])
-            if (stamp := self._known[i]) is not None:
-                return stamp
-        return None
+            if i in self._known:
+                found = self._known[i]
+                break
+            walked.append(i)
+            if (found := stamp_of(self._lines[i])) is not None:
+                break
+        self._known.update(dict.fromkeys(walked, found))
+        return found

@@ -43,6 +43,7 @@ class Template:
     id: int  # counts from 1 in the order of founding; never given twice
     words: tuple[str, ...]
     lines: int = 1  # that were learnt into it
+    used: int = 0  # when it was last, by the count of lines
 
     def __str__(self) -> str:
         return " ".join(self.words)
@@ -61,7 +62,7 @@ class TemplateTree:
         self.shape = shape or Shape()
         self._root = _Node()
         self._templates: OrderedDict[int, Template] = OrderedDict()  # least recently used first
-        self._founded = 0
+        self._founded = self._lines = 0
 
     def __len__(self) -> int:
         return len(self._templates)
@@ -73,11 +74,13 @@ class TemplateTree:
     def learn(self, line: str) -> Template:
         """The template that the line belongs to now, which may be new; the least recently used may be forgotten."""
         words = self._words(line)
+        self._lines += 1
         template = self._most_similar(self._leaf(words), words)
         if template is None:
             return self._found(words)
         template.words = tuple(a if a == b else WILDCARD for a, b in zip(template.words, words, strict=True))
         template.lines += 1
+        template.used = self._lines
         self._templates.move_to_end(template.id)
         return template
 
@@ -116,13 +119,12 @@ class TemplateTree:
 
     def _found(self, words: tuple[str, ...]) -> Template:
         self._founded += 1
-        template = Template(self._founded, words)
+        template = Template(self._founded, words, used=self._lines)
         if len(self._templates) >= self.shape.max_templates:
             self._forget(next(iter(self._templates)))
         leaf = self._grown_leaf(words)
         if len(leaf.ids) >= self.shape.max_in_leaf:
-            rank = {i: rank for rank, i in enumerate(self._templates)}
-            self._forget(min(leaf.ids, key=rank.__getitem__))
+            self._forget(min(leaf.ids, key=lambda i: self._templates[i].used))
             leaf = self._grown_leaf(words)
         leaf.ids.append(template.id)
         self._templates[template.id] = template
@@ -176,7 +178,8 @@ class TemplateTree:
             tree = cls(Shape(**state["shape"]))
             tree._founded = int(state["founded"])
             for i, lines, words in state["templates"]:
-                tree._templates[int(i)] = Template(int(i), tuple(map(str, words)), int(lines))
+                tree._lines += 1
+                tree._templates[int(i)] = Template(int(i), tuple(map(str, words)), int(lines), tree._lines)
             tree._root = _of_data(state["tree"])
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as err:
             raise InputError(source, f"damaged templates ({err})", MEND) from err

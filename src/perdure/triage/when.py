@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from perdure.triage.patterns import compiled
+from perdure.triage.patterns import capturing, compiled
 
 LOOKED_AT_BYTES = 100  # a time stands near the start of its line
 DAY_S = 86400.0
@@ -53,9 +53,9 @@ def stamp_of(line: bytes) -> Stamp | None:
     head = line[:LOOKED_AT_BYTES]
     if not any(48 <= c <= 57 for c in head[:64]):
         return None
-    found = compiled(_ANY).search(head)
-    if found is None:
+    if compiled(_ANY).search(head) is None:
         return None
+    found = capturing(_ANY).search(head)
     try:
         return _READERS[found.lastgroup.decode()](found.group().decode())
     except ValueError:  # such as the 31st of February
