@@ -371,7 +371,7 @@ def test_the_sites_own_history_is_simulated(working):
 def test_a_bomb_and_a_bad_row_are_told_in_one_line_without_a_path_of_this_machine(working, tmp_path):
     root = working.client(working.operator)
     for raw, words in (
-        (packed(ROWS) + gzip.compress(b" " * (1 << 20)) * 16, "trace: it unpacks to more than 8 MiB"),
+        (packed(ROWS) + gzip.compress(b" " * (1 << 20), mtime=0) * 16, "trace: it unpacks to more than 8 MiB"),
         (ROWS + "wide,1,64,1,\n", "trace: job wide: it asks for 64 GPUs"),
     ):
         found = awaited(root, asked(root, upload=send(root, raw).json()["id"])["id"])

@@ -50,7 +50,7 @@ def awaited(client: TestClient, comparison_id: str) -> dict[str, Any]:
 
 
 def packed(text: str) -> bytes:
-    return gzip.compress(text.encode())
+    return gzip.compress(text.encode(), mtime=0)
 
 
 def figures(policy: str, retry: str = "recorded", change: float | None = None) -> Figures:
