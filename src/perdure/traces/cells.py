@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 from perdure.traces.source import Source
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18  # few enough for all that is made of them to stay near the processor
 MAX_LINE_BYTES = 1 << 22
 MAX_CELL_BYTES = 512  # of a cell that is taken as such
 _TAB, _NEWLINE, _RETURN, _BLANK = b"\t\n\r "
