@@ -46,10 +46,11 @@ def test_where_nothing_tells_of_a_failure_the_verdict_is_unsure(perdure, home, l
 
 
 @pytest.mark.parametrize("log", [FRAMES * 100, b"Traceback (most recent call last):\n" + FRAMES * 100])
-def test_a_mere_stack_trace_is_unsure(perdure, home, log):
+def test_a_mere_stack_trace_names_no_cause(perdure, home, log):
     (home / "a.log").write_bytes(log)
     found = perdure("why", "a.log", "--json").json
-    assert (found["verdict"], found["category"]) == ("unsure", "unknown")
+    assert found["category"] == "unknown"
+    assert {evidence["role"] for evidence in found["evidence"]} == {"confirmation"}
 
 
 @pytest.mark.parametrize(
