@@ -81,10 +81,14 @@ def at_each(separator: bytes, block: Block) -> Marks:
     if len(separator) == 2:
         ends[:-1] &= letters[1:] == separator[1]
     stop = np.flatnonzero(ends | newline)
-    last = newline[stop]
-    start = np.concatenate([[0], stop[:-1] + np.where(last[:-1], 1, len(separator))])
-    stop_text = stop - (last & (stop > start) & (letters[stop - 1] == _RETURN))
-    return Marks(start, stop_text, np.concatenate([[0], np.flatnonzero(last) + 1]), stop[last])
+    last = np.flatnonzero(newline[stop])
+    line_end = stop[last]
+    start = np.empty_like(stop)
+    start[:1] = 0
+    np.add(stop[:-1], len(separator), out=start[1:])
+    start[last[:-1] + 1] = line_end[:-1] + 1
+    stop[last] -= (line_end > start[last]) & (letters[line_end - 1] == _RETURN)
+    return Marks(start, stop, np.append(0, last + 1), line_end)
 
 
 def at_blanks(block: Block) -> Marks:

@@ -19,11 +19,13 @@ def instants(cells: Bytes) -> NDArray[np.float64]:
     """Seconds since the epoch of ``2021-01-06T14:09:15`` and of plain seconds; NaN where unknown or no time."""
     letters = _letters(cells)
     seconds = np.full(len(cells), np.nan)
+    dated = np.zeros(len(cells), bool)
     if letters.shape[1] >= _INSTANT:
         dated = (letters[:, 10] == ord("T")) & (letters[:, 18] > 0) & (letters[:, _INSTANT:] == 0).all(axis=1)
         times = _times(cells[dated])
         seconds[dated] = np.where(np.isnat(times), np.nan, times.astype(np.int64))
-    plain = _plain(letters)
+    others = np.flatnonzero(~dated)
+    plain = others[_plain(letters[others])]
     seconds[plain] = cells[plain].astype(np.float64)
     return seconds
 
