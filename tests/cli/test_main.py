@@ -75,7 +75,11 @@ def test_no_command_is_answered_with_the_help(perdure):
         (["jobs", "--limit", "0"], "jobs: Invalid value for '--limit': "),
         (["node"], "node: Missing command. See perdure node --help."),
         (["node", "drain"], "node drain: Missing argument 'NODE'. See perdure node drain --help."),
-        (["why"], "why: give log files or job ids, or --batch FILE. See perdure why --help."),
+        (
+            ["why"],
+            "why: give log files or job ids, or one of --batch FILE, --follow LOG, --report PATH. "
+            "See perdure why --help.",
+        ),
         (["submit"], "submit: Missing argument"),
         (["actions", "--stop", "--resume"], "actions: give one of --undo, --withhold, --stop, --resume. "),
         (["submit", "--signal", "USR1", "--", "true"], "--signal: 'USR1' is not SIG@SECONDS. Write it like USR1@60."),
