@@ -200,9 +200,8 @@ def big(kind: str) -> None:
         seconds, spent = time.perf_counter() - started, time.process_time() - began
         last = found.evidence[-1]
         where = f"line {last.line} {last.source}".strip()
-        print(
-            f"{kind:18s} {seconds:5.1f} s ({spent:.1f} s of the processor), {found.category}, {where}, {peak_mib():.0f} MiB"
-        )
+        cost = f"{seconds:5.1f} s ({spent:.1f} s of the processor)"
+        print(f"{kind:18s} {cost}, {found.category}, {where}, {peak_mib():.0f} MiB")
 
 
 def peak_mib() -> float:
