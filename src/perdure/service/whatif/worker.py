@@ -22,6 +22,7 @@ from numpy.random import Generator, Philox
 from perdure.errors import MissingExtra, PerdureError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
+from perdure.scheduling.placement.registry import placement_named
 from perdure.service.whatif.ask import Ask, check
 from perdure.service.whatif.comparison import HISTORY, ORDER, TRACE, Figures, Order, Progress, Spread, Summary, Trouble
 from perdure.service.whatif.limits import MIB
@@ -83,7 +84,7 @@ def _trace(order: Order, cluster: Cluster) -> Trace:
         from perdure.traces.read import read
 
         found = read(TRACE, ask.format, skip_bad=ask.skip_bad, most_bytes=order.unpacked_bytes)
-        return fitting(found, str(TRACE), cluster, ask.skip_bad)
+        return fitting(found, str(TRACE), cluster, ask.skip_bad, placement_named(ask.placement))
     from perdure.service.queries.history import history
     from perdure.service.queries.reader import Reader
     from perdure.service.store import reading_engine
@@ -93,7 +94,7 @@ def _trace(order: Order, cluster: Cluster) -> Trace:
         found = history(Reader(engine, order.cluster))
     finally:
         engine.dispose()
-    return fitting(found, HISTORY, cluster, skip_bad=True)
+    return fitting(found, HISTORY, cluster, True, placement_named(ask.placement))
 
 
 def _draw(ask: Ask, table: JobTable, runs: Sequence[Run]) -> tuple[list[str], str]:
