@@ -167,7 +167,7 @@ def test_an_action_is_held_back_and_a_finished_one_undone(open_site):
     world.order_drain("gpu02", "hotter")
     visit.go("/actions")
     page.click("button:has-text('Hold back')")
-    page.wait_for_selector(".pill:has-text('Withheld') >> nth=1")
+    page.wait_for_selector(".toast:has-text('Withheld')")
     assert world.journal.action("drain:gpu02:1").state is ActionState.WITHHELD
     page.click("button:has-text('Undo')")
     page.click("dialog button:has-text('Yes')")
