@@ -33,40 +33,39 @@ _CONTROL = r"\x1b\[[0-?]*[ -/]*[@-~]"
 
 def _without_any(block: bytes) -> bytes:
     """The same for all kinds at once, by finding where each sequence ends."""
-    codes = np.frombuffer(block, dtype=np.uint8)
+    codes = np.frombuffer(block + b"\n", dtype=np.uint8)  # so that each sequence has an end
     starts = np.flatnonzero(codes == _ESC)
-    padded = np.append(codes, np.uint8(10))  # so that each sequence has an end
-    second = padded[starts + 1]
-    ends = _ends_of_short(padded, starts + 1)
+    second = codes[starts + 1]
     control = second == ord("[")
-    ends[control] = _ends_of_control(padded, starts[control] + 2)
     text = np.isin(second, np.frombuffer(_STRINGS, dtype=np.uint8))
-    ends[text] = _ends_of_string(padded, starts[text] + 2)
-    border = np.zeros(len(codes) + 1, dtype=np.int8)  # no two sequences overlap: each holds one ESC, its first byte
+    border = np.zeros(len(codes), dtype=np.int8)  # no two sequences overlap: each holds one ESC, its first byte
+    for ends_of, part in ((_ends_of_control, control), (_ends_of_string, text), (_ends_of_short, ~(control | text))):
+        if part.any():
+            border[ends_of(codes, starts[part])] -= 1
     border[starts] += 1
-    border[ends] -= 1
-    return bytes(codes[np.cumsum(border[:-1], dtype=np.int8) == 0])
+    return bytes(codes[np.cumsum(border, dtype=np.int8) == 0][:-1])
 
 
-def _first(positions: NDArray[np.intp], froms: NDArray[np.intp]) -> NDArray[np.intp]:
-    """For each of `froms`, the first of the sorted `positions` that is not before it."""
-    return positions[np.minimum(np.searchsorted(positions, froms), len(positions) - 1)]
+def _next(wanted: NDArray[np.bool_], froms: NDArray[np.intp]) -> NDArray[np.intp]:
+    """For each of `froms` the first place, not before it, at which `wanted` is true."""
+    before = np.cumsum(wanted, dtype=np.int32)[froms] - wanted[froms]
+    return np.flatnonzero(wanted)[before]
 
 
-def _ends_of_short(codes: NDArray[np.uint8], froms: NDArray[np.intp]) -> NDArray[np.intp]:
+def _ends_of_short(codes: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.intp]:
     """Behind intermediate bytes and one final byte; behind ESC alone where that does not follow."""
-    final = _first(np.flatnonzero((codes < 0x20) | (codes > 0x2F)), froms)
-    return np.where((codes[final] >= 0x30) & (codes[final] <= 0x7E), final + 1, froms)
+    final = _next((codes < 0x20) | (codes > 0x2F), starts + 1)
+    return np.where((codes[final] >= 0x30) & (codes[final] <= 0x7E), final + 1, starts + 1)
 
 
-def _ends_of_control(codes: NDArray[np.uint8], froms: NDArray[np.intp]) -> NDArray[np.intp]:
+def _ends_of_control(codes: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.intp]:
     """Behind parameters, intermediate bytes and one final byte; behind ``ESC [`` alone where it is malformed."""
-    intermediate = _first(np.flatnonzero((codes < 0x30) | (codes > 0x3F)), froms)
-    final = _first(np.flatnonzero((codes < 0x20) | (codes > 0x2F)), intermediate)
-    return np.where((codes[final] >= 0x40) & (codes[final] <= 0x7E), final + 1, froms)
+    intermediate = _next((codes < 0x30) | (codes > 0x3F), starts + 2)
+    final = _next((codes < 0x20) | (codes > 0x2F), intermediate)
+    return np.where((codes[final] >= 0x40) & (codes[final] <= 0x7E), final + 1, starts + 2)
 
 
-def _ends_of_string(codes: NDArray[np.uint8], froms: NDArray[np.intp]) -> NDArray[np.intp]:
+def _ends_of_string(codes: NDArray[np.uint8], starts: NDArray[np.intp]) -> NDArray[np.intp]:
     """Behind the BEL that ends it; before a newline, or the next escape, which its terminator is."""
-    end = _first(np.flatnonzero((codes == 0x07) | (codes == _ESC) | (codes == 0x0A)), froms)
+    end = _next((codes == 0x07) | (codes == _ESC) | (codes == 0x0A), starts + 2)
     return np.where(codes[end] == 0x07, end + 1, end)

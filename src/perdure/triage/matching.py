@@ -28,8 +28,8 @@ from perdure.triage.rule import Cause, Force, Rule
 from perdure.triage.runs import Runs
 from perdure.triage.verdict import Role
 
-SEARCHES, END_SEARCHES = 96, 1024
-STRIDE_BYTES = 4096
+SEARCHES, END_SEARCHES = 64, 1024
+STRIDE_BYTES, DENSE_END_BYTES = 8192, 2048
 KEPT_VERDICTS = 4096
 """So many pieces are remembered with the rule that matched them: what repeats is matched once."""
 
@@ -171,15 +171,21 @@ class RuleBook:
             start, end = _piece(data, found.start(), redrawn)
             yield found.start(), start, end
             position = max(end, found.start() + 1)
+        dense_from = len(data) - DENSE_END_BYTES  # lest a run of failure lines seem to end where a block does
         while found := self.screen.search(data, position):
-            stride_end = data.find(b"\n", found.start() + STRIDE_BYTES)
-            stride_end = len(data) if stride_end < 0 else stride_end
             start, end = _piece(data, found.start(), redrawn)
             yield found.start(), start, end
             position = max(end, found.start() + 1)
+            stride_end = _line_end(data, max(position, min(found.start() + STRIDE_BYTES, dense_from)))
             if sharp := self.sharp_screen.search(data, position, stride_end):
                 yield sharp.start(), *_piece(data, sharp.start(), redrawn)
             position = max(position, stride_end)
+
+
+def _line_end(data: bytes, at: int) -> int:
+    """Where the line at `at` ends."""
+    end = data.find(b"\n", at)
+    return len(data) if end < 0 else end
 
 
 def _piece(data: bytes, at: int, redrawn: bool) -> tuple[int, int]:
