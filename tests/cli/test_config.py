@@ -38,7 +38,10 @@ def test_an_unknown_key_is_an_error(perdure, home):
 def test_a_password_is_not_shown(perdure, monkeypatch):
     monkeypatch.setenv("PERDURE_SERVICE_DATABASE", "postgresql://ada:s3cret@db/perdure")
     assert "s3cret" not in perdure("config", "check").out
-    assert perdure("config", "check", "--json").json["settings"]["service.database"]["value"] == "postgresql://***@db/perdure"
+    assert (
+        perdure("config", "check", "--json").json["settings"]["service.database"]["value"]
+        == "postgresql://***@db/perdure"
+    )
 
 
 def test_the_sites_rules_are_checked_too(perdure, home):
