@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from perdure.blame.ground import MOST_HAZARD, SHAPES, Ground, gain, hear, silence
+from perdure.blame.ground import MOST_HAZARD, SHAPES, Ground, Told, gain, hear, silence
 from perdure.blame.speaking import Rows, Speaking
 from perdure.blame.window import Floats
 
@@ -112,27 +112,32 @@ class _Groups:
         choices = [replace(ground, shape=shape) for shape in shapes]
         return max(choices, key=lambda choice: self.likelihood(hazard, choice))
 
-    def climb(self, hazard: Floats, ground: Ground) -> Floats:
-        """Newton steps for the hazards, halted where one brings nothing."""
-        now = self.likelihood(hazard, ground)
+    def climb(self, hazard: Floats, ground: Ground) -> tuple[Floats, float]:
+        """Newton steps for the hazards, halted where one brings nothing; also the likelihood reached."""
+        now, told = self._hear(hazard, ground)
         for _ in range(_NEWTON_STEPS if len(hazard) else 0):
-            step = self._newton(hazard, ground)
+            step = self._newton(hazard, told)
             for scale in (1.0, 0.25, 0.06, 0.015):
                 bounds = np.minimum(hazard * 0.1, _ZERO), np.minimum(hazard * 5 + 1e-3, MOST_HAZARD)
                 tried = np.clip(hazard + scale * step, *bounds)
-                then = self.likelihood(tried, ground)
+                then, heard = self._hear(tried, ground)
                 if then >= now:
                     break
             else:
-                return hazard
+                return hazard, now
             moved = np.abs(tried - hazard).max()
-            hazard, now = tried, then
+            hazard, now, told = tried, then, heard
             if moved < 1e-4 * hazard.max():
                 break
-        return hazard
+        return hazard, now
 
-    def _newton(self, hazard: Floats, ground: Ground) -> Floats:
+    def _hear(self, hazard: Floats, ground: Ground) -> tuple[float, Told]:
+        """The likelihood, and what failing paths say there."""
         told = hear(self.n, self.e, self.member @ hazard, ground)
+        silent = silence(self.sizes, self.counts, ground) - self.units @ hazard
+        return float(silent + self.count @ told.gain), told
+
+    def _newton(self, hazard: Floats, told: Told) -> Floats:
         slope = self.member.T @ (self.count * told.pull) - self.units
         free = np.flatnonzero((hazard > _ZERO) | (slope > 0))
         among = self.member[:, free]
@@ -147,14 +152,17 @@ class _Groups:
 def fit(said: Speaking, terms: tuple[Term, ...], hazard: Floats, ground: Ground) -> Model:
     """Maximise the likelihood from where `hazard` and `ground` stand, hazards and ground in turn."""
     groups = _Groups(said, terms)
-    before = -np.inf
+    before, shaped = -np.inf, False
     for number in range(_ROUNDS):
         ground = groups.settle(hazard, ground)
-        at = SHAPES.index(ground.shape)
-        ground = groups.reshape(hazard, ground, SHAPES[max(0, at - 1) : at + 2] if number else SHAPES)
-        hazard = groups.climb(hazard, ground)
-        now = groups.likelihood(hazard, ground)
+        if not shaped:
+            at, was = SHAPES.index(ground.shape), ground.shape
+            ground = groups.reshape(hazard, ground, SHAPES[max(0, at - 1) : at + 2] if number else SHAPES)
+            shaped = number > 0 and ground.shape == was
+        hazard, now = groups.climb(hazard, ground)
         if now - before < _SETTLED:
-            break
+            if shaped:
+                break
+            shaped = False
         before = now
     return Model(said, terms, hazard, ground, now)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import entr
 
 from perdure.blame.equivalence import representatives
@@ -71,11 +72,14 @@ class _Search:
         candidate = representatives(window) == np.arange(window.n_components)
         self.candidate = candidate & (np.diff(said.by_component.indptr) > 1)  # one path is no pattern
 
+        self._fitted: dict[frozenset[tuple[int, bytes]], Model] = {}
+
     def best(self) -> Model:
         """The model of the largest worth that was found."""
         said = self.said
         misbooked = 0.1 * len(said.n) / said.counts.sum()
         nobody = fit(said, (), np.zeros(0), Ground(said.overall, misbooked, 1.0))
+        self._fitted[frozenset()] = nobody
         model = self._grow(nobody)
         for seen in (model, nobody):
             for term, hazard in self._partial(seen)[:_TRIED]:
@@ -87,7 +91,10 @@ class _Search:
         same = [place for place, other in enumerate(model.terms) if other.column == term.column]
         if any(model.terms[place].partial and np.array_equal(model.terms[place].rows, term.rows) for place in same):
             return model
-        tried = self._prune((model.without(same) if same else model).plus(term, hazard))
+        tried = self._plus(self._without(model, same), term, hazard)
+        if tried.worth + self._spared(tried) <= model.worth:
+            return model
+        tried = self._prune(tried)
         if tried.worth > model.worth + _PROGRESS:
             tried = self._grow(tried)
         return tried if tried.worth > model.worth + _PROGRESS else model
@@ -106,12 +113,28 @@ class _Search:
                 break
             column = int(columns[top])
             whole = Term(column, self.said.of(column), self.said.units[column], self.price[column])
-            tried = self._prune(model.plus(whole, hazard[top]))
+            tried = self._prune(self._plus(model, whole, hazard[top]))
             if tried.worth > model.worth + _PROGRESS:
                 model = tried
             else:
                 passed_over.append(column)
         return model
+
+    def _plus(self, model: Model, term: Term, hazard: float) -> Model:
+        key = _key((*model.terms, term))
+        if key not in self._fitted:
+            self._fitted[key] = model.plus(term, hazard)
+        return self._fitted[key]
+
+    def _without(self, model: Model, places: Sequence[int]) -> Model:
+        key = _key([term for place, term in enumerate(model.terms) if place not in places])
+        if key not in self._fitted:
+            self._fitted[key] = model.without(places)
+        return self._fitted[key]
+
+    def _spared(self, model: Model) -> float:
+        """The most that dropping terms can add to the worth: the prices of all that may be dropped."""
+        return sum(term.price for place, term in enumerate(model.terms) if self._net(model, place) <= _SURE)
 
     def _prune(self, model: Model) -> Model:
         """Drop terms that do not pay, the weakest first."""
@@ -120,7 +143,7 @@ class _Search:
             for place in np.argsort(net, kind="stable")[:3]:
                 if net[place] > _SURE:
                     return model
-                tried = model.without([place])
+                tried = self._without(model, [place])
                 if net[place] < 0 or tried.worth > model.worth:
                     model = tried
                     break
@@ -208,6 +231,11 @@ class _Search:
         return Term(column, rows[hot], float(n[hot].sum()), price, partial=True), float(hazard)
 
 
+def _key(terms: Iterable[Term]) -> frozenset[tuple[int, bytes]]:
+    """What tells sets of terms apart, whatever their order."""
+    return frozenset((term.column, term.rows.tobytes() if term.partial else b"") for term in terms)
+
+
 def _top(ranking: Floats) -> NDArray[np.intp]:
     """The places of the largest positive values; of equal ones the first."""
     able = np.flatnonzero(ranking > 0)
@@ -234,18 +262,11 @@ def _interval(model: Model, place: int) -> tuple[float, float]:
     n, e = model.said.n[term.rows], model.said.e[term.rows]
     others = model.added[term.rows] - top
 
-    def below(hazard: float) -> bool:
-        lost = (model.base[term.rows] - gain(n, e, others + hazard, model.ground)).sum() + (hazard - top) * term.units
-        return bool(lost > _LIKELIHOOD_95)
+    def lost(hazard: float) -> float:
+        nats = (model.base[term.rows] - gain(n, e, others + hazard, model.ground)).sum() + (hazard - top) * term.units
+        return float(nats) - _LIKELIHOOD_95
 
-    low, high = _bisect(below, top, 0.0), _bisect(below, top, MOST_HAZARD)
-    return float(-np.expm1(-low)), float(-np.expm1(-high))
+    def end(outside: float) -> float:
+        return brentq(lost, top, outside, xtol=1e-9, rtol=1e-4) if lost(outside) > 0 > lost(top) else outside
 
-
-def _bisect(below: Callable[[float], bool], inside: float, outside: float) -> float:
-    if not below(outside):
-        return outside
-    for _ in range(30):
-        middle = (inside + outside) / 2
-        inside, outside = (inside, middle) if below(middle) else (middle, outside)
-    return (inside + outside) / 2
+    return float(-np.expm1(-end(0.0))), float(-np.expm1(-end(MOST_HAZARD)))

@@ -57,34 +57,36 @@ def _nodes(shape: float) -> tuple[Floats, Floats]:
 
 def hear(n: Floats, e: Floats, added: Floats, ground: Ground) -> Told:
     """What paths with `e` > 0 failures of `n` units say where blamed components add the hazard `added`."""
-    at, log_weight = _nodes(ground.shape)
-    g = at / (ground.shape + n * ground.rate)[:, None]
-    hazard = ground.rate * g + np.clip(added + ground.misbooked / n, _LEAST, MOST_HAZARD)[:, None]
-    odds = np.expm1(hazard)
-    logs = log_weight + e[:, None] * np.log(odds)
-    top = logs.max(axis=1)
-    share = np.exp(logs - top[:, None])
-    total = share.sum(axis=1)
-    share /= total[:, None]
-    pull = share * (e[:, None] * (1 + 1 / odds))  # 1 / p = 1 + 1 / (exp(L) - 1)
+    g, odds, share, gained = _law(n, e, added, ground)
+    inverse = np.reciprocal(odds, out=odds)
+    pull = share * (1 + inverse)  # 1 / p = 1 + 1 / (exp(L) - 1)
+    inverse *= pull
     return Told(
-        top + np.log(total),
-        pull.sum(axis=1),
-        (pull / odds).sum(axis=1),
-        (pull * g).sum(axis=1),
-        (share * g).sum(axis=1),
+        gained, e * pull.sum(axis=0), e * inverse.sum(axis=0), e * (pull * g).sum(axis=0), (share * g).sum(axis=0)
     )
 
 
 def gain(n: Floats, e: Floats, added: Floats, ground: Ground) -> Floats:
     """`Told.gain` alone."""
+    return _law(n, e, added, ground)[-1]
+
+
+def _law(n: Floats, e: Floats, added: Floats, ground: Ground) -> tuple[Floats, Floats, Floats, Floats]:
+    """(NODES, n) values of g, of exp(L) - 1, and their weights given the failures; (n,) the gain."""
     at, log_weight = _nodes(ground.shape)
-    g = at / (ground.shape + n * ground.rate)[:, None]
-    hazard = ground.rate * g + np.clip(added + ground.misbooked / n, _LEAST, MOST_HAZARD)[:, None]
-    logs = log_weight + e[:, None] * np.log(np.expm1(hazard))
-    top = logs.max(axis=1)
-    result: Floats = top + np.log(np.exp(logs - top[:, None]).sum(axis=1))
-    return result
+    g = at[:, None] / (ground.shape + n * ground.rate)
+    hazard = ground.rate * g
+    hazard += np.minimum(np.maximum(added + ground.misbooked / n, _LEAST), MOST_HAZARD)
+    odds = np.expm1(hazard, out=hazard)
+    share = np.log(odds)
+    share *= e
+    share += log_weight[:, None]
+    top = share.max(axis=0)
+    share -= top
+    np.exp(share, out=share)
+    total = share.sum(axis=0)
+    share /= total
+    return g, odds, share, top + np.log(total)
 
 
 def silence(sizes: Floats, counts: NDArray[np.intp], ground: Ground) -> float:
