@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.simulation.compiled.kernel import FLAG, LONG, SHORT, SHORT_NONE, Records, kernel, records
+from perdure.simulation.compiled.kernel import FLAG, LONG, SHORT, Records, kernel, records
+from perdure.simulation.compiled.places import has_node
 from perdure.simulation.faults import MOST_MET, NodeFaults
 
 
@@ -16,39 +17,35 @@ class BadNodes(NamedTuple):
 
     of: NDArray[np.int32]  # of each recorded attempt, -1 for none; empty where no faults come
     fault: Records  # see `bad_nodes`
-    job: Records  # of each job: the first and the last fault that it met, the one that will end its attempt; -1 is none
+    job: Records  # see `bad_nodes`; -1 is none
 
 
 def bad_nodes(faults: NodeFaults | None, jobs: int, ticks_per_s: int) -> BadNodes:
     """All nodes are well; without `faults` they remain so."""
-    if faults is None:
-        return BadNodes(np.empty(0, np.int32), _faults(0), _jobs(0))
-    bound = np.flatnonzero(faults.bound)
-    of = np.full(len(faults.bound), -1, np.int32)
-    of[bound] = np.arange(len(bound))
-    fault = _faults(len(bound))
-    fault["record"], fault["again"], fault["pick"] = bound, faults.again[bound], faults.pick[bound]
-    fault["repair"] = np.rint(faults.repair_s[bound] * ticks_per_s)
-    return BadNodes(of, fault, _jobs(jobs))
-
-
-def _faults(n: int) -> Records:
-    return records(
-        n,
+    bound = np.empty(0, np.intp) if faults is None else np.flatnonzero(faults.bound)
+    fault = records(
+        len(bound),
         record=LONG,
         again=FLAG,
-        pick=(np.float64, 0),
+        pick=np.float64,
         repair=LONG,
         node=SHORT,
         until=LONG,
         after=LONG,
         met=LONG,  # attempts that it has ended
-        later=SHORT_NONE,  # the next fault that its job met
+        later=SHORT,  # the next fault that its job met
     )
-
-
-def _jobs(n: int) -> Records:
-    return records(n, first=SHORT_NONE, last=SHORT_NONE, doom=SHORT_NONE)
+    job = records(0 if faults is None else jobs, first=SHORT, last=SHORT, doom=SHORT)  # `doom` will end its attempt
+    fault["later"] = -1
+    for name in ("first", "last", "doom"):
+        job[name] = -1
+    if faults is None:
+        return BadNodes(np.empty(0, np.int32), fault, job)
+    fault["record"], fault["again"], fault["pick"] = bound, faults.again[bound], faults.pick[bound]
+    fault["repair"] = np.rint(faults.repair_s[bound] * ticks_per_s)
+    of = np.full(len(faults.bound), -1, np.int32)
+    of[bound] = np.arange(len(bound))
+    return BadNodes(of, fault, job)
 
 
 @kernel
@@ -78,7 +75,7 @@ def lasts(bad, places, row, remaining, now):  # type: ignore[no-untyped-def]
     fault, doom = np.int64(bad.job[row].first), np.int64(-1)
     while fault >= 0:
         strikes = now < bad.fault[fault].until and bad.fault[fault].after < remaining
-        if strikes and _has_node(places, row, bad.fault[fault].node):
+        if strikes and has_node(places, row, bad.fault[fault].node):
             doom, remaining = fault, bad.fault[fault].after
         fault = np.int64(bad.fault[fault].later)
     bad.job[row].doom = doom
@@ -109,13 +106,3 @@ def following(bad, record):  # type: ignore[no-untyped-def]
         while bad.of[record] >= 0 and bad.fault[bad.of[record]].again:
             record += 1
     return record
-
-
-@kernel
-def _has_node(places, row, node):  # type: ignore[no-untyped-def]
-    share = np.int64(places.holders[row].first)
-    while share >= 0:
-        if places.shares[share].node == node:
-            return True
-        share = np.int64(places.shares[share].after)
-    return False

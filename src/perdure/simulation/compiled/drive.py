@@ -19,7 +19,8 @@ from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaini
 from perdure.scheduling.turns import Turns
 from perdure.simulation.asking import Failed, Retry
 from perdure.simulation.compiled import anew, once
-from perdure.simulation.compiled.places import COUNT, KINDS, LADDER, empty_places, keep_off
+from perdure.simulation.compiled.levels import ATTAINED, GITTINS, GPUS, REMAINING, REMAINING_SERVICE, Rules, levels_of
+from perdure.simulation.compiled.places import COUNT, KINDS, empty_places, keep_off
 from perdure.simulation.compiled.questions import OVER
 from perdure.simulation.compiled.state import DONE, State, state_of
 from perdure.simulation.faults import NodeFaults
@@ -34,10 +35,7 @@ def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placem
     """The compiled loop for a policy, or None where only the plain loop knows it."""
     if placement is not None and placement.name not in KINDS:
         return None
-    ladder = placement is not None and placement.name == "ladder"
     if type(policy) is Fifo or type(policy) is ShortestJob:
-        if ladder and not policy.blocks:
-            return None  # jobs of one size may then stand on several rungs
         queues = (once.one_queue if policy.blocks else once.by_size)(jobs, type(policy) is ShortestJob)
         return lambda state, asks, resumed: int(once.advance(state, queues, asks, resumed))
     if type(policy) is Capacity or type(policy) is DominantShare:
@@ -46,26 +44,25 @@ def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placem
         return lambda state, asks, resumed: int(once.advance(state, owners, asks, resumed))
     rules = _rules(jobs, policy)
     if rules is not None:
-        levels = anew.levels_of(jobs, rules, cluster.total_gpus, ladder)
+        levels = levels_of(jobs, rules, cluster.total_gpus)
         return lambda state, asks, resumed: int(anew.advance(state, levels, asks, resumed))
     return None
 
 
-def _rules(jobs: Workload, policy: Policy) -> anew.Rules | None:
+def _rules(jobs: Workload, policy: Policy) -> Rules | None:
     """How a policy that gives all GPUs anew ranks jobs; None for one that is not known here."""
-    steps, ranks = np.empty(0, np.int64), np.empty(0)
-    if isinstance(policy, LeastAttained) and type(policy) in (LeastAttained, Gittins2D):
-        by = anew.ATTAINED
-        if isinstance(policy, Gittins2D):
-            table = policy.steps(view_of(jobs, 0))
-            by, steps, ranks = anew.GITTINS, table.bounds, table.ranks
-        limits = np.array([round(limit * jobs.ticks_per_s) for limit in policy.queue_limits], np.int64)
-        options = policy.counts_gpus, float(policy.promote_knob), policy.late_demotion, policy.resets_on_retry
-        return anew.Rules(by, *options, limits, steps, ranks)
-    by_type = {ShortestRemaining: anew.REMAINING, ShortestService: anew.REMAINING_SERVICE, FewestGpus: anew.GPUS}
+    by_type = {ShortestRemaining: REMAINING, ShortestService: REMAINING_SERVICE, FewestGpus: GPUS}
     if type(policy) in by_type and not getattr(policy, "inert", True):
-        return anew.Rules(by_type[type(policy)], False, 0.0, False, False, np.empty(0, np.int64), steps, ranks)
-    return None
+        return Rules(by_type[type(policy)])
+    if not isinstance(policy, LeastAttained) or type(policy) not in (LeastAttained, Gittins2D):
+        return None
+    limits = np.array([round(limit * jobs.ticks_per_s) for limit in policy.queue_limits], np.int64)
+    options = policy.counts_gpus, float(policy.promote_knob), policy.late_demotion, policy.resets_on_retry, limits
+    if not isinstance(policy, Gittins2D):
+        return Rules(ATTAINED, *options)
+    table = policy.steps(view_of(jobs, 0))
+    ranks = np.unique(-table.ranks, return_inverse=True)[1].astype(np.int64)
+    return Rules(GITTINS, *options, table.bounds, ranks)
 
 
 def replay(
@@ -78,7 +75,7 @@ def replay(
 ) -> Outcome:
     """Replay all jobs; as `plain.replay`."""
     kind = COUNT if placement is None else KINDS[placement.name]
-    relax = round(placement.relax_s * jobs.ticks_per_s) if placement is not None and kind == LADDER else 0
+    relax = 0 if placement is None else round(placement.relax_s * jobs.ticks_per_s)
     state = state_of(jobs, empty_places(cluster, kind, relax, len(jobs)), faults)
     empty = room_of(cluster, placement, jobs.ticks_per_s)  # knows which nodes a job can be kept off
     resumed = False

@@ -1,40 +1,45 @@
-"""How the functions of the compiled loop are compiled."""
+"""How the functions of the compiled loops are compiled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numba import njit
+from numba import config, njit
 from numpy.typing import NDArray
+
+from perdure.simulation.compiled.cache import code_folder
 
 Records = NDArray[np.void]
 """An array of records: what is kept about a job lies together in memory, and arrays to hand around are few."""
 
+LONG, SHORT, FLAG = np.int64, np.int32, np.bool_
 
-def _decorator() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+
+def records(n: int, **fields: type[np.generic]) -> Records:
+    """`n` records whose fields have these types, all zero. Memory is taken as they are first written to."""
+    return np.zeros(n, np.dtype(list(fields.items())))
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function that only compiled ones call."""
+    return _jit(function, no_cpython_wrapper=True)
+
+
+def entry(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function, with all that it calls, on its first call, or load what an earlier run compiled."""
+    folder, settings = code_folder(), cast("Any", config)
+    given = settings.CACHE_DIR
+    settings.CACHE_DIR = given if folder is None else str(folder)  # numba looks there while it decorates, not later
     try:
-        # They allocate nothing, so that counting references to the arrays that they hand to each other, which
-        # costs fifty times the work itself, can be left out. numba has that switch for its own use only.
-        return njit(cache=True, _nrt=False)  # type: ignore[call-overload,no-any-return]
-    except (KeyError, TypeError):
-        return njit(cache=True)
+        return _jit(function, cache=folder is not None)
+    finally:
+        settings.CACHE_DIR = given
 
 
-kernel = _decorator()
-"""Compiles a function on its first call, or loads what an earlier run compiled."""
-
-
-def records(n: int, **fields: tuple[type[np.generic], int]) -> Records:
-    """`n` records whose fields have these types, and this value at first."""
-    made = np.zeros(n, np.dtype([(name, kind) for name, (kind, _) in fields.items()]))
-    for name, (_, value) in fields.items():
-        if value:
-            made[name] = value
-    return made
-
-
-LONG, LONG_NONE = (np.int64, 0), (np.int64, -1)
-SHORT, SHORT_NONE = (np.int32, 0), (np.int32, -1)
-FLAG = (np.bool_, 0)
+def _jit(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
+    # Nothing is allocated there, so that counting references to the arrays that functions hand to each other, which
+    # costs fifty times the work itself, can be left out. numba has that switch for its own use only.
+    compiled: Callable[..., Any] = cast("Any", njit)(_nrt=False, no_cfunc_wrapper=True, **options)(function)
+    return compiled

@@ -7,66 +7,76 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.simulation.compiled.heaps import add, empty_skew, first_tick, pop, precedes, remove
-from perdure.simulation.compiled.kernel import Records, kernel
-from perdure.simulation.compiled.places import LADDER, is_kept_off, next_rung, take
-from perdure.simulation.compiled.state import ASKS, DONE, NEVER, due_arrival, finish, heed, run
+from perdure.simulation.compiled.finding import looks_for_itself
+from perdure.simulation.compiled.kernel import Records, entry, kernel
+from perdure.simulation.compiled.skew import add, empty_skew, precedes, remove
+from perdure.simulation.compiled.state import (
+    ASKS,
+    DONE,
+    begin_instant,
+    due_arrival,
+    due_end,
+    end_of_events,
+    finish,
+    heed,
+    next_event,
+    start,
+)
+from perdure.simulation.compiled.ticks import NEVER
 from perdure.simulation.workload import Workload
 
 
 class Queues(NamedTuple):
     """Waiting jobs in queues; in each the first goes first, and who does not fit holds up its queue."""
 
-    queue: NDArray[np.int64]  # of each job
-    root: NDArray[np.int32]  # of each queue
+    queue: NDArray[np.int32]  # of each job
+    root: NDArray[np.int64]  # of each queue
     size: NDArray[np.int64]  # GPUs of the jobs of each queue; 0 where they differ
     order: Records  # skew heaps: jobs by running time or nothing, then in the order of arrival
     by_work: bool
     due: NDArray[np.float64]  # of each queue: the one that holds least over what it is due goes next; empty: by order
     held: NDArray[np.int64]  # GPUs of the running jobs of each queue
     closed: NDArray[np.bool_]  # in this pass
-    aside: NDArray[np.int32]  # jobs passed over in this pass, though others of their queue may fit
+    aside: NDArray[np.int32]  # jobs passed over in this pass, though others of their queue may find a place
 
 
 def one_queue(jobs: Workload, by_work: bool) -> Queues:
     """Who does not fit holds up all."""
-    return _queues(np.zeros(len(jobs), np.int64), np.zeros(1, np.int64), by_work, np.empty(0))
+    return _queues(np.zeros(len(jobs), np.int32), np.zeros(1, np.int64), by_work, np.empty(0))
 
 
 def by_size(jobs: Workload, by_work: bool) -> Queues:
     """Who does not fit is passed over: only jobs of its size need not be tried."""
     sizes, queue = np.unique(jobs.gpus, return_inverse=True)
-    return _queues(queue.astype(np.int64), sizes, by_work, np.empty(0))
+    return _queues(queue.astype(np.int32), sizes, by_work, np.empty(0))
 
 
 def by_owner(owner: NDArray[np.int64], due: NDArray[np.float64]) -> Queues:
     """Owners take turns."""
-    return _queues(owner, np.zeros(len(due), np.int64), False, due)
+    return _queues(owner.astype(np.int32), np.zeros(len(due), np.int64), False, due)
 
 
-def _queues(queue: NDArray[np.int64], size: NDArray[np.int64], by_work: bool, due: NDArray[np.float64]) -> Queues:
-    n, queues = len(queue), len(size)
-    order = empty_skew(n, np.zeros(n, np.int64))
-    root, held, closed = np.full(queues, -1, np.int32), np.zeros(queues, np.int64), np.zeros(queues, np.bool_)
-    aside = np.empty(n if size.any() else 0, np.int32)
-    return Queues(queue, root, size, order, by_work, due, held, closed, aside)
+def _queues(queue: NDArray[np.int32], size: NDArray[np.int64], by_work: bool, due: NDArray[np.float64]) -> Queues:
+    queues = len(size)
+    root, held, closed = np.full(queues, -1), np.zeros(queues, np.int64), np.zeros(queues, np.bool_)
+    aside = np.zeros(len(queue) if size.any() else 0, np.int32)
+    return Queues(queue, root, size, empty_skew(len(queue)), by_work, due, held, closed, aside)
 
 
-@kernel
+@entry
 def advance(state, queues, asks, resumed):  # type: ignore[no-untyped-def]
     """Go on until nothing is left to happen, or until attempts failed about which somebody must be asked."""
-    events = -1
     while True:
         if not resumed:
-            now = _next_event(state, queues)
+            now = next_event(state)
             if now == NEVER:
                 return DONE
-            state.tally[0].now = now
-            events = state.tally[0].events
-            while first_tick(state.ends, NEVER) <= now:
-                row = pop(state.ends)
+            begin_instant(state, now)
+            row = due_end(state)
+            while row >= 0:
                 queues.held[queues.queue[row]] -= state.job[row].gpus
                 finish(state, row, asks)
+                row = due_end(state)
             if state.questions.tally[0].many:
                 return ASKS
         else:
@@ -76,22 +86,8 @@ def advance(state, queues, asks, resumed):  # type: ignore[no-untyped-def]
         while row >= 0:
             _enqueue(state, queues, row)
             row = due_arrival(state)
-        if state.tally[0].events == events:
-            state.tally[0].events += 1
+        end_of_events(state)
         _give(state, queues)
-
-
-@kernel
-def _next_event(state, queues):  # type: ignore[no-untyped-def]
-    now = min(first_tick(state.ends, NEVER), first_tick(state.returns, NEVER))
-    i = state.tally[0].arrived
-    if i < len(state.job):
-        now = min(now, state.job[i].submit)
-    if state.places.kind == LADDER:
-        for root in queues.root:
-            if root >= 0:
-                now = min(now, next_rung(state.places, np.int64(root), state.tally[0].now, NEVER))
-    return now
 
 
 @kernel
@@ -105,7 +101,7 @@ def _enqueue(state, queues, row):  # type: ignore[no-untyped-def]
 @kernel
 def _in(queues, row):  # type: ignore[no-untyped-def]
     queue = queues.queue[row]
-    queues.root[queue] = add(queues.order, np.int64(queues.root[queue]), row)
+    queues.root[queue] = add(queues.order, queues.root[queue], row)
 
 
 @kernel
@@ -123,12 +119,11 @@ def _give(state, queues):  # type: ignore[no-untyped-def]
         queue = _whose_turn(state, queues)
         if queue < 0:
             break
-        row = np.int64(queues.root[queue])
-        if take(state.places, row, state.job[row].gpus, state.tally[0].now):
+        row = queues.root[queue]
+        if start(state, row):
             _out(queues, row)
             queues.held[queue] += state.job[row].gpus
-            run(state, row)
-        elif queues.size[queue] and is_kept_off(state.places, row):
+        elif queues.size[queue] and looks_for_itself(state.places, row):
             _out(queues, row)
             queues.aside[aside] = row
             aside += 1
@@ -142,7 +137,7 @@ def _give(state, queues):  # type: ignore[no-untyped-def]
 def _whose_turn(state, queues):  # type: ignore[no-untyped-def]
     best = -1
     for queue in range(len(queues.root)):
-        row = np.int64(queues.root[queue])
+        row = queues.root[queue]
         if row < 0 or queues.closed[queue] or queues.size[queue] > state.places.tally[0].total_free:
             continue
         if best < 0:
@@ -150,6 +145,6 @@ def _whose_turn(state, queues):  # type: ignore[no-untyped-def]
         elif len(queues.due):
             if queues.held[queue] / queues.due[queue] < queues.held[best] / queues.due[best]:
                 best = queue
-        elif precedes(queues.order, row, np.int64(queues.root[best])):
+        elif precedes(queues.order, row, queues.root[best]):
             best = queue
     return best

@@ -42,7 +42,7 @@ def note_nodes(questions, places, row):  # type: ignore[no-untyped-def]
     end = questions.tally[0].nodes
     if places.kind != COUNT:
         share = np.int64(places.holders[row].first)
-        while share >= 0:
+        while share:
             questions.nodes[end] = places.shares[share].node
             end += 1
             share = np.int64(places.shares[share].after)

@@ -8,54 +8,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.simulation.compiled.bad_nodes import BadNodes, bad_nodes, following, is_over, lasts, left_by, met_by
-from perdure.simulation.compiled.heaps import empty_heap, first_tick, pop, push
-from perdure.simulation.compiled.kernel import LONG, LONG_NONE, SHORT, Records, kernel, records
+from perdure.simulation.compiled.finding import next_rung, take
+from perdure.simulation.compiled.kernel import LONG, SHORT, Records, kernel, records
 from perdure.simulation.compiled.places import Places, release
 from perdure.simulation.compiled.questions import OVER, Questions, ask, no_questions, note_nodes
+from perdure.simulation.compiled.ticks import NEVER, Ticks, discard, empty_ticks, first_tick, holds, pop, push
 from perdure.simulation.faults import MOST_MET, NodeFaults
 from perdure.simulation.workload import Workload
 
-NEVER = np.int64(2**62)
-DONE, ASKS = 0, 1  # why the compiled loop returns: nothing is left to happen, or a retry policy must decide
+DONE, ASKS = 0, 1  # why a compiled loop returns: nothing is left to happen, or a retry policy must decide
 
 
 class State(NamedTuple):
     """Jobs and their attempts; see `World`. Times are ticks."""
 
-    job: Records  # see `state_of`
-    work: NDArray[np.int64]  # of all attempts, one after another
+    submit: NDArray[np.int64]
+    first: NDArray[np.int64]  # as in `Workload`, like the next two
+    work: NDArray[np.int64]
     passed: NDArray[np.bool_]
+    job: Records  # see `state_of`
     places: Places
     bad: BadNodes
     questions: Questions
-    ends: Records  # heap of running jobs
-    returns: Records  # heap of jobs on their way to a next attempt
+    ends: Ticks  # of running jobs
+    returns: Ticks  # of jobs on their way to a next attempt
+    rungs: Ticks  # of refused jobs: when they may look one rung looser
     log: Records  # attempts that are over; see `AttemptLog`
     tally: Records  # one record
 
 
 def state_of(jobs: Workload, places: Places, faults: NodeFaults | None) -> State:
     """The world before the first event."""
-    n = len(jobs)
+    n, total_gpus = len(jobs), int(places.tally[0]["total_free"])
     job = records(
         n,
-        submit=LONG,
-        gpus=LONG,
-        record=LONG,  # the present attempt; a row of `work`
-        last=LONG,  # attempt
+        gpus=SHORT,
+        record=SHORT,  # the present attempt; a row of `work`
         tried=SHORT,  # attempts that are over
-        since=LONG,  # when it came to wait
-        began=LONG_NONE,  # when it first ran
-        before=LONG,  # run by the present attempt before it was last started
-        resumed=LONG_NONE,  # since when it runs
-        came=LONG,  # counts arrivals: the order in which jobs came
-        start=LONG_NONE,
-        end=LONG_NONE,
+        came=SHORT,  # counts arrivals: the order in which jobs came
         preempted=SHORT,
         promoted=SHORT,
+        since=LONG,  # when it came to wait
+        began=LONG,  # when its present attempt first ran; -1 before
+        before=LONG,  # run by the present attempt before it was last started
+        resumed=LONG,  # since when it runs; -1 while it does not
+        start=LONG,  # -1 before
+        end=LONG,
     )
-    job["submit"], job["gpus"] = jobs.submit, jobs.gpus
-    job["record"], job["last"] = jobs.first[:-1], jobs.first[1:] - 1
+    job["gpus"], job["record"] = jobs.gpus, jobs.first[:-1]
+    for name in ("began", "resumed", "start", "end"):
+        job[name] = -1
     again = 0 if faults is None else (MOST_MET - 1) * int(faults.bound.sum())
     log = records(
         len(jobs.work) + again,
@@ -75,23 +77,66 @@ def state_of(jobs: Workload, places: Places, faults: NodeFaults | None) -> State
         arrivals=LONG,
         logged=LONG,
         events=LONG,
+        events_before=LONG,  # this instant
         busy=LONG,  # GPU-ticks
         waiting=LONG,  # jobs
         waiting_gpus=LONG,  # that they ask for
     )
-    bad = bad_nodes(faults, n, jobs.ticks_per_s)
-    questions = no_questions(int(places.tally[0]["total_free"]))
-    return State(job, jobs.work, jobs.passed, places, bad, questions, empty_heap(n), empty_heap(n), log, tally)
+    return State(
+        jobs.submit,
+        jobs.first,
+        jobs.work,
+        jobs.passed,
+        job,
+        places,
+        bad_nodes(faults, n, jobs.ticks_per_s),
+        no_questions(total_gpus),
+        empty_ticks(n, 2 * min(n, total_gpus)),  # twice: in a pass jobs are started before others are preempted
+        empty_ticks(n, n),
+        empty_ticks(*(n, n) if places.relax else (0, 0)),
+        log,
+        tally,
+    )
+
+
+@kernel
+def next_event(state):  # type: ignore[no-untyped-def]
+    """The tick of the next end or arrival, or at which a refused job may look elsewhere; `NEVER` if there is none."""
+    tick = min(first_tick(state.ends), first_tick(state.returns))
+    while first_tick(state.rungs) <= state.tally[0].now:
+        _climb_later(state, pop(state.rungs))
+    tick = min(tick, first_tick(state.rungs))
+    i = state.tally[0].arrived
+    return min(tick, state.submit[i]) if i < len(state.submit) else tick
+
+
+@kernel
+def begin_instant(state, now):  # type: ignore[no-untyped-def]
+    """Go on to an instant at which something happens."""
+    state.tally[0].now = now
+    state.tally[0].events_before = state.tally[0].events
+
+
+@kernel
+def end_of_events(state):  # type: ignore[no-untyped-def]
+    """Count an instant at which nobody came or went as one event: the order changed of itself."""
+    state.tally[0].events += state.tally[0].events == state.tally[0].events_before
+
+
+@kernel
+def due_end(state):  # type: ignore[no-untyped-def]
+    """A job whose attempt ends now, in the order of the plain loop; -1 for none."""
+    return pop(state.ends) if first_tick(state.ends) <= state.tally[0].now else -1
 
 
 @kernel
 def due_arrival(state):  # type: ignore[no-untyped-def]
     """A job that comes now, in the order of the plain loop; -1 for none."""
     i = state.tally[0].arrived
-    if i < len(state.job) and state.job[i].submit <= state.tally[0].now:
+    if i < len(state.submit) and state.submit[i] <= state.tally[0].now:
         state.tally[0].arrived += 1
         return _arrive(state, i)
-    if first_tick(state.returns, NEVER) <= state.tally[0].now:
+    if first_tick(state.returns) <= state.tally[0].now:
         return _arrive(state, pop(state.returns))
     return -1
 
@@ -99,12 +144,17 @@ def due_arrival(state):  # type: ignore[no-untyped-def]
 @kernel
 def _arrive(state, row):  # type: ignore[no-untyped-def]
     state.tally[0].events += 1
-    state.tally[0].waiting += 1
-    state.tally[0].waiting_gpus += state.job[row].gpus
     state.job[row].since = state.tally[0].now
     state.job[row].came = state.tally[0].arrivals
     state.tally[0].arrivals += 1
+    _wait(state, row)
     return row
+
+
+@kernel
+def _wait(state, row):  # type: ignore[no-untyped-def]
+    state.tally[0].waiting += 1
+    state.tally[0].waiting_gpus += state.job[row].gpus
 
 
 @kernel
@@ -117,8 +167,28 @@ def remaining(state, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def run(state, row):  # type: ignore[no-untyped-def]
-    """Let a job run that has been given its GPUs."""
+def start(state, row):  # type: ignore[no-untyped-def]
+    """Start a waiting job, if there is room."""
+    if not take(state.places, row, np.int64(state.job[row].gpus), state.tally[0].now):
+        if state.places.relax and not holds(state.rungs, row):
+            _climb_later(state, row)
+        return False
+    if state.places.relax:
+        discard(state.rungs, row)
+    _run(state, row)
+    return True
+
+
+@kernel
+def _climb_later(state, row):  # type: ignore[no-untyped-def]
+    """Note when a refused job may look one rung looser."""
+    tick = next_rung(state.places, row, state.tally[0].now)
+    if tick < NEVER:
+        push(state.rungs, row, tick)
+
+
+@kernel
+def _run(state, row):  # type: ignore[no-untyped-def]
     now = state.tally[0].now
     push(state.ends, row, now + lasts(state.bad, state.places, row, remaining(state, row), now))
     state.job[row].resumed = now
@@ -131,7 +201,16 @@ def run(state, row):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def stop(state, row):  # type: ignore[no-untyped-def]
+def preempt(state, row):  # type: ignore[no-untyped-def]
+    """Let a job wait whose GPUs have been taken."""
+    discard(state.ends, row)
+    _stop(state, row)
+    _wait(state, row)
+    state.job[row].preempted += 1
+
+
+@kernel
+def _stop(state, row):  # type: ignore[no-untyped-def]
     """Count what a job ran that runs no longer."""
     ran = state.tally[0].now - state.job[row].resumed
     state.job[row].before += ran
@@ -144,18 +223,18 @@ def finish(state, row, asks):  # type: ignore[no-untyped-def]
     """End the attempt of a job that has run its time. One that failed comes back at once, unless `asks`."""
     state.tally[0].events += 1
     until = note_nodes(state.questions, state.places, row)
-    node = release(state.places, row, state.job[row].gpus)
-    stop(state, row)
+    node = release(state.places, row, np.int64(state.job[row].gpus))
+    _stop(state, row)
     state.job[row].tried += 1
     state.job[row].end = state.tally[0].now
-    met, record = met_by(state.bad, row), state.job[row].record
+    met, record = met_by(state.bad, row), np.int64(state.job[row].record)
     if met >= 0:
         record = state.bad.fault[met].record
     _write(state, row, record, node)
     if met >= 0:
         if is_over(state.bad, met):
             return
-    elif state.passed[record] or record == state.job[row].last:
+    elif state.passed[record] or record + 1 == state.first[row + 1]:
         return
     else:
         met = left_by(state.bad, row, record, state.job[row].before, state.questions, until, state.tally[0].now)

@@ -1,0 +1,62 @@
+"""Where the code of compiled loops is kept from one run to the next."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from functools import cache
+from pathlib import Path
+
+from perdure import __version__
+
+_KEPT_S = 30 * 86_400.0
+
+
+@cache
+def code_folder() -> Path | None:
+    """A folder for code made of this very source; None where no folder can be had that is the user's alone.
+
+    numba notices by itself when a function's own module has changed, not when one that it calls has. So each state of
+    the source has its own folder. numba reads code back with pickle: it is never read from where others can write.
+    """
+    try:
+        kept = _user_folder() / "compiled"
+        folder = kept / f"{__version__}-{_source_hash()}"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _is_own(kept) or not _is_own(folder) or not os.access(folder, os.W_OK | os.X_OK):
+            return None
+        os.utime(folder)
+        _drop_unused(kept)
+    except (OSError, RuntimeError):
+        return None
+    return folder
+
+
+def _user_folder() -> Path:
+    """Raises `RuntimeError` for a user without a home."""
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        base = os.environ.get(name, "")
+        if os.path.isabs(base):
+            return Path(base) / "perdure"
+    return Path.home() / ".cache" / "perdure"
+
+
+def _source_hash() -> str:
+    seen = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        seen.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return seen.hexdigest()[:16]
+
+
+def _is_own(folder: Path) -> bool:
+    found = folder.stat()
+    return found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def _drop_unused(kept: Path) -> None:
+    """Throw away what nobody has loaded for a month."""
+    for folder in kept.iterdir():
+        if folder.stat().st_mtime < time.time() - _KEPT_S:
+            shutil.rmtree(folder, ignore_errors=True)

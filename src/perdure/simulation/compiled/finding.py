@@ -1,0 +1,226 @@
+"""Where a gang finds its GPUs: the placements, compiled."""
+
+from __future__ import annotations
+
+from perdure.simulation.compiled.kernel import kernel
+from perdure.simulation.compiled.places import (
+    BEST_FIT,
+    CONSOLIDATE,
+    COUNT,
+    FIRST_FIT,
+    SPREAD_LADDER,
+    hide,
+    hold,
+    is_kept_off,
+    lowest_at,
+    show,
+)
+from perdure.simulation.compiled.ticks import NEVER
+
+
+@kernel
+def take(places, row, gpus, now):  # type: ignore[no-untyped-def]
+    """Give the job its gang, all of it or nothing."""
+    if gpus > places.tally[0].total_free:
+        return False
+    if places.kind == COUNT:
+        places.tally[0].total_free -= gpus
+        return True
+    if not is_kept_off(places, row):
+        return _place(places, row, gpus, now)
+    hide(places, row)
+    found = gpus <= places.tally[0].total_free and _place(places, row, gpus, now)
+    show(places, row)
+    return found
+
+
+@kernel
+def _place(places, row, gpus, now):  # type: ignore[no-untyped-def]
+    """Choose nodes for the gang; as many GPUs are free."""
+    if places.relax:
+        found = _climb(places, row, gpus, now)
+        _note(places, row, found, now)
+        return found
+    if places.kind == CONSOLIDATE:
+        return _consolidate(places, row, gpus)
+    return _fit(places, row, gpus)
+
+
+@kernel
+def looks_for_itself(places, row):  # type: ignore[no-untyped-def]
+    """Whether others of the same size may find a place where this job finds none."""
+    return places.relax > 0 or is_kept_off(places, row)
+
+
+@kernel
+def next_rung(places, row, now):  # type: ignore[no-untyped-def]
+    """The tick after `now` at which a waiting job may look one rung looser; `NEVER` if there is none."""
+    if places.relax and places.holders[row].refused:
+        for rung in range(1, 3):
+            tick = places.holders[row].refused - 1 + rung * places.relax
+            if tick > now:
+                return tick
+    return NEVER
+
+
+@kernel
+def _note(places, row, found, now):  # type: ignore[no-untyped-def]
+    """Keep in mind since when a job is refused."""
+    if found:
+        places.holders[row].refused = 0
+    elif not places.holders[row].refused:
+        places.holders[row].refused = now + 1
+
+
+@kernel
+def _tightest(places, rack, gpus):  # type: ignore[no-untyped-def]
+    """The node of a rack that holds all of `gpus` with the fewest free; -1 for none."""
+    for level in range(gpus, places.levels.shape[1]):
+        if places.levels[rack, level].at_level:
+            return lowest_at(places, rack, level)
+    return -1
+
+
+@kernel
+def _fit(places, row, gpus):  # type: ignore[no-untyped-def]
+    """First fit and best fit."""
+    node = _tightest(places, 0, gpus)
+    if node >= 0 and places.kind == FIRST_FIT:
+        node = 0
+        while places.nodes[node].free < gpus:
+            node += 1
+    if node >= 0:
+        hold(places, row, node, gpus)
+    elif places.kind == BEST_FIT:
+        _gather(places, row, gpus, 0, 1)
+    else:
+        _gather_in_order(places, row, gpus)
+    return True
+
+
+@kernel
+def _consolidate(places, row, gpus):  # type: ignore[no-untyped-def]
+    largest = places.levels.shape[1] - 1
+    if gpus <= largest:
+        node = _tightest(places, 0, gpus)
+        if node >= 0:
+            hold(places, row, node, gpus)
+        return node >= 0
+    whole, rest = gpus // largest, gpus % largest
+    if places.levels[0, largest].at_level < whole:
+        return False
+    level = largest
+    if rest and places.levels[0, largest].at_level == whole:
+        level -= 1
+        while level >= rest and not places.levels[0, level].at_level:
+            level -= 1
+        if level < rest:
+            return False
+    for _ in range(whole):
+        hold(places, row, lowest_at(places, 0, largest), largest)
+    if rest:
+        hold(places, row, lowest_at(places, 0, level), rest)
+    return True
+
+
+@kernel
+def _climb(places, row, gpus, now):  # type: ignore[no-untyped-def]
+    """Philly's ladder, as far up as the job may."""
+    rung = (now + 1 - places.holders[row].refused) // places.relax if places.holders[row].refused else 0
+    first = _next_rack(places, gpus, -1)
+    rack = first
+    while rack >= 0:
+        if _fewest_nodes(places, row, gpus, rack):
+            return True
+        rack = _next_rack(places, gpus, rack)
+    if rung >= 1 and first >= 0:
+        _gather(places, row, gpus, first, first + 1)
+        return True
+    if rung >= 2:
+        _gather(places, row, gpus, 0, places.levels.shape[0])
+        return True
+    return False
+
+
+@kernel
+def _next_rack(places, gpus, last):  # type: ignore[no-untyped-def]
+    """The rack to try after the last one, or first (-1), of those that have so many GPUs free; -1 for none."""
+    best = -1
+    for rack in range(places.levels.shape[0]):
+        is_later = last < 0 or _is_tried_before(places, last, rack)
+        if places.racks[rack].free >= gpus and is_later and (best < 0 or _is_tried_before(places, rack, best)):
+            best = rack
+    return best
+
+
+@kernel
+def _is_tried_before(places, a, b):  # type: ignore[no-untyped-def]
+    """By occupancy, of equal racks the lower."""
+    one, other = places.racks[a], places.racks[b]
+    if places.kind == SPREAD_LADDER:
+        share, other_share = one.free / one.gpus, other.free / other.gpus
+        return share > other_share or (share == other_share and a < b)
+    return one.free < other.free or (one.free == other.free and a < b)
+
+
+@kernel
+def _fewest_nodes(places, row, gpus, rack):  # type: ignore[no-untyped-def]
+    largest = places.racks[rack].largest
+    if gpus > largest and largest < places.levels.shape[1] - 1:
+        return False  # nodes of another rack are larger: fewer of them would do
+    whole, rest = gpus // largest, gpus % largest
+    spare = places.levels[rack, largest].at_level - whole
+    if spare < 0:
+        return False
+    if rest:
+        level = rest
+        while level < largest and not places.levels[rack, level].at_level:
+            level += 1
+        if level == largest and not spare:
+            return False
+    for _ in range(whole):
+        hold(places, row, lowest_at(places, rack, largest), largest)
+    if rest:
+        node = _emptiest(places, rack) if places.kind == SPREAD_LADDER else _tightest(places, rack, rest)
+        hold(places, row, node, rest)
+    return True
+
+
+@kernel
+def _emptiest(places, rack):  # type: ignore[no-untyped-def]
+    """The node of a rack with the most free."""
+    level = places.levels.shape[1] - 1
+    while not places.levels[rack, level].at_level:
+        level -= 1
+    return lowest_at(places, rack, level)
+
+
+@kernel
+def _gather(places, row, gpus, first_rack, end_rack):  # type: ignore[no-untyped-def]
+    """All that is free on one node after the other, the emptiest first; the racks have enough."""
+    level = places.levels.shape[1] - 1
+    while gpus:
+        node = -1
+        for rack in range(first_rack, end_rack):
+            if places.levels[rack, level].at_level:
+                candidate = lowest_at(places, rack, level)
+                if node < 0 or candidate < node:
+                    node = candidate
+        if node < 0:
+            level -= 1
+            continue
+        share = min(gpus, level)
+        hold(places, row, node, share)
+        gpus -= share
+
+
+@kernel
+def _gather_in_order(places, row, gpus):  # type: ignore[no-untyped-def]
+    """All that is free on one node after the other, from the first on; there is enough."""
+    node = 0
+    while gpus:
+        share = min(gpus, places.nodes[node].free)
+        if share:
+            hold(places, row, node, share)
+            gpus -= share
+        node += 1

@@ -1,0 +1,80 @@
+"""The Gittins indices of running jobs, compiled. They change as jobs are served, from step to step."""
+
+from __future__ import annotations
+
+from perdure.simulation.compiled.kernel import kernel
+from perdure.simulation.compiled.levels import GITTINS, steps_taken
+from perdure.simulation.compiled.runners import enter, is_out, last_running, resort, withdraw
+from perdure.simulation.compiled.ticks import NEVER
+
+
+@kernel
+def watch(state, levels, row):  # type: ignore[no-untyped-def]
+    """Follow the index of a job that begins to run, its service being counted."""
+    if levels.rules.by != GITTINS:
+        return
+    i = levels.tally[0].watched
+    levels.tally[0].watched += 1
+    one = levels.indices[i]
+    one.row = row
+    one.gpus = state.job[row].gpus
+    one.origin = state.tally[0].now - levels.job[row].served
+    one.step = steps_taken(state, levels, row)
+    one.until = _until(levels, one)
+    levels.job[row].watched = i
+
+
+@kernel
+def ignore(levels, row):  # type: ignore[no-untyped-def]
+    """Follow the index of a job no longer."""
+    if levels.rules.by != GITTINS:
+        return
+    levels.tally[0].watched -= 1
+    one, last = levels.indices[levels.job[row].watched], levels.indices[levels.tally[0].watched]
+    levels.job[last.row].watched = levels.job[row].watched
+    one.row = last.row
+    one.gpus = last.gpus
+    one.origin = last.origin
+    one.step = last.step
+    one.until = last.until
+
+
+@kernel
+def refresh(state, levels):  # type: ignore[no-untyped-def]
+    """Bring the indices of running jobs up to date, and their order."""
+    if levels.rules.by != GITTINS:
+        return
+    if levels.rules.late:
+        _keep_order(state, levels)
+    now = state.tally[0].now
+    for i in range(levels.tally[0].watched):
+        one = levels.indices[i]
+        if one.until > now:
+            continue
+        while one.step < len(levels.rules.steps) and levels.rules.steps[one.step] <= (now - one.origin) * one.gpus:
+            one.step += 1
+        one.until = _until(levels, one)
+        if not is_out(levels, one.row):
+            resort(levels, one.row, levels.job[one.row].level * levels.stride + levels.rules.ranks[one.step])
+
+
+@kernel
+def _until(levels, one):  # type: ignore[no-untyped-def]
+    """The tick at which a running job reaches its next step."""
+    if one.step == len(levels.rules.steps):
+        return NEVER
+    return one.origin - (-levels.rules.steps[one.step]) // one.gpus
+
+
+@kernel
+def _keep_order(state, levels):  # type: ignore[no-untyped-def]
+    """Let running jobs that come to tie stand as they stood after the last pass, as in the public simulator's lists."""
+    many = 0
+    while levels.classes[0].many:
+        levels.margin[many] = last_running(state, levels)
+        withdraw(levels, levels.margin[many])
+        many += 1
+    for i in range(many):
+        levels.order[levels.margin[i]].label = levels.tally[0].turn + many - i
+        enter(levels, levels.margin[i])
+    levels.tally[0].turn += many + 1

@@ -1,0 +1,202 @@
+"""How jobs move in a preemptive policy, compiled: they come, run, sink as they are served, and rise as they wait."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perdure.simulation.compiled.indices import ignore, watch
+from perdure.simulation.compiled.kernel import kernel
+from perdure.simulation.compiled.levels import (
+    ATTAINED,
+    count,
+    just_sank,
+    put_in_line,
+    running_key,
+    service,
+    take_out,
+    waiting_key,
+)
+from perdure.simulation.compiled.runners import enter, withdraw
+from perdure.simulation.compiled.ticks import NEVER, discard, first_tick, pop, push
+
+
+@kernel
+def come(state, levels, row):  # type: ignore[no-untyped-def]
+    """Let a job that has come wait in its level."""
+    if levels.rules.resets:
+        levels.job[row].served = 0
+    level, served = 0, service(state, levels, row)
+    while level < len(levels.rules.limits) and served >= levels.rules.limits[level]:
+        level += 1
+    levels.job[row].waited = 0
+    levels.job[row].level = level
+    _wait_last(state, levels, row)
+
+
+@kernel
+def begin_to_run(state, levels, row):  # type: ignore[no-untyped-def]
+    """Let a job run that waited, behind its equals among those that run."""
+    take_out(levels, row)
+    if levels.rules.knob:
+        discard(levels.rises, row)
+    if levels.job[row].served:
+        levels.job[row].waited += state.tally[0].now - levels.job[row].counted
+    levels.job[row].counted = state.tally[0].now
+    levels.order[row].key = running_key(state, levels, row)
+    if levels.rules.by >= ATTAINED:
+        levels.order[row].label = levels.tally[0].turn
+        levels.tally[0].turn += 1
+    enter(levels, row)
+    _sink_later(state, levels, row)
+    watch(state, levels, row)
+
+
+@kernel
+def cease_to_run(state, levels, row):  # type: ignore[no-untyped-def]
+    """Forget that a job runs which is no longer among the running ones; its service is counted."""
+    count(state, levels, row)
+    if len(levels.rules.limits):
+        discard(levels.sinks, row)
+    ignore(levels, row)
+
+
+@kernel
+def yield_place(state, levels, lifted):  # type: ignore[no-untyped-def]
+    """Let preempted jobs wait, the first of `lifted` first: ahead of others, unless they just sank."""
+    for i in range(lifted - 1, -1, -1):
+        row = levels.lifted[i]
+        if not just_sank(levels, row):
+            levels.tally[0].front -= 1
+            _wait(state, levels, row, levels.tally[0].front)
+    for i in range(lifted):
+        row = levels.lifted[i]
+        if just_sank(levels, row):
+            _wait_last(state, levels, row)
+
+
+@kernel
+def _wait_last(state, levels, row):  # type: ignore[no-untyped-def]
+    levels.tally[0].back += 1
+    _wait(state, levels, row, levels.tally[0].back)
+
+
+@kernel
+def _wait(state, levels, row, label):  # type: ignore[no-untyped-def]
+    """Put a job among those that wait in its level."""
+    levels.order[row].label = label if levels.rules.by >= ATTAINED else np.int64(state.job[row].came)
+    levels.order[row].key = waiting_key(state, levels, row)
+    levels.job[row].counted = state.tally[0].now
+    put_in_line(levels, row)
+    if levels.rules.knob and levels.job[row].level and levels.job[row].served:
+        due = state.tally[0].now + np.int64(levels.job[row].served * levels.rules.knob) - levels.job[row].waited
+        if due > state.tally[0].now:
+            push(levels.rises, row, due)
+        else:
+            levels.owed[levels.tally[0].many_owed] = row
+            levels.tally[0].many_owed += 1
+
+
+@kernel
+def next_move(state, levels):  # type: ignore[no-untyped-def]
+    """The tick at which a job sinks or rises next; `NEVER` if none does."""
+    tick = NEVER
+    if levels.rules.late:
+        tick = _late_demotion(state, levels)
+    elif len(levels.rules.limits):
+        tick = first_tick(levels.sinks)
+    return min(tick, first_tick(levels.rises)) if levels.rules.knob else tick
+
+
+@kernel
+def _late_demotion(state, levels):  # type: ignore[no-untyped-def]
+    """When the public simulator looks for demotions next."""
+    least = NEVER
+    for i in range(levels.classes[0].many):
+        row = levels.running[i].row
+        level = np.int64(levels.job[row].level)
+        if level < len(levels.rules.limits):
+            width = state.job[row].gpus if levels.rules.widths else 1
+            served = levels.job[row].served + state.tally[0].now - levels.job[row].counted
+            least = min(least, max(np.int64(1), (levels.rules.limits[level] - served) // width))
+    return state.tally[0].now + least if least < NEVER else NEVER
+
+
+@kernel
+def sink(state, levels):  # type: ignore[no-untyped-def]
+    """Take running jobs that reached their level's limit out, into `moved` as they came; how many they are."""
+    many = 0
+    if not len(levels.rules.limits):
+        return many
+    while first_tick(levels.sinks) <= state.tally[0].now:
+        many = _insert(state, levels, many, pop(levels.sinks))
+    for i in range(many):
+        row = np.int64(levels.moved[i])
+        withdraw(levels, row)
+        count(state, levels, row)
+        served, level = service(state, levels, row), np.int64(levels.job[row].level) + 1
+        while not levels.rules.late and level < len(levels.rules.limits) and served >= levels.rules.limits[level]:
+            level += 1
+        levels.job[row].level = level
+    return many
+
+
+@kernel
+def come_down(state, levels, sinking):  # type: ignore[no-untyped-def]
+    """Put the jobs in `moved` among the running ones of their new level, in this pass behind all that wait there."""
+    if levels.rules.by >= ATTAINED:
+        levels.tally[0].sunk = levels.tally[0].turn + levels.total_gpus  # jobs started in this pass get turns below
+    for i in range(sinking):
+        row = np.int64(levels.moved[i])
+        levels.order[row].key = running_key(state, levels, row)
+        levels.order[row].label = levels.tally[0].sunk + i
+        enter(levels, row)
+        _sink_later(state, levels, row)
+
+
+@kernel
+def settle_turns(levels, sinking):  # type: ignore[no-untyped-def]
+    """After a pass let those that came down be equals of the others."""
+    if sinking:
+        levels.tally[0].turn = levels.tally[0].sunk + sinking
+
+
+@kernel
+def rise(state, levels):  # type: ignore[no-untyped-def]
+    """Move waiting jobs to the top that waited long enough, in the order in which they came."""
+    if not levels.rules.knob:
+        return
+    many = 0
+    for i in range(levels.tally[0].many_owed):
+        many = _insert(state, levels, many, np.int64(levels.owed[i]))
+    levels.tally[0].many_owed = 0
+    while first_tick(levels.rises) <= state.tally[0].now:
+        many = _insert(state, levels, many, pop(levels.rises))
+    for i in range(many):
+        row = np.int64(levels.moved[i])
+        take_out(levels, row)
+        levels.job[row].served = 0
+        levels.job[row].waited = 0
+        levels.job[row].level = 0
+        state.job[row].promoted += 1
+        _wait_last(state, levels, row)
+
+
+@kernel
+def _sink_later(state, levels, row):  # type: ignore[no-untyped-def]
+    """Note when a running job, its service counted up to now, reaches its level's limit."""
+    level = np.int64(levels.job[row].level)
+    if level < len(levels.rules.limits):
+        width = state.job[row].gpus if levels.rules.widths else 1
+        beyond = service(state, levels, row) - levels.rules.limits[level]
+        push(levels.sinks, row, state.tally[0].now - beyond // width)
+
+
+@kernel
+def _insert(state, levels, many, row):  # type: ignore[no-untyped-def]
+    """Put a job into `moved`, in the order in which jobs came; how many there are then."""
+    place = many
+    while place > 0 and state.job[levels.moved[place - 1]].came > state.job[row].came:
+        levels.moved[place] = levels.moved[place - 1]
+        place -= 1
+    levels.moved[place] = row
+    return many + 1

@@ -1,0 +1,60 @@
+"""Compiled code is kept apart for each state of the source, where nobody else can write."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from perdure.simulation.compiled import cache
+
+DAY_S = 86_400
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    return tmp_path / "perdure" / "compiled"
+
+
+def folder() -> Path | None:
+    """As on the first call of a process."""
+    return cache.code_folder.__wrapped__()
+
+
+def test_one_source_has_one_folder(kept: Path) -> None:
+    assert folder() == folder()
+    assert folder().parent == kept
+
+
+@pytest.mark.parametrize("edited", ["state.py", "called.py"])
+def test_another_source_has_another_folder(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, edited: str
+) -> None:
+    monkeypatch.setattr(cache, "__file__", str(tmp_path / "cache.py"))
+    (tmp_path / "state.py").write_text("a = 1\n")
+    before = folder()
+    (tmp_path / edited).write_text("a = 2\n")
+    assert folder() != before
+
+
+def test_code_is_not_read_from_where_others_can_write(kept: Path) -> None:
+    folder()
+    kept.chmod(0o777)
+    assert folder() is None
+
+
+def test_where_no_folder_can_be_made_nothing_is_kept(kept: Path) -> None:
+    kept.parent.mkdir()
+    kept.write_text("a file")
+    assert folder() is None
+
+
+@pytest.mark.parametrize(("days", "stays"), [(29, True), (31, False)])
+def test_code_that_nobody_loads_for_a_month_goes(kept: Path, days: int, stays: bool) -> None:
+    old = kept / "0.0-old"
+    old.mkdir(parents=True)
+    then = time.time() - days * DAY_S
+    os.utime(old, (then, then))
+    folder()
+    assert old.exists() == stays
