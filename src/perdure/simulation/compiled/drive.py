@@ -11,6 +11,7 @@ from perdure.scheduling.capacity import Capacity
 from perdure.scheduling.drf import DominantShare
 from perdure.scheduling.fifo import Fifo
 from perdure.scheduling.las import Gittins2D, LeastAttained
+from perdure.scheduling.philly import Philly
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
 from perdure.scheduling.placement.room import Room
@@ -18,7 +19,8 @@ from perdure.scheduling.protocol import Policy
 from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
 from perdure.scheduling.turns import Turns
 from perdure.simulation.asking import Failed, Retry
-from perdure.simulation.compiled import anew, once
+from perdure.simulation.compiled import anew, once, philly
+from perdure.simulation.compiled.lending import lending_of
 from perdure.simulation.compiled.levels import ATTAINED, GITTINS, GPUS, REMAINING, REMAINING_SERVICE, Rules, levels_of
 from perdure.simulation.compiled.places import COUNT, KINDS, empty_places, keep_off
 from perdure.simulation.compiled.questions import OVER
@@ -42,6 +44,10 @@ def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placem
         turns: Turns = policy.ranking(view_of(jobs, cluster.total_gpus))
         owners = once.by_owner(np.asarray(turns.owner, np.int64), np.asarray(turns.due, np.float64))
         return lambda state, asks, resumed: int(once.advance(state, owners, asks, resumed))
+    if type(policy) is Philly:
+        quota = np.array(policy.ranking(view_of(jobs, cluster.total_gpus)).quota)
+        lending = lending_of(jobs, quota, policy.crowded * cluster.total_gpus, cluster.total_gpus)
+        return lambda state, asks, resumed: int(philly.advance(state, lending, asks, resumed))
     rules = _rules(jobs, policy)
     if rules is not None:
         levels = levels_of(jobs, rules, cluster.total_gpus)

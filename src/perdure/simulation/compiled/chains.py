@@ -1,0 +1,56 @@
+"""Chains of jobs, compiled: lists in which a job can be put and from which it can be taken anywhere.
+
+Chains of one kind share their links, so that a job is in at most one of them. -1 is no job.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perdure.simulation.compiled.kernel import LONG, SHORT, Records, kernel, records
+
+
+def empty_chains(many: int) -> Records:
+    """So many chains: the first and the last job of each."""
+    chains = records(many, first=LONG, last=LONG)
+    chains["first"], chains["last"] = -1, -1
+    return chains
+
+
+def no_links(n: int) -> Records:
+    """Of rows below `n`, each in no chain: the job before and the one after it."""
+    return records(n, before=SHORT, after=SHORT)
+
+
+@kernel
+def insert(links, chain, before, row):  # type: ignore[no-untyped-def]
+    """Put a job right behind another one of the chain, or in front of all (-1)."""
+    after = chain.first if before < 0 else np.int64(links[before].after)
+    links[row].before = before
+    links[row].after = after
+    _join(links, chain, before, row)
+    _join(links, chain, row, after)
+
+
+@kernel
+def append(links, chain, row):  # type: ignore[no-untyped-def]
+    """Put a job behind all of a chain."""
+    insert(links, chain, chain.last, row)
+
+
+@kernel
+def unlink(links, chain, row):  # type: ignore[no-untyped-def]
+    """Take a job out of the chain that it is in."""
+    _join(links, chain, np.int64(links[row].before), np.int64(links[row].after))
+
+
+@kernel
+def _join(links, chain, before, after):  # type: ignore[no-untyped-def]
+    if before < 0:
+        chain.first = after
+    else:
+        links[before].after = after
+    if after < 0:
+        chain.last = before
+    else:
+        links[after].before = before

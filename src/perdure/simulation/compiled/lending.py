@@ -1,0 +1,223 @@
+"""Philly's virtual clusters, compiled: who is within the quota of which, and who borrows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.simulation.compiled.chains import append, empty_chains, insert, no_links, unlink
+from perdure.simulation.compiled.kernel import FLAG, LONG, SHORT, Records, kernel, records
+from perdure.simulation.workload import Workload
+
+UNKNOWN = -2  # in the place of a job that has not been looked for yet; -1 is none
+
+
+class Lending(NamedTuple):
+    """Who runs and waits in which virtual cluster."""
+
+    crowded_gpus: float  # that must be busy before anybody is preempted
+    total_gpus: int
+    quota: NDArray[np.float64]  # GPUs of each virtual cluster
+    left: NDArray[np.float64]  # of that, beside the running jobs; in a pass, beside those who came before
+    job: Records  # see `lending_of`
+    groups: Records  # virtual clusters, likewise
+    sizes: Records  # of gangs, ascending, likewise
+    near: Records  # links of chains within a virtual cluster
+    far: Records  # links of chains across virtual clusters
+    running: Records  # of each virtual cluster: running jobs in the order of their start, of one instant the lower row
+    lines: Records  # (groups, sizes): waiting jobs in the order in which they came to wait
+    stands: Records  # (groups, sizes): pass number `passed` found those before `row` to be within quota
+    common: Records  # of each size: all waiting jobs, in that order
+    margin: NDArray[np.int64]  # running jobs that may have to yield in this pass, the last in precedence first
+    lifted: NDArray[np.int64]  # those that must, the first in precedence first
+    tally: Records  # one record
+
+
+def lending_of(jobs: Workload, quota: NDArray[np.float64], crowded: float, total_gpus: int) -> Lending:
+    """Virtual clusters without jobs."""
+    n, most = len(jobs), min(len(jobs), total_gpus)
+    widths, size_of = np.unique(jobs.gpus, return_inverse=True)
+    job = records(
+        n,
+        group=SHORT,
+        size_of=SHORT,  # in `sizes`
+        borrows=FLAG,  # of a running job
+        entitled=LONG,  # of a waiting job: the last pass in which it was within quota
+        turn=LONG,  # of a waiting job: counts those who came to wait
+    )
+    job["group"], job["size_of"] = jobs.group, size_of
+    groups = records(
+        len(quota),
+        changed=FLAG,  # other jobs run since its quota was last gone through
+        within=np.float64,  # GPUs left of the quota beside the running jobs
+        borrower=LONG,  # the last running job that borrows and is not in the margin
+        entitled=LONG,  # the first waiting job within quota that the pass has not come to
+    )
+    groups["within"] = quota
+    sizes = records(len(widths), gpus=LONG, closed=FLAG, waiting=LONG)  # `waiting`: where a pass stands in `common`
+    sizes["gpus"] = widths
+    shape = len(quota), len(widths)
+    return Lending(
+        crowded,
+        total_gpus,
+        quota,
+        quota.copy(),
+        job,
+        groups,
+        sizes,
+        no_links(n),
+        no_links(n),
+        empty_chains(len(quota)),
+        empty_chains(shape[0] * shape[1]).reshape(shape),
+        records(shape[0] * shape[1], passed=LONG, row=LONG).reshape(shape),
+        empty_chains(len(widths)),
+        np.zeros(most, np.int64),
+        np.zeros(most, np.int64),
+        records(1, turn=LONG, passes=LONG, many_lifted=LONG),
+    )
+
+
+@kernel
+def wait(lending, row):  # type: ignore[no-untyped-def]
+    """Let a job wait, behind all others."""
+    job = lending.job[row]
+    job.turn = lending.tally[0].turn
+    lending.tally[0].turn += 1
+    append(lending.near, lending.lines[job.group, job.size_of], row)
+    append(lending.far, lending.common[job.size_of], row)
+
+
+@kernel
+def begin_to_run(state, lending, row):  # type: ignore[no-untyped-def]
+    """Put a job that waited, and was just started, among the running ones."""
+    job = lending.job[row]
+    unlink(lending.near, lending.lines[job.group, job.size_of], row)
+    unlink(lending.far, lending.common[job.size_of], row)
+    before = lending.running[job.group].last
+    while before > row and state.job[before].resumed == state.tally[0].now:
+        before = np.int64(lending.near[before].before)
+    insert(lending.near, lending.running[job.group], before, row)
+    lending.groups[job.group].changed = True
+
+
+@kernel
+def cease_to_run(lending, row):  # type: ignore[no-untyped-def]
+    """Take a job out from among the running ones."""
+    group = np.int64(lending.job[row].group)
+    unlink(lending.near, lending.running[group], row)
+    lending.groups[group].changed = True
+
+
+@kernel
+def split(state, lending):  # type: ignore[no-untyped-def]
+    """Tell running jobs within quota from those that borrow, where others run than before."""
+    for i in range(len(lending.groups)):
+        group = lending.groups[i]
+        if group.changed:
+            group.changed = False
+            group.within = lending.quota[i]
+            row = lending.running[i].first
+            while row >= 0:
+                lending.job[row].borrows = state.job[row].gpus > group.within
+                if not lending.job[row].borrows:
+                    group.within -= state.job[row].gpus
+                row = np.int64(lending.near[row].after)
+
+
+@kernel
+def forget_entitled(lending):  # type: ignore[no-untyped-def]
+    """Go through the quotas from their beginning again."""
+    lending.tally[0].passes += 1
+    for i in range(len(lending.groups)):
+        lending.left[i] = lending.groups[i].within
+        lending.groups[i].entitled = UNKNOWN
+
+
+@kernel
+def next_entitled(state, lending):  # type: ignore[no-untyped-def]
+    """The next waiting job within its virtual cluster's quota, in the order in which they came; -1 for none."""
+    best = np.int64(-1)
+    for i in range(len(lending.groups)):
+        group = lending.groups[i]
+        if group.entitled == UNKNOWN:
+            group.entitled = _first_entitled(lending, i)
+        row = group.entitled
+        if row >= 0 and (best < 0 or lending.job[row].turn < lending.job[best].turn):
+            best = row
+    if best >= 0:
+        job = lending.job[best]
+        job.entitled = lending.tally[0].passes
+        lending.left[job.group] -= state.job[best].gpus
+        lending.groups[job.group].entitled = UNKNOWN
+        lending.stands[job.group, job.size_of].row = np.int64(lending.near[best].after)
+    return best
+
+
+@kernel
+def is_entitled(lending, row):  # type: ignore[no-untyped-def]
+    """Whether this pass has come to a waiting job as one within quota."""
+    return lending.job[row].entitled == lending.tally[0].passes
+
+
+@kernel
+def _first_entitled(lending, group):  # type: ignore[no-untyped-def]
+    best = np.int64(-1)
+    for size in range(len(lending.sizes)):
+        if lending.sizes[size].gpus > lending.left[group]:
+            break
+        row = _candidate(lending, group, size)
+        if row >= 0 and (best < 0 or lending.job[row].turn < lending.job[best].turn):
+            best = row
+    return best
+
+
+@kernel
+def _candidate(lending, group, size):  # type: ignore[no-untyped-def]
+    """The first job of a line that this pass has not come to as one within quota; -1 for none."""
+    stand = lending.stands[group, size]
+    if stand.passed != lending.tally[0].passes:
+        stand.passed = lending.tally[0].passes
+        stand.row = lending.lines[group, size].first
+    return stand.row
+
+
+@kernel
+def last_borrower(state, lending):  # type: ignore[no-untyped-def]
+    """The running job that borrows, is not in the margin, and was started last; -1 for none."""
+    best = np.int64(-1)
+    for i in range(len(lending.groups)):
+        group = lending.groups[i]
+        if group.borrower == UNKNOWN:
+            group.borrower = _borrower_up_to(lending, lending.running[i].last)
+        row = group.borrower
+        if row >= 0 and (best < 0 or _started_after(state, row, best)):
+            best = row
+    return best
+
+
+@kernel
+def forget_borrowers(lending):  # type: ignore[no-untyped-def]
+    """Look for the last borrowers again."""
+    for i in range(len(lending.groups)):
+        lending.groups[i].borrower = UNKNOWN
+
+
+@kernel
+def into_margin(lending, row):  # type: ignore[no-untyped-def]
+    """Go on to the borrower before this one."""
+    lending.groups[lending.job[row].group].borrower = _borrower_up_to(lending, np.int64(lending.near[row].before))
+
+
+@kernel
+def _borrower_up_to(lending, row):  # type: ignore[no-untyped-def]
+    while row >= 0 and not lending.job[row].borrows:
+        row = np.int64(lending.near[row].before)
+    return row
+
+
+@kernel
+def _started_after(state, a, b):  # type: ignore[no-untyped-def]
+    since_a, since_b = state.job[a].resumed, state.job[b].resumed
+    return since_a > since_b or (since_a == since_b and a > b)

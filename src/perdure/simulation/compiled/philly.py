@@ -1,0 +1,197 @@
+"""Philly's scheduler, compiled: jobs within quota first, others borrow until the cluster is crowded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perdure.simulation.compiled.finding import looks_for_itself
+from perdure.simulation.compiled.kernel import entry, kernel
+from perdure.simulation.compiled.lending import (
+    begin_to_run,
+    cease_to_run,
+    forget_borrowers,
+    forget_entitled,
+    into_margin,
+    is_entitled,
+    last_borrower,
+    next_entitled,
+    split,
+    wait,
+)
+from perdure.simulation.compiled.places import forget, lift, put_back
+from perdure.simulation.compiled.state import (
+    ASKS,
+    DONE,
+    begin_instant,
+    due_arrival,
+    due_end,
+    end_of_events,
+    finish,
+    heed,
+    next_event,
+    preempt,
+    start,
+)
+from perdure.simulation.compiled.ticks import NEVER
+
+
+@entry
+def advance(state, lending, asks, resumed):  # type: ignore[no-untyped-def]
+    """Go on until nothing is left to happen, or until attempts failed about which somebody must be asked."""
+    while True:
+        if not resumed:
+            now = next_event(state)
+            if now == NEVER:
+                return DONE
+            begin_instant(state, now)
+            row = due_end(state)
+            while row >= 0:
+                cease_to_run(lending, row)
+                finish(state, row, asks)
+                row = due_end(state)
+            if state.questions.tally[0].many:
+                return ASKS
+        else:
+            heed(state)
+        resumed = False
+        row = due_arrival(state)
+        while row >= 0:
+            wait(lending, row)
+            row = due_arrival(state)
+        end_of_events(state)
+        if state.tally[0].waiting:
+            _give(state, lending)
+
+
+@kernel
+def _give(state, lending):  # type: ignore[no-untyped-def]
+    """One pass. Only running jobs that borrow can lose their GPUs, the last to start first, to jobs within quota."""
+    split(state, lending)
+    lending.tally[0].many_lifted = 0
+    if lending.total_gpus - state.places.tally[0].total_free >= lending.crowded_gpus:
+        _choose(state, lending)
+    for i in range(lending.tally[0].many_lifted):
+        lift(state.places, lending.lifted[i], np.int64(state.job[lending.lifted[i]].gpus))
+    if state.places.tally[0].total_free >= _narrowest(lending):
+        _open_sizes(lending)
+        _start_entitled(state, lending)
+        yielding = _put_back(state, lending)
+        _start_others(state, lending)
+        _preempt(state, lending, yielding)
+
+
+@kernel
+def _narrowest(lending):  # type: ignore[no-untyped-def]
+    """GPUs of the narrowest waiting job."""
+    for size in range(len(lending.sizes)):
+        if lending.common[size].first >= 0:
+            return lending.sizes[size].gpus
+    return NEVER
+
+
+@kernel
+def _open_sizes(lending):  # type: ignore[no-untyped-def]
+    for size in range(len(lending.sizes)):
+        lending.sizes[size].closed = False
+        lending.sizes[size].waiting = lending.common[size].first
+
+
+@kernel
+def _choose(state, lending):  # type: ignore[no-untyped-def]
+    """Put borrowers into `lifted` that must yield to jobs within quota, by counting GPUs; see `passes`."""
+    free, too_wide, margin = state.places.tally[0].total_free, NEVER, 0
+    narrowest = _narrowest(lending)
+    forget_entitled(lending)
+    forget_borrowers(lending)
+    borrower = last_borrower(state, lending)
+    while free >= narrowest or borrower >= 0:
+        waiter = next_entitled(state, lending)
+        if waiter < 0:
+            break
+        gpus = np.int64(state.job[waiter].gpus)
+        if gpus >= too_wide:
+            continue
+        while free < gpus and borrower >= 0:
+            lending.margin[margin] = borrower
+            margin += 1
+            free += state.job[borrower].gpus
+            into_margin(lending, borrower)
+            borrower = last_borrower(state, lending)
+        if free < gpus:
+            too_wide = gpus
+        else:
+            free -= gpus
+    while margin:
+        margin -= 1
+        row = lending.margin[margin]
+        if state.job[row].gpus <= free:
+            free -= state.job[row].gpus
+        else:
+            lending.lifted[lending.tally[0].many_lifted] = row
+            lending.tally[0].many_lifted += 1
+
+
+@kernel
+def _start_entitled(state, lending):  # type: ignore[no-untyped-def]
+    forget_entitled(lending)
+    while state.places.tally[0].total_free >= _narrowest(lending):
+        row = next_entitled(state, lending)
+        if row < 0:
+            break
+        _try(state, lending, row)
+
+
+@kernel
+def _start_others(state, lending):  # type: ignore[no-untyped-def]
+    """Start waiting jobs that borrow, in the order in which they came to wait."""
+    while True:
+        best = np.int64(-1)
+        for i in range(len(lending.sizes)):
+            size = lending.sizes[i]
+            if size.gpus > state.places.tally[0].total_free:
+                break
+            while size.waiting >= 0 and is_entitled(lending, size.waiting):
+                size.waiting = np.int64(lending.far[size.waiting].after)
+            row = size.waiting
+            if row >= 0 and not size.closed and (best < 0 or lending.job[row].turn < lending.job[best].turn):
+                best = row
+        if best < 0:
+            break
+        lending.sizes[lending.job[best].size_of].waiting = np.int64(lending.far[best].after)
+        _try(state, lending, best)
+
+
+@kernel
+def _try(state, lending, row):  # type: ignore[no-untyped-def]
+    """Start a waiting job if it finds a place."""
+    size = lending.sizes[lending.job[row].size_of]
+    if size.closed and not looks_for_itself(state.places, row):
+        return
+    if size.waiting == row:
+        size.waiting = np.int64(lending.far[row].after)
+    if start(state, row):
+        begin_to_run(state, lending, row)
+    elif not looks_for_itself(state.places, row):
+        size.closed = True
+
+
+@kernel
+def _put_back(state, lending):  # type: ignore[no-untyped-def]
+    """Give lifted jobs their GPUs if they are still free; of how many they are not, the first ones of `lifted` then."""
+    yielding = 0
+    for i in range(lending.tally[0].many_lifted):
+        row = lending.lifted[i]
+        if not put_back(state.places, row, np.int64(state.job[row].gpus)):
+            lending.lifted[yielding] = row
+            yielding += 1
+    return yielding
+
+
+@kernel
+def _preempt(state, lending, yielding):  # type: ignore[no-untyped-def]
+    for i in range(yielding):
+        row = lending.lifted[i]
+        forget(state.places, row)
+        cease_to_run(lending, row)
+        preempt(state, row)
+        wait(lending, row)
