@@ -20,7 +20,7 @@ from perdure.simulation.workload import Workload
 from tests.simulation.tables import faulty, tables
 
 PLACES = ["count", "first-fit", "best-fit", "consolidate", "ladder:15"]
-POLICIES = ["fifo", "fjf", "sjf", "sjf:skip", "capacity", "drf", "philly"]
+POLICIES = ["fifo", "fjf", "sjf", "sjf:skip", "capacity", "drf", "philly", "easy", "conservative"]
 POLICIES += ["srtf", "srsf", "fewest-gpus", "las", "las-2d", "las-2d:0.5", "las-2d:2", "gittins-2d"]
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from perdure.model.cluster import Cluster
+from perdure.scheduling.backfill import Conservative, Easy
 from perdure.scheduling.capacity import Capacity
 from perdure.scheduling.drf import DominantShare
 from perdure.scheduling.fifo import Fifo
@@ -19,7 +20,7 @@ from perdure.scheduling.protocol import Policy
 from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
 from perdure.scheduling.turns import Turns
 from perdure.simulation.asking import Failed, Retry
-from perdure.simulation.compiled import anew, once, philly
+from perdure.simulation.compiled import anew, backfill, once, philly
 from perdure.simulation.compiled.lending import lending_of
 from perdure.simulation.compiled.levels import ATTAINED, GITTINS, GPUS, REMAINING, REMAINING_SERVICE, Rules, levels_of
 from perdure.simulation.compiled.places import COUNT, KINDS, empty_places, keep_off
@@ -44,6 +45,9 @@ def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placem
         turns: Turns = policy.ranking(view_of(jobs, cluster.total_gpus))
         owners = once.by_owner(np.asarray(turns.owner, np.int64), np.asarray(turns.due, np.float64))
         return lambda state, asks, resumed: int(once.advance(state, owners, asks, resumed))
+    if type(policy) is Easy or type(policy) is Conservative:
+        part = backfill.backfill_of(jobs, type(policy) is Conservative, cluster.total_gpus)
+        return lambda state, asks, resumed: int(backfill.advance(state, part, asks, resumed))
     if type(policy) is Philly:
         quota = np.array(policy.ranking(view_of(jobs, cluster.total_gpus)).quota)
         lending = lending_of(jobs, quota, policy.crowded * cluster.total_gpus, cluster.total_gpus)

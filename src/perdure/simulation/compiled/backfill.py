@@ -1,0 +1,207 @@
+"""Backfilling, compiled: EASY and conservative.
+
+Waiting jobs stand in lines by size, running ones in an agenda. Lengths are those known beforehand: the walltime of a
+job, or else its true running time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.simulation.compiled.agenda import Agenda, empty_agenda, expect, reservation, strike
+from perdure.simulation.compiled.finding import looks_for_itself
+from perdure.simulation.compiled.forecast import Forecast, empty_forecast, forecast_from, place_in, widest_before
+from perdure.simulation.compiled.kernel import entry, kernel
+from perdure.simulation.compiled.state import (
+    ASKS,
+    DONE,
+    begin_instant,
+    due_arrival,
+    due_end,
+    end_of_events,
+    finish,
+    heed,
+    next_event,
+    start,
+)
+from perdure.simulation.compiled.ticks import NEVER
+from perdure.simulation.compiled.tournament import (
+    ANY,
+    Lines,
+    empty_lines,
+    first_in,
+    leave,
+    narrowest,
+    row_in,
+    stand,
+)
+from perdure.simulation.workload import Workload
+
+
+class Backfill(NamedTuple):
+    """Who waits and who runs."""
+
+    all_reserve: bool  # conservative: every waiting job has a reservation; else the first one alone (EASY)
+    walltime: NDArray[np.int64]  # of each job, 0 where there is none
+    lines: Lines
+    agenda: Agenda
+    forecast: Forecast
+    started: NDArray[np.int64]  # in this pass
+
+
+def backfill_of(jobs: Workload, all_reserve: bool, total_gpus: int) -> Backfill:
+    """Nobody waits, nobody runs."""
+    most = min(len(jobs), total_gpus)
+    forecast = empty_forecast(most + 2 * len(jobs) + 2 if all_reserve else 0)
+    lines, agenda = empty_lines(jobs.gpus), empty_agenda(most)
+    return Backfill(all_reserve, jobs.walltime, lines, agenda, forecast, np.zeros(most, np.int64))
+
+
+@entry
+def advance(state, backfill, asks, resumed):  # type: ignore[no-untyped-def]
+    """Go on until nothing is left to happen, or until attempts failed about which somebody must be asked."""
+    while True:
+        if not resumed:
+            now = next_event(state)
+            if now == NEVER:
+                return DONE
+            begin_instant(state, now)
+            row = due_end(state)
+            while row >= 0:
+                end = state.job[row].resumed + _length(state, backfill, row)
+                strike(backfill.agenda, end, state.job[row].gpus)
+                finish(state, row, asks)
+                row = due_end(state)
+            if state.questions.tally[0].many:
+                return ASKS
+        else:
+            heed(state)
+        resumed = False
+        row = due_arrival(state)
+        while row >= 0:
+            stand(backfill.lines, row, _length(state, backfill, row))
+            row = due_arrival(state)
+        end_of_events(state)
+        if state.places.tally[0].total_free >= narrowest(backfill.lines):
+            if backfill.all_reserve:
+                _give_with_all_reserving(state, backfill)
+            else:
+                _give_with_one_reserving(state, backfill)
+
+
+@kernel
+def _length(state, backfill, row):  # type: ignore[no-untyped-def]
+    """Ticks that the present attempt is expected to take; at least one."""
+    limit = backfill.walltime[row]
+    return max(1, limit if limit else state.work[state.job[row].record])
+
+
+@kernel
+def _give_with_one_reserving(state, backfill):  # type: ignore[no-untyped-def]
+    """EASY: in the order of arrival; the first that does not fit has a reservation, which later ones must not delay."""
+    lines, now = backfill.lines, state.tally[0].now
+    _look_from_the_beginning(lines)
+    while True:
+        _look_on(lines, ANY, NEVER)
+        row = _first(state, lines)
+        if row < 0:
+            return
+        if not _try(state, backfill, row):
+            break
+        expect(backfill.agenda, now + _length(state, backfill, row), state.job[row].gpus)
+    tick, spare = reservation(backfill.agenda, now, state.places.tally[0].total_free, np.int64(state.job[row].gpus))
+    lines.sizes[lines.job[row].size_of].candidate += 1
+    while True:
+        _look_beside(lines, tick - now, spare, state.places.tally[0].total_free)
+        row = _first(state, lines)
+        if row < 0:
+            return
+        size = lines.sizes[lines.job[row].size_of]
+        if _try(state, backfill, row):
+            expect(backfill.agenda, now + _length(state, backfill, row), size.gpus)
+            if size.gpus <= spare:
+                spare -= size.gpus
+        elif looks_for_itself(state.places, row):
+            size.candidate += 1
+        else:
+            size.candidate = -1
+
+
+@kernel
+def _give_with_all_reserving(state, backfill):  # type: ignore[no-untyped-def]
+    """Conservative: in the order of arrival; who cannot start reserves the earliest stretch that is free.
+
+    Only who starts now matters, for all reservations are made anew after the next event. From the first tick on at
+    which fewer GPUs will be free than anybody needs, the `horizon`, nobody fits any more. So nobody who starts now can
+    last beyond it, and no reservation can begin before it and last beyond it: what lies beyond is not looked at.
+    """
+    lines, now, started = backfill.lines, state.tally[0].now, 0
+    horizon, widest, needed = NEVER, NEVER, narrowest(lines)
+    forecast_from(backfill.forecast, now, state.places.tally[0].total_free)
+    _look_from_the_beginning(lines)
+    while horizon > now:
+        _look_on(lines, min(horizon - now, ANY), widest)
+        row = _first(state, lines)
+        if row < 0:
+            break
+        size, length = lines.sizes[lines.job[row].size_of], _length(state, backfill, row)
+        size.candidate += 1
+        tick, new = place_in(backfill.forecast, backfill.agenda, size.gpus, length, needed, horizon)
+        if new < horizon:
+            horizon, widest = new, widest_before(backfill.forecast, new)
+        if tick == now and _try(state, backfill, row):
+            backfill.started[started] = row
+            started += 1
+    for i in range(started):
+        row = backfill.started[i]
+        expect(backfill.agenda, now + _length(state, backfill, row), state.job[row].gpus)
+
+
+@kernel
+def _try(state, backfill, row):  # type: ignore[no-untyped-def]
+    """Start a waiting job, if there is room."""
+    if not start(state, row):
+        return False
+    leave(backfill.lines, row)
+    return True
+
+
+@kernel
+def _first(state, lines):  # type: ignore[no-untyped-def]
+    """Of the candidates of all sizes the one that came first; -1 for none."""
+    best = np.int64(-1)
+    for i in range(len(lines.sizes)):
+        size = lines.sizes[i]
+        if size.candidate >= 0:
+            row = row_in(lines, size, size.candidate)
+            if best < 0 or state.job[row].came < state.job[best].came:
+                best = row
+    return best
+
+
+@kernel
+def _look_from_the_beginning(lines):  # type: ignore[no-untyped-def]
+    for i in range(len(lines.sizes)):
+        lines.sizes[i].candidate = 0
+
+
+@kernel
+def _look_on(lines, longest, widest):  # type: ignore[no-untyped-def]
+    """Go on in all lines to the next job that is no longer and no wider, if the present one is."""
+    for i in range(len(lines.sizes)):
+        size = lines.sizes[i]
+        if size.candidate >= 0:
+            size.candidate = first_in(lines, size, size.candidate, longest) if size.gpus <= widest else -1
+
+
+@kernel
+def _look_beside(lines, longest, spare, free):  # type: ignore[no-untyped-def]
+    """As `_look_on`; who fits beside the reservation may be as long as it likes."""
+    for i in range(len(lines.sizes)):
+        size = lines.sizes[i]
+        if size.candidate >= 0:
+            limit = ANY if size.gpus <= spare else longest
+            size.candidate = first_in(lines, size, size.candidate, limit) if size.gpus <= free else -1

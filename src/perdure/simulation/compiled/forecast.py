@@ -1,0 +1,110 @@
+"""How many GPUs will be free when, compiled; see `perdure.scheduling.backfill.Forecast`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perdure.simulation.compiled.kernel import LONG, Records, kernel, records
+from perdure.simulation.compiled.ticks import NEVER
+
+
+class Forecast(NamedTuple):
+    """What is free from now on, known as far as it has been asked for."""
+
+    stretch: Records  # from each tick to that of the next, so many GPUs are free
+    tally: Records  # one record
+
+
+def empty_forecast(most: int) -> Forecast:
+    """A forecast of at most so many stretches."""
+    tally = records(1, many=LONG, ends=LONG, free=LONG)  # stretches; ends of the agenda in them, and free by these
+    return Forecast(records(most, tick=LONG, free=LONG), tally)
+
+
+@kernel
+def forecast_from(forecast, now, free):  # type: ignore[no-untyped-def]
+    """Begin with what is free now."""
+    forecast.stretch[0].tick = now
+    forecast.stretch[0].free = free
+    forecast.tally[0].many = 1
+    forecast.tally[0].ends = 0
+
+
+@kernel
+def place_in(forecast, agenda, gpus, length, needed, horizon):  # type: ignore[no-untyped-def]
+    """Reserve the earliest stretch before the horizon in which so many GPUs are free for so long.
+
+    Its tick, `NEVER` if there is none; and the horizon then, the first tick at which less is free than `needed`.
+    """
+    begin, end = _find(forecast, agenda, gpus, length, horizon)
+    if begin < 0:
+        return NEVER, horizon
+    tick = forecast.stretch[begin].tick
+    _cut(forecast, end, tick + length)
+    for i in range(begin, end):
+        forecast.stretch[i].free -= gpus
+        if forecast.stretch[i].free < needed:
+            horizon = min(horizon, forecast.stretch[i].tick)
+    return tick, horizon
+
+
+@kernel
+def widest_before(forecast, horizon):  # type: ignore[no-untyped-def]
+    """The most GPUs that are free at a tick before the horizon."""
+    widest, i = 0, 0
+    while i < forecast.tally[0].many and forecast.stretch[i].tick < horizon:
+        widest = max(widest, forecast.stretch[i].free)
+        i += 1
+    return widest
+
+
+@kernel
+def _find(forecast, agenda, gpus, length, horizon):  # type: ignore[no-untyped-def]
+    """Where the stretch begins that is looked for, and where it ends, as places of stretches; -1 for none.
+
+    The last one of these may have to be cut.
+    """
+    begin, i = 0, 0
+    while i < forecast.tally[0].many or _go_on(forecast, agenda):
+        stretch = forecast.stretch[i]
+        if i > begin and stretch.tick >= forecast.stretch[begin].tick + length:
+            return begin, i
+        if stretch.tick >= horizon:
+            return -1, -1
+        if stretch.free < gpus:
+            begin = i + 1
+        i += 1
+    return begin, i
+
+
+@kernel
+def _go_on(forecast, agenda):  # type: ignore[no-untyped-def]
+    """Add the stretch from the next expected end on, if there is one."""
+    tally = forecast.tally[0]
+    if tally.ends == agenda.many[0]:
+        return False
+    now, last = forecast.stretch[0].tick, forecast.stretch[tally.many - 1]
+    tick, free = max(now + 1, agenda.tick[tally.ends]), last.free
+    while tally.ends < agenda.many[0] and max(now + 1, agenda.tick[tally.ends]) == tick:
+        free += agenda.gpus[tally.ends]
+        tally.ends += 1
+    forecast.stretch[tally.many].tick = tick
+    forecast.stretch[tally.many].free = free
+    tally.many += 1
+    return True
+
+
+@kernel
+def _cut(forecast, i, tick):  # type: ignore[no-untyped-def]
+    """Let a stretch begin at the tick, which is in the one before place i or at the beginning of that."""
+    tally = forecast.tally[0]
+    if i < tally.many and forecast.stretch[i].tick == tick:
+        return
+    j = tally.many
+    while j > i:
+        forecast.stretch[j].tick = forecast.stretch[j - 1].tick
+        forecast.stretch[j].free = forecast.stretch[j - 1].free
+        j -= 1
+    forecast.stretch[i].tick = tick
+    forecast.stretch[i].free = forecast.stretch[i - 1].free
+    tally.many += 1

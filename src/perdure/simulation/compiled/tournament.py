@@ -1,0 +1,139 @@
+"""Lines of waiting jobs, compiled: one for each size of gang, searched for the first job that is short enough.
+
+A line is a row of slots, filled in the order in which jobs come. Above the slots stands a tournament: each node knows
+the shortest job below it. A full line is moved together, which makes at least half of it free.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.simulation.compiled.kernel import LONG, SHORT, Records, kernel, records
+
+NOBODY = np.int64(2**62)  # in the place of a length
+ANY = NOBODY - 1  # longer than all
+
+
+class Lines(NamedTuple):
+    """Waiting jobs by size of gang."""
+
+    sizes: Records  # ascending, see `empty_lines`
+    job: Records  # of each job: its size, and its slot
+    least: NDArray[np.int64]  # nodes of all tournaments: the root of one is 1, slot i is node `slots` + i
+    row: NDArray[np.int32]  # in each slot
+
+
+def empty_lines(gpus: NDArray[np.int64]) -> Lines:
+    """Lines for jobs of these sizes."""
+    widths, size_of, counts = np.unique(gpus, return_inverse=True, return_counts=True)
+    job = records(len(gpus), size_of=SHORT, slot=SHORT)
+    job["size_of"] = size_of
+    sizes = records(
+        len(widths),
+        gpus=LONG,
+        slots=LONG,  # a power of two
+        begin=LONG,  # of its slots in `row`, and half of that of its tournament in `least`
+        used=LONG,  # slots
+        waiting=LONG,  # jobs
+        candidate=LONG,  # where a pass stands: a slot, -1 for none
+    )
+    sizes["gpus"] = widths
+    sizes["slots"] = 2 ** np.ceil(np.log2(2 * counts)).astype(np.int64) if len(gpus) else 0
+    sizes["begin"] = np.cumsum(sizes["slots"]) - sizes["slots"]
+    slots = int(sizes["slots"].sum())
+    return Lines(sizes, job, np.full(2 * slots, NOBODY), np.zeros(slots, np.int32))
+
+
+@kernel
+def stand(lines, row, length):  # type: ignore[no-untyped-def]
+    """Let a job of some length wait, behind all others of its size."""
+    size = lines.sizes[lines.job[row].size_of]
+    if size.used == size.slots:
+        _move_together(lines, size)
+    size.waiting += 1
+    _put(lines, size, size.used, row, length)
+    size.used += 1
+
+
+@kernel
+def leave(lines, row):  # type: ignore[no-untyped-def]
+    """Let a job wait no longer."""
+    size = lines.sizes[lines.job[row].size_of]
+    size.waiting -= 1
+    _set(lines, size, np.int64(lines.job[row].slot), NOBODY)
+    if not size.waiting:
+        size.used = 0
+
+
+@kernel
+def first_in(lines, size, begin, longest):  # type: ignore[no-untyped-def]
+    """The first slot from `begin` on whose job is no longer than `longest`; -1 for none."""
+    if begin >= size.used:
+        return -1
+    root, node = 2 * size.begin, size.slots + begin
+    while lines.least[root + node] > longest:
+        while node & 1:
+            node >>= 1
+        if not node:
+            return -1
+        node += 1
+    while node < size.slots:
+        node *= 2
+        node += lines.least[root + node] > longest
+    return node - size.slots
+
+
+@kernel
+def row_in(lines, size, slot):  # type: ignore[no-untyped-def]
+    """The job in a slot."""
+    return np.int64(lines.row[size.begin + slot])
+
+
+@kernel
+def length_in(lines, size, slot):  # type: ignore[no-untyped-def]
+    """How long the job in a slot is."""
+    return lines.least[2 * size.begin + size.slots + slot]
+
+
+@kernel
+def narrowest(lines):  # type: ignore[no-untyped-def]
+    """GPUs of the narrowest waiting job; more than there are if nobody waits."""
+    for i in range(len(lines.sizes)):
+        if lines.sizes[i].waiting:
+            return lines.sizes[i].gpus
+    return NOBODY
+
+
+@kernel
+def _put(lines, size, slot, row, length):  # type: ignore[no-untyped-def]
+    lines.row[size.begin + slot] = row
+    lines.job[row].slot = slot
+    _set(lines, size, slot, length)
+
+
+@kernel
+def _set(lines, size, slot, length):  # type: ignore[no-untyped-def]
+    root, node = 2 * size.begin, size.slots + slot
+    lines.least[root + node] = length
+    node >>= 1
+    while node:
+        least = min(lines.least[root + 2 * node], lines.least[root + 2 * node + 1])
+        if lines.least[root + node] == least:
+            break
+        lines.least[root + node] = least
+        node >>= 1
+
+
+@kernel
+def _move_together(lines, size):  # type: ignore[no-untyped-def]
+    kept = 0
+    for slot in range(size.used):
+        length = length_in(lines, size, slot)
+        if length < NOBODY:
+            _set(lines, size, slot, NOBODY)
+            _put(lines, size, kept, row_in(lines, size, slot), length)
+            kept += 1
+    size.used = kept
