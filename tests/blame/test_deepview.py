@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from perdure.blame import deepview
 from perdure.blame.deepview import lasso
 
 
@@ -23,6 +24,20 @@ def test_no_direction_is_downhill(seed, penalty):
     assert (b >= 0).all()
     np.testing.assert_allclose(slope[b > 0], penalty, atol=1e-7)
     assert (slope[b == 0] <= penalty + 1e-7).all()
+
+
+def test_a_weight_of_two_is_a_path_given_twice():
+    X, y = problem(2)
+    twice = sparse.vstack([X, X[:40]]).tocsr()
+    weights = np.repeat([2.0, 1.0], 40)
+    np.testing.assert_allclose(lasso(X, y, 0.3, weights), lasso(twice, np.append(y, y[:40]), 0.3), atol=1e-8)
+
+
+def test_compiled_or_not_the_descent_is_the_same(monkeypatch):
+    X, y = problem(3)
+    found = lasso(X, y, 0.1)
+    monkeypatch.setattr(deepview, "_sweep", lambda: deepview._plain_sweep)
+    np.testing.assert_allclose(lasso(X, y, 0.1), found, atol=1e-12)
 
 
 def test_one_column_has_a_closed_form():
