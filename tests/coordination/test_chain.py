@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.coordination.chain import declined, offer
-from perdure.coordination.record import Answer, AnswerKind, Component, ExceptionRecord, Scope
+from perdure.coordination.record import Answer, AnswerKind, Component, ExceptionRecord, Scope, about
 from perdure.model.identity import AttemptId
 
 
 def record(scope=Scope.LOCAL):
-    return ExceptionRecord("x", "job.net", 0, scope, AttemptId("c", "1", 1), 0.0)
+    return ExceptionRecord("x", "job.net", 0, scope, about(AttemptId("c", "1", 1)), 0.0)
 
 
 def saying(component, kind, asked):
@@ -32,7 +32,7 @@ def test_the_first_in_order_that_handles_owns_it(scope, kinds):
     assert done.owner == (willing[0] if willing else None)
     last = scope.order.index(willing[0]) if willing else len(scope.order)
     assert asked == [c for c in scope.order[: last + 1] if c in kinds]
-    assert [a.component for a in done.answers] == asked
+    assert [a.component for a in done.verdicts] == asked
 
 
 def test_a_global_exception_goes_the_other_way():
@@ -49,7 +49,7 @@ def test_handlers_see_the_answers_before_theirs():
     seen = []
 
     def scheduler(so_far):
-        seen.extend(a.note for a in so_far.answers)
+        seen.extend(a.note for a in so_far.verdicts)
         return declined(Component.SCHEDULER, 2.0, "")
 
     def job(_):

@@ -38,6 +38,8 @@ def values(kind):
         return st.sampled_from(args)
     if origin in (Union, types.UnionType):
         return st.one_of([values(arg) for arg in args])
+    if origin is tuple and args[-1] is not Ellipsis:
+        return st.tuples(*map(values, args))
     if origin is tuple:
         return st.lists(values(args[0]), max_size=3).map(tuple)
     if origin is dict:

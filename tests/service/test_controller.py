@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.coordination.record import Component, ExceptionState
+from perdure.coordination.record import Component, ExceptionState, Outcome
 from perdure.model.actions import Cancel, Drain, Exclude, Hold, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
@@ -88,7 +88,7 @@ def test_a_deterministic_failure_ends_in_a_stop_and_no_action():
     run = after_failure()
     (noted,) = [e for e in run.judge(DETERMINISTIC) if isinstance(e, Noted)]
     assert run.acts() == []
-    assert noted.failure.record.state is ExceptionState.STOPPED
+    assert noted.failure.record.outcome is Outcome.STOPPED
     assert noted.failure.record.type == "job.shape"
     assert noted.saved_gpu_h == pytest.approx(8.0)  # the hour that one blind retry would have burnt again
 
@@ -154,7 +154,7 @@ def test_success_after_a_retry_closes_the_case():
     run.judge(TRANSIENT)
     good = replace(FAILED, id=replace(ONE, incarnation=2), state=AttemptState.COMPLETED, exit_code=0)
     run.look(5000.0, [replace(JOB, state=JobState.COMPLETED)], [good])
-    assert run.noted.record.state is ExceptionState.RECOVERED
+    assert run.noted.record.outcome is Outcome.RECOVERED
     assert run.state.cases == {}
 
 

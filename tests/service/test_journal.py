@@ -191,7 +191,7 @@ def test_answers_and_savings_are_never_taken_back(service):
     with service.journal.engine.connect() as db:
         row = db.execute(select(exceptions)).one()
     assert (row.state, row.decision, row.owner, row.saved_gpu_h) == ("stopped", "stop", "scheduler", 8.0)
-    assert len(row.payload["answers"]) == len(stopped.record.answers)
+    assert len(row.payload["verdicts"]) == len(stopped.record.verdicts)
 
 
 def test_hostile_text_is_kept_without_what_databases_refuse(service):
@@ -377,8 +377,6 @@ def test_a_lost_connection_is_an_error_once_and_loses_nothing(postgres_database)
         journal.begin(key, 2.0)
     assert journal.begin(key, 2.0)
     journal.close()
-
-
 
 
 @pytest.mark.postgres

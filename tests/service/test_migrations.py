@@ -10,7 +10,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from perdure.service import migrations, store
+from perdure.model.identity import AttemptId
+from perdure.service import codec, migrations, store
 from perdure.service.journal import Journal
 from perdure.service.schema import metadata
 from perdure.service.store import SCHEMA, VERSION_TABLE, Store
@@ -54,3 +55,34 @@ def test_every_released_schema_is_brought_up_to_date(where, revision, monkeypatc
         assert db.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == SCHEMA
     assert journal.planned() == []
     journal.close()
+
+
+FIRST_FORM = """{"id": "c/1#2:job.failed", "type": "job.oom", "severity": 0, "scope": "local", "time_s": 5.0,
+    "subject": {"cluster": "c", "job_id": "1", "incarnation": 2}, "note": "", "state": "recovered",
+    "answers": [{"component": "scheduler", "kind": "handled", "time_s": 6.0, "note": "again", "action_keys": ["k"]}]}"""
+
+
+def test_exceptions_of_the_first_form_are_read_in_the_new_one(where, monkeypatch):
+    def to_the_first_form(db, *_):
+        made = config()
+        made.attributes["connection"] = db
+        upgrade(made, "0003_good_runs")
+
+    with monkeypatch.context() as then:
+        then.setattr(store, "_bring_up_to_date", to_the_first_form)
+        opened = Store.open(where, "c")
+        with opened.writing() as db:
+            values = {"id": "c/1#2:job.failed", "payload": FIRST_FORM}
+            insert = (
+                "INSERT INTO exceptions (id, cluster, job_id, incarnation, time_s, type, state, owner,"
+                " decision, reason, wasted_gpu_h, saved_gpu_h, payload)"
+                " VALUES (:id, 'c', '1', 2, 5.0, 'job.oom', 'recovered', '', '', '', 0, 0, :payload)"
+            )
+            db.execute(text(insert), values)
+        opened.close()
+    journal = Journal.open(where, "c")
+    with journal.engine.connect() as db:
+        record = codec.EXCEPTION.decode(db.scalar(text("SELECT CAST(payload AS TEXT) FROM exceptions")))
+    journal.close()
+    assert (record.attempt, record.state, record.outcome) == (AttemptId("c", "1", 2), "handled", "recovered")
+    assert [(a.kind, a.action_keys) for a in record.verdicts] == [("handled", ("k",))]

@@ -101,7 +101,7 @@ def test_retry_rules_are_those_of_the_controller(env, tmp_path):
         ("[service]\nhosts = 'a'\n", ":2: hosts", "'a' is not a list of names", ""),
         ("[service]\nhosts = ['a', '']\n", ":2: hosts", "is not a list of names", ""),
         ("[service]\nstate = ''\n", ":2: state", "'' is not a path", ""),
-        ("[service]\nstate = \"a\\u0000b\"\n", ":2: state", "a path cannot hold a NUL", ""),
+        ('[service]\nstate = "a\\u0000b"\n', ":2: state", "a path cannot hold a NUL", ""),
         ("service.port = 'x'\n", ":1: port", "'x' is not a whole number", ""),
         ("[retry]\nback_off_s = nan\n", ":2: back_off_s", "nan is out of range", "at least 0"),
         ("[retry]\nback_off_s = inf\n", ":2: back_off_s", "inf is out of range", ""),

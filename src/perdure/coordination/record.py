@@ -1,7 +1,8 @@
-"""The exception record: one failure, the handlers that saw it, and the one that owns its recovery.
+"""The exception record: one failure or warning, all that was said of it, and who owns its recovery.
 
-Severities as in Flux RFC 21 (0 is fatal). Order of the chain and the meaning of answers follow "Multi-level
-cooperative exception model for HPC workflows" (LLNL, ROSS 2019).
+Severities as in Flux RFC 21 (0 is fatal, 7 is least). The order of the chain and the meaning of the verdicts follow
+"Multi-level cooperative exception model for HPC workflows" (LLNL, ROSS 2019). `perdure.coordination.wire` reads and
+writes records as JSON.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from perdure.model.identity import AttemptId
+
+FATAL, LEAST = 0, 7  # the ends of the scale of severities
 
 
 class Component(StrEnum):
@@ -22,6 +25,8 @@ class Component(StrEnum):
 
 
 class Scope(StrEnum):
+    """How far a fault reaches, and hence who is asked first."""
+
     LOCAL = "local"  # a fault inside one allocation: the nearest knows the repair
     GLOBAL = "global"  # a shared resource: only the farthest sees all who use it
 
@@ -33,52 +38,158 @@ class Scope(StrEnum):
 
 
 class ExceptionState(StrEnum):
+    """Where an exception stands in the chain."""
+
     RAISED = "raised"
+    IN_CHAIN = "in_chain"  # somebody is being asked
     HANDLED = "handled"  # it has an owner
-    RECOVERED = "recovered"  # and the job got past it
-    STOPPED = "stopped"  # and the owner chose that the job ends here
-    ESCALATED = "escalated"  # an owner's action was refused: a person is needed
+    ESCALATED = "escalated"  # no owner, or the owner's action was refused: a person is needed
+    EXPIRED = "expired"  # its subject was gone before anybody took it
+
+    @property
+    def is_over(self) -> bool:
+        return self in (ExceptionState.HANDLED, ExceptionState.ESCALATED, ExceptionState.EXPIRED)
+
+
+class Outcome(StrEnum):
+    """What became of the job that an exception is about, once that is known."""
+
+    OPEN = ""
+    RECOVERED = "recovered"  # the job got past it
+    STOPPED = "stopped"  # the owner chose that the job ends here
     WITHDRAWN = "withdrawn"  # its subject is no more
 
 
+class Transient(StrEnum):
+    """Whether trying again may help."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
 class AnswerKind(StrEnum):
-    HANDLED = "handled"
-    ANNOTATED = "annotated"
+    """The verdict of one handler."""
+
+    HANDLED = "handled"  # mine: the chain ends here
+    ANNOTATED = "annotated"  # not mine, but this is to be known
     DECLINED = "declined"
+    DEFERRED = "deferred"  # I may take it, ask me no more until then
+    REJECTED = "rejected"  # not for me, or of an incarnation that is gone
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who raised it."""
+
+    component: str = "perdure"
+    host: str = ""
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What it is about; what is not meant stays empty."""
+
+    cluster: str
+    job_id: str = ""
+    nodes: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()  # "n7:3" or a UUID
+    step: str = ""
+    ranks: tuple[int, ...] = ()
+    resource: str = ""  # what jobs share: "pfs:/scratch", "licence:ansys"
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What a component wants the next ones to know, such as its last good checkpoint."""
+
+    component: str
+    time_s: float
+    key: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one handler said. `action_keys` are the actions that a HANDLED answer owns."""
+    """What one handler said, and when."""
 
     component: Component
     kind: AnswerKind
     time_s: float
     note: str
-    action_keys: tuple[str, ...] = ()
+    action_keys: tuple[str, ...] = ()  # the actions that a HANDLED answer owns
+    handler: str = ""  # who exactly; "" is Perdure's own for this component
+    forbids: tuple[str, ...] = ()  # what nobody else may do about it: "requeue", "move"
+    until_s: float | None = None  # of a DEFERRED answer
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How often the owner of this key has recovered from the like already, and how often it may."""
+
+    key: str
+    used: int
+    limit: int
+
+    @property
+    def is_spent(self) -> bool:
+        return self.used >= self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class ExceptionRecord:
-    """One failure on its way through the chain. Answers are only ever appended; at most one is HANDLED."""
+    """One failure on its way. Annotations and verdicts are only ever appended; at most one verdict is HANDLED."""
 
     id: str
-    type: str  # dotted: "job.shape", "node.failure"
+    type: str  # dotted: "job.shape", "node.gpu.xid79"
     severity: int
     scope: Scope
-    subject: AttemptId
+    subject: Subject
     time_s: float
     note: str = ""
-    answers: tuple[Answer, ...] = ()
+    incarnation: int = 0  # the start of the job that it is about, as a fencing token; 0 is none in particular
+    origin: Origin = Origin()
+    detected_by: str = ""
+    transient: Transient = Transient.UNKNOWN
+    evidence: tuple[str, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    verdicts: tuple[Answer, ...] = ()
+    cause: str = ""  # id of the exception that this one follows from
+    deadline_s: float | None = None  # the instant at which Perdure acts, whoever has not answered
+    budget: Budget | None = None
+    repeats: int = 0  # equal faults that were folded into this one
     state: ExceptionState = ExceptionState.RAISED
+    outcome: Outcome = Outcome.OPEN
+    extra: tuple[tuple[str, str], ...] = ()  # fields that this version does not know: name, and value as JSON text
 
     @property
     def owner(self) -> Component | None:
-        return next((a.component for a in self.answers if a.kind is AnswerKind.HANDLED), None)
+        return next((a.component for a in self.verdicts if a.kind is AnswerKind.HANDLED), None)
+
+    @property
+    def attempt(self) -> AttemptId | None:
+        """The attempt that it is about; None where it is about no particular one."""
+        subject = self.subject
+        return AttemptId(subject.cluster, subject.job_id, self.incarnation) if subject.job_id else None
+
+    @property
+    def standing(self) -> str:
+        """How it stands, in one word: its outcome, and until that is known its state."""
+        return self.outcome.value or self.state.value
 
     def with_answer(self, answer: Answer) -> ExceptionRecord:
         """Append an answer. Raises `ValueError` for a second owner."""
         if answer.kind is AnswerKind.HANDLED and self.owner is not None:
             raise ValueError(f"{self.id} is owned by {self.owner}; {answer.component} cannot own it too")
         state = ExceptionState.HANDLED if answer.kind is AnswerKind.HANDLED else self.state
-        return replace(self, answers=(*self.answers, answer), state=state)
+        return replace(self, verdicts=(*self.verdicts, answer), state=state)
+
+    def with_annotation(self, annotation: Annotation) -> ExceptionRecord:
+        """Append an annotation."""
+        return replace(self, annotations=(*self.annotations, annotation))
+
+
+def about(attempt: AttemptId) -> Subject:
+    """The subject of what is about one attempt."""
+    return Subject(attempt.cluster, attempt.job_id)

@@ -12,7 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from perdure.coordination.chain import Handler, declined, offer
-from perdure.coordination.record import Answer, AnswerKind, Component, ExceptionRecord, ExceptionState, Scope
+from perdure.coordination.record import (
+    FATAL,
+    Answer,
+    AnswerKind,
+    Component,
+    ExceptionRecord,
+    ExceptionState,
+    Outcome,
+    Scope,
+    about,
+)
 from perdure.model.actions import Action, Cancel, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
 from perdure.model.identity import AttemptId
@@ -197,8 +207,8 @@ def _settle(state: State, case: Case | None, attempt: Attempt) -> tuple[State, l
     good = attempt.state is AttemptState.COMPLETED
     if attempt.state is AttemptState.REQUEUED:  # somebody put it back by hand: the case goes on
         return state, []
-    settled = ExceptionState.RECOVERED if good else ExceptionState.WITHDRAWN
-    failure = replace(case.failure, record=replace(case.failure.record, state=settled))
+    settled = Outcome.RECOVERED if good else Outcome.WITHDRAWN
+    failure = replace(case.failure, record=replace(case.failure.record, outcome=settled))
     cases = {job_id: other for job_id, other in state.cases.items() if job_id != attempt.id.job_id}
     return replace(state, cases=cases), [Noted(failure)]
 
@@ -216,7 +226,9 @@ def _worth_study(event: AttemptEnded, case: Case | None, settings: ControllerSet
 def _raised(attempt: Attempt, now: float) -> ExceptionRecord:
     is_node = attempt.state in (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL)
     kind = "node.failure" if is_node else f"job.{attempt.state}"
-    return ExceptionRecord(f"{attempt.id}:{kind}", kind, 0, Scope.LOCAL, attempt.id, now, attempt.reason)
+    return ExceptionRecord(
+        f"{attempt.id}:{kind}", kind, FATAL, Scope.LOCAL, about(attempt.id), now, attempt.reason, attempt.id.incarnation
+    )
 
 
 def _forgotten(attempt: Attempt) -> Job:
@@ -270,7 +282,7 @@ def _judged(state: State, event: Judged, settings: ControllerSettings) -> tuple[
     owner, actions, note = _recovery(case, attempt, decision)
     record = _owned(replace(failure.record, type=_typed(failure, verdict)), owner, actions, note, now)
     if not decision.retries and owner is Component.SCHEDULER:
-        record = replace(record, state=ExceptionState.STOPPED)
+        record = replace(record, outcome=Outcome.STOPPED)
     failure = replace(failure, record=record, verdict=verdict, decision=replace(decision, reason=note))
     state = _with_case(state, replace(case, failure=failure), settings)
     state = _remember(state, case.job, attempt, verdict, decision.retries and bool(actions), settings, now)
@@ -359,7 +371,7 @@ def _action_ended(state: State, event: ActionEnded) -> tuple[State, list[Effect]
     effects: list[Effect] = [Journalled(event)]
     case = state.cases.get(event.attempt.job_id) if event.attempt else None
     failure = case.failure if case else None
-    owned = failure is not None and any(event.action_key in a.action_keys for a in failure.record.answers)
+    owned = failure is not None and any(event.action_key in a.action_keys for a in failure.record.verdicts)
     if case is None or failure is None or not owned or event.status not in _LEAVES_IT_TO_A_PERSON:
         return state, effects
     answer = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, event.time_s, f"{event.status}: {event.detail}")

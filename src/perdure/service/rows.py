@@ -141,16 +141,16 @@ def _exception(noted: Noted) -> Row:
     decision = failure.decision
     return {
         "id": clean(record.id),
-        **_subject(record.subject),
+        **_subject(noted.failure.attempt.id),
         "time_s": record.time_s,
         "type": clean(record.type),
-        "state": record.state.value,
+        "state": record.standing,
         "owner": record.owner.value if record.owner else "",
         "decision": decision.kind.value if decision else "",
         "reason": clean(decision.reason) if decision else "",
         "wasted_gpu_h": failure.attempt.gpu_hours,
         "saved_gpu_h": noted.saved_gpu_h,
-        "answers": len(record.answers),
+        "answers": len(record.verdicts),
         "payload": codec.EXCEPTION.encode(record),
         "decided": codec.DECISION.encode(decision) if decision else None,
     }

@@ -86,7 +86,7 @@ nodes = Table(
     Column("payload", JSON, nullable=False),  # the whole model.nodes.Node
 )
 
-exceptions = Table(  # one per failed attempt: who owns its recovery, what was decided and why
+exceptions = Table(  # of failed attempts, and raised ones: who owns the recovery, what was decided and why
     "exceptions",
     metadata,
     Column("seq", _seq, primary_key=True, autoincrement=True),
@@ -96,7 +96,7 @@ exceptions = Table(  # one per failed attempt: who owns its recovery, what was d
     Column("incarnation", BigInteger, nullable=False),
     Column("time_s", Float, nullable=False),
     Column("type", String, nullable=False),  # dotted, "job.shape", "node.failure"
-    Column("state", String, nullable=False),  # coordination.record.ExceptionState
+    Column("state", String, nullable=False),  # coordination.record.ExceptionRecord.standing
     Column("owner", String, nullable=False, default=""),  # component that recovers; "" while nobody does
     Column("decision", String, nullable=False, default=""),  # retry.decide.DecisionKind; "" while open
     Column("reason", Text, nullable=False, default=""),
@@ -104,8 +104,19 @@ exceptions = Table(  # one per failed attempt: who owns its recovery, what was d
     Column("saved_gpu_h", Float, nullable=False, default=0.0),  # not burnt thanks to the decision
     Column("payload", JSON, nullable=False),  # the whole coordination.record.ExceptionRecord
     Column("decided", JSON),  # the whole retry.decide.Decision, once decided
+    Column("of_attempt", Boolean, nullable=False, default=True),  # False: somebody raised it
+    Column("is_open", Boolean, nullable=False, default=False),  # on its way through the chain; read back at the start
     Index("exceptions_by_job", "cluster", "job_id", "seq"),
     Index("exceptions_by_time", "time_s"),
+    Index("exceptions_by_open", "cluster", "is_open"),
+)
+
+handlers = Table(  # programs that asked to be asked; read back at the start
+    "handlers",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("payload", JSON, nullable=False),  # the whole coordination.handlers.Registration
 )
 
 actions = Table(

@@ -75,7 +75,7 @@ class Writes:
         """Answers are only ever appended: a record with fewer than are written down is an older one."""
         known = db.scalar(select(cast(exceptions.c.payload, Text)).where(exceptions.c.id == row["id"]))
         answers = row.pop("answers")
-        if known is None or len(codec.EXCEPTION.decode(known).answers) <= answers:
+        if known is None or len(codec.EXCEPTION.decode(known).verdicts) <= answers:
             db.execute(self._exception, row)
 
     def _plan(self, db: Connection, act: Act, created_s: float, cluster: str) -> None:

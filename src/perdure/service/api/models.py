@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from perdure.coordination.record import ExceptionRecord
+from perdure.coordination.wire import encode
 from perdure.model.jobs import Attempt, Job
 from perdure.retry.decide import Decision
 from perdure.service.auth import Identity
@@ -151,7 +151,7 @@ class ExceptionItem(BaseModel):
     wasted_gpu_h: float
     saved_gpu_h: float
     decided: Decision | None
-    record: ExceptionRecord
+    record: dict[str, Any]  # as coordination/exception.schema.json has it
 
     @classmethod
     def of(cls, row: DecidedException) -> ExceptionItem:
@@ -160,7 +160,7 @@ class ExceptionItem(BaseModel):
             id=record.id,
             type=record.type,
             state=row.state,
-            incarnation=record.subject.incarnation,
+            incarnation=record.incarnation,
             time_s=record.time_s,
             owner=row.owner,
             decision=row.decision,
@@ -168,7 +168,7 @@ class ExceptionItem(BaseModel):
             wasted_gpu_h=row.wasted_gpu_h,
             saved_gpu_h=row.saved_gpu_h,
             decided=row.decided,
-            record=record,
+            record=encode(record),
         )
 
 

@@ -57,11 +57,11 @@ def job_page(
 ) -> Response:
     """All about one job; of its failures the latest, or the one asked for."""
     found = jobs.job_detail(web.reader, job_id)
-    failures = [row for row in found.exceptions if incarnation in (None, row.record.subject.incarnation)]
+    failures = [row for row in found.exceptions if incarnation in (None, row.record.incarnation)]
     verdicts = {item.attempt.id.incarnation: item.verdict for item in found.attempts}
     failure = failures[0] if failures else None
     acts = actions.actions_of(web.reader, job_id)
-    shown = failure.record.subject.incarnation if failure else None
+    shown = failure.record.incarnation if failure else None
     verdict = verdicts.get(shown) if shown is not None else None
     return page(
         request,
@@ -75,7 +75,7 @@ def job_page(
         similar=learning.similar(web.reader, verdict.fingerprint, web.now() - WEEK_S) if verdict else None,
         correction=learning.correction_of(web.reader, job_id, shown) if shown is not None else None,
         verdicts=verdicts,
-        decisions={row.record.subject.incarnation: row for row in reversed(found.exceptions)},
+        decisions={row.record.incarnation: row for row in reversed(found.exceptions)},
         timeline=timeline(found.job, [item.attempt for item in reversed(found.attempts)], web.now()),
         acts=acts,
         undoable=undoable(web.reader, acts),

@@ -65,18 +65,22 @@ def page(request: Request, web: Web, name: str, title: str, **values: Any) -> Re
     session, identity = session_of(request), request.state.identity
     status = web.operations.status()
     now = web.now()
-    text = environment().get_template(f"{name}.html").render(
-        title=title,
-        page=name,
-        fragment=is_htmx(request),
-        status=status,
-        now=now,
-        ago=lambda then: words.ago(then, now),
-        csrf=session.csrf if session else "",
-        me=identity,
-        may_act=session is not None and identity.role is Role.OPERATOR,
-        here=request.url.path,
-        **values,
+    text = (
+        environment()
+        .get_template(f"{name}.html")
+        .render(
+            title=title,
+            page=name,
+            fragment=is_htmx(request),
+            status=status,
+            now=now,
+            ago=lambda then: words.ago(then, now),
+            csrf=session.csrf if session else "",
+            me=identity,
+            may_act=session is not None and identity.role is Role.OPERATOR,
+            here=request.url.path,
+            **values,
+        )
     )
     return HTMLResponse(text, headers={"Vary": "HX-Request"})
 

@@ -47,12 +47,7 @@ def find_actions(
     limit: int = 50,
 ) -> Page[ActionRow]:
     """Actions, the latest first."""
-    query = (
-        select(*_columns())
-        .where(actions.c.seq < position(cursor))
-        .order_by(actions.c.seq.desc())
-        .limit(limit + 1)
-    )
+    query = select(*_columns()).where(actions.c.seq < position(cursor)).order_by(actions.c.seq.desc()).limit(limit + 1)
     if wanted := list(states):
         query = query.where(actions.c.state.in_(wanted))
     if kind:

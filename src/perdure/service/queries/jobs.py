@@ -95,9 +95,7 @@ def find_jobs(
     rows = reader.all(query)
     found = [codec.JOB.decode(row.payload) for row in rows]
     failures = _latest_failures(reader, [job.job_id for job in found])
-    items = [
-        JobRow(job, row.changed_s, failures.get(job.job_id)) for job, row in zip(found, rows, strict=True)
-    ]
+    items = [JobRow(job, row.changed_s, failures.get(job.job_id)) for job, row in zip(found, rows, strict=True)]
     return paged(rows, items, limit)
 
 
@@ -155,9 +153,7 @@ def owner_of(reader: Reader, job_id: str) -> str:
 
 def owners_of(reader: Reader, job_ids: Iterable[str]) -> dict[str, str]:
     """The users whose jobs these are, by job id."""
-    query = select(jobs.c.job_id, jobs.c.user).where(
-        jobs.c.cluster == reader.cluster, jobs.c.job_id.in_(list(job_ids))
-    )
+    query = select(jobs.c.job_id, jobs.c.user).where(jobs.c.cluster == reader.cluster, jobs.c.job_id.in_(list(job_ids)))
     return {row.job_id: row.user for row in reader.all(query)}
 
 
@@ -177,9 +173,7 @@ def _attempts(reader: Reader, job_id: str, limit: int = MAX_ATTEMPTS) -> tuple[J
         .order_by(attempts.c.incarnation.desc())
         .limit(limit)
     )
-    return tuple(
-        JudgedAttempt(codec.ATTEMPT.decode(row.payload), verdict_of(row.verdict)) for row in reader.all(query)
-    )
+    return tuple(JudgedAttempt(codec.ATTEMPT.decode(row.payload), verdict_of(row.verdict)) for row in reader.all(query))
 
 
 def _exceptions(reader: Reader, job_id: str) -> tuple[DecidedException, ...]:

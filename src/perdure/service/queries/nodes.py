@@ -49,9 +49,7 @@ def find_nodes(reader: Reader, *, cursor: str | None = None, limit: int = MAX_LI
     )
     rows = reader.all(query)
     used = gpus_in_use(reader)
-    items = tuple(
-        NodeRow(codec.NODE.decode(row.payload), row.changed_s, used.get(row.name, 0)) for row in rows[:limit]
-    )
+    items = tuple(NodeRow(codec.NODE.decode(row.payload), row.changed_s, used.get(row.name, 0)) for row in rows[:limit])
     return Page(items, rows[limit - 1].name if len(rows) > limit else None)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import BigInteger, and_, case, cast, func, select
 from sqlalchemy import Float as SqlFloat
 
-from perdure.coordination.record import ExceptionState
+from perdure.coordination.record import Outcome
 from perdure.service import codec
 from perdure.service.queries.jobs import (
     LIVE,
@@ -83,7 +83,7 @@ def gpus(reader: Reader) -> int:
 
 def causes(reader: Reader, since_s: float) -> tuple[Cause, ...]:
     """What failed since an instant, by category; the most frequent first."""
-    recovered = func.sum(case((exceptions.c.state == ExceptionState.RECOVERED, 1), else_=0))
+    recovered = func.sum(case((exceptions.c.state == Outcome.RECOVERED.value, 1), else_=0))
     query = (
         select(
             exceptions.c.type,

@@ -1,0 +1,295 @@
+"""Exception records as JSON: what other programs send and get. Fields that are not known come back as they came.
+
+``exception.schema.json`` beside this file says the same to programs; the two are held together by tests. What is read
+here may come from anybody: every field is bounded, and the first that is wrong is named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any, TypeVar
+
+from perdure.coordination.record import (
+    FATAL,
+    LEAST,
+    Annotation,
+    Answer,
+    AnswerKind,
+    Budget,
+    Component,
+    ExceptionRecord,
+    ExceptionState,
+    Origin,
+    Outcome,
+    Scope,
+    Subject,
+    Transient,
+)
+from perdure.errors import InputError
+
+T = TypeVar("T")
+Read = Callable[[Any, str], T]
+
+VERSION = 1
+MAX_WORD, MAX_NOTE, MAX_ITEMS, MAX_MANY, MAX_EXTRA = 256, 4096, 64, 4096, 32
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
+_PART = _LETTERS | frozenset("0123456789_-")
+_TYPE_MEND = "Write it in small letters with dots, like gpu.xid79"
+
+
+def encode(record: ExceptionRecord) -> dict[str, Any]:
+    """The JSON object of a record. Instants are seconds since the epoch."""
+    subject, origin, budget = record.subject, record.origin, record.budget
+    return {
+        **{name: json.loads(text) for name, text in record.extra},
+        "version": VERSION,
+        "id": record.id,
+        "type": record.type,
+        "severity": record.severity,
+        "scope": record.scope.value,
+        "origin": {"component": origin.component, "host": origin.host, "pid": origin.pid},
+        "subject": {
+            "cluster": subject.cluster,
+            "node": list(subject.nodes),
+            "gpu": list(subject.gpus),
+            "job": subject.job_id,
+            "step": subject.step,
+            "rank": list(subject.ranks),
+            "resource": subject.resource,
+        },
+        "incarnation": record.incarnation,
+        "time": record.time_s,
+        "detected_by": record.detected_by,
+        "transient": record.transient.value,
+        "evidence": list(record.evidence),
+        "note": record.note,
+        "annotations": [
+            {"component": a.component, "time": a.time_s, "key": a.key, "value": a.value} for a in record.annotations
+        ],
+        "verdicts": [_encode_answer(answer) for answer in record.verdicts],
+        "cause": record.cause,
+        "deadline": record.deadline_s,
+        "budget": {"key": budget.key, "used": budget.used, "limit": budget.limit} if budget else None,
+        "repeats": record.repeats,
+        "state": record.state.value,
+        "outcome": record.outcome.value,
+    }
+
+
+def _encode_answer(answer: Answer) -> dict[str, Any]:
+    return {
+        "component": answer.component.value,
+        "handler": answer.handler,
+        "verdict": answer.kind.value,
+        "time": answer.time_s,
+        "note": answer.note,
+        "actions": list(answer.action_keys),
+        "forbids": list(answer.forbids),
+        "until": answer.until_s,
+    }
+
+
+def decode(value: Any) -> ExceptionRecord:
+    """Read a record. Raises `InputError` that names the field and says how to mend it."""
+    given = _object(value, "exception")
+    version = _number(given.get("version", VERSION), "version")
+    if version > VERSION:
+        what = f"is of version {version}, and this service reads up to {VERSION}"
+        raise InputError("exception: version", what, "Upgrade the service, or send it in the older form")
+    return ExceptionRecord(
+        id=_word(_needed(given, "id"), "id"),
+        type=type_of(_needed(given, "type")),
+        severity=severity_of(given.get("severity", FATAL)),
+        scope=_one_of(Scope)(given.get("scope", Scope.LOCAL), "scope"),
+        subject=_subject(_needed(given, "subject")),
+        time_s=_instant(_needed(given, "time"), "time"),
+        note=_text(given.get("note", ""), "note"),
+        incarnation=_number(given.get("incarnation", 0), "incarnation"),
+        origin=_origin(given.get("origin", {})),
+        detected_by=_word(given.get("detected_by", ""), "detected_by"),
+        transient=_one_of(Transient)(given.get("transient", Transient.UNKNOWN), "transient"),
+        evidence=_many(_text)(given.get("evidence", ()), "evidence"),
+        annotations=_many(_annotation)(given.get("annotations", ()), "annotations"),
+        verdicts=_many(_answer)(given.get("verdicts", ()), "verdicts"),
+        cause=_word(given.get("cause", ""), "cause"),
+        deadline_s=_perhaps(_instant)(given.get("deadline"), "deadline"),
+        budget=_perhaps(_budget)(given.get("budget"), "budget"),
+        repeats=_number(given.get("repeats", 0), "repeats"),
+        state=_one_of(ExceptionState)(given.get("state", ExceptionState.RAISED), "state"),
+        outcome=_one_of(Outcome)(given.get("outcome", Outcome.OPEN), "outcome"),
+        extra=_extra(given),
+    )
+
+
+def type_of(value: Any) -> str:
+    """Read a dotted type. Raises `InputError`."""
+    text = _word(value, "type")
+    if text[:1] not in _LETTERS or not all(part and _PART.issuperset(part) for part in text.split(".")):
+        raise InputError("type", f"{text[:80]!r} is no dotted type", _TYPE_MEND)
+    return text
+
+
+def severity_of(value: Any) -> int:
+    """Read a severity. Raises `InputError`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not FATAL <= value <= LEAST:
+        raise InputError("severity", f"{_shown(value)} is none", f"Use {FATAL} (fatal) to {LEAST} (least)")
+    return value
+
+
+def _subject(value: Any) -> Subject:
+    given = _object(value, "subject")
+    _only(given, {"cluster", "node", "gpu", "job", "step", "rank", "resource"}, "subject")
+    return Subject(
+        cluster=_word(given.get("cluster", ""), "subject.cluster"),
+        job_id=_word(given.get("job", ""), "subject.job"),
+        nodes=_many(_word, MAX_MANY)(given.get("node", ()), "subject.node"),
+        gpus=_many(_word, MAX_MANY)(given.get("gpu", ()), "subject.gpu"),
+        step=_word(given.get("step", ""), "subject.step"),
+        ranks=_many(_number, MAX_MANY)(given.get("rank", ()), "subject.rank"),
+        resource=_word(given.get("resource", ""), "subject.resource"),
+    )
+
+
+def _origin(value: Any) -> Origin:
+    given = _object(value, "origin")
+    _only(given, {"component", "host", "pid"}, "origin")
+    return Origin(
+        _word(given.get("component", ""), "origin.component"),
+        _word(given.get("host", ""), "origin.host"),
+        _number(given.get("pid", 0), "origin.pid"),
+    )
+
+
+def _annotation(value: Any, where: str) -> Annotation:
+    given = _object(value, where)
+    _only(given, {"component", "time", "key", "value"}, where)
+    return Annotation(
+        _word(given.get("component", ""), f"{where}.component"),
+        _instant(given.get("time"), f"{where}.time"),
+        _word(given.get("key", ""), f"{where}.key"),
+        _text(given.get("value", ""), f"{where}.value"),
+    )
+
+
+def _answer(value: Any, where: str) -> Answer:
+    given = _object(value, where)
+    _only(given, {"component", "handler", "verdict", "time", "note", "actions", "forbids", "until"}, where)
+    return Answer(
+        component=_one_of(Component)(given.get("component"), f"{where}.component"),
+        kind=_one_of(AnswerKind)(given.get("verdict"), f"{where}.verdict"),
+        time_s=_instant(given.get("time"), f"{where}.time"),
+        note=_text(given.get("note", ""), f"{where}.note"),
+        action_keys=_many(_long_word)(given.get("actions", ()), f"{where}.actions"),
+        handler=_word(given.get("handler", ""), f"{where}.handler"),
+        forbids=_many(_word)(given.get("forbids", ()), f"{where}.forbids"),
+        until_s=_perhaps(_instant)(given.get("until"), f"{where}.until"),
+    )
+
+
+def _budget(value: Any, where: str) -> Budget:
+    given = _object(value, where)
+    _only(given, {"key", "used", "limit"}, where)
+    used, limit = _number(given.get("used"), f"{where}.used"), _number(given.get("limit"), f"{where}.limit")
+    return Budget(_word(given.get("key", ""), f"{where}.key"), used, limit)
+
+
+_KNOWN = frozenset(
+    ("version", "id", "type", "severity", "scope", "origin", "subject", "incarnation", "time", "detected_by",
+     "transient", "evidence", "note", "annotations", "verdicts", "cause", "deadline", "budget", "repeats", "state",
+     "outcome")
+)  # fmt: skip
+
+
+def _extra(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    extra = tuple((name, json.dumps(value)) for name, value in given.items() if name not in _KNOWN)
+    if len(extra) > MAX_EXTRA:
+        raise InputError("exception", f"{len(extra)} fields are not known", f"Send at most {MAX_EXTRA} of your own")
+    if sum(len(name) + len(text) for name, text in extra) > MAX_NOTE:
+        raise InputError("exception", "its fields of your own are too long", f"Keep them below {MAX_NOTE} characters")
+    return extra
+
+
+# -- one value each; `where` is the name of the field
+
+
+def _needed(given: Mapping[str, Any], name: str) -> Any:
+    if name not in given:
+        raise InputError("exception", f"{name} is missing", f"Give it a {name}")
+    return given[name]
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(where, f"{_shown(value)} is no object", 'Write it like {"key": "value"}')
+    return value
+
+
+def _only(given: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in given:
+        if name not in known:
+            raise InputError(f"{where}.{str(name)[:80]}", "is not known", f"Use one of: {', '.join(sorted(known))}")
+
+
+def _word(value: Any, where: str) -> str:
+    return _string(value, where, MAX_WORD)
+
+
+def _long_word(value: Any, where: str) -> str:
+    return _string(value, where, 4 * MAX_WORD)
+
+
+def _text(value: Any, where: str) -> str:
+    return _string(value, where, MAX_NOTE)
+
+
+def _string(value: Any, where: str, longest: int) -> str:
+    if not isinstance(value, str):
+        raise InputError(where, f"{_shown(value)} is no text", "Put it in quotes")
+    if len(value) > longest:
+        raise InputError(where, f"has {len(value)} characters", f"Keep it to {longest}; put the rest into a file")
+    return value
+
+
+def _number(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise InputError(where, f"{_shown(value)} is no whole number from 0", "Write it in digits")
+    return value
+
+
+def _instant(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or not 0 <= value < 1e12:
+        raise InputError(where, f"{_shown(value)} is no instant", "Give seconds since 1970")
+    return float(value)
+
+
+def _one_of(kind: type[T]) -> Read[T]:
+    def read(value: Any, where: str) -> T:
+        try:
+            return kind(value)  # type: ignore[call-arg]
+        except ValueError as err:
+            known = ", ".join(str(k) for k in kind if str(k))  # type: ignore[attr-defined]
+            raise InputError(where, f"{_shown(value)} is none of them", f"Use one of: {known}") from err
+
+    return read
+
+
+def _many(read: Read[T], most: int = MAX_ITEMS) -> Callable[[Any, str], tuple[T, ...]]:
+    def read_all(value: Any, where: str) -> tuple[T, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise InputError(where, f"{_shown(value)} is no list", "Put it in square brackets")
+        if len(value) > most:
+            raise InputError(where, f"has {len(value)} entries", f"Give at most {most}")
+        return tuple(read(item, f"{where}[{i}]") for i, item in enumerate(value))
+
+    return read_all
+
+
+def _perhaps(read: Read[T]) -> Callable[[Any, str], T | None]:
+    return lambda value, where: None if value is None else read(value, where)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
