@@ -1,0 +1,1 @@
+"""Builders: observations of one kind, as rows, to a window."""

@@ -1,0 +1,50 @@
+"""Attempts of jobs: where they ran, and the code that they ran.
+
+A user whose code always fails is a component like any node: he is blamed instead of the nodes he ran on. An attempt
+that triage calls deterministic would have failed anywhere: it counts against its code and says nothing of the places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from perdure.blame.builders.named import Component, Named, Path, named
+
+CODE, USER, NODE, GPU = "code", "user", "node", "gpu"
+OWN_TIERS = frozenset({CODE, USER})
+"""What belongs to one user alone."""
+LOCAL_TIERS = frozenset({*OWN_TIERS, NODE, GPU})
+"""What lies within one allocation; all else is shared."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One attempt that is over."""
+
+    end_s: float
+    user: str
+    job: str  # its name: the same name of the same user is the same code
+    nodes: tuple[str, ...]
+    failed: bool
+    deterministic: bool = False  # as judged by triage
+    down: tuple[str, ...] = ()  # of `nodes`, those that the resource manager itself saw go down
+    gpus: tuple[str, ...] = ()  # "n7:3", or whatever names them
+    switches: tuple[Component, ...] = ()  # ("leaf", "l2"), ("spine", "s1")
+    storage: tuple[str, ...] = ()
+    image: str = ""
+
+
+def attempt_window(rows: Iterable[AttemptRow]) -> Named:
+    """The window of attempts, a path each. Raises `InputError` where there are none."""
+    return named(((path_of(row), 1, int(row.failed)) for row in rows), "<attempts>")
+
+
+def path_of(row: AttemptRow) -> Path:
+    """What an attempt's end speaks of."""
+    own = frozenset({(CODE, f"{row.user}/{row.job}"), (USER, row.user)})
+    if row.failed and row.deterministic:
+        return own
+    places: set[Component] = {(NODE, name) for name in row.nodes} | {(GPU, name) for name in row.gpus}
+    places |= {*row.switches} | {("storage", name) for name in row.storage}
+    return own | places | ({("image", row.image)} if row.image else frozenset())

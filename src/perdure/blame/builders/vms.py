@@ -1,0 +1,74 @@
+"""VM and VHD failures: the Clos network between compute and storage, folded to a tree.
+
+Source: Q. Zhang et al., "Deepview", NSDI 2018: devices of one tier that ECMP makes indistinguishable count as one, so
+that each pair of compute and storage has exactly one path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from perdure.blame.builders.named import Component, Counted, Named, named, together
+from perdure.errors import InputError
+
+MOST_TIERS = 8
+
+View = Literal["tor", "cluster"]
+Uplinks = Mapping[str, Iterable[str]]
+"""The devices right above each: above a ToR, a storage cluster's switch, an aggregation switch."""
+
+
+@dataclass(frozen=True, slots=True)
+class VmRow:
+    """VMs under one ToR with their disks in one storage cluster, and how many of them failed."""
+
+    cluster: str  # of compute
+    tor: str
+    storage: str
+    units: int
+    failures: int
+
+
+def vm_window(rows: Iterable[VmRow], uplinks: Uplinks, view: View = "tor") -> Named:
+    """The window of VM rows. In the cluster view a compute cluster stands for its ToRs.
+
+    Raises `InputError` where compute and storage do not meet above, and where there are no rows.
+    """
+    return named(together(_paths(rows, uplinks, view)), "<VMs>")
+
+
+def _paths(rows: Iterable[VmRow], uplinks: Uplinks, view: View) -> Iterator[Counted]:
+    known: dict[tuple[str, str], tuple[Component, ...]] = {}
+    for row in rows:
+        pair = row.tor, row.storage
+        if pair not in known:
+            known[pair] = folded(*pair, uplinks)
+        compute = ("tor", row.tor) if view == "tor" else ("compute", row.cluster)
+        yield frozenset({compute, *known[pair], ("storage", row.storage)}), row.units, row.failures
+
+
+def folded(one: str, other: str, uplinks: Uplinks) -> tuple[Component, ...]:
+    """The groups of devices between two ends, each a component: up to the first tier that both reach, and down.
+
+    >>> up = {"t1": ["a1", "a2"], "s1": ["b1"], "a1": ["c1"], "a2": ["c1", "c2"], "b1": ["c1", "c2"]}
+    >>> folded("t1", "s1", up)
+    (('tier 1', 'a1+a2'), ('tier 1', 'b1'), ('tier 2', 'c1+c2'))
+    """
+    left, right = frozenset({one}), frozenset({other})
+    found: set[Component] = set()
+    for tier in range(1, MOST_TIERS + 1):
+        left, right = _above(left, uplinks), _above(right, uplinks)
+        if left & right:
+            return (*sorted(found), _group(tier, left & right))
+        found |= {_group(tier, side) for side in (left, right) if side}
+    raise InputError(f"{one} and {other}", "no device is above both", "Add the uplinks of all switches between them")
+
+
+def _above(devices: frozenset[str], uplinks: Uplinks) -> frozenset[str]:
+    return frozenset(upper for device in devices for upper in uplinks.get(device, ()))
+
+
+def _group(tier: int, devices: frozenset[str]) -> Component:
+    return f"tier {tier}", "+".join(sorted(devices))

@@ -1,0 +1,36 @@
+"""The attempts of the last hour: what is new is added, what is old falls out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from itertools import count
+
+from perdure.blame.builders.attempts import AttemptRow
+
+MOST_ROWS = 50_000
+"""Attempts that are looked at together; beyond it the oldest fall out early."""
+
+
+class Sliding:
+    """A window over attempts by the instant of their end. They may come late and in any order; twice is once."""
+
+    def __init__(self, length_s: float, most: int = MOST_ROWS) -> None:
+        self._length_s, self._most = length_s, most
+        self._number = count()
+        self._rows: list[tuple[float, int, str]] = []  # a heap by end
+        self._by_key: dict[str, AttemptRow] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def slide(self, new: Iterable[tuple[str, AttemptRow]], now: float) -> tuple[AttemptRow, ...]:
+        """Take in rows by key, let go what ended before the window, and return what is in it, the oldest end first."""
+        for key, row in new:
+            if key not in self._by_key and row.end_s > now - self._length_s:
+                heappush(self._rows, (row.end_s, next(self._number), key))
+                self._by_key[key] = row
+        while self._rows and (self._rows[0][0] <= now - self._length_s or len(self._rows) > self._most):
+            _, _, key = heappop(self._rows)
+            del self._by_key[key]
+        return tuple(self._by_key[key] for _, _, key in sorted(self._rows))
