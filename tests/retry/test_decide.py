@@ -174,3 +174,28 @@ def test_troubles_are_forgotten_in_time():
     fleet = FLEET.with_trouble(("n3",), trouble("eve", witnessed=True), 50.0)
     fleet = fleet.with_trouble(("n1",), replace(trouble("bob"), time_s=NOW + 100), 50.0)
     assert list(fleet.troubles) == ["n1"]
+
+
+def test_a_program_that_asks_to_be_run_again_is_believed_rather_than_its_log():
+    attempt = replace(TRIED, exit_code=75, end_s=100 * HOUR_S)
+    decision = decided(DETERMINISTIC, attempt=attempt)
+    assert decision.kind is DecisionKind.RETRY
+    assert "the program asks for it by exit code 75" in decision.reason
+    spent = earlier(RULES.max_user_retries, fingerprint="d", infrastructure=False)
+    assert decided(DETERMINISTIC, attempt=attempt, past=spent).kind is DecisionKind.STOP
+
+
+@pytest.mark.parametrize("code", [78, 93])
+def test_a_program_that_asks_not_to_be_run_again_is_not(code):
+    decision = decided(TRANSIENT, attempt=replace(TRIED, exit_code=code))
+    assert decision.kind is DecisionKind.STOP
+    assert decision.reason == f"the program asks not to be run again (exit code {code})"
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [replace(TRIED, exit_code=75, state=AttemptState.TIMEOUT), replace(TRIED, exit_code=75, signal=9)],
+    ids=["walltime", "signal"],
+)
+def test_a_code_that_the_program_did_not_choose_asks_for_nothing(attempt):
+    assert decided(DETERMINISTIC, attempt=attempt).kind is DecisionKind.STOP

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from perdure.model.exits import ExitWish, wish_of
 from perdure.model.jobs import Attempt, AttemptState, Job, Wish
 from perdure.retry.history import HOUR_S, Fleet, PastFailure
 from perdure.retry.rules import RetryRules
@@ -56,7 +57,8 @@ def decide(
 
     and the cheaper is taken, unless a wish or a budget forbids it. Longer runs must be surer to be repeated:
     the break-even is p = (t + n) / (t + n + d). Each return of the same failure elsewhere multiplies the
-    odds of p by `repeat_odds`.
+    odds of p by `repeat_odds`. A program that asks by its exit code to be run again, or not to be, is believed rather
+    than its log; the budgets hold for it too.
     """
     p = _after_history(verdict, attempt, past, rules)
     gpus = max(1, attempt.gpus)
@@ -67,17 +69,20 @@ def decide(
         return Decision(kind, reason, exclude, delay_s, p, retry_cost, stop_cost)
 
     weighed = f"expected cost {retry_cost:.2f} GPU-h if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
-    if refusal := _refused_by_owner(job):
+    asked = _wish_of_program(attempt)
+    if refusal := _refused_by_owner(job) or _refused_by_program(asked, attempt):
         return decision(DecisionKind.STOP, refusal)
-    if verdict.label is Label.DETERMINISTIC:
+    if asked is ExitWish.NONE and verdict.label is Label.DETERMINISTIC:
         return decision(DecisionKind.STOP, f"{verdict.summary}: it would fail again; {weighed}")
-    if retry_cost >= stop_cost:
+    if asked is ExitWish.NONE and retry_cost >= stop_cost:
         return decision(DecisionKind.STOP, f"{verdict.summary}: a retry is not worth it; {weighed}")
-    believed = verdict.label is Label.TRANSIENT and not verdict.hearsay
+    believed = asked is ExitWish.RETRY or (verdict.label is Label.TRANSIENT and not verdict.hearsay)
     kind = DecisionKind.RETRY if believed else DecisionKind.PROBE
     if exhausted := _budget_exhausted(kind, job, attempt, verdict, past, fleet, rules, now):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {exhausted}")
     exclude, where = _elsewhere(job, attempt, verdict, fleet, rules, now)
+    if asked is ExitWish.RETRY:
+        where = f"the program asks for it by exit code {attempt.exit_code}: {where}"
     delay_s = max(verdict.wait_s, _back_off_s(attempt, past, rules))
     return decision(kind, f"{verdict.summary}: {where}, in {delay_s:.0f} s; {weighed}", exclude, delay_s)
 
@@ -99,6 +104,19 @@ def _refused_by_owner(job: Job) -> str:
         return "the owner asked that this job is never recovered"
     if not job.may_requeue:
         return "the job was submitted with --no-requeue"
+    return ""
+
+
+def _wish_of_program(attempt: Attempt) -> ExitWish:
+    """What it asked for, where it ended by itself: of one that a signal or its limits ended, the code says nothing."""
+    if attempt.state is not AttemptState.FAILED or attempt.signal:
+        return ExitWish.NONE
+    return wish_of(attempt.exit_code)
+
+
+def _refused_by_program(asked: ExitWish, attempt: Attempt) -> str:
+    if asked in (ExitWish.NEVER, ExitWish.STOP):
+        return f"the program asks not to be run again (exit code {attempt.exit_code})"
     return ""
 
 

@@ -1,0 +1,28 @@
+"""What a program asks for by the exit code that it ends with.
+
+75 is EX_TEMPFAIL and 78 EX_CONFIG of ``sysexits.h``; 93 is NVIDIA's resiliency extension's "no restart". Slurm's usual
+``RequeueExit=75`` and ``RequeueExitHold=78`` mean the same.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+RETRY_ME, NEVER_AGAIN, STOP_HERE = 75, 78, 93
+
+
+class ExitWish(StrEnum):
+    """The program's own word on whether it is to be run again."""
+
+    NONE = ""
+    RETRY = "retry"  # what stopped it passes
+    NEVER = "never"  # it is configured wrongly
+    STOP = "stop"  # a restart makes no progress, or a newer incarnation has taken over
+
+
+def wish_of(exit_code: int) -> ExitWish:
+    """What this exit code asks for; most codes ask for nothing."""
+    return _WISHES.get(exit_code, ExitWish.NONE)
+
+
+_WISHES = {RETRY_ME: ExitWish.RETRY, NEVER_AGAIN: ExitWish.NEVER, STOP_HERE: ExitWish.STOP}
