@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from perdure.backends.slurm.hostlist import expand
 from perdure.backends.slurm.words import exit_status, gpus
 from perdure.errors import InputError
+from perdure.model.hostlist import expand
 
 FIELDS = ("JobID", "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "UID", "User", "NodeList",
           "AllocTRES", "Reason")  # fmt: skip

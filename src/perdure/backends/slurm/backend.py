@@ -14,7 +14,6 @@ from perdure.backends.logfile import read_tail
 from perdure.backends.protocol import TAIL_BYTES, LogTail
 from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import Row
-from perdure.backends.slurm.hostlist import is_node_name
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import (
     Claim,
@@ -42,6 +41,7 @@ from perdure.model.actions import (
     Requeue,
     Undrain,
 )
+from perdure.model.hostlist import is_node_name
 from perdure.model.jobs import Attempt
 from perdure.model.nodes import Node
 from perdure.model.observation import Observation

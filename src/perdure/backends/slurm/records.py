@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import re2
 
-from perdure.backends.slurm.hostlist import expand
 from perdure.backends.slurm.words import duration_s, exit_status, gpus, node_state
 from perdure.errors import InputError
+from perdure.model.hostlist import expand
 from perdure.model.nodes import Node
 
 _BEGINNING = re2.compile(rb"(?m)^(?:scontrol: )?JobId=(\d{1,10}) (?:[A-Za-z]+=\S+ )*?JobName=")

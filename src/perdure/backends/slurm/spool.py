@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.backends.slurm.accounting import Row
-from perdure.backends.slurm.hostlist import expand
 from perdure.backends.slurm.words import exit_status
 from perdure.errors import ConfigError, InputError
+from perdure.model.hostlist import expand
 
 MAX_FILES = 1000  # taken at a time
 MAX_BYTES = 16 * 1024  # of one file: a list of nodes is the long part

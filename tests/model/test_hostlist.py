@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.hostlist import expand, is_node_name
 from perdure.errors import InputError
+from perdure.model.hostlist import expand, is_node_name
 
 
 @pytest.mark.parametrize(
