@@ -68,11 +68,9 @@ class Fleet:
     def with_trouble(self, nodes: tuple[str, ...], trouble: NodeTrouble, memory_s: float) -> Fleet:
         """Remember a failure against `nodes`, and forget what is older than `memory_s`."""
         oldest = trouble.time_s - memory_s
-        recent = {
-            name: old if old[0].time_s > oldest else tuple(t for t in old if t.time_s > oldest)
-            for name, old in self.troubles.items()
-        }
-        kept = {name: troubles for name, troubles in recent.items() if troubles}
+        kept = {name: old for name, old in self.troubles.items() if old[-1].time_s > oldest}
+        for name in [name for name, old in kept.items() if old[0].time_s <= oldest]:
+            kept[name] = tuple(t for t in kept[name] if t.time_s > oldest)
         for name in nodes:
             kept[name] = (*kept.get(name, ()), trouble)[-MAX_TROUBLES:]
         return replace(self, troubles=kept)
@@ -87,11 +85,9 @@ class Fleet:
 
         One user's own logs and failures never make a suspect.
         """
-        return frozenset(
-            name
-            for name, troubles in self.troubles.items()
-            if len(troubles) > 1 and _speaks_against([t for t in troubles if t.time_s > now - memory_s])
-        )
+        since = now - memory_s
+        several = [(name, troubles) for name, troubles in self.troubles.items() if len(troubles) > 1]
+        return frozenset([name for name, troubles in several if _speak_against(troubles, since)])
 
 
 def blamed(fleet: Fleet, job: Job, attempt: Attempt, verdict: Verdict, memory_s: float, now: float) -> Fleet:
@@ -112,7 +108,8 @@ def usable_nodes(nodes: Iterable[Node]) -> dict[str, frozenset[str]]:
     return {name: frozenset(members) for name, members in found.items()}
 
 
-def _speaks_against(troubles: list[NodeTrouble]) -> bool:
-    witnessed = sum(t.witnessed for t in troubles)
-    users = {t.user for t in troubles}
-    return witnessed >= 2 or (len(troubles) >= 3 and len(users) >= 2)
+def _speak_against(troubles: tuple[NodeTrouble, ...], since: float) -> bool:
+    """Whether those after `since` make a suspect."""
+    recent = [t for t in troubles if t.time_s > since]
+    witnessed = [t.witnessed for t in recent].count(True)
+    return witnessed >= 2 or (len(recent) >= 3 and len({t.user for t in recent}) >= 2)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perdure.errors import ConfigError
 from perdure.model.identity import AttemptId
@@ -91,19 +92,24 @@ class Classifier:
 
     def verdict(self, failed: Failed) -> Verdict:
         """The verdict as triage would put it; its probability is the one after both kinds were equally likely."""
-        cause = str(self.failures.causes[failed.record])
         heals = self.says_heals(failed)
-        of_node = heals and self.failures.nature[failed.record] == Nature.NODE_BOUND
+        of_node = heals and bool(self.failures.nature[failed.record] == Nature.NODE_BOUND)
         right, wrong = (self.tpr, self.fpr) if heals else (1 - self.tpr, 1 - self.fpr)
-        return Verdict(
-            label=Label.TRANSIENT if heals else Label.DETERMINISTIC,
-            p_transient=right / (right + wrong) if right + wrong else 0.5,
-            category=cause.replace(" ", "_"),
-            summary=cause,
-            bound=Bound.NODE if of_node else Bound.NOTHING,
-            infrastructure=heals,
-            fingerprint=cause,
-        )
+        p_transient = right / (right + wrong) if right + wrong else 0.5
+        return _verdict(str(self.failures.causes[failed.record]), heals, of_node, p_transient)
+
+
+@lru_cache(maxsize=256)  # causes are few
+def _verdict(cause: str, heals: bool, of_node: bool, p_transient: float) -> Verdict:
+    return Verdict(
+        label=Label.TRANSIENT if heals else Label.DETERMINISTIC,
+        p_transient=p_transient,
+        category=cause.replace(" ", "_"),
+        summary=cause,
+        bound=Bound.NODE if of_node else Bound.NOTHING,
+        infrastructure=heals,
+        fingerprint=cause,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,22 +136,23 @@ class Service:
     classifier: Classifier
     rules: RetryRules = field(default_factory=RetryRules)
     fleet: Fleet = field(default_factory=Fleet)
-    past: dict[int, list[PastFailure]] = field(default_factory=dict)
-    gone_s: NDArray[np.float64] = field(init=False)  # when jobs would be over had nobody waited, sorted
+    past: dict[int, tuple[PastFailure, ...]] = field(default_factory=dict)  # of jobs that go on
+    submit_s: list[float] = field(init=False)  # sorted
+    gone_s: list[float] = field(init=False)  # when jobs would be over had nobody waited, sorted
 
     def __post_init__(self) -> None:
         table = self.classifier.failures.table
-        self.gone_s = np.sort(table.submit_s + table.duration_s)
+        self.submit_s, self.gone_s = table.submit_s.tolist(), np.sort(table.submit_s + table.duration_s).tolist()
 
     def __call__(self, failed: Failed) -> Again | None:
         job, attempt = self._seen(failed)
         verdict, now = self.classifier.verdict(failed), failed.now_s
-        past = self.past.setdefault(failed.row, [])
+        past = self.past.pop(failed.row, ())
         decision = decide(job, attempt, verdict, past, self._fleet_at(failed), self.rules, now)
-        past.append(_past(attempt, verdict, decision.retries, now))
         self.fleet = blamed(self.fleet, job, attempt, verdict, self.rules.node_memory_s, now)
         if not decision.retries:
             return None
+        self.past[failed.row] = *past, _past(attempt, verdict, now)
         self.fleet = self.fleet.with_spent(Spent(now, job.job_id, job.user, attempt.nodes))
         return Again(decision.delay_s, tuple(map(int, decision.exclude)))
 
@@ -171,18 +178,16 @@ class Service:
         return replace(self.fleet, live_jobs=self._live_jobs(failed.now_s))
 
     def _live_jobs(self, now: float) -> int:
-        came = np.searchsorted(self.classifier.failures.table.submit_s, now, "right")
-        return int(came - np.searchsorted(self.gone_s, now, "right"))
+        return bisect_right(self.submit_s, now) - bisect_right(self.gone_s, now)
 
 
 def _names(nodes: Iterable[int]) -> tuple[str, ...]:
     return tuple(map(str, nodes))
 
 
-def _past(attempt: Attempt, verdict: Verdict, retried: bool, now: float) -> PastFailure:
-    ran_s = attempt.elapsed_s
+def _past(attempt: Attempt, verdict: Verdict, now: float) -> PastFailure:
     said = verdict.label, verdict.category, verdict.fingerprint, verdict.infrastructure
-    return PastFailure(attempt.id, now, attempt.nodes, *said, ran_s, retried)
+    return PastFailure(attempt.id, now, attempt.nodes, *said, attempt.elapsed_s, retried=True)
 
 
 def _recorded(failures: Failures, seed: int) -> None:  # noqa: ARG001

@@ -74,9 +74,9 @@ def _outcome(
     if not spans and (engine == "compiled" or (engine == "auto" and len(jobs) >= _WORTH_COMPILING and _has_numba())):
         from perdure.simulation.compiled import drive
 
-        advance = drive.compiled(jobs, cluster, policy, placement)
-        if advance is not None:
-            return drive.replay(jobs, cluster, advance, placement, retry, faults)
+        loop = drive.compiled(jobs, cluster, policy, placement)
+        if loop is not None:
+            return drive.replay(jobs, cluster, loop, placement, retry, faults)
     return Outcome.of(replay(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, retry, faults), spans)
 
 

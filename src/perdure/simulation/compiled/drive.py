@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaini
 from perdure.scheduling.turns import Turns
 from perdure.simulation.asking import Failed, Retry
 from perdure.simulation.compiled import anew, backfill, once, philly
+from perdure.simulation.compiled.kernel import code_for
 from perdure.simulation.compiled.lending import lending_of
 from perdure.simulation.compiled.levels import ATTAINED, GITTINS, GPUS, REMAINING, REMAINING_SERVICE, Rules, levels_of
 from perdure.simulation.compiled.places import COUNT, KINDS, empty_places, keep_off
@@ -31,31 +33,35 @@ from perdure.simulation.outcome import Outcome
 from perdure.simulation.workload import Workload
 from perdure.simulation.world import view_of
 
-Advance = Callable[[State, bool, bool], int]
+
+class Loop(NamedTuple):
+    """A compiled loop, and what it knows beside the state."""
+
+    advance: Callable[..., Any]
+    part: tuple[Any, ...]
 
 
-def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placement | None) -> Advance | None:
+def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placement | None) -> Loop | None:
     """The compiled loop for a policy, or None where only the plain loop knows it."""
     if placement is not None and placement.name not in KINDS:
         return None
     if type(policy) is Fifo or type(policy) is ShortestJob:
         queues = (once.one_queue if policy.blocks else once.by_size)(jobs, type(policy) is ShortestJob)
-        return lambda state, asks, resumed: int(once.advance(state, queues, asks, resumed))
+        return Loop(once.advance, queues)
     if type(policy) is Capacity or type(policy) is DominantShare:
         turns: Turns = policy.ranking(view_of(jobs, cluster.total_gpus))
         owners = once.by_owner(np.asarray(turns.owner, np.int64), np.asarray(turns.due, np.float64))
-        return lambda state, asks, resumed: int(once.advance(state, owners, asks, resumed))
+        return Loop(once.advance, owners)
     if type(policy) is Easy or type(policy) is Conservative:
         part = backfill.backfill_of(jobs, type(policy) is Conservative, cluster.total_gpus)
-        return lambda state, asks, resumed: int(backfill.advance(state, part, asks, resumed))
+        return Loop(backfill.advance, part)
     if type(policy) is Philly:
         quota = np.array(policy.ranking(view_of(jobs, cluster.total_gpus)).quota)
         lending = lending_of(jobs, quota, policy.crowded * cluster.total_gpus, cluster.total_gpus)
-        return lambda state, asks, resumed: int(philly.advance(state, lending, asks, resumed))
+        return Loop(philly.advance, lending)
     rules = _rules(jobs, policy)
     if rules is not None:
-        levels = levels_of(jobs, rules, cluster.total_gpus)
-        return lambda state, asks, resumed: int(anew.advance(state, levels, asks, resumed))
+        return Loop(anew.advance, levels_of(jobs, rules, cluster.total_gpus))
     return None
 
 
@@ -78,7 +84,7 @@ def _rules(jobs: Workload, policy: Policy) -> Rules | None:
 def replay(
     jobs: Workload,
     cluster: Cluster,
-    advance: Advance,
+    loop: Loop,
     placement: Placement | None,
     retry: Retry | None,
     faults: NodeFaults | None = None,
@@ -88,8 +94,9 @@ def replay(
     relax = 0 if placement is None else round(placement.relax_s * jobs.ticks_per_s)
     state = state_of(jobs, empty_places(cluster, kind, relax, len(jobs)), faults)
     empty = room_of(cluster, placement, jobs.ticks_per_s)  # knows which nodes a job can be kept off
-    resumed = False
-    while advance(state, retry is not None, resumed) != DONE:
+    asks, resumed = retry is not None, False
+    advance = code_for(loop.advance, state, loop.part, asks, resumed)
+    while advance(state, loop.part, asks, resumed) != DONE:
         resumed = True
         assert retry is not None
         state = _answered(jobs, state, empty, retry)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-from numba import config, njit
+from numba import config, njit, typeof
 from numpy.typing import NDArray
 
 from perdure.simulation.compiled.cache import code_folder
@@ -36,6 +36,13 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
         return _jit(function, cache=folder is not None)
     finally:
         settings.CACHE_DIR = given
+
+
+def code_for(loop: Callable[..., Any], *arguments: object) -> Callable[..., Any]:
+    """The code of an entry for arguments like these: to look at their types on every call would take far longer."""
+    types = tuple(map(cast("Callable[[object], object]", typeof), arguments))
+    code: Callable[..., Any] = cast("Any", loop).compile(types)
+    return code
 
 
 def _jit(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
