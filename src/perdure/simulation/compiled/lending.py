@@ -50,7 +50,8 @@ def lending_of(jobs: Workload, quota: NDArray[np.float64], crowded: float, total
     job["group"], job["size_of"] = jobs.group, size_of
     groups = records(
         len(quota),
-        changed=FLAG,  # other jobs run since its quota was last gone through
+        changed=FLAG,  # which of its running jobs borrow must be found out anew
+        borrowers=LONG,  # running jobs
         within=np.float64,  # GPUs left of the quota beside the running jobs
         borrower=LONG,  # the last running job that borrows and is not in the margin
         entitled=LONG,  # the first waiting job within quota that the pass has not come to
@@ -99,31 +100,51 @@ def begin_to_run(state, lending, row):  # type: ignore[no-untyped-def]
     while before > row and state.job[before].resumed == state.tally[0].now:
         before = np.int64(lending.near[before].before)
     insert(lending.near, lending.running[job.group], before, row)
-    lending.groups[job.group].changed = True
+    group = lending.groups[job.group]
+    if lending.near[row].after >= 0:
+        group.changed = True
+    elif not group.changed:
+        _use(state, lending, group, row)
 
 
 @kernel
-def cease_to_run(lending, row):  # type: ignore[no-untyped-def]
+def cease_to_run(state, lending, row):  # type: ignore[no-untyped-def]
     """Take a job out from among the running ones."""
-    group = np.int64(lending.job[row].group)
-    unlink(lending.near, lending.running[group], row)
-    lending.groups[group].changed = True
+    job = lending.job[row]
+    unlink(lending.near, lending.running[job.group], row)
+    group = lending.groups[job.group]
+    if job.borrows:
+        group.borrowers -= 1
+    elif group.borrowers:
+        group.changed = True
+    else:
+        group.within += state.job[row].gpus
 
 
 @kernel
 def split(state, lending):  # type: ignore[no-untyped-def]
-    """Tell running jobs within quota from those that borrow, where others run than before."""
+    """Tell running jobs within quota from those that borrow, where that is to be done."""
     for i in range(len(lending.groups)):
         group = lending.groups[i]
         if group.changed:
             group.changed = False
             group.within = lending.quota[i]
+            group.borrowers = 0
             row = lending.running[i].first
             while row >= 0:
-                lending.job[row].borrows = state.job[row].gpus > group.within
-                if not lending.job[row].borrows:
-                    group.within -= state.job[row].gpus
+                _use(state, lending, group, row)
                 row = np.int64(lending.near[row].after)
+
+
+@kernel
+def _use(state, lending, group, row):  # type: ignore[no-untyped-def]
+    """Let a job, of the running ones of its virtual cluster the next, use quota; if too little is left, it borrows."""
+    gpus = state.job[row].gpus
+    lending.job[row].borrows = gpus > group.within
+    if lending.job[row].borrows:
+        group.borrowers += 1
+    else:
+        group.within -= gpus
 
 
 @kernel

@@ -46,7 +46,7 @@ def advance(state, lending, asks, resumed):  # type: ignore[no-untyped-def]
             begin_instant(state, now)
             row = due_end(state)
             while row >= 0:
-                cease_to_run(lending, row)
+                cease_to_run(state, lending, row)
                 finish(state, row, asks)
                 row = due_end(state)
             if state.questions.tally[0].many:
@@ -192,6 +192,6 @@ def _preempt(state, lending, yielding):  # type: ignore[no-untyped-def]
     for i in range(yielding):
         row = lending.lifted[i]
         forget(state.places, row)
-        cease_to_run(lending, row)
+        cease_to_run(state, lending, row)
         preempt(state, row)
         wait(lending, row)
