@@ -147,7 +147,7 @@ def test_one_user_failing_a_thousand_times_moves_no_node():
 
 
 def test_nor_with_one_unlucky_failure_of_another_among_many_good_runs():
-    rows = fleet_of_attempts(lambda u, n: False) + [attempt("bob", "n3", True)]
+    rows = [*fleet_of_attempts(lambda u, n: False), attempt("bob", "n3", True)]
     rows += [attempt(f"u{u}", f"n{n}", True) for u in range(4) for n in range(4, 8)]  # such things happen
     assert not attested(NODE, rows + [attempt("eve", "n3", True)] * 1000)
 
@@ -157,7 +157,7 @@ def test_failures_of_two_users_do():
 
 
 def test_and_so_does_the_resource_managers_own_word():
-    rows = fleet_of_attempts(lambda u, n: False) + [attempt("eve", "n3", True, down=("n3",))]
+    rows = [*fleet_of_attempts(lambda u, n: False), attempt("eve", "n3", True, down=("n3",))]
     assert attested(NODE, rows)
     assert not attested(("node", "n4"), rows)
 

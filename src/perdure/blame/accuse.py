@@ -12,8 +12,10 @@ from perdure.blame.protocol import Solver
 from perdure.blame.verdict import Kind, Suspect
 from perdure.blame.witnesses import attested
 
-LIVE = Greedy(surcharge=10.0)
+LIVE = Greedy(surcharge=8.0)
 """Asked every few minutes for months, it must err more rarely than when asked once."""
+LATELY = 0.5
+"""Of the window: its end is looked at alone too, for what has just begun to fail did well until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,17 @@ def accused(rows: Sequence[AttemptRow], solver: Solver = LIVE) -> tuple[Accusati
         return ()
     found = attempt_window(rows)
     return tuple(_accusations(found, solver.solve(found.window), rows))
+
+
+def accused_by(now: float, length_s: float, rows: Sequence[AttemptRow], solver: Solver = LIVE) -> list[Accusation]:
+    """Whom the window that ends `now` accuses, or its second half; of what both accuse, the stronger accusation."""
+    lately = [row for row in rows if row.end_s > now - LATELY * length_s]
+    both = [*accused(rows, solver), *accused(lately, solver)]
+    found: list[Accusation] = []
+    for each in sorted(both, key=lambda one: -one.strength):
+        if not any(set(each.components) & set(other.components) for other in found):
+            found.append(each)
+    return found
 
 
 def _accusations(found: Named, suspects: Sequence[Suspect], rows: Sequence[AttemptRow]) -> Iterator[Accusation]:

@@ -1,0 +1,131 @@
+"""Windows that slide, and a list of suspects that does not flap."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.blame.accuse import Accusation, accused, accused_by
+from perdure.blame.builders.attempts import AttemptRow
+from perdure.blame.sliding import Sliding
+from perdure.blame.standing import Patience, follow
+
+HOUR = 3600.0
+
+
+def row(end_s, user="ann", node="n1", failed=False, job="train"):
+    return AttemptRow(end_s, user, job, (node,), failed)
+
+
+def accusation(name, strength=10.0, *others):
+    return Accusation((("node", name), *others), "hard", 0.9, 0.5, 1.0, 5, 0, 2, strength)
+
+
+def site(now, sick=None, each=4):
+    """Every user on every node so many times in the hour before `now`; what runs on `sick` fails."""
+    spread = itertools.product(range(6), range(8), range(each))
+    return [row(now - 60.0 * k, f"u{u}", f"n{n}", n == sick, f"j{u}") for u, n, k in spread]
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), max_size=60))
+def test_what_is_in_the_window_is_what_ended_within_it(ends):
+    """Late, unordered, twice: only the instant of the end counts."""
+    sliding, seen = Sliding(100.0), {}
+    now = 0.0
+    for at, later in ends:
+        now += later
+        seen.setdefault(at, row(float(at)))
+        inside = sliding.slide([(str(at), row(float(at)))], now)
+        known = {key for key in seen if now - 100 < key}
+        assert {one.end_s for one in inside} == {float(key) for key in known}
+        assert list(inside) == sorted(inside, key=lambda one: one.end_s)
+        assert len(inside) == len({one.end_s for one in inside}) == len(sliding)
+
+
+def test_it_holds_no_more_than_it_may_and_lets_the_oldest_go():
+    sliding = Sliding(HOUR, most=3)
+    kept = sliding.slide(((str(k), row(float(k))) for k in range(10)), 10.0)
+    assert [one.end_s for one in kept] == [7.0, 8.0, 9.0]
+
+
+def test_a_sick_node_is_accused_by_name():
+    (found,) = accused(site(HOUR, sick=3))
+    assert found.components == (("node", "n3"),)
+    assert (found.kind, found.failed, found.passed, found.users) == ("hard", 24, 0, 6)
+
+
+def test_a_sound_site_accuses_nobody():
+    assert accused(site(HOUR)) == ()
+    rng = np.random.default_rng(4)
+    unlucky = [row(one.end_s, one.user, one.nodes[0], bool(rng.random() < 0.05), one.job) for one in site(HOUR)]
+    assert accused(unlucky) == ()
+
+
+def test_forged_failures_of_one_user_accuse_no_node():
+    forged = [row(HOUR - 1, "eve", "n3", True, f"j{k % 40}") for k in range(1000)]
+    named = {one for each in accused([*site(HOUR), *forged]) for one in each.components}
+    assert {tier for tier, _ in named} <= {"user", "code"}
+    assert all(name.startswith("eve") for _, name in named)
+
+
+def test_what_failed_lately_is_seen_though_it_did_well_before():
+    before = site(0.3 * HOUR, each=12)
+    after = site(HOUR, sick=3, each=1)
+    (found,) = accused_by(HOUR, HOUR, [*before, *after])
+    assert found.name == "n3"
+    assert found.rate > 0.5  # of its latest attempts, not of the hour
+
+
+def test_a_weak_suspect_is_named_at_its_second_window_and_a_strong_one_at_once():
+    first = follow((), [accusation("n1"), accusation("n2", 100.0)], 300.0)
+    assert [each.accusation.name for each in first.named] == ["n2"]
+    second = follow(first.standing, [accusation("n1"), accusation("n2", 100.0)], 600.0)
+    assert [each.accusation.name for each in second.named] == ["n1"]
+    assert [(each.since_s, each.last_s) for each in second.standing] == [(300.0, 600.0)] * 2
+
+
+def test_one_window_without_it_clears_nobody_and_three_do():
+    turn = follow((), [accusation("n1", 100.0)], 0.0)
+    for window in (1, 2):
+        turn = follow(turn.standing, [], 300.0 * window)
+        assert (len(turn.standing), turn.cleared, turn.named) == (1, (), ())
+    turn = follow(turn.standing, [], 900.0)
+    assert (turn.standing, [each.accusation.name for each in turn.cleared]) == ((), ["n1"])
+
+
+def test_a_passing_shadow_is_never_named():
+    turn = follow((), [accusation("n1")], 0.0)
+    assert follow(turn.standing, [], 300.0).standing == ()
+
+
+def test_a_class_that_gains_a_member_is_still_the_same_suspect():
+    turn = follow((), [accusation("n1", 100.0)], 0.0)
+    more = accusation("n1", 100.0, ("leaf", "l1"))
+    again = follow(turn.standing, [more], 300.0)
+    assert (again.named, again.cleared) == ((), ())
+    assert again.standing[0].accusation == more
+
+
+@given(st.lists(st.sets(st.sampled_from(["n1", "n2", "n3"])), max_size=30), st.integers(1, 3), st.integers(1, 4))
+def test_each_name_is_called_and_cleared_in_turn(windows, confirm, release):
+    """Nobody is named twice without being cleared between, and naming takes the windows it should."""
+    standing, called, runs = (), set(), {}
+    for number, names in enumerate(windows):
+        turn = follow(standing, [accusation(name) for name in sorted(names)], number, Patience(confirm, release))
+        standing = turn.standing
+        runs = {name: runs.get(name, 0) + 1 for name in names}
+        for each in turn.cleared:
+            assert each.accusation.name in called
+            called.discard(each.accusation.name)
+        for each in turn.named:
+            assert each.accusation.name not in called
+            assert runs[each.accusation.name] >= confirm
+            called.add(each.accusation.name)
+        assert {each.accusation.name for each in standing if each.named} == called
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_no_attempts_accuse_nobody(least):
+    assert accused([row(1.0)] * least) == ()
