@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from perdure.blame.accuse import Accusation
+from perdure.blame.builders.named import Component
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Patience:
 class Standing:
     """One suspect over time."""
 
+    first: Component  # that it was first accused as
     accusation: Accusation  # of the last window that accused it
     since_s: float  # the first of those windows
     last_s: float  # the last of them
@@ -58,7 +60,7 @@ def follow(
             kept.append(replace(old, seen=0, missed=old.missed + 1))
         elif old.named:
             cleared.append(old)
-    kept += [Standing(each, now, now) for each in left]
+    kept += [Standing(each.components[0], each, now, now) for each in left]
     after = tuple(each if each.named else replace(each, named=_is_sure(each, patience)) for each in kept)
     was_named = {id(each) for each in kept if each.named}
     new = tuple(a for a, b in zip(after, kept, strict=True) if a.named and id(b) not in was_named)

@@ -206,6 +206,18 @@ good_runs = Table(  # what the log of a job's last good run said; the same job i
     Index("good_runs_by_time", "cluster", "time_s"),
 )
 
+suspects = Table(  # components named for what failed on them; while `cleared_s` is empty they stand
+    "suspects",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("cluster", String, nullable=False),
+    Column("since_s", Float, nullable=False),
+    Column("cleared_s", Float),
+    Column("payload", JSON, nullable=False),  # the whole blame.standing.Standing
+    Index("suspects_by_end", "cluster", "cleared_s"),
+)
+
 terms = Table(  # rounds of teaching, and the models that came of them
     "terms",
     metadata,

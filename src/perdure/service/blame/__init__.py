@@ -1,0 +1,1 @@
+"""Who is to blame, kept up to date while the service runs."""

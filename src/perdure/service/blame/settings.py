@@ -1,0 +1,21 @@
+"""How the service looks for culprits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BlameSettings:
+    """Suspects: what the attempts that ended lately have in common, on the page `/blame` and in `perdure who`."""
+
+    enabled: bool = True
+    """False: nobody is suspected, and the page stays empty."""
+    window_s: float = 3600.0
+    """Attempts that ended within this time are looked at together."""
+    step_s: float = 300.0
+    """How often they are looked at."""
+    confirm: int = 2
+    """Looks in a row that must accuse a suspect before it is named; one where the evidence is overwhelming."""
+    release: int = 3
+    """Looks in a row without it, until a suspect is cleared."""
