@@ -1,0 +1,187 @@
+"""PMIx: what its status constants, ranges and handlers' answers mean here.
+
+PMIx has no form of its own outside of a process, so this reads a plain one, a notification a line: ``{"status":
+"PMIX_EVENT_NODE_DOWN", "range": "PMIX_RANGE_SESSION", "source": {"nspace": ..., "rank": ...}, "info": {"pmix.hname":
+..., "pmix.evproc": {...}, "pmix.evtext": ..., "pmix.evtstamp": ...}}``; a status and a range may be numbers too.
+
+Names and numbers: pmix_common.h and pmix_deprecated.h of OpenPMIx 4.2.2, with which a test compares them where they are
+installed. Statuses below -3000 are a program's own and say nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import re2
+
+from perdure.coordination.bridges import causes, fields
+from perdure.coordination.bridges.bridged import Context, Meaning, Told, record_of
+from perdure.coordination.bridges.documents import documents
+from perdure.coordination.record import FATAL, AnswerKind, ExceptionRecord, Scope, Transient
+
+
+class Status(NamedTuple):
+    """One constant of the standard, and what it means here."""
+
+    number: int
+    meaning: Meaning
+
+
+def _fatal(kind: str, transient: Transient = Transient.UNKNOWN) -> Meaning:
+    return Meaning(kind, FATAL, transient)
+
+
+_EXIT, _SIGNAL = _fatal("process.exit"), _fatal("process.signal")
+_AGAIN, _NEVER = _fatal("launcher.transient", Transient.YES), _fatal("launcher.permanent", Transient.NO)
+_CANCELLED = _fatal("job.cancelled", Transient.NO)
+_NO_CONTACT = Meaning("node.unreachable", 1, Transient.YES)
+_LINK = Meaning("network.degraded", 2, Transient.YES)
+_HANG = Meaning("process.hang", 1)
+_DOWN = _fatal("node.down", Transient.YES)
+
+STATUSES: Mapping[str, Status] = {
+    "PMIX_ERR_PROC_ABORTED": Status(-7, _EXIT),
+    "PMIX_ERR_PROC_REQUESTED_ABORT": Status(-8, _EXIT),
+    "PMIX_ERR_PROC_ABORTING": Status(-9, _EXIT),
+    "PMIX_ERR_TIMEOUT": Status(-24, Meaning("launcher.transient", 3, Transient.YES)),
+    "PMIX_ERR_UNREACH": Status(-25, _LINK),
+    "PMIX_ERR_OUT_OF_RESOURCE": Status(-29, _AGAIN),
+    "PMIX_ERR_NOMEM": Status(-32, _fatal("app.oom", Transient.NO)),
+    "PMIX_ERR_COMM_FAILURE": Status(-49, _LINK),
+    "PMIX_ERR_LOST_CONNECTION": Status(-61, _NO_CONTACT),
+    "PMIX_ERR_LOST_CONNECTION_TO_SERVER": Status(-101, _NO_CONTACT),
+    "PMIX_ERR_LOST_PEER_CONNECTION": Status(-102, _LINK),
+    "PMIX_ERR_LOST_CONNECTION_TO_CLIENT": Status(-103, _EXIT),
+    "PMIX_JCTRL_PREEMPT_ALERT": Status(-108, Meaning("job.preempted", 2, Transient.YES)),
+    "PMIX_MONITOR_HEARTBEAT_ALERT": Status(-109, _HANG),
+    "PMIX_MONITOR_FILE_ALERT": Status(-110, _HANG),
+    "PMIX_PROC_TERMINATED": Status(-111, Meaning("process.exit", 6)),
+    "PMIX_ERR_INVALID_TERMINATION": Status(-112, _EXIT),
+    "PMIX_GROUP_LEADER_FAILED": Status(-168, _EXIT),
+    "PMIX_GROUP_MEMBER_FAILED": Status(-170, _EXIT),
+    "PMIX_FABRIC_UPDATE_PENDING": Status(-176, Meaning("network.degraded", 5, Transient.YES)),
+    "PMIX_ERR_JOB_APP_NOT_EXECUTABLE": Status(-177, _NEVER),
+    "PMIX_ERR_JOB_NO_EXE_SPECIFIED": Status(-178, _NEVER),
+    "PMIX_ERR_JOB_FAILED_TO_MAP": Status(-179, _NEVER),
+    "PMIX_ERR_JOB_CANCELED": Status(-180, _CANCELLED),
+    "PMIX_ERR_JOB_FAILED_TO_LAUNCH": Status(-181, _AGAIN),
+    "PMIX_ERR_JOB_ABORTED": Status(-182, _EXIT),
+    "PMIX_ERR_JOB_KILLED_BY_CMD": Status(-183, _CANCELLED),
+    "PMIX_ERR_JOB_ABORTED_BY_SIG": Status(-184, _SIGNAL),
+    "PMIX_ERR_JOB_TERM_WO_SYNC": Status(-185, _EXIT),
+    "PMIX_ERR_JOB_SENSOR_BOUND_EXCEEDED": Status(-186, _EXIT),
+    "PMIX_ERR_JOB_NON_ZERO_TERM": Status(-187, _EXIT),
+    "PMIX_ERR_JOB_ALLOC_FAILED": Status(-188, _AGAIN),
+    "PMIX_ERR_JOB_ABORTED_BY_SYS_EVENT": Status(-189, _DOWN),
+    "PMIX_ERR_JOB_EXE_NOT_FOUND": Status(-190, _NEVER),
+    "PMIX_ERR_PROC_TERM_WO_SYNC": Status(-200, _EXIT),
+    "PMIX_EVENT_PROC_TERMINATED": Status(-201, Meaning("process.exit", 6)),
+    "PMIX_EVENT_NODE_DOWN": Status(-231, _DOWN),
+    "PMIX_EVENT_NODE_OFFLINE": Status(-232, replace(_DOWN, severity=1)),
+    "PMIX_ERR_JOB_WDIR_NOT_FOUND": Status(-233, _NEVER),
+    "PMIX_ERR_JOB_INSUFFICIENT_RESOURCES": Status(-234, _AGAIN),
+    "PMIX_ERR_JOB_SYS_OP_FAILED": Status(-235, _AGAIN),
+    "PMIX_ERR_PROC_KILLED_BY_CMD": Status(-400, _CANCELLED),
+    "PMIX_ERR_PROC_FAILED_TO_START": Status(-401, _AGAIN),
+    "PMIX_ERR_PROC_ABORTED_BY_SIG": Status(-402, _SIGNAL),
+    "PMIX_ERR_PROC_SENSOR_BOUND_EXCEEDED": Status(-403, _EXIT),
+    "PMIX_ERR_EXIT_NONZERO_TERM": Status(-404, _EXIT),
+}
+OLDER_NAMES: Mapping[str, str] = {
+    "PMIX_ERR_NODE_DOWN": "PMIX_EVENT_NODE_DOWN",
+    "PMIX_ERR_NODE_OFFLINE": "PMIX_EVENT_NODE_OFFLINE",
+}
+
+
+class Range(NamedTuple):
+    """How far a notification goes, and the scope that this says of the fault."""
+
+    number: int
+    scope: Scope
+
+
+RANGES: Mapping[str, Range] = {
+    "PMIX_RANGE_RM": Range(1, Scope.LOCAL),
+    "PMIX_RANGE_LOCAL": Range(2, Scope.LOCAL),  # one node
+    "PMIX_RANGE_NAMESPACE": Range(3, Scope.LOCAL),  # one job
+    "PMIX_RANGE_SESSION": Range(4, Scope.LOCAL),  # one allocation
+    "PMIX_RANGE_GLOBAL": Range(5, Scope.GLOBAL),
+    "PMIX_RANGE_PROC_LOCAL": Range(7, Scope.LOCAL),
+}
+
+
+class Action(NamedTuple):
+    """What a handler of PMIx answers its chain with, and the verdict that this is."""
+
+    number: int
+    verdict: AnswerKind
+
+
+ACTIONS: Mapping[str, Action] = {
+    "PMIX_EVENT_NO_ACTION_TAKEN": Action(-331, AnswerKind.DECLINED),
+    "PMIX_EVENT_PARTIAL_ACTION_TAKEN": Action(-332, AnswerKind.ANNOTATED),  # the chain goes on
+    "PMIX_EVENT_ACTION_DEFERRED": Action(-333, AnswerKind.DEFERRED),
+    "PMIX_EVENT_ACTION_COMPLETE": Action(-334, AnswerKind.HANDLED),  # the chain ends
+}
+
+_NAMES = {status.number: name for name, status in STATUSES.items()}
+_SCOPES: Mapping[str | int, Scope] = {key: r.scope for name, r in RANGES.items() for key in (name, r.number)}
+_VERDICTS = {action.number: action.verdict for action in ACTIONS.values()}
+_NUMBERS = {action.verdict: action.number for action in ACTIONS.values()}
+_SLURM = re2.compile(r"slurm\.pmix\.(\d{1,10})\.(\d{1,10})")
+_MAX_RANK = 2**31  # larger numbers are wildcards
+
+
+def verdict_of(status: int) -> AnswerKind | None:
+    """The verdict that a handler's status is; None for a status that is no answer."""
+    return _VERDICTS.get(status)
+
+
+def status_of(verdict: AnswerKind) -> int:
+    """The status to answer a chain of PMIx with. It knows no rejection: that is no action."""
+    return _NUMBERS.get(verdict, ACTIONS["PMIX_EVENT_NO_ACTION_TAKEN"].number)
+
+
+def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
+    """Read notifications. A status that is not in `STATUSES` cannot be read."""
+    for document in documents(text, context.format):
+        said = fields.mapping(document)
+        name = _name(said.get("status"))
+        yield record_of(_told(name, said, context), context) if name else None
+
+
+def _name(status: Any) -> str:
+    if isinstance(status, str):
+        name = OLDER_NAMES.get(status, status)
+        return name if name in STATUSES else ""
+    return _NAMES.get(status, "") if fields.is_whole(status) else ""
+
+
+def _told(name: str, said: Mapping[str, Any], context: Context) -> Told:
+    info = fields.mapping(said.get("info"))
+    source = fields.mapping(said.get("source"))
+    affected = [fields.mapping(info.get("pmix.evproc")), *fields.objects(info.get("pmix.evaffected"), 4096)]
+    ranks = [rank for proc in affected if (rank := fields.whole(proc.get("rank"), most=_MAX_RANK)) is not None]
+    namespace = next((text for proc in (*affected, source) if (text := fields.line(proc.get("nspace")))), "")
+    slurm = _SLURM.fullmatch(namespace)
+    stamp = info.get("pmix.evtstamp", said.get("timestamp"))
+    host = fields.node(info.get("pmix.hname"))
+    code = fields.whole(info.get("pmix.exit.code"), -64, 255)
+    meaning = STATUSES[name].meaning
+    ended = causes.of_exit(code or 0) if meaning == _EXIT else None
+    reach = said.get("range")
+    scope = _SCOPES.get(reach, meaning.scope) if isinstance(reach, (str, int)) else meaning.scope
+    return Told(
+        meaning=replace(ended or meaning, scope=scope),
+        facts=(name, namespace, sorted(ranks), host, stamp, code),
+        time_s=fields.instant(stamp, context.now),
+        note=fields.line(info.get("pmix.evtext"), 1024) or name,
+        job_id=slurm[1] if slurm else fields.name(info.get("pmix.jobid")),
+        step=slurm[2] if slurm else "",
+        nodes=(host,),
+        ranks=ranks,
+        host=host,
+        known={"pmix.status": name, "pmix.nspace": namespace, "exit_code": code},
+    )

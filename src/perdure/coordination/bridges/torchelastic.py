@@ -1,0 +1,198 @@
+"""What torchrun says of failed workers: error files, events of its agent, and the summary that it prints.
+
+Error files come in two shapes: ``{"message": {"message": ..., "extraInfo": {"py_callstack": ..., "timestamp": ...},
+"errorCode": ...}}`` and ``{"message": "..."}``. They name no rank; whoever collects them may add ``rank``,
+``exitcode``, ``hostname``, ``pid`` and ``restart_count`` beside ``message``. Events of the agent
+(``torchelastic.worker.status.FAILED``) and its summary (``Root Cause (first observed failure):``) name these themselves.
+
+Source: torch.distributed.elastic (multiprocessing/errors, agent/server/api.py, events/api.py) of PyTorch 2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import re2
+
+from perdure.coordination.bridges import causes, fields
+from perdure.coordination.bridges.bridged import MAX_RECORDS, Context, Meaning, Told, led_by_first, record_of
+from perdure.coordination.bridges.documents import documents
+from perdure.coordination.record import ExceptionRecord, Transient
+
+_EVENT = "torchelastic.worker.status."
+_SUMMARY = "Root Cause (first observed failure)"
+_FAILURE = re2.compile(
+    r"(?m)^\s*\[\d+\]:\n"
+    r"\s*time\s*: (\S+)\n"
+    r"\s*host\s*: (\S+)\n"
+    r"\s*rank\s*: (\d{1,9}) \(local_rank: \S+\)\n"
+    r"\s*exitcode\s*: (-?\d{1,9}) \(pid: (\d{1,9})\)\n"
+    r"\s*error_file: \S+\n"
+    r"\s*traceback\s*: (.*)"
+)
+_UNKNOWN = Meaning("process.exit")
+_AGENT = Meaning("launcher.transient")
+_BORDER = "==="
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """One failed worker, whichever way it was told."""
+
+    message: str = ""
+    callstack: str = ""
+    time: Any = None
+    exit_code: int | None = None
+    rank: int | None = None
+    host: str = ""
+    pid: int = 0
+    restarts: int | None = None
+    by_agent: bool = False
+
+
+def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
+    """Read error files, events or a summary."""
+    if _SUMMARY in text:
+        yield from _in_order(list(_of_summary(text)), context) or (None,)
+        return
+    failures: list[_Failure] = []
+    for document in documents(text, context.format):
+        found = _of_document(fields.mapping(document))
+        if found is None:
+            yield None
+        else:
+            failures += found
+    yield from _in_order(failures, context)
+
+
+def _of_document(said: Mapping[str, Any]) -> tuple[_Failure, ...] | None:
+    """The failures of one document, () for an event that is none; None for what is neither file nor event."""
+    if fields.line(said.get("name")).startswith(_EVENT):
+        return _of_event(said)
+    failure = _of_error_file(said)
+    return None if failure is None else (failure,)
+
+
+def _of_error_file(said: Mapping[str, Any]) -> _Failure | None:
+    message = said.get("message")
+    inner = fields.mapping(message)
+    extra = fields.mapping(inner.get("extraInfo"))
+    told = message if isinstance(message, str) else inner.get("message")
+    if not isinstance(told, str):
+        return None
+    code = fields.whole(inner.get("errorCode"), -64, 255)
+    return _Failure(
+        message=told,
+        callstack=fields.passage(extra.get("py_callstack")),
+        time=extra.get("timestamp", said.get("timestamp")),
+        exit_code=fields.whole(said.get("exitcode"), -64, 255) if "exitcode" in said else code,
+        rank=fields.whole(said.get("rank"), most=2**31),
+        host=fields.node(said.get("hostname")),
+        pid=fields.whole(said.get("pid"), most=2**31) or 0,
+        restarts=fields.whole(said.get("restart_count"), most=2**31),
+    )
+
+
+def _of_event(said: Mapping[str, Any]) -> tuple[_Failure, ...]:
+    """A worker that its agent ended (TERMINATED) is a consequence, and one that succeeded no failure."""
+    metadata = fields.mapping(said.get("metadata"))
+    if metadata.get("state") != "FAILED":
+        return ()
+    raw = metadata.get("raw_error")
+    raw = raw if isinstance(raw, str) else ""
+    file = _of_error_file(_parsed(raw)) or _Failure(message=_last_line(raw), callstack=fields.passage(raw))
+    milliseconds = fields.whole(said.get("timestamp"))
+    return (
+        _Failure(
+            message="" if file.message == "<NONE>" else file.message,
+            callstack=file.callstack,
+            time=file.time or (milliseconds / 1000 if milliseconds else None),
+            exit_code=file.exit_code,
+            rank=fields.whole(metadata.get("global_rank"), most=2**31),
+            host=fields.node(metadata.get("hostname")),
+            restarts=fields.whole(metadata.get("agent_restarts"), most=2**31),
+            by_agent=said.get("source") == "AGENT",
+        ),
+    )
+
+
+def _parsed(raw: str) -> Mapping[str, Any]:
+    try:
+        return fields.mapping(json.loads(raw))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _last_line(text: str) -> str:
+    return text.rstrip().rpartition("\n")[2]
+
+
+def _of_summary(text: str) -> Iterator[_Failure]:
+    """The blocks of the summary, in which the root cause comes last; here it comes first."""
+    blocks = list(_blocks(text))
+    yield from blocks[-1:]
+    yield from blocks[:-1]
+
+
+def _blocks(text: str) -> Iterator[_Failure]:
+    for found in islice(_FAILURE.finditer(text), MAX_RECORDS):
+        rest = text[found.end() : found.end() + 20_000]
+        callstack = found[6] + rest.partition(f"\n{_BORDER}")[0].partition("\n[")[0]
+        said = _last_line(callstack).strip()
+        yield _Failure(
+            message="" if said.startswith("To enable traceback see") else said,
+            callstack=callstack if "\n" in callstack.strip() else "",
+            time=found[1],
+            exit_code=int(found[4]),
+            rank=int(found[3]),
+            host=fields.node(found[2]),
+            pid=int(found[5]),
+        )
+
+
+def _in_order(failures: list[_Failure], context: Context) -> list[ExceptionRecord]:
+    """Records of the failures; what failed first is the cause of what failed later in the same start."""
+    records = [record_of(_told(failure, context), context) for failure in failures]
+    by_start: dict[int | None, list[ExceptionRecord]] = {}
+    for failure, record in zip(failures, records, strict=True):
+        by_start.setdefault(failure.restarts, []).append(record)
+    return [
+        record
+        for together in by_start.values()
+        for record in led_by_first(sorted(together, key=lambda record: record.time_s))
+    ]
+
+
+def _told(failure: _Failure, context: Context) -> Told:
+    code = failure.exit_code
+    signal = causes.signal_of(code) if code is not None else 0
+    return Told(
+        meaning=_meaning(failure),
+        facts=(failure.rank, failure.host, failure.time, code, failure.message, failure.restarts, failure.pid),
+        time_s=fields.instant(failure.time, context.now),
+        note=failure.message,
+        nodes=(failure.host,),
+        ranks=() if failure.rank is None else (failure.rank,),
+        host=failure.host,
+        pid=failure.pid,
+        component="torchelastic agent" if failure.by_agent else "torchelastic worker",
+        evidence=(failure.callstack,),
+        known={
+            "exit_code": code,
+            "signal": causes.signal_name(signal) if signal else "",
+            "restarts": failure.restarts,
+        },
+    )
+
+
+def _meaning(failure: _Failure) -> Meaning:
+    """What its message names, else what its exit code means. A restart tells nothing of whether another one helps."""
+    ended = causes.of_exit(failure.exit_code or 0)
+    if ended is not None and ended.transient is not Transient.UNKNOWN:
+        return ended
+    said = causes.of_message(failure.message) or causes.of_message(_last_line(failure.callstack))
+    return said or ended or (_AGENT if failure.by_agent else _UNKNOWN)
