@@ -2,64 +2,15 @@
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from contextlib import suppress
 
 import pytest
 
 from perdure.errors import ConfigError
-from perdure.job.exec import FENCED, identify
+from perdure.job.exec import FENCED
 from perdure.job.fence import claim
-
-LAUNCH = "import sys; from perdure.job.exec import run; sys.exit(run(sys.argv[1:]))"
-
-
-def python(code, *arguments):
-    return [sys.executable, "-c", code, *map(str, arguments)]
-
-
-def environment(directory, incarnation=1):
-    ours = {"PERDURE_JOB_ID": "7", "PERDURE_INCARNATION": str(incarnation), "PERDURE_FENCE_DIR": str(directory)}
-    return {**os.environ, **ours}
-
-
-def start(directory, argv, incarnation=1, **options):
-    return subprocess.Popen(
-        [*python(LAUNCH), *argv],
-        env=environment(directory, incarnation),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        **options,
-    )
-
-
-def finish(process):
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return found
-
-
-def is_alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+from perdure.job.identity import identify
+from tests.job.launching import LAUNCH, finish, is_alive, on_linux, python, start, wait_until
 
 
 @pytest.mark.parametrize(

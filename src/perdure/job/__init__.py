@@ -1,6 +1,8 @@
-"""Inside a job: the fence against incarnations that have been given up, and the launcher that uses it."""
+"""Inside a job: the fence against incarnations that have been given up, signs of life, and the launcher for both."""
 
+from perdure.job.beats import beat
 from perdure.job.checkpoint import checkpointed
 from perdure.job.fence import Claim, claim, current_claim
+from perdure.job.leave import leave
 
-__all__ = ["Claim", "checkpointed", "claim", "current_claim"]
+__all__ = ["Claim", "beat", "checkpointed", "claim", "current_claim", "leave"]

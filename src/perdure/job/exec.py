@@ -1,4 +1,4 @@
-"""``perdure exec -- CMD``: run a program as one incarnation of its job, and end it when a newer one has taken over.
+"""``perdure exec -- CMD``: run a program as one incarnation of its job, and look after it until it is over.
 
 Why: a resource manager that gives up a frozen node starts the job elsewhere while the old processes still exist. When
 the node thaws, both run. Slurm's restart count does not tell them apart safely; a claim does (`perdure.job.fence`).
@@ -6,115 +6,77 @@ the node thaws, both run. Slurm's restart count does not tell them apart safely;
 What is guaranteed
 - Once a newer incarnation has claimed, nothing that an older one prepares with `perdure.job.checkpointed` appears: not
   if it is frozen between any two of its instructions, nor if this launcher is dead.
-- A program that writes by itself is killed, with all in its process group, when this launcher sees the newer claim: at
+- A program that writes by itself is killed, with all that descends from it, when this launcher sees the newer claim: at
   once when it is continued after a stop (it stops the program first, then looks), and else within `poll_s` seconds.
   Before that the program may have run on for some milliseconds after the thaw, and what it wrote then is written. No
   user process can close that gap; cooperation does.
-- Processes that leave the group (daemons) are out of reach.
+- However the program ends, a last breath says how and why (`perdure.job.report`), unless this launcher is killed.
+- Off Linux only the program's process group is reached; processes that leave it are not.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path, PurePath
 from typing import Any
 
-from perdure.errors import ConfigError, Fenced
+from perdure.errors import Fenced
+from perdure.job import report
+from perdure.job.beats import BEAT_S, BEATS_DIR, BeatReader
+from perdure.job.care import Care
 from perdure.job.fence import FENCE_DIR, FENCE_TOKEN, Claim, claim
+from perdure.job.framework import Framework, nudge_of, recognised
+from perdure.job.guard import Ending, Guard, Watches, say
+from perdure.job.hang import HangWatch
+from perdure.job.heartbeat import Heartbeat, Pulse, Source
+from perdure.job.identity import FENCE_JOB, Start, Task, identify, task_of
+from perdure.job.memory import oom_kills
+from perdure.job.output import OutputFiles
+from perdure.job.processes import Family, adopt_orphans, children_of_this
+from perdure.job.raising import Raiser, teller
+from perdure.job.report import LastBreath, Reason
+from perdure.job.signals import Heard, heard_signals
+from perdure.job.tracks import Tracks
+from perdure.job.walltime import EndTime, WalltimeWatch
+from perdure.model.exits import STOP_HERE, ExitWish, wish_of
 
-FENCED = 93  # "do not restart me", as NVIDIA's resiliency extension means it too
+FENCED = STOP_HERE
 NOT_FOUND, NOT_RUNNABLE = 127, 126
-POLL_S = 0.2
-STALL_S = 1.0  # silence of this launcher that may have been a freeze of the whole machine
-FENCE_JOB = "PERDURE_FENCE_JOB"
-FORWARDED = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGTSTP,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 _PR_SET_PDEATHSIG = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Which start of which job this is; `name` is shared by all ranks of one start."""
-
-    job_id: str
-    incarnation: int
-    name: str
-    directory: Path
-    token: int | None = None  # claimed already, by a launcher around this one
-
-
-def identify(environment: Mapping[str, str], workdir: Path) -> Start:
-    """Read from a task's environment which start it belongs to.
-
-    The incarnation is ``PERDURE_INCARNATION``, or for Slurm ``SLURM_JOB_START_TIME``, or where that is too old to say
-    so the restart count: then the `srun` that started the task tells starts apart, and of two starts with one count
-    the later claim wins. Variables of a launcher in another job, inherited by submitting from within, are passed over.
-
-    Raises `ConfigError` outside of a job and for numbers that are none.
-    """
-    job_id = environment.get("PERDURE_JOB_ID") or environment.get("SLURM_JOB_ID")
-    if not job_id:
-        what = "neither PERDURE_JOB_ID nor SLURM_JOB_ID is set"
-        raise ConfigError("perdure exec", what, "Run it inside a job")
-    incarnation, name = _incarnation(environment)
-    launcher_job = environment.get(FENCE_JOB, job_id)
-    directory = environment.get(FENCE_DIR) if launcher_job == job_id else None
-    token = environment.get(FENCE_TOKEN) if launcher_job == job_id and directory else None
-    return Start(
-        job_id=job_id,
-        incarnation=incarnation,
-        name=name,
-        directory=Path(workdir, directory or Path(".perdure", job_id)).absolute(),
-        token=_number(FENCE_TOKEN, token) if token else None,
-    )
-
-
-def _incarnation(environment: Mapping[str, str]) -> tuple[int, str]:
-    for variable in ("PERDURE_INCARNATION", "SLURM_JOB_START_TIME"):
-        if value := environment.get(variable):
-            return _number(variable, value), ""
-    count = _number("SLURM_RESTART_COUNT", environment.get("SLURM_RESTART_COUNT") or "0")
-    srun = [environment.get(name, "") for name in ("SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT", "SLURM_STEP_ID")]
-    return count, ":".join(srun) if all(srun) else uuid.uuid4().hex
-
-
-def _number(variable: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise ConfigError(variable, f"{text!r} is no whole number", "Leave it as the resource manager has set it")
-    return int(text)
+_SEVERITIES = {
+    Reason.EXIT: 1,
+    Reason.SIGNAL: 1,
+    Reason.HANG: 1,
+    Reason.OOM_HINT: 1,
+    Reason.WALLTIME: 4,
+}
 
 
 def run(
     argv: Sequence[str],
     environment: Mapping[str, str] | None = None,
     workdir: Path | None = None,
-    *,
-    poll_s: float = POLL_S,
+    care: Care | None = None,
 ) -> int:
     """Run a program under the fence; returns the exit code to end with.
 
     That is the program's own; 128 + n after signal n; 127 or 126 where it cannot be started; 93 where a newer
-    incarnation holds the claim, at the start or later. TERM, INT, HUP, QUIT, TSTP, USR1 and USR2 are passed on to the
-    program's process group, CONT once the claim has been looked at. The program gets ``PERDURE_FENCE_DIR`` and
-    ``PERDURE_FENCE_TOKEN``; a terminal as standard input is kept from it, since it runs in the background of one.
+    incarnation holds the claim, at the start or later; 75 where it hung and was ended; and for torchrun, which ends
+    with 1, the 75, 78 or 93 of the worker that failed first, where torchelastic passes that on.
+
+    TERM, INT, HUP, QUIT, TSTP, USR1 and USR2 are passed on to the program's process group (USR1 and USR2 of torchrun
+    to its workers that listen, else TERM to its agent), CONT once the claim has been looked at. The program gets
+    ``PERDURE_FENCE_DIR`` and ``PERDURE_FENCE_TOKEN``; a terminal as standard input is kept from it, since it runs in
+    the background of one.
     Call it from the main thread. Raises `ConfigError` outside of a job, `StateError` where the fence cannot be used.
     """
     environment = os.environ if environment is None else environment
@@ -122,19 +84,11 @@ def run(
     try:
         held = _hold(start)
     except Fenced as err:
-        return _fenced(err)
-    ours = {FENCE_DIR: str(held.directory), FENCE_TOKEN: str(held.token), FENCE_JOB: start.job_id}
-    with _heard_signals() as heard:
-        try:
-            child = _start_program(argv, {**environment, **ours}, workdir)
-        except OSError as err:
-            _say(f"perdure exec: {argv[0]}: cannot be run: {err.strerror}. Check the command after --.")
-            return NOT_FOUND if isinstance(err, FileNotFoundError) else NOT_RUNNABLE
-        try:
-            return _Guard(child, held, heard, poll_s).watch()
-        finally:
-            _signal_group(child, signal.SIGKILL)
-            child.wait()
+        say(f"perdure exec: {err}")
+        return FENCED
+    care = _settled(care or Care(), argv, environment)
+    with heard_signals() as heard:
+        return _Run(argv, environment, start, held, care).to_the_end(heard, workdir)
 
 
 def _hold(start: Start) -> Claim:
@@ -145,45 +99,139 @@ def _hold(start: Start) -> Claim:
     return held
 
 
-class _Guard:
-    """Watches one program and one claim until either is over."""
+def _settled(care: Care, argv: Sequence[str], environment: Mapping[str, str]) -> Care:
+    if care.framework is not Framework.AUTO:
+        return care
+    return replace(care, framework=recognised(argv, environment))
+
+
+class _Run:
+    """One program from its start to its last breath."""
 
     def __init__(
-        self, child: subprocess.Popen[bytes], held: Claim, heard: Callable[[float], set[int]], poll_s: float
+        self, argv: Sequence[str], environment: Mapping[str, str], start: Start, held: Claim, care: Care
     ) -> None:
-        self._child, self._held, self._heard, self._poll_s = child, held, heard, poll_s
+        self._argv, self._environment, self._start, self._held, self._care = argv, environment, start, held, care
+        self._task = task_of(environment)
+        self._tracks = Tracks.of(held.directory, held.token, self._task)
+        self._error_file = Path(environment.get(ERROR_FILE) or self._tracks.error)
+        self._started_s, self._oom_kills = time.time(), oom_kills()
+        self._watches = self._watch_out()
 
-    def watch(self) -> int:
-        """Return the exit code to end with."""
-        looked_s = time.monotonic()
-        while True:
-            signals = self._heard(self._poll_s)
-            was_away = signal.SIGCONT in signals or time.monotonic() - looked_s > self._poll_s + STALL_S
-            if was_away:  # not one more step of the program before the claim has been looked at
-                _signal_group(self._child, signal.SIGSTOP)
-            over = _has_exited(self._child)
-            try:
-                self._look()
-            except Fenced as err:
-                _signal_group(self._child, signal.SIGKILL)
-                return _fenced(err)
-            if was_away:
-                _signal_group(self._child, signal.SIGCONT)
-            for signum in signals.intersection(FORWARDED):
-                _signal_group(self._child, signum)
-            looked_s = time.monotonic()
-            if over:
-                _signal_group(self._child, signal.SIGKILL)  # what it left running would be without a guard
-                status = self._child.wait()
-                return status if status >= 0 else 128 - status
-
-    def _look(self) -> None:
+    def to_the_end(self, heard: Heard, workdir: Path | None) -> int:
+        with suppress(OSError):  # it can do without
+            self._tracks.make()
+        strangers = children_of_this()
+        adopt_orphans()
         try:
-            self._held.check()
-        except Fenced:
-            raise
-        except OSError:
-            return  # a file system that cannot be asked now is asked again; nothing can be published on it meanwhile
+            program = _start_program(self._argv, self._for_program(), workdir)
+        except OSError as err:
+            note = f"{self._argv[0]}: cannot be run: {err.strerror}"
+            say(f"perdure exec: {note}. Check the command after --.")
+            code = NOT_FOUND if isinstance(err, FileNotFoundError) else NOT_RUNNABLE
+            return self._breathe_last(Ending(Reason.EXIT, code, note=note), [])
+        family = Family(program, strangers)
+        try:
+            guard = Guard(program, family, self._held, heard, self._care, self._watches)
+            ending = guard.watch()
+        finally:
+            family.kill()
+            program.wait()
+        if ending.reason is Reason.FENCED:
+            say(f"perdure exec: {ending.note}")
+        return self._breathe_last(ending, guard.told)
+
+    def _for_program(self) -> dict[str, str]:
+        return {
+            **self._environment,
+            FENCE_DIR: str(self._held.directory),
+            FENCE_TOKEN: str(self._held.token),
+            FENCE_JOB: self._start.job_id,
+            BEATS_DIR: str(self._tracks.beats),
+            BEAT_S: str(self._care.beat_s),
+            ERROR_FILE: str(self._error_file),
+        }
+
+    def _watch_out(self) -> Watches:
+        care, now = self._care, time.monotonic()
+        nudge = nudge_of(care.framework, self._environment)
+        end = EndTime(self._environment, self._tracks.end_time)
+        return Watches(
+            hang=HangWatch(care.hang, BeatReader(self._tracks.beats), OutputFiles(), now),
+            walltime=WalltimeWatch(end, care.warn_s),
+            nudge=nudge if care.warn_signal is None else replace(nudge, signum=care.warn_signal),
+            pulse=Pulse(self._tracks.heartbeat, _first_heartbeat(self._start, self._held, self._task, care)),
+            raiser=Raiser(self._start.job_id, teller(self._environment)),
+            tracks=self._tracks,
+        )
+
+    def _breathe_last(self, ending: Ending, told: Sequence[str]) -> int:
+        """Leave the last breath, tell the service; returns the exit code to end with."""
+        error = report.torchelastic_error(self._error_file)
+        breath = self._last_breath(self._understood(ending, error), told, error)
+        with suppress(OSError):
+            report.write(self._tracks.last_breath, breath)
+        self._watches.pulse.end(step=breath.step)
+        severity = _SEVERITIES.get(breath.reason)
+        if breath.exit_code and severity is not None:
+            type_ = f"job.{breath.reason}"
+            self._watches.raiser.raise_(type_, severity=severity, note=breath.note or f"exit {breath.exit_code}")
+        self._watches.raiser.finish()
+        return breath.exit_code
+
+    def _understood(self, ending: Ending, error: Any) -> Ending:
+        """The ending, with what the guard cannot see: the kernel's kills, and what a worker asked of torchrun."""
+        if ending.reason not in (Reason.EXIT, Reason.SIGNAL) or not ending.exit_code:
+            return ending
+        asked = report.code_of_worker(error)
+        if self._care.framework is Framework.TORCHRUN and ending.exit_code == 1 and wish_of(asked) is not ExitWish.NONE:
+            return replace(ending, exit_code=asked, note="the worker that failed first asked for it")
+        if (kills := oom_kills() - self._oom_kills) > 0:
+            return replace(ending, reason=Reason.OOM_HINT, note=f"killed for want of memory meanwhile: {kills}")
+        return ending
+
+    def _last_breath(self, ending: Ending, told: Sequence[str], error: Any) -> LastBreath:
+        walltime, hang, task = self._watches.walltime, self._watches.hang, self._task
+        return LastBreath(
+            job_id=self._start.job_id,
+            incarnation=self._start.incarnation,
+            token=self._held.token,
+            node=task.node,
+            host=task.host,
+            pid=task.pid,
+            reason=ending.reason,
+            exit_code=ending.exit_code,
+            started_s=self._started_s,
+            ended_s=time.time(),
+            program=PurePath(self._argv[0]).name,
+            signal=ending.signal,
+            told=tuple(told),
+            wish=wish_of(ending.exit_code),
+            rank=task.rank,
+            local_rank=task.local_rank,
+            step=hang.last_step(),
+            silent_s=hang.silent_s(time.monotonic()),
+            warned_s=walltime.warned_s,
+            walltime_end_s=walltime.end_s,
+            note=ending.note,
+            error=error,
+        )
+
+
+def _first_heartbeat(start: Start, held: Claim, task: Task, care: Care) -> Heartbeat:
+    return Heartbeat(
+        source=Source.JOB,
+        node=task.node,
+        host=task.host,
+        pid=task.pid,
+        count=0,
+        time_s=0.0,
+        every_s=care.heartbeat_s,
+        job_id=start.job_id,
+        incarnation=start.incarnation,
+        token=held.token,
+        rank=task.rank,
+    )
 
 
 def _start_program(
@@ -212,61 +260,3 @@ def _die_with_launcher() -> Callable[[], None] | None:
             os._exit(128 + signal.SIGKILL)
 
     return ask
-
-
-@contextmanager
-def _heard_signals() -> Iterator[Callable[[float], set[int]]]:
-    """Inside the block signals only leave a note; the function given waits for some and returns which came."""
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
-    os.set_blocking(writer, False)
-    previous_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    listened = (*FORWARDED, signal.SIGCONT, signal.SIGCHLD)
-    previous = {signum: signal.signal(signum, _note) for signum in listened}
-
-    def wait(timeout_s: float) -> set[int]:
-        select.select([reader], [], [], timeout_s)
-        try:
-            return set(os.read(reader, 4096))
-        except BlockingIOError:
-            return set()
-
-    try:
-        yield wait
-    finally:
-        signal.set_wakeup_fd(previous_fd)
-        for signum, handler in previous.items():
-            signal.signal(signum, handler)
-        os.close(reader)
-        os.close(writer)
-
-
-def _note(signum: int, frame: FrameType | None) -> None:
-    """The wake-up is the note."""
-
-
-def _has_exited(child: subprocess.Popen[bytes]) -> bool:
-    """Whether the program is over, without giving up its number where the system can tell."""
-    waitid: Any = getattr(os, "waitid", None)
-    if waitid is None:
-        return child.poll() is not None
-    return waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _signal_group(child: subprocess.Popen[bytes], signum: int) -> None:
-    if child.returncode is not None:  # reaped: its number may be somebody else's
-        return
-    try:
-        os.killpg(child.pid, signum)
-    except (ProcessLookupError, PermissionError):
-        return  # nobody is left; macOS says "not permitted" of a group of zombies
-
-
-def _fenced(err: Fenced) -> int:
-    _say(f"perdure exec: {err}")
-    return FENCED
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()

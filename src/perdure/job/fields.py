@@ -1,0 +1,60 @@
+"""Fields of a JSON object that somebody else has written, each checked for its kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from perdure.errors import InputError
+
+MAX_TEXT = 1000  # characters of one text
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object and where it comes from. Each reading raises `InputError` where the field is of another kind."""
+
+    source: str
+    data: Mapping[str, Any]
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.data.get(name, default)
+        if not isinstance(value, str):
+            self._refuse(name, "a text")
+        return value[:MAX_TEXT]
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        value = self.data.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            self._refuse(name, "a list of texts")
+        return tuple(each[:MAX_TEXT] for each in value)
+
+    def number(self, name: str, default: float | None = None) -> float:
+        value = self.data.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            self._refuse(name, "a number")
+        return float(value)
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        value = self.data.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self._refuse(name, "a whole number")
+        return value
+
+    def maybe_number(self, name: str) -> float | None:
+        return None if self.data.get(name) is None else self.number(name)
+
+    def maybe_whole(self, name: str) -> int | None:
+        return None if self.data.get(name) is None else self.whole(name)
+
+    def yes(self, name: str) -> bool:
+        value = self.data.get(name, False)
+        if not isinstance(value, bool):
+            self._refuse(name, "true or false")
+        return value
+
+    def _refuse(self, name: str, wanted: str) -> NoReturn:
+        what = f"{name} is {str(self.data.get(name))[:80]!r}, not {wanted}"
+        raise InputError(self.source, what, "It is written by perdure exec or perdure agent; remove it")

@@ -1,0 +1,68 @@
+"""How frameworks want to be told that the end is near.
+
+torchrun's agent takes TERM and ends its workers in order. Lightning saves and requeues on USR1, submitit on USR2
+(or ``SUBMITIT_PREEMPT_SIGNAL``), in every process that has a handler. Anything else is told TERM where it listens.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+
+from perdure.errors import ConfigError
+
+
+class Framework(StrEnum):
+    """What drives the program."""
+
+    AUTO = "auto"
+    TORCHRUN = "torchrun"
+    LIGHTNING = "lightning"
+    SUBMITIT = "submitit"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """A signal before walltime, and whether only the topmost process that listens gets it."""
+
+    signum: int
+    topmost: bool
+
+
+_TORCHRUN = {"torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"}
+_LIGHTNING = {"lightning", "pytorch_lightning", "lightning.pytorch", "lightning_fabric", "fabric", "litgpt"}
+_SUBMITIT = {"submitit.core._submit", "submitit"}
+
+
+def recognised(argv: Sequence[str], environment: Mapping[str, str]) -> Framework:
+    """Guess the framework from a command and its environment; `PLAIN` where neither tells."""
+    words = {PurePath(word).name for word in argv}
+    if words & _SUBMITIT or "SUBMITIT_EXECUTOR" in environment:
+        return Framework.SUBMITIT
+    if words & _TORCHRUN or {"accelerate", "launch"} <= words:
+        return Framework.TORCHRUN
+    if words & _LIGHTNING or any(name.startswith(("PL_", "LIGHTNING_")) for name in environment):
+        return Framework.LIGHTNING
+    return Framework.PLAIN
+
+
+def nudge_of(framework: Framework, environment: Mapping[str, str]) -> Nudge:
+    """What a framework expects before walltime. Raises `ConfigError` where its own setting is no signal."""
+    if framework is Framework.LIGHTNING:
+        return Nudge(signal.SIGUSR1, topmost=False)
+    if framework is Framework.SUBMITIT:
+        return Nudge(signal_of(environment.get("SUBMITIT_PREEMPT_SIGNAL", "USR2")), topmost=False)
+    return Nudge(signal.SIGTERM, topmost=framework is Framework.TORCHRUN)
+
+
+def signal_of(name: str) -> int:
+    """The number of a signal: ``USR1``, ``SIGUSR1``. Raises `ConfigError`."""
+    plain = name.upper().removeprefix("SIG")
+    try:
+        return signal.Signals[f"SIG{plain}"].value
+    except KeyError as err:
+        raise ConfigError("signal", f"{name[:40]!r} is none", "Name one such as TERM, USR1 or USR2") from err

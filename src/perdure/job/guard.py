@@ -1,0 +1,190 @@
+"""The watch over one running program: its claim, the signals that come for it, its signs of life, its walltime."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.errors import Fenced
+from perdure.job.care import Care
+from perdure.job.fence import Claim
+from perdure.job.framework import Framework, Nudge
+from perdure.job.hang import HangWatch
+from perdure.job.heartbeat import Pulse
+from perdure.job.processes import Family
+from perdure.job.raising import Raiser
+from perdure.job.report import Reason
+from perdure.job.signals import FORWARDED, Heard
+from perdure.job.silence import Tier
+from perdure.job.tracks import Tracks, write_json
+from perdure.job.walltime import WalltimeWatch
+from perdure.model.exits import RETRY_ME, STOP_HERE
+
+STALL_S = 1.0  # silence of this launcher that may have been a freeze of the whole machine
+HANG_SCHEMA = "perdure.hang/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How it came to an end."""
+
+    reason: Reason
+    exit_code: int
+    signal: int = 0  # that ended the program
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Watches:
+    """What is looked at from time to time, and who hears of it."""
+
+    hang: HangWatch
+    walltime: WalltimeWatch
+    nudge: Nudge
+    pulse: Pulse
+    raiser: Raiser
+    tracks: Tracks
+
+
+class Guard:
+    """Watches one program and one claim until either is over. `told` are the signals that were passed on."""
+
+    def __init__(
+        self, program: subprocess.Popen[bytes], family: Family, held: Claim, heard: Heard, care: Care, watches: Watches
+    ) -> None:
+        self._program, self._family, self._held, self._heard = program, family, held, heard
+        self._care, self._watches = care, watches
+        self._stopped_s: float | None = None
+        self._look_s = 0.0
+        self._is_hung = False
+        self.told: list[str] = []
+
+    def watch(self) -> Ending:
+        """Return how it ended. What the program has left running is the caller's to end."""
+        looked_s = time.monotonic()
+        while True:
+            signals = self._heard(self._care.poll_s)
+            away_s = time.monotonic() - looked_s - self._care.poll_s
+            was_away = signal.SIGCONT in signals or away_s > STALL_S
+            if was_away:  # not one more step of the program before the claim has been looked at
+                self._family.signal_all(signal.SIGSTOP)
+            over = has_exited(self._program)
+            try:
+                self._check_claim()
+            except Fenced as err:
+                return Ending(Reason.FENCED, STOP_HERE, note=str(err))
+            if was_away:
+                self._resume(away_s)
+            for signum in signals.intersection(FORWARDED):
+                self._pass_on(signum)
+            if over:
+                return self._ended()
+            self._family.reap_orphans()
+            if self._look(time.monotonic()) is Tier.KILL:
+                say("perdure exec: it did not end: it is killed")
+                return Ending(Reason.HANG, RETRY_ME, signal.SIGKILL, self._of_silence())
+            looked_s = time.monotonic()
+
+    def _check_claim(self) -> None:
+        try:
+            self._held.check()
+        except Fenced:
+            raise
+        except OSError:
+            return  # a file system that cannot be asked now is asked again; nothing can be published on it meanwhile
+
+    def _resume(self, away_s: float) -> None:
+        """Let the program go on; while it stood still it could give no sign of life."""
+        stood_s = max(0.0, away_s) if self._stopped_s is None else time.monotonic() - self._stopped_s
+        self._stopped_s = None
+        self._watches.hang.skip(stood_s)
+        self._family.signal_all(signal.SIGCONT)
+
+    def _pass_on(self, signum: int) -> None:
+        """Hand a signal to the program; a warning of the resource manager in the way that its framework expects."""
+        name = signal.Signals(signum).name.removeprefix("SIG")
+        if name not in self.told:
+            self.told.append(name)
+        if signum == signal.SIGTSTP and self._stopped_s is None:
+            self._stopped_s = time.monotonic()
+        if signum in (signal.SIGUSR1, signal.SIGUSR2) and self._care.framework is Framework.TORCHRUN:
+            if not self._family.signal_listeners(signum):  # it would end the agent, and no worker would hear of it
+                self._nudge(self._watches.nudge)
+            return
+        self._family.signal_group(signum)
+
+    def _look(self, now: float) -> Tier | None:
+        """Look for signs of life and at the walltime, where it is time to; act on what is found."""
+        if now < self._look_s:
+            return None
+        self._look_s = now + self._care.look_s
+        hang = self._watches.hang
+        tier = hang.look(now) if self._stopped_s is None else None
+        self._watches.pulse.beat(now, step=hang.step, silent_s=hang.silent_s(now))
+        if self._watches.walltime.look(time.time()):
+            self._warn()
+        if tier is Tier.ALARM:
+            self._alarm()
+        elif tier is Tier.TERM:
+            self._is_hung = True
+            say(f"perdure exec: {self._of_silence()}: the program is told to end")
+            self._family.signal_group(signal.SIGTERM)
+        return tier
+
+    def _alarm(self) -> None:
+        """Write a hang down, ask the program for its stacks, tell who listens; it may still come back."""
+        dumping = self._family.signal_listeners(self._care.dump_signal) if self._care.dump_signal else 0
+        note = self._of_silence()
+        said = {"time_s": time.time(), "step": self._watches.hang.step, "note": note, "dumping": dumping}
+        with suppress(OSError):
+            write_json(self._watches.tracks.hang, {"schema": HANG_SCHEMA, **said})
+        self._watches.raiser.raise_("job.hang", severity=3, note=note)
+        say(f"perdure exec: {note}: it is ended in {self._care.hang.soft_s:.0f} s unless it gives one")
+
+    def _of_silence(self) -> str:
+        hang = self._watches.hang
+        silent_s, step = hang.silent_s(time.monotonic()) or 0.0, hang.step
+        return f"no sign of life for {silent_s:.0f} s" + (f", last at step {step}" if step is not None else "")
+
+    def _warn(self) -> None:
+        left_s = (self._watches.walltime.end_s or 0.0) - time.time()
+        told = self._nudge(self._watches.nudge)
+        self._watches.raiser.raise_("job.walltime", severity=4, note=f"walltime ends in {left_s:.0f} s")
+        say(f"perdure exec: walltime ends in {left_s:.0f} s: {told}")
+
+    def _nudge(self, nudge: Nudge) -> str:
+        count = self._family.signal_listeners(nudge.signum, topmost=nudge.topmost)
+        name = signal.Signals(nudge.signum).name
+        return f"{name} sent to {count} of its processes" if count else f"no process of the program listens to {name}"
+
+    def _ended(self) -> Ending:
+        self._family.signal_group(signal.SIGKILL)  # what it left running would be without a guard
+        status = self._program.wait()
+        ended_by = max(0, -status)
+        if self._is_hung:
+            return Ending(Reason.HANG, RETRY_ME, ended_by, self._of_silence())
+        code = status if status >= 0 else 128 - status
+        if self._watches.walltime.explains(bool(self.told), time.time()):
+            return Ending(Reason.WALLTIME, code, ended_by, "walltime was near")
+        return Ending(Reason.SIGNAL if ended_by else Reason.EXIT, code, ended_by)
+
+
+def has_exited(program: subprocess.Popen[bytes]) -> bool:
+    """Whether it is over, without giving up its number where the system can tell."""
+    waitid: Any = getattr(os, "waitid", None)
+    if waitid is None:
+        return program.poll() is not None
+    return waitid(os.P_PID, program.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def say(text: str) -> None:
+    """One line on standard error: the job's log."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()

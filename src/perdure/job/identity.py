@@ -1,0 +1,102 @@
+"""Which start of which job a process belongs to, and which task of it that process is: read from its environment."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.errors import ConfigError
+from perdure.job.fence import FENCE_DIR, FENCE_TOKEN
+
+FENCE_JOB = "PERDURE_FENCE_JOB"
+_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Which start of which job this is; `name` is shared by all ranks of one start."""
+
+    job_id: str
+    incarnation: int
+    name: str
+    directory: Path
+    token: int | None = None  # claimed already, by a launcher around this one
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One process of a start. A rank is None where the environment does not name it."""
+
+    node: str  # the resource manager's name of the machine
+    host: str
+    pid: int
+    rank: int | None = None
+    local_rank: int | None = None
+
+
+def identify(environment: Mapping[str, str], workdir: Path) -> Start:
+    """Read from a task's environment which start it belongs to.
+
+    The incarnation is ``PERDURE_INCARNATION``, or for Slurm ``SLURM_JOB_START_TIME``, or where that is too old to say
+    so the restart count: then the `srun` that started the task tells starts apart, and of two starts with one count
+    the later claim wins. Variables of a launcher in another job, inherited by submitting from within, are passed over.
+
+    Raises `ConfigError` outside of a job and for numbers that are none.
+    """
+    job_id = job_of(environment)
+    if not job_id:
+        what = "neither PERDURE_JOB_ID nor SLURM_JOB_ID is set"
+        raise ConfigError("perdure exec", what, "Run it inside a job")
+    incarnation, name = _incarnation(environment)
+    launcher_job = environment.get(FENCE_JOB, job_id)
+    directory = environment.get(FENCE_DIR) if launcher_job == job_id else None
+    token = environment.get(FENCE_TOKEN) if launcher_job == job_id and directory else None
+    return Start(
+        job_id=job_id,
+        incarnation=incarnation,
+        name=name,
+        directory=Path(workdir, directory or Path(".perdure", job_id)).absolute(),
+        token=_number(FENCE_TOKEN, token) if token else None,
+    )
+
+
+def job_of(environment: Mapping[str, str]) -> str:
+    """The job that a process with this environment belongs to; "" outside of one."""
+    return environment.get("PERDURE_JOB_ID") or environment.get("SLURM_JOB_ID") or ""
+
+
+def task_of(environment: Mapping[str, str]) -> Task:
+    """Which task of its start this process is."""
+    host = socket.gethostname()
+    return Task(
+        node=environment.get("SLURMD_NODENAME") or host,
+        host=host,
+        pid=os.getpid(),
+        rank=_first_number(environment, _RANKS),
+        local_rank=_first_number(environment, _LOCAL_RANKS),
+    )
+
+
+def _incarnation(environment: Mapping[str, str]) -> tuple[int, str]:
+    for variable in ("PERDURE_INCARNATION", "SLURM_JOB_START_TIME"):
+        if value := environment.get(variable):
+            return _number(variable, value), ""
+    count = _number("SLURM_RESTART_COUNT", environment.get("SLURM_RESTART_COUNT") or "0")
+    srun = [environment.get(name, "") for name in ("SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT", "SLURM_STEP_ID")]
+    return count, ":".join(srun) if all(srun) else uuid.uuid4().hex
+
+
+def _number(variable: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ConfigError(variable, f"{text!r} is no whole number", "Leave it as the resource manager has set it")
+    return int(text)
+
+
+def _first_number(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    texts = (environment.get(name, "") for name in names)
+    return next((int(text) for text in texts if text.isascii() and text.isdecimal()), None)

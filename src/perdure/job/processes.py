@@ -1,0 +1,151 @@
+"""The processes of one program, also those that have left its process group.
+
+torchrun gives each worker a session of its own: a signal to the program's group reaches the agent alone. On Linux this
+process therefore adopts what the program orphans, and finds the whole tree in /proc. Elsewhere the group is all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PROC = Path("/proc")
+_GONE_S = 2.0  # how long killed processes are waited for; one in an uninterruptible sleep does not go
+
+
+class _Seen(NamedTuple):
+    parent: int
+    state: str
+
+
+def adopt_orphans() -> None:
+    """On Linux: processes of the program whose parent ends become children of this one."""
+    if sys.platform == "linux":
+        libc: Any = ctypes.CDLL(None)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+class Family:
+    """A program and all that descends from it. `strangers` are earlier children of this process."""
+
+    def __init__(self, program: subprocess.Popen[bytes], strangers: frozenset[int]) -> None:
+        self._program, self._strangers = program, strangers
+
+    def members(self) -> list[int]:
+        """All that live, parents before their children; the program alone where there is no /proc."""
+        seen = _seen()
+        if not seen:
+            return [self._program.pid]
+        children: dict[int, list[int]] = {}
+        for pid, (parent, _) in seen.items():
+            children.setdefault(parent, []).append(pid)
+        found = [pid for pid in children.get(os.getpid(), []) if pid not in self._strangers]
+        for pid in found:  # grows while it is walked
+            found += children.get(pid, [])
+        return [pid for pid in found if seen[pid].state not in "ZX"]
+
+    def signal_group(self, signum: int) -> None:
+        """To the program's process group, as a terminal would."""
+        if self._program.returncode is not None:  # reaped: its number may be somebody else's
+            return
+        with suppress(ProcessLookupError, PermissionError):  # nobody is left; macOS: "not permitted" of zombies
+            os.killpg(self._program.pid, signum)
+
+    def signal_all(self, signum: int) -> None:
+        """To every process of the program, in whatever group."""
+        self.signal_group(signum)
+        leader = self._program.pid
+        for pid in self.members():
+            if _group_of(pid) != leader:
+                _send(pid, signum)
+
+    def signal_listeners(self, signum: int, *, topmost: bool = False) -> int:
+        """To those that have a handler for it; returns how many. It would end the others.
+
+        With `topmost` only to those without a listening ancestor: the agent of workers, and not the workers.
+        """
+        seen, told = _seen(), set[int]()
+        for pid in self.members():
+            above = seen[pid].parent if pid in seen else 0
+            if listens(pid, signum) and not (topmost and _has_ancestor(above, told, seen)):
+                _send(pid, signum)
+                told.add(pid)
+        return len(told)
+
+    def kill(self) -> None:
+        """Kill all, and what they start meanwhile, until none is left or 2 s have passed."""
+        deadline_s = time.monotonic() + _GONE_S
+        self.signal_group(signal.SIGKILL)
+        while left := [pid for pid in self.members() if pid != self._program.pid]:
+            for pid in left:
+                _send(pid, signal.SIGKILL)
+            self.reap_orphans()
+            if time.monotonic() > deadline_s:
+                return
+            time.sleep(0.005)
+
+    def reap_orphans(self) -> None:
+        """Let adopted processes that have ended go; the program itself stays to be waited for."""
+        waitid: Any = getattr(os, "waitid", None)
+        while waitid is not None:
+            try:
+                ended = waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid == self._program.pid or ended.si_pid in self._strangers:
+                return
+            with suppress(ChildProcessError):
+                os.waitpid(ended.si_pid, os.WNOHANG)
+
+
+def children_of_this() -> frozenset[int]:
+    return frozenset(pid for pid, seen in _seen().items() if seen.parent == os.getpid())
+
+
+def listens(pid: int, signum: int) -> bool:
+    """Whether a process has a handler of its own for a signal; False where nobody can tell."""
+    with suppress(OSError, ValueError):
+        for line in (_PROC / str(pid) / "status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (signum - 1) & 1)
+    return False
+
+
+def _has_ancestor(pid: int, wanted: set[int], seen: dict[int, _Seen]) -> bool:
+    while pid in seen:
+        if pid in wanted:
+            return True
+        pid = seen[pid].parent
+    return False
+
+
+def _seen() -> dict[int, _Seen]:
+    """All processes of the machine that /proc shows."""
+    found: dict[int, _Seen] = {}
+    with suppress(OSError):
+        for name in os.listdir(_PROC):
+            if name.isdecimal():
+                with suppress(OSError, ValueError, IndexError):  # it has ended
+                    state, parent = (_PROC / name / "stat").read_text().rpartition(")")[2].split()[:2]
+                    found[int(name)] = _Seen(int(parent), state)
+    return found
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def _send(pid: int, signum: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signum)

@@ -1,0 +1,115 @@
+"""When a silence is a hang: longer than all that this program has done before, and longer than anybody would wait.
+
+    allowed = max(after, factor * median(gaps), 2 * longest gap so far, the start-up among them)
+
+Nothing is judged before `min_gaps` gaps between signs of life are known: loading and compiling take as long as they
+take. The start-up counts among the longest and not in the median, so that a restart within the job has the time for
+another one; so do an evaluation or a checkpoint that came once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+
+KEPT_GAPS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class HangRule:
+    """When a program is held to hang, and how it is ended then."""
+
+    after_s: float = 1800.0  # never before so long a silence; 0: nothing is ever held to hang
+    factor: float = 10.0  # on the usual gap
+    min_gaps: int = 10
+    soft_s: float = 60.0  # from the alarm until it is told to end
+    grace_s: float = 60.0  # from then until it is killed; torchrun gives its workers 30 s
+
+
+class Tier(StrEnum):
+    """What a silence has come to."""
+
+    ALARM = "alarm"  # it is written down; the program may still come back
+    TERM = "term"
+    KILL = "kill"
+
+
+class Pace:
+    """The gaps between a program's signs of life."""
+
+    def __init__(self, start_s: float) -> None:
+        self._last_s, self._begun, self._longest_s = start_s, False, 0.0
+        self._gaps: deque[float] = deque(maxlen=KEPT_GAPS)
+
+    @property
+    def last_s(self) -> float:
+        return self._last_s
+
+    def heard(self, now: float, *, usual: bool = True) -> None:
+        """Note a sign of life; one that is not `usual` ends a silence that was announced, which teaches nothing."""
+        gap, first, self._last_s, self._begun = now - self._last_s, not self._begun, now, True
+        if not usual:
+            return
+        self._longest_s = max(self._longest_s, gap)
+        if not first:
+            self._gaps.append(gap)
+
+    def skip(self, seconds: float) -> None:
+        """Do not count time in which nothing could have been heard: a frozen machine, a stopped program."""
+        self._last_s += seconds
+
+    def allowed_s(self, rule: HangRule) -> float:
+        """How long a silence is no alarm; infinite while too little is known."""
+        if not rule.after_s or len(self._gaps) < rule.min_gaps:
+            return math.inf
+        return max(rule.after_s, rule.factor * median(self._gaps), 2 * self._longest_s)
+
+
+class Silence:
+    """From signs of life to tiers. Instants are seconds on one clock that never goes back."""
+
+    def __init__(self, rule: HangRule, start_s: float) -> None:
+        self._rule, self._pace = rule, Pace(start_s)
+        self._quiet_until_s = -math.inf
+        self._alarm_s: float | None = None
+        self._term_s: float | None = None
+        self._killed = False
+
+    def heard(self, now: float, quiet_s: float = 0.0) -> None:
+        """Note a sign of life; nothing is expected for `quiet_s` from now."""
+        self._pace.heard(now, usual=self._quiet_until_s == -math.inf)
+        self._quiet_until_s = now + quiet_s if quiet_s else -math.inf
+        self._alarm_s = None
+
+    def skip(self, seconds: float) -> None:
+        self._pace.skip(seconds)
+        self._quiet_until_s += seconds
+        if self._alarm_s is not None:
+            self._alarm_s += seconds
+
+    def silent_s(self, now: float) -> float:
+        return now - self._pace.last_s
+
+    def look(self, now: float) -> Tier | None:
+        """The tier that has just been reached; each is reached once. There is no way back from TERM."""
+        if self._term_s is not None:
+            return self._look_for_end(now)
+        if self._alarm_s is None:
+            silent_s = min(self.silent_s(now), now - self._quiet_until_s)
+            if silent_s <= self._pace.allowed_s(self._rule):
+                return None
+            self._alarm_s = now
+            return Tier.ALARM
+        if now - self._alarm_s < self._rule.soft_s:
+            return None
+        self._term_s = now
+        return Tier.TERM
+
+    def _look_for_end(self, now: float) -> Tier | None:
+        if self._killed or self._term_s is None or now - self._term_s < self._rule.grace_s:
+            return None
+        self._killed = True
+        return Tier.KILL

@@ -1,0 +1,71 @@
+"""Programs under ``perdure exec`` as real processes, and waiting for what they do."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from perdure.job import report, tracks
+
+LAUNCH = "import sys; from perdure.job.exec import run; sys.exit(run(sys.argv[1:]))"
+LAUNCH_WITH_CARE = """
+import signal, sys
+from perdure.job.care import Care
+from perdure.job.exec import run
+from perdure.job.framework import Framework
+from perdure.job.silence import HangRule
+sys.exit(run(sys.argv[1:], care={care}))
+"""
+
+
+def python(code, *arguments):
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def environment(directory, incarnation=1):
+    ours = {"PERDURE_JOB_ID": "7", "PERDURE_INCARNATION": str(incarnation), "PERDURE_FENCE_DIR": str(directory)}
+    return {**os.environ, **ours}
+
+
+def start(directory, argv, incarnation=1, care="", variables=None, **options):
+    """Start a program under the launcher, with the settings that the expression `care` makes."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(
+        [*python(LAUNCH_WITH_CARE.format(care=care) if care else LAUNCH), *argv],
+        env=environment(directory, incarnation) | (variables or {}),
+        text=True,
+        start_new_session=True,
+        **(pipes | options),
+    )
+
+
+def finish(process):
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def last_breath(directory):
+    """Of the only task in this fence directory."""
+    (task,) = tracks.tasks(directory)
+    return report.read(task.last_breath)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")

@@ -1,0 +1,129 @@
+"""Hangs of real programs under ``perdure exec``: ended with 75; slow ones are left alone."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from perdure.job import tracks
+from perdure.job.beats import BeatReader
+from perdure.job.report import Reason
+from perdure.model.exits import ExitWish
+from tests.job.launching import finish, is_alive, last_breath, on_linux, python, start, wait_until
+
+CARE = (
+    "Care(hang=HangRule(after_s={after}, min_gaps=5, soft_s=0.2, grace_s={grace}), look_s=0.02, poll_s=0.02,"
+    " beat_s=0.0{more})"
+)
+
+
+def care(after=0.5, grace=30.0, more=""):
+    return CARE.format(after=after, grace=grace, more=more)
+
+
+BEATS = """
+import sys, time
+from perdure.job import beat
+for step in range(int(sys.argv[1])):
+    beat(step)
+    time.sleep(float(sys.argv[2]))
+"""
+HANGS = "\ntime.sleep(3600)"
+DEAF = "\nimport signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+
+
+def test_a_program_that_stops_beating_is_ended_and_asks_for_a_retry(tmp_path):
+    process = start(tmp_path, python(BEATS + HANGS, 12, 0.03), care=care())
+    code, _, err = finish(process)
+    breath = last_breath(tmp_path)
+    assert (code, breath.reason, breath.wish, breath.exit_code) == (75, Reason.HANG, ExitWish.RETRY, 75)
+    assert (breath.step, breath.signal) == (11, signal.SIGTERM)
+    assert "last at step 11" in err
+    (task,) = tracks.tasks(tmp_path)
+    assert json.loads(task.hang.read_bytes())["step"] == 11
+
+
+def test_one_that_does_not_end_when_told_is_killed(tmp_path):
+    code, _, err = finish(start(tmp_path, python(DEAF + BEATS + HANGS, 12, 0.03), care=care(grace=0.1)))
+    assert (code, last_breath(tmp_path).signal) == (75, signal.SIGKILL)
+    assert "it is killed" in err
+
+
+WRITES = """
+import sys, time
+for line in range(15):
+    print(line, flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_one_that_never_beats_is_judged_by_its_log(tmp_path):
+    with (tmp_path / "log").open("w") as log:
+        process = start(tmp_path / "fence", python(WRITES + HANGS), care=care(), stdout=log, stderr=log)
+        assert process.wait(60) == 75
+    assert last_breath(tmp_path / "fence").reason is Reason.HANG
+
+
+def test_where_its_output_goes_into_a_pipe_nobody_judges(tmp_path):
+    code, out, _ = finish(start(tmp_path, python(WRITES + "\ntime.sleep(0.8)"), care=care(after=0.1)))
+    assert (code, out.split()[-1]) == (0, "14")
+    assert last_breath(tmp_path).silent_s is None
+
+
+@pytest.mark.parametrize("program", [[BEATS, 14, 0.15], [WRITES]], ids=["beats", "log"])
+def test_a_slow_but_regular_program_is_left_alone(tmp_path, program):
+    """With a floor below its usual gap."""
+    with (tmp_path / "log").open("w") as log:
+        process = start(tmp_path / "fence", python(*program), care=care(after=0.01), stdout=log, stderr=log)
+        assert process.wait(60) == 0
+    breath = last_breath(tmp_path / "fence")
+    assert (breath.reason, breath.exit_code) == (Reason.EXIT, 0)
+    assert "no sign of life" not in (tmp_path / "log").read_text()
+
+
+DUMPS = "\nimport faulthandler, signal; faulthandler.register(signal.SIGUSR1)"
+
+
+@on_linux
+def test_at_the_alarm_those_that_listen_dump_their_stacks_and_that_is_no_sign_of_life(tmp_path):
+    """The shell around the program does not listen, and would be ended by the signal."""
+    more = ", dump_signal=signal.SIGUSR1"
+    argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(DUMPS + WRITES + HANGS)]
+    with (tmp_path / "log").open("w") as log:
+        assert start(tmp_path / "fence", argv, care=care(more=more), stdout=log, stderr=log).wait(60) == 75
+    assert "most recent call first" in (tmp_path / "log").read_text()
+    (task,) = tracks.tasks(tmp_path / "fence")
+    assert json.loads(task.hang.read_bytes())["dumping"] == 1
+
+
+def test_a_program_that_is_stopped_does_not_hang(tmp_path):
+    process = start(tmp_path, python(BEATS, 40, 0.03), care=care(after=0.3))
+    (task,) = wait_until(lambda: [found for found in tracks.tasks(tmp_path) if found.beats.exists()])
+    reader = BeatReader(task.beats)
+    wait_until(lambda: any(beat.step > 15 for beat in reader.news()))
+    process.send_signal(signal.SIGTSTP)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGCONT)
+    assert finish(process)[0] == 0
+
+
+LEAVES_ITS_GROUP = """
+import os, subprocess, sys, time
+worker = subprocess.Popen([sys.executable, "-c", sys.argv[1]], start_new_session=True)
+print(os.getpid(), worker.pid, flush=True)
+time.sleep(3600)
+"""
+
+
+@on_linux
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_with_sessions_of_their_own_end_with_the_program(tmp_path, signum):
+    """As torchrun starts them: when the agent dies they would live on and hold their GPUs."""
+    process = start(tmp_path, python(LEAVES_ITS_GROUP, "import time" + DEAF + HANGS))
+    agent, worker = map(int, process.stdout.readline().split())
+    assert is_alive(worker)
+    os.kill(agent if signum == signal.SIGKILL else process.pid, signum)
+    assert finish(process)[0] == 128 + signum
+    assert not is_alive(worker)

@@ -1,0 +1,99 @@
+"""When a silence is a hang: closed forms on a clock of our own."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.job.silence import HangRule, Pace, Silence, Tier
+
+RULE = HangRule(after_s=100.0, factor=10.0, min_gaps=3, soft_s=20.0, grace_s=5.0)
+
+
+def beaten(gaps, rule=RULE):
+    silence, now = Silence(rule, 0.0), 0.0
+    for gap in gaps:
+        now += gap
+        silence.heard(now)
+    return silence, now
+
+
+def tiers(silence, instants):
+    """What each look gives that gives something."""
+    return [(now, tier) for now in instants if (tier := silence.look(now)) is not None]
+
+
+def test_alarm_then_term_then_kill_each_once():
+    silence, now = beaten([5.0, 1.0, 1.0, 1.0])
+    assert tiers(silence, range(int(now), 400)) == [
+        (now + 101, Tier.ALARM), (now + 121, Tier.TERM), (now + 126, Tier.KILL),
+    ]  # fmt: skip
+
+
+def test_nothing_is_judged_before_enough_gaps_are_known():
+    silence, now = beaten([5.0, 1.0, 1.0])
+    assert tiers(silence, [now + 1e9]) == []
+
+
+def test_the_floor_of_zero_turns_it_off():
+    silence, now = beaten([1.0] * 50, HangRule(after_s=0.0))
+    assert tiers(silence, [now + 1e9]) == []
+
+
+def test_a_sign_of_life_after_the_alarm_calls_it_off_and_teaches():
+    silence, now = beaten([1.0] * 5)
+    assert silence.look(now + 101) is Tier.ALARM
+    silence.heard(now + 110)
+    assert silence.look(now + 310) is None  # twice the longest gap, 110 s, is 220 s
+    assert silence.look(now + 331) is Tier.ALARM
+
+
+def test_there_is_no_way_back_from_the_end():
+    silence, now = beaten([1.0] * 5)
+    assert tiers(silence, [now + 101, now + 121])[-1][1] is Tier.TERM
+    silence.heard(now + 122)
+    assert silence.look(now + 126) is Tier.KILL
+
+
+@given(
+    gap=st.floats(0.01, 1e4), pauses=st.lists(st.floats(0.0, 1.0), max_size=30), floor=st.floats(0.01, 1e3),
+)  # fmt: skip
+def test_slow_but_regular_is_never_a_hang(gap, pauses, floor):
+    """Whatever the floor: gaps up to `factor` times the usual one raise nothing."""
+    silence, now = beaten([gap] * 6, HangRule(after_s=floor, min_gaps=3))
+    for _ in pauses:
+        now += gap
+        assert silence.look(now - 1e-6 * gap) is None
+        silence.heard(now)
+    assert silence.look(now + 9.9 * gap) is None
+
+
+@given(startup=st.floats(0.0, 1e5), evaluation=st.floats(0.0, 1e5))
+def test_what_took_long_once_may_take_twice_as_long_again(startup, evaluation):
+    pace = Pace(0.0)
+    now = 0.0
+    for gap in (startup, 1.0, 1.0, evaluation, 1.0, 1.0, 1.0):
+        now += gap
+        pace.heard(now)
+    assert pace.allowed_s(RULE) >= 2 * max(startup, evaluation) - 1e-6 * now
+    assert pace.allowed_s(RULE) <= max(100.0, 10.0, 2 * max(startup, evaluation)) + 1e-6 * now + 1.0
+
+
+def test_an_announced_pause_is_no_silence_and_teaches_nothing():
+    silence, now = beaten([1.0] * 5)
+    silence.heard(now, quiet_s=10_000.0)
+    assert silence.look(now + 10_050) is None
+    assert silence.look(now + 10_101) is Tier.ALARM
+    silence.heard(now + 10_102)
+    assert silence.look(now + 10_102 + 101) is Tier.ALARM  # the floor still, not twice the pause
+
+
+def test_time_in_which_nothing_could_be_heard_does_not_count():
+    silence, now = beaten([1.0] * 5)
+    silence.skip(5000.0)
+    assert silence.look(now + 5099) is None
+    assert silence.look(now + 5101) is Tier.ALARM
+
+
+def test_too_little_known_allows_everything():
+    assert Pace(0.0).allowed_s(RULE) == math.inf
