@@ -1,59 +1,337 @@
-"""The chain of handlers: at most one owner, the order of the scope, answers only appended."""
+"""The chain's laws, at every step of any story: one owner, no act without it, nothing taken back, everything ends."""
+
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.coordination.chain import declined, offer
-from perdure.coordination.record import Answer, AnswerKind, Component, ExceptionRecord, Scope, about
-from perdure.model.identity import AttemptId
-
-
-def record(scope=Scope.LOCAL):
-    return ExceptionRecord("x", "job.net", 0, scope, about(AttemptId("c", "1", 1)), 0.0)
-
-
-def saying(component, kind, asked):
-    def handler(_):
-        asked.append(component)
-        return Answer(component, kind, 1.0, "")
-
-    return handler
-
-
-@given(
-    scope=st.sampled_from(Scope),
-    kinds=st.dictionaries(st.sampled_from(Component), st.sampled_from(AnswerKind)),
+from perdure.coordination.chain import (
+    Annotated,
+    Answered,
+    Asked,
+    Chain,
+    Changed,
+    Enlisted,
+    Failed,
+    Left,
+    Raised,
+    Refused,
+    Settled,
+    Ticked,
+    advance,
+    equal_of,
+    restored,
 )
+from perdure.coordination.record import (
+    Annotation,
+    AnswerKind,
+    Component,
+    ExceptionRecord,
+    ExceptionState,
+    Outcome,
+    Scope,
+    Subject,
+)
+from perdure.coordination.ruling import Registration, Ruling, declined, handled
+from perdure.model.actions import Drain
+
+DEADLINE_S, WINDOW_S = 100.0, 50.0
+
+
+class Bench:
+    """Handlers of its own that say what they are told to say."""
+
+    def __init__(self, rulings=None, fall_back=None, stale=()):
+        self.rulings = rulings or {}
+        self.last = fall_back or declined("nobody")
+        self.stale = stale
+        self.asked = []
+
+    def rule(self, record, component, chain):
+        self.asked.append(component)
+        return self.rulings.get(component, declined("not mine"))
+
+    def fall_back(self, record, chain):
+        return self.last
+
+    def deadline_s(self, record):
+        return DEADLINE_S
+
+    def window_s(self, record):
+        return WINDOW_S
+
+    def is_stale(self, record):
+        return record.incarnation in self.stale
+
+    def owner_of(self, record):
+        return "ada"
+
+
+def record(name="x", *, job="1", incarnation=1, scope=Scope.LOCAL, now=0.0, kind="process.exit", by="ada"):
+    subject = Subject("c", job)
+    return ExceptionRecord(name, kind, 0, scope, subject, now, incarnation=incarnation, detected_by=by)
+
+
+def drain(name="x"):
+    return handled("drained", Drain("n1", "broken", name))
+
+
+def handler(name, component=Component.JOB, types=("",), until_s=1000.0, owner=""):
+    return Registration(name, component, types, "root", until_s, owner)
+
+
+def acts(effects):
+    return [action for effect in effects if isinstance(effect, Changed) for action in effect.actions]
+
+
+def asked(effects):
+    return [effect.handler for effect in effects if isinstance(effect, Asked)]
+
+
+def refused(effects):
+    return [effect for effect in effects if isinstance(effect, Refused)]
+
+
+@given(scope=st.sampled_from(Scope), kinds=st.dictionaries(st.sampled_from(Component), st.booleans()))
 def test_the_first_in_order_that_handles_owns_it(scope, kinds):
-    asked = []
-    done = offer(record(scope), {c: saying(c, k, asked) for c, k in kinds.items()})
-    willing = [c for c in scope.order if kinds.get(c) is AnswerKind.HANDLED]
+    bench = Bench({c: drain() if willing else declined("no") for c, willing in kinds.items()})
+    chain, effects = advance(Chain(), [Raised(record(scope=scope))], bench, 0.0)
+    willing = [c for c in scope.order if kinds.get(c)]
+    (done,) = chain.ended.values()
     assert done.owner == (willing[0] if willing else None)
-    last = scope.order.index(willing[0]) if willing else len(scope.order)
-    assert asked == [c for c in scope.order[: last + 1] if c in kinds]
-    assert [a.component for a in done.verdicts] == asked
-
-
-def test_a_global_exception_goes_the_other_way():
-    assert Scope.GLOBAL.order == Scope.LOCAL.order[::-1]
+    assert done.state is (ExceptionState.HANDLED if willing else ExceptionState.ESCALATED)
+    last = scope.order.index(willing[0]) if willing else len(scope.order) - 1
+    assert bench.asked == list(scope.order[: last + 1])
+    assert len(acts(effects)) == bool(willing)
 
 
 def test_a_second_owner_is_impossible():
-    owned = record().with_answer(Answer(Component.JOB, AnswerKind.HANDLED, 0.0, ""))
+    owned = record().with_answer(handled("mine").answer(Component.JOB, 0.0))
     with pytest.raises(ValueError, match="owned by job"):
-        owned.with_answer(Answer(Component.SCHEDULER, AnswerKind.HANDLED, 0.0, ""))
+        owned.with_answer(handled("mine too").answer(Component.SCHEDULER, 0.0))
 
 
-def test_handlers_see_the_answers_before_theirs():
-    seen = []
+def test_a_registered_handler_is_asked_before_our_own_of_its_seat_and_may_own_it():
+    bench = Bench({Component.SCHEDULER: drain()})
+    chain, effects = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
+    assert asked(effects) == ["app"]
+    assert acts(effects) == []
+    assert chain.open["x"].state is ExceptionState.IN_CHAIN
+    chain, effects = advance(chain, [Answered("x", "app", handled("relaxed the mesh"))], bench, 1.0)
+    assert chain.ended["x"].owner is Component.JOB
+    assert acts(effects) == []
 
-    def scheduler(so_far):
-        seen.extend(a.note for a in so_far.verdicts)
-        return declined(Component.SCHEDULER, 2.0, "")
 
-    def job(_):
-        return declined(Component.JOB, 1.0, "rolled back")
+def test_what_a_handler_notes_goes_with_the_exception():
+    bench = Bench({Component.SCHEDULER: drain()})
+    note = Annotation("job", 1.0, "checkpoint", "step 1200")
+    ruling = Ruling(AnswerKind.ANNOTATED, "go back to 1200", annotations=(note,))
+    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
+    chain, effects = advance(chain, [Answered("x", "app", ruling)], bench, 1.0)
+    assert chain.ended["x"].annotations == (note,)
+    assert chain.ended["x"].owner is Component.SCHEDULER
+    assert len(acts(effects)) == 1
 
-    offer(record(), {Component.JOB: job, Component.SCHEDULER: scheduler})
-    assert seen == ["rolled back"]
+
+def test_a_silent_handler_is_passed_by_and_its_late_answer_is_refused():
+    bench = Bench({Component.SCHEDULER: drain()})
+    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
+    chain, effects = advance(chain, [Ticked()], bench, 29.0)
+    assert effects == []
+    chain, effects = advance(chain, [Ticked()], bench, 31.0)
+    assert chain.ended["x"].owner is Component.SCHEDULER
+    assert [a.note for a in chain.ended["x"].verdicts if a.handler] == ["app gave no answer in time"]
+    chain, effects = advance(chain, [Answered("x", "app", handled("me"))], bench, 32.0)
+    assert "handled already" in refused(effects)[0].what
+
+
+def test_a_handler_whose_lease_ran_out_gets_no_turn():
+    bench = Bench({Component.SCHEDULER: drain()})
+    dead = Enlisted(handler("app", until_s=5.0))
+    chain, effects = advance(Chain(), [dead, Raised(record())], bench, 6.0)
+    assert asked(effects) == []
+    chain, _ = advance(chain, [Ticked()], bench, 6.0)
+    assert chain.handlers == {}
+
+
+def test_a_handler_that_dies_in_its_turn_is_passed_by():
+    bench = Bench({Component.SCHEDULER: drain()})
+    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
+    chain, _effects = advance(chain, [Left("app")], bench, 1.0)
+    assert chain.ended["x"].owner is Component.SCHEDULER
+
+
+def test_an_answer_is_given_once_and_in_turn():
+    bench = Bench()
+    both = [Enlisted(handler("a")), Enlisted(handler("b")), Raised(record())]
+    chain, effects = advance(Chain(), both, bench, 0.0)
+    assert asked(effects) == ["a"]
+    chain, effects = advance(chain, [Answered("x", "b", handled("me first"))], bench, 1.0)
+    assert "not the turn of b" in refused(effects)[0].what
+    chain, effects = advance(chain, [Answered("x", "a", declined("no"))], bench, 1.0)
+    assert asked(effects) == ["b"]
+    _, effects = advance(chain, [Answered("x", "a", handled("on second thoughts"))], bench, 2.0)
+    assert "not the turn of a" in refused(effects)[0].what
+
+
+def test_who_puts_it_off_holds_the_chain_until_then_and_no_longer():
+    bench = Bench({Component.SCHEDULER: drain()})
+    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
+    later = Ruling(AnswerKind.DEFERRED, "rolling back", until_s=60.0)
+    chain, effects = advance(chain, [Answered("x", "app", later)], bench, 1.0)
+    chain, effects = advance(chain, [Ticked()], bench, 59.0)
+    assert acts(effects) == []
+    done, _ = advance(chain, [Answered("x", "app", handled("rolled back"))], bench, 59.5)
+    assert done.ended["x"].owner is Component.JOB
+    late, effects = advance(chain, [Ticked()], bench, 61.0)
+    assert late.ended["x"].owner is Component.SCHEDULER
+
+
+def test_at_the_deadline_the_default_handler_acts():
+    bench = Bench(fall_back=drain())
+    slow = replace(handler("app"), answer_s=1e6, until_s=1e6)
+    chain, _ = advance(Chain(), [Enlisted(slow), Raised(record())], bench, 0.0)
+    chain, effects = advance(chain, [Ticked()], bench, DEADLINE_S + 1)
+    assert len(acts(effects)) == 1
+    assert chain.ended["x"].owner is Component.SCHEDULER
+
+
+def test_a_hundred_thousand_equal_faults_are_one_action():
+    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    storm = [Raised(record(f"x{i}")) for i in range(100_000)]
+    chain, effects = advance(Chain(), storm, bench, 0.0)
+    assert len(acts(effects)) == 1
+    assert chain.ended["x0"].repeats == 99_999
+    assert len(effects) == 1
+
+
+def test_equal_faults_after_the_window_are_new():
+    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, _ = advance(Chain(), [Raised(record("x"))], bench, 0.0)
+    chain, _effects = advance(chain, [Raised(record("y", now=WINDOW_S + 1))], bench, WINDOW_S + 1)
+    assert set(chain.ended) == {"x", "y"}
+
+
+def test_all_users_of_one_shared_resource_raise_one_exception():
+    one = replace(record("x", scope=Scope.GLOBAL), subject=Subject("c", "1", resource="pfs"))
+    other = replace(record("y", scope=Scope.GLOBAL), subject=Subject("c", "2", resource="pfs"))
+    assert equal_of(one) == equal_of(other)
+    assert equal_of(record(job="1")) != equal_of(record(job="2"))
+
+
+def test_a_second_source_is_remembered():
+    bench = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
+    both = [Raised(record("x", by="user:ada")), Raised(record("y", by="user:bob"))]
+    chain, _ = advance(Chain(), both, bench, 0.0)
+    assert chain.open["x"].sources == {"user:ada", "user:bob"}
+
+
+def test_a_stale_incarnation_changes_nothing():
+    bench = Bench({Component.RESOURCE_MANAGER: drain()}, stale=(1,))
+    chain, effects = advance(Chain(), [Raised(record(incarnation=1))], bench, 0.0)
+    assert acts(effects) == []
+    assert chain.ended["x"].state is ExceptionState.EXPIRED
+
+
+def test_an_incarnation_that_goes_stale_in_the_chain_ends_there():
+    bench = Bench({Component.SCHEDULER: drain()})
+    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
+    bench.stale = (1,)
+    chain, effects = advance(chain, [Answered("x", "app", declined("no"))], bench, 1.0)
+    assert acts(effects) == []
+    assert chain.ended["x"].state is ExceptionState.EXPIRED
+
+
+def test_a_refused_action_leaves_it_to_a_person_and_the_owner_the_owner():
+    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, effects = advance(Chain(), [Raised(record())], bench, 0.0)
+    (action,) = acts(effects)
+    chain, _ = advance(chain, [Failed(action.key, "refused: no such node")], bench, 1.0)
+    assert (chain.ended["x"].state, chain.ended["x"].owner) == (ExceptionState.ESCALATED, Component.RESOURCE_MANAGER)
+
+
+def test_users_are_asked_about_their_own_jobs_alone():
+    bench = Bench()
+    _chain, effects = advance(Chain(), [Enlisted(handler("b", owner="bob")), Raised(record())], bench, 0.0)
+    assert asked(effects) == []
+
+
+def test_a_restart_goes_on_where_it_stopped():
+    bench = Bench({Component.SCHEDULER: drain()})
+    both = [Enlisted(handler("a")), Enlisted(handler("b")), Raised(record())]
+    chain, _ = advance(Chain(), both, bench, 0.0)
+    chain, _ = advance(chain, [Answered("x", "a", declined("no"))], bench, 1.0)
+    again = restored(chain.open.values(), chain.handlers.values())
+    again, effects = advance(again, [Ticked()], bench, 2.0)
+    assert asked(effects) == ["b"]
+    again, effects = advance(again, [Answered("x", "b", declined("no"))], bench, 3.0)
+    assert len(acts(effects)) == 1
+
+
+# -- any story
+
+NAMES = st.sampled_from(["x", "y", "z"])
+HANDLERS = st.sampled_from(["a", "b"])
+RULINGS = st.one_of(
+    st.just(declined("no")),
+    st.just(handled("mine")),
+    st.just(Ruling(AnswerKind.REJECTED, "not for me")),
+    st.builds(lambda s: Ruling(AnswerKind.DEFERRED, "later", until_s=s), st.floats(0, 300)),
+    st.builds(
+        lambda t: Ruling(AnswerKind.ANNOTATED, "", annotations=(Annotation("job", t, "k", "v"),)), st.floats(0, 9)
+    ),
+)
+OWN = st.one_of(RULINGS, st.builds(drain, NAMES))
+INPUTS = st.one_of(
+    st.builds(lambda n, j, i, s: Raised(record(n, job=j, incarnation=i, scope=s)),
+              NAMES, st.sampled_from("12"), st.integers(1, 2), st.sampled_from(Scope)),
+    st.builds(Answered, NAMES, HANDLERS, RULINGS),
+    st.builds(lambda n, t: Annotated(n, Annotation("job", t, "k", "v")), NAMES, st.floats(0, 9)),
+    st.builds(
+        lambda h, c, u: Enlisted(handler(h, c, until_s=u)), HANDLERS, st.sampled_from(Component), st.floats(0, 500)
+    ),
+    st.builds(Left, HANDLERS),
+    st.builds(Failed, st.builds(lambda n: f"drain:n1:{n}", NAMES), st.just("refused")),
+    st.builds(Settled, NAMES, st.sampled_from(Outcome)),
+    st.just(Ticked()),
+)  # fmt: skip
+STEPS = st.lists(st.tuples(st.floats(0, 40), st.lists(INPUTS, max_size=4), st.booleans()), max_size=25)
+
+
+@given(
+    steps=STEPS,
+    own=st.dictionaries(st.sampled_from(Component), OWN),
+    last=OWN,
+    stale=st.sampled_from([(), (1,)]),
+)
+@settings(max_examples=150, deadline=None)
+def test_in_any_story_the_laws_hold_at_every_step(steps, own, last, stale):
+    bench, chain, now = Bench(own, last, stale), Chain(), 0.0
+    written, begun = {}, []
+    for wait_s, inputs, restart in steps:
+        now += wait_s
+        if restart:
+            chain = restored(written.values(), chain.handlers.values())
+        chain, effects = advance(chain, inputs, bench, now)
+        for effect in effects:
+            if isinstance(effect, Changed):
+                _check_change(written.get(effect.record.id), effect)
+                written[effect.record.id] = effect.record
+                begun += [(effect.record.id, action.key) for action in effect.actions]
+    assert len(begun) == len(set(begun))
+    chain, _ = advance(chain, [Ticked()], bench, now + 2 * DEADLINE_S)
+    chain, _ = advance(chain, [Ticked()], bench, now + 3 * DEADLINE_S)
+    assert chain.open == {}
+
+
+def _check_change(before, effect):
+    after = effect.record
+    assert sum(a.kind is AnswerKind.HANDLED for a in after.verdicts) <= 1
+    for action in effect.actions:
+        assert any(a.kind is AnswerKind.HANDLED and action.key in a.action_keys for a in after.verdicts)
+    if before is not None:
+        assert after.annotations[: len(before.annotations)] == before.annotations
+        assert after.verdicts[: len(before.verdicts)] == before.verdicts
+        if before.owner is not None:
+            assert after.owner is before.owner

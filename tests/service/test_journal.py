@@ -186,7 +186,7 @@ def test_answers_and_savings_are_never_taken_back(service):
     raised = service.state.cases["1"].failure
     service.feed(WRONG)
     stopped = service.state.cases["1"].failure
-    for older in (Noted(raised), Noted(stopped)):
+    for older in (Noted(raised.record, raised), Noted(stopped.record, stopped)):
         service.journal.record([older], service.state, service.state)
     with service.journal.engine.connect() as db:
         row = db.execute(select(exceptions)).one()

@@ -1,27 +1,485 @@
-"""The chain of handlers: each exception is offered in order until one owns it."""
+"""The chain: each exception is offered to one handler after the other until one owns it. Pure.
+
+``advance(chain, inputs, bench, now) -> chain, effects``. In every seat (`record.Component`, in the order of the scope)
+programs that registered for the type are asked first, one at a time and each for a limited time, then Perdure's own
+handler of that seat. Whoever hands on may annotate; whoever handles owns, and its actions come with its verdict. At the
+deadline, and at the end of the chain, the default handler of the failure's type acts. Equal faults within a window are
+one exception. All that the chain knows can be read back from the records and the registrations.
+
+What always holds: at most one verdict is HANDLED; no action without the verdict that owns it; annotations and verdicts
+are only appended; what is about an incarnation that is gone changes nothing; every exception ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Protocol
 
-from perdure.coordination.record import Answer, AnswerKind, Component, ExceptionRecord
+from perdure.coordination.record import (
+    SEEN_BY,
+    Annotation,
+    Answer,
+    AnswerKind,
+    Component,
+    ExceptionRecord,
+    ExceptionState,
+    Outcome,
+    Scope,
+)
+from perdure.coordination.ruling import Registration, Ruling
+from perdure.model.actions import Action, Release
 
-Handler = Callable[[ExceptionRecord], Answer]
+MAX_OPEN = 10_000
+MAX_ENDED = 2_000  # kept to fold equal faults into, the latest
+MAX_HANDLERS = 1_000
+MAX_ANNOTATIONS = 64
+MAX_DEPTH = 4  # of exceptions that follow from exceptions
+MAX_SOURCES = 8  # kept of one fault
 
 
-def offer(record: ExceptionRecord, handlers: Mapping[Component, Handler]) -> ExceptionRecord:
-    """Ask the handlers in the order of the record's scope; stop at the first that handles it.
+class Bench(Protocol):
+    """What the chain asks the site: its own handlers, its plans, and the standing of jobs."""
 
-    A component without a handler is passed over. Handlers see the answers given before theirs.
-    """
-    for component in record.scope.order:
-        if record.owner is not None:
-            break
-        if component in handlers:
-            record = record.with_answer(handlers[component](record))
-    return record
+    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling:
+        """The verdict of Perdure's own handler in a seat."""
+
+    def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
+        """The verdict of the default handler, where nobody took it in time."""
+
+    def deadline_s(self, record: ExceptionRecord) -> float:
+        """Seconds from the raising on that the chain has."""
+
+    def window_s(self, record: ExceptionRecord) -> float:
+        """How long equal faults are one exception."""
+
+    def is_stale(self, record: ExceptionRecord) -> bool:
+        """Whether it is about an incarnation that a newer one has replaced, or a job that is over."""
+
+    def owner_of(self, record: ExceptionRecord) -> str:
+        """The user whose job it is about; "" where it is about none."""
 
 
-def declined(component: Component, now: float, note: str) -> Answer:
-    """The answer of a component that leaves the exception to the next."""
-    return Answer(component, AnswerKind.DECLINED, now, note)
+# -- what comes in
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A new exception; Perdure's `own` is never refused for their number, and never folded into another's."""
+
+    record: ExceptionRecord
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A registered handler has ruled on an exception that it was asked about."""
+
+    exception_id: str
+    handler: str
+    ruling: Ruling
+
+
+@dataclass(frozen=True, slots=True)
+class Annotated:
+    exception_id: str
+    annotation: Annotation
+
+
+@dataclass(frozen=True, slots=True)
+class Enlisted:
+    """A handler registers, or renews its lease."""
+
+    registration: Registration
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    handler: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An action that a verdict owns was not carried out: a person is needed."""
+
+    action_key: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of the subject of an exception is known now."""
+
+    exception_id: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time has passed."""
+
+
+Input = Raised | Answered | Annotated | Enlisted | Left | Failed | Settled | Ticked
+
+
+# -- what comes out
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A record is other than before, to be written over what was written of it. Told once a batch."""
+
+    record: ExceptionRecord
+    actions: tuple[Action, ...] = ()  # to be carried out now: its HANDLED verdict owns them
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A registered handler is to be told that it is its turn."""
+
+    record: ExceptionRecord
+    handler: str
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An input that changed nothing, and why."""
+
+    exception_id: str
+    what: str
+    mend: str
+
+
+Effect = Changed | Asked | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Whom the chain waits for; `handler` "" is Perdure's own, which has put it off."""
+
+    component: Component
+    handler: str
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """All exceptions on their way and those that ended lately, and who may be asked. Never changed in place."""
+
+    open: Mapping[str, ExceptionRecord] = field(default_factory=dict)
+    ended: Mapping[str, ExceptionRecord] = field(default_factory=dict)  # oldest first, at most `MAX_ENDED`
+    turns: Mapping[str, Turn] = field(default_factory=dict)  # by exception id
+    handlers: Mapping[str, Registration] = field(default_factory=dict)
+    equals: Mapping[tuple[object, ...], str] = field(default_factory=dict)  # what is being folded into which exception
+
+    def find(self, exception_id: str) -> ExceptionRecord | None:
+        return self.open.get(exception_id) or self.ended.get(exception_id)
+
+
+def advance(chain: Chain, inputs: Iterable[Input], bench: Bench, now: float) -> tuple[Chain, list[Effect]]:
+    """Take in what came, in order: the chain after it, and what is to be written, asked and done."""
+    draft = _Draft(chain, bench, now)
+    for given in inputs:
+        draft.take(given)
+    return draft.done()
+
+
+def restored(records: Iterable[ExceptionRecord], handlers: Iterable[Registration]) -> Chain:
+    """The chain as a service left it: of its records, oldest first, the next `Ticked` goes on with the open ones."""
+    opened: dict[str, ExceptionRecord] = {}
+    ended: dict[str, ExceptionRecord] = {}
+    equals: dict[tuple[object, ...], str] = {}
+    for record in records:
+        (ended if record.state.is_over else opened)[record.id] = record
+        equals[equal_of(record)] = record.id
+    return Chain(open=opened, ended=ended, handlers={h.id: h for h in handlers}, equals=equals)
+
+
+def equal_of(record: ExceptionRecord) -> tuple[object, ...]:
+    """Faults that agree in this are one: ranks and GPUs of one start, and all users of one shared resource."""
+    subject = record.subject
+    if record.scope is Scope.GLOBAL:
+        return (record.type, subject.cluster, subject.resource, subject.nodes if not subject.resource else ())
+    return (record.type, subject.cluster, subject.job_id, record.incarnation, subject.nodes)
+
+
+def _seen_again(known: ExceptionRecord, again: ExceptionRecord, now: float) -> ExceptionRecord:
+    """A second source of one fault is worth knowing: who it is, is kept."""
+    if again.detected_by in known.sources or len(known.sources) > MAX_SOURCES:
+        return known
+    return known.with_annotation(Annotation(again.detected_by, now, SEEN_BY, again.origin.host))
+
+
+class _Draft:
+    """One batch of inputs at work on copies of the chain's maps."""
+
+    def __init__(self, chain: Chain, bench: Bench, now: float) -> None:
+        self._bench, self._now = bench, now
+        self._open, self._ended, self._turns = dict(chain.open), dict(chain.ended), dict(chain.turns)
+        self._handlers, self._equals = dict(chain.handlers), dict(chain.equals)
+        self._changed: dict[str, Changed] = {}
+        self._effects: list[Effect] = []
+
+    def done(self) -> tuple[Chain, list[Effect]]:
+        for exception_id in self._surplus():
+            gone = self._ended.pop(exception_id)
+            if self._equals.get(equal_of(gone)) == gone.id:
+                del self._equals[equal_of(gone)]
+        return self._chain(), [*self._changed.values(), *self._effects]
+
+    def _chain(self) -> Chain:
+        return Chain(self._open, self._ended, self._turns, self._handlers, self._equals)
+
+    def _surplus(self) -> list[str]:
+        """The oldest that ended; those that hold jobs back are kept until they let go."""
+        too_many = len(self._ended) - MAX_ENDED
+        return list(islice((i for i, record in self._ended.items() if not record.holds), max(0, too_many)))
+
+    def take(self, given: Input) -> None:
+        match given:
+            case Raised(record=record, own=own):
+                self._raise(record, 0, own=own)
+            case Answered():
+                self._answer(given)
+            case Annotated():
+                self._annotate(given.exception_id, (given.annotation,))
+            case Enlisted(registration=registration):
+                self._enlist(registration)
+            case Left(handler=handler):
+                self._leave(handler)
+            case Failed():
+                self._escalate(given)
+            case Settled(exception_id=exception_id, outcome=outcome):
+                self._settle(exception_id, outcome)
+            case Ticked():
+                self._tick()
+
+    # -- raising
+
+    def _raise(self, record: ExceptionRecord, depth: int, *, own: bool = False) -> None:
+        known = self._open.get(record.id) or self._ended.get(record.id)
+        if known is not None:
+            return  # told twice
+        if not own and self._fold(record):
+            return
+        if len(self._open) >= MAX_OPEN and not own:
+            self._refuse(record.id, f"{MAX_OPEN} exceptions are open", "Answer some, or wait for their deadlines")
+            return
+        deadline_s = self._now + self._bench.deadline_s(record)
+        if record.deadline_s is not None:
+            deadline_s = min(deadline_s, max(record.deadline_s, self._now))
+        record = replace(record, deadline_s=deadline_s, state=ExceptionState.IN_CHAIN)
+        self._equals[equal_of(record)] = record.id
+        self._put(record)
+        self._walk(record, depth)
+
+    def _fold(self, record: ExceptionRecord) -> bool:
+        """Count an equal fault with the one that is known, if that is young enough."""
+        known_id = self._equals.get(equal_of(record))
+        known = None if known_id is None else self._open.get(known_id) or self._ended.get(known_id)
+        if known is None or self._now - known.time_s > self._bench.window_s(known):
+            return False
+        self._put(replace(_seen_again(known, record, self._now), repeats=known.repeats + 1))
+        return True
+
+    # -- the walk
+
+    def _walk(self, record: ExceptionRecord, depth: int = 0) -> None:
+        """Ask on until somebody owns it, must be waited for, or nobody is left."""
+        self._turns.pop(record.id, None)
+        if self._bench.is_stale(record):
+            self._end(replace(record, state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
+            return
+        for component in record.scope.order:
+            if self._due(record):
+                break
+            if self._must_wait(record, component):
+                return
+            if self._has_ruled(record, component):
+                continue
+            record, is_over = self._rule(record, component, depth)
+            if is_over:
+                return
+        self._fall_back(record, depth)
+
+    def _due(self, record: ExceptionRecord) -> bool:
+        return record.deadline_s is not None and self._now >= record.deadline_s
+
+    def _must_wait(self, record: ExceptionRecord, component: Component) -> bool:
+        """Ask the next registered handler of this seat, if there is one left."""
+        owner = self._bench.owner_of(record)
+        last = {a.handler: a for a in record.verdicts if a.component is component and a.handler}
+        for handler in sorted(self._handlers):
+            registration = self._handlers[handler]
+            if registration.component is not component or registration.until_s <= self._now:
+                continue
+            if handler in last and not self._is_put_off(last[handler]):
+                continue
+            if not registration.hears(record, owner):
+                continue
+            if handler in last:
+                self._wait(record, Turn(component, handler, last[handler].until_s or self._now))
+            else:
+                self._ask(record, registration)
+            return True
+        return False
+
+    def _is_put_off(self, answer: Answer) -> bool:
+        return answer.kind is AnswerKind.DEFERRED and (answer.until_s or 0.0) > self._now
+
+    def _ask(self, record: ExceptionRecord, registration: Registration) -> None:
+        until_s = min(self._now + registration.answer_s, registration.until_s)
+        self._wait(record, Turn(registration.component, registration.id, until_s))
+        self._effects.append(Asked(record, registration.id, self._turns[record.id].until_s))
+
+    def _wait(self, record: ExceptionRecord, turn: Turn) -> None:
+        until_s = turn.until_s if record.deadline_s is None else min(turn.until_s, record.deadline_s)
+        self._turns[record.id] = replace(turn, until_s=until_s)
+        self._put(record)
+
+    def _has_ruled(self, record: ExceptionRecord, component: Component) -> bool:
+        return any(
+            a.component is component and not a.handler and a.kind is not AnswerKind.DEFERRED for a in record.verdicts
+        )
+
+    def _rule(self, record: ExceptionRecord, component: Component, depth: int) -> tuple[ExceptionRecord, bool]:
+        """Ask Perdure's own handler of a seat; True where the walk is over for now."""
+        ruling = self._bench.rule(record, component, self._chain())
+        if ruling.kind is AnswerKind.DEFERRED:
+            self._wait(record, Turn(component, "", ruling.until_s or self._now))
+            return record, True
+        return self._ruled(record, ruling, component, "", depth)
+
+    def _fall_back(self, record: ExceptionRecord, depth: int) -> None:
+        ruling = self._bench.fall_back(record, self._chain())
+        if ruling.kind is AnswerKind.HANDLED:
+            self._ruled(record, ruling, Component.SCHEDULER, "", depth)
+            return
+        record = self._with(record, ruling.annotations)
+        answer = ruling.answer(Component.SCHEDULER, self._now)
+        self._end(replace(record.with_answer(answer), state=ExceptionState.ESCALATED))
+
+    def _ruled(
+        self, record: ExceptionRecord, ruling: Ruling, component: Component, handler: str, depth: int
+    ) -> tuple[ExceptionRecord, bool]:
+        """Write a verdict down; True where it ends the chain."""
+        record = self._with(record, ruling.annotations).with_answer(ruling.answer(component, self._now, handler))
+        is_over = ruling.kind is AnswerKind.HANDLED
+        if is_over:
+            outcome = Outcome.STOPPED if ruling.ends_job else record.outcome
+            record = replace(record, outcome=outcome, budget=ruling.budget or record.budget)
+            self._end(record, ruling.actions)
+            for action in ruling.actions:
+                if isinstance(action, Release) and action.episode:
+                    self._settle(action.episode, Outcome.RECOVERED)
+        else:
+            self._put(record)
+        if depth < MAX_DEPTH:
+            for child in ruling.children:
+                self._raise(replace(child, cause=record.id), depth + 1)
+        return record, is_over
+
+    # -- what handlers say
+
+    def _answer(self, given: Answered) -> None:
+        record, turn = self._open.get(given.exception_id), self._turns.get(given.exception_id)
+        registration = self._handlers.get(given.handler)
+        if record is None:
+            ended = self._ended.get(given.exception_id)
+            said = f"it is {ended.standing} already" if ended else "no such exception is open"
+            self._refuse(given.exception_id, said, "See `perdure events` for those that are open")
+            return
+        if registration is None or registration.until_s <= self._now:
+            self._refuse(record.id, f"the lease of {given.handler} has run out", "Register again")
+            return
+        if turn is None or turn.handler != given.handler:
+            self._refuse(record.id, f"it is not the turn of {given.handler}", "Answer once, when asked")
+            return
+        ruling = given.ruling
+        if ruling.kind is AnswerKind.DEFERRED:
+            most_s = record.deadline_s if record.deadline_s is not None else self._now
+            ruling = replace(ruling, until_s=min(ruling.until_s or self._now, most_s))
+        record, is_over = self._ruled(record, ruling, registration.component, given.handler, 0)
+        if not is_over:
+            self._walk(record)
+
+    def _annotate(self, exception_id: str, annotations: tuple[Annotation, ...]) -> None:
+        record = self._open.get(exception_id) or self._ended.get(exception_id)
+        if record is None:
+            self._refuse(exception_id, "no such exception is known", "See `perdure events` for those that are")
+        elif len(record.annotations) + len(annotations) > MAX_ANNOTATIONS:
+            self._refuse(exception_id, f"it has {len(record.annotations)} annotations", "Put the rest into a file")
+        else:
+            self._put(self._with(record, annotations))
+
+    def _with(self, record: ExceptionRecord, annotations: tuple[Annotation, ...]) -> ExceptionRecord:
+        room = MAX_ANNOTATIONS - len(record.annotations)
+        return replace(record, annotations=(*record.annotations, *annotations[:room])) if annotations else record
+
+    def _enlist(self, registration: Registration) -> None:
+        if registration.id not in self._handlers and len(self._handlers) >= MAX_HANDLERS:
+            self._refuse("", f"{MAX_HANDLERS} handlers are registered", "End some, or let their leases run out")
+            return
+        self._handlers[registration.id] = registration
+
+    def _leave(self, handler: str) -> None:
+        """A handler that leaves, or whose lease has run out, is waited for no more."""
+        if self._handlers.pop(handler, None) is None:
+            return
+        for exception_id in [i for i, turn in self._turns.items() if turn.handler == handler]:
+            self._pass_on(exception_id, "left without an answer")
+
+    def _pass_on(self, exception_id: str, why: str) -> None:
+        record, turn = self._open[exception_id], self._turns[exception_id]
+        if turn.handler:
+            ruling = Ruling(AnswerKind.DECLINED, f"{turn.handler} {why}")
+            record = record.with_answer(ruling.answer(turn.component, self._now, turn.handler))
+            self._put(record)
+        self._walk(record)
+
+    def _escalate(self, given: Failed) -> None:
+        """The owner's action was refused or came too late. The owner stays the owner."""
+        owning = (r for r in self._ended.values() if any(given.action_key in a.action_keys for a in r.verdicts))
+        record = next(owning, None)
+        if record is None or record.state is ExceptionState.ESCALATED:
+            return
+        answer = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, given.note)
+        self._put(replace(record.with_answer(answer), state=ExceptionState.ESCALATED))
+
+    def _settle(self, exception_id: str, outcome: Outcome) -> None:
+        if record := self._ended.get(exception_id):
+            self._put(replace(record, outcome=outcome))
+        elif record := self._open.get(exception_id):
+            self._end(replace(record, state=ExceptionState.EXPIRED, outcome=outcome))
+
+    def _tick(self) -> None:
+        for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:
+            self._leave(handler)
+        for exception_id in list(self._open):
+            record, turn = self._open[exception_id], self._turns.get(exception_id)
+            if turn is None or self._bench.is_stale(record):
+                self._walk(record)
+            elif turn.until_s <= self._now:
+                self._pass_on(exception_id, "gave no answer in time")
+
+    # -- writing
+
+    def _put(self, record: ExceptionRecord) -> None:
+        where = self._ended if record.id in self._ended else self._open
+        where[record.id] = record
+        self._tell(record)
+
+    def _end(self, record: ExceptionRecord, actions: tuple[Action, ...] = ()) -> None:
+        self._open.pop(record.id, None)
+        self._turns.pop(record.id, None)
+        self._ended[record.id] = record
+        self._tell(record, actions)
+
+    def _tell(self, record: ExceptionRecord, actions: tuple[Action, ...] = ()) -> None:
+        earlier = self._changed.get(record.id)
+        self._changed[record.id] = Changed(record, (*earlier.actions, *actions) if earlier else actions)
+
+    def _refuse(self, exception_id: str, what: str, mend: str) -> None:
+        self._effects.append(Refused(exception_id, what, mend))

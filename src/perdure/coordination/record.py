@@ -13,6 +13,7 @@ from enum import StrEnum
 from perdure.model.identity import AttemptId
 
 FATAL, LEAST = 0, 7  # the ends of the scale of severities
+SEEN_BY = "seen_by"  # key of the annotation that names a further source of a fault
 
 
 class Component(StrEnum):
@@ -177,6 +178,19 @@ class ExceptionRecord:
     def standing(self) -> str:
         """How it stands, in one word: its outcome, and until that is known its state."""
         return self.outcome.value or self.state.value
+
+    @property
+    def holds(self) -> tuple[AttemptId, ...]:
+        """Waiting jobs that its owner holds back until it is over."""
+        if self.outcome is not Outcome.OPEN:
+            return ()
+        keys = [key for answer in self.verdicts for key in answer.action_keys if key.startswith("hold:")]
+        return tuple(AttemptId.parse(key.removeprefix("hold:").partition("@")[0]) for key in keys)
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """All who saw it."""
+        return frozenset((self.detected_by, *(a.component for a in self.annotations if a.key == SEEN_BY)))
 
     def with_answer(self, answer: Answer) -> ExceptionRecord:
         """Append an answer. Raises `ValueError` for a second owner."""

@@ -45,14 +45,18 @@ class Exclude:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keep a waiting job from starting; `attempt` is the one whose failure would only be repeated."""
+    """Keep a waiting job from starting; `attempt` is the one whose failure would only be repeated.
+
+    `episode` tells one hold of a job from the next where it is not the failure of an attempt that causes it.
+    """
 
     attempt: AttemptId
+    episode: str = ""
     kind: Literal["hold"] = "hold"
 
     @property
     def key(self) -> str:
-        return f"hold:{self.attempt}"
+        return f"hold:{self.attempt}{_at(self.episode)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +64,12 @@ class Release:
     """Let a held job start again."""
 
     attempt: AttemptId
+    episode: str = ""
     kind: Literal["release"] = "release"
 
     @property
     def key(self) -> str:
-        return f"release:{self.attempt}"
+        return f"release:{self.attempt}{_at(self.episode)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,10 @@ class Undrain:
     @property
     def key(self) -> str:
         return f"undrain:{self.node}:{self.episode}"
+
+
+def _at(episode: str) -> str:
+    return f"@{episode}" if episode else ""
 
 
 JobAction = Requeue | Exclude | Hold | Release | Cancel

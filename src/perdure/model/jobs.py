@@ -84,6 +84,7 @@ class Job:
     required: tuple[str, ...] = ()  # nodes it must run on
     restarts: int = 0  # the resource manager's own count; no identity
     eligible_s: float | None = None  # it does not start before this instant
+    licences: tuple[str, ...] = ()  # names of what it asks for besides nodes
 
 
 @dataclass(frozen=True, slots=True)

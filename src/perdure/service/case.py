@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perdure.coordination.chain import Chain
 from perdure.coordination.record import ExceptionRecord
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import Known
@@ -52,3 +53,4 @@ class State:
     known: Known = field(default_factory=Known)
     cases: Mapping[str, Case] = field(default_factory=dict)  # by job id; bounded by `Settings.max_cases`
     fleet: Fleet = field(default_factory=Fleet)
+    chain: Chain = field(default_factory=Chain)

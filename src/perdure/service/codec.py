@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from perdure.coordination.record import ExceptionRecord
+from perdure.coordination.ruling import Registration
 from perdure.errors import StateError
 from perdure.model.actions import Action
 from perdure.model.events import ActionEnded, ClusterEvent
@@ -23,12 +24,12 @@ from perdure.model.nodes import Node
 from perdure.retry.decide import Decision
 from perdure.retry.history import NodeTrouble, Spent
 from perdure.service.case import Case
-from perdure.service.controller import Judged, Ordered
+from perdure.service.controller import ExceptionChanged, HandlerAsked, Judged, Ordered
 from perdure.triage.verdict import Verdict
 
 T = TypeVar("T")
 
-StoredEvent = ClusterEvent | Judged | ActionEnded | Ordered
+StoredEvent = ClusterEvent | Judged | ActionEnded | Ordered | ExceptionChanged | HandlerAsked
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _REPLACED = REPLACEMENT.encode()
@@ -79,6 +80,7 @@ ATTEMPT: Codec[Attempt] = Codec(Attempt)
 NODE: Codec[Node] = Codec(Node)
 VERDICT: Codec[Verdict] = Codec(Verdict)
 EXCEPTION: Codec[ExceptionRecord] = Codec(ExceptionRecord)
+REGISTRATION: Codec[Registration] = Codec(Registration)
 DECISION: Codec[Decision] = Codec(Decision)
 CASE: Codec[Case] = Codec(Case)
 TROUBLES: Codec[tuple[NodeTrouble, ...]] = Codec(tuple[NodeTrouble, ...])

@@ -11,30 +11,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from perdure.coordination.chain import Handler, declined, offer
-from perdure.coordination.record import (
-    FATAL,
-    Answer,
-    AnswerKind,
-    Component,
-    ExceptionRecord,
-    ExceptionState,
-    Outcome,
-    Scope,
-    about,
+from perdure.coordination.bench import PlaybookBench
+from perdure.coordination.chain import (
+    Asked,
+    Changed,
+    Failed,
+    Input,
+    Raised,
+    Refused,
+    Settled,
+    Ticked,
+    advance,
 )
-from perdure.model.actions import Action, Cancel, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
+from perdure.coordination.playbook import Playbook, own_playbook
+from perdure.coordination.record import FATAL, AnswerKind, Component, ExceptionRecord, Outcome, Scope, about
+from perdure.model.actions import Action, Cancel, Drain, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Observation, changes
-from perdure.retry.decide import Decision, DecisionKind, decide
+from perdure.retry.decide import DecisionKind
 from perdure.retry.history import PastFailure, Spent, blamed, usable_nodes
 from perdure.retry.rules import RetryRules
 from perdure.service.case import MAX_PAST, Case, Failure, State
+from perdure.service.view import SiteView
 from perdure.triage.verdict import Verdict
 
-Recovery = tuple[Component, tuple[Action, ...], str]  # who, by which actions, in which words
 PERDURE = "perdure"  # who asks, where no person does
 
 
@@ -43,6 +45,7 @@ class ControllerSettings:
     """What the controller's decisions depend on."""
 
     retry: RetryRules = field(default_factory=RetryRules)
+    playbook: Playbook = field(default_factory=own_playbook)
     action_ttl_s: float = 15 * 60.0
     """An action that was not begun this long after it was decided is not begun at all."""
     vanish_grace_s: float = 30.0
@@ -90,14 +93,53 @@ class Ordered:
         return f"ordered:{self.action.key}:{self.time_s:.3f}"
 
 
-Event = Looked | Judged | ActionEnded | Ordered
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Programs have raised exceptions, answered, registered; or time has passed on the chain."""
+
+    time_s: float
+    inputs: tuple[Input, ...] = (Ticked(),)
+    kind: Literal["told"] = "told"
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionChanged:
+    """An exception is new, or something was said of it."""
+
+    time_s: float
+    record: ExceptionRecord
+    kind: Literal["exception_changed"] = "exception_changed"
+
+    @property
+    def key(self) -> str:
+        r = self.record
+        said = f"{len(r.verdicts)}.{len(r.annotations)}.{r.repeats}"
+        return f"exception:{r.id}:{said}:{r.state}:{r.standing}"
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerAsked:
+    """It is the turn of a registered handler."""
+
+    time_s: float
+    record: ExceptionRecord
+    handler: str
+    until_s: float
+    kind: Literal["handler_asked"] = "handler_asked"
+
+    @property
+    def key(self) -> str:
+        return f"asked:{self.record.id}:{self.handler}:{self.time_s:.3f}"
+
+
+Event = Looked | Judged | ActionEnded | Ordered | Told
 
 
 @dataclass(frozen=True, slots=True)
 class Journalled:
     """A fact to be written down. Cluster events also update what is shown of jobs, attempts and nodes."""
 
-    event: ClusterEvent | Judged | ActionEnded | Ordered
+    event: ClusterEvent | Judged | ActionEnded | Ordered | ExceptionChanged | HandlerAsked
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +172,18 @@ class Act:
 class Noted:
     """The standing of an exception, to be written over what was written of it before."""
 
-    failure: Failure
-    saved_gpu_h: float = 0.0
+    record: ExceptionRecord
+    failure: Failure | None = None  # that it is; None where somebody raised it
+
+    @property
+    def saved_gpu_h(self) -> float:
+        """What another start would have burnt again, had the decision not been to stop."""
+        decision = self.failure.decision if self.failure else None
+        stops = decision is not None and decision.kind is DecisionKind.STOP
+        return self.failure.attempt.gpu_hours if self.failure and stops else 0.0
 
 
-Effect = Journalled | Judge | Study | Act | Noted
+Effect = Journalled | Judge | Study | Act | Noted | Refused
 
 
 def step(state: State, event: Event, settings: ControllerSettings) -> tuple[State, list[Effect]]:
@@ -145,7 +194,9 @@ def step(state: State, event: Event, settings: ControllerSettings) -> tuple[Stat
         case Judged():
             return _judged(state, event, settings)
         case ActionEnded():
-            return _action_ended(state, event)
+            return _action_ended(state, event, settings)
+        case Told():
+            return _told(state, event, settings)
         case Ordered():
             expires_s = event.time_s + settings.action_ttl_s
             return state, [Journalled(event), Act(event.action, event.by, event.reason, expires_s)]
@@ -186,7 +237,7 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
     attempt, job_id = event.attempt, event.attempt.id.job_id
     old = state.cases.get(job_id)
     if not attempt.state.is_failure:
-        state, effects = _settle(state, old, attempt)
+        state, effects = _settle(state, old, attempt, settings, event.time_s)
         return state, [*effects, *_worth_study(event, old, settings)]
     if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
         return state, []
@@ -197,20 +248,27 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
         case = replace(_closed(old), job=job, latest=max(old.latest, attempt.id.incarnation))
     failure = Failure(attempt, _raised(attempt, event.time_s))
     state = _with_case(state, replace(case, failure=failure), settings)
-    return state, [Noted(failure), Judge(attempt)]
+    return state, [Noted(failure.record, failure), Judge(attempt)]
 
 
-def _settle(state: State, case: Case | None, attempt: Attempt) -> tuple[State, list[Effect]]:
+def _settle(
+    state: State, case: Case | None, attempt: Attempt, settings: ControllerSettings, now: float
+) -> tuple[State, list[Effect]]:
     """An attempt ended without failing: whatever went wrong with its job before is settled by that."""
     if case is None or case.failure is None or attempt.id.incarnation < case.latest:
         return state, []
     good = attempt.state is AttemptState.COMPLETED
     if attempt.state is AttemptState.REQUEUED:  # somebody put it back by hand: the case goes on
         return state, []
-    settled = Outcome.RECOVERED if good else Outcome.WITHDRAWN
-    failure = replace(case.failure, record=replace(case.failure.record, outcome=settled))
+    record, outcome = case.failure.record, Outcome.RECOVERED if good else Outcome.WITHDRAWN
+    state = _in_chain(state, record)
+    if record.id in state.chain.open or record.id in state.chain.ended:
+        state, effects = _advance(state, [Settled(record.id, outcome)], settings, now)
+    else:  # not judged yet
+        failure = replace(case.failure, record=replace(record, outcome=outcome))
+        effects = [Noted(failure.record, failure)]
     cases = {job_id: other for job_id, other in state.cases.items() if job_id != attempt.id.job_id}
-    return replace(state, cases=cases), [Noted(failure)]
+    return replace(state, cases=cases), effects
 
 
 def _worth_study(event: AttemptEnded, case: Case | None, settings: ControllerSettings) -> list[Effect]:
@@ -227,7 +285,15 @@ def _raised(attempt: Attempt, now: float) -> ExceptionRecord:
     is_node = attempt.state in (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL)
     kind = "node.failure" if is_node else f"job.{attempt.state}"
     return ExceptionRecord(
-        f"{attempt.id}:{kind}", kind, FATAL, Scope.LOCAL, about(attempt.id), now, attempt.reason, attempt.id.incarnation
+        f"{attempt.id}:{kind}",
+        kind,
+        FATAL,
+        Scope.LOCAL,
+        about(attempt.id),
+        now,
+        attempt.reason,
+        attempt.id.incarnation,
+        detected_by=PERDURE,
     )
 
 
@@ -277,19 +343,11 @@ def _judged(state: State, event: Judged, settings: ControllerSettings) -> tuple[
     failure = case.failure if case else None
     if case is None or failure is None or failure.attempt.id != event.attempt or not failure.awaits_verdict:
         return state, [Journalled(event)]  # an older attempt, or judged before: known, and nothing to do
-    now, verdict, attempt = event.time_s, event.verdict, failure.attempt
-    decision = decide(case.job, attempt, verdict, case.past, state.fleet, settings.retry, now)
-    owner, actions, note = _recovery(case, attempt, decision)
-    record = _owned(replace(failure.record, type=_typed(failure, verdict)), owner, actions, note, now)
-    if not decision.retries and owner is Component.SCHEDULER:
-        record = replace(record, outcome=Outcome.STOPPED)
-    failure = replace(failure, record=record, verdict=verdict, decision=replace(decision, reason=note))
+    record = replace(failure.record, type=_typed(failure, event.verdict))
+    failure = replace(failure, record=record, verdict=event.verdict)
     state = _with_case(state, replace(case, failure=failure), settings)
-    state = _remember(state, case.job, attempt, verdict, decision.retries and bool(actions), settings, now)
-    saved = attempt.gpu_hours if decision.kind is DecisionKind.STOP else 0.0
-    expires_s = now + settings.action_ttl_s
-    acts = [Act(action, PERDURE, note, expires_s, record.id) for action in actions]
-    return state, [Journalled(event), Noted(failure, saved), *acts]
+    state, effects = _advance(state, [Raised(record, own=True)], settings, event.time_s)
+    return state, [Journalled(event), *effects]
 
 
 def _typed(failure: Failure, verdict: Verdict) -> str:
@@ -297,59 +355,58 @@ def _typed(failure: Failure, verdict: Verdict) -> str:
     return failure.record.type if prefix == "node" else f"job.{verdict.category}"
 
 
-def _recovery(case: Case, attempt: Attempt, decision: Decision) -> Recovery:
-    """Who recovers, by which actions, in which words.
-
-    A resource manager that has put the job back has recovered it: that is never doubled. What is left to us is
-    to keep the new attempt off the node that failed, and to hold a job that can only fail again.
-    """
-    job = case.job
-    if case.moved_on:
-        return Component.RESOURCE_MANAGER, (), "a newer attempt runs already"
-    if job.state is JobState.PENDING or _held_by_its_manager(job):
-        return _amend(job, attempt, decision)
-    if job.state is JobState.HELD:
-        return Component.JOB, (), f"a person holds the job; {decision.reason}"
-    if not decision.retries:
-        return Component.SCHEDULER, (), decision.reason
-    requeue = Requeue(attempt.id, decision.exclude, decision.delay_s)
-    return Component.SCHEDULER, (requeue,), decision.reason
+# -- the chain
 
 
-def _amend(job: Job, attempt: Attempt, decision: Decision) -> Recovery:
-    """The job waits again by its manager's own requeue."""
-    held = job.state is JobState.HELD
-    if not decision.retries:
-        if held or not job.may_requeue or job.wish is not job.wish.AUTO:
-            return Component.RESOURCE_MANAGER, (), f"requeued by the resource manager; {decision.reason}"
-        why = f"held, though the resource manager requeued it: {decision.reason}"
-        return Component.SCHEDULER, (Hold(attempt.id),), why
-    exclude = tuple(n for n in decision.exclude if n not in job.excluded)
-    actions: list[Action] = [Exclude(attempt.id, exclude)] if exclude else []
-    if held:
-        return Component.SCHEDULER, (*actions, Release(attempt.id)), f"released after {job.reason}: {decision.reason}"
-    where = f", kept off {', '.join(exclude)}" if exclude else ""
-    return Component.RESOURCE_MANAGER, tuple(actions), f"requeued by the resource manager{where}; {decision.reason}"
+def _told(state: State, event: Told, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+    return _advance(state, event.inputs, settings, event.time_s)
 
 
-def _held_by_its_manager(job: Job) -> bool:
-    """True where no person but the resource manager's own giving up holds the job."""
-    reason = job.reason.lower()
-    return job.state is JobState.HELD and ("launch failed" in reason or "maxrequeue" in reason)
+def _advance(
+    state: State, inputs: Iterable[Input], settings: ControllerSettings, now: float
+) -> tuple[State, list[Effect]]:
+    """Move exceptions along the chain, and take what comes of it into the cases that they are about."""
+    view = SiteView(state, settings.playbook, settings.retry, now)
+    chain, outcomes = advance(state.chain, inputs, PlaybookBench(settings.playbook, view, now), now)
+    state = replace(state, chain=chain)
+    effects: list[Effect] = []
+    for outcome in outcomes:
+        match outcome:
+            case Changed(record=record, actions=actions):
+                effects += [Journalled(ExceptionChanged(now, record)), *_acts(record, actions, settings, now)]
+                state, noted = _noted(state, record, bool(actions), view, settings)
+                effects.append(noted)
+            case Asked(record=record, handler=handler, until_s=until_s):
+                effects.append(Journalled(HandlerAsked(now, record, handler, until_s)))
+            case Refused():
+                effects.append(outcome)
+    return state, effects
 
 
-def _owned(
-    record: ExceptionRecord, owner: Component, actions: Iterable[Action], note: str, now: float
-) -> ExceptionRecord:
-    """Offer the exception along the chain; whoever is not the owner declines."""
-    keys = tuple(action.key for action in actions)
+def _acts(record: ExceptionRecord, actions: tuple[Action, ...], settings: ControllerSettings, now: float) -> list[Act]:
+    note = next((answer.note for answer in record.verdicts if answer.action_keys), "")
+    return [Act(action, PERDURE, note, now + settings.action_ttl_s, record.id) for action in actions]
 
-    def handler(component: Component) -> Handler:
-        if component is owner:
-            return lambda _: Answer(component, AnswerKind.HANDLED, now, note, keys)
-        return lambda _: declined(component, now, "no recovery seen")
 
-    return offer(record, {component: handler(component) for component in Component})
+def _noted(
+    state: State, record: ExceptionRecord, acts: bool, view: SiteView, settings: ControllerSettings
+) -> tuple[State, Noted]:
+    """Write a changed record down; where it is a job's latest failure, with what was decided on it."""
+    case = state.cases.get(record.subject.job_id)
+    failure = case.failure if case else None
+    if case is None or failure is None or failure.record.id != record.id:
+        return state, Noted(record)
+    was_open, verdict, decision = failure.record.owner is None, failure.verdict, failure.decision
+    if verdict is not None and was_open:
+        decision = view.decision(record)
+        owning = (answer.note for answer in record.verdicts if answer.kind is AnswerKind.HANDLED)
+        decision = replace(decision, reason=next(owning, decision.reason))
+        if record.owner is not None:
+            granted = decision.retries and acts
+            state = _remember(state, case.job, failure.attempt, verdict, granted, settings, view.now)
+    failure = replace(failure, record=record, decision=decision)
+    state = _with_case(state, replace(case, failure=failure), settings)
+    return state, Noted(record, failure)
 
 
 def _remember(
@@ -367,18 +424,24 @@ def _remember(
 _LEAVES_IT_TO_A_PERSON = (OutcomeStatus.REFUSED.value, "expired")
 
 
-def _action_ended(state: State, event: ActionEnded) -> tuple[State, list[Effect]]:
+def _action_ended(state: State, event: ActionEnded, settings: ControllerSettings) -> tuple[State, list[Effect]]:
     effects: list[Effect] = [Journalled(event)]
-    case = state.cases.get(event.attempt.job_id) if event.attempt else None
-    failure = case.failure if case else None
-    owned = failure is not None and any(event.action_key in a.action_keys for a in failure.record.verdicts)
-    if case is None or failure is None or not owned or event.status not in _LEAVES_IT_TO_A_PERSON:
+    if event.status not in _LEAVES_IT_TO_A_PERSON:
         return state, effects
-    answer = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, event.time_s, f"{event.status}: {event.detail}")
-    record = replace(failure.record.with_answer(answer), state=ExceptionState.ESCALATED)
-    failure = replace(failure, record=record)
-    cases = {**state.cases, case.job.job_id: replace(case, failure=failure)}
-    return replace(state, cases=cases), [*effects, Noted(failure)]
+    case = state.cases.get(event.attempt.job_id) if event.attempt else None
+    if case is not None and case.failure is not None:
+        state = _in_chain(state, case.failure.record)
+    failed = Failed(event.action_key, f"{event.status}: {event.detail}")
+    state, more = _advance(state, [failed], settings, event.time_s)
+    return state, [*effects, *more]
+
+
+def _in_chain(state: State, record: ExceptionRecord) -> State:
+    """The chain forgets what ended long ago; what a case remembers is put before it again."""
+    chain = state.chain
+    if record.id in chain.open or record.id in chain.ended or not record.state.is_over:
+        return state
+    return replace(state, chain=replace(chain, ended={**chain.ended, record.id: record}))
 
 
 def undo_of(action: Action) -> Action | None:
@@ -386,10 +449,10 @@ def undo_of(action: Action) -> Action | None:
     match action:
         case Requeue(attempt=attempt):
             return Cancel(attempt)
-        case Hold(attempt=attempt):
-            return Release(attempt)
-        case Release(attempt=attempt):
-            return Hold(attempt)
+        case Hold(attempt=attempt, episode=episode):
+            return Release(attempt, episode)
+        case Release(attempt=attempt, episode=episode):
+            return Hold(attempt, episode)
         case Drain(node=node, episode=episode):
             return Undrain(node, f"undo of {episode}")
         case _:

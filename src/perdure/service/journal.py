@@ -6,7 +6,7 @@ read back from here, and an action is planned, begun and ended at most once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Row as Fetched
 
+from perdure.coordination.chain import MAX_ENDED, MAX_OPEN, Chain, restored
 from perdure.errors import NotFound
 from perdure.model.actions import Action, OutcomeStatus
 from perdure.model.events import ActionEnded
@@ -36,16 +37,16 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Known
 from perdure.retry.history import Fleet
 from perdure.service import codec, rows
-from perdure.service.case import State
+from perdure.service.case import Case, State
 from perdure.service.controller import PERDURE, Effect
 from perdure.service.rows import rows_of
-from perdure.service.schema import actions, attempts, cases, events, exceptions, jobs, memory, nodes
+from perdure.service.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes
 from perdure.service.store import Store
 from perdure.service.writes import Writes, planned_as
 
 DAY_S = 86400.0
 LATELY_S = 3600.0  # a job that ended this long before the last event may still be told of
-MAX_ENDED = 100_000  # attempts whose end is remembered at the start
+MAX_ENDED_ATTEMPTS = 100_000  # attempts whose end is remembered at the start
 
 _LIVE_ATTEMPTS = [s.value for s in AttemptState if not s.is_over]
 _LIVE_JOBS = [s.value for s in JobState if not s.is_over]
@@ -161,7 +162,22 @@ class Journal:
                 unseen=remembered.get(rows.UNSEEN, {}),
             )
             found = {case_.job.job_id: case_ for case_ in self._all(db, cases, codec.CASE)}
-            return State(self.cluster, known, found, _fleet(remembered))
+            return State(self.cluster, known, found, _fleet(remembered), self._chain(db, found))
+
+    def _chain(self, db: Connection, found: Mapping[str, Case]) -> Chain:
+        """What was open, what still holds jobs back, and what ended lately: equal faults are folded into it."""
+        lately = and_(exceptions.c.of_attempt.is_(False), exceptions.c.time_s > self._newest_s(db) - DAY_S)
+        query = (
+            select(cast(exceptions.c.payload, Text))
+            .where(exceptions.c.cluster == self.cluster, or_(exceptions.c.is_open, lately))
+            .order_by(exceptions.c.is_open.desc(), exceptions.c.seq.desc())
+            .limit(MAX_OPEN + MAX_ENDED)
+        )
+        records = [codec.EXCEPTION.decode(text) for text in db.scalars(query)][::-1]
+        of_cases = [
+            case.failure.record for case in found.values() if case.failure and case.failure.record.state.is_over
+        ]
+        return restored((*of_cases, *records), self._all(db, handlers, codec.REGISTRATION))
 
     def _all(self, db: Connection, table: Table, kind: codec.Codec[Any], *where: Any) -> list[Any]:
         query = select(cast(table.c.payload, Text)).where(table.c.cluster == self.cluster, *where)
@@ -179,7 +195,7 @@ class Journal:
             select(attempts.c.job_id, attempts.c.incarnation)
             .where(attempts.c.cluster == self.cluster, attempts.c.state.not_in(_LIVE_ATTEMPTS))
             .order_by(attempts.c.seq.desc())
-            .limit(MAX_ENDED)
+            .limit(MAX_ENDED_ATTEMPTS)
         )
         return frozenset(AttemptId(self.cluster, job_id, incarnation) for job_id, incarnation in db.execute(query))
 
@@ -303,7 +319,10 @@ class Journal:
         window = oldest.order_by(events.c.seq).limit(limit).subquery()
         settled = [
             (actions, and_(actions.c.state.in_(_ENDED), actions.c.ended_s < before_s)),
-            (exceptions, and_(exceptions.c.time_s < before_s, exceptions.c.job_id.not_in(case_of))),
+            (
+                exceptions,
+                and_(exceptions.c.time_s < before_s, ~exceptions.c.is_open, exceptions.c.job_id.not_in(case_of)),
+            ),
             (attempts, and_(attempts.c.end_s < before_s, attempts.c.state.not_in(_LIVE_ATTEMPTS))),
             (jobs, and_(jobs.c.state.in_(_OVER_JOBS), jobs.c.changed_s < before_s, jobs.c.job_id.not_in(case_of))),
         ]

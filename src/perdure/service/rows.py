@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure.coordination.chain import Chain, Refused
+from perdure.coordination.record import ExceptionState
 from perdure.model.actions import Action, Drain, Undrain
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged, NodeChanged, SightChanged
 from perdure.model.identity import AttemptId
@@ -15,7 +17,18 @@ from perdure.retry.history import Fleet
 from perdure.service import codec
 from perdure.service.case import State
 from perdure.service.codec import StoredEvent, clean
-from perdure.service.controller import Act, Effect, Journalled, Judge, Judged, Noted, Ordered, Study
+from perdure.service.controller import (
+    Act,
+    Effect,
+    ExceptionChanged,
+    HandlerAsked,
+    Journalled,
+    Judge,
+    Judged,
+    Noted,
+    Ordered,
+    Study,
+)
 
 Row = dict[str, Any]
 
@@ -40,10 +53,12 @@ class Rows:
     closed_cases: list[Row] = field(default_factory=list)
     memory: list[Row] = field(default_factory=list)
     forgotten: list[Row] = field(default_factory=list)
+    handlers: list[Row] = field(default_factory=list)
+    left_handlers: list[Row] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return any((self.events, self.exceptions, self.actions, self.cases, self.closed_cases, self.memory,
-                    self.forgotten))  # fmt: skip
+                    self.forgotten, self.handlers, self.left_handlers))  # fmt: skip
 
 
 def rows_of(effects: Iterable[Effect], before: State, after: State) -> Rows:
@@ -59,10 +74,11 @@ def rows_of(effects: Iterable[Effect], before: State, after: State) -> Rows:
                 rows.exceptions.append(_exception(effect))
             case Act():
                 rows.actions.append((effect, now))
-            case Judge() | Study():
+            case Judge() | Study() | Refused():
                 pass
     _add_cases(rows, before, after)
     _add_memory(rows, before, after)
+    _add_handlers(rows, before.chain, after.chain)
     return rows
 
 
@@ -85,6 +101,8 @@ def _add_event(rows: Rows, event: StoredEvent) -> None:
         case Ordered(action=action):
             about = subject_of(action)
             job_id = about.job_id if about else ""
+        case ExceptionChanged(record=record) | HandlerAsked(record=record):
+            job_id = record.subject.job_id
         case SightChanged():
             pass
     rows.events.append(
@@ -137,22 +155,26 @@ def node_row(cluster: str, node: Node, changed_s: float) -> Row:
 
 
 def _exception(noted: Noted) -> Row:
-    failure, record = noted.failure, noted.failure.record
-    decision = failure.decision
+    failure, record = noted.failure, noted.record
+    decision = failure.decision if failure else None
     return {
         "id": clean(record.id),
-        **_subject(noted.failure.attempt.id),
+        "cluster": record.subject.cluster,
+        "job_id": clean(record.subject.job_id),
+        "incarnation": record.incarnation,
         "time_s": record.time_s,
         "type": clean(record.type),
         "state": record.standing,
         "owner": record.owner.value if record.owner else "",
         "decision": decision.kind.value if decision else "",
         "reason": clean(decision.reason) if decision else "",
-        "wasted_gpu_h": failure.attempt.gpu_hours,
+        "wasted_gpu_h": failure.attempt.gpu_hours if failure else 0.0,
         "saved_gpu_h": noted.saved_gpu_h,
         "answers": len(record.verdicts),
         "payload": codec.EXCEPTION.encode(record),
         "decided": codec.DECISION.encode(decision) if decision else None,
+        "of_attempt": failure is not None,
+        "is_open": record.state is ExceptionState.IN_CHAIN or bool(record.holds),
     }
 
 
@@ -201,6 +223,16 @@ def _add_cases(rows: Rows, before: State, after: State) -> None:
         if old.get(job_id) is not case
     ]
     rows.closed_cases += [{"at_cluster": rows.cluster, "at_job_id": clean(j)} for j in old.keys() - new.keys()]
+
+
+def _add_handlers(rows: Rows, before: Chain, after: Chain) -> None:
+    old, new = before.handlers, after.handlers
+    rows.handlers += [
+        {"cluster": rows.cluster, "id": clean(handler), "payload": codec.REGISTRATION.encode(registration)}
+        for handler, registration in new.items()
+        if old.get(handler) is not registration
+    ]
+    rows.left_handlers += [{"at_cluster": rows.cluster, "at_id": clean(handler)} for handler in old.keys() - new.keys()]
 
 
 def _add_memory(rows: Rows, before: State, after: State) -> None:

@@ -24,7 +24,7 @@ from perdure.model.jobs import AttemptState
 from perdure.service import codec, rows
 from perdure.service.controller import PERDURE, Act
 from perdure.service.rows import Row, Rows
-from perdure.service.schema import actions, attempts, cases, events, exceptions, jobs, memory, nodes
+from perdure.service.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes
 
 PLANNED, STARTED = "planned", "started"  # as in `journal.ActionState`
 
@@ -45,10 +45,12 @@ class Writes:
         self._node = _Bulk(nodes, _upsert(insert, nodes, "cluster", "name"), dialect)
         self._case = _Bulk(cases, _upsert(insert, cases, "cluster", "job_id"), dialect)
         self._memory = _Bulk(memory, _upsert(insert, memory, "cluster", "name"), dialect)
+        self._handler = _Bulk(handlers, _upsert(insert, handlers, "cluster", "id"), dialect)
         self._exception = _upsert(insert, exceptions, "id", greatest="saved_gpu_h")
         self._action = insert(actions).on_conflict_do_nothing(index_elements=["key"]).inline()
         self._verdict = update(attempts).where(*_at(attempts, *key)).values(verdict=bindparam("verdict"))
         self._close_case = delete(cases).where(*_at(cases, "cluster", "job_id"))
+        self._leave = delete(handlers).where(*_at(handlers, "cluster", "id"))
         self._forget = delete(memory).where(*_at(memory, "cluster", "name"))
 
     def all(self, db: Connection, batch: Rows) -> None:
@@ -59,10 +61,12 @@ class Writes:
         self._node(db, batch.nodes)
         self._case(db, batch.cases)
         self._memory(db, batch.memory)
+        self._handler(db, batch.handlers)
         for statement, values in (
             (self._verdict, batch.verdicts),
             (self._close_case, batch.closed_cases),
             (self._forget, batch.forgotten),
+            (self._leave, batch.left_handlers),
         ):
             if values:
                 db.execute(statement, values)

@@ -1,0 +1,94 @@
+"""Perdure's own handlers in their seats, as the playbook has them, with the budgets that bound them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain as chained
+
+from perdure.coordination.chain import Chain
+from perdure.coordination.handlers.registry import HANDLERS
+from perdure.coordination.playbook import Plan, Playbook
+from perdure.coordination.record import Budget, Component, ExceptionRecord
+from perdure.coordination.ruling import Ruling, declined
+from perdure.coordination.site import Site
+
+NOT_PLANNED = Plan("")
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybookBench:
+    """What the chain asks (`chain.Bench`), answered from a playbook and a view of the site."""
+
+    playbook: Playbook
+    site: Site
+    now: float
+
+    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling:
+        """The verdict of a seat; that on a failed attempt is the retry decision's."""
+        recovery = self.site.recovery(record)
+        if recovery is not None:
+            owner, ruling = recovery
+            return ruling if component is owner else declined("no recovery seen")
+        name = self._plan(record).seats.get(component)
+        if name is None:
+            return declined("has no part in it")
+        return self._within_budget(record, HANDLERS[name](record, self.site, self.now), chain)
+
+    def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
+        """The verdict of the default handler."""
+        recovery = self.site.recovery(record)
+        if recovery is not None:
+            return recovery[1]
+        plan = self._plan(record)
+        ruling = HANDLERS[plan.fall_back](record, self.site, self.now)
+        if ruling.until_s is not None:  # it would still wait, and there is no time left
+            ruling = declined(ruling.note)
+        return self._within_budget(record, ruling, chain)
+
+    def _within_budget(self, record: ExceptionRecord, ruling: Ruling, chain: Chain) -> Ruling:
+        """The ruling, with what is spent written beside it; a person is asked where nothing is left."""
+        allowance = self._plan(record).allowance
+        if allowance is None or not ruling.actions:
+            return ruling
+        key = _key(record, allowance.per)
+        since_s = self.now - allowance.window_s
+        budget = Budget(key, _used(chain, key, since_s), allowance.limit)
+        if budget.is_spent:
+            hours = allowance.window_s / 3600
+            return declined(f"{budget.used} of {budget.limit} recoveries of {key} in {hours:g} h are spent")
+        return replace(ruling, budget=budget)
+
+    def deadline_s(self, record: ExceptionRecord) -> float:
+        return self._plan(record).deadline_s
+
+    def window_s(self, record: ExceptionRecord) -> float:
+        return self._plan(record).window_s
+
+    def is_stale(self, record: ExceptionRecord) -> bool:
+        """A failed attempt that a newer one has replaced is its manager's recovery, and not stale."""
+        if not record.subject.job_id or self.site.recovery(record) is not None:
+            return False
+        if record.incarnation and self.site.latest(record.subject.job_id) > record.incarnation:
+            return True
+        job = self.site.job(record.subject.job_id)
+        over = job is not None and job.state.is_over
+        return over and not (record.attempt and self.site.failure_of(record.attempt))
+
+    def owner_of(self, record: ExceptionRecord) -> str:
+        job = self.site.job(record.subject.job_id) if record.subject.job_id else None
+        return job.user if job else ""
+
+    def _plan(self, record: ExceptionRecord) -> Plan:
+        return self.playbook.plan_for(record.type) or NOT_PLANNED
+
+
+def _key(record: ExceptionRecord, per: str) -> str:
+    """Whose budget it is."""
+    subject = record.subject
+    named = {"job": subject.job_id, "node": ",".join(subject.nodes), "resource": subject.resource}
+    return f"{per}:{named[per]}"
+
+
+def _used(chain: Chain, key: str, since_s: float) -> int:
+    records = chained(chain.open.values(), chain.ended.values())
+    return sum(r.budget is not None and r.budget.key == key and r.time_s > since_s for r in records)

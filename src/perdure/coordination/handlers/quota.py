@@ -1,0 +1,79 @@
+"""A quota that is exceeded: the fewest bytes that mend it are moved, each by the one job that wrote them, once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.coordination.cover import smallest_cover
+from perdure.coordination.handlers.node import is_vouched_for
+from perdure.coordination.handlers.shared import hold_waiting, told
+from perdure.coordination.record import ExceptionRecord
+from perdure.coordination.ruling import Ruling, declined, handled
+from perdure.coordination.site import Site
+from perdure.model.identity import AttemptId
+
+USAGE = "usage"  # key of the annotation that tells who uses how much
+MAX_WRITERS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Bytes there may be, are, and could be moved away by each job."""
+
+    limit: int
+    used: int
+    movable: Mapping[str, int]  # by job id
+
+    @property
+    def overrun(self) -> int:
+        return max(0, self.used - self.limit)
+
+
+def usage_of(record: ExceptionRecord) -> Usage | None:
+    """What the latest annotation ``usage`` says: ``{"limit": B, "used": B, "by": {JOB: B}}``. None without one."""
+    for annotation in reversed(record.annotations):
+        if annotation.key == USAGE:
+            return _usage(annotation.value)
+    return None
+
+
+def _usage(text: str) -> Usage | None:
+    try:
+        found = json.loads(text)
+        limit, used, by = found["limit"], found["used"], found["by"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    if not isinstance(by, dict) or len(by) > MAX_WRITERS:
+        return None
+    if not all(_is_bytes(number) for number in (limit, used, *by.values())):
+        return None
+    return Usage(limit, used, by)
+
+
+def _is_bytes(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63
+
+
+def move_least(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+    """Choose the jobs whose output covers the overrun with the fewest bytes; tell each of them to move it, once."""
+    usage = usage_of(record)
+    if usage is None or not is_vouched_for(record):
+        return hold_waiting(record, site, now)  # nobody knows who could move what: at least nothing is added
+    if not usage.overrun:
+        return handled("it is below its limit again")
+    chosen = smallest_cover(usage.movable, usage.overrun)
+    if chosen is None:
+        return declined(f"all that could be moved does not cover {usage.overrun} bytes")
+    brake = hold_waiting(record, site, now)
+    moves = sum(usage.movable[job_id] for job_id in chosen)
+    note = f"{len(chosen)} jobs move {moves} bytes to cover {usage.overrun}; {brake.note}"
+    children = tuple(_move(record, site, job_id, usage.movable[job_id], note, now) for job_id in chosen)
+    return replace(brake, note=note, forbids=("move", "migrate"), children=children)
+
+
+def _move(record: ExceptionRecord, site: Site, job_id: str, n_bytes: int, decision: str, now: float) -> ExceptionRecord:
+    attempt = AttemptId(record.subject.cluster, job_id, site.latest(job_id))
+    return told(record, "job.move", attempt, decision, now, bytes=str(n_bytes), resource=record.subject.resource)

@@ -1,0 +1,67 @@
+"""What a handler says of an exception, and who has asked to be one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from perdure.coordination.record import Annotation, Answer, AnswerKind, Budget, Component, ExceptionRecord
+from perdure.model.actions import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The verdict of one handler, with all that comes of it."""
+
+    kind: AnswerKind
+    note: str
+    actions: tuple[Action, ...] = ()  # of a HANDLED one alone
+    annotations: tuple[Annotation, ...] = ()
+    forbids: tuple[str, ...] = ()
+    until_s: float | None = None  # of a DEFERRED one
+    children: tuple[ExceptionRecord, ...] = ()  # what others are to know or do now: raised at once, with this as cause
+    ends_job: bool = False  # the owner chose that the job ends here
+    budget: Budget | None = None  # out of which its actions go
+
+    def answer(self, component: Component, now: float, handler: str = "") -> Answer:
+        """The verdict as it is written into the record."""
+        keys = tuple(action.key for action in self.actions)
+        return Answer(component, self.kind, now, self.note, keys, handler, self.forbids, self.until_s)
+
+
+def declined(note: str) -> Ruling:
+    return Ruling(AnswerKind.DECLINED, note)
+
+
+def handled(note: str, *actions: Action, forbids: tuple[str, ...] = (), ends_job: bool = False) -> Ruling:
+    return Ruling(AnswerKind.HANDLED, note, actions, forbids=forbids, ends_job=ends_job)
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A program that asked to be asked: what about, in whose seat, and until when its lease runs."""
+
+    id: str
+    component: Component
+    types: tuple[str, ...]  # dotted types and all below them; "" is every type
+    by: str  # the user whose token it showed
+    until_s: float
+    owner: str = ""  # only exceptions of this user's jobs; "" is everybody's (operators)
+    answer_s: float = 30.0  # how long it may take for one answer
+
+    def hears(self, record: ExceptionRecord, owner: str) -> bool:
+        """Whether it is to be asked about this exception of a job of `owner`."""
+        if self.owner and self.owner != owner:
+            return False
+        return any(is_kind_of(record.type, kind) for kind in self.types)
+
+    def renewed(self, until_s: float) -> Registration:
+        return replace(self, until_s=until_s)
+
+
+def is_kind_of(dotted: str, kind: str) -> bool:
+    """Whether a type is `kind` or below it.
+
+    >>> is_kind_of("gpu.xid79", "gpu"), is_kind_of("gpux", "gpu"), is_kind_of("gpu", "")
+    (True, False, True)
+    """
+    return not kind or dotted == kind or dotted.startswith(f"{kind}.")

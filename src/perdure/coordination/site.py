@@ -1,0 +1,61 @@
+"""What handlers may know of the site: a view of the present, made by whoever runs the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from perdure.coordination.record import Component, ExceptionRecord
+from perdure.coordination.ruling import Ruling
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, Job
+from perdure.model.nodes import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Something that jobs share, and which jobs need it: those that ask for its licence or wait in its partitions.
+
+    With neither named, every job needs it.
+    """
+
+    name: str
+    licence: str = ""
+    partitions: tuple[str, ...] = ()
+
+    def is_needed_by(self, job: Job) -> bool:
+        if self.licence:
+            return self.licence in job.licences
+        return not self.partitions or job.partition in self.partitions
+
+
+class Site(Protocol):
+    """The cluster as it stands."""
+
+    def job(self, job_id: str) -> Job | None:
+        """A job that is not over, or was lately."""
+
+    def latest(self, job_id: str) -> int:
+        """The job's newest incarnation; 0 where it never started."""
+
+    def node(self, name: str) -> Node | None:
+        """A node by its name."""
+
+    def waiting(self) -> Sequence[Job]:
+        """Jobs that wait and that nobody holds."""
+
+    def running(self) -> Sequence[Attempt]:
+        """Attempts that run."""
+
+    def resource(self, name: str) -> Resource:
+        """A shared resource as the playbook has it; one that it does not name is needed by every job."""
+
+    def recovery(self, record: ExceptionRecord) -> tuple[Component, Ruling] | None:
+        """Who recovers the failed attempt that this record was made of, and how; None where it was made of none."""
+
+    def failure_of(self, attempt: AttemptId) -> str:
+        """The id of the exception that an attempt's failure is; "" while there is none. Incarnation 0: the latest."""
+
+    def holding(self, resource: str) -> Sequence[tuple[str, tuple[AttemptId, ...]]]:
+        """Exceptions about a shared resource that still hold jobs back: their ids, and which jobs."""

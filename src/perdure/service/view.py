@@ -1,0 +1,83 @@
+"""The controller's state as the handlers of exceptions see it (`coordination.site.Site`). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from perdure.coordination.playbook import Playbook
+from perdure.coordination.record import Component, ExceptionRecord
+from perdure.coordination.ruling import Ruling
+from perdure.coordination.site import Resource
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, Job, JobState
+from perdure.model.nodes import Node
+from perdure.retry.decide import Decision, decide
+from perdure.retry.rules import RetryRules
+from perdure.service.case import Failure, State
+from perdure.service.recovery import recovery_of
+
+
+@dataclass(frozen=True, slots=True)
+class SiteView:
+    """One look at the state at one instant."""
+
+    state: State
+    playbook: Playbook
+    rules: RetryRules
+    now: float
+    decisions: dict[str, Decision] = field(default_factory=dict)  # by exception id, each made once a look
+
+    def job(self, job_id: str) -> Job | None:
+        case = self.state.cases.get(job_id)
+        return self.state.known.jobs.get(job_id) or (case.job if case else None)
+
+    def latest(self, job_id: str) -> int:
+        case = self.state.cases.get(job_id)
+        running = (a.incarnation for a in self.state.known.running if a.job_id == job_id)
+        return max((case.latest if case else 0, *running), default=0)
+
+    def node(self, name: str) -> Node | None:
+        return self.state.known.nodes.get(name)
+
+    def waiting(self) -> Sequence[Job]:
+        return [job for job in self.state.known.jobs.values() if job.state is JobState.PENDING]
+
+    def running(self) -> Sequence[Attempt]:
+        return list(self.state.known.running.values())
+
+    def resource(self, name: str) -> Resource:
+        return self.playbook.resource(name)
+
+    def recovery(self, record: ExceptionRecord) -> tuple[Component, Ruling] | None:
+        case = self.state.cases.get(record.subject.job_id)
+        failure = case.failure if case else None
+        if case is None or failure is None or failure.verdict is None or failure.record.id != record.id:
+            return None
+        return recovery_of(case, failure.attempt, self.decision(record))
+
+    def decision(self, record: ExceptionRecord) -> Decision:
+        """The retry decision on the failed attempt that a record was made of."""
+        if record.id not in self.decisions:
+            case = self.state.cases[record.subject.job_id]
+            failure = case.failure
+            if failure is None or failure.verdict is None:
+                raise ValueError(f"{record.id} is not judged")
+            self.decisions[record.id] = decide(
+                case.job, failure.attempt, failure.verdict, case.past, self.state.fleet, self.rules, self.now
+            )
+        return self.decisions[record.id]
+
+    def failure_of(self, attempt: AttemptId) -> str:
+        failure = self._failure(attempt.job_id)
+        if failure is None or (attempt.incarnation and failure.attempt.id.incarnation != attempt.incarnation):
+            return ""
+        return failure.record.id
+
+    def _failure(self, job_id: str) -> Failure | None:
+        case = self.state.cases.get(job_id)
+        return case.failure if case else None
+
+    def holding(self, resource: str) -> Sequence[tuple[str, tuple[AttemptId, ...]]]:
+        ended = self.state.chain.ended.values()
+        return [(r.id, r.holds) for r in ended if r.subject.resource == resource and r.holds]
