@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from perdure.service.access import operator, public, viewer
 from perdure.service.auth import Identity, Sessions, TokenBook
+from perdure.service.blame.settings import BlameSettings
 from perdure.service.idempotency import Replies
 from perdure.service.learning.learner import Learner
 from perdure.service.metrics import Metrics
@@ -47,6 +48,7 @@ class Web:
     settings: WebSettings
     whatif: Bench | None = None  # None where this service takes no what-if questions
     learner: Learner | None = None  # None where nothing is learnt
+    blame: BlameSettings = field(default_factory=BlameSettings)
 
     def now(self) -> float:
         return self.settings.clock()

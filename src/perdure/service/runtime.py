@@ -23,6 +23,8 @@ from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, StateError
 from perdure.service.auth import Role, TokenBook
+from perdure.service.blame.ledger import Ledger
+from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
 from perdure.service.collector import keep_pauses_short
 from perdure.service.context import WebSettings
@@ -91,6 +93,9 @@ def run(settings: Settings) -> int:
             hands.append(hooks(backend, engine, stop))
         if settings.triage.learn:
             hands.append(forever("learn", stop, learner.turn, lambda: stop.wait(settings.triage.learn_every_s)))
+        if settings.blame.enabled:
+            watch = Watch(Ledger(journal.store, journal.cluster), settings.blame, time.time)
+            hands.append(forever("blame", stop, watch.turn, lambda: stop.wait(settings.blame.step_s)))
         stack.callback(end, hands, stop, engine)
         for thread in hands:
             thread.start()
@@ -189,7 +194,10 @@ def serve(
     desk = Desk(engine, service.cluster, service.armed, state / STOP_FILE)
     tokens = TokenBook(state)
     web = WebSettings(hosts=service.hosts)
-    app = create_app(engine.journal.engine, desk, tokens, web, metrics=metrics, bench=bench, learner=learner)
+    app = create_app(
+        engine.journal.engine, desk, tokens, web,
+        metrics=metrics, bench=bench, learner=learner, suspicion=settings.blame,
+    )  # fmt: skip
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
     with left_for_commands(tokens, url, state):
         code = tokens.login_code(getpass.getuser(), Role.OPERATOR)

@@ -21,6 +21,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from perdure.errors import ConfigError
 from perdure.retry.rules import RetryRules
+from perdure.service.blame.settings import BlameSettings
 from perdure.service.caps import Caps
 from perdure.service.controller import ControllerSettings
 from perdure.service.whatif.limits import WhatifSettings
@@ -122,6 +123,7 @@ class Settings:
     controller: ControllerSettings = field(default_factory=ControllerSettings)
     caps: Caps = field(default_factory=Caps)
     whatif: WhatifSettings = field(default_factory=WhatifSettings)
+    blame: BlameSettings = field(default_factory=BlameSettings)
 
     @property
     def retry(self) -> RetryRules:
@@ -157,6 +159,7 @@ GROUPS: Mapping[str, type] = {
     "slurm": SlurmSettings,
     "triage": TriageSettings,
     "whatif": WhatifSettings,
+    "blame": BlameSettings,
 }
 _NOT_SET_BY_PEOPLE = {"controller.retry", "controller.ignore_before_s"}
 _LOWEST: Mapping[str, float] = {
@@ -171,6 +174,10 @@ _LOWEST: Mapping[str, float] = {
     "whatif.time_limit_s": 1,
     "whatif.queue": 1,
     "whatif.keep": 1,
+    "blame.window_s": 60,
+    "blame.step_s": 1,
+    "blame.confirm": 1,
+    "blame.release": 1,
 }
 _HIGHEST: Mapping[str, float] = {
     "service.port": 65535,
@@ -185,6 +192,10 @@ _HIGHEST: Mapping[str, float] = {
     "whatif.nice": 19,
     "whatif.queue": 100,
     "whatif.keep": 200,
+    "blame.window_s": 86_400,
+    "blame.step_s": 3600,
+    "blame.confirm": 100,
+    "blame.release": 100,
 }
 
 

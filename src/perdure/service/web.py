@@ -13,9 +13,10 @@ import perdure
 from perdure.service import metrics as metrics_
 from perdure.service import problems
 from perdure.service.access import check_every_route_declares
-from perdure.service.api import actions, events, jobs, learning, nodes, status, whatif
+from perdure.service.api import actions, blame, events, jobs, learning, nodes, status, whatif
 from perdure.service.api.events import Listeners
 from perdure.service.auth import Sessions, TokenBook
+from perdure.service.blame.settings import BlameSettings
 from perdure.service.context import Anybody, Here, Web, WebSettings
 from perdure.service.etags import ETags
 from perdure.service.guard import Guard
@@ -34,6 +35,7 @@ API = "/api/v1"
 API_ROUTERS = (
     jobs.router,
     nodes.router,
+    blame.router,
     actions.router,
     events.router,
     status.router,
@@ -52,12 +54,13 @@ def create_app(
     metrics: Metrics | None = None,
     bench: Bench | None = None,
     learner: Learner | None = None,
+    suspicion: BlameSettings | None = None,
 ) -> FastAPI:
     """The web application of a service.
 
     `journal` is only read. All that is asked to be changed goes through `operations`. `bench` answers what-if
-    questions and `learner` takes corrections; None where there is none. Raises `RuntimeError` where a route does not
-    say who may ask it.
+    questions and `learner` takes corrections; None where there is none. `suspicion` says how suspects are found.
+    Raises `RuntimeError` where a route does not say who may ask it.
     """
     settings = settings or WebSettings()
     metrics = metrics or Metrics()
@@ -76,7 +79,10 @@ def create_app(
     app.state.sessions = Sessions(tokens, settings.clock)
     app.state.listeners = Listeners(settings.max_streams)
     app.state.metrics = metrics
-    app.state.web = Web(reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, bench, learner)
+    app.state.web = Web(
+        reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, bench, learner,
+        suspicion or BlameSettings(),
+    )  # fmt: skip
     check_every_route_declares((*API_ROUTERS, health, *site.ROUTERS))
     for router in API_ROUTERS:
         app.include_router(router, prefix=API, responses=RESPONSES)

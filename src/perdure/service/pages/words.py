@@ -81,6 +81,11 @@ _EXCEPTION = {
     "escalated": Badge("Needs a person", "warn", "warn"),
     "withdrawn": Badge("Withdrawn", "slash", "idle"),
 }
+_SUSPECT = {
+    "hard": Badge("Down", "cross", "bad"),
+    "gray": Badge("Gray", "warn", "warn"),
+    "partial": Badge("In part", "slash", "warn"),
+}
 _COMPARISON = {
     "waiting": Badge("Waiting", "clock", "idle"),
     "running": Badge("Running", "play", "busy"),
@@ -98,6 +103,7 @@ BADGES = {
     "label": _LABEL,
     "exception": _EXCEPTION,
     "comparison": _COMPARISON,
+    "suspect": _SUSPECT,
 }
 
 _CAUSES = {

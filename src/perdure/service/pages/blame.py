@@ -1,0 +1,113 @@
+"""Suspects: what the latest failures have in common, as a list and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from perdure.blame.builders.attempts import NODE, USER, AttemptRow, attempt_window
+from perdure.blame.builders.named import Component, Named
+from perdure.blame.grid import Grid, grid
+from perdure.service.blame.announce import in_words
+from perdure.service.context import Here, Viewer
+from perdure.service.pages.render import page
+from perdure.service.queries import suspects
+
+router = APIRouter()
+
+MOST = (48, 32)
+"""Nodes and users that the picture shows."""
+LEVELS = 8
+CELL, LABEL_WIDTH, HEAD = 20, 150, 104
+_LONGEST = 18  # characters of a name in the picture
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One pair that has attempts."""
+
+    x: int
+    y: int
+    level: int  # of 0 (none failed) to LEVELS (all)
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The name of a row or a column, and whether it is a suspect."""
+
+    at: int
+    name: str
+    short: str
+    suspect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The grid as it is drawn, in units of a screen pixel."""
+
+    width: int
+    height: int
+    rows: tuple[Line, ...]
+    columns: tuple[Line, ...]
+    cells: tuple[Cell, ...]
+    left_out: int
+
+
+@router.get("/blame")
+def blame_page(request: Request, web: Here, identity: Viewer) -> Response:  # noqa: ARG001
+    """Who stands accused, who was cleared, and the attempts that say so."""
+    standing = suspects.standing(web.reader)
+    rows = [row for _, row in suspects.ended_since(web.reader, web.now() - web.blame.window_s)]
+    accused = {one for row in standing for one in row.standing.accusation.components}
+    return page(
+        request,
+        web,
+        "blame",
+        "Blame",
+        suspects=[(row.standing, in_words(row.standing)) for row in standing],
+        cleared=[(row.standing, row.cleared_s) for row in suspects.cleared(web.reader)],
+        picture=picture_of(rows, accused),
+        failed=sum(row.failed for row in rows),
+        ended=len(rows),
+        settings=web.blame,
+    )
+
+
+def picture_of(rows: Sequence[AttemptRow], accused: Collection[Component]) -> Picture | None:
+    """Nodes by users, of all attempts that are no user's own fault; None where there are none."""
+    told = [row for row in rows if row.nodes and not (row.failed and row.deterministic)]
+    if not told:
+        return None
+    found = attempt_window(told)
+    culprits = {place for place, component in enumerate(found.components) if component in accused}
+    shown = grid(found.window, culprits, NODE, USER, MOST)
+    return _drawn(found, shown, culprits)
+
+
+def _drawn(found: Named, shown: Grid, culprits: Collection[int]) -> Picture:
+    def lines(places: Sequence[int], start: int) -> tuple[Line, ...]:
+        names = [found.components[place][1] for place in places]
+        return tuple(
+            Line(start + number * CELL, name, _short(name), place in culprits)
+            for number, (place, name) in enumerate(zip(places, names, strict=True))
+        )
+
+    down, across = lines(shown.rows.tolist(), HEAD), lines(shown.columns.tolist(), LABEL_WIDTH)
+    cells = []
+    for i, row in enumerate(down):
+        for j, column in enumerate(across):
+            n, e = int(shown.units[i, j]), int(shown.failures[i, j])
+            if n:
+                level = 0 if e == 0 else max(1, round(LEVELS * e / n))
+                title = f"{row.name}, {column.name}: {e} of {n} attempts failed"
+                cells.append(Cell(column.at, row.at, level, title))
+    width, height = LABEL_WIDTH + CELL * len(across) + 60, HEAD + CELL * len(down) + 8
+    return Picture(width, height, down, across, tuple(cells), shown.left_out)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

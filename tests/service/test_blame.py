@@ -1,0 +1,192 @@
+"""Suspects in the service: found in the journal's attempts, told of, shown, taken back."""
+
+import json
+
+import pytest
+from sqlalchemy import select
+
+from perdure.blame.accuse import Accusation
+from perdure.blame.standing import Standing
+from perdure.coordination.record import Outcome, Scope
+from perdure.model.jobs import AttemptState
+from perdure.service.blame.announce import in_words, suspect_to_exception
+from perdure.service.blame.ledger import CLEARED, NAMED, Ledger
+from perdure.service.blame.settings import BlameSettings
+from perdure.service.blame.watch import Watch
+from perdure.service.pages.blame import picture_of
+from perdure.service.queries import suspects
+from perdure.service.queries.reader import Reader
+from perdure.service.schema import events
+from tests.service.web_world import CLUSTER, RESET, SHAPE, Site, site
+
+SICK = "gpu03"
+
+
+@pytest.fixture
+def place(tmp_path) -> Site:
+    return site(tmp_path)
+
+
+def run(world, number, user, node, good, log=RESET, **more):
+    job_id = str(1000 + number)
+    world.submit(job_id, f"train-{user}", user, look=False)
+    world.start(job_id, node)
+    if good:
+        world.end(job_id, b"done\n", AttemptState.COMPLETED)
+    else:
+        world.end(job_id, log, **more)
+    world.pass_time(5)
+
+
+def an_hour(world, fails, users=("mira", "jonas", "aiko", "tunde"), begin=0, rounds=3):
+    number = begin
+    for _ in range(rounds):
+        for user in users:
+            for node in world.nodes:
+                run(world, number, user, node, not fails(user, node))
+                number += 1
+    return number
+
+
+def watch_of(world, **settings):
+    return Watch(Ledger(world.journal.store, CLUSTER), BlameSettings(**settings), lambda: world.now)
+
+
+def names(found):
+    return [each.accusation.components[0] for each in found]
+
+
+def told(world):
+    with world.journal.engine.connect() as db:
+        kinds = events.c.kind.in_((NAMED, CLEARED))
+        return [(row.kind, row.payload) for row in db.execute(select(events.c.kind, events.c.payload).where(kinds))]
+
+
+def test_a_node_that_fails_everybody_is_named_and_cleared(place):
+    world = place.world
+    watch = watch_of(world)
+    end = an_hour(world, lambda user, node: node == SICK)
+    assert names(watch.turn()) == [("node", SICK)]
+    an_hour(world, lambda user, node: False, begin=end)
+    world.pass_time(3600)
+    for _ in range(3):
+        world.pass_time(300)
+        left = watch.turn()
+    assert left == ()
+    said = told(world)
+    assert [kind for kind, _ in said] == [NAMED, CLEARED]
+    records = [payload["record"] for _, payload in said]
+    assert [record["subject"]["nodes"] for record in records] == [[SICK]] * 2
+    assert records[0]["id"] == records[1]["id"]
+    assert [record["outcome"] for record in records] == ["", "withdrawn"]
+    assert suspects.standing(Reader(world.journal.engine, CLUSTER)) == ()
+    assert len(suspects.cleared(Reader(world.journal.engine, CLUSTER))) == 1
+
+
+def test_a_restart_neither_names_it_again_nor_forgets_it(place):
+    world = place.world
+    an_hour(world, lambda user, node: node == SICK)
+    watch_of(world).turn()
+    world.pass_time(300)
+    assert names(watch_of(world).turn()) == [("node", SICK)]
+    assert [kind for kind, _ in told(world)] == [NAMED]
+
+
+def test_what_triage_calls_deterministic_accuses_no_node(place):
+    world = place.world
+    end = an_hour(world, lambda user, node: False, rounds=1)
+    for number in range(30):
+        run(world, end + number, ("mira", "jonas", "aiko")[number % 3], SICK, False, SHAPE)
+    assert not [one for one in names(watch_of(world).turn()) if one[0] == "node"]
+
+
+def test_nor_do_a_thousand_failures_of_one_user(place):
+    world = place.world
+    end = an_hour(world, lambda user, node: False, rounds=2)
+    for number in range(60):
+        run(world, end + number, "eve", SICK, False)
+    found = {one for each in watch_of(world).turn() for one in each.accusation.components}
+    assert {tier for tier, _ in found} <= {"code", "user"}
+
+
+def test_preempted_and_cancelled_attempts_tell_nothing(place):
+    world = place.world
+    for number, state in enumerate((AttemptState.PREEMPTED, AttemptState.CANCELLED, AttemptState.LOST)):
+        run(world, number, "mira", SICK, False, b"", state=state)
+    assert suspects.ended_since(Reader(world.journal.engine, CLUSTER), 0.0) == []
+
+
+def test_what_the_resource_manager_saw_go_down_is_read_with_it(place):
+    run(place.world, 1, "mira", SICK, False, b"", state=AttemptState.NODE_FAIL, failed_nodes=(SICK,))
+    ((_, row),) = suspects.ended_since(Reader(place.world.journal.engine, CLUSTER), 0.0)
+    assert (row.failed, row.down, row.deterministic) == (True, (SICK,), False)
+
+
+def standing(*components, kind="hard"):
+    return Standing(components[0], Accusation(components, kind, 0.9, 0.7, 1.0, 9, 1, 3, 30.0), 100.0, 400.0)
+
+
+@pytest.mark.parametrize(
+    ("component", "scope", "nodes", "resource"),
+    [
+        (("node", "n1"), Scope.LOCAL, ("n1",), ""),
+        (("code", "ann/x"), Scope.LOCAL, (), "code:ann/x"),
+        (("storage", "pfs"), Scope.GLOBAL, (), "storage:pfs"),
+        (("leaf", "l1"), Scope.GLOBAL, (), "leaf:l1"),
+    ],
+)
+def test_a_nodes_exception_is_local_and_a_shared_parts_is_global(component, scope, nodes, resource):
+    record = suspect_to_exception(standing(component), "c")
+    assert (record.scope, record.subject.nodes, record.subject.resource) == (scope, nodes, resource)
+    assert record.type == f"suspect.{component[0]}"
+    assert record.evidence == (in_words(standing(component)),)
+
+
+def test_its_id_stays_as_its_class_changes_and_it_can_be_withdrawn():
+    one = suspect_to_exception(standing(("node", "n1")), "c")
+    other = suspect_to_exception(standing(("node", "n1"), ("leaf", "l1")), "c", cleared=True)
+    assert one.id == other.id
+    assert (one.outcome, other.outcome) == (Outcome.OPEN, Outcome.WITHDRAWN)
+    assert "nothing tells it from leaf l1" in other.note
+
+
+def test_a_gray_suspect_is_less_severe_than_one_that_is_down():
+    down, gray = (suspect_to_exception(standing(("node", "n1"), kind=kind), "c") for kind in ("hard", "gray"))
+    assert down.severity < gray.severity
+
+
+def test_the_api_tells_who_stands_accused(place):
+    an_hour(place.world, lambda user, node: node == SICK)
+    watch_of(place.world).turn()
+    for token in (place.operator, place.mira):
+        said = place.client(token).get("/api/v1/suspects").json()
+        (one,) = said["suspects"]
+        assert (one["tier"], one["component"], one["kind"], one["units"], one["users"]) == ("node", SICK, "hard", 12, 4)
+        assert one["rate_low"] < one["rate"] <= one["rate_high"]
+        assert said["cleared"] == []
+    assert place.client().get("/api/v1/suspects").status_code == 401
+
+
+def test_the_page_shows_suspects_in_words_and_as_a_picture(place):
+    an_hour(place.world, lambda user, node: node == SICK)
+    watch_of(place.world).turn()
+    text = place.client(place.mira).get("/blame").text
+    assert "12 of 12 attempts on node gpu03 failed" in text
+    assert text.count('class="heat-frame"') == 1
+    assert f"{SICK}, mira: 3 of 3 attempts failed" in text
+
+
+def test_an_empty_cluster_accuses_nobody(place):
+    assert watch_of(place.world).turn() == ()
+    assert "Nobody is to blame" in place.client(place.mira).get("/blame").text
+    assert picture_of([], ()) is None
+
+
+def test_hostile_names_stay_text(place):
+    world = place.world
+    user = "<script>alert(1)</script>\u202e"
+    an_hour(world, lambda who, node: node == SICK, users=("mira", "jonas", user))
+    watch_of(world).turn()
+    text = place.client(place.mira).get("/blame").text
+    assert "<script>alert(1)" not in text
+    json.dumps(place.client(place.mira).get("/api/v1/suspects").json())
