@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from perdure.blame.equivalence import representatives
 from perdure.blame.verdict import Suspect, suspect
@@ -191,7 +191,7 @@ class Deepview:
         beta = inverse @ (among.T @ (w * y))  # -beta of the paper
         spread = np.sqrt(np.maximum(np.diag(inverse) * (w @ (y - among @ beta) ** 2) / free, 1e-300))
         t = (beta - beta.sum() / X.shape[1]) / spread
-        bound = student.isf(self.level / X.shape[1], free)
+        bound = -stdtrit(free, self.level / X.shape[1])
         return [(int(k), float(t[k])) for k in np.flatnonzero((t > bound) & (beta > _NOTHING * beta.max()))]
 
 

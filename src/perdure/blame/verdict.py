@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from perdure.blame.equivalence import alike
 from perdure.blame.window import Window
@@ -69,5 +69,5 @@ def suspect(
 
 
 def _interval(e: int, n: int) -> tuple[float, float]:
-    low = 0.0 if e == 0 else float(beta.ppf(_TAIL, e, n - e + 1))
-    return low, 1.0 if e == n else float(beta.ppf(1 - _TAIL, e + 1, n - e))
+    low = 0.0 if e == 0 else float(betaincinv(e, n - e + 1, _TAIL))
+    return low, 1.0 if e == n else float(betaincinv(e + 1, n - e, 1 - _TAIL))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from perdure.blame.builders.attempts import NODE, OWN_TIERS, AttemptRow, path_of
 from perdure.blame.builders.named import Component
@@ -33,7 +33,7 @@ def attested(component: Component, rows: Sequence[AttemptRow]) -> bool:
     loudest = failed.most_common(1)[0][0]
     others = [row for row in here if row.user != loudest]
     ground = _share(row for row, path in zip(rows, paths, strict=True) if component not in path)
-    return bool(binom.sf(sum(row.failed for row in others) - 1, len(others), ground) < CHANCE)
+    return bool(bdtrc(sum(row.failed for row in others) - 1, len(others), ground) < CHANCE)
 
 
 def _share(rows: Iterable[AttemptRow]) -> float:
