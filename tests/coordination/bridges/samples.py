@@ -7,7 +7,7 @@ NOW = 1_763_720_000.0
 FLUX = "\n".join(
     json.dumps(event)
     for event in (
-        {"timestamp": 1763710000.1, "name": "submit", "context": {"userid": 1000, "urgency": 16, "flags": 0, "version": 1}},
+        {"timestamp": 1763710000.1, "name": "submit", "context": {"userid": 1000, "urgency": 16}},
         {"timestamp": 1763710001.0, "name": "start"},
         {
             "timestamp": 1763710009.5,
@@ -36,9 +36,13 @@ PMIX = json.dumps(
         "status": "PMIX_EVENT_NODE_DOWN",
         "range": "PMIX_RANGE_SESSION",
         "source": {"nspace": "slurm.pmix.4711.0", "rank": 0},
-        "info": {"pmix.hname": "n7", "pmix.evproc": {"nspace": "slurm.pmix.4711.0", "rank": 3}, "pmix.evtstamp": 1763710000},
+        "info": {
+            "pmix.hname": "n7",
+            "pmix.evproc": {"nspace": "slurm.pmix.4711.0", "rank": 3},
+            "pmix.evtstamp": 1763710000,
+        },
     }
-)  # fmt: skip
+)
 
 HEALTH = {
     "version": 1,

@@ -39,6 +39,7 @@ _TYPES = {
     "scheduler-restart": Meaning("launcher.transient", transient=Transient.YES),
     "exec": Meaning("launcher.transient"),
 }
+_NAME_HOSTS = frozenset({"exec", "node-failure", "oom", "start"})  # in notes that Flux itself writes
 # What the execution system raises under "exec" is told apart by its note alone.
 _NOTES = tuple(
     (re2.compile(pattern), meaning)
@@ -97,7 +98,7 @@ def _of_exception(said: Mapping[str, Any]) -> Told | None:
     if not kind or severity is None or isinstance(said.get("severity"), str):
         return None
     note = fields.line(said.get("note"), 1024)
-    host = _ON_HOST.search(note) or _IN_BRACKETS.search(note)
+    host = (_ON_HOST.search(note) or _IN_BRACKETS.search(note)) if kind in _NAME_HOSTS else None
     rank, task = _RANK.search(note), _TASK.search(note)
     number = rank[2] if rank else task[1] if task else None
     return Told(

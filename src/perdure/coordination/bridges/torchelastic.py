@@ -3,7 +3,7 @@
 Error files come in two shapes: ``{"message": {"message": ..., "extraInfo": {"py_callstack": ..., "timestamp": ...},
 "errorCode": ...}}`` and ``{"message": "..."}``. They name no rank; whoever collects them may add ``rank``,
 ``exitcode``, ``hostname``, ``pid`` and ``restart_count`` beside ``message``. Events of the agent
-(``torchelastic.worker.status.FAILED``) and its summary (``Root Cause (first observed failure):``) name these themselves.
+(``torchelastic.worker.status.FAILED``) and its summary (``Root Cause (first observed failure):``) name these.
 
 Source: torch.distributed.elastic (multiprocessing/errors, agent/server/api.py, events/api.py) of PyTorch 2.
 """
@@ -36,7 +36,7 @@ _FAILURE = re2.compile(
 )
 _UNKNOWN = Meaning("process.exit")
 _AGENT = Meaning("launcher.transient")
-_BORDER = "==="
+_BLOCK_END = re2.compile(r"\n(?:===|---|\[)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,11 @@ def _of_summary(text: str) -> Iterator[_Failure]:
 
 def _blocks(text: str) -> Iterator[_Failure]:
     for found in islice(_FAILURE.finditer(text), MAX_RECORDS):
-        rest = text[found.end() : found.end() + 20_000]
-        callstack = found[6] + rest.partition(f"\n{_BORDER}")[0].partition("\n[")[0]
+        callstack = _BLOCK_END.split(text[found.start(6) : found.start(6) + 20_000], 1)[0].rstrip()
         said = _last_line(callstack).strip()
         yield _Failure(
             message="" if said.startswith("To enable traceback see") else said,
-            callstack=callstack if "\n" in callstack.strip() else "",
+            callstack=callstack if "\n" in callstack else "",
             time=found[1],
             exit_code=int(found[4]),
             rank=int(found[3]),
