@@ -17,6 +17,7 @@ from perdure.model.hostlist import expand, is_node_name
 LARGEST = 2**63 - 1
 _LATEST_S = 1e12  # as `wire` has it
 _HUMP = re2.compile(r"([a-z0-9])([A-Z])")
+_SHORT_WORD = re2.compile(r"([A-Z])([A-Z][a-z])")  # GPUHealthy
 _OTHER = re2.compile(r"[^a-z0-9]+")
 _NAME = re2.compile(r"[A-Za-z0-9][A-Za-z0-9._+/\[\]\-]*")
 
@@ -121,6 +122,6 @@ def objects(value: Any, most: int = MAX_ITEMS) -> Iterator[Mapping[str, Any]]:
 
 def dotted_part(value: Any) -> str:
     """A part of a dotted type made of a name: ``KernelDeadlock`` is ``kernel-deadlock``. "" where nothing is left."""
-    spaced: str = _HUMP.sub(r"\1-\2", line(value, 60)).lower()
-    dashed: str = _OTHER.sub("-", spaced)
+    spaced: str = _HUMP.sub(r"\1-\2", _SHORT_WORD.sub(r"\1-\2", line(value, 60)))
+    dashed: str = _OTHER.sub("-", spaced.lower())
     return dashed.strip("-")

@@ -39,7 +39,8 @@ _TRANSIENT = {
     "REPLACE_VM": Transient.NO,
 }
 WARNING, OBSERVED = 4, 6  # severities of what is not fatal, and of what is only to be kept
-_CODE = re2.compile(r"(?i)(?:s?xid[ _:-]*)?(\d{1,4})")
+_CODE = re2.compile(r"(?i)(?:s?xid[ _:-]*)?(\d{1,5})")
+_SXID = re2.compile(r"SX[Ii][Dd]|(?:^|_)sxid")  # of a switch; SysLogsXIDError is of a GPU
 _AROUND = ("fulldocument", "data", "healthevent")
 _GPU = frozenset({"gpu", "gpu_uuid"})
 
@@ -109,7 +110,7 @@ def _meaning(said: Mapping[str, Any], check: str, codes: list[str]) -> Meaning:
 def _type(component: str, check: str, codes: list[str]) -> str:
     plain = check.lower()
     if "xid" in plain:
-        kind = "sxid" if "sxid" in plain else "xid"
+        kind = "sxid" if _SXID.search(check) else "xid"
         number = next((found[1] for code in codes if (found := _CODE.fullmatch(code))), "")
         return f"node.gpu.{kind}{int(number) if number else ''}"
     if component in ("nic", "network", "infiniband"):

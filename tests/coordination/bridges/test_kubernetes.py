@@ -1,0 +1,197 @@
+"""Nodes, Pods and Events of Kubernetes."""
+
+import json
+
+import pytest
+
+from perdure.coordination.bridges.registry import read
+from perdure.coordination.record import Transient
+from tests.coordination.bridges.samples import NODE, NOW, POD
+
+
+def records(*objects):
+    bridged = read("kubernetes", "\n".join(map(json.dumps, objects)), "c", NOW)
+    assert bridged.skipped == 0
+    return bridged.records
+
+
+def node(*conditions, taints=()):
+    stated = [
+        {"type": kind, "status": status, "lastTransitionTime": "2025-11-21T08:00:00Z"} for kind, status in conditions
+    ]
+    return {**NODE, "status": {"conditions": stated}, "spec": {"taints": [{"key": key} for key in taints]}}
+
+
+def pod(**status):
+    return {**POD, "status": status}
+
+
+def ended(**terminated):
+    return pod(containerStatuses=[{"name": "main", "restartCount": 2, "state": {"terminated": terminated}}])
+
+
+def event(reason, kind="Pod", **rest):
+    about = {"kind": kind, "name": "n7" if kind == "Node" else "train-3", "namespace": "ml"}
+    return {"kind": "Event", "type": "Warning", "reason": reason, "involvedObject": about, "count": 3, **rest}
+
+
+def known(record):
+    return {annotation.key: annotation.value for annotation in record.annotations}
+
+
+def test_a_node_that_is_silent_and_tainted_for_it_is_one_exception():
+    (record,) = records(NODE)
+    assert (record.type, record.subject.nodes, record.time_s) == ("node.unreachable", ("n7",), 1763712000.0)
+    assert (record.note, known(record)["condition"]) == ("Kubelet stopped posting node status.", "Ready=Unknown")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "expected"),
+    [
+        ("Ready", "False", "node.down"),
+        ("MemoryPressure", "True", "node.memory"),
+        ("DiskPressure", "True", "node.disk"),
+        ("NetworkUnavailable", "True", "network.down"),
+        ("ReadonlyFilesystem", "True", "node.disk"),
+        ("KernelDeadlock", "True", "node.kernel"),
+        ("FrequentKubeletRestart", "True", "node.frequent-kubelet-restart"),
+        ("SysLogsXIDError", "True", "node.sys-logs-xid-error"),
+        ("GPUHealthy", "False", "node.gpu-healthy"),
+    ],
+)
+def test_conditions(kind, status, expected):
+    assert [record.type for record in records(node((kind, status)))] == [expected]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [("Ready", "True"), ("DiskPressure", "False"), ("DiskPressure", "Unknown"), ("GPUHealthy", "True"), ("", "True")],
+)
+def test_conditions_that_are_as_they_should_be(condition):
+    assert records(node(condition)) == ()
+
+
+def test_taints_tell_what_conditions_do_not():
+    taints = ("node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/unschedulable", "nvidia.com/gpu")
+    (record,) = records(node(("Ready", "True"), taints=taints))
+    assert (record.type, known(record)["taint"]) == ("node.down", taints[0])
+
+
+def test_a_container_that_ended_is_a_failure_of_its_rank_and_job():
+    (record,) = records(POD)
+    subject = record.subject
+    assert (record.type, record.transient) == ("app.oom", Transient.NO)
+    assert (subject.job_id, subject.ranks, subject.nodes, subject.step) == ("ml/train", (3,), ("n7",), "train-3-x")
+    assert known(record)["signal"] == "SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("terminated", "expected"),
+    [
+        ({"exitCode": 1, "reason": "Error"}, "process.exit"),
+        ({"exitCode": 139, "reason": "Error"}, "process.signal"),
+        ({"exitCode": 0, "signal": 15}, "process.signal"),
+        ({"exitCode": 127, "reason": "ContainerCannotRun"}, "launcher.permanent"),
+        ({"exitCode": 128, "reason": "StartError"}, "launcher.permanent"),
+    ],
+)
+def test_ends_of_containers(terminated, expected):
+    assert [record.type for record in records(ended(**terminated))] == [expected]
+
+
+def test_a_container_that_went_well_is_none():
+    assert records(ended(exitCode=0, reason="Completed")) == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("Evicted", "job.evicted"),
+        ("NodeLost", "node.unreachable"),
+        ("Preempting", "job.preempted"),
+        ("DeadlineExceeded", "job.timeout"),
+        ("OutOfnvidia.com/gpu", "launcher.transient"),
+    ],
+)
+def test_reasons_of_pods(reason, expected):
+    assert [record.type for record in records(pod(reason=reason, phase="Failed"))] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("PreemptionByScheduler", "job.preempted"),
+        ("DeletionByTaintManager", "job.evicted"),
+        ("EvictionByEvictionAPI", "job.evicted"),
+        ("DeletionByPodGC", "node.down"),
+        ("SomethingNew", "job.evicted"),
+    ],
+)
+def test_a_disruption_is_why_the_container_ended(reason, expected):
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "lastTransitionTime": "2025-11-21T08:00:00Z",
+    }
+    status = {"conditions": [condition], **ended(exitCode=143)["status"], "reason": "Evicted"}
+    disrupted, container = records(pod(**status))
+    assert (disrupted.type, disrupted.cause) == (expected, "")
+    assert (container.type, container.cause) == ("process.signal", disrupted.id)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("ImagePullBackOff", "launcher.transient"),
+        ("InvalidImageName", "launcher.permanent"),
+        ("ContainerCreating", None),
+    ],
+)
+def test_containers_that_cannot_start(reason, expected):
+    waiting = pod(containerStatuses=[{"name": "main", "state": {"waiting": {"reason": reason}}}])
+    assert [record.type for record in records(waiting)] == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (event("NodeNotReady", "Node"), "node.down"),
+        (event("SystemOOM", "Node"), "node.memory"),
+        (event("FailedMount"), "storage.degraded"),
+        (event("Preempted", type="Normal"), "job.preempted"),
+        (event("DeadlineExceeded", "Job"), "job.timeout"),
+        (event("Scheduled", type="Normal"), None),
+        (event("Rebooted", "Node", type="Normal"), None),
+        (event("BackOff"), None),
+    ],
+)
+def test_events(said, expected):
+    assert [record.type for record in records(said)] == ([expected] if expected else [])
+
+
+def test_an_event_counts_and_names_its_object():
+    (record,) = records(event("NodeNotReady", "Node", firstTimestamp="2025-11-21T08:00:00Z", message="down"))
+    assert (record.repeats, record.subject.nodes, record.time_s) == (2, ("n7",), 1763712000.0)
+    (job,) = records(event("DeadlineExceeded", "Job"))
+    assert job.subject.job_id == "ml/train-3"
+    (newer,) = records(
+        {"kind": "Event", "reason": "Evicted", "type": "Warning", "regarding": {"kind": "Pod", "name": "p"}}
+    )
+    assert (newer.subject.step, newer.repeats) == ("p", 0)
+
+
+def test_lists_and_watches_hold_the_same_objects():
+    plain = {record.id for record in records(NODE, POD)}
+    listed = {"kind": "List", "items": [NODE, POD]}
+    bare = {key: value for key, value in NODE.items() if key != "kind"}
+    assert {record.id for record in records(listed)} == plain
+    assert {record.id for record in records({"kind": "NodeList", "items": [bare]}, POD)} == plain
+    assert {
+        record.id for record in records({"type": "MODIFIED", "object": NODE}, {"type": "ADDED", "object": POD})
+    } == plain
+
+
+def test_another_kind_is_left_out():
+    bridged = read("kubernetes", json.dumps({"kind": "List", "items": [{"kind": "Secret"}, NODE, 7]}), "c", NOW)
+    assert ([record.type for record in bridged.records], bridged.skipped) == (["node.unreachable"], 2)
