@@ -1,7 +1,8 @@
-"""How fast the simulator is, and how much memory it takes: python benchmarks/simulator.py [--large]
+"""How fast the simulator is, and how much memory it takes: python benchmarks/simulator.py [--large | --plain]
 
-Jobs are like Philly's: gangs of 1 to 32, log-normal running times. Reading them is not counted. Each figure is of a
-process of its own; the loop is compiled, or loaded from where an earlier run left it, by a small run before.
+Traces are drawn as `perdure trace generate` draws them, like Philly's, with failed attempts. Drawing or reading them is
+not counted. Each line is of a process of its own: the median of three replays, after a small one for which the loop is
+compiled, or loaded from where an earlier run left it.
 """
 
 from __future__ import annotations
@@ -10,55 +11,92 @@ import resource
 import subprocess
 import sys
 import time
+from statistics import median
 
 import numpy as np
 
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
+from perdure.simulation.failures import model_named
+from perdure.simulation.retries import retry_named
 from perdure.simulation.simulate import simulate
+from perdure.traces.generate import generate
 
-MIB_KIB = 1024
-CASES = [
-    (100_000, "321x2+231x8", "fifo sjf fjf capacity drf srtf las-2d gittins-2d", "best-fit"),
-    (5_000, "64x8", "las-2d", "count"),
+PHILLY = "321x2+231x8/20"
+COMPILED = [
+    "fifo",
+    "fjf",
+    "sjf",
+    "philly",
+    "capacity",
+    "drf",
+    "srtf",
+    "srsf",
+    "las-2d",
+    "gittins-2d",
+    "easy",
+    "conservative",
 ]
-LARGE = [(1_000_000, "812x8", "fifo sjf las-2d", "best-fit")]
+PLAIN = ["tetris", "maxmin"]
+LOADS = 0.7, 1.0
+REPLAYS = 3
 
 
-def philly_like(jobs: int, gpus: int, load: float = 0.8) -> JobTable:
-    """Jobs that keep `gpus` busy for the share `load` of the time."""
-    rng = np.random.default_rng(0)
-    width = rng.choice([1, 2, 4, 8, 16, 32], jobs, p=[0.70, 0.08, 0.08, 0.09, 0.03, 0.02])
-    duration = np.round(rng.lognormal(np.log(3000), 1.9, jobs)).clip(1, 20 * 86_400)
-    submit = np.floor(np.sort(rng.uniform(0, (width * duration).sum() / gpus / load, jobs)))
-    names = rng.integers(0, 14, jobs).astype(str)
-    return JobTable(np.arange(jobs).astype(str), submit, width, duration, vc=names, user=names)
-
-
-def measure(jobs: int, spec: str, policy: str, placement: str) -> None:
-    """Print one figure."""
+def measure(jobs: int, spec: str, load: float, policy: str, placement: str, retry: str) -> None:
+    """Print one line. Attempts fail as recorded; asked about retries, as in Philly and for faults of nodes."""
     cluster = Cluster.parse(spec)
     started = time.perf_counter()
-    simulate(philly_like(300, cluster.total_gpus), cluster, policy, placement, engine="compiled")
+    replay(generate(300, cluster, load, np.random.default_rng(0)), cluster, policy, placement, retry)
     loaded = time.perf_counter() - started
-    table = philly_like(jobs, cluster.total_gpus)
-    started = time.process_time()
-    found = simulate(table, cluster, policy, placement, engine="compiled")
-    seconds = time.process_time() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MIB_KIB
+    table = generate(jobs, cluster, load, np.random.default_rng(0))
+    replays = [replay(table, cluster, policy, placement, retry) for _ in range(REPLAYS if jobs <= 100_000 else 1)]
+    seconds, events = median(each[0] for each in replays), replays[0][1]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     print(
-        f"{jobs:9,d} jobs {cluster.total_gpus:5d} GPUs {policy:10s} {placement:8s} {seconds:7.2f} s CPU "
-        f"{found.events / seconds:11,.0f} events/s  peak {peak:5.0f} MiB  compiled or loaded in {loaded:.2f} s"
+        f"{jobs:9,d} jobs {cluster.total_gpus:5d} GPUs load {load} {policy:12s} {placement:8s} {retry:9s}"
+        f"{seconds:7.2f} s CPU {events / seconds:11,.0f} events/s  peak {peak:5d} MiB  ready in {loaded:.1f} s",
+        flush=True,
     )
 
 
+def replay(table: JobTable, cluster: Cluster, policy: str, placement: str, retry: str) -> tuple[float, int]:
+    """Seconds of processor time, and events."""
+    failures = model_named("recorded" if retry == "recorded" else "philly+nodes")(table, 0)
+    faults = failures.node_faults(0)
+    started = time.process_time()
+    hook = retry_named(retry)(failures, 0)
+    found = simulate(failures.table, cluster, policy, placement, hook, engine="compiled", faults=faults)
+    return time.process_time() - started, found.events
+
+
+def cases() -> list[tuple[object, ...]]:
+    """What `measure` is called with."""
+    if "--large" in sys.argv:
+        return [(1_000_000, "812x8", 0.8, policy, "best-fit", "recorded") for policy in COMPILED]
+    if "--plain" in sys.argv:
+        return [(100_000, PHILLY, load, policy, "best-fit", "recorded") for load in LOADS for policy in PLAIN]
+    many = [
+        (100_000, PHILLY, load, policy, placement, "recorded")
+        for load in LOADS
+        for placement in ("best-fit", "ladder")
+        for policy in COMPILED
+    ]
+    asked = [
+        (100_000, PHILLY, load, policy, "best-fit", retry)
+        for load in LOADS
+        for policy in ("fifo", "sjf", "philly", "las-2d")
+        for retry in ("always:3", "oracle", "service")
+    ]
+    return [(5_000, "64x8", 0.8, "las-2d", "count", "recorded"), *many, *asked]
+
+
 def main() -> None:
-    if len(sys.argv) == 5:
-        measure(int(sys.argv[1]), *sys.argv[2:])
+    if len(sys.argv) == 7:
+        jobs, spec, load, policy, placement, retry = sys.argv[1:]
+        measure(int(jobs), spec, float(load), policy, placement, retry)
         return
-    for jobs, spec, policies, placement in CASES + (LARGE if "--large" in sys.argv else []):
-        for policy in policies.split():
-            subprocess.run([sys.executable, __file__, str(jobs), spec, policy, placement], check=True)
+    for case in cases():
+        subprocess.run([sys.executable, __file__, *map(str, case)], check=True)
 
 
 if __name__ == "__main__":

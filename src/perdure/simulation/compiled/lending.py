@@ -51,9 +51,11 @@ def lending_of(jobs: Workload, quota: NDArray[np.float64], crowded: float, total
     groups = records(
         len(quota),
         changed=FLAG,  # which of its running jobs borrow must be found out anew
+        waiting=LONG,  # jobs
         borrowers=LONG,  # running jobs
         within=np.float64,  # GPUs left of the quota beside the running jobs
         borrower=LONG,  # the last running job that borrows and is not in the margin
+        unseen=LONG,  # borrowers before that one
         entitled=LONG,  # the first waiting job within quota that the pass has not come to
     )
     groups["within"] = quota
@@ -86,6 +88,7 @@ def wait(lending, row):  # type: ignore[no-untyped-def]
     job = lending.job[row]
     job.turn = lending.tally[0].turn
     lending.tally[0].turn += 1
+    lending.groups[job.group].waiting += 1
     append(lending.near, lending.lines[job.group, job.size_of], row)
     append(lending.far, lending.common[job.size_of], row)
 
@@ -101,6 +104,7 @@ def begin_to_run(state, lending, row):  # type: ignore[no-untyped-def]
         before = np.int64(lending.near[before].before)
     insert(lending.near, lending.running[job.group], before, row)
     group = lending.groups[job.group]
+    group.waiting -= 1
     if lending.near[row].after >= 0:
         group.changed = True
     elif not group.changed:
@@ -153,7 +157,7 @@ def forget_entitled(lending):  # type: ignore[no-untyped-def]
     lending.tally[0].passes += 1
     for i in range(len(lending.groups)):
         lending.left[i] = lending.groups[i].within
-        lending.groups[i].entitled = UNKNOWN
+        lending.groups[i].entitled = UNKNOWN if lending.groups[i].waiting else -1
 
 
 @kernel
@@ -211,7 +215,7 @@ def last_borrower(state, lending):  # type: ignore[no-untyped-def]
     for i in range(len(lending.groups)):
         group = lending.groups[i]
         if group.borrower == UNKNOWN:
-            group.borrower = _borrower_up_to(lending, lending.running[i].last)
+            group.borrower = _borrower_up_to(lending, group, lending.running[i].last)
         row = group.borrower
         if row >= 0 and (best < 0 or _started_after(state, row, best)):
             best = row
@@ -223,17 +227,23 @@ def forget_borrowers(lending):  # type: ignore[no-untyped-def]
     """Look for the last borrowers again."""
     for i in range(len(lending.groups)):
         lending.groups[i].borrower = UNKNOWN
+        lending.groups[i].unseen = lending.groups[i].borrowers
 
 
 @kernel
 def into_margin(lending, row):  # type: ignore[no-untyped-def]
     """Go on to the borrower before this one."""
-    lending.groups[lending.job[row].group].borrower = _borrower_up_to(lending, np.int64(lending.near[row].before))
+    group = lending.groups[lending.job[row].group]
+    group.borrower = _borrower_up_to(lending, group, np.int64(lending.near[row].before))
 
 
 @kernel
-def _borrower_up_to(lending, row):  # type: ignore[no-untyped-def]
-    while row >= 0 and not lending.job[row].borrows:
+def _borrower_up_to(lending, group, row):  # type: ignore[no-untyped-def]
+    """The last borrower among a running job and those before it; -1 for none."""
+    if not group.unseen:
+        return np.int64(-1)
+    group.unseen -= 1
+    while not lending.job[row].borrows:
         row = np.int64(lending.near[row].before)
     return row
 

@@ -99,24 +99,26 @@ def _open_sizes(lending):  # type: ignore[no-untyped-def]
 @kernel
 def _choose(state, lending):  # type: ignore[no-untyped-def]
     """Put borrowers into `lifted` that must yield to jobs within quota, by counting GPUs; see `passes`."""
-    free, too_wide, margin = state.places.tally[0].total_free, NEVER, 0
+    free, too_wide, margin, may_lift = state.places.tally[0].total_free, NEVER, 0, True
     narrowest = _narrowest(lending)
     forget_entitled(lending)
     forget_borrowers(lending)
-    borrower = last_borrower(state, lending)
-    while free >= narrowest or borrower >= 0:
+    while free >= narrowest or may_lift:
         waiter = next_entitled(state, lending)
         if waiter < 0:
             break
         gpus = np.int64(state.job[waiter].gpus)
         if gpus >= too_wide:
             continue
-        while free < gpus and borrower >= 0:
+        while free < gpus:
+            borrower = last_borrower(state, lending)
+            may_lift = borrower >= 0
+            if not may_lift:
+                break
             lending.margin[margin] = borrower
             margin += 1
             free += state.job[borrower].gpus
             into_margin(lending, borrower)
-            borrower = last_borrower(state, lending)
         if free < gpus:
             too_wide = gpus
         else:
