@@ -19,6 +19,7 @@ from perdure.backends.protocol import Backend
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
+from perdure.coordination.chain import Input
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, StateError
@@ -28,6 +29,7 @@ from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
 from perdure.service.collector import keep_pauses_short
 from perdure.service.context import WebSettings
+from perdure.service.controller import Told
 from perdure.service.desk import Desk
 from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
@@ -94,7 +96,7 @@ def run(settings: Settings) -> int:
         if settings.triage.learn:
             hands.append(forever("learn", stop, learner.turn, lambda: stop.wait(settings.triage.learn_every_s)))
         if settings.blame.enabled:
-            watch = Watch(Ledger(journal.store, journal.cluster), settings.blame, time.time)
+            watch = watch_of(settings, journal, engine)
             hands.append(forever("blame", stop, watch.turn, lambda: stop.wait(settings.blame.step_s)))
         stack.callback(end, hands, stop, engine)
         for thread in hands:
@@ -140,6 +142,15 @@ def engine_of(
 
     student = learner.study if settings.triage.learn else None
     return Engine(backend, journal, executor, learner.judge, settings.controller, time.time, metrics.decided, student)
+
+
+def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
+    """What looks for suspects, and lets the chain hear of them."""
+
+    def tell(inputs: list[Input]) -> None:
+        engine.absorb([Told(time.time(), tuple(inputs))])
+
+    return Watch(Ledger(journal.store, journal.cluster), settings.blame, time.time, tell)
 
 
 def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:

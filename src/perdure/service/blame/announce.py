@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from perdure.blame.builders.attempts import GPU, LOCAL_TIERS, NODE
 from perdure.blame.standing import Standing
-from perdure.coordination.record import ExceptionRecord, Outcome, Scope, Subject
+from perdure.coordination.record import ExceptionRecord, Scope, Subject
 
 DETECTOR = "perdure.blame"
 DOWN, GRAY = 2, 4
 """Severities: critical, warning. A suspicion is not a failure."""
 
 
-def suspect_to_exception(standing: Standing, cluster: str, *, cleared: bool = False) -> ExceptionRecord:
-    """The exception that a named suspect is; with `cleared`, the same one withdrawn.
+def suspect_to_exception(standing: Standing, cluster: str) -> ExceptionRecord:
+    """The exception that a named suspect is.
 
     What lies within one allocation (a node, a GPU, a user's code) is local, what jobs share is global. The id is made
     of the component and the instant since which it is accused.
@@ -28,7 +28,6 @@ def suspect_to_exception(standing: Standing, cluster: str, *, cleared: bool = Fa
         note=in_words(standing),
         detected_by=DETECTOR,
         evidence=(in_words(standing),),
-        outcome=Outcome.WITHDRAWN if cleared else Outcome.OPEN,
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
@@ -11,16 +9,13 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from perdure.blame.builders.attempts import AttemptRow
 from perdure.blame.standing import Standing, Turn
-from perdure.service import codec
-from perdure.service.blame.announce import suspect_to_exception
 from perdure.service.codec import clean
 from perdure.service.queries import suspects as queries
 from perdure.service.queries.reader import Reader
 from perdure.service.queries.suspects import STANDING
-from perdure.service.schema import events, suspects
+from perdure.service.schema import suspects
 from perdure.service.store import Store
 
-NAMED, CLEARED = "suspect_named", "suspect_cleared"
 MAX_CLEARED = 500
 """Suspects of the past that are kept, the newest."""
 
@@ -43,7 +38,7 @@ class Ledger:
         return tuple(row.standing for row in queries.standing(self._reader))
 
     def note(self, turn: Turn, now: float) -> None:
-        """Write down what a window changed, and tell of it in the journal's events."""
+        """Write down what a window changed."""
         with self._store.writing() as db:
             for each in turn.standing:
                 if each.named:
@@ -51,8 +46,6 @@ class Ledger:
             for each in turn.cleared:
                 here = (*self._open(), suspects.c.id == self._id(each))
                 db.execute(update(suspects).where(*here).values(cleared_s=now))
-            self._tell(db, NAMED, turn.named, now)
-            self._tell(db, CLEARED, turn.cleared, now)
             over = select(suspects.c.seq).where(suspects.c.cluster == self.cluster, suspects.c.cleared_s.is_not(None))
             old = over.order_by(suspects.c.seq.desc()).offset(MAX_CLEARED).limit(MAX_CLEARED)
             db.execute(delete(suspects).where(suspects.c.seq.in_(db.scalars(old).all())))
@@ -61,19 +54,6 @@ class Ledger:
         row = {"id": self._id(each), "cluster": self.cluster, "since_s": each.since_s, "payload": STANDING.encode(each)}
         insert = self._insert(suspects).values(row)
         db.execute(insert.on_conflict_do_update(index_elements=["id"], set_={"payload": insert.excluded.payload}))
-
-    def _tell(self, db: Connection, kind: str, changed: Iterable[Standing], now: float) -> None:
-        for each in changed:
-            record = suspect_to_exception(each, self.cluster, cleared=kind == CLEARED)
-            row: Mapping[str, Any] = {
-                "key": clean(f"{kind}:{record.id}"),
-                "time_s": now,
-                "cluster": self.cluster,
-                "kind": kind,
-                "job_id": "",
-                "payload": json.dumps({"kind": kind, "record": json.loads(codec.EXCEPTION.encode(record))}),
-            }
-            db.execute(self._insert(events).values(row).on_conflict_do_nothing(index_elements=["key"]))
 
     def _open(self) -> tuple[Any, ...]:
         return suspects.c.cluster == self.cluster, suspects.c.cleared_s.is_(None)

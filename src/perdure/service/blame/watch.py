@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from perdure.blame.accuse import accused_by
 from perdure.blame.sliding import Sliding
-from perdure.blame.standing import Patience, Standing, follow
-from perdure.service.blame.announce import in_words
+from perdure.blame.standing import Patience, Standing, Turn, follow
+from perdure.coordination.chain import Input, Raised, Settled
+from perdure.coordination.record import Outcome
+from perdure.service.blame.announce import in_words, suspect_to_exception
 from perdure.service.blame.ledger import Ledger
 from perdure.service.blame.settings import BlameSettings
 
@@ -21,10 +23,14 @@ LATE_S = 900.0
 class Watch:
     """Keeps the window and the suspects; `turn` moves both on. Who was named is read back after a restart."""
 
-    def __init__(self, ledger: Ledger, settings: BlameSettings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, ledger: Ledger, settings: BlameSettings, clock: Callable[[], float], tell: Callable[[list[Input]], None]
+    ) -> None:
+        """`tell` takes what the coordination chain is to hear: suspects that are named, and that are cleared."""
         self._ledger = ledger
         self._settings = settings
         self._clock = clock
+        self._tell = tell
         self._sliding = Sliding(settings.window_s)
         self._patience = Patience(settings.confirm, settings.release)
         self._standing: tuple[Standing, ...] = ledger.standing()
@@ -38,6 +44,8 @@ class Watch:
         self._read_until_s = now
         turn = follow(self._standing, accused_by(now, length_s, rows), now, self._patience)
         if turn.named or turn.cleared or any(each.named for each in turn.standing):
+            if heard := list(self._said(turn)):
+                self._tell(heard)  # first, for it is harmless twice
             self._ledger.note(turn, now)
         self._standing = turn.standing
         for each in turn.named:
@@ -45,3 +53,9 @@ class Watch:
         for each in turn.cleared:
             log.info("no suspect any more: %s %s", *each.first)
         return tuple(each for each in turn.standing if each.named)
+
+    def _said(self, turn: Turn) -> Iterator[Input]:
+        for each in turn.named:
+            yield Raised(suspect_to_exception(each, self._ledger.cluster), own=True)
+        for each in turn.cleared:
+            yield Settled(suspect_to_exception(each, self._ledger.cluster).id, Outcome.WITHDRAWN)
