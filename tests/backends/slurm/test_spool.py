@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 import perdure.backends.slurm
 from perdure.backends.slurm.spool import MAX_BYTES, MAX_FILES, Spool, _end
+from perdure.coordination.bridges.registry import read
 from perdure.errors import ConfigError
 
 HOOKS = Path(perdure.backends.slurm.__file__).parent / "hooks"
+ALL = sorted(path.name for path in HOOKS.iterdir())
 ENDED = {
     "JOBID": "7",
     "ARRAYJOBID": "0",
@@ -34,12 +36,11 @@ def spool(tmp_path):
     return Spool(tmp_path)
 
 
-def drop(spool, hook, environment):
+def drop(spool, hook, environment, *words, ends=(0, b"")):
     path = os.environ["PATH"]
-    done = subprocess.run(
-        [HOOKS / hook], env={"PATH": path, "PERDURE_SPOOL": str(spool.directory), **environment}, capture_output=True
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    environment = {"PATH": path, "PERDURE_SPOOL": str(spool.directory), **environment}
+    done = subprocess.run([HOOKS / hook, *words], env=environment, capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (*ends, b"")
 
 
 def test_the_end_of_an_attempt_is_passed_on_and_taken_once(spool):
@@ -64,17 +65,81 @@ def test_an_epilog_only_asks_for_a_look(spool):
 
 
 def test_hooks_say_nothing_without_a_spool(tmp_path):
-    for hook in ("jobcomp", "epilog"):
-        drop(Spool(tmp_path / "gone"), hook, ENDED)
+    for hook in ALL:
+        drop(Spool(tmp_path / "gone"), hook, ENDED, "down", "n1")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_hooks_stop_where_nobody_collects(spool):
+def test_hooks_stop_where_nobody_collects(spool, failing):
     for number in range(5000):
         (spool.directory / f"{number}.event").touch()
-    drop(spool, "epilog", {"SLURM_JOB_ID": "7"})
+    for hook in set(ALL) - {"healthcheck"}:
+        drop(spool, hook, {"SLURM_JOB_ID": "7"}, "down", "n1")
+    drop(spool, "healthcheck", {"PERDURE_HEALTHCHECK": str(failing)}, ends=(3, SAID))
     assert len(list(spool.directory.iterdir())) == 5000
     assert spool.take().ignored == MAX_FILES
+
+
+SAID = b"GPU 3: Xid 79, fell off the bus\nJOBID=9\\nNODE=other\n"
+
+
+@pytest.fixture
+def failing(tmp_path_factory):
+    """A site's health check that fails, with a text that would like to be more than one line."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "said").write_bytes(SAID)
+    check = site / "check"
+    check.write_text(f"#!/bin/sh\ncat {site}/said\nexit 3\n")
+    check.chmod(0o755)
+    return check
+
+
+def told(spool):
+    """The exceptions that the notices in the spool tell of."""
+    taken = spool.take()
+    assert (taken.ends, taken.ignored) == ((), 0)
+    return [read("slurm", notice, "c", 2e9).records for notice in taken.notices]
+
+
+def test_a_trigger_names_the_event_and_the_nodes(spool):
+    drop(spool, "strigger", {}, "down", "n[1-2]")
+    assert spool.has_news()
+    ((first, second),) = told(spool)
+    assert (first.type, first.subject.nodes, second.subject.nodes) == ("node.down", ("n1",), ("n2",))
+    assert 1.7e9 < first.time_s < 2e9
+    assert not spool.has_news()
+
+
+def test_a_trigger_passes_on_nothing_but_letters_and_names(spool):
+    drop(spool, "strigger", {}, "down; x\nTIME=1", "n1$(id)\nEVENT=up")
+    (notice,) = spool.take().notices
+    assert notice.splitlines()[1:3] == ["EVENT=downx", "NODES=n1idEVENTup"]
+
+
+def test_a_health_check_that_fails_is_told_of_and_passed_on(spool, failing):
+    drop(spool, "healthcheck", {"PERDURE_HEALTHCHECK": str(failing), "SLURMD_NODENAME": "n7"}, ends=(3, SAID))
+    ((record,),) = told(spool)
+    assert (record.type, record.subject.nodes) == ("node.gpu.xid79", ("n7",))
+    assert record.note == r"GPU 3: Xid 79, fell off the bus JOBID=9\nNODE=other"
+
+
+def test_a_health_check_that_goes_well_is_no_news(spool, tmp_path):
+    drop(spool, "healthcheck", {})
+    drop(spool, "healthcheck", {"PERDURE_HEALTHCHECK": "/bin/true"})
+    drop(spool, "healthcheck", {"PERDURE_HEALTHCHECK": str(tmp_path / "gone")})
+    assert not spool.has_news()
+
+
+def test_a_start_is_news_and_no_failure(spool):
+    drop(spool, "prolog", {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"})
+    assert told(spool) == [()]
+
+
+def test_an_end_tells_its_exit_code(spool):
+    environment = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}
+    drop(spool, "epilogctld", {**environment, "SLURM_JOB_EXIT_CODE2": "78:0", "SLURM_JOB_NODELIST": "n1"})
+    ((record,),) = told(spool)
+    assert (record.type, record.transient.value, record.subject.job_id) == ("process.exit", "no", "5_3")
 
 
 def test_what_is_no_event_is_counted_and_removed(spool, tmp_path):

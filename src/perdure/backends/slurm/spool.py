@@ -1,4 +1,4 @@
-"""What Slurm's hooks dropped for us: a reason to look at once, and how attempts ended.
+"""What Slurm's hooks dropped for us: a reason to look at once, how attempts ended, and news of nodes.
 
 Polling is enough; hooks make it quicker, and tell what polling may miss where there is no accounting: the start and
 end of an attempt that was put back between two looks. A site that wants them makes a directory that slurmctld's user
@@ -11,7 +11,15 @@ slurm.conf::
 
     JobCompType=jobcomp/script
     JobCompLoc=/usr/local/libexec/perdure/jobcomp
-    EpilogSlurmctld=/usr/local/libexec/perdure/epilog
+    PrologSlurmctld=/usr/local/libexec/perdure/prolog
+    EpilogSlurmctld=/usr/local/libexec/perdure/epilogctld
+
+``epilog`` says less than ``epilogctld`` and may run on the nodes where they share the directory, and so may ``prolog``;
+``healthcheck`` (HealthCheckProgram) runs on the nodes only. ``strigger`` is set by SlurmUser, for down, fail and up::
+
+    strigger --set --node --down --flags=PERM --program="/usr/local/libexec/perdure/strigger down"
+
+What is no end and no mere wish to look is a notice: `perdure.coordination.bridges` makes exceptions of its text.
 
 Another directory is named by PERDURE_SPOOL in the scripts' environment, or by editing their first lines. A site that
 has a JobCompType already leaves out the first two lines: nothing is lost but speed.
@@ -38,15 +46,17 @@ _NO_TASK = 4_000_000_000
 
 _END = "perdure-event 1 end"
 _LOOK = "perdure-event 1 look"
+_NOTICES = tuple(f"perdure-event 1 {kind}\n" for kind in ("ended", "prolog", "node", "health"))
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was in the spool: ends of attempts, mere wishes to look, and what was neither."""
+    """What was in the spool: ends of attempts, mere wishes to look, notices, and what was none of these."""
 
     ends: tuple[Row, ...] = ()
     looks: int = 0
     ignored: int = 0
+    notices: tuple[str, ...] = ()  # the text of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,7 @@ class Spool:
     def take(self) -> Taken:
         """Read and remove what is there, at most `MAX_FILES`. Never raises; a spool that is gone is empty."""
         ends: list[Row] = []
+        notices: list[str] = []
         looks = ignored = 0
         try:
             folder = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -89,11 +100,13 @@ class Spool:
                     ends.append(end)
                 elif text.rstrip("\n") == _LOOK:
                     looks += 1
+                elif text.startswith(_NOTICES) and text.endswith("\n"):
+                    notices.append(text)
                 else:
                     ignored += 1
         finally:
             os.close(folder)
-        return Taken(tuple(ends), looks, ignored)
+        return Taken(tuple(ends), looks, ignored, tuple(notices))
 
     def _names(self) -> Iterator[str]:
         with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
