@@ -29,5 +29,5 @@ def warn_before(text: str) -> tuple[float, int | None]:
     """Read ``120`` or ``120:USR1``: seconds before walltime, and the signal. Raises `ConfigError`."""
     seconds, colon, name = text.partition(":")
     if not (seconds.isascii() and seconds.isdecimal()) or (colon and not name):
-        raise ConfigError("signal-before", f"{text[:40]!r} is not SECONDS[:SIGNAL]", "Say for example 120:USR1")
-    return float(seconds), signal_of(name) if name else None
+        raise ConfigError("--signal-before", f"{text[:40]!r} is not SECONDS[:SIGNAL]", "Say for example 120:USR1")
+    return float(seconds), signal_of(name, "--signal-before") if name else None

@@ -35,6 +35,7 @@ class Nudge:
 
 _TORCHRUN = {"torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"}
 _LIGHTNING = {"lightning", "pytorch_lightning", "lightning.pytorch", "lightning_fabric", "fabric", "litgpt"}
+_SUBMITIT_SIGNAL = "SUBMITIT_PREEMPT_SIGNAL"
 _SUBMITIT = {"submitit.core._submit", "submitit"}
 
 
@@ -55,14 +56,22 @@ def nudge_of(framework: Framework, environment: Mapping[str, str]) -> Nudge:
     if framework is Framework.LIGHTNING:
         return Nudge(signal.SIGUSR1, topmost=False)
     if framework is Framework.SUBMITIT:
-        return Nudge(signal_of(environment.get("SUBMITIT_PREEMPT_SIGNAL", "USR2")), topmost=False)
+        return Nudge(signal_of(environment.get(_SUBMITIT_SIGNAL, "USR2"), _SUBMITIT_SIGNAL), topmost=False)
     return Nudge(signal.SIGTERM, topmost=framework is Framework.TORCHRUN)
 
 
-def signal_of(name: str) -> int:
+def framework_of(name: str) -> Framework:
+    """Raises `ConfigError`."""
+    try:
+        return Framework(name)
+    except ValueError as err:
+        raise ConfigError("--framework", f"{name[:40]!r} is none", f"Name one of {', '.join(Framework)}") from err
+
+
+def signal_of(name: str, where: str) -> int:
     """The number of a signal: ``USR1``, ``SIGUSR1``. Raises `ConfigError`."""
     plain = name.upper().removeprefix("SIG")
     try:
         return signal.Signals[f"SIG{plain}"].value
     except KeyError as err:
-        raise ConfigError("signal", f"{name[:40]!r} is none", "Name one such as TERM, USR1 or USR2") from err
+        raise ConfigError(where, f"{name[:40]!r} is none", "Name one such as TERM, USR1 or USR2") from err

@@ -1,0 +1,49 @@
+"""Which framework a command is of, and what that wants to hear before walltime."""
+
+import signal
+
+import pytest
+
+from perdure.errors import ConfigError
+from perdure.job.care import warn_before
+from perdure.job.framework import Framework, Nudge, nudge_of, recognised
+
+
+@pytest.mark.parametrize(
+    ("command", "variables", "framework"),
+    [
+        ("torchrun --nnodes 2 train.py", {}, Framework.TORCHRUN),
+        ("/opt/venv/bin/torchrun train.py", {}, Framework.TORCHRUN),
+        ("srun --nodes 2 torchrun train.py", {}, Framework.TORCHRUN),
+        ("python -m torch.distributed.run train.py", {}, Framework.TORCHRUN),
+        ("accelerate launch train.py", {}, Framework.TORCHRUN),
+        ("python -u -m submitit.core._submit /jobs/7", {}, Framework.SUBMITIT),
+        ("python train.py", {"SUBMITIT_EXECUTOR": "slurm"}, Framework.SUBMITIT),
+        ("lightning run model train.py", {}, Framework.LIGHTNING),
+        ("litgpt finetune", {}, Framework.LIGHTNING),
+        ("python train.py", {"PL_GLOBAL_SEED": "7"}, Framework.LIGHTNING),
+        ("python train.py", {}, Framework.PLAIN),
+        ("bash -c torchrun-like", {}, Framework.PLAIN),
+    ],
+)
+def test_it_is_recognised(command, variables, framework):
+    assert recognised(command.split(), variables) is framework
+
+
+def test_each_is_told_in_its_own_way():
+    assert nudge_of(Framework.TORCHRUN, {}) == Nudge(signal.SIGTERM, topmost=True)
+    assert nudge_of(Framework.LIGHTNING, {}) == Nudge(signal.SIGUSR1, topmost=False)
+    assert nudge_of(Framework.SUBMITIT, {}) == Nudge(signal.SIGUSR2, topmost=False)
+    assert nudge_of(Framework.SUBMITIT, {"SUBMITIT_PREEMPT_SIGNAL": "USR1"}).signum == signal.SIGUSR1
+    assert nudge_of(Framework.PLAIN, {}) == Nudge(signal.SIGTERM, topmost=False)
+
+
+def test_the_option_for_it():
+    assert warn_before("120") == (120.0, None)
+    assert warn_before("90:SIGUSR1") == warn_before("90:usr1") == (90.0, signal.SIGUSR1)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "120:", "120:USR9", "1e3", "²", ":USR1"])
+def test_what_is_no_such_option_is_refused(text):
+    with pytest.raises(ConfigError, match="--signal-before"):
+        warn_before(text)

@@ -1,0 +1,204 @@
+"""However a program ends, its last breath says how and why."""
+
+import json
+import os
+import signal
+from contextlib import suppress
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from perdure.errors import InputError
+from perdure.job import heartbeat, report, tracks
+from perdure.job.fence import claim
+from perdure.job.memory import oom_kills
+from perdure.job.report import LastBreath, Reason
+from perdure.model.exits import ExitWish
+from tests.job.launching import finish, last_breath, on_linux, python, start, wait_until
+
+WHOLE = LastBreath(
+    "7", 1, 3, "n7", "host", 4711, Reason.SIGNAL, 137, 10.0, 20.5, "python", 9, ("TERM",), ExitWish.NONE, 5, 1, 1200,
+    2.5, 15.0, 99.0, "a note", {"message": {"message": "ValueError"}},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "exit_code", "signum", "wish"),
+    [
+        ("pass", Reason.EXIT, 0, 0, ExitWish.NONE),
+        ("raise SystemExit(5)", Reason.EXIT, 5, 0, ExitWish.NONE),
+        ("raise SystemExit(75)", Reason.EXIT, 75, 0, ExitWish.RETRY),
+        ("raise SystemExit(78)", Reason.EXIT, 78, 0, ExitWish.NEVER),
+        ("raise SystemExit(93)", Reason.EXIT, 93, 0, ExitWish.STOP),
+        ("import os; os.kill(os.getpid(), 11)", Reason.SIGNAL, 139, 11, ExitWish.NONE),
+    ],
+)
+def test_the_code_goes_through_and_stands_in_the_report(tmp_path, code, reason, exit_code, signum, wish):
+    ranks = {"RANK": "5", "LOCAL_RANK": "1", "SLURMD_NODENAME": "n7"}
+    assert finish(start(tmp_path, python(code), variables=ranks))[0] == exit_code
+    breath = last_breath(tmp_path)
+    assert (breath.reason, breath.exit_code, breath.signal, breath.wish) == (reason, exit_code, signum, wish)
+    assert (breath.job_id, breath.incarnation, breath.token) == ("7", 1, 1)
+    assert (breath.rank, breath.local_rank, breath.node) == (5, 1, "n7")
+    assert breath.started_s <= breath.ended_s
+
+
+BEATS_AND_WAITS = "import time; from perdure.job import beat; beat(41); print('ready', flush=True); time.sleep(60)"
+
+
+@on_linux
+def test_a_program_that_is_killed_has_its_last_step_in_the_report(tmp_path):
+    process = start(tmp_path, python("import os; print(os.getpid(), flush=True);" + BEATS_AND_WAITS))
+    pid = int(process.stdout.readline())
+    assert process.stdout.readline() == "ready\n"
+    os.kill(pid, signal.SIGKILL)
+    assert finish(process)[0] == 137
+    breath = last_breath(tmp_path)
+    assert (breath.reason, breath.signal, breath.step, breath.told) == (Reason.SIGNAL, 9, 41, ())
+
+
+def test_a_signal_from_outside_is_told_from_one_of_its_own(tmp_path):
+    process = start(tmp_path, python(BEATS_AND_WAITS))
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 143
+    assert last_breath(tmp_path).told == ("TERM",)
+
+
+def test_a_fenced_program_leaves_its_last_breath_too(tmp_path):
+    process = start(tmp_path, python(BEATS_AND_WAITS))
+    process.stdout.readline()
+    claim(tmp_path, "7", 2)
+    assert finish(process)[0] == 93
+    breath = last_breath(tmp_path)
+    assert (breath.reason, breath.wish, breath.token) == (Reason.FENCED, ExitWish.STOP, 1)
+    assert "token 1 is fenced by token 2" in breath.note
+
+
+def test_a_program_that_is_not_there_is_reported(tmp_path):
+    assert finish(start(tmp_path, ["no-such-program"]))[0] == 127
+    assert "no-such-program: cannot be run" in last_breath(tmp_path).note
+
+
+def test_each_rank_of_each_incarnation_has_its_own(tmp_path):
+    for incarnation in (1, 2):
+        ranks = [start(tmp_path, python("pass"), incarnation, variables={"RANK": str(rank)}) for rank in range(3)]
+        assert [finish(rank)[0] for rank in ranks] == [0, 0, 0]
+    breaths = [report.read(task.last_breath) for task in tracks.tasks(tmp_path)]
+    found = sorted((breath.incarnation, breath.rank) for breath in breaths)
+    assert found == [(incarnation, rank) for incarnation in (1, 2) for rank in range(3)]
+
+
+def test_tracks_of_attempts_long_over_are_taken_away(tmp_path):
+    old, kept = tmp_path / "attempts" / "1", tmp_path / "attempts" / "2"
+    for path in (old, kept):
+        (path / "host-1").mkdir(parents=True)
+    tracks.Tracks(tmp_path / "attempts" / "17" / "host-2").make()
+    assert (old.exists(), kept.exists()) == (False, True)
+
+
+LEAVES = "from perdure.job import leave; leave(78, 'no such tokenizer')"
+
+
+def test_what_a_worker_asks_for_goes_through_torchrun(tmp_path):
+    """The agent here does as torchrun's: it ends with 1, and hands the worker's error file on with its code."""
+    agent = (
+        "import json, os, subprocess, sys\n"
+        "ours = os.environ['TORCHELASTIC_ERROR_FILE']\n"
+        "theirs = ours + '.worker'\n"
+        "environment = {**os.environ, 'TORCHELASTIC_ERROR_FILE': theirs}\n"
+        "done = subprocess.run([sys.executable, '-c', sys.argv[1]], env=environment)\n"
+        "error = json.load(open(theirs))\n"
+        "error['message']['errorCode'] = done.returncode\n"
+        "json.dump(error, open(ours, 'w'))\n"
+        "sys.exit(1)"
+    )
+    code = finish(start(tmp_path, python(agent, LEAVES), care="Care(framework=Framework.TORCHRUN)"))[0]
+    breath = last_breath(tmp_path)
+    assert (code, breath.exit_code, breath.wish) == (78, 78, ExitWish.NEVER)
+    assert breath.error["message"]["message"] == "no such tokenizer"
+
+
+def test_an_error_file_that_is_too_long_is_left_out(tmp_path):
+    code = "import os; open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write('[' + '1,' * 20_000 + '1]')"
+    finish(start(tmp_path, python(code)))
+    assert last_breath(tmp_path).error is None
+
+
+def test_what_is_written_is_read(tmp_path):
+    report.write(tmp_path / "one", WHOLE)
+    assert report.read(tmp_path / "one") == WHOLE
+
+
+def test_a_report_stays_small_whatever_the_error(tmp_path):
+    report.write(tmp_path / "one", LastBreath(**{**fields(WHOLE), "error": "x" * 10**6}))
+    assert report.read(tmp_path / "one").error is None
+    assert (tmp_path / "one").stat().st_size < tracks.MAX_BYTES
+
+
+def fields(breath):
+    return {name: getattr(breath, name) for name in breath.__slots__}
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=3)
+
+
+@example(name="ended_s", value=10**400, more={})
+@example(name="exit_code", value=10**400, more={})
+@example(name="note", value="\ud800", more={})
+@given(name=st.sampled_from(sorted(WHOLE.__slots__)), value=JSON, more=st.dictionaries(st.text(), JSON, max_size=3))
+def test_whatever_a_job_writes_it_is_read_or_refused(tmp_path_factory, name, value, more):
+    path = tmp_path_factory.getbasetemp() / "breath"
+    report.write(path, WHOLE)
+    path.write_text(json.dumps({**more, **json.loads(path.read_bytes()), name: value}))
+    with suppress(InputError):
+        json.dumps(fields(report.read(path)), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    "what", ["{", "[" * 100_000, "[]", '{"schema": "perdure.last-breath/2"}', "x" * 70_000, "\xff"]
+)
+def test_what_is_no_last_breath_is_refused_in_one_line(tmp_path, what):
+    path = tmp_path / "breath"
+    path.write_bytes(what.encode("latin-1"))
+    with pytest.raises(InputError, match="breath"):
+        report.read(path)
+
+
+def test_no_link_and_no_pipe_is_followed(tmp_path):
+    report.write(tmp_path / "one", WHOLE)
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError):
+        report.read(tmp_path / "link")
+    with pytest.raises(InputError, match="not a regular file"):
+        report.read(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("membership", "counter", "text"),
+    [
+        ("0::/job/step", "job/step/memory.events", "low 0\noom 4\noom_kill 3\n"),
+        ("4:memory:/job\n1:cpu:/\n", "memory/job/memory.oom_control", "under_oom 0\noom_kill 3\n"),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_the_kernels_count_of_kills_is_read(tmp_path, membership, counter, text):
+    (tmp_path / "cgroup").write_text(membership)
+    assert oom_kills(tmp_path / "cgroup", tmp_path) == 0
+    path = tmp_path / counter
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert oom_kills(tmp_path / "cgroup", tmp_path) == 3
+
+
+def test_the_heartbeat_of_the_launcher_goes_on_and_ends(tmp_path):
+    process = start(tmp_path, python(BEATS_AND_WAITS), care="Care(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)")
+    process.stdout.readline()
+    (task,) = tracks.tasks(tmp_path)
+    seen = wait_until(lambda: (found := heartbeat.read(task.heartbeat)).count > 3 and found.step == 41 and found)
+    assert (seen.job_id, seen.token, seen.is_over, seen.source) == ("7", 1, False, heartbeat.Source.JOB)
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    assert heartbeat.read(task.heartbeat).is_over

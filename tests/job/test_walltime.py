@@ -1,0 +1,164 @@
+"""The end of the allocation: who says it, and that the program hears of it in time."""
+
+import os
+import signal
+import time
+from datetime import datetime
+
+import pytest
+
+from perdure.job import tracks
+from perdure.job.report import Reason
+from perdure.job.walltime import EndTime, WalltimeWatch, ask_squeue
+from tests.job.launching import finish, last_breath, on_linux, python, start
+
+SLURM = {"SLURM_JOB_ID": "12"}
+
+
+def looked(watch, instants):
+    """Those at which the program is to be told; an answer that is asked for comes before the next look."""
+    told = []
+    for now in instants:
+        if watch.look(now):
+            told.append(now)
+        if watch._end._asking is not None:
+            watch._end._asking.join()
+    return told
+
+
+def test_it_is_told_once_in_time(tmp_path):
+    end = EndTime({"SLURM_JOB_END_TIME": "1000"}, tmp_path / "note")
+    assert looked(WalltimeWatch(end, 120.0), range(800, 1000)) == [880]
+
+
+def test_without_the_option_nobody_is_asked(tmp_path):
+    end = EndTime(SLURM, tmp_path / "note", ask=lambda: pytest.fail("asked"))
+    assert looked(WalltimeWatch(end, None), [1e9]) == []
+
+
+def test_where_slurm_does_not_set_it_the_manager_is_asked_and_asked_again_before_the_program_is_told(tmp_path):
+    answers = iter([1000.0, 2000.0, 2000.0, 2000.0])
+    end = EndTime(SLURM, tmp_path / "note", ask=lambda: next(answers))
+    watch = WalltimeWatch(end, 120.0)
+    assert looked(watch, range(0, 2000, 10)) == [
+        1890
+    ]  # the limit was raised at 880; asked at 1880, told with the answer
+    assert watch.explains(False, 1900.0)
+
+
+def test_a_manager_that_does_not_answer_is_asked_once_a_minute(tmp_path):
+    asked = []
+    end = EndTime(SLURM, tmp_path / "note", ask=lambda: asked.append(1))
+    assert looked(WalltimeWatch(end, 120.0), range(600)) == []
+    assert len(asked) == 10
+
+
+def test_one_task_asks_for_all(tmp_path):
+    note = tmp_path / "note"
+    first = EndTime(SLURM | {"SLURM_PROCID": "0"}, note, ask=lambda: 1000.0)
+    looked(WalltimeWatch(first, 10.0), [0.0])
+    other = EndTime(SLURM | {"SLURM_PROCID": "1"}, note)
+    assert looked(WalltimeWatch(other, 10.0), range(1000)) == [990]
+
+
+def test_the_embedded_clusters_job_numbers_are_not_asked_of_slurm(tmp_path):
+    assert EndTime(SLURM | {"PERDURE_JOB_ID": "12"}, tmp_path / "note")._ask is None
+    assert EndTime(SLURM, tmp_path / "note")._ask is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("echo 2026-11-21T18:00:00", datetime(2026, 11, 21, 18).timestamp()),
+        ("echo N/A", None), ("echo NONE", None), ("true", None),
+        ("echo 2026-11-21T18:00:00; exit 1", None),
+    ],
+)  # fmt: skip
+def test_what_squeue_says(tmp_path, monkeypatch, said, expected):
+    (tmp_path / "squeue").write_text(f'#!/bin/sh\n[ "$*" = "-h -j 12 -o %e" ] || exit 2\n{said}\n')
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert ask_squeue("12") == expected
+
+
+def test_a_machine_without_slurm_says_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ask_squeue("12") is None
+
+
+def test_a_signal_from_outside_means_walltime_only_near_it(tmp_path):
+    watch = WalltimeWatch(EndTime({"SLURM_JOB_END_TIME": "1000"}, tmp_path / "note"), None)
+    assert watch.explains(True, 990.0)
+    assert not watch.explains(True, 600.0)
+    assert not watch.explains(False, 990.0)
+
+
+SAVES = """
+import signal, subprocess, sys, time
+def save(signum, frame):
+    print("saved on", signal.Signals(signum).name, flush=True)
+    sys.exit(0)
+for name in sys.argv[1].split(","):
+    signal.signal(getattr(signal, name), save)
+time.sleep(60)
+"""
+
+
+@on_linux
+@pytest.mark.parametrize(
+    ("framework", "listens_to"),
+    [("PLAIN", "SIGTERM"), ("LIGHTNING", "SIGUSR1,SIGTERM"), ("SUBMITIT", "SIGUSR2,SIGTERM")],
+)
+def test_the_program_hears_of_it_as_its_framework_expects(tmp_path, framework, listens_to):
+    """The shell around it has no handler, and is not ended by the signal."""
+    care = f"Care(warn_s=3600, look_s=0.3, framework=Framework.{framework})"
+    argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(SAVES, listens_to)]
+    ends = {"SLURM_JOB_END_TIME": str(int(time.time() + 1800))}
+    code, out, err = finish(start(tmp_path, argv, care=care, variables=ends))
+    assert (code, out) == (0, f"saved on {listens_to.split(',')[0]}\n")
+    breath = last_breath(tmp_path)
+    assert breath.reason is Reason.WALLTIME
+    assert breath.walltime_end_s - breath.warned_s == pytest.approx(1800, abs=60)
+    assert "walltime ends in" in err
+
+
+AGENT = """
+import signal, subprocess, sys, time
+worker = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], start_new_session=True)
+def end(signum, frame):
+    print("agent:", signal.Signals(signum).name, flush=True)
+    worker.terminate()
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+sys.exit(worker.wait())
+"""
+
+
+@on_linux
+@pytest.mark.parametrize(
+    ("listens_to", "heard"),
+    [("SIGTERM", ["agent: SIGTERM", "saved on SIGTERM"]), ("SIGUSR1", ["saved on SIGUSR1"])],
+    ids=["nobody-listens", "workers-listen"],
+)
+def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, heard):
+    """USR1 has no handler in the agent: it would die of it, and its workers would not hear of it."""
+    care = "Care(framework=Framework.TORCHRUN, poll_s=0.02)"
+    process = start(
+        tmp_path,
+        python(AGENT, SAVES.replace("time.sleep", "print('ready', flush=True); time.sleep"), listens_to),
+        care=care,
+    )
+    assert [process.stdout.readline(), process.stdout.readline()] == ["ready\n", "ready\n"]
+    process.send_signal(signal.SIGUSR1)
+    code, out, _ = finish(process)
+    assert (code, out.splitlines()) == (0, heard)
+    assert last_breath(tmp_path).told == ("USR1",)
+
+
+def test_an_end_that_nobody_listens_for_is_told_in_the_log(tmp_path):
+    ends = {"SLURM_JOB_END_TIME": str(int(time.time()))}
+    care = "Care(warn_s=60, look_s=0.02, warn_signal=signal.SIGUSR2)"
+    code, _, err = finish(start(tmp_path, python("import time; time.sleep(0.5)"), care=care, variables=ends))
+    assert code == 0
+    assert "no process of the program listens to SIGUSR2" in err
+    assert not list(next(tracks.tasks(tmp_path)).beats.iterdir())
