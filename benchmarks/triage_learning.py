@@ -112,15 +112,15 @@ def without_framework(foundry: Path, logs: Sequence[LabelledLog], examples: Sequ
 
 
 class _Once:
-    """A classifier that fits equal examples once: the modes of the protocol begin alike."""
+    """A classifier that fits equal examples once: modes begin alike, and ensembles have members in common."""
 
     def __init__(self, classifier: Classifier) -> None:
         self.name = classifier.name
         self._classifier = classifier
-        self._fitted: dict[tuple[str, ...], Model] = {}
+        self._fitted: dict[tuple[tuple[str, bool], ...], Model] = {}
 
     def fit(self, examples: Sequence[Example], seed: int = 0) -> Model:
-        key = tuple(example.id for example in examples)
+        key = tuple((example.id, example.transient) for example in examples)
         if key not in self._fitted:
             self._fitted[key] = self._classifier.fit(examples, seed)
         return self._fitted[key]

@@ -1,12 +1,22 @@
 """Abstention keeps its promise: the errors of each kind stay under the share that was asked for."""
 
+import json
+from importlib import resources
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import InputError
-from perdure.triage.conformal import Thresholds, own_thresholds, read_thresholds, thresholds
+from perdure.triage.conformal import (
+    ALPHA_DETERMINISTIC,
+    ALPHA_TRANSIENT,
+    Thresholds,
+    own_thresholds,
+    read_thresholds,
+    thresholds,
+)
 from perdure.triage.verdict import Label
 
 
@@ -44,6 +54,30 @@ def test_with_too_few_of_a_kind_nothing_is_promised_and_nothing_stopped():
     cut = thresholds(p, p > 0.5, alpha_transient=0.05)
     assert cut.transient_from == 0.0
     assert cut.label(0.01) is Label.UNSURE
+
+
+def test_the_rates_hold_in_each_set_by_itself():
+    """100 failures that are easy and 100 that are not: the hard ones say where the thresholds lie."""
+    rng = np.random.default_rng(3)
+    easy, hard = _drawn(rng, 400, 4.0), _drawn(rng, 400, 0.5)
+    p, transient = (np.concatenate(both) for both in zip(easy, hard, strict=True))
+    sets = np.repeat(["easy", "hard"], 400)
+    assert thresholds(p, transient, sets=sets) == thresholds(*hard)
+    assert thresholds(p, transient).deterministic_to < thresholds(*hard).deterministic_to
+
+
+def test_a_set_too_small_to_promise_anything_leaves_the_others_alone():
+    p = np.array([0.1] * 50 + [0.9] * 50 + [0.05] * 3)
+    transient, sets = p > 0.5, np.repeat(["large", "small"], [100, 3])
+    assert thresholds(p, transient | (sets == "small"), sets=sets) == Thresholds(0.9, 0.1)
+
+
+def test_the_committed_thresholds_kept_their_promise_on_logs_not_seen():
+    """Foundry and real logs, each judged by a model and thresholds that saw nothing of its family or repository."""
+    told = json.loads((resources.files("perdure.triage") / "data" / "linear.json").read_text())["promise"]
+    for errors in told["held_out"].values():
+        assert errors["transient_stopped"] <= told["transient_stopped_at_most"] == ALPHA_TRANSIENT
+        assert errors["deterministic_retried"] <= told["deterministic_retried_at_most"] == ALPHA_DETERMINISTIC
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60), st.floats(0.01, 0.5))

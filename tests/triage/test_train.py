@@ -1,6 +1,7 @@
 """Training: deterministic, honest in its folds, clear about bad input."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ from perdure.errors import InputError
 from perdure.triage.classifiers.linear import LINEAR, read_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.classifiers.regression import group_folds
+from perdure.triage.conformal import Thresholds
+from perdure.triage.foundry.records import published
 from perdure.triage.labelled import LabelledLog, read_logs
-from perdure.triage.train import held_out, main
+from perdure.triage.train import held_out, main, promise, variations
 
 WORDS = {True: "connection to the peer was lost", False: "wrong argument given to the call"}
 
@@ -55,6 +58,33 @@ def test_what_was_learnt_holds_for_groups_not_seen() -> None:
     examples = _examples()
     score = held_out(LINEAR, [log.example for log in examples])
     assert ((score > 0) == np.array([e.transient for e in examples])).all()
+
+
+def test_variations_are_learnt_beside_their_originals_and_stay_in_their_families() -> None:
+    foundry = [LabelledLog(r.id, r.source, r.transient, r.text) for r in published()[:3]]
+    varied = variations([*foundry, *_examples(2)], 2)
+    assert [v.id for v in varied] == [f"{log.id}~{seed}" for log in foundry for seed in (1, 2)]
+    assert [v.group for v in varied] == [log.group for log in foundry for _ in range(2)]
+
+
+def test_a_variation_never_teaches_who_judges_its_family() -> None:
+    """Learnt by heart, the variations' wrong labels would turn every score round."""
+    examples = [log.example for log in _examples()]
+    liars = [replace(e, id=f"{e.id}~1", transient=not e.transient) for e in examples for _ in range(3)]
+    mine = [liar for liar in liars if liar.group == "g0"]
+    seen, alone = (held_out(LINEAR, examples, beside=beside) for beside in (mine, ()))
+    of_g0 = np.array([e.group == "g0" for e in examples])
+    assert (seen[of_g0] == alone[of_g0]).all()
+    assert (seen[~of_g0] != alone[~of_g0]).any()
+
+
+def test_thresholds_err_seldom_on_groups_that_they_were_not_made_from() -> None:
+    logs = [LabelledLog(str(i), f"g{i}", i < 100, "") for i in range(300)]
+    p = np.where([log.transient for log in logs], 0.9, 0.1)
+    p[[0, 1]], p[[100, 101]] = 0.05, 0.95
+    cut, errors = promise(logs, p)
+    assert cut == Thresholds(0.9, 0.1)
+    assert errors == {"real": {"transient_stopped": 0.02, "deterministic_retried": 0.01, "unsure": 0.0}}
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,15 @@
 Of the transient failures at most a share `alpha_transient` is called deterministic, of the deterministic ones at
 most `alpha_deterministic` transient, for logs exchangeable with those that were held out in calibration (Vovk,
 "Conditional validity of inductive conformal predictors", ACML 2012, label-conditional case). A failure of which
-both labels, or none, are credible is unsure.
+both labels, or none, are credible is unsure. Where the held-out logs are of several sets, the rates hold in each set
+by itself that has failures enough, hence in any mixture of them.
 
-With p the probability that a failure is transient, a label is credible where its nonconformity, 1 - p for transient
+With p the probability that a failure is transient, a label is credible where its nonconformity, -p for transient
 and p for deterministic, is at most the ceil((n + 1)(1 - alpha))-th smallest of the n held-out failures of that label.
 Both conditions are thresholds on p, so the whole rule is two numbers.
+
+Calibration is on verdicts of a model that saw nothing of a log's repository or program family. The rules were there
+already: they were written by people who had read the logs, so the rates are those of failures that the rules know.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 from perdure.triage.verdict import Label
 
-ALPHA_TRANSIENT = 0.05
-ALPHA_DETERMINISTIC = 0.08
+ALPHA_TRANSIENT = 0.06
+ALPHA_DETERMINISTIC = 0.10
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +63,30 @@ def thresholds(
     transient: NDArray[np.bool_],
     alpha_transient: float = ALPHA_TRANSIENT,
     alpha_deterministic: float = ALPHA_DETERMINISTIC,
+    sets: NDArray[np.str_] | None = None,
 ) -> Thresholds:
-    """The thresholds for held-out failures of probability `p`, shape (n,), and known truth, shape (n,).
+    """The thresholds for held-out failures of probability `p`, shape (n,), known truth and set, each shape (n,).
 
-    With fewer than 1 / alpha - 1 failures of a label nothing can be promised of it: it is always credible.
+    A set with fewer than 1 / alpha - 1 failures of a label says nothing of that label. Where all are so small nothing
+    can be promised of it: it is always credible.
     """
+    sets = np.zeros(len(p), dtype=np.str_) if sets is None else sets
     return Thresholds(
-        transient_from=1.0 - _quantile(1.0 - p[transient], alpha_transient),
-        deterministic_to=_quantile(p[~transient], alpha_deterministic),
+        transient_from=-_strictest(-p[transient], sets[transient], alpha_transient, most=-0.0),
+        deterministic_to=_strictest(p[~transient], sets[~transient], alpha_deterministic, most=1.0),
     )
 
 
-def _quantile(nonconformity: NDArray[np.float64], alpha: float) -> float:
+def _strictest(nonconformity: NDArray[np.float64], sets: NDArray[np.str_], alpha: float, most: float) -> float:
+    """The largest of the sets' quantiles; `most` where no set has enough."""
+    found = (_quantile(nonconformity[sets == name], alpha) for name in sorted(set(sets.tolist())))
+    return max((quantile for quantile in found if quantile is not None), default=most)
+
+
+def _quantile(nonconformity: NDArray[np.float64], alpha: float) -> float | None:
     n = len(nonconformity)
     rank = math.ceil((n + 1) * (1.0 - alpha) - 1e-9)
-    return 1.0 if rank > n else float(np.sort(nonconformity)[rank - 1])
+    return None if rank > n else float(np.sort(nonconformity)[rank - 1])
 
 
 def read_thresholds(text: str, source: str) -> Thresholds:

@@ -15,8 +15,9 @@ from perdure.errors import InputError
 from perdure.triage.classifiers.linear import BUCKETS, Features, Linear, features
 from perdure.triage.classifiers.protocol import Example
 
-PENALTY = 1.0  # on the squared weights
+PENALTY = 4.0  # on the squared weights
 CALIBRATION_FOLDS = 8
+IDENTITY_WORTH = 0.5  # of the scores as they are, against the calibration; in examples of the rarer kind
 STIFFNESS = 1.0  # of the weights against what an update would have them be
 
 
@@ -111,11 +112,18 @@ def _regress(matrix: Any, transient: NDArray[np.bool_], penalty: float) -> tuple
 
 
 def calibrate(score: NDArray[np.float64], transient: NDArray[np.bool_]) -> tuple[float, float]:
-    """Platt's slope and offset, both classes weighted alike; the slope is kept in a sane range."""
+    """Platt's slope and offset, both classes weighted alike; the slope is kept in a sane range.
+
+    The fewer scores there are of the rarer kind, the nearer they stay to a slope of 1 and no offset: of three scores
+    nobody can tell where the kinds part.
+    """
     sign, share = np.where(transient, 1.0, -1.0), balanced(transient)
+    trust = IDENTITY_WORTH / max(1, min(int(transient.sum()), int((~transient).sum())))
 
     def loss(x: NDArray[np.float64]) -> float:
-        return float(share @ np.logaddexp(0.0, -sign * (x[0] * score + x[1]))) + 1e-3 * float(x @ x)
+        return float(share @ np.logaddexp(0.0, -sign * (x[0] * score + x[1]))) + trust * float(
+            (x[0] - 1.0) ** 2 + x[1] ** 2
+        )
 
     found = minimize(loss, np.array([1.0, 0.0]), method="L-BFGS-B", bounds=[(0.05, 5.0), (-3.0, 3.0)])
     return float(found.x[0]), float(found.x[1])
