@@ -170,7 +170,7 @@ def test_no_link_and_no_pipe_is_followed(tmp_path):
     report.write(tmp_path / "one", WHOLE)
     (tmp_path / "link").symlink_to(tmp_path / "one")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError):
+    with pytest.raises(InputError, match="a link"):
         report.read(tmp_path / "link")
     with pytest.raises(InputError, match="not a regular file"):
         report.read(tmp_path / "pipe")

@@ -1,19 +1,68 @@
-"""``perdure exec -- CMD``: run a job's program so that only its newest incarnation lives."""
+"""``perdure exec -- CMD``: run a job's program so that only its newest incarnation lives, and look after it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from perdure.job.care import Care
 
 
 def exec_(
     command: Annotated[list[str], typer.Argument(metavar="CMD", help="The program and its arguments.")],
+    hang_after: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="Never hold it to hang before so long a silence; 0: never at all."),
+    ] = 1800.0,
+    hang_signal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIGNAL",
+            help="At a hang, send this to the processes that have a handler for it, such as faulthandler's.",
+            show_default=False,
+        ),
+    ] = None,
+    hang_grace: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="From the alarm to TERM, and again from TERM to KILL.")
+    ] = 60.0,
+    signal_before: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SECONDS[:SIGNAL]",
+            help="Tell the program so long before walltime, as its framework expects or by this signal.",
+            show_default=False,
+        ),
+    ] = None,
+    framework: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="auto, torchrun (TERM), lightning (USR1), submitit (USR2), plain (TERM)."),
+    ] = "auto",
 ) -> int:
-    """Run a program inside a job, fenced: once a newer attempt of the job has started, this one is ended.
+    """Run a program inside a job, fenced and looked after.
 
-    Exit codes: the program's own (128 + n after signal n), 2 usage.
+    Once a newer attempt of the job has started, this one is ended. A program that hangs, by its beats
+    (perdure.job.beat) or where it has none by its log, is ended too. Its last breath is kept in the fence directory.
+
+    Exit codes: the program's own (75 asks for a retry, 78 and 93 for none), 128 + n after signal n,
+    75 after a hang, 93 fenced, 126 or 127 where it cannot be started, 2 usage.
     """
     from perdure.job.exec import run
 
-    return run(command)
+    return run(command, care=_care(hang_after, hang_signal, hang_grace, signal_before, framework))
+
+
+def _care(hang_after: float, hang_signal: str | None, grace_s: float, before: str | None, framework: str) -> Care:
+    from perdure.job.care import Care, warn_before
+    from perdure.job.framework import framework_of, signal_of
+    from perdure.job.silence import HangRule
+
+    warn_s, warn_signal = warn_before(before) if before is not None else (None, None)
+    return Care(
+        hang=HangRule(after_s=hang_after, soft_s=grace_s, grace_s=grace_s),
+        dump_signal=signal_of(hang_signal, "--hang-signal") if hang_signal else None,
+        warn_s=warn_s,
+        warn_signal=warn_signal,
+        framework=framework_of(framework),
+    )

@@ -101,7 +101,7 @@ class BeatReader:
         return [beat for entry in found if (beat := self._read(entry)) is not None]
 
     def _read(self, entry: os.DirEntry[str]) -> Beat | None:
-        with suppress(FileNotFoundError, InputError):  # not ours, or being replaced: it counts when it can be read
+        with suppress(OSError, InputError):  # not ours, or being replaced: it counts when it can be read
             status = entry.stat(follow_symlinks=False)
             mark = (status.st_ino, status.st_mtime_ns)
             if self._seen.get(entry.name) == mark:

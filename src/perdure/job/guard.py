@@ -62,7 +62,7 @@ class Guard:
         self._care, self._watches = care, watches
         self._stopped_s: float | None = None
         self._look_s = 0.0
-        self._is_hung = False
+        self._is_hung, self._is_unheard = False, False
         self.told: list[str] = []
 
     def watch(self) -> Ending:
@@ -115,7 +115,7 @@ class Guard:
             self._stopped_s = time.monotonic()
         if signum in (signal.SIGUSR1, signal.SIGUSR2) and self._care.framework is Framework.TORCHRUN:
             if not self._family.signal_listeners(signum):  # it would end the agent, and no worker would hear of it
-                self._nudge(self._watches.nudge)
+                self._nudge()
             return
         self._family.signal_group(signum)
 
@@ -129,6 +129,8 @@ class Guard:
         self._watches.pulse.beat(now, step=hang.step, silent_s=hang.silent_s(now))
         if self._watches.walltime.look(time.time()):
             self._warn()
+        elif self._is_unheard:
+            self._nudge()
         if tier is Tier.ALARM:
             self._alarm()
         elif tier is Tier.TERM:
@@ -154,14 +156,17 @@ class Guard:
 
     def _warn(self) -> None:
         left_s = (self._watches.walltime.end_s or 0.0) - time.time()
-        told = self._nudge(self._watches.nudge)
+        count, name = self._nudge(), signal.Signals(self._watches.nudge.signum).name
+        told = f"{name} sent to {count} of its processes" if count else f"no process of the program listens to {name}"
         self._watches.raiser.raise_("job.walltime", severity=4, note=f"walltime ends in {left_s:.0f} s")
         say(f"perdure exec: walltime ends in {left_s:.0f} s: {told}")
 
-    def _nudge(self, nudge: Nudge) -> str:
+    def _nudge(self) -> int:
+        """Say that the end is near to those who listen, however many; where none does yet, it is said again."""
+        nudge = self._watches.nudge
         count = self._family.signal_listeners(nudge.signum, topmost=nudge.topmost)
-        name = signal.Signals(nudge.signum).name
-        return f"{name} sent to {count} of its processes" if count else f"no process of the program listens to {name}"
+        self._is_unheard = not count
+        return count
 
     def _ended(self) -> Ending:
         self._family.signal_group(signal.SIGKILL)  # what it left running would be without a guard

@@ -7,6 +7,7 @@ they are not written through to the disk, and a task goes on where they cannot b
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -104,7 +105,12 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
 
 def small_file(path: Path, limit: int) -> bytes:
     """The bytes of a regular file of at most `limit`. Raises `OSError`, `InputError` for anything else."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as err:
+        if err.errno == errno.ELOOP:
+            raise InputError(str(path), "a link", _MEND) from err
+        raise
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
