@@ -1,6 +1,12 @@
-"""torchrun's error files, events and summary."""
+"""torchrun's error files, events and summary.
+
+Recorded with PyTorch 2.13 by ``torchrun --nproc-per-node 3 --event-log-handler console train.py``, where rank 1 raises
+(``torchelastic-exception.log``, ``torchelastic-error.json``; with ``--max-restarts 1``) or rank 2 kills itself
+(``torchelastic-segfault.txt``); host and paths are changed.
+"""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +14,8 @@ from perdure.coordination.bridges.registry import read
 from perdure.coordination.record import Transient
 from tests.coordination.bridges.samples import NOW, TORCHELASTIC
 
+DATA = Path(__file__).parent / "data"
+LATER = 1_800_000_000.0
 SUMMARY = """\
 E1121 08:00:09.000000 4242 api.py:874] failed (exitcode: -6) local_rank: 1 (pid: 4301) of binary: /usr/bin/python
 Traceback (most recent call last):
@@ -50,6 +58,11 @@ def event(rank, state="FAILED", source="WORKER", raw=None, restarts=1, milliseco
     metadata = {"global_rank": rank, "hostname": "n7", "state": state, "raw_error": raw, "agent_restarts": restarts}
     name = f"torchelastic.worker.status.{state}"
     return json.dumps({"name": name, "source": source, "timestamp": milliseconds, "metadata": metadata})
+
+
+def recorded(name):
+    bridged = read("torchelastic", (DATA / name).read_bytes(), "c", LATER)
+    return bridged.records
 
 
 def known(record):
@@ -150,3 +163,42 @@ def test_an_agent_that_fails_is_a_launcher_that_failed():
     (record,) = read("torchelastic", event(None, source="AGENT", raw=raw, milliseconds=1763710000500), "c", NOW).records
     assert (record.type, record.time_s) == ("launcher.transient", 1763710000.5)
     assert record.note == "RuntimeError: could not reach the store"
+
+
+def test_a_recorded_summary_begins_with_the_segmentation_fault():
+    root, *others = recorded("torchelastic-segfault.txt")
+    assert (root.type, root.subject.ranks, known(root)["signal"]) == ("process.signal", (2,), "SIGSEGV")
+    assert [(r.subject.ranks, known(r)["signal"], r.cause) for r in others] == [
+        ((0,), "SIGTERM", root.id),
+        ((1,), "SIGTERM", root.id),
+    ]
+
+
+def test_recorded_events_begin_with_what_was_raised():
+    root, *others = recorded("torchelastic-exception.log")
+    assert (root.type, root.subject.ranks, root.subject.nodes) == ("app.shape", (1,), ("n7",))
+    assert (known(root)["exit_code"], known(root)["restarts"], root.time_s) == ("1", "1", 1795284268.0)
+    assert {(r.subject.ranks, known(r)["signal"], r.cause) for r in others} == {
+        ((0,), "SIGTERM", root.id),
+        ((2,), "SIGTERM", root.id),
+    }
+    assert len({record.origin.pid for record in (root, *others)}) == 3
+
+
+def test_a_recorded_error_file_holds_the_traceback():
+    (record,) = recorded("torchelastic-error.json")
+    assert (record.type, record.time_s) == ("app.shape", 1795284263.0)
+    assert record.evidence[0].startswith("Traceback (most recent call last):")
+
+
+def test_a_program_that_logs_messages_has_not_failed_at_each_of_them():
+    log = '{"message": "epoch 1", "rank": 0}\n{\'loss\': 0.5}\nplain {text}\n' * 2000
+    bridged = read("torchelastic", log, "c", NOW)
+    assert bridged.records == ()
+    (failure,) = read("torchelastic", f"{log}{TORCHELASTIC}\n{log}", "c", NOW).records
+    assert failure.type == "process.nccl"
+
+
+def test_a_log_without_any_document_is_left_out():
+    bridged = read("torchelastic", "epoch 1\nepoch 2\n", "c", NOW)
+    assert (bridged.records, bridged.skipped) == ((), 1)

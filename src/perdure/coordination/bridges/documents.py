@@ -13,8 +13,8 @@ _DECODER = json.JSONDecoder()
 _SPACE = " \t\r\n\x1e,"  # \x1e opens each text of a JSON text sequence, RFC 7464
 
 
-def documents(text: str, where: str) -> Iterator[Any]:
-    """Yield each document; None for a line that holds none.
+def documents(text: str, where: str, in_a_log: bool = False) -> Iterator[Any]:
+    """Yield each document; None for a line that holds none, which in a log is as it should be and passed over.
 
     A line may have other text before its first brace, as a line of a log does. Raises `InputError` for what is nested
     too deeply, for more than `MAX_UNREADABLE` such lines, and where finding the next beginning would take too long.
@@ -23,16 +23,21 @@ def documents(text: str, where: str) -> Iterator[Any]:
     while (at := _next(text, at)) < len(text):
         end = text.find("\n", at)
         end = len(text) if end < 0 else end
+        if in_a_log and text.find("{", at, end) < 0:
+            at = end
+            continue
         try:
             value, at = _decode(text, at, end)
         except RecursionError as err:
             raise InputError(where, "its JSON is nested too deeply", "Send it as the program wrote it") from err
         except ValueError as err:
-            unreadable += 1
+            unreadable += not in_a_log
             wasted += getattr(err, "pos", end) - at
             if unreadable > MAX_UNREADABLE or wasted > 4 * len(text):
                 raise InputError(where, "most of it is no JSON", "Send it as the program wrote it") from err
             value, at = None, end
+            if in_a_log:
+                continue
         yield value
 
 

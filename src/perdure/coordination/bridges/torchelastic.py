@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from signal import SIGTERM
 from typing import Any
 
 import re2
@@ -30,7 +31,7 @@ _FAILURE = re2.compile(
     r"\s*time\s*: (\S+)\n"
     r"\s*host\s*: (\S+)\n"
     r"\s*rank\s*: (\d{1,9}) \(local_rank: \S+\)\n"
-    r"\s*exitcode\s*: (-?\d{1,9}) \(pid: (\d{1,9})\)\n"
+    r"\s*exitcode\s*: (-?\d{1,9}) \(pid: (\d{1,9})\).*\n"
     r"\s*error_file: \S+\n"
     r"\s*traceback\s*: (.*)"
 )
@@ -51,7 +52,13 @@ class _Failure:
     host: str = ""
     pid: int = 0
     restarts: int | None = None
+    run: str = ""
     by_agent: bool = False
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether it looks as if its agent ended it, because another worker failed."""
+        return self.exit_code == -SIGTERM and not self.callstack
 
 
 def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
@@ -59,20 +66,22 @@ def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
     if _SUMMARY in text:
         yield from _in_order(list(_of_summary(text)), context) or (None,)
         return
-    failures: list[_Failure] = []
-    for document in documents(text, context.format):
-        found = _of_document(fields.mapping(document))
-        if found is None:
-            yield None
-        else:
-            failures += found
-    yield from _in_order(failures, context)
+    said = [fields.mapping(document) for document in documents(text, context.format, in_a_log=True)]
+    is_file = len(said) == 1 and text.lstrip().startswith("{") and text.rstrip().endswith("}")
+    found = [_of_document(document, is_file) for document in said]
+    yield from (None for failures in found or (None,) if failures is None)
+    yield from _in_order([failure for failures in found for failure in failures or ()], context)
 
 
-def _of_document(said: Mapping[str, Any]) -> tuple[_Failure, ...] | None:
-    """The failures of one document, () for an event that is none; None for what is neither file nor event."""
+def _of_document(said: Mapping[str, Any], is_file: bool) -> tuple[_Failure, ...] | None:
+    """The failures of one document, () for an event that is none; None for what is neither file nor event.
+
+    A mere message is an error file only where it is alone or has an exit code: programs log in that form too.
+    """
     if fields.line(said.get("name")).startswith(_EVENT):
         return _of_event(said)
+    if isinstance(said.get("message"), str) and not is_file and "exitcode" not in said:
+        return None
     failure = _of_error_file(said)
     return None if failure is None else (failure,)
 
@@ -98,20 +107,23 @@ def _of_error_file(said: Mapping[str, Any]) -> _Failure | None:
 
 
 def _of_event(said: Mapping[str, Any]) -> tuple[_Failure, ...]:
-    """A worker that its agent ended (TERMINATED) is a consequence, and one that succeeded no failure."""
+    """A worker that its agent ended (TERMINATED in some) is a consequence, and one that succeeded no failure."""
     metadata = fields.mapping(said.get("metadata"))
     if metadata.get("state") != "FAILED":
         return ()
     raw = metadata.get("raw_error")
     raw = raw if isinstance(raw, str) else ""
     file = _of_error_file(_parsed(raw)) or _Failure(message=_last_line(raw), callstack=fields.passage(raw))
+    more = _parsed(metadata.get("metadata"))
     milliseconds = fields.whole(said.get("timestamp"))
     return (
         _Failure(
+            run=fields.line(metadata.get("run_id")),
             message="" if file.message == "<NONE>" else file.message,
             callstack=file.callstack,
             time=file.time or (milliseconds / 1000 if milliseconds else None),
-            exit_code=file.exit_code,
+            exit_code=fields.whole(_first(more.get("exit_code")), -64, 255),
+            pid=fields.whole(_first(more.get("worker_pid")), most=2**31) or 0,
             rank=fields.whole(metadata.get("global_rank"), most=2**31),
             host=fields.node(metadata.get("hostname")),
             restarts=fields.whole(metadata.get("agent_restarts"), most=2**31),
@@ -120,11 +132,15 @@ def _of_event(said: Mapping[str, Any]) -> tuple[_Failure, ...]:
     )
 
 
-def _parsed(raw: str) -> Mapping[str, Any]:
+def _parsed(raw: Any) -> Mapping[str, Any]:
     try:
-        return fields.mapping(json.loads(raw))
+        return fields.mapping(json.loads(raw)) if isinstance(raw, str) else {}
     except (ValueError, RecursionError):
         return {}
+
+
+def _first(value: Any) -> Any:
+    return next(iter(fields.items(value, 1)), None)
 
 
 def _last_line(text: str) -> str:
@@ -155,15 +171,14 @@ def _blocks(text: str) -> Iterator[_Failure]:
 
 def _in_order(failures: list[_Failure], context: Context) -> list[ExceptionRecord]:
     """Records of the failures; what failed first is the cause of what failed later in the same start."""
-    records = [record_of(_told(failure, context), context) for failure in failures]
-    by_start: dict[int | None, list[ExceptionRecord]] = {}
-    for failure, record in zip(failures, records, strict=True):
-        by_start.setdefault(failure.restarts, []).append(record)
-    return [
-        record
-        for together in by_start.values()
-        for record in led_by_first(sorted(together, key=lambda record: record.time_s))
-    ]
+    by_start: dict[tuple[str, int | None], list[_Failure]] = {}
+    for failure in failures:
+        by_start.setdefault((failure.run, failure.restarts), []).append(failure)
+    records: list[ExceptionRecord] = []
+    for together in by_start.values():
+        together.sort(key=lambda failure: (failure.is_consequence, fields.instant(failure.time, context.now) or 0.0))
+        records += led_by_first([record_of(_told(failure, context), context) for failure in together])
+    return records
 
 
 def _told(failure: _Failure, context: Context) -> Told:
@@ -171,7 +186,16 @@ def _told(failure: _Failure, context: Context) -> Told:
     signal = causes.signal_of(code) if code is not None else 0
     return Told(
         meaning=_meaning(failure),
-        facts=(failure.rank, failure.host, failure.time, code, failure.message, failure.restarts, failure.pid),
+        facts=(
+            failure.rank,
+            failure.host,
+            failure.time,
+            code,
+            failure.message,
+            failure.restarts,
+            failure.pid,
+            failure.run,
+        ),
         time_s=fields.instant(failure.time, context.now),
         note=failure.message,
         nodes=(failure.host,),
@@ -184,6 +208,7 @@ def _told(failure: _Failure, context: Context) -> Told:
             "exit_code": code,
             "signal": causes.signal_name(signal) if signal else "",
             "restarts": failure.restarts,
+            "run": failure.run,
         },
     )
 

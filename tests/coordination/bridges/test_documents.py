@@ -1,0 +1,54 @@
+"""JSON of all sorts, in bounded time."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.coordination.bridges.documents import MAX_UNREADABLE, documents
+from perdure.errors import InputError
+
+OBJECTS = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3)
+
+
+@given(
+    st.lists(OBJECTS, max_size=5),
+    st.sampled_from(["\n", "\n\n", " ", "\r\n", "\x1e", ",\n"]),
+    st.sampled_from([None, 2]),
+)
+def test_documents_one_after_the_other_come_back(given_, between, indent):
+    text = between.join(json.dumps(value, indent=indent) for value in given_)
+    assert list(documents(text, "x")) == given_
+
+
+def test_text_before_a_document_on_its_line_is_passed_over():
+    assert list(documents('[INFO] 12:00 event: {"a": 1}\nx {"b": 2}', "x")) == [{"a": 1}, {"b": 2}]
+
+
+def test_a_line_that_holds_none_is_counted_and_those_around_it_are_read():
+    assert list(documents('{"a": 1}\n{"b":\nnonsense\n{"c": 3}\n', "x")) == [{"a": 1}, None, None, {"c": 3}]
+    assert list(documents('epoch 1\n{"a": 1}\n{not}\n', "x", in_a_log=True)) == [{"a": 1}]
+
+
+def test_a_list_that_was_cut_off_gives_what_came_whole():
+    assert list(documents('[{"a": 1}, {"b": 2}, {"c"', "x")) == [{"a": 1}, {"b": 2}, None]
+
+
+@pytest.mark.parametrize("text", ["[" * 10_000, '{"a":' * 10_000, "[\n" * 10_000])
+def test_what_is_nested_too_deeply_is_refused(text):
+    with pytest.raises(InputError, match="nested too deeply"):
+        list(documents(text, "x"))
+
+
+def test_another_format_is_refused():
+    with pytest.raises(InputError, match="most of it is no JSON"):
+        list(documents("x\n" * (MAX_UNREADABLE + 1), "x"))
+
+
+def test_the_search_for_a_beginning_does_not_go_over_the_text_again_and_again():
+    text = "[\n" * 500 + "1,\n" * 50_000 + "!"
+    with pytest.raises(InputError, match="most of it is no JSON"):
+        list(documents(text, "x"))
+    with pytest.raises(InputError, match="most of it is no JSON"):
+        list(documents("".join(f'{{"{i}":\n' for i in range(500)) + "1,\n" * 50_000 + "!", "x", in_a_log=True))
