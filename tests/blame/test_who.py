@@ -57,13 +57,17 @@ def test_a_folder_is_answered_in_the_form_that_is_scored(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "the live service does not name suspects yet"),
+        ([], "no service runs with this state directory"),
+        (["--components", "a.parquet"], "the running service takes no other file"),
+        (["--study", "tor", "a.parquet"], "--study tor takes no other file"),
+        (["--study", "colocation"], "it needs the failures of each day"),
         (["a.parquet", "--batch", "b"], "--batch takes no other file"),
         (["a.parquet"], "no such file"),
         (["a.parquet", "--components"], "requires an argument"),
     ],
 )
-def test_misuse_ends_with_two_and_one_line(words, said, capsys):
+def test_misuse_ends_with_two_and_one_line(words, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert main(["who", *words]) == 2
     line = capsys.readouterr().err
     assert said in line

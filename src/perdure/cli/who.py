@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from perdure.cli.options import AsJson
-from perdure.cli.output import print_json, print_line, print_table
+from perdure.cli.options import AsJson, StateDir, service
+from perdure.cli.output import instant, print_json, print_line, print_table
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
+    from perdure.blame.charts import Format
     from perdure.blame.verdict import Suspect
     from perdure.blame.window import Window
 
@@ -24,6 +25,7 @@ NOBODY, FOUND = 0, 1
 COLUMNS = (
     "component", "tier", "kind", "rate", "95 % interval", "failed units", "strength", "alike", "for", "against",
 )  # fmt: skip
+LIVE_COLUMNS = ("suspect", "tier", "kind", "rate", "95 % interval", "failed", "passed", "users", "since", "alike")
 
 Paths = Annotated[
     Path | None, typer.Argument(metavar="PATHS", help="Parquet: path, components, n, e.", show_default=False)
@@ -37,6 +39,19 @@ Batch = Annotated[
 SolverName = Annotated[
     str, typer.Option("--solver", metavar="NAME", help="greedy, deepview, netbouncer, flock, 007 or score.")
 ]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Draw failure rates, suspects framed: .svg or .png.")
+]
+Rows = Annotated[str | None, typer.Option("--rows", metavar="TIER", help="With --out: the tier of the rows.")]
+Columns = Annotated[str | None, typer.Option("--columns", metavar="TIER", help="With --out: the tier of the columns.")]
+StudyName = Annotated[
+    Literal["tor", "colocation"] | None,
+    typer.Option("--study", help="Instead: tor, what ToRs cost at best; colocation, PATHS is a CSV of days."),
+]
+FailingShare = Annotated[float, typer.Option(metavar="SHARE", help="--study tor: of the ToRs that fail in a month.")]
+SoftShare = Annotated[float, typer.Option(metavar="SHARE", help="--study tor: of the failures that a reboot mends.")]
+SoftMin = Annotated[float, typer.Option(metavar="MINUTES", help="--study tor: down by a soft failure.")]
+HardMin = Annotated[float, typer.Option(metavar="MINUTES", help="--study tor: down by a hard failure.")]
 
 
 def who(
@@ -44,32 +59,119 @@ def who(
     components: Components = None,
     batch: Batch = None,
     solver: SolverName = "greedy",
+    out: Out = None,
+    rows: Rows = None,
+    columns: Columns = None,
+    study: StudyName = None,
+    failing_share: FailingShare = 0.001,
+    soft_share: SoftShare = 0.9,
+    soft_min: SoftMin = 20.0,
+    hard_min: HardMin = 120.0,
     as_json: AsJson = False,
+    state: StateDir = None,
 ) -> int:
     """Name the components to blame for failures, from how many units failed on which path.
 
+    Without a file, ask the running service for its suspects.
+
     \b
     Exit codes:
-      0  nobody is to blame, or a folder is done
+      0  nobody is to blame, or a folder or a study is done
       1  there are suspects
       2  usage or bad input
     """
+    form = _form(out)
+    if study == "tor":
+        from perdure.cli.studies import tor
+
+        _refuse_with("--study tor", paths, components, batch)
+        tor(failing_share, soft_share, soft_min, hard_min, out, form, as_json)
+        return NOBODY
+    if study == "colocation":
+        from perdure.cli.studies import colocation
+
+        _refuse_with("--study colocation", components, batch)
+        colocation(paths, out, form, as_json)
+        return NOBODY
     if batch is not None:
-        if paths is not None or components is not None:
-            raise InputError("who", "--batch takes no other file", "Give either a file or --batch FOLDER")
+        _refuse_with("--batch", paths, components, out)
         _solve_folder(batch, solver, as_json)
         return NOBODY
     if paths is None:
-        what = "the live service does not name suspects yet"
-        raise InputError("who", what, "Give a file of paths, or --batch FOLDER")
+        _refuse_with("the running service", components, out)
+        return _ask(state, as_json)
+    return _solve(paths, components, solver, as_json, out, form, (rows, columns))
+
+
+def _form(out: Path | None) -> Format:
+    """What kind of picture is asked for by the end of a file's name."""
+    form = "svg" if out is None else out.suffix.removeprefix(".").lower()
+    if form not in ("svg", "png"):
+        raise InputError(str(out), f"{out.suffix if out else ''!r} is no kind of picture", "Name it .svg or .png")
+    return cast("Format", form)
+
+
+def _refuse_with(what: str, *given: Path | None) -> None:
+    if any(one is not None for one in given):
+        raise InputError("who", f"{what} takes no other file", f"Leave out what is not for {what}")
+
+
+def _ask(state: Path | None, as_json: bool) -> int:
+    """The suspects of the running service."""
+    found = service(state).get("/suspects")
+    if as_json:
+        print_json("who", 1, **found)
+    elif not found["suspects"]:
+        print_line("Nobody is to blame: the failures look like chance, or like the jobs' own faults.")
+    else:
+        print_table(LIVE_COLUMNS, (_live_row(one) for one in found["suspects"]), whole=LIVE_COLUMNS[:5])
+    return FOUND if found["suspects"] else NOBODY
+
+
+def _live_row(one: dict[str, Any]) -> tuple[str, ...]:
+    alike = ", ".join(f"{other['tier']} {other['name']}" for other in one["equivalent"])
+    return (
+        one["component"], one["tier"], one["kind"], f"{one['rate']:.0%}", f"{one['rate_low']:.0%} to "
+        f"{one['rate_high']:.0%}", str(one["units"]), str(one["passed"]), str(one["users"]), instant(one["since_s"]),
+        alike or "-",
+    )  # fmt: skip
+
+
+def _solve(
+    paths: Path,
+    components: Path | None,
+    solver: str,
+    as_json: bool,
+    out: Path | None,
+    form: Format,
+    tiers: tuple[str | None, str | None],
+) -> int:
     from perdure.blame.read import read_window
 
-    suspects, seconds = _timed(read_window(paths, components), solver)
+    window = read_window(paths, components)
+    suspects, seconds = _timed(window, solver)
+    if out is not None:
+        _draw(window, suspects, out, form, tiers)
     if as_json:
         print_json("who", 1, suspects=[asdict(suspect) for suspect in suspects], seconds=seconds)
     else:
         _print(suspects)
     return FOUND if suspects else NOBODY
+
+
+def _draw(
+    window: Window, suspects: Sequence[Suspect], out: Path, form: Format, tiers: tuple[str | None, str | None]
+) -> None:
+    from perdure.blame.charts import draw_grid, picture
+    from perdure.blame.grid import grid
+    from perdure.cli.studies import save
+
+    column = {int(component): place for place, component in enumerate(window.component_ids)}
+    culprits = {column[suspect.component] for suspect in suspects}
+    shown = grid(window, culprits, *tiers)
+    names = [f"{tier} {component}" for tier, component in zip(window.tiers, window.component_ids, strict=True)]
+    height = min(14.0, 3.0 + 0.1 * len(shown.rows))
+    save(out, picture(draw_grid(shown, names, culprits), form, (8.5, height)))
 
 
 def _timed(window: Window, solver: str) -> tuple[tuple[Suspect, ...], float]:

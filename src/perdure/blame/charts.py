@@ -1,0 +1,155 @@
+"""Pictures of localisation: the grid of failure rates, and the two availability studies."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from perdure.blame.grid import Grid
+from perdure.blame.studies.colocation import Comparison, Days
+from perdure.blame.studies.tor import TorStudy
+from perdure.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Format = Literal["png", "svg"]
+FORMATS: tuple[Format, ...] = ("png", "svg")
+_NEAR, _FAR, _MARK = "#0b62c4", "#c2410c", "#b3202f"
+_LEAST_RATE = 1e-4  # of the scale of colours, which is logarithmic: a gray failure must be seen beside an outage
+_MOST_NAMED = 40  # rows or columns whose names all have room
+_DPI = 130
+Draw = Callable[["Figure"], None]
+
+
+def picture(draw: Draw, form: Format, size: tuple[float, float] = (8.0, 4.5)) -> bytes:
+    """What `draw` draws, as a file. Raises `MissingExtra` without Matplotlib."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError as err:
+        mend = "Install it: pip install 'perdure[sim]'"
+        raise MissingExtra("pictures", "Matplotlib is not installed", mend) from err
+    out = io.BytesIO()
+    with rc_context({"svg.hashsalt": "perdure", "font.size": 9}):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure)
+        figure.savefig(out, format=form, dpi=_DPI, metadata={"Date": None} if form == "svg" else {"Software": None})
+    return out.getvalue()
+
+
+def draw_grid(grid: Grid, names: Sequence[str], culprits: Collection[int]) -> Draw:
+    """The failure rate of every pair as its colour. `names` by column of the window; culprits are framed and named."""
+
+    def draw(figure: Figure) -> None:
+        from matplotlib.colors import LogNorm
+        from matplotlib.patches import Rectangle
+
+        axes = figure.add_subplot()
+        axes.set_facecolor("#ffffff")
+        shown = np.where(np.isnan(grid.rate), np.nan, np.maximum(grid.rate, _LEAST_RATE))
+        image = axes.imshow(
+            shown, cmap="YlOrRd", norm=LogNorm(_LEAST_RATE, 1), aspect="auto", interpolation="nearest"
+        )  # fmt: skip
+        rows, columns = grid.rows.tolist(), grid.columns.tolist()
+        for place in sorted(culprits):
+            if place in rows:
+                corner, wide, high = (-0.5, rows.index(place) - 0.5), len(columns), 1
+            elif place in columns:
+                corner, wide, high = (columns.index(place) - 0.5, -0.5), 1, len(rows)
+            else:
+                continue
+            frame = Rectangle(corner, wide, high, fill=False, edgecolor="#1a5cb8", linewidth=1.6, clip_on=False)
+            axes.add_patch(frame)
+        axes.set_yticks(*_ticks(rows, names, culprits))
+        axes.set_xticks(*_ticks(columns, names, culprits), rotation=60, ha="right", rotation_mode="anchor")
+        for label in (*axes.get_yticklabels(), *axes.get_xticklabels()):
+            if label.get_text().startswith("▸"):
+                label.set_color(_MARK)
+                label.set_fontweight("bold")
+        axes.set_ylabel(grid.row_tier)
+        axes.set_xlabel(grid.column_tier)
+        bar = figure.colorbar(image, ax=axes, pad=0.01)
+        bar.set_ticks([1e-4, 1e-3, 1e-2, 1e-1, 1], labels=["none", "0.1 %", "1 %", "10 %", "100 %"])
+        bar.set_label("failed")
+        if grid.left_out:
+            figure.supxlabel(f"{grid.left_out} components with fewer failures are not shown", fontsize=8)
+
+    return draw
+
+
+def _ticks(places: Sequence[int], names: Sequence[str], culprits: Collection[int]) -> tuple[list[int], list[str]]:
+    """Where names stand: at culprits always, at others where there is room."""
+    step = max(1, -(-len(places) // _MOST_NAMED))
+    at = [k for k, place in enumerate(places) if place in culprits]
+    at += [k for k in range(0, len(places), step) if all(abs(k - other) >= step for other in at)]
+    marked = [("▸ " if places[k] in culprits else "") + names[places[k]] for k in sorted(at)]
+    return sorted(at), marked
+
+
+def draw_tor(study: TorStudy) -> Draw:
+    """The time a ToR is down a year, by how many fail a month and how many of the failures are hard."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        failing = np.geomspace(1e-5, 1e-1, 60)
+        for soft, colour in ((1.0, "#15803d"), (study.soft_share, _NEAR), (0.0, _FAR)):
+            repair = soft * study.soft_min + (1 - soft) * study.hard_min
+            down = failing * repair / (30 * 24 * 60)
+            axes.loglog(failing, down, color=colour, label=f"{soft:.0%} soft, mean repair {repair:.0f} min")
+        for nines in range(3, 8):
+            axes.axhline(10.0**-nines, color="#b9c2c9", linewidth=0.8, zorder=0)
+            axes.text(1.02e-5, 10.0**-nines * 1.1, _availability(10.0**-nines), fontsize=7.5, color="#55616b")
+        if study.failing_share and study.unavailability:
+            axes.plot(study.failing_share, study.unavailability, "o", color=_MARK)
+            axes.annotate(
+                _availability(study.unavailability), (study.failing_share, study.unavailability),
+                xytext=(8, -12), textcoords="offset points", color=_MARK, fontweight="bold",
+            )  # fmt: skip
+        _plain(axes, "ToRs that fail in a month, as a share", "share of time down")
+        axes.legend(frameon=False, loc="lower right")
+
+    return draw
+
+
+def _availability(down: float) -> str:
+    """With a digit beyond its nines.
+
+    >>> _availability(6.94e-7)
+    '99.99993 %'
+    """
+    return f"{100 * (1 - down):.{max(0, int(np.ceil(-np.log10(down))) - 2)}f} %"
+
+
+def draw_colocation(days: Days, found: Comparison) -> Draw:
+    """The daily failure rates of both distances, and what lies between them."""
+
+    def draw(figure: Figure) -> None:
+        left, right = figure.subplots(1, 2, width_ratios=[3, 1])
+        for label, units, failures, colour in (
+            (f"{days.near_hops} hops, {found.near_share:.0%} of units", days.near_units, days.near_failures, _NEAR),
+            (f"{days.far_hops} hops, {found.far_share:.0%} of units", days.far_units, days.far_failures, _FAR),
+        ):
+            left.plot(100 * failures / np.maximum(units, 1), color=colour, linewidth=1.1, label=label)
+        _plain(left, "day", "failed, % of units")
+        left.set_ylim(bottom=0)
+        left.legend(frameon=False, fontsize=8)
+        low, middle, high = (100 * each for each in (found.excess_low, found.excess, found.excess_high))
+        if np.isfinite([low, middle, high]).all():
+            right.errorbar([0], [middle], yerr=[[middle - low], [high - middle]], fmt="o", color=_FAR, capsize=5)
+        right.axhline(0, color="#b9c2c9", linewidth=0.8)
+        right.set_xticks([])
+        right.set_xlim(-1, 1)
+        _plain(right, f"p = {found.p:.2g}", "more failures at the far ones, %")
+
+    return draw
+
+
+def _plain(axes: Axes, x: str, y: str) -> None:
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,1 @@
+"""Availability studies: what single points of failure and distance to storage cost."""
