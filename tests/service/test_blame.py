@@ -1,12 +1,14 @@
 """Suspects in the service: found in the journal's attempts, told of, shown, taken back."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select
 
 from perdure.blame.accuse import Accusation
 from perdure.blame.standing import Standing
+from perdure.cli.job import explain_job
 from perdure.coordination.record import Scope
 from perdure.model.jobs import AttemptState
 from perdure.service.blame.announce import in_words, suspect_to_exception
@@ -194,3 +196,23 @@ def test_hostile_names_stay_text(place):
     text = place.client(place.mira).get("/blame").text
     assert "<script>alert(1)" not in text
     json.dumps(place.client(place.mira).get("/api/v1/suspects").json())
+
+
+def test_why_tells_what_befell_others_on_the_node(place, capsys):
+    world = place.world
+    for number, user in enumerate(("mira", "jonas", "mira")):
+        run(world, number, user, SICK, False, b"", state=AttemptState.NODE_FAIL, failed_nodes=(SICK,))
+    run(world, 3, "aiko", SICK, False, SHAPE)
+    run(world, 9, "tunde", SICK, False, RESET)
+    client = place.client(place.mira)
+    found = client.get("/api/v1/jobs/1009").json()
+    assert found["places"] == [{"node": SICK, "failures": 4, "infrastructure": 3, "users": 2}]
+    line = f"3 of the last 4 failures on {SICK} were infrastructure, of 2 users"
+    assert line in client.get("/jobs/1009").text
+    explain_job("1009", SimpleNamespace(get=lambda _: found), as_json=False)
+    assert line in capsys.readouterr().out
+
+
+def test_a_node_without_a_past_is_no_evidence(place):
+    run(place.world, 1, "mira", SICK, False, RESET)
+    assert place.client(place.mira).get("/api/v1/jobs/1001").json()["places"] == []

@@ -9,6 +9,7 @@ from perdure.cli.output import instant, print_json, print_line, print_table
 from perdure.errors import NotFound
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.client import Client, segment
+from perdure.service.queries.places import Place, in_words
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
 
@@ -83,6 +84,8 @@ def _print(found: dict[str, Any], latest: Diagnosis | None) -> None:
         print_card(latest)
     job = found["job"]
     print_line(f"job {job['job_id']}, {job['name']!r} of {job['user']}, is {job['state']}" + _because(job["reason"]))
+    for place in found["places"]:
+        print_line(in_words(Place(**place)))
     rows = (
         (a["incarnation"], a["state"], " ".join(a["nodes"]), instant(a["start_s"]), _summary(a))
         for a in found["attempts"]

@@ -13,7 +13,7 @@ from perdure.service.api.models import JobFull, JobItem, Listing, Submitted
 from perdure.service.api.params import Cursor, IdempotencyKey, JobId, Limit, Word
 from perdure.service.auth import Identity
 from perdure.service.context import Here, Operator, Viewer, Web
-from perdure.service.queries import actions, jobs
+from perdure.service.queries import actions, jobs, places
 
 router = APIRouter(tags=["jobs"])
 
@@ -48,7 +48,9 @@ def submit(
 def get_job(web: Here, identity: Viewer, job_id: JobId) -> JobFull:
     """Everything about one job: attempts, verdicts, exceptions with decision, owner and reason, actions."""
     found = jobs.job_detail(web.reader, job_id)
-    return JobFull.of(found, actions.actions_of(web.reader, job_id), identity)
+    failed = next((item.attempt for item in found.attempts if item.attempt.state.is_failure), None)
+    there = places.places_of(web.reader, failed) if failed else ()
+    return JobFull.of(found, actions.actions_of(web.reader, job_id), there, identity)
 
 
 @router.get("/jobs/{job_id}/log", response_class=Response, responses={200: {"content": {"text/plain": {}}}})

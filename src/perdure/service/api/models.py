@@ -16,6 +16,7 @@ from perdure.service.queries.actions import ActionRow
 from perdure.service.queries.events import EventRow
 from perdure.service.queries.jobs import DecidedException, JobDetail, JobRow, JudgedAttempt, LatestFailure
 from perdure.service.queries.nodes import NodeRow
+from perdure.service.queries.places import Place
 from perdure.service.whatif.ask import Ask
 from perdure.service.whatif.comparison import Comparison, Progress, Stage, Summary, Trouble
 from perdure.triage.verdict import Evidence, Verdict
@@ -203,15 +204,19 @@ class JobFull(BaseModel):
     attempts: list[AttemptItem]
     exceptions: list[ExceptionItem]
     actions: list[ActionItem]
+    places: list[Place] = Field(description="Nodes of the latest failed attempt, and what failed on them of others")
 
     @classmethod
-    def of(cls, found: JobDetail, acts: tuple[ActionRow, ...], identity: Identity) -> JobFull:
+    def of(
+        cls, found: JobDetail, acts: tuple[ActionRow, ...], places: tuple[Place, ...], identity: Identity
+    ) -> JobFull:
         with_log = identity.may_read_logs_of(found.job.user)
         return cls(
             job=JobItem.of(found),
             attempts=[AttemptItem.of(attempt, with_log=with_log) for attempt in found.attempts],
             exceptions=[ExceptionItem.of(row) for row in found.exceptions],
             actions=[ActionItem.of(row) for row in acts],
+            places=list(places),
         )
 
 

@@ -17,7 +17,7 @@ from perdure.service.pages.actions import undoable
 from perdure.service.pages.logview import log_lines
 from perdure.service.pages.render import page
 from perdure.service.pages.timeline import timeline
-from perdure.service.queries import actions, jobs, learning
+from perdure.service.queries import actions, jobs, learning, places
 
 router = APIRouter()
 
@@ -62,6 +62,7 @@ def job_page(
     failure = failures[0] if failures else None
     acts = actions.actions_of(web.reader, job_id)
     shown = failure.record.incarnation if failure else None
+    failed = next((item.attempt for item in found.attempts if item.attempt.id.incarnation == shown), None)
     verdict = verdicts.get(shown) if shown is not None else None
     return page(
         request,
@@ -73,6 +74,7 @@ def job_page(
         failure=failure,
         verdict=verdict,
         similar=learning.similar(web.reader, verdict.fingerprint, web.now() - WEEK_S) if verdict else None,
+        places=[places.in_words(place) for place in places.places_of(web.reader, failed)] if failed else [],
         correction=learning.correction_of(web.reader, job_id, shown) if shown is not None else None,
         verdicts=verdicts,
         decisions={row.record.incarnation: row for row in reversed(found.exceptions)},
