@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from perdure.model.cluster import Cluster
-from perdure.model.table import JobTable
+from perdure.model.table import Attempts, JobTable
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.simulation.asking import Again, Failed
-from perdure.simulation.compiled.drive import compiled
 from perdure.simulation.faults import NodeFaults
+from perdure.simulation.result import Result
 from perdure.simulation.simulate import simulate
 from perdure.simulation.workload import Workload
-from tests.simulation.tables import faulty, tables
+from tests.simulation.tables import jobs
 
-PLACES = ["count", "first-fit", "best-fit", "consolidate", "ladder:15"]
+drive = pytest.importorskip("perdure.simulation.compiled.drive", reason="numba is not installed")
+
+PLACES = ["count", "first-fit", "best-fit", "consolidate", "ladder:15", "spread-ladder:15"]
 POLICIES = ["fifo", "fjf", "sjf", "sjf:skip", "capacity", "drf", "philly", "easy", "conservative"]
 POLICIES += ["srtf", "srsf", "fewest-gpus", "las", "las-2d", "las-2d:0.5", "las-2d:2", "gittins-2d"]
-quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+WORLDS = 36
+
+
+@dataclass(frozen=True)
+class World:
+    """All that a schedule depends on but the policy."""
+
+    table: JobTable
+    faults: NodeFaults | None
+    cluster: Cluster
+    placement: str
+    asks: bool
+    options: PolicyOptions
+
+    def replay(self, policy: str, engine: str) -> Result:
+        return simulate(
+            self.table, self.cluster, policy, self.placement, answer if self.asks else None,
+            options=self.options, engine=engine, faults=self.faults,
+        )  # fmt: skip
 
 
 def answer(failed: Failed) -> Again | None:
@@ -33,35 +53,72 @@ def answer(failed: Failed) -> Again | None:
     ]
 
 
-@pytest.mark.parametrize("name", POLICIES)
-@quick
-@given(
-    given_=faulty(max_jobs=25), placement=st.sampled_from(PLACES), racks=st.sampled_from([0, 1, 2]),
-    asks=st.booleans(), compat=st.sampled_from([None, "tiresias"]),
-)
-def test_both_loops_agree(
-    name: str, given_: tuple[JobTable, NodeFaults], placement: str, racks: int, asks: bool, compat: None
-) -> None:
-    table, faults = given_
-    cluster = Cluster.parse("3x4+1x8", rack_nodes=racks)
-    options = PolicyOptions(queue_limits=(20.0, 60.0))
-    plain, fast = (
-        simulate(
-            table, cluster, name, placement, answer if asks else None, compat=compat, options=options, engine=engine,
-            faults=faults,
-        )
-        for engine in ("plain", "compiled")
-    )
-    for column in ("start_s", "end_s", "preempted", "promoted", "passed"):
-        assert np.array_equal(getattr(fast, column), getattr(plain, column)), column
-    for column in ("job", "number", "submit_s", "start_s", "end_s", "ran_s", "passed", "node", "record"):
-        assert np.array_equal(getattr(fast.attempts, column), getattr(plain.attempts, column)), column
-    assert fast.digest() == plain.digest()
-    assert fast.busy_gpu_s == plain.busy_gpu_s
+@cache
+def world(seed: int) -> World:
+    """A crowd of jobs that meet, tie and repeat, on a few small nodes."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(5, 70))
+    submit = np.sort(rng.integers(0, rng.choice([5, 50, 200]), n)).astype(float)
+    if rng.random() < 0.2:
+        submit = np.sort(rng.random(n) * 50)
+    duration = rng.integers(0, rng.choice([3, 40, 200]), n).astype(float)
+    walltime = np.where(rng.random(n) < rng.choice([0, 0.7, 1]), np.ceil(duration * rng.uniform(0.7, 3, n)), np.nan)
+    attempts = _attempts(n, rng) if rng.random() < 0.7 else None
+    gpus = rng.choice([1, 2, 3, 4, 8, 12], n, p=[0.4, 0.2, 0.1, 0.15, 0.1, 0.05])
+    table = JobTable(
+        np.arange(n).astype(str), submit, gpus, duration,
+        vc=rng.choice(list("abc"), n), user=rng.choice(list("xyz"), n), walltime_s=walltime, attempts=attempts,
+    )  # fmt: skip
+    quotas = dict(zip("abc", rng.integers(0, 30, 3).astype(float).tolist(), strict=True)) if rng.random() < 0.4 else {}
+    samples = tuple(rng.integers(1, 200, 4).astype(float).tolist()) if rng.random() < 0.5 else ()
+    return World(
+        table,
+        _faults(Workload.of(table), rng) if rng.random() < 0.6 else None,
+        Cluster.parse(str(rng.choice(["3x4+1x8", "2x8", "5x4", "1x12+2x2"])), rack_nodes=int(rng.integers(0, 3))),
+        PLACES[seed % len(PLACES)],
+        bool(rng.random() < 0.6),
+        PolicyOptions(
+            quotas=quotas, queue_limits=(20.0, 60.0), gittins_samples=samples,
+            compat="tiresias" if rng.random() < 0.3 else None,
+        ),
+    )  # fmt: skip
+
+
+def _attempts(n: int, rng: np.random.Generator) -> Attempts:
+    first = np.concatenate([[0], np.cumsum(rng.choice([0, 1, 2, 3], n))])
+    return Attempts(first, rng.integers(0, 60, first[-1]).astype(float), rng.random(first[-1]) < 0.4)
+
+
+def _faults(work: Workload, rng: np.random.Generator) -> NodeFaults:
+    """Faults of nodes for some attempts. A job's last one never repeats an earlier one, nor does its first."""
+    n = len(work.work)
+    bound = rng.random(n) < 0.4
+    again = bound & (rng.random(n) < 0.3)
+    again[work.first[:-1]] = False
+    again[work.first[1:] - 1] = False
+    return NodeFaults(bound, again, rng.random(n), rng.integers(0, 300, n).astype(float))
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@given(table=tables(max_jobs=1))
-@settings(max_examples=1)
-def test_these_policies_are_compiled(name: str, table: JobTable) -> None:
-    assert compiled(Workload.of(table), Cluster.parse("1x8"), policy_named(name), None) is not None
+def test_both_loops_agree(name: str) -> None:
+    for seed in range(WORLDS):
+        plain, fast = (world(seed).replay(name, engine) for engine in ("plain", "compiled"))
+        for column in ("start_s", "end_s", "preempted", "promoted", "passed"):
+            assert np.array_equal(getattr(fast, column), getattr(plain, column)), (seed, column)
+        for column in ("job", "number", "submit_s", "start_s", "end_s", "ran_s", "passed", "node", "record"):
+            assert np.array_equal(getattr(fast.attempts, column), getattr(plain.attempts, column)), (seed, column)
+        assert (fast.digest(), fast.busy_gpu_s) == (plain.digest(), plain.busy_gpu_s), seed
+
+
+def test_the_worlds_are_crowded() -> None:
+    """So that policies have something to decide: jobs wait, are preempted, fail, and are kept off nodes."""
+    found = [world(seed).replay("las-2d", "compiled") for seed in range(0, WORLDS, len(PLACES))]
+    assert sum(each.preempted.sum() for each in found) > 100
+    assert sum((~each.attempts.passed).sum() for each in found) > 100
+    assert sum((each.attempts.start_s > each.attempts.submit_s).sum() for each in found) > 100
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_these_policies_are_compiled(name: str) -> None:
+    table = Workload.of(jobs((1, 0, 1)))
+    assert drive.compiled(table, Cluster.parse("1x8"), policy_named(name), None) is not None
