@@ -7,6 +7,7 @@ from sqlalchemy import create_engine
 
 from perdure.model.jobs import AttemptState
 from perdure.service.journal import ActionState
+from perdure.service.tail import Tail
 from perdure.service.web import create_app
 from tests.service.web_world import RESET, SHAPE, Site, fill, site
 
@@ -314,17 +315,15 @@ def streamed(place, token, **request):
 @pytest.fixture
 def closing(place, monkeypatch):
     """A stream ends after its first look that brings nothing."""
-    from perdure.service.api import events as module
+    real = Tail.after
 
-    real = module.events.events_after
-
-    def once(reader, seq, limit):
-        page = real(reader, seq, limit)
-        if len(page.items) < limit:
+    async def once(self, seq, patience_s):
+        heard = await real(self, seq, 0.05)
+        if not heard:
             place.app.state.listeners.close()
-        return page
+        return heard
 
-    monkeypatch.setattr(module.events, "events_after", once)
+    monkeypatch.setattr(Tail, "after", once)
 
 
 def test_a_stream_goes_on_where_it_broke_off(place, closing):

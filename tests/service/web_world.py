@@ -9,6 +9,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from perdure.coordination.chain import Input, Refused
+from perdure.coordination.playbook import own_playbook
 from perdure.errors import ClusterError, NotFound
 from perdure.model.actions import Action, Drain
 from perdure.model.events import ActionEnded
@@ -16,13 +18,16 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
+from perdure.retry.rules import RetryRules
 from perdure.service.auth import Role, TokenBook
 from perdure.service.context import WebSettings
-from perdure.service.controller import ControllerSettings, Event, Judge, Judged, Looked, Ordered, step, undo_of
+from perdure.service.controller import ControllerSettings, Event, Judge, Judged, Looked, Ordered, Told, step, undo_of
+from perdure.service.coordinator import Coordinator
 from perdure.service.journal import ActionState, Journal
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
 from perdure.service.operations import Status
+from perdure.service.view import SiteView
 from perdure.service.web import create_app
 from perdure.service.whatif.bench import Bench
 from perdure.service.whatif.limits import WhatifSettings
@@ -76,6 +81,15 @@ class World:
             if isinstance(effect, Judge) and self.judging:
                 log = self.logs.get((effect.attempt.id.job_id, effect.attempt.id.incarnation), b"")
                 self.take(Judged(self.now, effect.attempt.id, self.learner.judge(log, effect.attempt, Context())))
+
+    def tell(self, inputs: tuple[Input, ...]) -> list[Refused]:
+        before = self.state
+        self.state, effects = step(before, Told(self.now, inputs), ControllerSettings())
+        self.journal.record(effects, before, self.state)
+        return [effect for effect in effects if isinstance(effect, Refused)]
+
+    def view(self) -> SiteView:
+        return SiteView(self.state, own_playbook(), RetryRules(), self.now)
 
     def look(self) -> None:
         seen = (tuple(self.jobs.values()), tuple(self.attempts.values()), tuple(self.nodes.values()))
@@ -154,6 +168,10 @@ class Desk:
     ready: bool = True
     submitted: list[dict[str, Any]] = field(default_factory=list)
     faults: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return Coordinator(self.world.tell, self.world.view)
 
     def status(self) -> Status:
         world = self.world

@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from perdure import __version__
-from perdure.cli import actions, config, jobs, learn, node, token, trace, up, whatif, who, why
+from perdure.cli import actions, agent, config, events, jobs, learn, node, token, trace, up, whatif, who, why
 from perdure.cli import exec as exec_
 from perdure.cli.text import plain
 from perdure.errors import PerdureError
@@ -39,8 +39,11 @@ app.command("submit", context_settings=RUNS_A_PROGRAM)(jobs.submit)
 app.command("nodes")(node.nodes)
 app.add_typer(node.app, name="node")
 app.command("actions")(actions.actions)
+app.command("events")(events.events)
+app.command("raise", context_settings={"allow_interspersed_args": True})(events.raise_)
 app.add_typer(config.app, name="config")
 app.command("exec", context_settings=RUNS_A_PROGRAM)(exec_.exec_)
+app.command("agent")(agent.agent)
 app.command("token")(token.token)
 
 

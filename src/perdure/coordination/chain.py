@@ -147,7 +147,7 @@ class Asked:
 class Refused:
     """An input that changed nothing, and why."""
 
-    exception_id: str
+    given: Input
     what: str
     mend: str
 
@@ -221,6 +221,7 @@ class _Draft:
         self._handlers, self._equals = dict(chain.handlers), dict(chain.equals)
         self._changed: dict[str, Changed] = {}
         self._effects: list[Effect] = []
+        self._given: Input = Ticked()
 
     def done(self) -> tuple[Chain, list[Effect]]:
         for exception_id in self._surplus():
@@ -238,6 +239,7 @@ class _Draft:
         return list(islice((i for i, record in self._ended.items() if not record.holds), max(0, too_many)))
 
     def take(self, given: Input) -> None:
+        self._given = given
         match given:
             case Raised(record=record, own=own):
                 self._raise(record, 0, own=own)
@@ -265,7 +267,7 @@ class _Draft:
         if not own and self._fold(record):
             return
         if len(self._open) >= MAX_OPEN and not own:
-            self._refuse(record.id, f"{MAX_OPEN} exceptions are open", "Answer some, or wait for their deadlines")
+            self._refuse(f"{MAX_OPEN} exceptions are open", "Answer some, or wait for their deadlines")
             return
         deadline_s = self._now + self._bench.deadline_s(record)
         if record.deadline_s is not None:
@@ -389,13 +391,13 @@ class _Draft:
         if record is None:
             ended = self._ended.get(given.exception_id)
             said = f"it is {ended.standing} already" if ended else "no such exception is open"
-            self._refuse(given.exception_id, said, "See `perdure events` for those that are open")
+            self._refuse(said, "See `perdure events` for those that are open")
             return
         if registration is None or registration.until_s <= self._now:
-            self._refuse(record.id, f"the lease of {given.handler} has run out", "Register again")
+            self._refuse(f"the lease of {given.handler} has run out", "Register again")
             return
         if turn is None or turn.handler != given.handler:
-            self._refuse(record.id, f"it is not the turn of {given.handler}", "Answer once, when asked")
+            self._refuse(f"it is not the turn of {given.handler}", "Answer once, when asked")
             return
         ruling = given.ruling
         if ruling.kind is AnswerKind.DEFERRED:
@@ -408,9 +410,9 @@ class _Draft:
     def _annotate(self, exception_id: str, annotations: tuple[Annotation, ...]) -> None:
         record = self._open.get(exception_id) or self._ended.get(exception_id)
         if record is None:
-            self._refuse(exception_id, "no such exception is known", "See `perdure events` for those that are")
+            self._refuse("no such exception is known", "See `perdure events` for those that are")
         elif len(record.annotations) + len(annotations) > MAX_ANNOTATIONS:
-            self._refuse(exception_id, f"it has {len(record.annotations)} annotations", "Put the rest into a file")
+            self._refuse(f"it has {len(record.annotations)} annotations", "Put the rest into a file")
         else:
             self._put(self._with(record, annotations))
 
@@ -420,7 +422,7 @@ class _Draft:
 
     def _enlist(self, registration: Registration) -> None:
         if registration.id not in self._handlers and len(self._handlers) >= MAX_HANDLERS:
-            self._refuse("", f"{MAX_HANDLERS} handlers are registered", "End some, or let their leases run out")
+            self._refuse(f"{MAX_HANDLERS} handlers are registered", "End some, or let their leases run out")
             return
         self._handlers[registration.id] = registration
 
@@ -481,5 +483,5 @@ class _Draft:
         earlier = self._changed.get(record.id)
         self._changed[record.id] = Changed(record, (*earlier.actions, *actions) if earlier else actions)
 
-    def _refuse(self, exception_id: str, what: str, mend: str) -> None:
-        self._effects.append(Refused(exception_id, what, mend))
+    def _refuse(self, what: str, mend: str) -> None:
+        self._effects.append(Refused(self._given, what, mend))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -94,9 +94,14 @@ class Client:
         given = {name: value for name, value in query.items() if value is not None}
         return self._ask("GET", f"{path}?{urlencode(given)}" if given else path)
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def post(self, path: str, body: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """The JSON answer to a POST."""
         return self._ask("POST", path, json.dumps(body or {}).encode())
+
+    @property
+    def token(self) -> str:
+        """What it is asked with; for a stream, which this cannot read."""
+        return self._token
 
     def pages(self, path: str, limit: int, **query: str | int | None) -> Iterator[dict[str, Any]]:
         """Up to `limit` items of a listing, following its cursor."""

@@ -6,6 +6,7 @@ become U+FFFD here, so what is read back equals `cleaned` of what was written. F
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -62,6 +63,10 @@ class Codec(Generic[T]):
             raise StateError(
                 "the journal", f"a stored value is unreadable at {at}: {first['msg']}", "Restore it from a backup"
             ) from err
+
+    def of(self, value: Any) -> T:
+        """Read what `encode` wrote, parsed already. Raises `StateError` for anything else."""
+        return self.decode(json.dumps(value))
 
     @property
     def kind(self) -> Any:

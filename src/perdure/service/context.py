@@ -26,9 +26,9 @@ class WebSettings:
 
     hosts: tuple[str, ...] = ()
     """Names besides the loopback ones under which this service may be called; "host" without a port."""
-    max_streams: int = 32
+    max_streams: int = 2000
     """Listeners to the stream of events at one time."""
-    stream_every_s: float = 1.0
+    stream_every_s: float = 0.1
     """How often a stream looks for new events."""
     log_bytes: int = 256 * 1024
     """The end of a log that is shown."""

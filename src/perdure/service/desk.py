@@ -11,6 +11,7 @@ from perdure.errors import ClusterError, InputError, NotFound, StateError
 from perdure.model.actions import Action
 from perdure.model.identity import AttemptId
 from perdure.service.controller import Ordered, undo_of
+from perdure.service.coordinator import Coordinator
 from perdure.service.engine import Engine
 from perdure.service.executor import ActionState
 from perdure.service.operations import Status
@@ -26,6 +27,11 @@ class Desk:
         self._backend_name = backend_name
         self._armed = armed
         self._stop_file = stop_file
+        self._coordinator = Coordinator(engine.tell, engine.view)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return self._coordinator
 
     def status(self) -> Status:
         engine = self._engine

@@ -18,6 +18,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import replace
 
 from perdure.backends.protocol import TAIL_BYTES, Backend, LogTail
+from perdure.coordination.chain import Input, Refused
 from perdure.errors import PerdureError
 from perdure.model.jobs import Attempt, Job
 from perdure.service.case import State
@@ -30,6 +31,7 @@ from perdure.service.controller import (
     Judged,
     Looked,
     Study,
+    Told,
     step,
     unfinished,
 )
@@ -37,6 +39,7 @@ from perdure.service.executor import Executor
 from perdure.service.journal import Journal
 from perdure.service.studies import GOOD_BYTES, Studies
 from perdure.service.surroundings import context_of
+from perdure.service.view import SiteView
 from perdure.triage.context import Context
 from perdure.triage.verdict import Label, Verdict
 
@@ -97,7 +100,7 @@ class Engine:
     def state(self) -> State:
         return self._state
 
-    def absorb(self, events: Iterable[Event]) -> None:
+    def absorb(self, events: Iterable[Event]) -> list[Effect]:
         """Take in events: decide, journal in one transaction, then hand on what is to be done."""
         with self._lock:
             before = after = self._state
@@ -109,6 +112,21 @@ class Engine:
                 self.journal.record(effects, before, after)
             self._state = after
         self._after(effects)
+        return effects
+
+    def tell(self, inputs: tuple[Input, ...]) -> list[Refused]:
+        """Take in what programs say of exceptions; what could not be taken, with the reason."""
+        effects = self.absorb([Told(self.clock(), inputs)])
+        return [effect for effect in effects if isinstance(effect, Refused)]
+
+    def tick(self) -> None:
+        """Let time pass on the chain of exceptions: leases and deadlines run out."""
+        if self._state.chain.open or self._state.chain.handlers:
+            self.absorb([Told(self.clock())])
+
+    def view(self) -> SiteView:
+        """The site as handlers of exceptions see it now."""
+        return SiteView(self._state, self._settings.playbook, self._settings.retry, self.clock())
 
     def _after(self, effects: Iterable[Effect]) -> None:
         for effect in effects:

@@ -12,6 +12,7 @@ from perdure.service.engine import Engine
 log = logging.getLogger("perdure")
 
 ACT_EVERY_S = 0.25  # the kill switch and new intents are heeded this soon
+TICK_EVERY_S = 0.5  # leases and deadlines of exceptions are heeded this soon
 ENDING_S = 5.0  # a thread that has not ended after this long is left to the end of the process
 PRUNE_EVERY_S = 60.0
 
@@ -49,6 +50,7 @@ def threads(engine: Engine, stop: threading.Event, look_every_s: float) -> list[
     return [
         forever("look", stop, engine.look, lambda: engine.look_now.wait(look_every_s)),
         forever("judge", stop, lambda: engine.judge_next(0.5), lambda: None),
+        forever("chain", stop, engine.tick, lambda: stop.wait(TICK_EVERY_S)),
         forever("act", stop, engine.act, rest),
         forever("prune", stop, prune, lambda: stop.wait(PRUNE_EVERY_S)),
     ]

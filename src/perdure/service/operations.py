@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from perdure.model.actions import Action
+from perdure.service.coordinator import Coordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,10 @@ class Status:
 
 class Operations(Protocol):
     """Each call returns once what it asks for is durable. Raises `PerdureError`s that name the mend."""
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Where the chain of exceptions is reached."""
 
     def status(self) -> Status: ...
 

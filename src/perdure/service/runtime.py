@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,10 @@ from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
 from perdure.coordination.chain import Input
+from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
-from perdure.errors import ConfigError, StateError
+from perdure.errors import ConfigError, InputError, StateError
 from perdure.service.auth import Role, TokenBook
 from perdure.service.blame.ledger import Ledger
 from perdure.service.blame.watch import Watch
@@ -45,6 +47,7 @@ from perdure.service.whatif.bench import Bench, at_work
 from perdure.triage.rules import own_rules, with_site_rules
 
 HEED_HOOKS_S = 1.0
+SOCKET_FILE = "perdure.sock"  # in the state directory
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -60,6 +63,30 @@ def listen(host: str, port: int) -> socket.socket:
         what = f"cannot be listened on: {err.strerror}"
         raise ConfigError(f"{host}:{port}", what, "Choose another with --port") from err
     return sock
+
+
+@contextmanager
+def unix_socket(path: Path, *, shared: bool) -> Iterator[socket.socket]:
+    """The same service on a Unix socket; `shared`: every user of the machine may connect, the token tells who it is.
+
+    Raises `ConfigError`.
+    """
+    local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o111 if shared else 0o177)
+    try:
+        path.unlink(missing_ok=True)
+        local.bind(str(path))
+        local.listen(128)
+    except OSError as err:
+        local.close()
+        what = f"cannot be listened on: {err.strerror or err}"
+        raise ConfigError(str(path), what, "Name a shorter path with service.socket") from err
+    finally:
+        os.umask(before)
+    try:
+        yield local
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def state_dir(path: Path) -> Path:
@@ -140,8 +167,9 @@ def engine_of(
     """The engine with its parts in place."""
     executor = Executor(journal, backend, ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps))
 
+    controller = replace(settings.controller, playbook=playbook_of(settings))
     student = learner.study if settings.triage.learn else None
-    return Engine(backend, journal, executor, learner.judge, settings.controller, time.time, metrics.decided, student)
+    return Engine(backend, journal, executor, learner.judge, controller, time.time, metrics.decided, student)
 
 
 def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
@@ -151,6 +179,23 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
         engine.absorb([Told(time.time(), tuple(inputs))])
 
     return Watch(Ledger(journal.store, journal.cluster), settings.blame, time.time, tell)
+
+
+def playbook_of(settings: Settings) -> Playbook:
+    """Perdure's playbook, or a site's laid over it. Raises `InputError`, `ConfigError`."""
+    path = settings.coordination.playbook
+    return read_playbook(path) if path else own_playbook()
+
+
+def read_playbook(path: Path) -> Playbook:
+    """A site's playbook laid over Perdure's own. Raises `InputError` that names entry and mend."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return site_playbook(file.read(MAX_CHARACTERS + 1), str(path))
+    except OSError as err:
+        raise InputError(str(path), f"cannot be read: {err.strerror}", "Name a file that can be") from err
+    except UnicodeDecodeError as err:
+        raise InputError(str(path), "is not UTF-8", "Save it as UTF-8") from err
 
 
 def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:
@@ -213,7 +258,8 @@ def serve(
     with left_for_commands(tokens, url, state):
         code = tokens.login_code(getpass.getuser(), Role.OPERATOR)
         print(f"Perdure watches {engine.backend.cluster}: {url}/?code={code}", flush=True)  # noqa: T201
-        uvicorn.Server(config).run(sockets=[sock])
+        with unix_socket(service.socket or state / SOCKET_FILE, shared=service.socket is not None) as local:
+            uvicorn.Server(config).run(sockets=[sock, local])
     return 0
 
 

@@ -59,6 +59,8 @@ class ServiceSettings:
     """Names besides the loopback ones under which a proxy calls this service, each without a port."""
     state: Path = field(default_factory=lambda: default_state_dir(os.environ))
     """Directory of the journal, the kill switch and the service's own file."""
+    socket: Path | None = None
+    """Unix socket of the API, for all users of this machine; not set: ``perdure.sock`` in `state`, for its owner."""
     database: str = ""
     """URL of a PostgreSQL database for the journal; "" keeps it in SQLite in `state`."""
     poll_s: float | None = None
@@ -113,6 +115,14 @@ class TriageSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinationSettings:
+    """Who is asked about which failure."""
+
+    playbook: Path | None = None
+    """A site's own playbook, laid over the one shipped."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings, each group a value of its own. The retry rules are `controller.retry`."""
 
@@ -124,6 +134,7 @@ class Settings:
     caps: Caps = field(default_factory=Caps)
     whatif: WhatifSettings = field(default_factory=WhatifSettings)
     blame: BlameSettings = field(default_factory=BlameSettings)
+    coordination: CoordinationSettings = field(default_factory=CoordinationSettings)
 
     @property
     def retry(self) -> RetryRules:
@@ -156,12 +167,13 @@ GROUPS: Mapping[str, type] = {
     "retry": RetryRules,
     "caps": Caps,
     "controller": ControllerSettings,
+    "coordination": CoordinationSettings,
     "slurm": SlurmSettings,
     "triage": TriageSettings,
     "whatif": WhatifSettings,
     "blame": BlameSettings,
 }
-_NOT_SET_BY_PEOPLE = {"controller.retry", "controller.ignore_before_s"}
+_NOT_SET_BY_PEOPLE = {"controller.retry", "controller.playbook", "controller.ignore_before_s"}
 _LOWEST: Mapping[str, float] = {
     "local.nodes": 1,
     "service.poll_s": 0.1,

@@ -13,7 +13,7 @@ import perdure
 from perdure.service import metrics as metrics_
 from perdure.service import problems
 from perdure.service.access import check_every_route_declares
-from perdure.service.api import actions, blame, events, jobs, learning, nodes, status, whatif
+from perdure.service.api import actions, blame, events, exceptions, jobs, learning, nodes, status, whatif
 from perdure.service.api.events import Listeners
 from perdure.service.auth import Sessions, TokenBook
 from perdure.service.blame.settings import BlameSettings
@@ -26,7 +26,11 @@ from perdure.service.metrics import Metrics
 from perdure.service.operations import Operations
 from perdure.service.pages import errors, site
 from perdure.service.problems import RESPONSES, Problem
+from perdure.service.queries import events as queries
+from perdure.service.queries.events import EventRow
+from perdure.service.queries.jobs import owners_of
 from perdure.service.queries.reader import Reader
+from perdure.service.tail import Tail
 from perdure.service.whatif.bench import Bench
 from perdure.service.whatif.limits import MIB
 
@@ -38,6 +42,7 @@ API_ROUTERS = (
     blame.router,
     actions.router,
     events.router,
+    exceptions.router,
     status.router,
     whatif.router,
     learning.router,
@@ -77,7 +82,7 @@ def create_app(
     )
     app.state.tokens = tokens
     app.state.sessions = Sessions(tokens, settings.clock)
-    app.state.listeners = Listeners(settings.max_streams)
+    app.state.listeners = Listeners(settings.max_streams, _tail(reader, settings.stream_every_s))
     app.state.metrics = metrics
     app.state.web = Web(
         reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, bench, learner,
@@ -94,6 +99,15 @@ def create_app(
     larger = {f"{API}{whatif.UPLOADS}": bench.settings.upload_mib * MIB} if bench else {}
     app.add_middleware(Guard, hosts=settings.hosts, larger=larger)
     return app
+
+
+def _tail(reader: Reader, every_s: float) -> Tail:
+    """What listeners hear, read from the journal."""
+
+    def after(seq: int, limit: int) -> list[EventRow]:
+        return list(queries.events_after(reader, seq, limit).items)
+
+    return Tail(after, lambda: queries.newest(reader), lambda ids: owners_of(reader, ids), every_s)
 
 
 @asynccontextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -14,17 +14,18 @@ from fastapi.responses import StreamingResponse
 from perdure.errors import PerdureError
 from perdure.service.access import operator
 from perdure.service.api.models import EventItem, Listing
-from perdure.service.api.params import Limit
+from perdure.service.api.params import Limit, Word
 from perdure.service.auth import Identity
 from perdure.service.context import Here, Viewer, Web
 from perdure.service.problems import TooMany
 from perdure.service.queries import events, jobs
 from perdure.service.queries.events import EventRow
+from perdure.service.tail import Heard, Tail
 
 router = APIRouter(tags=["events"])
 
-BATCH = 200
 HEARTBEAT_S = 15.0
+PATIENCE_S = 1.0  # a stream looks this often whether it is to end
 MAX_SEQ = 2**62
 Seq = Annotated[int, Query(ge=0, le=MAX_SEQ)]
 
@@ -46,6 +47,8 @@ async def stream(
     web: Here,
     identity: Viewer,
     after: Annotated[int | None, Query(ge=0, le=MAX_SEQ, description="Not given: only what is new")] = None,
+    kind: Annotated[list[Word] | None, Query(description="Only events of this kind; repeatable")] = None,
+    job_id: Word = "",
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> StreamingResponse:
     """Events as they are written down, each with its `seq` as id. `Last-Event-ID` takes a broken stream up again."""
@@ -54,51 +57,68 @@ async def stream(
         start = int(last_event_id)
     else:
         start = after if after is not None else await run_in_threadpool(events.newest, web.reader)
-    told = _stream(web, identity, start, listeners)
+    told = _stream(Wanted(identity, frozenset(kind or ()), job_id), start, listeners)
     await anext(told)  # takes a place here, where there may be none; once begun it gives it back whatever happens
     return StreamingResponse(told, media_type="text/event-stream")
 
 
 class Listeners:
-    """How many listen at one time, and whether they are to be sent home."""
+    """How many listen at one time, to what, and whether they are to be sent home."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, tail: Tail) -> None:
         self._most = most
         self._here = 0
+        self.tail = tail
         self.closing = False
 
-    def enter(self) -> None:
+    async def enter(self) -> None:
         """Raises `TooMany`."""
         if self._here >= self._most:
             raise TooMany("events", f"{self._here} listen already", "Close one, or ask /api/v1/events now and then")
         self._here += 1
+        await self.tail.enter()
 
     def leave(self) -> None:
         self._here -= 1
+        self.tail.leave()
 
     def close(self) -> None:
         """End all streams soon, so that a server can stop without waiting for them."""
         self.closing = True
 
 
-async def _stream(web: Web, identity: Identity, seq: int, listeners: Listeners) -> AsyncIterator[str]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one listener wants to hear, and may."""
+
+    identity: Identity
+    kinds: frozenset[str] = frozenset()
+    job_id: str = ""
+
+    def text_of(self, heard: Heard) -> str:
+        """The message; "" where it is not for this listener."""
+        row = heard.row
+        if (self.kinds and row.kind not in self.kinds) or (self.job_id and row.job_id != self.job_id):
+            return ""
+        return heard.said(with_log=not row.job_id or self.identity.may_read_logs_of(heard.owner))
+
+
+async def _stream(wanted: Wanted, seq: int, listeners: Listeners) -> AsyncIterator[str]:
     quiet_s = 0.0
-    listeners.enter()
+    await listeners.enter()
     try:
         yield ""
         yield ": listening\n\n"
         while not listeners.closing:
-            page = await run_in_threadpool(events.events_after, web.reader, seq, BATCH)
-            for item in await run_in_threadpool(_items, web, identity, page.items):
-                seq, quiet_s = item.seq, 0.0
-                yield f"id: {item.seq}\nevent: {item.kind}\ndata: {json.dumps(item.model_dump())}\n\n"
-            if len(page.items) == BATCH:
-                continue
-            if quiet_s >= HEARTBEAT_S:
+            heard = await listeners.tail.after(seq, PATIENCE_S)
+            said = "".join(map(wanted.text_of, heard))
+            seq = heard[-1].row.seq if heard else seq
+            quiet_s = 0.0 if said else quiet_s + (0.0 if heard else PATIENCE_S)
+            if said:
+                yield said
+            elif quiet_s >= HEARTBEAT_S:
                 quiet_s = 0.0
                 yield ": still here\n\n"
-            await asyncio.sleep(web.settings.stream_every_s)
-            quiet_s += web.settings.stream_every_s
     except PerdureError as err:
         yield f"event: problem\ndata: {json.dumps(str(err))}\n\n"
     finally:
@@ -106,7 +126,7 @@ async def _stream(web: Web, identity: Identity, seq: int, listeners: Listeners) 
 
 
 def _items(web: Web, identity: Identity, rows: tuple[EventRow, ...]) -> list[EventItem]:
-    """Viewers get the evidence of their own jobs alone."""
+    """Viewers get what programs and logs said of their own jobs alone."""
     if identity.role.covers(operator.role):
         return [EventItem.of(row, with_log=True) for row in rows]
     owners = jobs.owners_of(web.reader, {row.job_id for row in rows if row.job_id})

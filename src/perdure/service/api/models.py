@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.wire import encode
 from perdure.model.jobs import Attempt, Job
 from perdure.retry.decide import Decision
+from perdure.service import codec
 from perdure.service.auth import Identity
 from perdure.service.operations import Status
 from perdure.service.queries.actions import ActionRow
@@ -138,6 +140,13 @@ class AttemptItem(BaseModel):
         )
 
 
+def shown(record: ExceptionRecord, *, with_log: bool) -> dict[str, Any]:
+    """A record as JSON; without what programs said of it for those who may not read their words."""
+    if not with_log:
+        record = replace(record, note="", evidence=(), annotations=(), extra=())
+    return encode(record)
+
+
 class ExceptionItem(BaseModel):
     """A failure on its way: who owns its recovery, what was decided and why."""
 
@@ -155,7 +164,7 @@ class ExceptionItem(BaseModel):
     record: dict[str, Any]  # as coordination/exception.schema.json has it
 
     @classmethod
-    def of(cls, row: DecidedException) -> ExceptionItem:
+    def of(cls, row: DecidedException, *, with_log: bool) -> ExceptionItem:
         record = row.record
         return cls(
             id=record.id,
@@ -169,7 +178,7 @@ class ExceptionItem(BaseModel):
             wasted_gpu_h=row.wasted_gpu_h,
             saved_gpu_h=row.saved_gpu_h,
             decided=row.decided,
-            record=encode(record),
+            record=shown(record, with_log=with_log),
         )
 
 
@@ -214,7 +223,7 @@ class JobFull(BaseModel):
         return cls(
             job=JobItem.of(found),
             attempts=[AttemptItem.of(attempt, with_log=with_log) for attempt in found.attempts],
-            exceptions=[ExceptionItem.of(row) for row in found.exceptions],
+            exceptions=[ExceptionItem.of(row, with_log=with_log) for row in found.exceptions],
             actions=[ActionItem.of(row) for row in acts],
             places=list(places),
         )
@@ -259,6 +268,8 @@ class EventItem(BaseModel):
         payload = dict(row.payload)
         if not with_log and isinstance(payload.get("verdict"), dict):
             payload["verdict"] = {**payload["verdict"], "evidence": None}
+        if "record" in payload:
+            payload["record"] = shown(codec.EXCEPTION.of(payload["record"]), with_log=with_log)
         return cls(seq=row.seq, time_s=row.time_s, kind=row.kind, job_id=row.job_id, payload=payload)
 
 

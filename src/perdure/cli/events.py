@@ -1,0 +1,188 @@
+"""``perdure events`` and ``perdure raise``: exceptions on their way, and one more of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from perdure.cli.options import AsJson, StateDir, service, user_name
+from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.errors import InputError
+
+MAX_CONTEXT = 64 * 1024
+
+
+def events(
+    job: Annotated[str | None, typer.Argument(help="Only of this job, each step of the way.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on as they happen, until interrupted.")] = False,
+    kind: Annotated[str | None, typer.Option("--type", help="Only of this dotted type and below.")] = None,
+    only_open: Annotated[bool, typer.Option("--open", help="Only those on their way.")] = False,
+    replay: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Exceptions of the past (what --json printed), tried anew.")
+    ] = None,
+    playbook: Annotated[Path | None, typer.Option(metavar="TOML", help="With --replay: the playbook to try.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
+    as_json: AsJson = False,
+    state: StateDir = None,
+) -> int:
+    """Show exceptions: who raised them, who was asked, who owns the recovery. Asks the service.
+
+    Exit codes: 0 listed, 1 a replay shows differences, 2 usage, or no service.
+    """
+    if playbook is not None and replay is None:
+        raise InputError("--playbook", "needs something to try it on", "Give --replay FILE, too")
+    if replay is not None:
+        from perdure.cli.replay import compare
+
+        return compare(replay, playbook, as_json=as_json)
+    if follow:
+        return _follow(job or "", kind or "", state, as_json=as_json)
+    found = list(service(state).pages("/exceptions", limit, job_id=job, type=kind, open="true" if only_open else None))
+    if as_json:
+        print_json("exceptions", 1, exceptions=found)
+    elif job is not None:
+        _journeys(found[::-1])
+    else:
+        _table(found)
+    return 0
+
+
+def _table(found: Iterable[dict[str, Any]]) -> None:
+    rows = (
+        (
+            instant(r["time"]),
+            r["severity"],
+            r["type"],
+            r["outcome"] or r["state"],
+            _owner(r),
+            _about(r["subject"]),
+            r["repeats"] + 1,
+            r["id"],
+        )
+        for r in found
+    )
+    head = ("RAISED", "SEV", "TYPE", "STATE", "OWNER", "ABOUT", "TIMES", "ID")
+    print_table(head, rows, whole=("RAISED", "TYPE", "STATE", "OWNER"))
+
+
+def _journeys(found: Iterable[dict[str, Any]]) -> None:
+    """Each exception with all that was said of it, in the order of time."""
+    for record in found:
+        print_line(f"{instant(record['time'])}  {record['type']}  severity {record['severity']}  {record['id']}")
+        for time_s, text in sorted(_steps(record), key=lambda step: step[0]):
+            print_line(f"  +{time_s - record['time']:8.1f} s  {text}")
+
+
+def _steps(record: dict[str, Any]) -> list[tuple[float, str]]:
+    raiser = record["detected_by"] or record["origin"]["component"]
+    note = f": {record['note']}" if record["note"] else ""
+    steps = [(record["time"], f"raised by {raiser}{note}")]
+    for said in record["annotations"]:
+        steps.append((said["time"], f"{said['component']} noted {said['key']}: {said['value']}"))
+    for verdict in record["verdicts"]:
+        who = f"{verdict['component']} ({verdict['handler']})" if verdict["handler"] else verdict["component"]
+        does = f" -> {', '.join(verdict['actions'])}" if verdict["actions"] else ""
+        steps.append((verdict["time"], f"{who} {verdict['verdict']}: {verdict['note']}{does}"))
+    return steps
+
+
+def _follow(job: str, kind: str, state: Path | None, *, as_json: bool) -> int:
+    from perdure.client import Service, subscribe
+
+    client = service(state)
+    try:
+        for event in subscribe(job=job, service=Service(client.url, client.token)):
+            record = event["payload"]["record"]
+            if kind and record["type"] != kind and not record["type"].startswith(f"{kind}."):
+                continue
+            if as_json:
+                sys.stdout.write(json.dumps(record) + "\n")
+            else:
+                print_line(_one_line(event["time_s"], record))
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _one_line(time_s: float, record: dict[str, Any]) -> str:
+    owner = _owner(record)
+    by = f" by {owner}" if owner else ""
+    standing = record["outcome"] or record["state"]
+    return f"{instant(time_s)}  {record['type']}  {_about(record['subject'])}  {standing}{by}  {record['id']}"
+
+
+def _owner(record: dict[str, Any]) -> str:
+    owning = (v for v in record["verdicts"] if v["verdict"] == "handled")
+    verdict = next(owning, None)
+    return "" if verdict is None else verdict["handler"] or verdict["component"]
+
+
+def _about(subject: dict[str, Any]) -> str:
+    parts = [f"job {subject['job']}" if subject["job"] else "", ",".join(subject["node"][:4]), subject["resource"]]
+    return " ".join(filter(None, parts)) or subject["cluster"]
+
+
+def raise_(
+    job: Annotated[
+        str | None, typer.Argument(help="The job that it is about; not given: see --node, --resource.")
+    ] = None,
+    context: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- JSON]", help='More to know, such as {"rank": 262, "node": "n7"}.')
+    ] = None,
+    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="Dotted: gpu.xid79, app.nan, ...")] = "",
+    severity: Annotated[int, typer.Option(min=0, max=7, help="0 is fatal, 7 the least.")] = 0,
+    note: Annotated[str, typer.Option(help="In words.")] = "",
+    node: Annotated[list[str] | None, typer.Option(help="A node that it is about; repeatable.")] = None,
+    resource: Annotated[str, typer.Option(help="What jobs share, such as pfs:/scratch.")] = "",
+    from_format: Annotated[
+        str, typer.Option("--from", metavar="FORMAT", help="Read FILE (--file) as another program wrote it.")
+    ] = "",
+    file: Annotated[Path | None, typer.Option(help="With --from: the file; - is standard input.")] = None,
+    as_json: AsJson = False,
+    state: StateDir = None,
+) -> int:
+    """Raise an exception: it is offered along the chain until one handler owns the recovery. Asks the service.
+
+    Exit codes: 0 raised, 2 refused.
+    """
+    if from_format:
+        from perdure.cli.bridge import raise_from
+
+        return raise_from(from_format, file, state, as_json=as_json)
+    if not kind:
+        raise InputError("--type", "is missing", "Name what it is, like --type gpu.xid79")
+    more = _context(context or [])
+    subject: dict[str, Any] = {"job": job or "", "node": node or [], "resource": resource}
+    for name, many in (("node", True), ("rank", True), ("gpu", True), ("step", False), ("resource", False)):
+        if name in more:
+            value = more.pop(name)
+            subject[name] = value if not many or isinstance(value, list) else [value]
+    origin = {"component": "cli", "host": user_name()}
+    body = {"note": note, **more, "type": kind, "severity": severity, "subject": subject, "origin": origin}
+    became = service(state).post("/exceptions", body)
+    if as_json:
+        print_json("raised", 1, **became)
+    else:
+        times = f", seen {became['repeats'] + 1} times" if became["repeats"] else ""
+        print_line(f"{became['id']}: {became['state']}{times}")
+    return 0
+
+
+def _context(words: list[str]) -> dict[str, Any]:
+    """The JSON after ``--``."""
+    if not words:
+        return {}
+    text = " ".join(words)
+    try:
+        found = json.loads(text[:MAX_CONTEXT])
+    except ValueError as err:
+        raise InputError("-- JSON", f"cannot be read: {err}", 'Write it like {"rank": 262}') from err
+    if not isinstance(found, dict):
+        raise InputError("-- JSON", "is no object", 'Write it like {"rank": 262}')
+    return found

@@ -1,0 +1,142 @@
+"""Exceptions of the past under another playbook: who would have owned what, and when. Pure.
+
+What is replayed: the raisings, what registered programs answered and when, and the verdict of the retry decision on
+failed attempts, as recorded. What cannot be: how many jobs waited then, so that a handler that holds jobs holds none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from perdure.coordination.bench import PlaybookBench
+from perdure.coordination.chain import Answered, Chain, Enlisted, Input, Raised, Ticked, advance
+from perdure.coordination.playbook import Playbook
+from perdure.coordination.record import AnswerKind, Component, ExceptionRecord, ExceptionState, Outcome
+from perdure.coordination.ruling import Registration, Ruling
+from perdure.coordination.site import Resource
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, Job, JobState
+from perdure.model.nodes import Node, NodeState
+
+MAX_RECORDS = 100_000
+FAR_S = 1e12
+OF_ATTEMPTS = "job"  # the family of what the service itself tells of failed attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One exception under two playbooks."""
+
+    id: str
+    type: str
+    old: str  # who owns it, how soon, by what
+    new: str
+
+
+def differences(records: Sequence[ExceptionRecord], old: Playbook, new: Playbook) -> list[Difference]:
+    """Replay under both, and say where they part."""
+    before, after = replay(records, old), replay(records, new)
+    found = []
+    for record in records:
+        was, would = said(before.get(record.id)), said(after.get(record.id))
+        if was != would:
+            found.append(Difference(record.id, record.type, was, would))
+    return found
+
+
+def said(record: ExceptionRecord | None) -> str:
+    """Who owns it, how soon, and by what, in one line."""
+    if record is None:
+        return "counted with an equal one"
+    deciding = next((a for a in record.verdicts if a.kind is AnswerKind.HANDLED), None)
+    if deciding is None:
+        return f"{record.state}: nobody"
+    kinds = sorted({key.partition(":")[0] for key in deciding.action_keys})
+    by = f" ({deciding.handler})" if deciding.handler else ""
+    acts = f", {', '.join(kinds)}" if kinds else ""
+    return f"{deciding.component}{by} after {deciding.time_s - record.time_s:.0f} s{acts}: {deciding.note}"
+
+
+def replay(records: Iterable[ExceptionRecord], playbook: Playbook) -> dict[str, ExceptionRecord]:
+    """What would have become of each, by id; one that is missing was folded into an equal one."""
+    site = _Past(playbook)
+    chain, final = Chain(), dict[str, ExceptionRecord]()
+    for now, inputs in _story(records, playbook, site):
+        site.now = now
+        chain, _ = advance(chain, inputs, PlaybookBench(playbook, site, now), now)
+        final.update(chain.ended)
+        final.update(chain.open)
+    return {name: record for name, record in final.items() if name in site.known}
+
+
+def _story(records: Iterable[ExceptionRecord], playbook: Playbook, site: _Past) -> list[tuple[float, list[Input]]]:
+    """All that came in, in the order of time; time passes at every deadline, and when anything may have run out."""
+    steps: list[tuple[float, int, list[Input]]] = []
+    for n, record in enumerate(records):
+        site.known[record.id] = record
+        plan = playbook.plan_for(record.type)
+        deadline_s = plan.deadline_s if plan else 300.0
+        scope = plan.scope if plan else record.scope
+        fresh = replace(
+            record, scope=scope, verdicts=(), state=ExceptionState.RAISED, outcome=Outcome.OPEN, repeats=0, budget=None,
+            deadline_s=None,
+        )  # fmt: skip
+        outside = [answer for answer in record.verdicts if answer.handler]
+        asked: list[Input] = [
+            Enlisted(Registration(a.handler, a.component, (record.type,), "", FAR_S, answer_s=FAR_S)) for a in outside
+        ]
+        own = record.type.partition(".")[0] == OF_ATTEMPTS
+        steps.append((record.time_s, n, [*asked, Raised(fresh, own=own)]))
+        for a in outside:
+            ruling = Ruling(a.kind, a.note, forbids=a.forbids, until_s=a.until_s)
+            steps.append((a.time_s, n, [Answered(record.id, a.handler, ruling)]))
+        steps += [(record.time_s + deadline_s + late_s, n, [Ticked()]) for late_s in (0.0, 1.0)]
+    return [(now, inputs) for now, _, inputs in sorted(steps, key=lambda step: step[:2])]
+
+
+@dataclass(slots=True)
+class _Past:
+    """A site of which nothing is known but what the records say: their nodes were up, their jobs ran."""
+
+    playbook: Playbook
+    known: dict[str, ExceptionRecord] = field(default_factory=dict)
+    now: float = 0.0
+
+    def job(self, job_id: str) -> Job | None:
+        return Job("", job_id, "", "", JobState.RUNNING, 0.0)
+
+    def latest(self, job_id: str) -> int:  # noqa: ARG002
+        return 0
+
+    def node(self, name: str) -> Node | None:
+        return Node(name, NodeState.UP)
+
+    def waiting(self) -> Sequence[Job]:
+        return ()
+
+    def running(self) -> Sequence[Attempt]:
+        return ()
+
+    def resource(self, name: str) -> Resource:
+        return self.playbook.resource(name)
+
+    def recovery(self, record: ExceptionRecord) -> tuple[Component, Ruling] | None:
+        if record.type.partition(".")[0] != OF_ATTEMPTS:
+            return None
+        recorded = self.known.get(record.id)
+        owning = (
+            (a for a in recorded.verdicts if a.kind is AnswerKind.HANDLED and not a.handler) if recorded else iter(())
+        )
+        answer = next(owning, None)
+        return (answer.component, Ruling(answer.kind, answer.note)) if answer else None
+
+    def failure_of(self, attempt: AttemptId) -> str:
+        ended = (
+            r.id for r in self.known.values()
+            if r.type.partition(".")[0] == OF_ATTEMPTS and r.attempt == attempt and r.time_s <= self.now
+        )  # fmt: skip
+        return next(ended, "")
+
+    def holding(self, resource: str) -> Sequence[tuple[str, tuple[AttemptId, ...]]]:  # noqa: ARG002
+        return ()

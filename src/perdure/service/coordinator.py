@@ -1,0 +1,117 @@
+"""Where programs and people reach the chain of exceptions: what they say is checked, decided, durable, answered."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.coordination.chain import Chain, Input, Left, Raised, Refused, equal_of
+from perdure.coordination.record import ExceptionRecord
+from perdure.coordination.ruling import Registration
+from perdure.errors import ClusterError, NotFound, PerdureError
+from perdure.service.auth import Identity
+from perdure.service.intake import Intake, Tell
+from perdure.service.raising import annotated, answered, enlisted, may_see, may_speak_for, raised
+from perdure.service.view import SiteView
+
+
+@dataclass(frozen=True, slots=True)
+class Enlisting:
+    """How a handler wants to be asked."""
+
+    component: str  # coordination.record.Component
+    types: tuple[str, ...]
+    lease_s: float = 60.0
+    answer_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """A handler's verdict."""
+
+    verdict: str  # coordination.record.AnswerKind
+    note: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    forbids: tuple[str, ...] = ()
+    until_s: float | None = None
+
+
+class Coordinator:
+    """Each call returns once what it asks for is durable. Safe for any number of threads."""
+
+    def __init__(self, tell: Tell, view: Callable[[], SiteView]) -> None:
+        self._intake = Intake(tell)
+        self._view = view
+
+    def chain(self) -> Chain:
+        """The exceptions on their way, and who is registered."""
+        return self._view().state.chain
+
+    def raise_exceptions(self, values: Sequence[Any], by: Identity) -> list[ExceptionRecord | PerdureError]:
+        """Raise exceptions as `coordination.wire` has them; for each the record it became, or why it was refused."""
+        view = self._view()
+        read = [_read(value, by, view) for value in values]
+        refused = self._intake.tell(tuple(given for given in read if isinstance(given, Raised)))
+        errors = {id(effect.given): _error_of(effect) for effect in refused}
+        chain = self.chain()
+        return [
+            given if isinstance(given, PerdureError) else errors.get(id(given)) or _became(chain, given.record)
+            for given in read
+        ]
+
+    def annotate(self, exception_id: str, key: str, value: Any, by: Identity) -> None:
+        """Say something about an exception. Raises `NotFound`, `InputError`, `ClusterError`."""
+        self._check_visible(exception_id, by)
+        self._tell(annotated(exception_id, key, value, by, self._view().now))
+
+    def answer(self, exception_id: str, handler: str, said: Answering, by: Identity) -> None:
+        """Give a registered handler's verdict. Raises `NotFound`, `NotPermitted`, `ClusterError` out of turn."""
+        registration = may_speak_for(self.chain().handlers.get(handler), handler, by)
+        self._check_visible(exception_id, by)
+        now = self._view().now
+        notes, forbids = said.annotations, said.forbids
+        self._tell(answered(exception_id, registration, said.verdict, said.note, notes, forbids, said.until_s, now))
+
+    def enlist(self, handler: str, wish: Enlisting, by: Identity) -> Registration:
+        """Register a handler, or renew its lease. Raises `NotPermitted`, `InputError`."""
+        known = self.chain().handlers.get(handler)
+        if known is not None:
+            may_speak_for(known, handler, by)
+        now = self._view().now
+        given = enlisted(handler, wish.component, wish.types, wish.lease_s, wish.answer_s, by, now)
+        self._tell(given)
+        return given.registration
+
+    def dismiss(self, handler: str, by: Identity) -> None:
+        """End a registration. Raises `NotFound`, `NotPermitted`."""
+        may_speak_for(self.chain().handlers.get(handler), handler, by)
+        self._tell(Left(handler))
+
+    def _check_visible(self, exception_id: str, by: Identity) -> None:
+        """Another user's exception is as unknown as one that is not there."""
+        record = self.chain().find(exception_id)
+        if record is None or not may_see(record, by, self._view()):
+            raise NotFound(f"exception {exception_id}", "no such exception is known", "See `perdure events`")
+
+    def _tell(self, given: Input) -> None:
+        for effect in self._intake.tell((given,)):
+            raise _error_of(effect)
+
+
+def _read(value: Any, by: Identity, view: SiteView) -> Raised | PerdureError:
+    try:
+        return raised(value, by, view, str(uuid.uuid4()))
+    except PerdureError as err:
+        return err
+
+
+def _error_of(effect: Refused) -> PerdureError:
+    where = getattr(effect.given, "exception_id", "") or "exceptions"
+    return ClusterError(where, effect.what, effect.mend)
+
+
+def _became(chain: Chain, record: ExceptionRecord) -> ExceptionRecord:
+    """The record as it stands; one that was folded into an equal one is that."""
+    return chain.find(record.id) or chain.find(chain.equals.get(equal_of(record), "")) or record

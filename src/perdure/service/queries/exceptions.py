@@ -1,0 +1,56 @@
+"""Exceptions as they were written down: of failed attempts, and raised ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import or_, select
+
+from perdure.coordination.record import ExceptionRecord
+from perdure.errors import NotFound
+from perdure.service import codec
+from perdure.service.queries.reader import Page, Reader, as_text, paged, position
+from perdure.service.schema import exceptions, jobs
+
+
+def find_exceptions(
+    reader: Reader,
+    *,
+    job_id: str = "",
+    types: Iterable[str] = (),
+    states: Iterable[str] = (),
+    only_open: bool = False,
+    user: str | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[ExceptionRecord]:
+    """Exceptions, the latest first; of `user`: those about that user's jobs, and about none."""
+    query = (
+        select(exceptions.c.seq, as_text(exceptions.c.payload).label("payload"))
+        .where(reader.owns(exceptions), exceptions.c.seq < position(cursor))
+        .order_by(exceptions.c.seq.desc())
+        .limit(limit + 1)
+    )
+    if job_id:
+        query = query.where(exceptions.c.job_id == codec.clean(job_id))
+    if wanted := [codec.clean(kind) for kind in types]:
+        below = [exceptions.c.type.startswith(f"{kind}.", autoescape=True) for kind in wanted]
+        query = query.where(or_(exceptions.c.type.in_(wanted), *below))
+    if stands := list(states):
+        query = query.where(exceptions.c.state.in_(stands))
+    if only_open:
+        query = query.where(exceptions.c.is_open)
+    if user is not None:
+        mine = select(jobs.c.job_id).where(reader.owns(jobs), jobs.c.user == codec.clean(user))
+        query = query.where(or_(exceptions.c.job_id == "", exceptions.c.job_id.in_(mine)))
+    rows = reader.all(query)
+    return paged(rows, [codec.EXCEPTION.decode(row.payload) for row in rows], limit)
+
+
+def exception(reader: Reader, exception_id: str) -> ExceptionRecord:
+    """One exception by its id. Raises `NotFound`."""
+    query = select(as_text(exceptions.c.payload).label("payload"))
+    row = reader.first(query.where(reader.owns(exceptions), exceptions.c.id == codec.clean(exception_id)))
+    if row is None:
+        raise NotFound(f"exception {exception_id}", "no such exception is known", "See `perdure events`")
+    return codec.EXCEPTION.decode(row.payload)

@@ -1,0 +1,194 @@
+"""Exceptions over HTTP: who may raise and see what, who is asked, and what is refused, each with its mend."""
+
+import pytest
+
+from perdure.coordination.chain import Ticked
+from perdure.coordination.record import ExceptionState
+from perdure.model.jobs import AttemptState, JobState
+from tests.service.web_world import Site, fill, site
+
+
+@pytest.fixture
+def place(tmp_path) -> Site:
+    place = site(tmp_path)
+    fill(place.world)
+    place.world.submit("200", "resnet", "mira", 8)
+    place.world.start("200", "gpu01", "gpu02")
+    place.world.end("200", b"", AttemptState.REQUEUED, to=JobState.PENDING)
+    place.world.start("200", "gpu01", "gpu02")
+    place.world.submit("300", "bert", "jonas", 8)
+    place.world.start("300", "gpu05")
+    return place
+
+
+def about(job="200", **more):
+    return {"type": "process.exit", "severity": 1, "subject": {"job": job}, "note": "rank 3 died", **more}
+
+
+def post(place, token, path, body):
+    return place.client(token).post(f"/api/v1{path}", json=body)
+
+
+def found(place, exception_id, token=None):
+    return place.client(token or place.operator).get(f"/api/v1/exceptions/{exception_id}").json()
+
+
+def test_a_user_raises_for_a_job_of_their_own(place):
+    answer = post(place, place.mira, "/exceptions", about(id="mine-1"))
+    assert (answer.status_code, answer.json()["id"]) == (201, "mine-1")
+    record = found(place, "mine-1", place.mira)
+    assert (record["detected_by"], record["subject"]["job"]) == ("viewer:mira", "200")
+    assert record["incarnation"] == place.world.view().latest("200") > 0
+    assert record["state"] == "in_chain"
+
+
+def test_raising_twice_is_raising_once(place):
+    for _ in range(3):
+        assert post(place, place.mira, "/exceptions", about(id="mine-1")).status_code == 201
+    assert found(place, "mine-1")["repeats"] == 0
+
+
+def test_equal_faults_are_counted_with_the_first(place):
+    post(place, place.mira, "/exceptions", about(id="mine-1"))
+    assert post(place, place.mira, "/exceptions", about(id="mine-2")).json() == {
+        "id": "mine-1", "state": "in_chain", "repeats": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        ({"type": "nonsense.type"}, 422, "type"),
+        ({"type": "Has Spaces"}, 422, "dotted"),
+        ({"type": "job.oom"}, 422, "the service itself"),
+        ({"severity": 9}, 422, "0 (fatal) to 7"),
+        ({"severity": "high"}, 422, "severity"),
+        ({"note": "x" * 10_000}, 422, "Keep it to 4096"),
+        ({"subject": {"job": "nobody"}}, 404, "no such job"),
+        ({"subject": {"job": "300"}}, 403, "another user"),
+        ({"subject": {}}, 403, "Name a job of yours"),
+        ({"subject": {"job": "200", "node": ["gpu06"]}}, 403, "does not run on gpu06"),
+        ({"subject": {"job": "200", "cluster": "elsewhere"}}, 422, "elsewhere"),
+        ({"subject": "200"}, 422, "no object"),
+        ({"incarnation": 2**40}, 422, "never started"),
+        ({"incarnation": 1}, 409, "replaced"),
+        ({"time": 9e11}, 422, "in the future"),
+        ({"time": 5.0}, 422, "days back"),
+        ({"version": 99}, 422, "version"),
+        ({"verdicts": [{"component": "scheduler", "verdict": "handled"}]}, 422, "the service's to say"),
+        ({"state": "handled"}, 422, "the service's to say"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_mend(place, change, status, said):
+    answer = post(place, place.mira, "/exceptions", {**about(), **change})
+    problem = answer.json()
+    assert (answer.status_code, bool(problem["mend"])) == (status, True), problem
+    assert said in f"{problem['where']}: {problem['detail']} {problem['mend']}"
+    assert place.world.state.chain.open == {}
+
+
+def test_users_do_not_see_each_others(place):
+    post(place, place.mira, "/exceptions", about(id="mine-1"))
+    assert place.client(place.jonas).get("/api/v1/exceptions/mine-1").status_code == 404
+    assert post(place, place.jonas, "/annotations/mine-1", {"key": "k", "value": "v"}).status_code == 404
+    ids = [item["id"] for item in place.client(place.jonas).get("/api/v1/exceptions").json()["items"]]
+    assert "mine-1" not in ids
+    assert "mine-1" in [i["id"] for i in place.client(place.mira).get("/api/v1/exceptions?open=true").json()["items"]]
+
+
+def test_a_batch_says_of_each_what_became_of_it(place):
+    answers = post(place, place.mira, "/exceptions/batch", [about(id="a"), {**about(), "severity": 9}]).json()
+    assert answers[0]["id"] == "a"
+    assert answers[1]["status"] == 422
+
+
+HANDLER = {"component": "job", "types": ["process"], "lease_s": 60}
+
+
+def put(place, token, name, body=HANDLER):
+    return place.client(token).put(f"/api/v1/handlers/{name}", json=body)
+
+
+def test_a_registered_program_is_asked_and_owns_the_recovery(place):
+    assert put(place, place.mira, "trainer").status_code == 200
+    post(place, place.mira, "/exceptions", about(id="mine-1"))
+    asked = place.client(place.mira).get("/api/v1/events?limit=200").json()["items"][-1]
+    assert (asked["kind"], asked["payload"]["handler"]) == ("handler_asked", "trainer")
+    answer = {"handler": "trainer", "verdict": "handled", "note": "rolled back", "forbids": ["requeue"]}
+    assert post(place, place.mira, "/answers/mine-1", answer).status_code == 204
+    record = found(place, "mine-1")
+    assert record["state"] == "handled"
+    (owning,) = [v for v in record["verdicts"] if v["verdict"] == "handled"]
+    assert (owning["component"], owning["handler"], owning["forbids"]) == ("job", "trainer", ["requeue"])
+    again = post(place, place.mira, "/answers/mine-1", answer)
+    assert (again.status_code, "handled already" in again.json()["detail"]) == (409, True)
+
+
+def test_a_handler_is_its_owners(place):
+    put(place, place.mira, "trainer")
+    post(place, place.mira, "/exceptions", about(id="mine-1"))
+    answer = {"handler": "trainer", "verdict": "handled"}
+    assert post(place, place.jonas, "/answers/mine-1", answer).status_code == 403
+    assert place.client(place.jonas).delete("/api/v1/handlers/trainer").status_code == 403
+    assert put(place, place.jonas, "trainer").status_code == 403
+    assert place.client(place.jonas).get("/api/v1/handlers").json() == []
+    assert place.client(place.mira).delete("/api/v1/handlers/trainer").status_code == 204
+    assert place.world.state.chain.handlers == {}
+
+
+def test_the_seats_of_the_site_are_for_operators(place):
+    body = {**HANDLER, "component": "scheduler"}
+    assert put(place, place.mira, "mine", body).status_code == 403
+    assert put(place, place.operator, "site", body).status_code == 200
+
+
+def test_a_handler_of_one_user_hears_nothing_of_another(place):
+    put(place, place.jonas, "other")
+    post(place, place.mira, "/exceptions", about(id="mine-1"))
+    assert "mine-1" not in place.world.state.chain.turns or place.world.state.chain.turns["mine-1"].handler == ""
+
+
+def test_one_user_alone_takes_no_node_out_of_service(place):
+    xid = about(id="xid", type="gpu.xid79", subject={"job": "200", "node": ["gpu02"]})
+    post(place, place.mira, "/exceptions", xid)
+    place.world.pass_time(400)
+    place.world.tell((Ticked(),))
+    assert found(place, "xid")["state"] == ExceptionState.ESCALATED
+    assert "drain" not in {row.action.kind for row in place.world.journal.planned()}
+
+
+def test_an_operator_takes_a_node_out_of_service_and_only_once(place):
+    before = len(place.world.journal.planned())
+    for n in range(5):
+        body = {"id": f"xid-{n}", "type": "gpu.xid79", "severity": 0, "subject": {"node": ["gpu02"]}}
+        assert post(place, place.operator, "/exceptions", body).status_code == 201
+    planned = place.world.journal.planned()[before:]
+    assert [(row.action.kind, row.action.node, row.exception_id) for row in planned] == [("drain", "gpu02", "xid-0")]
+
+
+def test_a_shared_resource_holds_what_waits_and_lets_go_after(place):
+    place.world.submit("400", "waits", "mira", 8)
+    down = {"id": "down", "type": "storage.down", "subject": {"resource": "pfs:/scratch"}}
+    post(place, place.operator, "/exceptions", down)
+    held = [row.action for row in place.world.journal.planned() if row.action.kind == "hold"]
+    assert "400" in {action.attempt.job_id for action in held}
+    children = [i for i in found_all(place) if i["cause"] == "down"]
+    assert {i["subject"]["job"] for i in children} >= {"200", "300"}
+    assert {i["type"] for i in children} == {"job.pause"}
+    up = {"id": "up", "type": "storage.restored", "subject": {"resource": "pfs:/scratch"}}
+    post(place, place.operator, "/exceptions", up)
+    released = [row.action for row in place.world.journal.planned() if row.action.kind == "release"]
+    assert {a.attempt.job_id for a in released} == {a.attempt.job_id for a in held}
+    assert found(place, "down")["outcome"] == "recovered"
+
+
+def found_all(place):
+    return place.client(place.operator).get("/api/v1/exceptions?limit=200").json()["items"]
+
+
+def test_what_was_open_is_open_after_a_restart(place, tmp_path):
+    put(place, place.mira, "trainer")
+    post(place, place.mira, "/exceptions", about(id="mine-1"))
+    again = place.world.journal.restore()
+    assert set(again.chain.open) == {"mine-1"}
+    assert set(again.chain.handlers) == {"trainer"}
