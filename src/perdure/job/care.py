@@ -21,7 +21,7 @@ class Care:
     framework: Framework = Framework.AUTO
     poll_s: float = 0.2  # between two looks at the claim
     look_s: float = 5.0  # between two looks for signs of life
-    heartbeat_s: float = 10.0
+    heartbeat_s: float = 5.0  # of local rank 0; the others of a node write once a minute
     beat_s: float = DEFAULT_BEAT_S  # of the program's own
 
 

@@ -51,14 +51,15 @@ from perdure.model.exits import STOP_HERE, ExitWish, wish_of
 FENCED = STOP_HERE
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+OTHERS_HEARTBEAT_S = 60.0
 _PR_SET_PDEATHSIG = 1
-_SEVERITIES = {
-    Reason.EXIT: 1,
-    Reason.SIGNAL: 1,
-    Reason.HANG: 1,
-    Reason.OOM_HINT: 1,
-    Reason.WALLTIME: 4,
-}
+_RAISED = {
+    Reason.EXIT: ("process.exit", 1),
+    Reason.SIGNAL: ("process.signal", 1),
+    Reason.HANG: ("process.hang", 1),
+    Reason.OOM_HINT: ("process.oom", 1),
+    Reason.WALLTIME: ("process.walltime", 4),
+}  # type and severity; a newer incarnation's taking over is no failure
 
 
 def run(
@@ -161,7 +162,7 @@ class _Run:
             walltime=WalltimeWatch(end, care.warn_s),
             nudge=nudge if care.warn_signal is None else replace(nudge, signum=care.warn_signal),
             pulse=Pulse(self._tracks.heartbeat, _first_heartbeat(self._start, self._held, self._task, care)),
-            raiser=Raiser(self._start.job_id, teller(self._environment)),
+            raiser=Raiser(teller(self._start, self._task, self._environment)),
             tracks=self._tracks,
         )
 
@@ -172,10 +173,10 @@ class _Run:
         with suppress(OSError):
             report.write(self._tracks.last_breath, breath)
         self._watches.pulse.end(step=breath.step)
-        severity = _SEVERITIES.get(breath.reason)
-        if breath.exit_code and severity is not None:
-            type_ = f"job.{breath.reason}"
-            self._watches.raiser.raise_(type_, severity=severity, note=breath.note or f"exit {breath.exit_code}")
+        if breath.exit_code and breath.reason in _RAISED:
+            type_, severity = _RAISED[breath.reason]
+            note = f"exit code {breath.exit_code}" + (f": {breath.note}" if breath.note else "")
+            self._watches.raiser.raise_(type_, severity=severity, note=note)
         self._watches.raiser.finish()
         return breath.exit_code
 
@@ -226,7 +227,7 @@ def _first_heartbeat(start: Start, held: Claim, task: Task, care: Care) -> Heart
         pid=task.pid,
         count=0,
         time_s=0.0,
-        every_s=care.heartbeat_s,
+        every_s=max(care.heartbeat_s, OTHERS_HEARTBEAT_S) if task.local_rank else care.heartbeat_s,
         job_id=start.job_id,
         incarnation=start.incarnation,
         token=held.token,

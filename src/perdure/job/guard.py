@@ -146,7 +146,7 @@ class Guard:
         said = {"time_s": time.time(), "step": self._watches.hang.step, "note": note, "dumping": dumping}
         with suppress(OSError):
             write_json(self._watches.tracks.hang, {"schema": HANG_SCHEMA, **said})
-        self._watches.raiser.raise_("job.hang", severity=3, note=note)
+        self._watches.raiser.raise_("app.hang", severity=3, note=note)
         say(f"perdure exec: {note}: it is ended in {self._care.hang.soft_s:.0f} s unless it gives one")
 
     def _of_silence(self) -> str:
@@ -158,7 +158,7 @@ class Guard:
         left_s = (self._watches.walltime.end_s or 0.0) - time.time()
         count, name = self._nudge(), signal.Signals(self._watches.nudge.signum).name
         told = f"{name} sent to {count} of its processes" if count else f"no process of the program listens to {name}"
-        self._watches.raiser.raise_("job.walltime", severity=4, note=f"walltime ends in {left_s:.0f} s")
+        self._watches.raiser.raise_("app.walltime", severity=4, note=f"walltime ends in {left_s:.0f} s")
         say(f"perdure exec: walltime ends in {left_s:.0f} s: {told}")
 
     def _nudge(self) -> int:

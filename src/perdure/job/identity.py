@@ -74,7 +74,7 @@ def task_of(environment: Mapping[str, str]) -> Task:
     """Which task of its start this process is."""
     host = socket.gethostname()
     return Task(
-        node=environment.get("SLURMD_NODENAME") or host,
+        node=environment.get("SLURMD_NODENAME") or host.partition(".")[0],
         host=host,
         pid=os.getpid(),
         rank=_first_number(environment, _RANKS),

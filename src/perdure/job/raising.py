@@ -1,50 +1,57 @@
 """Telling Perdure's service of what happens to a task, where the environment says how to reach it.
 
 It is the owner's word, weighed as such, and never waited for: a service that is away costs a few seconds at the end.
+The recovery itself follows from the end of the attempt, which the service sees for itself.
 """
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from functools import partial
+
+from perdure.errors import PerdureError
+from perdure.job.identity import Start, Task
 
 _WAIT_S = 5.0
+Tell = Callable[..., object]
 
 
 class Raiser:
-    """Raises exceptions for one job."""
+    """Raises exceptions of one task, each in the background; nothing is raised here, whatever becomes of it."""
 
-    def __init__(self, job_id: str, tell: Callable[..., Any] | None) -> None:
-        self._job_id, self._tell = job_id, tell
+    def __init__(self, tell: Tell | None) -> None:
+        self._tell = tell
         self._threads: list[threading.Thread] = []
 
     def raise_(self, type_: str, *, severity: int, note: str) -> None:
-        """Tell the service, in the background; nothing is raised here, whatever becomes of it."""
-        if self._tell is None:
-            return
-        thread = threading.Thread(target=self._send, args=(self._tell, type_, severity, note), daemon=True)
-        thread.start()
-        self._threads.append(thread)
+        if self._tell is not None:
+            thread = threading.Thread(target=self._send, args=(self._tell, type_, severity, note), daemon=True)
+            thread.start()
+            self._threads.append(thread)
 
     def finish(self) -> None:
         """Wait a little for what is still on its way."""
         for thread in self._threads:
             thread.join(_WAIT_S)
 
-    def _send(self, tell: Callable[..., Any], type_: str, severity: int, note: str) -> None:
-        with suppress(Exception):  # of a courtesy no failure matters
-            tell(type_, severity=severity, job=self._job_id, note=note)
+    def _send(self, tell: Tell, type_: str, severity: int, note: str) -> None:
+        with suppress(PerdureError):
+            tell(type_, severity=severity, note=note)
 
 
-def teller(environment: Mapping[str, str]) -> Callable[..., Any] | None:
-    """``perdure.client.raise_exception`` where there is a service to tell; None elsewhere."""
-    if "PERDURE_SOCKET" not in environment and not {"PERDURE_URL", "PERDURE_TOKEN"} <= environment.keys():
+def teller(start: Start, task: Task, environment: Mapping[str, str]) -> Tell | None:
+    """``perdure.client.raise_exception`` for this task; None where the environment names no service."""
+    if not environment.get("PERDURE_SOCKET") and not environment.get("PERDURE_URL"):
         return None
-    try:
-        client = importlib.import_module("perdure.client")
-    except ImportError:
-        return None
-    return getattr(client, "raise_exception", None)
+    from perdure import client  # only here: most jobs have no way to a service, and it takes its time
+
+    return partial(
+        client.raise_exception,
+        job=start.job_id,
+        nodes=[task.node],
+        ranks=[] if task.rank is None else [task.rank],
+        incarnation=0 if start.name else start.incarnation,  # a restart count is not what the service knows it by
+        service=client.Service.of(environment),
+    )

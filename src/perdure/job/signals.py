@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -46,6 +47,19 @@ def heard_signals() -> Iterator[Heard]:
             signal.signal(signum, handler)
         os.close(reader)
         os.close(writer)
+
+
+@contextmanager
+def until_told_to_end() -> Iterator[Callable[[float], bool]]:
+    """Inside the block TERM, INT and HUP end nothing; the function given waits, and says whether one has come."""
+    came = threading.Event()
+    ends = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    previous = {signum: signal.signal(signum, lambda *_: came.set()) for signum in ends}
+    try:
+        yield came.wait
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)
 
 
 def _note(signum: int, frame: FrameType | None) -> None:

@@ -1,0 +1,128 @@
+"""Checks that a node's agent makes of its own node. Each says what is wrong in one line, or nothing.
+
+A check that hangs (a file system whose server is gone keeps every process that touches it) is left hanging in a thread
+of its own and told as such; the agent's heartbeat goes on beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LOW_MEMORY_FRAC = 0.01
+COMMAND_TIMEOUT_S = 60.0
+MAX_LINE = 200
+_KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One check: `look` returns what is wrong, "" for nothing."""
+
+    name: str
+    look: Callable[[], str]
+    patience_s: float = 10.0  # it is told to hang after so long
+
+
+def disk(path: Path) -> Probe:
+    """Whether a directory can be read, on whatever file system."""
+
+    def look() -> str:
+        try:
+            with os.scandir(path) as entries:
+                next(entries, None)
+            os.statvfs(path)
+        except OSError as err:
+            return f"{path}: {err.strerror}"
+        return ""
+
+    return Probe(str(path), look)
+
+
+def memory(table: Path = Path("/proc/meminfo")) -> Probe:
+    """Whether the host has memory left; says nothing where the kernel does not tell."""
+
+    def look() -> str:
+        try:
+            lines = (line.split() for line in table.read_text().splitlines())
+            kib = {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1}
+            total, available = kib["MemTotal"], kib["MemAvailable"]
+        except (OSError, ValueError, KeyError):
+            return ""
+        if available >= LOW_MEMORY_FRAC * total:
+            return ""
+        return f"memory: {available // _KIB} MiB of {total // _KIB} MiB are available"
+
+    return Probe("memory", look)
+
+
+def command(argv: Sequence[str], timeout_s: float = COMMAND_TIMEOUT_S) -> Probe:
+    """A program of the site's own, run without a shell: 0 is well, anything else is told with its first line."""
+
+    def look() -> str:
+        try:
+            ran = subprocess.run(
+                list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                timeout=timeout_s, check=False, start_new_session=True,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"{argv[0]}: killed after {timeout_s:.0f} s"
+        except OSError as err:
+            return f"{argv[0]}: {err.strerror}"
+        said = ran.stdout.decode(errors="replace").strip().partition("\n")[0][:MAX_LINE]
+        return f"{argv[0]}: exit {ran.returncode}" + (f": {said}" if said else "") if ran.returncode else ""
+
+    return Probe(argv[0], look, patience_s=timeout_s + 10.0)
+
+
+class Probing:
+    """Runs probes beside each other, each again `every_s` after its last end; never two runs of one at once."""
+
+    def __init__(self, probes: Iterable[Probe], every_s: float) -> None:
+        self._runs = [_Runs(probe) for probe in probes]
+        self._every_s = every_s
+
+    def look(self, now: float) -> tuple[str, ...]:
+        """Start what is due; returns what is wrong as far as is known, never waiting."""
+        for runs in self._runs:
+            runs.start(now, self._every_s)
+        return tuple(problem for runs in self._runs if (problem := runs.problem(now)))
+
+    def wait(self, seconds: float) -> None:
+        """Until all that runs has ended, or for so long."""
+        deadline_s = time.monotonic() + seconds
+        for runs in self._runs:
+            runs.wait(max(0.0, deadline_s - time.monotonic()))
+
+
+class _Runs:
+    """The runs of one probe."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+        self._thread: threading.Thread | None = None
+        self._begun_s = 0.0
+        self._found = ""
+
+    def start(self, now: float, every_s: float) -> None:
+        if self._thread is None or (not self._thread.is_alive() and now - self._begun_s >= every_s):
+            self._begun_s = now
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def problem(self, now: float) -> str:
+        if self._thread is not None and self._thread.is_alive() and now - self._begun_s > self._probe.patience_s:
+            return f"{self._probe.name}: does not answer for {now - self._begun_s:.0f} s"
+        return self._found
+
+    def wait(self, seconds: float) -> None:
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        self._found = self._probe.look()

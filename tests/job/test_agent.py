@@ -1,0 +1,191 @@
+"""The agent of a node: real checks, real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from perdure.errors import ConfigError
+from perdure.job import heartbeat, probes
+from perdure.job.agent import Agent, Post, agents, heartbeats
+from perdure.job.heartbeat import Source
+from perdure.job.identity import Task
+from perdure.job.liveness import LivenessRules, Watchlog, observe, silent
+from perdure.job.probes import Probe, Probing
+from tests.job.launching import on_linux, python, start, wait_until
+
+TASK = Task(node="n1", host=os.uname().nodename, pid=os.getpid())
+
+
+@pytest.fixture
+def share(tmp_path):
+    path = tmp_path / "share"
+    path.mkdir(mode=0o755)
+    return path
+
+
+def agent(share, *checks, fences=()):
+    return Agent(Post(share, TASK, 0.0, tuple(fences)), Probing(checks, 0.0))
+
+
+def test_it_says_that_its_node_lives(share):
+    watcher = agent(share)
+    counts = []
+    for now in range(3):
+        watcher.look(float(now))
+        (beat,) = agents(share).values()
+        counts.append(beat.count)
+    assert (beat.source, beat.node, counts) == (Source.AGENT, "n1", [1, 2, 3])
+    watcher.end()
+    assert next(iter(agents(share).values())).is_over
+
+
+def test_a_check_that_hangs_is_told_and_the_heartbeat_goes_on(share):
+    never = threading.Event()
+    watcher = agent(share, Probe("/gone", lambda: str(never.wait(60)), patience_s=10.0))
+    watcher.look(0.0)
+    watcher.look(9.0)
+    assert watcher.problems == ()
+    watcher.look(12.0)
+    (beat,) = agents(share).values()
+    assert (beat.count, beat.problems) == (3, ("/gone: does not answer for 12 s",))
+    never.set()
+
+
+def looked(probe):
+    return probe.look()
+
+
+def test_disks(tmp_path):
+    assert looked(probes.disk(tmp_path)) == ""
+    assert looked(probes.disk(tmp_path / "gone")) == f"{tmp_path / 'gone'}: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("MemTotal: 1048576 kB\nMemAvailable: 524288 kB\n", ""),
+        ("MemTotal: 1048576 kB\nMemAvailable: 8192 kB\n", "memory: 8 MiB of 1024 MiB are available"),
+        ("nonsense", ""),
+    ],
+)
+def test_memory(tmp_path, text, problem):
+    (tmp_path / "meminfo").write_text(text)
+    assert looked(probes.memory(tmp_path / "meminfo")) == problem
+    assert looked(probes.memory(tmp_path / "no-such-table")) == ""
+
+
+def test_commands_are_run_without_a_shell():
+    assert looked(probes.command(["true", "; false"])) == ""
+    assert looked(probes.command(["sh", "-c", "echo 'ECC: 3'; echo more; exit 4"])) == "sh: exit 4: ECC: 3"
+    assert looked(probes.command(["no-such-check"])) == "no-such-check: No such file or directory"
+    assert looked(probes.command(["sleep", "60"], timeout_s=0.05)) == "sleep: killed after 0 s"
+
+
+def test_a_directory_that_anybody_may_write_is_refused(share):
+    share.chmod(0o777)
+    with pytest.raises(ConfigError, match="anybody may write"):
+        agent(share)
+    with pytest.raises(ConfigError, match="cannot be used"):
+        agent(share / "gone")
+
+
+def test_an_agent_speaks_for_its_own_node_only(share):
+    agent(share).look(0.0)
+    (share / "n1.json").rename(share / "n2.json")
+    (share / "junk.json").write_text("{")
+    assert agents(share) == {}
+    with pytest.raises(OSError):
+        agents(share / "gone")
+
+
+@on_linux
+def test_it_sees_the_jobs_of_its_node_and_those_that_went_without_a_word(share, tmp_path):
+    care = "Care(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
+    process = start(tmp_path / "fence", python("import time; time.sleep(60)"), care=care)
+    try:
+        wait_until(lambda: dict(heartbeats([tmp_path / "fence"], TASK.host)))
+        watcher = agent(share, fences=[tmp_path / "fence"])
+        watcher.look(0.0)
+        assert next(iter(agents(share).values())).jobs == ("7",)
+    finally:
+        process.kill()
+        process.communicate()
+    watcher.look(20.0)  # the last word may have been said since the first look
+    watcher.look(40.0)
+    (beat,) = agents(share).values()
+    assert beat.jobs == ()
+    (problem,) = beat.problems
+    assert problem.startswith(f"job 7: no heartbeat of process {process.pid} for ")
+
+
+@on_linux
+def test_a_node_whose_agent_and_job_freeze_is_silent(share, tmp_path):
+    """Both really stopped; judged with their own heartbeats and a clock that runs fast."""
+    care = "Care(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
+    job = start(tmp_path / "fence", python("import time; time.sleep(60)"), care=care)
+    command = [sys.executable, "-m", "perdure", "agent", str(share), "--every", "0.1"]
+    watcher = subprocess.Popen(command)
+    rules, log = LivenessRules(), Watchlog()
+
+    def look(now):
+        found = {**agents(share), **dict(heartbeats([tmp_path / "fence"]))}
+        return observe(log, found, now, rules)
+
+    try:
+        wait_until(lambda: len(look(0.0).seen) == 2)
+        node = TASK.host.partition(".")[0]
+        for process in (job, watcher):
+            process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: all(_is_stopped(process.pid) for process in (job, watcher)))
+        log = look(0.0)
+        log = look(14.0)
+        assert silent(log, 14.0, rules, {"7": [node]}).nodes[0].sources == ("agent", "job 7")
+        watcher.send_signal(signal.SIGCONT)
+        wait_until(lambda: 15.0 in [seen.changed_s for seen in look(15.0).seen.values()])
+        log = look(15.0)
+        assert silent(log, 15.0, rules, {"7": [node]}).nodes == ()
+    finally:
+        for process in (job, watcher):
+            process.kill()
+            process.communicate()
+
+
+def _is_stopped(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "T"
+
+
+def command(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "perdure", "agent", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_single_look_prints_what_is_wrong(share, tmp_path):
+    ran = command(share, "--once", "--node", "n9", "--disk", tmp_path, "--check", "sh -c 'echo ECC; exit 3'")
+    assert (ran.returncode, ran.stdout) == (1, "sh: exit 3: ECC\n")
+    assert heartbeat.read(share / "n9.json").problems == ("sh: exit 3: ECC",)
+    assert command(share, "--once", "--disk", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("words", [["--node", "../n1"], ["--check", "'"], ["--check", ""]])
+def test_what_cannot_be_used_is_refused_in_one_line(share, words):
+    ran = command(share, "--once", *words)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert ran.stderr.startswith(f"perdure: {words[0]}: ")
+
+
+def test_it_ends_in_order(share):
+    process = subprocess.Popen([sys.executable, "-m", "perdure", "agent", str(share), "--node", "n1"])
+    wait_until(lambda: (share / "n1.json").exists())
+    process.terminate()
+    assert process.wait(60) == 0
+    assert heartbeat.read(share / "n1.json").is_over

@@ -1,0 +1,121 @@
+"""Which nodes are silent: two sources must agree, and none may contradict."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.job.heartbeat import Heartbeat, Source
+from perdure.job.liveness import LivenessRules, Seen, SilentNode, Watchlog, observe, silent
+
+RULES = LivenessRules(factor=3.0, floor_s=10.0, away_s=30.0)
+AGENT = Heartbeat(Source.AGENT, "n1", "n1", 1, 0, 0.0, 3.0)
+JOB = Heartbeat(Source.JOB, "n1", "n1", 2, 0, 0.0, 5.0, job_id="12")
+RUNNING = {"12": ("n1", "n2")}
+
+
+def log(**changed):
+    """Heartbeats by name, with when they changed last; the first letter says whose they are."""
+    seen = {}
+    for name, changed_s in changed.items():
+        kind, _, node = name.partition("_")
+        beat = AGENT if kind.startswith("agent") else JOB
+        seen[name] = Seen(replace(beat, node=node), changed_s)
+    return Watchlog(seen, 100.0)
+
+
+def judged(seen, running=RUNNING, not_answering=(), now=100.0):
+    return silent(seen, now, RULES, running, not_answering)
+
+
+def test_the_agent_and_a_job_on_its_node_agree():
+    found = judged(log(agent_n1=80.0, job_n1=84.0, agent_n2=99.0))
+    assert found.nodes == (SilentNode("n1", 84.0, ("agent", "job 12")),)
+
+
+def test_one_source_alone_sets_nothing_down():
+    assert judged(log(agent_n1=0.0)).nodes == ()
+    assert judged(log(job_n1=0.0, job2_n1=0.0)).nodes == ()
+
+
+def test_the_resource_managers_word_is_a_source_of_its_own():
+    (found,) = judged(log(agent_n1=0.0), not_answering={"n1"}).nodes
+    assert found.sources == ("agent", "resource manager")
+    (found,) = judged(log(job_n1=0.0), not_answering={"n1"}).nodes
+    assert found.sources == ("job 12", "resource manager")
+    assert judged(Watchlog(), not_answering={"n1"}).nodes == ()  # Slurm's own word alone is Slurm's own business
+
+
+def test_any_sign_of_life_contradicts():
+    assert judged(log(agent_n1=0.0, job_n1=95.0), not_answering={"n1"}).nodes == ()
+    assert judged(log(agent_n1=95.0, job_n1=0.0), not_answering={"n1"}).nodes == ()
+
+
+def test_a_job_speaks_only_for_the_nodes_that_it_runs_on():
+    """It can neither help to set another node down nor keep it up."""
+    assert judged(log(agent_n3=0.0, job_n3=0.0)).nodes == ()
+    kept_up = judged(log(agent_n3=0.0, job_n3=99.0), not_answering={"n3"})
+    assert [found.node for found in kept_up.nodes] == ["n3"]
+    assert judged(log(agent_n1=0.0, job_n1=0.0), running={}).nodes == ()
+
+
+def test_a_job_cannot_claim_to_beat_once_a_year():
+    seen = Watchlog({"agent": Seen(AGENT, 0.0), "job": Seen(replace(JOB, every_s=1e9), 0.0)})
+    assert [found.node for found in judged(seen, now=RULES.cap_s + 1).nodes] == ["n1"]
+
+
+def test_an_observer_to_whom_all_fall_silent_at_once_is_blind():
+    names = {f"{kind}_n{node}": 0.0 for node in (1, 2) for kind in ("agent", "job")}
+    found = judged(log(**names, agent_n3=99.0))
+    assert found.nodes == ()
+    assert "2 of 3 nodes fell silent at once" in found.blind
+    assert len(judged(log(**names, agent_n3=99.0), not_answering={"n1", "n2"}).nodes) == 2
+
+
+def looks(beats, instants, start=Watchlog()):  # noqa: B008
+    """Observe at these instants; `beats` maps an instant to what is found."""
+    seen = start
+    for now in instants:
+        seen = observe(seen, beats(now), now, RULES)
+    return seen
+
+
+def test_a_heartbeat_is_fresh_while_its_count_grows_whatever_its_clock_says():
+    wrong_clock = looks(lambda now: {"a": replace(AGENT, count=int(now), time_s=-1e9)}, range(50))
+    assert wrong_clock.seen["a"].changed_s == 49
+    stuck = looks(lambda now: {"a": replace(AGENT, count=min(7, int(now)), time_s=now)}, range(50))
+    assert stuck.seen["a"].changed_s == 7
+
+
+def test_one_that_ended_in_order_and_one_that_is_gone_are_forgotten():
+    seen = looks(lambda now: {"a": AGENT, "j": JOB}, [0.0])
+    assert looks(lambda now: {"a": replace(AGENT, is_over=True)}, [1.0], seen).seen == {}
+
+
+def test_an_observer_that_was_away_blames_nobody_for_it():
+    """Frozen for an hour, it finds the heartbeats of a moment ago as old as they were then."""
+    seen = looks(lambda now: {"a": AGENT, "j": JOB}, [0.0, 5.0])
+    later = looks(lambda now: {"a": AGENT, "j": JOB}, [3605.0], seen)
+    assert judged(later, now=3606.0).nodes == ()
+    assert [
+        found.node
+        for found in judged(looks(lambda now: {"a": AGENT, "j": JOB}, range(3606, 3625), later), now=3625.0).nodes
+    ]
+
+
+@given(
+    ages=st.lists(st.tuples(st.sampled_from(["agent", "job"]), st.integers(1, 4), st.floats(0, 60)), max_size=12),
+    down=st.sets(st.sampled_from(["n1", "n2", "n3", "n4"])),
+)
+def test_whoever_is_named_has_two_sources_and_no_sign_of_life(ages, down):
+    seen = Watchlog(
+        {
+            str(i): Seen(replace(AGENT if kind == "agent" else JOB, node=f"n{node}"), 100.0 - age)
+            for i, (kind, node, age) in enumerate(ages)
+        }
+    )
+    running = {"12": ("n1", "n2", "n3", "n4")}
+    for found in judged(seen, running, down).nodes:
+        ours = [(kind, age) for kind, node, age in ages if f"n{node}" == found.node]
+        assert len({kind for kind, _ in ours}) + (found.node in down) >= 2
+        assert all(age > (10.0 if kind == "agent" else 15.0) for kind, age in ours)

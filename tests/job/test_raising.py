@@ -1,0 +1,76 @@
+"""What ``perdure exec`` tells the service, over a real socket; it waits for no service."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from perdure.job.report import Reason
+from tests.job.launching import finish, last_breath, python, start
+
+
+@pytest.fixture
+def service():
+    """A service that takes whatever is posted, and what it was sent."""
+    posted = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            posted.append((self.path, self.headers["Authorization"], body))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"id": body["id"]}).encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield {"PERDURE_URL": f"http://127.0.0.1:{server.server_port}", "PERDURE_TOKEN": "word"}, posted
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_failure_is_raised_with_whom_it_is_about(tmp_path, service):
+    reach, posted = service
+    about = {"RANK": "3", "SLURMD_NODENAME": "n7"}
+    assert finish(start(tmp_path, python("raise SystemExit(5)"), variables=reach | about))[0] == 5
+    ((path, word, record),) = posted
+    assert (path, word) == ("/api/v1/exceptions", "Bearer word")
+    assert (record["type"], record["severity"], record["note"]) == ("process.exit", 1, "exit code 5")
+    assert record["subject"] == {"job": "7", "node": ["n7"], "rank": [3], "resource": ""}
+    assert record["incarnation"] == 1
+
+
+def test_what_went_well_is_not_raised(tmp_path, service):
+    reach, posted = service
+    assert finish(start(tmp_path, python("pass"), variables=reach))[0] == 0
+    assert posted == []
+
+
+HANGS = """
+import time
+from perdure.job import beat
+for step in range(12):
+    beat(step)
+    time.sleep(0.03)
+time.sleep(60)
+"""
+
+
+def test_a_hang_is_told_when_it_is_noticed_and_when_it_is_ended(tmp_path, service):
+    reach, posted = service
+    care = "Care(hang=HangRule(after_s=0.5, min_gaps=5, soft_s=0.2), look_s=0.02, poll_s=0.02, beat_s=0.0)"
+    assert finish(start(tmp_path, python(HANGS), care=care, variables=reach))[0] == 75
+    assert [record["type"] for _, _, record in posted] == ["app.hang", "process.hang"]
+    assert "last at step 11" in posted[0][2]["note"]
+
+
+def test_a_service_that_is_away_is_not_waited_for(tmp_path):
+    reach = {"PERDURE_SOCKET": str(tmp_path / "no-socket")}
+    assert finish(start(tmp_path, python("raise SystemExit(5)"), variables=reach))[0] == 5
+    assert last_breath(tmp_path).reason is Reason.EXIT
