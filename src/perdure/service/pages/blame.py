@@ -21,7 +21,8 @@ router = APIRouter()
 MOST = (48, 32)
 """Nodes and users that the picture shows."""
 LEVELS = 8
-CELL, LABEL_WIDTH, HEAD = 20, 150, 104
+CELL = 20
+LETTER = 7.4  # of a name in the picture
 _LONGEST = 18  # characters of a name in the picture
 
 
@@ -49,6 +50,8 @@ class Line:
 class Picture:
     """The grid as it is drawn, in units of a screen pixel."""
 
+    left: int  # where the cells begin
+    top: int
     width: int
     height: int
     rows: tuple[Line, ...]
@@ -96,7 +99,8 @@ def _drawn(found: Named, shown: Grid, culprits: Collection[int]) -> Picture:
             for number, (place, name) in enumerate(zip(places, names, strict=True))
         )
 
-    down, across = lines(shown.rows.tolist(), HEAD), lines(shown.columns.tolist(), LABEL_WIDTH)
+    left, top = _room(found, shown.rows.tolist(), 1.0), _room(found, shown.columns.tolist(), 0.77)  # sin 50 degrees
+    down, across = lines(shown.rows.tolist(), top), lines(shown.columns.tolist(), left)
     cells = []
     for i, row in enumerate(down):
         for j, column in enumerate(across):
@@ -105,8 +109,14 @@ def _drawn(found: Named, shown: Grid, culprits: Collection[int]) -> Picture:
                 level = 0 if e == 0 else max(1, round(LEVELS * e / n))
                 title = f"{row.name}, {column.name}: {e} of {n} attempts failed"
                 cells.append(Cell(column.at, row.at, level, title))
-    width, height = LABEL_WIDTH + CELL * len(across) + 60, HEAD + CELL * len(down) + 8
-    return Picture(width, height, down, across, tuple(cells), shown.left_out)
+    width, height = left + CELL * len(across) + round(0.64 * _LONGEST * LETTER), top + CELL * len(down) + 8
+    return Picture(left, top, width, height, down, across, tuple(cells), shown.left_out)
+
+
+def _room(found: Named, places: Sequence[int], share: float) -> int:
+    """Pixels for the longest of the names."""
+    letters = max((len(_short(found.components[place][1])) for place in places), default=0)
+    return round(share * letters * LETTER) + 16
 
 
 def _short(name: str) -> str:
