@@ -12,7 +12,7 @@ from perdure.model.nodes import Node, NodeState
 from perdure.retry.decide import DecisionKind, decide
 from perdure.retry.history import HOUR_S, Fleet, NodeTrouble, PastFailure, Spent, usable_nodes
 from perdure.retry.rules import RetryRules
-from perdure.triage.verdict import Bound, Label, Verdict
+from perdure.triage.verdict import Bound, Evidence, Label, Role, Verdict
 
 JOB = Job("c", "1", "train", "ada", JobState.FAILED, 0.0, gpus=8)
 TRIED = Attempt(AttemptId("c", "1", 2), AttemptState.FAILED, ("n2",), 0.0, 60.0, exit_code=1, gpus=8, user="ada")
@@ -176,13 +176,21 @@ def test_troubles_are_forgotten_in_time():
     assert list(fleet.troubles) == ["n1"]
 
 
-def test_a_program_that_asks_to_be_run_again_is_believed_rather_than_its_log():
+def test_a_program_that_asks_to_be_run_again_is_within_the_budgets():
     attempt = replace(TRIED, exit_code=75, end_s=100 * HOUR_S)
     decision = decided(DETERMINISTIC, attempt=attempt)
     assert decision.kind is DecisionKind.RETRY
     assert "the program asks for it by exit code 75" in decision.reason
     spent = earlier(RULES.max_user_retries, fingerprint="d", infrastructure=False)
     assert decided(DETERMINISTIC, attempt=attempt, past=spent).kind is DecisionKind.STOP
+
+
+def test_one_whose_log_names_a_cause_that_stays_is_not():
+    """A script may ask for it whatever happened."""
+    named = replace(DETERMINISTIC, evidence=(Evidence(3, "RuntimeError: shapes", Role.ROOT, "shape"),))
+    assert decided(named, attempt=replace(TRIED, exit_code=75)).kind is DecisionKind.STOP
+    followed = replace(DETERMINISTIC, evidence=(Evidence(3, "rank 3 is gone", Role.CASCADE, "peer"),))
+    assert decided(followed, attempt=replace(TRIED, exit_code=75)).kind is DecisionKind.RETRY
 
 
 @pytest.mark.parametrize("code", [78, 93])

@@ -10,7 +10,7 @@ from perdure.model.exits import ExitWish, wish_of
 from perdure.model.jobs import Attempt, AttemptState, Job, Wish
 from perdure.retry.history import HOUR_S, Fleet, PastFailure
 from perdure.retry.rules import RetryRules
-from perdure.triage.verdict import Bound, Label, Verdict
+from perdure.triage.verdict import Bound, Label, Role, Verdict
 
 
 class DecisionKind(StrEnum):
@@ -57,8 +57,8 @@ def decide(
 
     and the cheaper is taken, unless a wish or a budget forbids it. Longer runs must be surer to be repeated:
     the break-even is p = (t + n) / (t + n + d). Each return of the same failure elsewhere multiplies the
-    odds of p by `repeat_odds`. A program that asks by its exit code to be run again, or not to be, is believed rather
-    than its log; the budgets hold for it too.
+    odds of p by `repeat_odds`. A program that asks by its exit code not to be run again is not. One that asks to be is,
+    within the budgets, unless its log names a cause that no retry mends: a script may ask so whatever happened.
     """
     p = _after_history(verdict, attempt, past, rules)
     gpus = max(1, attempt.gpus)
@@ -69,7 +69,7 @@ def decide(
         return Decision(kind, reason, exclude, delay_s, p, retry_cost, stop_cost)
 
     weighed = f"expected cost {retry_cost:.2f} GPU-h if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
-    asked = _wish_of_program(attempt)
+    asked = _wish_of_program(attempt, verdict)
     if refusal := _refused_by_owner(job) or _refused_by_program(asked, attempt):
         return decision(DecisionKind.STOP, refusal)
     if asked is ExitWish.NONE and verdict.label is Label.DETERMINISTIC:
@@ -107,11 +107,17 @@ def _refused_by_owner(job: Job) -> str:
     return ""
 
 
-def _wish_of_program(attempt: Attempt) -> ExitWish:
+def _wish_of_program(attempt: Attempt, verdict: Verdict) -> ExitWish:
     """What it asked for, where it ended by itself: of one that a signal or its limits ended, the code says nothing."""
     if attempt.state is not AttemptState.FAILED or attempt.signal:
         return ExitWish.NONE
-    return wish_of(attempt.exit_code)
+    wish = wish_of(attempt.exit_code)
+    return ExitWish.NONE if wish is ExitWish.RETRY and _is_hopeless(verdict) else wish
+
+
+def _is_hopeless(verdict: Verdict) -> bool:
+    """Whether the log names the cause, and the cause stays."""
+    return verdict.label is Label.DETERMINISTIC and any(each.role is Role.ROOT for each in verdict.evidence)
 
 
 def _refused_by_program(asked: ExitWish, attempt: Attempt) -> str:
