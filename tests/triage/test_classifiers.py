@@ -5,6 +5,7 @@ import math
 import pytest
 
 from perdure.errors import ConfigError, InputError
+from perdure.triage.classifiers import descent
 from perdure.triage.classifiers.model_file import pack
 from perdure.triage.classifiers.protocol import Example, Reading
 from perdure.triage.classifiers.registry import NAMES, classifier_named, load_model
@@ -13,6 +14,7 @@ WORDS = {
     True: ("connection to the peer was lost", "the node stopped answering", "reset by the other side"),
     False: ("wrong argument given to the call", "no module of that name", "shapes do not fit together"),
 }
+FEW_STEPS = 40  # enough for six sentences
 UNTAUGHT = ("always", "never", "rules")
 NEEDS = {"gru": "torch", "lstm": "torch"}  # to be taught; serving is tested in test_classifier_recurrent.py
 
@@ -34,10 +36,12 @@ def name(request):
 
 @pytest.fixture(scope="module")
 def taught(name):
-    """The classifier, where what it needs to teach is installed."""
+    """The classifier, where what it needs to teach is installed; networks take fewer steps than in earnest."""
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
-    return classifier_named(name)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(descent, "MIN_STEPS", FEW_STEPS)
+        yield classifier_named(name)
 
 
 @pytest.fixture(scope="module")
