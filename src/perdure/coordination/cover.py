@@ -4,47 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-QUANTA = 1 << 14  # the amount is counted in this many parts: the sum is least up to (items x 1/QUANTA) of it
+MAX_SUMS = 2048  # sums that are kept apart; beyond it, close ones count as one
+
+Link = tuple[str, "Link"] | None  # the names that make up a sum, the latest first
 
 
 def smallest_cover(amounts: Mapping[str, int], needed: int) -> frozenset[str] | None:
     """Names whose amounts sum up to at least `needed`, with the least sum. None where all together are too little.
 
-    Sums are counted in parts of ``needed / QUANTA`` and rounded down, so that what is chosen always covers; amounts
-    below `QUANTA` in all are exact. Time and memory: items x `QUANTA` bits.
+    Exact while the subsets have no more than `MAX_SUMS` different sums below twice `needed`; else no more than
+    ``items x 2 x needed / MAX_SUMS`` above the least. Time: items x `MAX_SUMS`.
+
+    Of the least sum no item can be left out, so it lies below twice `needed`, or is one item. Of sums that fall into
+    one bucket the greatest is kept, so that each sum has one that stands for it and covers no less (the trimming of
+    Ibarra and Kim's scheme for subset sum, turned round).
 
     >>> sorted(smallest_cover({"a": 70, "b": 40, "c": 35}, 75) or ())
     ['b', 'c']
     """
     if needed <= 0:
         return frozenset()
-    if sum(amounts.values()) < needed:
-        return None
-    unit = max(1, needed // QUANTA)
-    names = sorted(amounts, key=lambda name: (-amounts[name], name))
-    weights = [amounts[name] // unit for name in names]
-    goal = -(-needed // unit)
-    if sum(weights) < goal:  # what rounding took away is missing: all are needed
-        return frozenset(name for name in names if amounts[name])
-    return frozenset(names[i] for i in _cover(weights, goal))
+    alone = min(((amount, name) for name, amount in amounts.items() if amount >= needed), default=None)
+    links: dict[int, Link] = {0: None}
+    for name in sorted(amounts, key=lambda name: (-amounts[name], name)):
+        if 0 < amounts[name] < needed:
+            links = _trimmed(_joined(links, name, amounts[name], needed), needed)
+    least = min((total for total in links if total >= needed), default=None)
+    if alone is not None and (least is None or alone[0] <= least):
+        return frozenset((alone[1],))
+    return None if least is None else frozenset(_names(links[least]))
 
 
-def _cover(weights: list[int], goal: int) -> list[int]:
-    """Indices whose weights have the least sum of at least `goal`.
+def _joined(links: dict[int, Link], name: str, amount: int, needed: int) -> dict[int, Link]:
+    """The sums with and without one more item."""
+    joined = dict(links)
+    for total, link in links.items():
+        if total < needed:  # more than enough already gains nothing by more
+            joined.setdefault(total + amount, (name, link))
+    return joined
 
-    Bit s of a number says whether the sum s can be reached with the items so far. Sums beyond the goal plus the
-    heaviest item are never least.
-    """
-    most = goal + max(weights)
-    mask = (1 << (most + 1)) - 1
-    reached = [1]
-    for weight in weights:
-        reached.append((reached[-1] | reached[-1] << weight) & mask)
-    beyond = reached[-1] >> goal
-    total = goal + (beyond & -beyond).bit_length() - 1
-    chosen = []
-    for i in range(len(weights) - 1, -1, -1):
-        if not reached[i] >> total & 1:  # not without this one
-            chosen.append(i)
-            total -= weights[i]
-    return chosen
+
+def _trimmed(links: dict[int, Link], needed: int) -> dict[int, Link]:
+    if len(links) <= MAX_SUMS:
+        return links
+    greatest: dict[int, int] = {}
+    for total in links:
+        bucket = total * MAX_SUMS // (2 * needed)
+        if total > greatest.get(bucket, -1):
+            greatest[bucket] = total
+    return {total: links[total] for total in greatest.values()}
+
+
+def _names(link: Link) -> list[str]:
+    names = []
+    while link is not None:
+        name, link = link
+        names.append(name)
+    return names

@@ -113,7 +113,7 @@ def _playbook(table: Mapping[str, Any], below: Mapping[str, Any], where: str) ->
 def _plan(name: str, entries: Mapping[str, Any], where: str) -> Plan:
     """Read one entry, with what it takes over from others."""
     at = f"{where}: failures.{name!r}"
-    type_of(name)
+    type_of(name, at)
     values: dict[str, Any] = {}
     for entry in _lineage(name, entries, where):
         values = {**entry, **values}

@@ -123,11 +123,11 @@ def decode(value: Any) -> ExceptionRecord:
     )
 
 
-def type_of(value: Any) -> str:
+def type_of(value: Any, where: str = "type") -> str:
     """Read a dotted type. Raises `InputError`."""
-    text = _word(value, "type")
+    text = _word(value, where)
     if text[:1] not in _LETTERS or not all(part and _PART.issuperset(part) for part in text.split(".")):
-        raise InputError("type", f"{text[:80]!r} is no dotted type", _TYPE_MEND)
+        raise InputError(where, f"{text[:80]!r} is no dotted type", _TYPE_MEND)
     return text
 
 

@@ -9,36 +9,51 @@ from typing import Any
 from perdure.errors import InputError
 
 MAX_UNREADABLE = 1000  # lines in a file; with more it is another format
+MAX_DOCUMENTS = 100_000
 _DECODER = json.JSONDecoder()
 _SPACE = " \t\r\n\x1e,"  # \x1e opens each text of a JSON text sequence, RFC 7464
 
 
 def documents(text: str, where: str, in_a_log: bool = False) -> Iterator[Any]:
-    """Yield each document; None for a line that holds none, which in a log is as it should be and passed over.
+    """Yield each object and list; None for a line that holds none, which in a log is as it should be and passed over.
 
     A line may have other text before its first brace, as a line of a log does. Raises `InputError` for what is nested
-    too deeply, for more than `MAX_UNREADABLE` such lines, and where finding the next beginning would take too long.
+    too deeply, for more than `MAX_DOCUMENTS`, for more than `MAX_UNREADABLE` lines without one, and where finding the
+    next beginning would take too long.
     """
-    at = unreadable = wasted = 0
+    unreadable = wasted = 0
+    for number, (value, failed) in enumerate(_attempts(text, where)):
+        wasted += failed
+        unreadable += value is None and not in_a_log
+        if unreadable > MAX_UNREADABLE or wasted > 4 * len(text):
+            raise InputError(where, "most of it is no JSON", "Send it as the program wrote it")
+        if number >= MAX_DOCUMENTS and not in_a_log:
+            raise InputError(where, f"holds more than {MAX_DOCUMENTS} documents", "Send it in parts")
+        if value is not None or not in_a_log:
+            yield value
+
+
+def _attempts(text: str, where: str) -> Iterator[tuple[Any, int]]:
+    """What was found at each place where a document may begin, and how many characters were read in vain."""
+    at = end = 0
     while (at := _next(text, at)) < len(text):
-        end = text.find("\n", at)
-        end = len(text) if end < 0 else end
-        if in_a_log and text.find("{", at, end) < 0:
+        if at >= end:
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+        begin = at if text[at] in "{[" else text.find("{", at, end)
+        if begin < 0:
             at = end
+            yield None, 0
             continue
         try:
-            value, at = _decode(text, at, end)
+            value, at = _decode(text, begin, end)
         except RecursionError as err:
             raise InputError(where, "its JSON is nested too deeply", "Send it as the program wrote it") from err
         except ValueError as err:
-            unreadable += not in_a_log
-            wasted += getattr(err, "pos", end) - at
-            if unreadable > MAX_UNREADABLE or wasted > 4 * len(text):
-                raise InputError(where, "most of it is no JSON", "Send it as the program wrote it") from err
-            value, at = None, end
-            if in_a_log:
-                continue
-        yield value
+            at = end
+            yield None, getattr(err, "pos", end) - begin
+        else:
+            yield value, 0
 
 
 def _next(text: str, at: int) -> int:
@@ -48,14 +63,11 @@ def _next(text: str, at: int) -> int:
 
 
 def _decode(text: str, at: int, end: int) -> tuple[Any, int]:
-    """Read the document at `at`, or the object that follows other text on the same line. Raises `ValueError`."""
-    if text[at] == "{":
+    """Read the document at `at`; where a list cannot be read, the first object in it. Raises `ValueError`."""
+    try:
         return _DECODER.raw_decode(text, at)
-    brace = text.find("{", at, end)
-    if text[at] == "[" or brace < 0:
-        try:
-            return _DECODER.raw_decode(text, at)
-        except ValueError:
-            if brace < 0:
-                raise
-    return _DECODER.raw_decode(text, brace)
+    except ValueError:
+        brace = text.find("{", at, end)
+        if text[at] == "{" or brace < 0:
+            raise
+        return _DECODER.raw_decode(text, brace)

@@ -16,7 +16,7 @@ import re2
 
 from perdure.coordination.bridges import causes, fields
 from perdure.coordination.bridges.bridged import Context, Meaning, Told, led_by_first, record_of
-from perdure.coordination.bridges.documents import documents
+from perdure.coordination.bridges.documents import MAX_DOCUMENTS, documents
 from perdure.coordination.record import FATAL, LEAST, ExceptionRecord, Transient
 
 MAX_JOBS = 10_000
@@ -64,7 +64,7 @@ def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
     for document in documents(text, context.format):
         said = fields.mapping(document)
         job_id = fields.name(said.get("id")) or context.job_id
-        events = fields.items(said.get("events"), most=100_000) if "events" in said else (document,)
+        events = fields.items(said.get("events"), MAX_DOCUMENTS) if "events" in said else (document,)
         for event in events:
             record, is_event = _of_event(fields.mapping(event), job_id, context)
             if not is_event or (record is not None and len(by_job) >= MAX_JOBS and job_id not in by_job):

@@ -15,10 +15,9 @@ from typing import Any
 
 from perdure.coordination.bridges import causes, fields
 from perdure.coordination.bridges.bridged import Context, Meaning, Told, led_by_first, record_of
-from perdure.coordination.bridges.documents import documents
+from perdure.coordination.bridges.documents import MAX_DOCUMENTS, documents
 from perdure.coordination.record import ExceptionRecord, Transient
 
-MAX_OBJECTS = 100_000
 _MAX_RANK = 2**31
 
 _DOWN, _UNREACHABLE = Meaning("node.down", 0, Transient.YES), Meaning("node.unreachable", 1, Transient.YES)
@@ -138,7 +137,7 @@ def _objects(said: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The objects of a list, each of its own kind, the one of a watch, or the one itself."""
     if "items" in said:
         kind = fields.line(said.get("kind")).removesuffix("List")
-        for item in fields.items(said["items"], MAX_OBJECTS):
+        for item in fields.items(said["items"], MAX_DOCUMENTS):
             yield {"kind": kind, **fields.mapping(item)}
     elif isinstance(said.get("object"), Mapping):
         yield said["object"]

@@ -16,7 +16,7 @@ import re2
 
 from perdure.coordination.bridges import fields
 from perdure.coordination.bridges.bridged import CLEARS, Context, Meaning, Told, clearing, record_of
-from perdure.coordination.bridges.documents import documents
+from perdure.coordination.bridges.documents import MAX_DOCUMENTS, documents
 from perdure.coordination.record import FATAL, ExceptionRecord, Transient
 
 ACTIONS: Mapping[int, str] = {
@@ -49,7 +49,7 @@ def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
     """Read HealthEvents. What names neither a check nor a node cannot be read."""
     for document in documents(text, context.format):
         said = _inner(document)
-        for event in fields.objects(said.get("events"), 10_000) if "events" in said else (said,):
+        for event in fields.objects(said.get("events"), MAX_DOCUMENTS) if "events" in said else (said,):
             yield _record(_inner(event), context)
 
 

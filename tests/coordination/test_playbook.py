@@ -1,0 +1,70 @@
+"""The playbook: the longest prefix wins, entries are taken over, and what is wrong is named with its mend."""
+
+import pytest
+
+from perdure.coordination.handlers.registry import HANDLERS
+from perdure.coordination.playbook import own_playbook, site_playbook
+from perdure.coordination.record import Component, Scope
+from perdure.errors import InputError
+
+
+def site(text):
+    return site_playbook(text, "site.toml")
+
+
+def test_the_longest_prefix_wins():
+    book = own_playbook()
+    assert book.known("storage.quota.over.home").seats == {Component.SCHEDULER: "move-least"}
+    assert book.known("storage.nfs").seats == {Component.SCHEDULER: "hold-waiting"}
+    assert book.known("storage.nfs").scope is Scope.GLOBAL
+    assert book.known("gpu.xid79").seats == {Component.RESOURCE_MANAGER: "drain"}
+    assert book.plan_for("gpus") is None
+
+
+def test_every_family_of_the_table_is_planned_for():
+    for dotted in ("launcher.transient", "launcher.permanent", "app.nan", "app.oom", "app.shape", "app.mesh",
+                   "process.signal", "process.nccl", "node.down", "gpu.xid79", "storage.quota.near",
+                   "storage.quota.over", "storage.down", "storage.degraded", "network.down", "network.degraded",
+                   "power.cap", "licence.short"):  # fmt: skip
+        plan = own_playbook().known(dotted)
+        assert plan.fall_back in HANDLERS
+        assert plan.deadline_s > 0
+
+
+def test_a_site_lays_its_own_over_it():
+    book = site('[failures."storage"]\nscope = "global"\nseats = { scheduler = "throttle" }\n'
+                '[failures."acme.fan"]\nfall_back = "leave"\n[resources.pfs]\npartitions = ["gpu"]\n')  # fmt: skip
+    assert book.known("acme.fan.slow").fall_back == "leave"
+    assert book.resource("pfs").partitions == ("gpu",)
+    with pytest.raises(InputError, match="circle"):
+        site('[failures."storage"]\nlike = "licence"\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("version = 2", "version 2"),
+        ("nonsense", "no TOML"),
+        ("colour = 1", "Use one of: version, failures, resources"),
+        ('[failures.x]\nseats = { scheduler = "pray" }', "'pray' is not known"),
+        ('[failures.x]\nseats = { king = "drain" }', "'king' is not known"),
+        ('[failures.x]\nfall_back = "pray"', "Use one of: count-starts, drain"),
+        ("[failures.x]\ndeadline_s = 0", "above 0"),
+        ('[failures.x]\ndeadline_s = "soon"', "above 0"),
+        ('[failures.x]\nlike = "y"\n[failures.y]\nlike = "x"', "circle"),
+        ('[failures.x]\nlike = "nobody"', "is not there"),
+        ("[failures.x]\nspeed = 3", "Use one of: scope"),
+        ("[failures]\nx = 3", "is no table"),
+        ('[failures."X y"]\n', "no dotted type"),
+        ("[failures.x]\nbudget = { limit = -1 }", "whole number"),
+        ('[failures.x]\nbudget = { per = "moon" }', "Use one of: job, node, resource"),
+        ('[resources.pfs]\npartitions = "gpu"', "a list of names"),
+        ('[failures.x]\nscope = "far"', "Use one of: local, global"),
+    ],
+)
+def test_what_is_wrong_is_named(text, said):
+    with pytest.raises(InputError) as caught:
+        site(text)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("site.toml")
+    assert "\n" not in str(caught.value)
