@@ -162,3 +162,18 @@ def test_an_end_that_nobody_listens_for_is_told_in_the_log(tmp_path):
     assert code == 0
     assert "no process of the program listens to SIGUSR2" in err
     assert not list(next(tracks.tasks(tmp_path)).beats.iterdir())
+
+
+WAITS = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print("heard", signal.sigwait([signal.SIGUSR1]).name, flush=True)
+"""
+
+
+@on_linux
+def test_one_that_waits_for_the_signal_without_a_handler_listens_too(tmp_path):
+    """As srun does, which hands it on to its tasks."""
+    ends = {"SLURM_JOB_END_TIME": str(int(time.time()))}
+    care = "Care(warn_s=60, look_s=0.02, warn_signal=signal.SIGUSR1)"
+    assert finish(start(tmp_path, python(WAITS), care=care, variables=ends))[:2] == (0, "heard SIGUSR1\n")

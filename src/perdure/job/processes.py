@@ -68,7 +68,7 @@ class Family:
                 _send(pid, signum)
 
     def signal_listeners(self, signum: int, *, topmost: bool = False) -> int:
-        """To those that have a handler for it; returns how many. It would end the others.
+        """To those that listen to it; returns how many. It would end the others.
 
         With `topmost` only to those without a listening ancestor: the agent of workers, and not the workers.
         """
@@ -111,12 +111,14 @@ def children_of_this() -> frozenset[int]:
 
 
 def listens(pid: int, signum: int) -> bool:
-    """Whether a process has a handler of its own for a signal; False where nobody can tell."""
+    """Whether a process has a handler for a signal, or has blocked it, as one that waits for it does (srun); False
+    where nobody can tell."""
+    mask = 0
     with suppress(OSError, ValueError):
         for line in (_PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (signum - 1) & 1)
-    return False
+            if line.startswith(("SigCgt:", "SigBlk:")):
+                mask |= int(line.split()[1], 16)
+    return bool(mask >> (signum - 1) & 1)
 
 
 def _has_ancestor(pid: int, wanted: set[int], seen: dict[int, _Seen]) -> bool:
