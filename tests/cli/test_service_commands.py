@@ -252,3 +252,35 @@ def test_slurm_must_be_in_the_path(perdure, home, monkeypatch):
     ran = perdure("up", "--cluster", "slurm", "--port", "0")
     assert ran.code == 2
     assert "not found in PATH. Run Perdure where Slurm's client tools are installed." in ran.complaint
+
+
+def test_an_exception_is_raised_listed_and_told_step_by_step(ask, tmp_path):
+    job = ask("submit --json", "--", "sleep", "60").json["job_id"]
+    await_(lambda: state_of(ask, job) == "running")
+    raised = ask(f"raise --severity 1 --type app.nan {job} --json", "--", '{"rank": 3, "step": "1200"}').json
+    assert raised["state"] == "in_chain"
+    again = ask(f"raise --type app.nan {job}")
+    assert "seen 2 times" in again.out
+    (found,) = ask(f"events {job} --json").json["exceptions"]
+    assert (found["subject"]["rank"], found["subject"]["step"], found["repeats"]) == ([3], "1200", 1)
+    told = ask(f"events {job}").out
+    assert "app.nan  severity 1" in told
+    assert "raised by operator:" in told
+    assert "app.nan" in ask("events --open").out
+    assert ask("events --type storage --json").json["exceptions"] == []
+    refused = ask(f"raise --type app.nan {job}", "--", '{"incarnation": 99}')
+    assert (refused.code, "never started" in refused.err) == (2, True)
+
+
+HEALTH_EVENT = """{"agent": "gpu-health-monitor", "componentClass": "GPU", "checkName": "GpuXidError", "isFatal": true,
+    "errorCode": ["79"], "nodeName": "elsewhere", "message": "GPU has fallen off the bus", "version": 1}"""
+
+
+def test_what_another_program_wrote_is_raised_once_however_often_it_is_sent(ask, tmp_path):
+    file = tmp_path / "event.json"
+    file.write_text(HEALTH_EVENT)
+    assert "torchelastic" in ask(f"raise --from nonsense --file {file}").err
+    for _ in range(2):
+        assert ask(f"raise --from nvsentinel --file {file}").out.strip() == "1 raised, 0 refused, 0 skipped"
+    (found,) = [one for one in ask("events --json").json["exceptions"] if "xid79" in one["type"]]
+    assert (found["subject"]["node"], found["repeats"]) == (["elsewhere"], 0)

@@ -169,3 +169,12 @@ def test_nodes_are_read_with_their_reasons():
     first, second = read_nodes(text.encode(), MARK)
     assert (first.node.state, first.node.gpus, first.node.gpus_used, first.boot_s) == (NodeState.UP, 4, 2, 10)
     assert (second.node.state, second.node.reason, second.node.since_s) == (NodeState.DOWN, "Not responding [x]", 50.0)
+
+
+@pytest.mark.parametrize(
+    ("word", "names"),
+    [("(null)", ()), ("pfs:2", ("pfs",)), ("pfs,ansys@flex:3", ("pfs", "ansys")), ("a:1|b:2", ("a", "b")), ("", ())],
+)
+def test_licences_are_known_by_their_names(word, names):
+    text = job(7).replace(" Features=(null)", f" Features=(null) Licenses={word} Network=(null)")
+    assert read(text).whole[0].licences == names

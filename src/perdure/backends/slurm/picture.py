@@ -85,6 +85,7 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
         state=job_state("PENDING" if waiting else record.state, record.priority, record.reason),
         submit_s=float(record.submit_s),
         partition=record.partition,
+        licences=record.licences,
         gpus=record.gpus,
         node_count=record.node_count,
         walltime_s=record.walltime_s,

@@ -29,6 +29,7 @@ _BEGINNING = re2.compile(rb"(?m)^(?:scontrol: )?JobId=(\d{1,10}) (?:[A-Za-z]+=\S
 _HEADER = re2.compile(rb"(?:scontrol: )?JobId=\d{1,10} ((?:[A-Za-z]+=\S+ )*?)JobName=")
 _HET_SET = re2.compile(rb"(?s)(.*) HetJobIdSet=[\d,\-]+")
 _USER = re2.compile(r"(.*)\((\d{1,10})\)")
+_BETWEEN, _LICENCE = re2.compile(r"[,;|]"), re2.compile(r"[:@]")
 _REASON = re2.compile(r"(?s)(.*?)(?: \[([^\[\]]*)@(\d{1,12})~?[0-9a-z]*\])?")
 
 _MAX_TASK = 4_000_000_000  # larger numbers stand for "no task in particular"
@@ -76,6 +77,7 @@ class JobRecord:
     work_dir: str
     stdout: str
     stderr: str
+    licences: tuple[str, ...] = ()
 
     @property
     def component(self) -> int:
@@ -251,6 +253,7 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         work_dir=work_dir,
         stdout=_path("StdOut", tail, work_dir),
         stderr=_path("StdErr", tail, work_dir),
+        licences=_licences(tail),
     )
 
 
@@ -286,6 +289,15 @@ def _job_gpus(own: Mapping[str, str], tail: str, node_count: int) -> int:
     # Sites that do not account for GPUs print them only here.
     each = {"TresPerJob": 1, "TresPerNode": node_count, "TresPerTask": _number(own.get("NumTasks", ""), 1)}
     return next((count * times for key, times in each.items() if (count := gpus(_after(key, tail)))), 0)
+
+
+def _licences(tail: str) -> tuple[str, ...]:
+    """Names of ``Licenses=pfs:2,ansys@server:1``, without number and server."""
+    _, _, text = tail.partition(" Licenses=")
+    word = text.partition(" ")[0]
+    if not word or word == "(null)":
+        return ()
+    return tuple(_LICENCE.split(part)[0] for part in _BETWEEN.split(word) if part)
 
 
 def _after(key: str, tail: str) -> str:

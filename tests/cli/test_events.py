@@ -1,0 +1,79 @@
+"""``perdure raise`` and ``perdure events`` on a running service, and ``--replay`` without one."""
+
+import json
+
+import pytest
+
+from perdure.coordination.wire import encode
+from tests.coordination.test_replay import history
+
+
+@pytest.fixture
+def past(tmp_path):
+    file = tmp_path / "past.json"
+    file.write_text(json.dumps({"exceptions": [encode(record) for record in history()]}))
+    return file
+
+
+def test_a_replay_under_the_same_playbook_changes_nothing(perdure, past):
+    ran = perdure("events", "--replay", str(past))
+    assert (ran.code, ran.out.strip()) == (0, "3 exceptions replayed, 0 would have gone otherwise")
+
+
+def test_a_replay_under_another_one_says_what_changes(perdure, past, tmp_path):
+    book = tmp_path / "new.toml"
+    book.write_text('[failures.gpu]\nseats = { resource_manager = "leave" }\n')
+    ran = perdure("events", "--replay", str(past), "--playbook", str(book), "--json")
+    assert (ran.code, ran.json["exceptions"]) == (1, 3)
+    assert [one["id"] for one in ran.json["differences"]] == ["fault"]
+
+
+def test_one_record_a_line_is_read_too(perdure, past, tmp_path):
+    lines = tmp_path / "past.jsonl"
+    lines.write_text("\n".join(json.dumps(one) for one in json.loads(past.read_text())["exceptions"]))
+    assert perdure("events", "--replay", str(lines)).out.startswith("3 exceptions replayed")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "past.json:1"),
+        ('{"exceptions": [{"id": "x"}]}', "exception 1: exception: type is missing"),
+        ('[{"id": "x", "type": "a", "subject": {}, "time": 1, "severity": 9}]', "exception 1: severity"),
+        ("5", "exception 1"),
+    ],
+)
+def test_a_past_that_cannot_be_read_is_named(perdure, past, text, said):
+    past.write_text(text)
+    ran = perdure("events", "--replay", str(past))
+    assert ran.code == 2
+    assert said in ran.err
+    assert len(ran.err.strip().splitlines()) == 1
+
+
+def test_a_playbook_with_a_circle_is_named(perdure, past, tmp_path):
+    book = tmp_path / "new.toml"
+    book.write_text('[failures.x]\nlike = "y"\n[failures.y]\nlike = "x"\n')
+    ran = perdure("events", "--replay", str(past), "--playbook", str(book))
+    assert (ran.code, "x -> y -> x" in ran.err) == (2, True)
+
+
+def test_a_playbook_needs_a_past(perdure, tmp_path):
+    ran = perdure("events", "--playbook", str(tmp_path / "x.toml"))
+    assert (ran.code, "--replay" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("raise", "1"), "--type: is missing"),
+        (("raise", "--type", "app.nan", "1", "--", "{nonsense"), "-- JSON"),
+        (("raise", "--type", "app.nan", "1", "--", "[1]"), "is no object"),
+        (("raise", "--type", "app.nan", "--severity", "9", "1"), "less than or equal to 7"),
+        (("raise", "--from", "flux"), "needs a file"),
+    ],
+)
+def test_what_is_wrong_with_a_raising_is_named(perdure, words, said):
+    ran = perdure(*words)
+    assert ran.code == 2
+    assert said in ran.err

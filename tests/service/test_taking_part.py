@@ -1,0 +1,124 @@
+"""Programs that take part, by `perdure.client`, over a real socket: raise, hear, be asked, answer."""
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import uvicorn
+
+import perdure.client as client
+from perdure.errors import ClusterBusy, ConfigError, InputError, NotPermitted
+from perdure.service.runtime import unix_socket
+from tests.service.web_world import Site, fill, site
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def place(request, tmp_path) -> Site:
+    place = site(tmp_path, now=time.time() - 40_000)
+    fill(place.world)
+    place.world.submit("200", "resnet", "mira", 8)
+    place.world.start("200", "gpu01")
+    place.world.now = time.time()
+    with serving(place, tmp_path / "s.sock", request.param) as service:
+        place.service = service
+        yield place
+
+
+class serving:
+    def __init__(self, place, path, kind):
+        self.place, self.path, self.kind = place, path, kind
+
+    def __enter__(self):
+        config = uvicorn.Config(self.place.app, log_level="error", access_log=False, timeout_graceful_shutdown=1)
+        self.server = uvicorn.Server(config)
+        self.local = unix_socket(self.path, shared=False)
+        sockets = [socket.create_server(("127.0.0.1", 0)), self.local.__enter__()]
+        port = sockets[0].getsockname()[1]
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": sockets}, daemon=True)
+        self.thread.start()
+        unix = str(self.path) if self.kind == "unix" else ""
+        return client.Service(f"http://127.0.0.1:{port}", self.place.mira, unix, 10.0)
+
+    def __exit__(self, *_):
+        self.server.should_exit = True
+        self.thread.join(10)
+        self.local.__exit__(None, None, None)
+
+
+def test_what_is_raised_is_heard_and_the_asked_one_owns_it(place):
+    heard = []
+
+    def listen():
+        for event in client.subscribe(job="200", after=0, service=place.service):
+            heard.append(event["payload"]["record"]["state"])
+            if heard[-1] == "handled":
+                return
+
+    def serve():
+        for asked in client.handle("trainer", component="job", types=["app"], service=place.service):
+            asked.handled("rolled back to step 1200", forbids=["requeue"])
+            return
+
+    threads = [threading.Thread(target=target, daemon=True) for target in (listen, serve)]
+    for thread in threads:
+        thread.start()
+    until = time.time() + 10
+    while "trainer" not in place.world.state.chain.handlers and time.time() < until:
+        time.sleep(0.01)
+    name = client.raise_exception("app.nan", job="200", note="loss is NaN", service=place.service, step=1200)
+    for thread in threads:
+        thread.join(10)
+    assert heard == ["in_chain", "handled"]
+    record = place.world.state.chain.find(name)
+    assert (record.owner, dict(record.extra)) == ("job", {"step": "1200"})
+    until = time.time() + 10
+    while place.world.state.chain.handlers and time.time() < until:
+        time.sleep(0.01)
+    assert place.world.state.chain.handlers == {}  # who leaves the loop is asked no more
+
+
+def test_what_waits_for_a_handler_from_before_its_restart_comes_first(place):
+    wish = {"component": "job", "types": ["app"]}
+    place.service.ask("PUT", "/handlers/trainer", wish)
+    name = client.raise_exception("app.nan", job="200", service=place.service)
+    for asked in client.handle("trainer", component="job", types=["app"], service=place.service):
+        assert asked.record["id"] == name
+        asked.annotated("no good checkpoint", checkpoint="none")
+        break
+    assert [a.value for a in place.world.state.chain.find(name).annotations] == ["none"]
+
+
+def test_an_annotation_goes_with_it(place):
+    name = client.raise_exception("app.nan", job="200", service=place.service)
+    client.annotate(name, "checkpoint", {"step": 1200}, service=place.service)
+    assert [a.value for a in place.world.state.chain.find(name).annotations] == ['{"step": 1200}']
+
+
+def test_refusals_are_errors_that_say_how_to_mend_it(place):
+    with pytest.raises(InputError, match="nonsense is not known"):
+        client.raise_exception("nonsense", job="200", service=place.service)
+    with pytest.raises(NotPermitted, match="another user"):
+        client.raise_exception("app.nan", job="101", service=place.service)
+
+
+def test_a_service_that_is_away_is_asked_again_and_then_named(monkeypatch):
+    pauses = []
+    monkeypatch.setattr(client.time, "sleep", pauses.append)
+    with pytest.raises(ClusterBusy, match=r"127\.0\.0\.1:1"):
+        client.raise_exception("app.nan", job="1", service=client.Service("http://127.0.0.1:1", "", "", 0.5))
+    assert len(pauses) == client.TRIES - 1
+
+
+def test_an_environment_that_names_no_service_is_said():
+    with pytest.raises(ConfigError, match="PERDURE_URL"):
+        client.Service.of({})
+
+
+def test_it_is_light():
+    """It is imported inside jobs: what it needs is the standard library and the errors."""
+    code = "import sys, perdure.client; print(sorted(m for m in sys.modules if m.split('.')[0] in HEAVY))"
+    heavy = "HEAVY={'numpy','pydantic','sqlalchemy','fastapi','typer','rich','jinja2','re2'};"
+    assert subprocess.check_output([sys.executable, "-c", heavy + code], text=True).strip() == "[]"
