@@ -1,9 +1,10 @@
 """How right verdicts are, and how much triage learns: python benchmarks/triage_quality.py [--out TABLE.md]
 
 Every log is judged by models that saw nothing of its source repository or program family. The rules are the same for
-all: they were written by people who had read the real logs, so rows with rules are optimistic for those; rows of
-models alone are not. DIR/failure-logs/train.jsonl holds the real logs (default of DIR: PERDURE_DATA, or
-../shared/data). Rows of GRU and LSTM need PyTorch (extra rnn) and are left out without it.
+all: they were written by people who had read the logs, so rows with rules are optimistic; rows of models alone are
+not, and "rules unseen" leaves out the rules that nothing outside the judged fold shows, as if nobody had written them.
+DIR/failure-logs/train.jsonl holds the real logs (default of DIR: PERDURE_DATA, or ../shared/data). Rows of GRU and
+LSTM need PyTorch (extra rnn) and are left out without it.
 """
 
 from __future__ import annotations
@@ -25,18 +26,27 @@ from numpy.typing import NDArray
 from perdure.triage.classifiers.linear import LINEAR
 from perdure.triage.classifiers.protocol import Example
 from perdure.triage.classifiers.registry import classifier_named
+from perdure.triage.foundry.records import published
+from perdure.triage.foundry.vary import vary
 from perdure.triage.judge import Leaning, NoModel, judge
 from perdure.triage.labelled import LabelledLog, read_logs
-from perdure.triage.train import Said, held_out
+from perdure.triage.logtext import LogText
+from perdure.triage.matching import RuleBook
+from perdure.triage.rules import own_rules
+from perdure.triage.train import OWN, VARIATIONS, Said, held_out, variations
 from perdure.triage.verdict import Label
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 FOUNDRY = ROOT / "src" / "perdure" / "triage" / "data" / "foundry.jsonl.gz"
 CALM = "".join(f"2025-01-01 00:00:01 INFO train: step {i} loss {3 / (i + 1):.4f} lr 1e-4\n" for i in range(50_000))
+KINDS = {False: Label.DETERMINISTIC, True: Label.TRANSIENT}
+SLOW_FOLDS = 3  # for networks, which learn no variations either: each fold takes minutes
 RETRY_FROM, STOP_TO = 0.6, 0.35
 """What a model alone is taken to say: expected cost makes a retry the cheaper mistake."""
 LEARNERS = ("cluster", "gru", "lstm", "linear")
+TIMED_LOGS = 5000
+AUGMENTED = (0, VARIATIONS, 4)
 
 TRANSIENT_WORDS = re.compile(
     r"timed? ?out|connection (?:reset|refused|closed|lost)|reset by peer|broken pipe|unreachable|temporar|preempt|xid"
@@ -68,6 +78,7 @@ class Set:
     logs: Sequence[LabelledLog]
     examples: Sequence[Example]
     scores: Mapping[str, NDArray[np.float64]]
+    unseen: Outcome  # of the product without the rules that only the judged fold shows
 
     @property
     def truth(self) -> NDArray[np.bool_]:
@@ -161,6 +172,7 @@ def methods(data: Set) -> Iterator[str]:
     product = "rules and linear (the product)"
     yield f"### {data.title}: {int((~truth).sum())} deterministic, {int(truth.sum())} transient\n"
     yield HEAD
+    yield _row("oracle", truth, Outcome(truth.astype(float), [KINDS[kind] for kind in truth]))
     yield _row("always retry", truth, _constant(len(truth), Label.TRANSIENT))
     yield _row("always stop", truth, _constant(len(truth), Label.DETERMINISTIC))
     yield _row("keywords, last line that has one", truth, _keywords(logs))
@@ -168,19 +180,39 @@ def methods(data: Set) -> Iterator[str]:
         yield _row(f"{name} alone", truth, _alone(score))
     yield _row("rules alone", truth, _judged(logs, lambda i: NoModel()))
     yield _row(product, truth, _judged(logs, lambda i: Said(linear[i])))
+    yield _row("the product, rules unseen", truth, data.unseen)
     yield ""
 
 
-def robustness(data: Set, fold: Sequence[NDArray[np.bool_]]) -> Iterator[str]:
+def fitted(examples: Sequence[Example], beside: Sequence[Example], fold: Sequence[NDArray[np.bool_]]) -> list[Leaning]:
+    """The linear model of each fold, learnt from all groups outside it."""
+    judged = [{e.group for e, inside in zip(examples, test, strict=True) if inside} for test in fold]
+    return [LINEAR.fit([e for e in (*examples, *beside) if e.group not in groups]) for groups in judged]
+
+
+def unseen(
+    logs: Sequence[LabelledLog], models: Sequence[Leaning], fold: Sequence[NDArray[np.bool_]]
+) -> list[tuple[float, Label]]:
+    """What the product says of each log without the rules that only logs of its fold show."""
+    book, found = own_rules(), {}
+    raw = [log.text.encode("utf-8", "replace") for log in logs]
+    shown = [{hit.cause.name for hit in book.hits(LogText.of(each))} for each in raw]
+    for model, test in zip(models, fold, strict=True):
+        inside, outside = (set().union(*(shown[i] for i in np.flatnonzero(part))) for part in (test, ~test))
+        known = RuleBook(tuple(rule for rule in book.rules if rule.cause.name not in inside - outside))
+        for i in map(int, np.flatnonzero(test)):
+            verdict = judge(raw[i], model=model, rules=known)
+            found[i] = verdict.p_transient, verdict.label
+    return [found[i] for i in range(len(logs))]
+
+
+def robustness(data: Set, models: Sequence[Leaning], fold: Sequence[NDArray[np.bool_]]) -> Iterator[str]:
     """The product when each log is buried or interleaved; the model reads the changed log too."""
     ways: dict[str, Callable[[str], str]] = {
         "as they are": str,
         "behind 50,000 ordinary lines": lambda text: CALM + text,
         "four ranks interleaved": _interleaved,
     }
-    models = [
-        LINEAR.fit([example for example, out in zip(data.examples, test, strict=True) if not out]) for test in fold
-    ]
     which = np.array(fold).argmax(axis=0)
     yield f"### {data.title}: the same, changed\n"
     yield HEAD
@@ -189,9 +221,42 @@ def robustness(data: Set, fold: Sequence[NDArray[np.bool_]]) -> Iterator[str]:
     yield ""
 
 
+def augmentation(data: Set, parts: Mapping[str, slice], folds: int) -> Iterator[str]:
+    """The linear model by how many variations of each of the foundry's records it learnt beside them."""
+    yield "### Variations of the foundry's records, learnt beside them and never judged\n"
+    yield "| variations of each | " + " | ".join(f"{name}: linear alone | product" for name in parts) + " |"
+    yield "|---" * (1 + 2 * len(parts)) + "|"
+    for count in AUGMENTED:
+        known = data.scores["linear"] if count == VARIATIONS else None
+        score = held_out(LINEAR, data.examples, folds, variations(data.logs, count)) if known is None else known
+        p = _judged(data.logs, lambda i, z=score: Said(z[i])).p  # type: ignore[misc]
+        cells = [
+            f"{right.mean():.3f} / {np.mean([right[truth == kind].mean() for kind in (False, True)]):.3f}"
+            for part in parts.values()
+            for truth in [data.truth[part]]
+            for right in ((score[part] > 0) == truth, (p[part] > 0.5) == truth)
+        ]
+        yield f"| {count} | " + " | ".join(cells) + " |"
+    yield "\nAccuracy / balanced accuracy. Sibylla's 4,468 of 256 would be 16 of each.\n"
+
+
+def many(examples: Sequence[Example]) -> list[Example]:
+    """`TIMED_LOGS` examples: these, and as many variations of the foundry's records as that takes."""
+    left = TIMED_LOGS - len(examples)
+    records = published()
+    varied = (vary(records[i % len(records)], 1 + i // len(records)) for i in range(left))
+    return [*examples, *(LabelledLog(r.id, r.source, r.transient, r.text).example for r in varied)]
+
+
 def timings(examples: Sequence[Example], logs: Sequence[LabelledLog], learners: Sequence[str]) -> Iterator[str]:
     """Processor time of learning and of saying."""
+    read_s, lessons = _timed(lambda: many(examples))
+    fit_s, _ = _timed(lambda: LINEAR.fit(lessons))
     yield f"### Processor time, one thread: {len(examples)} logs\n"
+    yield (
+        f"{len(lessons)} logs (foundry variations): {fit_s:.1f} s to train linear, after {read_s:.1f} s to make "
+        "and reduce them.\n"
+    )
     yield "| model | training, s | update with 10 logs, s | load, ms | log-odds of a log, ms (median) | file, KB |"
     yield "|---|---|---|---|---|---|"
     for name in learners:
@@ -221,11 +286,34 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 
 
 def _folds_of(classifier: str, folds: int) -> int:
-    return min(5, folds) if classifier in triage_learning.SLOW else folds
+    return min(SLOW_FOLDS, folds) if classifier in triage_learning.SLOW else folds
 
 
 def _read(path: Path) -> list[LabelledLog]:
     return read_logs(path) if path.exists() else []
+
+
+def _parts(real: int) -> dict[str, slice]:
+    return {
+        "Real log files, by source repository": slice(real),
+        "The foundry's programs, by family": slice(real, None),
+    }
+
+
+def _paired() -> set[str]:
+    return {record.id for record in published() if record.pair}
+
+
+def _among_pairs(data: Set, pairs: Sequence[int]) -> Iterator[str]:
+    """The product where the same line stands for opposite reasons, and in the rest of the foundry."""
+    rest = [i for i, log in enumerate(data.logs) if log.group.startswith(OWN) and i not in set(pairs)]
+    yield "### The foundry's pairs, which print the same line for opposite reasons, and all others\n"
+    yield HEAD
+    for name, rows in (("pairs", pairs), ("all others", rest)):
+        score = data.scores["linear"][rows]
+        logs = [data.logs[i] for i in rows]
+        yield _row(f"{name} ({len(rows)})", data.truth[rows], _judged(logs, lambda i, z=score: Said(z[i])))  # type: ignore[misc]
+    yield ""
 
 
 def report(real: Sequence[LabelledLog], foundry: Sequence[LabelledLog], folds: int, orders: int) -> Iterator[str]:
@@ -233,26 +321,42 @@ def report(real: Sequence[LabelledLog], foundry: Sequence[LabelledLog], folds: i
     learners = [name for name in LEARNERS if name not in triage_learning.SLOW or find_spec("torch")]
     logs = [*real, *foundry]
     examples = [log.example for log in logs]
-    scores = {name: held_out(classifier_named(name), examples, _folds_of(name, folds)) for name in learners}
-    sets = [
-        Set(title, logs[part], examples[part], {name: score[part] for name, score in scores.items()})
-        for title, part in (
-            ("Real log files, by source repository", slice(len(real))),
-            ("The foundry's programs, by family", slice(len(real), None)),
+    beside = variations(logs)
+    slow = triage_learning.SLOW
+    scores = {
+        name: held_out(classifier_named(name), examples, _folds_of(name, folds), () if name in slow else beside)
+        for name in learners
+    }
+    masks = triage_learning.fold_masks(examples, folds)
+    models = fitted(examples, beside, masks)
+    without = unseen(logs, models, masks)
+    parts = {title: part for title, part in _parts(len(real)).items() if logs[part]}
+    whole = {"Both sets": slice(None)}
+    everything, *sets = (
+        Set(
+            title,
+            logs[part],
+            examples[part],
+            {name: score[part] for name, score in scores.items()},
+            Outcome(np.array([p for p, _ in without[part]]), [label for _, label in without[part]]),
         )
-        if logs[part]
-    ]
-    yield f"Models learn from both sets, {folds} folds (GRU, LSTM: {_folds_of('gru', folds)}); P precision, R recall.\n"
+        for title, part in {**whole, **parts}.items()
+    )
+    yield (
+        f"Models learn from both sets, {folds} folds, and {VARIATIONS} variation of each of the foundry's records "
+        f"(GRU, LSTM: {_folds_of('gru', folds)} folds, no variations); P precision, R recall.\n"
+    )
     for data in sets:
         yield from methods(data)
-    masks = triage_learning.fold_masks(examples, folds)
-    everything = Set("Both sets", logs, examples, scores)
-    yield from robustness(everything, masks)
+    pairs = [i for i, log in enumerate(logs) if log.group.startswith(OWN) and log.id in _paired()]
+    yield from _among_pairs(everything, pairs)
+    yield from robustness(everything, models, masks)
+    yield from augmentation(everything, parts, folds)
     for data in sets:
         yield from triage_learning.few_shots(data.title, data.logs, data.examples)
     yield from triage_learning.without_framework(FOUNDRY, logs, examples)
     for data in sets:
-        yield from triage_learning.protocol(data.title, data.examples, learners, orders)
+        yield from triage_learning.protocol(data.title, data.logs, data.examples, learners, orders)
     yield from timings(examples, logs, learners)
 
 
