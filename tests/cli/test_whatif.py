@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli import workers
 from perdure.simulation import study_delay, study_retry
 from perdure.traces.read import read
 from tests.conftest import require
@@ -155,7 +156,8 @@ def test_numba_is_not_needed(perdure, home, monkeypatch):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Both studies with few jobs."""
+    """Both studies with few jobs, in this process unless told otherwise."""
+    monkeypatch.setattr(workers, "processes_at_hand", lambda: 1)
     for module, name in ((study_retry, "retry"), (study_delay, "delay")):
         monkeypatch.setattr(module, name, functools.partial(getattr(module, name), n_jobs=60))
 
@@ -168,6 +170,13 @@ def test_a_study_as_json(perdure, small):
     assert {row["retry"] for row in ran.json["figures"]} == {"never", "recorded", "predicted", "oracle"}
     ran = perdure("whatif", "--study", "delay", "--seeds", "1", "--cluster", "2x2+2x8", "--json")
     assert (ran.json["study"], ran.json["cluster"]) == ("delay", "2x2+2x8")
+
+
+def test_a_study_finds_the_same_in_several_processes(perdure, small):
+    words = "whatif", "--study", "retry", "--seeds", "2", "--policy", "sjf", "--json"
+    alone, spread = perdure(*words, "--workers", "1"), perdure(*words, "--workers", "2")
+    assert spread.code == 0
+    assert spread.json == alone.json
 
 
 def test_a_study_stands_beside_what_was_published(perdure, small):
@@ -192,7 +201,9 @@ def test_a_study_stands_beside_what_was_published(perdure, small):
         ("retry --policy nonsense", "policy 'nonsense': no policy has that name. "),
         ("delay --policy fifo", "--study delay: its policy is philly, its load one. "),
         ("delay --load 0", "trace generate: "),
-        ("delay --workers 2", "--study delay: a study takes no --workers. Leave --workers away."),
+        ("delay --workers slurm", "--workers 'slurm': a study runs in processes of this machine. Write a number, "),
+        ("retry --workers 0", "--workers '0': not a number of workers up to 1024. "),
+        ("delay --retry never", "--study delay: a study takes no --retry. Leave --retry away."),
     ],
 )
 def test_a_study_that_cannot_be_made_is_one_line_and_2(perdure, small, words, complaint):

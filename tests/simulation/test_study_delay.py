@@ -38,6 +38,10 @@ def test_the_mean_wait_is_that_of_the_sizes(found):
     assert whole / 1500 == pytest.approx(small().wait_s.mean)
 
 
+def test_two_processes_find_what_one_does(found):
+    assert small(seeds=2, workers=2) == found
+
+
 def test_without_quotas_all_delay_is_fragmentation():
     for figures in small(slack=1000.0).figures:
         waited = float(figures.wait_s.mean > 0)

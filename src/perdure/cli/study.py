@@ -23,14 +23,17 @@ def run_study(
     seeds: int | None,
     policies: Sequence[str],
     cluster: str | None,
+    workers: str | None,
     as_json: bool,
 ) -> int:
     """Run a study and print it; what is not given is as published. Raises `ConfigError` for what it cannot use."""
+    from perdure.cli.workers import processes_at_hand, processes_named
     from perdure.simulation.study_retry import RetryStudy
 
     if name not in STUDIES:
         raise ConfigError(f"--study {name!r}", "no study has that name", f"Use one of: {', '.join(STUDIES)}")
-    given: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+    given: dict[str, Any] = {"workers": processes_at_hand() if workers is None else processes_named(workers)}
+    given |= {} if seeds is None else {"seeds": seeds}
     study = (_retry if name == "retry" else _delay)(given, loads, policies, cluster)
     if as_json:
         print_json("whatif-study", 1, study=name, **study.to_json())

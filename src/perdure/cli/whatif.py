@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perdure.scheduling.policies import PolicyOptions
     from perdure.simulation.sweep import Crew
 
-_OF_STUDIES = ("study", "policy", "cluster", "load", "seeds", "as_json")
+_OF_STUDIES = ("study", "policy", "cluster", "load", "seeds", "workers", "as_json")
 
 Traces = Annotated[
     list[Path] | None, typer.Argument(metavar="TRACE", help="Traces of any known form.", show_default=False)
@@ -115,7 +115,7 @@ def whatif(
         from perdure.cli.study import run_study
 
         _must_concern_studies(study, context)
-        return run_study(study, loads, seeds, policies, cluster, as_json)
+        return run_study(study, loads, seeds, policies, cluster, workers, as_json)
     if study is not None or not traces or cluster is None or not policies or len(loads) > 1:
         what = "give a trace, --cluster and --policy, and at most one --load; or --study without a trace"
         raise InputError("whatif", what, "See perdure whatif --help")

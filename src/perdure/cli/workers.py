@@ -27,7 +27,20 @@ def crew_named(text: str) -> Crew:
 
 def crew_at_hand() -> Crew:
     """A process for each core that this one may use."""
-    return Processes(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return Processes(processes_at_hand())
+
+
+def processes_named(text: str) -> int:
+    """For what runs on this machine alone. Raises `ConfigError`."""
+    if not text.isdecimal():
+        what = "a study runs in processes of this machine"
+        raise ConfigError(f"--workers {text!r}", what, "Write a number, such as 4")
+    return _number(text, text)
+
+
+def processes_at_hand() -> int:
+    """One for each core that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _number(text: str, digits: str) -> int:

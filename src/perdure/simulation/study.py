@@ -16,7 +16,7 @@ from numpy.random import Generator, Philox
 from perdure.simulation.metrics import interval
 
 Progress = Callable[[int, int], None]
-"""``progress(done, runs)``, told after each simulation."""
+"""``progress(done, runs)``, told as simulations are done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.policies import PolicyOptions
+from perdure.simulation.crews.processes import spread
 from perdure.simulation.delays import SIZES, Delays, delays, quotas_by_demand
 from perdure.simulation.occupancy import occupancy
 from perdure.simulation.result import Result
@@ -82,6 +83,7 @@ def delay(
     slack: float = 1.0,
     whole_gang: bool = False,
     progress: Progress = lambda done, runs: None,  # noqa: ARG005
+    workers: int = 1,
 ) -> DelayStudy:
     """Philly's study of delays, on drawn jobs without failures, on its machines and under its scheduler.
 
@@ -91,27 +93,45 @@ def delay(
     locality is relaxed, and the quotas: each virtual cluster has its share in the GPU time asked for, times `slack`.
     The share of fragmentation follows the slack, from little to nearly all; that it rises with size does not.
 
-    `whole_gang`: see `delays`. Raises `InputError` for numbers out of their range.
+    `whole_gang`: see `delays`. Seeds are spread over so many processes as `workers` says. Raises `InputError` for
+    numbers out of their range.
     """
-    nodes = Cluster.parse(cluster, rack_nodes)
-    wholes: list[dict[str, float]] = []
-    by_size: dict[str, list[dict[str, float]]] = {name: [] for name, _, _ in SIZES}
-    for seed in range(seeds):
-        table = generate(n_jobs, nodes, load, stream(seed), failures=False)
-        quotas = {name: slack * gpus for name, gpus in quotas_by_demand(table, nodes.total_gpus).items()}
-        result = simulate(
-            table, nodes, "philly", placement, seed=seed, options=PolicyOptions(quotas=quotas), spans=True
-        )
-        split = delays(table, result, quotas, whole_gang)
-        wait_s = result.start_s - table.submit_s
-        wholes.append(_of_cluster(table, result, nodes) | {"wait_s": float(wait_s.mean())})
-        for name, least, most in SIZES:
-            rows = (table.gpus >= least) & (table.gpus <= most)
-            by_size[name].append(_of_size(rows, wait_s, split))
-        progress(seed + 1, seeds)
-    figures = tuple(DelayFigures(name, **estimates(rows)) for name, rows in by_size.items())
-    case = n_jobs, cluster, rack_nodes, placement, load, slack, seeds
-    return DelayStudy(*case, **estimates(wholes), figures=figures, published=PUBLISHED)
+    case = _Case(n_jobs, load, Cluster.parse(cluster, rack_nodes), placement, slack, whole_gang)
+    found: dict[int, _Rows] = {}
+    for seed, rows in spread(_of_seed, (case,), range(seeds), workers):
+        found[seed] = rows
+        progress(len(found), seeds)
+    in_order = [found[seed] for seed in range(seeds)]
+    figures = tuple(DelayFigures(name, **estimates([rows[name] for _, rows in in_order])) for name, _, _ in SIZES)
+    said = n_jobs, cluster, rack_nodes, placement, load, slack, seeds
+    return DelayStudy(*said, **estimates([whole for whole, _ in in_order]), figures=figures, published=PUBLISHED)
+
+
+class _Case(NamedTuple):
+    """What all seeds share; see `delay`."""
+
+    n_jobs: int
+    load: float
+    nodes: Cluster
+    placement: str
+    slack: float
+    whole_gang: bool
+
+
+_Rows = tuple[dict[str, float], dict[str, dict[str, float]]]  # figures of the cluster, and of the jobs of each size
+
+
+def _of_seed(case: _Case, seed: int) -> _Rows:
+    table = generate(case.n_jobs, case.nodes, case.load, stream(seed), failures=False)
+    quotas = {name: case.slack * gpus for name, gpus in quotas_by_demand(table, case.nodes.total_gpus).items()}
+    options = PolicyOptions(quotas=quotas)
+    result = simulate(table, case.nodes, "philly", case.placement, seed=seed, options=options, spans=True)
+    split = delays(table, result, quotas, case.whole_gang)
+    wait_s = result.start_s - table.submit_s
+    by_size = {
+        name: _of_size((table.gpus >= least) & (table.gpus <= most), wait_s, split) for name, least, most in SIZES
+    }
+    return _of_cluster(table, result, case.nodes) | {"wait_s": float(wait_s.mean())}, by_size
 
 
 def _of_cluster(table: JobTable, result: Result, nodes: Cluster) -> dict[str, float]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from perdure.model.table import Attempts, JobTable
 from perdure.scheduling.las import LeastAttained
 from perdure.scheduling.policies import policy_named
 from perdure.scheduling.protocol import Policy
+from perdure.simulation.crews.processes import spread
 from perdure.simulation.failures import Failures, Nature, philly
 from perdure.simulation.metrics import Metrics, summary
 from perdure.simulation.result import Result
@@ -96,6 +98,7 @@ def retry(
     policies: Sequence[str] = POLICIES,
     forgets_service: bool = False,
     progress: Progress = lambda done, runs: None,  # noqa: ARG005
+    workers: int = 1,
 ) -> RetryStudy:
     """Sibylla's experiment, on drawn jobs.
 
@@ -107,28 +110,50 @@ def retry(
     policies that go by attained service. GPUs are counted, not placed. With few jobs the trace is short against its
     longest jobs, and hardly anybody waits whatever the load: 50,000 make two weeks and a half.
 
-    Raises `InputError` for numbers out of their range, and `ConfigError` for an unknown policy.
+    Loads, policies and seeds are spread over so many processes as `workers` says. Raises `InputError` for numbers out
+    of their range, and `ConfigError` for an unknown policy.
     """
-    cluster = Cluster.parse(f"{nodes}x8")
-    runs = len(loads) * seeds * len(policies) * len(RETRIES)
-    done, found, mixes, repeated = 0, [], [], []
-    for load in loads:
-        by_case: dict[tuple[str, str], list[dict[str, float]]] = {}
-        for seed in range(seeds):
-            failures = _failing(n_jobs, cluster, load, failing, seed)
-            mixes.append(failures.gpu_time())
-            repeated.append(_repeated(failures))
-            for name in policies:
-                policy, results = _policy(name, forgets_service), {}
-                for how in RETRIES:
-                    results[how] = _retried(failures, cluster, policy, how, classifier, seed)
-                    progress(done := done + 1, runs)
-                for how, row in _compared(failures.table, results).items():
-                    by_case.setdefault((name, how), []).append(row)
-        found += [RetryFigures(load, *case, **estimates(rows)) for case, rows in by_case.items()]
-    gpu_time = {nature.name.lower(): float(np.mean([mix[nature] for mix in mixes])) for nature in Nature}
-    drawn = failing, gpu_time, float(np.mean(repeated))
-    return RetryStudy(n_jobs, f"{nodes}x8", seeds, classifier, *drawn, tuple(found), PUBLISHED)
+    case = _Case(n_jobs, Cluster.parse(f"{nodes}x8"), failing, classifier, forgets_service)
+    parts = list(product(loads, policies, range(seeds)))
+    found: dict[int, _Rows] = {}
+    for place, rows in spread(_of_part, (case,), parts, workers):
+        found[place] = rows
+        progress(len(found) * len(RETRIES), len(parts) * len(RETRIES))
+    drawn = [found[place].drawn for place, (_, policy, _) in enumerate(parts) if policy == policies[0]]
+    figures = []
+    for load, policy in product(loads, policies):
+        places = [place for place, part in enumerate(parts) if part[:2] == (load, policy)]
+        for how in RETRIES:
+            figures.append(RetryFigures(load, policy, how, **estimates([found[each].by_retry[how] for each in places])))
+    gpu_time = {nature.name.lower(): float(np.mean([mix[nature] for mix, _ in drawn])) for nature in Nature}
+    repeated = float(np.mean([share for _, share in drawn]))
+    said = n_jobs, f"{nodes}x8", seeds, classifier, failing, gpu_time, repeated
+    return RetryStudy(*said, tuple(figures), PUBLISHED)
+
+
+class _Case(NamedTuple):
+    """What all parts of the study share; see `retry`."""
+
+    n_jobs: int
+    cluster: Cluster
+    failing: float
+    classifier: tuple[float, float]
+    forgets_service: bool
+
+
+class _Rows(NamedTuple):
+    """What one policy made of the jobs of one seed."""
+
+    drawn: tuple[Mapping[Nature, float], float]  # of the jobs: `RetryStudy.gpu_time` and `repeated`
+    by_retry: dict[str, dict[str, float]]
+
+
+def _of_part(case: _Case, part: tuple[float, str, int]) -> _Rows:
+    load, name, seed = part
+    failures = _failing(case.n_jobs, case.cluster, load, case.failing, seed)
+    policy = _policy(name, case.forgets_service)
+    results = {how: _retried(failures, case.cluster, policy, how, case.classifier, seed) for how in RETRIES}
+    return _Rows((failures.gpu_time(), _repeated(failures)), _compared(failures.table, results))
 
 
 def at_most(failures: Failures, tries: int) -> Failures:
