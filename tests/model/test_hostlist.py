@@ -48,3 +48,9 @@ def test_any_text_gives_node_names_or_an_error(text):
         return
     assert all(is_node_name(name) for name in names)
     assert len(set(names)) == len(names)
+
+
+def test_doubles_count():
+    assert expand("n1,n1", limit=2) == ("n1",)
+    with pytest.raises(InputError, match="more than 2 nodes"):
+        expand("n1,n1,n1", limit=2)

@@ -26,7 +26,7 @@ def is_node_name(text: str) -> bool:
 def expand(text: str, limit: int = MAX_NODES) -> tuple[str, ...]:
     """Return the names in order, each once.
 
-    Raises `InputError` for anything that is no node list, and for more than `limit` names.
+    Raises `InputError` for anything that is no node list, and for more than `limit` names, doubles counted.
 
     >>> expand("node[1-3,7],gpu-a[01-02]b")
     ('node1', 'node2', 'node3', 'node7', 'gpu-a01b', 'gpu-a02b')
@@ -34,13 +34,13 @@ def expand(text: str, limit: int = MAX_NODES) -> tuple[str, ...]:
     if text in _NOTHING:
         return ()
     names: dict[str, None] = {}
-    for part in _parts(text):
-        for name in _expand_part(part):
-            if not is_node_name(name):
-                raise InputError("node list", f"{name[:80]!r} is no node name", "Use letters, digits, '.', '_', '-'")
-            names[name] = None
-            if len(names) > limit:
-                raise InputError("node list", f"{text[:80]!r} names more than {limit} nodes", "Name fewer nodes")
+    written_out = (name for part in _parts(text) for name in _expand_part(part))
+    for count, name in enumerate(written_out):
+        if count >= limit:
+            raise InputError("node list", f"{text[:80]!r} names more than {limit} nodes", "Name fewer nodes")
+        if not is_node_name(name):
+            raise InputError("node list", f"{name[:80]!r} is no node name", "Use letters, digits, '.', '_', '-'")
+        names[name] = None
     return tuple(names)
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.coordination.bridges import bridged as bridged_module
 from perdure.coordination.bridges.bridged import MAX_RECORDS
 from perdure.coordination.bridges.registry import FORMATS, MAX_BYTES, read
 from perdure.coordination.wire import decode, encode
@@ -177,3 +178,11 @@ def test_no_more_records_are_made_than_can_be_kept():
     events = "\n".join(json.dumps({**event, "timestamp": float(i)}) for i in range(MAX_RECORDS + 7))
     bridged = read("flux", events, "c", NOW, job_id="1")
     assert (len(bridged.records), bridged.skipped) == (MAX_RECORDS, 7)
+
+
+def test_a_text_that_tells_of_too_many_is_refused(monkeypatch):
+    monkeypatch.setattr(bridged_module, "MAX_FOUND", 20)
+    event = "perdure-event 1 node\nEVENT=down\nNODES=n[1-10]\nTIME=1\n"
+    assert len(read("slurm", event * 2, "c", NOW).records) == 10
+    with pytest.raises(InputError, match="more than 20 failures"):
+        read("slurm", event * 3, "c", NOW)

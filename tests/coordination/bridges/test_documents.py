@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.coordination.bridges.documents import MAX_UNREADABLE, documents
+from perdure.coordination.bridges.documents import MAX_UNREADABLE, documents, logged
 from perdure.errors import InputError
 
 OBJECTS = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3)
@@ -28,7 +28,11 @@ def test_text_before_a_document_on_its_line_is_passed_over():
 
 def test_a_line_that_holds_none_is_counted_and_those_around_it_are_read():
     assert list(documents('{"a": 1}\n{"b":\nnonsense\n{"c": 3}\n', "x")) == [{"a": 1}, None, None, {"c": 3}]
-    assert list(documents('epoch 1\n{"a": 1}\n{not}\n', "x", in_a_log=True)) == [{"a": 1}]
+
+
+def test_a_log_holds_what_ends_its_lines():
+    log = 'epoch 1\n[INFO] {"a": 1}\n{"a": not}\n{"b": 2}\n{"a": 1} x\n[{"a": 3}]\n'
+    assert list(logged(log, ['"a"'])) == [{"a": 1}]
 
 
 def test_a_list_that_was_cut_off_gives_what_came_whole():
@@ -51,4 +55,4 @@ def test_the_search_for_a_beginning_does_not_go_over_the_text_again_and_again():
     with pytest.raises(InputError, match="most of it is no JSON"):
         list(documents(text, "x"))
     with pytest.raises(InputError, match="most of it is no JSON"):
-        list(documents("".join(f'{{"{i}":\n' for i in range(500)) + "1,\n" * 50_000 + "!", "x", in_a_log=True))
+        list(documents("".join(f'{{"{i}":\n' for i in range(500)) + "1,\n" * 50_000 + "!", "x"))

@@ -17,8 +17,10 @@ from perdure.coordination.record import (
     Transient,
 )
 from perdure.coordination.wire import MAX_ITEMS, MAX_MANY, MAX_WORD
+from perdure.errors import InputError
 
-MAX_RECORDS = 10_000  # made of one text
+MAX_RECORDS = 10_000  # kept of one text
+MAX_FOUND = 250_000  # parts of one text
 CLEARS = "clears"  # key of the annotation of a record that says: this is over
 
 
@@ -118,11 +120,13 @@ def clearing(meaning: Meaning) -> Meaning:
     return replace(meaning, severity=LEAST)
 
 
-def gather(found: Iterable[ExceptionRecord | None]) -> Bridged:
-    """Keep each exception once, in order, and count the rest."""
+def gather(found: Iterable[ExceptionRecord | None], where: str) -> Bridged:
+    """Keep each exception once, in order, and count the rest. Raises `InputError` for more than `MAX_FOUND`."""
     records: dict[str, ExceptionRecord] = {}
     skipped = 0
-    for record in found:
+    for number, record in enumerate(found):
+        if number >= MAX_FOUND:
+            raise InputError(where, f"tells of more than {MAX_FOUND} failures", "Send it in parts")
         if record is None or (len(records) >= MAX_RECORDS and record.id not in records):
             skipped += 1
         else:

@@ -1,21 +1,24 @@
-"""JSON that anybody may have written: one document, one a line, or many one after the other, in bounded time."""
+"""JSON that anybody may have written: one document, one a line, many one after the other, or some within a log.
+
+All of it takes time in proportion to the text, save for what `MAX_UNREADABLE` bounds.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.errors import InputError
 
 MAX_UNREADABLE = 1000  # lines in a file; with more it is another format
-MAX_DOCUMENTS = 100_000
+MAX_DOCUMENTS = 250_000
 _DECODER = json.JSONDecoder()
 _SPACE = " \t\r\n\x1e,"  # \x1e opens each text of a JSON text sequence, RFC 7464
 
 
-def documents(text: str, where: str, in_a_log: bool = False) -> Iterator[Any]:
-    """Yield each object and list; None for a line that holds none, which in a log is as it should be and passed over.
+def documents(text: str, where: str) -> Iterator[Any]:
+    """Yield each object and list; None for a line that holds none.
 
     A line may have other text before its first brace, as a line of a log does. Raises `InputError` for what is nested
     too deeply, for more than `MAX_DOCUMENTS`, for more than `MAX_UNREADABLE` lines without one, and where finding the
@@ -24,12 +27,27 @@ def documents(text: str, where: str, in_a_log: bool = False) -> Iterator[Any]:
     unreadable = wasted = 0
     for number, (value, failed) in enumerate(_attempts(text, where)):
         wasted += failed
-        unreadable += value is None and not in_a_log
+        unreadable += value is None
         if unreadable > MAX_UNREADABLE or wasted > 4 * len(text):
             raise InputError(where, "most of it is no JSON", "Send it as the program wrote it")
-        if number >= MAX_DOCUMENTS and not in_a_log:
+        if number >= MAX_DOCUMENTS:
             raise InputError(where, f"holds more than {MAX_DOCUMENTS} documents", "Send it in parts")
-        if value is not None or not in_a_log:
+        yield value
+
+
+def whole(text: str) -> Mapping[str, Any] | None:
+    """The one object that the text is, or None."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, Mapping) else None
+
+
+def logged(text: str, words: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects that end lines of a log, of the lines that hold one of `words`. Others are passed over."""
+    for line in text.splitlines():
+        if any(word in line for word in words) and (value := whole(line[line.find("{") :])) is not None:
             yield value
 
 

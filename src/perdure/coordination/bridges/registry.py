@@ -45,4 +45,4 @@ def read(name: str, data: bytes | str, cluster: str, now: float, job_id: str = "
     if not text.strip():
         raise InputError(name, "is empty", f"Give it {FORMATS[name].says}")
     context = Context(name, cluster, now, job_id, incarnation)
-    return gather(FORMATS[name].reader(text.removeprefix("\ufeff"), context))
+    return gather(FORMATS[name].reader(text.removeprefix("\ufeff"), context), name)

@@ -10,7 +10,6 @@ Source: torch.distributed.elastic (multiprocessing/errors, agent/server/api.py, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -21,10 +20,11 @@ import re2
 
 from perdure.coordination.bridges import causes, fields
 from perdure.coordination.bridges.bridged import MAX_RECORDS, Context, Meaning, Told, led_by_first, record_of
-from perdure.coordination.bridges.documents import documents
+from perdure.coordination.bridges.documents import logged, whole
 from perdure.coordination.record import ExceptionRecord, Transient
 
 _EVENT = "torchelastic.worker.status."
+_MESSAGE = '"message"'
 _SUMMARY = "Root Cause (first observed failure)"
 _FAILURE = re2.compile(
     r"(?m)^\s*\[\d+\]:\n"
@@ -66,9 +66,9 @@ def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
     if _SUMMARY in text:
         yield from _in_order(list(_of_summary(text)), context) or (None,)
         return
-    said = [fields.mapping(document) for document in documents(text, context.format, in_a_log=True)]
-    is_file = len(said) == 1 and text.lstrip().startswith("{") and text.rstrip().endswith("}")
-    found = [_of_document(document, is_file) for document in said]
+    file = whole(text)
+    said = logged(text, (_EVENT, _MESSAGE)) if file is None else (file,)
+    found = [_of_document(document, file is not None) for document in said]
     yield from (None for failures in found or (None,) if failures is None)
     yield from _in_order([failure for failures in found for failure in failures or ()], context)
 
@@ -113,8 +113,8 @@ def _of_event(said: Mapping[str, Any]) -> tuple[_Failure, ...]:
         return ()
     raw = metadata.get("raw_error")
     raw = raw if isinstance(raw, str) else ""
-    file = _of_error_file(_parsed(raw)) or _Failure(message=_last_line(raw), callstack=fields.passage(raw))
-    more = _parsed(metadata.get("metadata"))
+    file = _of_error_file(whole(raw) or {}) or _Failure(message=_last_line(raw), callstack=fields.passage(raw))
+    more = whole(fields.passage(metadata.get("metadata"))) or {}
     milliseconds = fields.whole(said.get("timestamp"))
     return (
         _Failure(
@@ -130,13 +130,6 @@ def _of_event(said: Mapping[str, Any]) -> tuple[_Failure, ...]:
             by_agent=said.get("source") == "AGENT",
         ),
     )
-
-
-def _parsed(raw: Any) -> Mapping[str, Any]:
-    try:
-        return fields.mapping(json.loads(raw)) if isinstance(raw, str) else {}
-    except (ValueError, RecursionError):
-        return {}
 
 
 def _first(value: Any) -> Any:
