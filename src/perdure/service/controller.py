@@ -25,7 +25,8 @@ from perdure.coordination.chain import (
 )
 from perdure.coordination.playbook import Playbook, own_playbook
 from perdure.coordination.record import FATAL, AnswerKind, Component, ExceptionRecord, Outcome, Scope, about
-from perdure.model.actions import Action, Cancel, Drain, Hold, OutcomeStatus, Release, Requeue, Undrain
+from perdure.coordination.ruling import handled
+from perdure.model.actions import Action, Cancel, Down, Drain, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
@@ -242,13 +243,24 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
     if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
         return state, []
     job = event.job or (old.job if old else _forgotten(attempt))
+    passed: list[Effect] = []
     if old is None:
         case = Case(job, attempt.id.incarnation)
     else:
+        passed = _passed_by(old, event.time_s)
         case = replace(_closed(old), job=job, latest=max(old.latest, attempt.id.incarnation))
     failure = Failure(attempt, _raised(attempt, event.time_s))
     state = _with_case(state, replace(case, failure=failure), settings)
-    return state, [Noted(failure.record, failure), Judge(attempt)]
+    return state, [*passed, Noted(failure.record, failure), Judge(attempt)]
+
+
+def _passed_by(case: Case, now: float) -> list[Effect]:
+    """End the exception of a failure that nobody had judged when the next attempt of its job had failed already."""
+    failure = case.failure
+    if failure is None or not failure.awaits_verdict:
+        return []
+    answer = handled("a newer attempt ran before it was judged").answer(Component.RESOURCE_MANAGER, now)
+    return [Noted(failure.record.with_answer(answer), failure)]
 
 
 def _settle(
@@ -453,7 +465,7 @@ def undo_of(action: Action) -> Action | None:
             return Release(attempt, episode)
         case Release(attempt=attempt, episode=episode):
             return Hold(attempt, episode)
-        case Drain(node=node, episode=episode):
+        case Drain(node=node, episode=episode) | Down(node=node, episode=episode):
             return Undrain(node, f"undo of {episode}")
         case _:
             return None

@@ -1,0 +1,64 @@
+"""The cluster under simulation, with a manager of its own mind, behind a line that fails, counts and is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from perdure.backends.simulated import FaultPlan, SimulatedBackend, SimulatedCluster
+from perdure.model.jobs import JobState
+
+LOSSY = FaultPlan(p_lose_request=0.1, p_lose_reply=0.2, p_delay=0.1, delay_s=30.0)
+HOSTILE = FaultPlan(0.1, 0.2, 0.1, 30.0, p_duplicate=0.2, p_stale=0.1, p_blind=0.05)
+FAIR = FaultPlan()
+
+
+class Manager(SimulatedCluster):
+    """A resource manager that may also think better of a job that it had given up."""
+
+    def requeue_by_itself(self, job_id: str) -> bool:
+        submitted = self._jobs[job_id]
+        if submitted.job.state is not JobState.FAILED or not submitted.script.may_requeue:
+            return False
+        if submitted.latest is None or self.recoveries[submitted.latest.id]:
+            return False
+        self._put_back(submitted, submitted.latest.id, 0.0)
+        return True
+
+    @property
+    def at_rest(self) -> bool:
+        """True where nothing runs or waits to run; held jobs wait for a person."""
+        return all(s.job.state is JobState.HELD for s in self._live.values())
+
+
+class Line(SimulatedBackend):
+    """Outlives the services that speak over it. `watch` sees each order before it is sent."""
+
+    def __init__(self, cluster: Manager, seed: int, passed: Callable[[], None], clock: Callable[[], float]) -> None:
+        super().__init__(cluster, FAIR, seed)
+        self.faults_struck = 0
+        self.watch: Callable[[object], None] = lambda action: None
+        self._passed = passed
+        self._clock = clock
+
+    def observe(self, since_s):
+        self._passed()
+        seen = super().observe(since_s)
+        return replace(seen, time_s=self._clock())  # the service's machine stamps what it sees
+
+    def perform(self, action):
+        self._passed()
+        self.watch(action)
+        outcome = super().perform(action)
+        self._passed()
+        return outcome
+
+    def lookup(self, action):
+        outcome = super().lookup(action)
+        self._passed()
+        return outcome
+
+    def _strikes(self, probability):
+        struck = super()._strikes(probability)
+        self.faults_struck += struck
+        return struck

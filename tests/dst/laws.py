@@ -1,0 +1,172 @@
+"""What must hold after every step, whatever failed: checked on what was acknowledged, asked for and really done."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+
+from perdure.coordination.record import AnswerKind
+from perdure.model.actions import Drain, Exclude, Hold, Release
+
+HOUR_S = 3600.0
+
+
+class Broken(AssertionError):
+    """A law does not hold."""
+
+
+def must(holds: object, law: str, *about: object) -> None:
+    if not holds:
+        raise Broken(f"{law}: {', '.join(map(str, about))}")
+
+
+class Auditor:
+    """Remembers what was acknowledged, and compares."""
+
+    def __init__(self, disk, manager, switch, caps, clock) -> None:
+        self._db, self._manager, self._switch, self._caps, self._clock = disk.raw, manager, switch, caps, clock
+        self._seen = {}  # records by id, as they stood when the service last said so
+        self.orders = 0
+        self._begun = {}  # by key of Perdure's own actions: when it was last begun
+        self.raised = defaultdict(int)  # by id of the exception that it became: how often
+        self.annotated = defaultdict(list)
+        self.answered = []
+        self.ordered = []
+        self.enlisted = {}
+
+    # -- after every step
+
+    def check_chain(self, chain) -> None:
+        """What was said of an exception stays said; it has one owner at most."""
+        seen, now = self._seen, self._clock()
+        for handler in [name for name, until_s in self.enlisted.items() if until_s <= now]:
+            del self.enlisted[handler]  # it may be forgotten from now on
+        for records in (chain.open, chain.ended):
+            for name, record in records.items():
+                before = seen.get(name)
+                if before is not record:
+                    self._check_record(before, record)
+                    seen[name] = record
+
+    def _check_record(self, before, after) -> None:
+        owners = sum(answer.kind is AnswerKind.HANDLED for answer in after.verdicts)
+        must(owners <= 1, "at most one owner", after.id)
+        if before is None:
+            return
+        said = after.annotations[: len(before.annotations)]
+        must(said == before.annotations, "annotations are never lost or reordered", after.id)
+        said = after.verdicts[: len(before.verdicts)]
+        must(said == before.verdicts, "verdicts are never lost or reordered", after.id)
+        must(after.repeats >= before.repeats, "a repeat is never forgotten", after.id)
+        must(after.state.is_over or not before.state.is_over, "what has ended stays ended", after.id, after.state)
+
+    # -- before every order
+
+    def watch(self, action) -> None:
+        """Nothing is begun that nobody owns, that is not written down, or that is not allowed now."""
+        self.orders += 1
+        must(not self._switch.on, "the kill switch is heeded", action.key)
+        row = self._db.execute(
+            "SELECT by, exception_id FROM actions WHERE state = 'started' AND (key = ? OR key LIKE ? || '~%')",
+            (action.key, action.key),
+        ).fetchone()
+        must(row, "an action is written down as begun before it is", action.key)
+        by, exception_id = row
+        if by != "perdure":
+            return
+        must(self._owns(exception_id, action.key), "no action without the verdict that owns it", action.key)
+        self._check_caps(action)
+
+    def _owns(self, exception_id: str, key: str) -> bool:
+        return any(v["kind"] == "handled" and key in v["action_keys"] for v in self._record(exception_id)["verdicts"])
+
+    def _record(self, exception_id: str):
+        found = self._db.execute("SELECT payload FROM exceptions WHERE id = ?", (exception_id,)).fetchone()
+        must(found, "what is acknowledged is written down", exception_id)
+        return json.loads(found[0])
+
+    def _check_caps(self, action) -> None:
+        now = self._clock()
+        self._begun[action.key] = now
+        lately = [key for key, at in self._begun.items() if now - HOUR_S < at <= now]
+        must(len(lately) <= self._caps.actions_per_hour, "the cap on actions is kept", len(lately))
+        if isinstance(action, Drain):
+            drains = sum(key.startswith("drain:") for key in lately)
+            must(drains <= self._caps.drains_per_hour, "the cap on drains is kept", drains)
+
+    def check_deeds(self, guarded: bool) -> None:
+        """No failure is recovered twice; no order is carried out more often than it was given."""
+        for attempt, times in self._manager.recoveries.items():
+            must(times <= 1, "at most one recovery of an attempt", attempt, times)
+        for key, times in self._manager.effects.items():
+            if times > 1:
+                asked = self._db.execute(
+                    "SELECT count(*) FROM actions WHERE key = ? OR key LIKE ? || '~%'", (key, key)
+                ).fetchone()[0]
+                must(times <= asked or (guarded and _may_repeat(key)), "an action is carried out once", key, times)
+
+    # -- at the end
+
+    def check_end(self) -> None:
+        """Everything that was acknowledged is there, everything has ended, and what was decided has been done."""
+        self._check_acknowledged()
+        left = self._db.execute("SELECT key, state FROM actions WHERE state IN ('planned', 'started')").fetchall()
+        must(not left, "every action ends", left)
+        left = self._db.execute("SELECT id FROM exceptions WHERE state IN ('raised', 'in_chain')").fetchall()
+        must(not left, "every exception ends", left)
+        self._check_failures()
+
+    def _check_acknowledged(self) -> None:
+        for exception_id, record in self._seen.items():
+            written = self._record(exception_id)
+            must(len(written["verdicts"]) >= len(record.verdicts), "verdicts are written down", exception_id)
+            must(len(written["annotations"]) >= len(record.annotations), "annotations are written down", exception_id)
+        for exception_id, times in self.raised.items():
+            must(self._record(exception_id)["repeats"] + 1 >= times, "what was raised is there", exception_id)
+        for exception_id, said in self.annotated.items():
+            values = [a["value"] for a in self._record(exception_id)["annotations"]]
+            must(_in_order(said, values), "annotations are there, in their order", exception_id)
+        for exception_id, handler, kind in self.answered:
+            said = [(v["handler"], v["kind"]) for v in self._record(exception_id)["verdicts"]]
+            must((handler, kind) in said, "answers are there", exception_id, handler, kind)
+        for key, by in self.ordered:
+            found = self._db.execute("SELECT by FROM actions WHERE key = ?", (key,)).fetchone()
+            must(found, "what a person ordered is there", key, by)
+
+    def check_handlers(self, chain) -> None:
+        """After a start: who was registered is, until the lease runs out."""
+        for handler in self.enlisted:
+            must(handler in chain.handlers, "a registration is kept", handler)
+
+    def _check_failures(self) -> None:
+        """Each failed attempt is known and answered; what its owner decided has really happened."""
+        for job_id in self._manager.job_ids:
+            for attempt in self._manager.attempts(job_id):
+                if attempt.state.is_failure:
+                    self._check_failure(attempt)
+
+    def _check_failure(self, attempt) -> None:
+        found = self._db.execute(
+            "SELECT id, state, owner FROM exceptions WHERE of_attempt AND job_id = ? AND incarnation = ?",
+            (attempt.id.job_id, attempt.id.incarnation),
+        ).fetchone()
+        must(found, "every failure is known", attempt.id)
+        exception_id, _, owner = found
+        record = self._record(exception_id)
+        if record["state"] == "escalated" or record["outcome"] == "withdrawn":
+            return
+        keys = [key for v in record["verdicts"] for key in v["action_keys"]]
+        recovers = owner == "resource_manager" or any(key.startswith("requeue:") for key in keys)
+        if recovers:
+            times = self._manager.recoveries[attempt.id]
+            must(times == 1, "what was decided is done", exception_id, owner, keys, times)
+
+
+def _may_repeat(key: str) -> bool:
+    """The manager itself guards what moves a job on; setting a state twice is the same as once."""
+    return key.split(":", 1)[0] in {kind.kind for kind in (Hold, Release, Exclude)}
+
+
+def _in_order(some, all_) -> bool:
+    rest = iter(all_)
+    return all(one in rest for one in some)

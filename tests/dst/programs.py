@@ -1,0 +1,279 @@
+"""The programs and people around the service: they raise, annotate, register, answer, order; some of them badly."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+
+from perdure.coordination.record import AnswerKind
+from perdure.errors import PerdureError
+from perdure.model.jobs import JobState
+from perdure.service.auth import Identity, Role
+from perdure.service.controller import Ordered
+from perdure.service.coordinator import Answering, Enlisting
+from perdure.service.orders import job_order, node_order
+from tests.dst.laws import must
+
+USERS = (Identity("ada", Role.VIEWER), Identity("bob", Role.VIEWER))
+ROOT = Identity("root", Role.OPERATOR)
+
+OF_JOBS = ("app.nan", "app.shape", "process.exit", "launcher.prolog", "launcher.permanent", "site.news")
+OF_NODES = ("gpu.xid79", "node.hot")
+OF_ALL = ("storage.down", "storage.restored", "storage.quota", "storage.quota.over", "network.down", "suspect.pair")
+RESOURCES = ("pfs:/scratch", "pfs:/home")
+
+VERDICTS = (
+    AnswerKind.HANDLED,
+    AnswerKind.HANDLED,
+    AnswerKind.ANNOTATED,
+    AnswerKind.DECLINED,
+    AnswerKind.DEFERRED,
+    AnswerKind.REJECTED,
+)
+
+
+class Nature(StrEnum):
+    """How a handler behaves."""
+
+    GOOD = "good"
+    SLOW = "slow"  # answers after its turn
+    DEAD = "dead"  # registers, and is never heard of again
+    DOUBLED = "doubled"  # two of one name: each answer comes twice
+    LYING = "lying"  # answers out of turn, and for others
+
+
+@dataclass(slots=True)
+class Handler:
+    name: str
+    identity: Identity
+    component: str
+    types: tuple[str, ...]
+    nature: Nature
+    asked: list[str] = field(default_factory=list)  # of exceptions that it will answer late
+
+
+def handlers(rng: Random) -> list[Handler]:
+    """A few programs that take part in recoveries."""
+    made = []
+    for number in range(rng.randint(1, 4)):
+        nature = rng.choice(tuple(Nature))
+        identity = rng.choice((*USERS, ROOT))
+        seats = ("job", "workflow") if identity is not ROOT else ("resource_manager", "job", "workflow", "scheduler")
+        types = rng.choice((("",), ("job",), ("app", "process"), ("storage",), ("gpu", "node", "launcher")))
+        made.append(Handler(f"{nature}-{number}", identity, rng.choice(seats), types, nature))
+    return made
+
+
+class Programs:
+    """What they do in one step. Each step returns what it did in a few words, or "" where there was nothing to do."""
+
+    def __init__(self, rng: Random, manager, auditor, clock, *, guarded: bool) -> None:
+        self._rng, self._manager, self._auditor, self._clock = rng, manager, auditor, clock
+        self._guarded = guarded
+        self._handlers = handlers(rng)
+        self._count = 0
+        self.refusals = 0
+
+    # -- raising
+
+    def raise_one(self, life) -> str:
+        rng = self._rng
+        kind = rng.random()
+        by, value = ROOT, {}
+        if kind < 0.45:
+            by, value = self._of_job()
+        elif kind < 0.65:
+            node = rng.choice(self._manager.node_names)
+            value = {"type": rng.choice(OF_NODES), "subject": {"node": [node]}}
+        else:
+            value = {"type": rng.choice(OF_ALL), "subject": {"resource": rng.choice(RESOURCES)}}
+        if not value:
+            return ""
+        if value["type"] == "storage.quota.over" and rng.random() < 0.7:
+            value["annotations"] = [self._usage()]
+        self._count += 1
+        value |= {"id": f"x{self._count}", "severity": rng.randint(0, 7)}
+        return f"{by.user} {value['type']}: {self._raise(life, value, by)}"
+
+    def _raise(self, life, value, by: Identity) -> str:
+        (became,) = life.coordinator.raise_exceptions([value], by)
+        if isinstance(became, PerdureError):
+            self.refusals += 1
+            return f"refused, {became}"
+        self._auditor.raised[became.id] += 1
+        return f"{value['id']} is {became.id} {became.state}"
+
+    def _of_job(self):
+        """About a job: mostly as it runs, sometimes of a start that is over."""
+        rng, job_ids = self._rng, self._manager.job_ids
+        if not job_ids:
+            return ROOT, {}
+        job_id = rng.choice(job_ids[-8:])
+        job, attempts = self._manager.job(job_id), self._manager.attempts(job_id)
+        by = next((u for u in USERS if u.user == job.user), ROOT) if rng.random() < 0.8 else rng.choice(USERS)
+        subject = {"job": job_id}
+        if attempts and rng.random() < 0.3:
+            subject["node"] = list(attempts[-1].nodes)
+        value = {"type": rng.choice((*OF_JOBS, OF_NODES[0])), "subject": subject}
+        if attempts and rng.random() < 0.6:
+            value["incarnation"] = rng.choice(attempts).id.incarnation
+        return by, value
+
+    def _usage(self):
+        jobs = self._manager.job_ids[-4:]
+        used = {job_id: self._rng.randint(1, 50) for job_id in jobs}
+        text = json.dumps({"limit": 60, "used": sum(used.values()), "by": used})
+        return {"component": "operator", "time": self._clock(), "key": "usage", "value": text}
+
+    def lie(self, life) -> str:
+        """Say what cannot be: it must be refused, and must change nothing."""
+        rng = self._rng
+        before = life.engine.state
+        value = {"id": "lie", "type": "process.exit", "subject": {"cluster": "sim", "resource": "x"}, "severity": 1}
+        wrong = rng.choice((
+            {"severity": 9}, {"type": "job.shape"}, {"type": "nonsense"}, {"verdicts": [{}]}, {"state": "handled"},
+            {"subject": {"job": "no-such"}}, {"subject": {"cluster": "moon"}}, {"time": self._clock() + 9e5},
+            {"version": 99}, {"subject": {"job": "1"}, "incarnation": 10**6},
+        ))  # fmt: skip
+        (became,) = life.coordinator.raise_exceptions([{**value, **wrong}], rng.choice(USERS))
+        must(isinstance(became, PerdureError), "what cannot be is refused", wrong)
+        must(life.engine.state.chain.open == before.chain.open, "what is refused changes nothing", wrong)
+        self.refusals += 1
+        return str(wrong)
+
+    def raise_stale(self, life) -> str:
+        """Speak for a start that a newer one has replaced, as a process does that slept meanwhile."""
+        view = life.engine.view()
+        old = [j for j in self._manager.job_ids if view.latest(j) > 1 and view.job(j) is not None]
+        if not old:
+            return ""
+        job_id = self._rng.choice(old)
+        before = life.engine.state.chain
+        value = {"id": "stale", "type": "process.exit", "subject": {"job": job_id}, "severity": 1,
+                 "incarnation": view.latest(job_id) - 1}  # fmt: skip
+        (became,) = life.coordinator.raise_exceptions([value], ROOT)
+        must(isinstance(became, PerdureError), "a stale incarnation is refused", value)
+        after = life.engine.state.chain
+        must((after.open, after.ended) == (before.open, before.ended), "a stale incarnation changes nothing", value)
+        self.refusals += 1
+        return f"of {job_id}"
+
+    # -- annotating
+
+    def annotate(self, life) -> str:
+        chain = life.coordinator.chain()
+        known = [*chain.open, *list(chain.ended)[-5:]]
+        if not known:
+            return ""
+        exception_id, by = self._rng.choice(known), self._rng.choice((*USERS, ROOT))
+        self._count += 1
+        value = f"v{self._count}"
+        try:
+            life.coordinator.annotate(exception_id, "checkpoint", value, by)
+        except PerdureError as err:
+            self.refusals += 1
+            return f"{exception_id}: refused, {err}"
+        self._auditor.annotated[exception_id].append(value)
+        return f"{exception_id}: {value}"
+
+    # -- handling
+
+    def handle(self, life) -> str:
+        """One of the handlers does what it does."""
+        handler = self._rng.choice(self._handlers)
+        known = life.coordinator.chain().handlers.get(handler.name)
+        if known is None or (handler.nature is not Nature.DEAD and known.until_s - self._clock() < 10.0):
+            if known is None and handler.nature is Nature.DEAD and handler.asked:
+                return ""  # dead for good
+            handler.asked = handler.asked or ([""] if handler.nature is Nature.DEAD else [])
+            return self._enlist(life, handler)
+        if handler.nature is not Nature.DEAD and self._rng.random() < 0.03:
+            return self._leave(life, handler)
+        turns = life.coordinator.chain().turns
+        mine = [exception_id for exception_id, turn in turns.items() if turn.handler == handler.name]
+        match handler.nature:
+            case Nature.DEAD:
+                return ""
+            case Nature.LYING:
+                return self._answer_out_of_turn(life, handler, mine)
+            case Nature.SLOW:
+                late = [exception_id for exception_id in handler.asked if exception_id not in mine]
+                handler.asked = [*dict.fromkeys((*handler.asked, *mine))][-8:]
+                return self._answer(life, handler, late[0], known.component) if late else ""
+        if not mine:
+            return ""
+        exception_id = self._rng.choice(mine)
+        said = self._answer(life, handler, exception_id, known.component)
+        if handler.nature is Nature.DOUBLED:
+            said += " | " + self._answer(life, handler, exception_id, known.component)
+        return said
+
+    def _enlist(self, life, handler: Handler) -> str:
+        rng = self._rng
+        wish = Enlisting(handler.component, handler.types, rng.choice((30.0, 120.0, 600.0)), rng.choice((5.0, 30.0)))
+        self._auditor.enlisted.pop(handler.name, None)  # until it is acknowledged, either is right
+        registration = life.coordinator.enlist(handler.name, wish, handler.identity)
+        self._auditor.enlisted[handler.name] = registration.until_s
+        return f"{handler.name} registers as {handler.component} for {handler.types} until {registration.until_s:.0f}"
+
+    def _leave(self, life, handler: Handler) -> str:
+        self._auditor.enlisted.pop(handler.name, None)
+        life.coordinator.dismiss(handler.name, handler.identity)
+        return f"{handler.name} leaves"
+
+    def _answer(self, life, handler: Handler, exception_id: str, component) -> str:
+        kind, now = self._rng.choice(VERDICTS), self._clock()
+        until_s = now + self._rng.choice((3.0, 20.0, 500.0)) if kind is AnswerKind.DEFERRED else None
+        notes = {"from": handler.name} if kind is AnswerKind.ANNOTATED else {}
+        said = Answering(kind, f"{component} {handler.name}", notes, ("requeue",), until_s)
+        return self._say(life, handler, handler.identity, exception_id, said)
+
+    def _say(self, life, handler: Handler, by: Identity, exception_id: str, said: Answering) -> str:
+        try:
+            life.coordinator.answer(exception_id, handler.name, said, by)
+        except PerdureError as err:
+            self.refusals += 1
+            return f"{handler.name} {said.verdict} {exception_id}: refused, {err}"
+        self._auditor.answered.append((exception_id, handler.name, str(said.verdict)))
+        return f"{handler.name} {said.verdict} {exception_id}"
+
+    def _answer_out_of_turn(self, life, handler: Handler, mine: list[str]) -> str:
+        """Claim what nobody asked it about, or in another's name."""
+        chain = life.coordinator.chain()
+        others = [exception_id for exception_id in chain.open if exception_id not in mine] or list(chain.ended)[-3:]
+        if not others:
+            return ""
+        exception_id, by = self._rng.choice(others), self._rng.choice((*USERS, ROOT))
+        before = len(self._auditor.answered)
+        said = self._say(life, handler, by, exception_id, Answering(AnswerKind.HANDLED, "mine"))
+        must(len(self._auditor.answered) == before, "who is not asked does not own", said)
+        return said
+
+    # -- people
+
+    def order(self, life) -> str:
+        """A person asks for an action, as at the desk."""
+        rng, engine = self._rng, life.engine
+        kinds = ("hold", "release", "drain", "undrain") + (("retry",) if self._guarded else ())
+        kind = rng.choice(kinds)
+        try:
+            if kind in ("drain", "undrain"):
+                self._count += 1
+                action = node_order(kind, rng.choice(self._manager.node_names), "a look", f"e{self._count}")
+            else:
+                jobs = [j for j in engine.state.known.jobs.values() if kind == "retry" or j.state.is_waiting]
+                if not jobs:
+                    return ""
+                job = rng.choice(jobs)
+                attempts = self._manager.attempts(job.job_id)
+                if kind == "retry" and (not attempts or job.state is JobState.CANCELLED):
+                    return ""
+                action = job_order(kind, job, attempts[-1] if attempts else None)
+        except PerdureError as err:
+            return f"{kind}: refused, {err}"
+        engine.absorb([Ordered(self._clock(), action, "root", "by hand")])
+        key = engine.journal.latest_key(action)
+        self._auditor.ordered.append((key, "root"))
+        return key

@@ -1,0 +1,78 @@
+"""One life of the service: the real engine, executor, journal and coordinator, without threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from perdure.retry.rules import RetryRules
+from perdure.service.caps import Caps
+from perdure.service.controller import ControllerSettings
+from perdure.service.coordinator import Coordinator
+from perdure.service.engine import Engine
+from perdure.service.executor import Executor, ExecutorSettings
+from perdure.service.journal import Journal
+from perdure.triage.verdict import Label, Verdict
+
+MANY = 1_000_000
+RULES = RetryRules(  # budgets out of the way: what is due is due
+    max_infrastructure_retries=MANY,
+    max_user_retries=MANY,
+    max_probes=MANY,
+    per_user_per_hour=MANY,
+    per_node_per_hour=MANY,
+    per_cluster_per_hour=MANY,
+    cluster_floor_per_hour=MANY,
+    back_off_s=1.0,
+    back_off_cap_s=30.0,
+    repeat_odds=1.0,
+)
+SETTINGS = ControllerSettings(retry=RULES)
+TIGHT = Caps(actions_per_hour=6, floor_per_hour=6, drains_per_hour=1)
+LOOSE = Caps(actions_per_hour=MANY, floor_per_hour=MANY, drains_per_hour=MANY)
+
+WRONG, PASSING = b"wrong", b"passing"
+
+
+class Switch:
+    """The kill switch, as the executor looks at it."""
+
+    on = False
+
+    def lstat(self) -> None:
+        if not self.on:
+            raise FileNotFoundError
+
+
+class _AtOnce:
+    """Reads logs in the caller's own thread."""
+
+    def submit(self, read, *given):
+        done = Future()
+        try:
+            done.set_result(read(*given))
+        except Exception as err:
+            done.set_exception(err)
+        return done
+
+    def shutdown(self, **_):
+        """Nothing runs."""
+
+
+def judge(log, attempt, context):
+    """What triage would say: the logs of the simulation name their fault."""
+    if WRONG in log:
+        return Verdict(Label.DETERMINISTIC, 0.02, "shape", "it is wrong", fingerprint="wrong")
+    infrastructure = bool(attempt.failed_nodes)
+    return Verdict(Label.TRANSIENT, 0.9, "network", "it passes", fingerprint="passing", infrastructure=infrastructure)
+
+
+class Life:
+    """From a start, at which everything is read back from the journal, to a death."""
+
+    def __init__(self, journal: Journal, line: object, switch: Switch, caps: Caps, clock: Callable[[], float]) -> None:
+        executor = Executor(journal, line, ExecutorSettings(True, switch, caps))
+        self.engine = Engine(line, journal, executor, judge, SETTINGS, clock)
+        self.engine._readers = _AtOnce()
+        self.coordinator = Coordinator(self.engine.tell, self.engine.view)
+        self.engine.recover()

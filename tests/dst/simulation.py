@@ -1,0 +1,300 @@
+"""One seed is one run: a cluster, its users, programs and people, the service between them, and what befalls them all.
+
+Everything happens in one thread, on a clock of its own, in an order that the seed alone decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from perdure.backends.simulated import EVERY, Script
+from perdure.errors import PerdureError, StateError
+from perdure.service.controller import unfinished
+from perdure.service.journal import Journal
+from tests.dst.cluster import FAIR, HOSTILE, LOSSY, Line, Manager
+from tests.dst.disk import Crash, Disk
+from tests.dst.laws import Auditor, Broken, must
+from tests.dst.programs import Programs
+from tests.dst.service import LOOSE, PASSING, TIGHT, WRONG, Life, Switch
+
+CLUSTER = "sim"
+NODES = 5
+LEAST_EVENTS, LEAST_FAULTS = 200, 10
+REQUEUE_EXIT = 75
+MOST_SKEW_S = 300.0  # that two machines' clocks may differ by for long: half of what the service looks back
+PATIENCE = 60  # rounds until everything has ended once nothing new happens
+ROUND_S = 45.0
+
+SCRIPTS = (
+    {},
+    {},
+    {"failures": EVERY, "error": WRONG.decode()},
+    {"failures": 1, "error": PASSING.decode()},
+    {"failures": 2, "error": PASSING.decode()},
+    {"bad_nodes": ("n1",), "error": PASSING.decode()},
+    {"failures": 1, "error": PASSING.decode(), "exit_code": REQUEUE_EXIT},
+    {"failures": 1, "error": PASSING.decode(), "may_requeue": False},
+)
+
+
+@dataclass(slots=True)
+class Told:
+    """What came of a seed."""
+
+    seed: int
+    events: int = 0
+    faults: int = 0
+    crashes: int = 0
+    refusals: int = 0
+    kind: str = ""
+    trace: list[tuple[float, str, str]] = field(default_factory=list)
+    broken: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"{at:12.3f}  {name:12}  {what}" for at, name, what in self.trace]
+        head = f"seed {self.seed}: {self.broken or 'all laws hold'}"
+        return "\n".join(
+            (head, self.kind, f"{self.events} events, {self.faults} faults, {self.crashes} crashes", *lines)
+        )
+
+
+class Simulation:
+    """Runs seeds one after the other on one disk, which is wiped between them."""
+
+    def __init__(self) -> None:
+        self.disk = Disk()
+        self.journal = Journal(self.disk, CLUSTER)
+
+    def run(self, seed: int) -> Told:
+        self.disk.wipe()
+        told = Told(seed)
+        try:
+            _Run(self, seed, told).play()
+        except Broken as err:
+            told.broken = str(err)
+        except Exception as err:
+            told.broken = f"the service broke: {type(err).__name__}: {err}"
+        return told
+
+
+class _Run:
+    def __init__(self, simulation: Simulation, seed: int, told: Told) -> None:
+        self.rng = rng = Random(seed)
+        self.told, self.disk, self.journal = told, simulation.disk, simulation.journal
+        self.guarded, tight = rng.random() < 0.5, rng.random() < 0.3
+        self.caps = TIGHT if tight else LOOSE
+        told.kind = f"{'self-guarding' if self.guarded else 'blind'} manager, {'tight' if tight else 'loose'} caps"
+        self.skew_s, self.mended_at = 0.0, None
+        self.manager = Manager(
+            seed, NODES, name=CLUSTER, gpus=4, requeue_exit=frozenset({REQUEUE_EXIT}), guarded=self.guarded
+        )
+        self.line = Line(self.manager, seed, self.disk.fuse.passed, self.clock)
+        self.switch = Switch()
+        self.auditor = Auditor(self.disk, self.manager, self.switch, self.caps, self.clock)
+        self.line.watch = self.auditor.watch
+        self.programs = Programs(rng, self.manager, self.auditor, self.clock, guarded=self.guarded)
+        self.steps = {
+            self.look: 9, self.judge: 8, self.act: 5, self.tick: 10, self.advance: 16, self.submit: 7,
+            self.say(self.programs.raise_one): 4, self.say(self.programs.annotate): 2,
+            self.say(self.programs.handle): 14, self.say(self.programs.lie): 1.5,
+            self.say(self.programs.raise_stale): 1.5, self.say(self.programs.order): 1,
+            self.fail_node: 1.5, self.return_node: 2, self.requeue: 1.5 if self.guarded else 0.0,
+            self.jump: 0.6, self.turn_switch: 0.8, self.mood: 1.5, self.crash: 0.5, self.arm: 1.0, self.fill_disk: 0.5,
+        }  # fmt: skip
+        for step in self.steps:  # each seed has a temper of its own
+            self.steps[step] *= rng.choice((0.3, 1.0, 1.0, 2.0))
+        self.line.faults = self._mood()
+        self.life = self._start()
+
+    def clock(self) -> float:
+        return self.manager.now + self.skew_s
+
+    # -- the run
+
+    def play(self) -> None:
+        told = self.told
+        steps, weights = list(self.steps), list(self.steps.values())
+        while told.events < LEAST_EVENTS or told.faults + self.line.faults_struck < LEAST_FAULTS:
+            for step in self.rng.choices(steps, weights, k=50):
+                self._step(step)
+        told.faults += self.line.faults_struck
+        told.refusals = self.programs.refusals
+        self._run_out()
+
+    def _step(self, step) -> None:
+        """One step, then the laws."""
+        self._mend_clock()
+        try:
+            done = step()
+        except Crash:
+            done = self._die("in it")
+        except StateError as err:
+            done = f"failed, {err}"
+        if done:
+            self.told.events += 1
+            self.told.trace.append((self.manager.now, getattr(step, "name", None) or step.__name__, done))
+            self.auditor.check_chain(self.life.engine.state.chain)
+            self.auditor.check_deeds(self.guarded)
+
+    def _start(self) -> Life:
+        while True:
+            try:
+                return Life(self.journal, self.line, self.switch, self.caps, self.clock)
+            except Crash:
+                self.told.crashes += 1
+            except StateError:
+                self.told.faults += 1
+
+    def _die(self, where: str) -> str:
+        self.told.crashes += 1
+        self.told.faults += 1
+        self.life = self._start()
+        self.auditor.check_handlers(self.life.engine.state.chain)
+        return f"died {where}; started anew"
+
+    # -- the service's own steps
+
+    def look(self) -> str:
+        self.life.engine.look()
+        return "at the cluster"
+
+    def judge(self) -> str:
+        return "a failure" if self.life.engine.judge_next(0.0) else ""
+
+    def act(self) -> str:
+        before = self.auditor.orders
+        self.life.engine.act()
+        return f"{self.auditor.orders - before} orders"
+
+    def tick(self) -> str:
+        self.life.engine.tick()
+        return "the chain"
+
+    # -- the world
+
+    def advance(self) -> str:
+        seconds = self.rng.choice((1.0, 3.0, 7.0, 20.0))
+        self.manager.advance(seconds)
+        return f"{seconds:.0f} s"
+
+    def submit(self) -> str:
+        if len(self.manager.job_ids) >= 14:
+            return ""
+        traits = self.rng.choice(SCRIPTS)
+        user, width = self.rng.choice(("ada", "bob")), self.rng.choice((1, 1, 2))
+        script = Script(run_s=self.rng.uniform(3.0, 60.0), user=user, node_count=width, **traits)
+        return f"job {self.manager.submit(script)} of {user}: {traits}"
+
+    def say(self, step):
+        def said() -> str:
+            return step(self.life)
+
+        said.name = step.__name__
+        return said
+
+    # -- faults
+
+    def fail_node(self) -> str:
+        node = self.rng.choice(self.manager.node_names)
+        self.manager.fail_node(node)
+        self.told.faults += 1
+        return node
+
+    def return_node(self) -> str:
+        node = self.rng.choice(self.manager.node_names)
+        self.manager.return_node(node)
+        return node
+
+    def requeue(self) -> str:
+        """The resource manager thinks better of a job."""
+        failed = [job_id for job_id in self.manager.job_ids if self.manager.requeue_by_itself(job_id)][:1]
+        self.told.faults += len(failed)
+        return "".join(failed)
+
+    def jump(self) -> str:
+        """The clock of the service's machine is set, wrongly; where it is far off, not for long."""
+        self.skew_s = self.rng.choice((0.0, 40.0, 300.0, 4000.0, -40.0, -300.0, -4000.0))
+        self.told.faults += 1
+        if abs(self.skew_s) > MOST_SKEW_S:
+            self.mended_at = self.told.events + 8
+        return f"the clock is {self.skew_s:+.0f} s off"
+
+    def _mend_clock(self) -> None:
+        if self.mended_at is not None and self.told.events >= self.mended_at:
+            told.kind = f"{'self-guarding' if self.guarded else 'blind'} manager, {'tight' if tight else 'loose'} caps"
+        self.skew_s, self.mended_at = 0.0, None
+
+    def turn_switch(self) -> str:
+        self.switch.on = not self.switch.on
+        return "the kill switch is " + ("on" if self.switch.on else "off")
+
+    def _mood(self):
+        return self.rng.choice((FAIR, HOSTILE if self.guarded else LOSSY))
+
+    def mood(self) -> str:
+        self.line.faults = self._mood()
+        self.line.silent = self.rng.random() < 0.1
+        return (
+            "nothing gets through"
+            if self.line.silent
+            else "the line is " + ("good" if self.line.faults is FAIR else "bad")
+        )
+
+    def crash(self) -> str:
+        return self._die("between two steps")
+
+    def arm(self) -> str:
+        """The service will die some points on: before, in or after a write or an order."""
+        self.disk.fuse.left = self.rng.randint(1, 12)
+        return f"in {self.disk.fuse.left} points"
+
+    def fill_disk(self) -> str:
+        self.disk.full = True
+        self.told.faults += 1
+        return "for one write"
+
+    # -- the end
+
+    def _run_out(self) -> None:
+        """Nothing new happens and nothing fails any more: everything comes to its end."""
+        self.told.trace.append((self.manager.now, "calm", "the clock runs out"))
+        self.disk.fuse.left, self.disk.full = 0, False
+        self.line.faults, self.line.silent, self.switch.on, self.skew_s = FAIR, False, False, 0.0
+        for node in self.manager.node_names:
+            self.manager.return_node(node)
+        self._start_anew_now_and_then()
+        for number in range(PATIENCE):
+            self._round(ROUND_S if number < 10 else 10 * ROUND_S)
+            if self._is_quiet():
+                self.auditor.check_end()
+                return
+        must(False, "everything ends", self._left())
+
+    def _start_anew_now_and_then(self) -> None:
+        if self.rng.random() < 0.5:
+            self.life = self._start()
+
+    def _round(self, seconds: float) -> None:
+        self.manager.advance(seconds)
+        engine = self.life.engine
+        engine.look()
+        while engine.judge_next(0.0):
+            pass
+        engine.tick()
+        engine.act()
+        self.auditor.check_chain(engine.state.chain)
+        self.auditor.check_deeds(self.guarded)
+
+    def _is_quiet(self) -> bool:
+        return not any(self._left().values())
+
+    def _left(self) -> dict[str, object]:
+        engine = self.life.engine
+        return {
+            "failures": unfinished(engine.state),
+            "exceptions": list(engine.state.chain.open),
+            "running": list(engine.state.known.running),
+            "jobs": not self.manager.at_rest,
+            "actions": [row.key for row in (*self.journal.planned(), *self.journal.open_intents())],
+        }
