@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
@@ -30,6 +31,8 @@ PLANNED, STARTED = "planned", "started"  # as in `journal.ActionState`
 
 _LIVE: list[Any] = [literal_column(f"'{state.value}'") for state in AttemptState if not state.is_over]
 _NOT_INSERTED = {"seq", "verdict"}
+_OF_FAILURE = {"decision", "reason", "wasted_gpu_h", "saved_gpu_h", "decided", "of_attempt"}
+_OF_FAILURES = ("of_attempt", "decision", "reason", "decided", "wasted_gpu_h", "saved_gpu_h")  # once known, they stay
 
 
 class Writes:
@@ -46,7 +49,8 @@ class Writes:
         self._case = _Bulk(cases, _upsert(insert, cases, "cluster", "job_id"), dialect)
         self._memory = _Bulk(memory, _upsert(insert, memory, "cluster", "name"), dialect)
         self._handler = _Bulk(handlers, _upsert(insert, handlers, "cluster", "id"), dialect)
-        self._exception = _upsert(insert, exceptions, "id", greatest="saved_gpu_h")
+        self._failure = _upsert(insert, exceptions, "id", greatest="saved_gpu_h")
+        self._exception = _upsert(insert, exceptions, "id", but=_OF_FAILURES)
         self._action = insert(actions).on_conflict_do_nothing(index_elements=["key"]).inline()
         self._verdict = update(attempts).where(*_at(attempts, *key)).values(verdict=bindparam("verdict"))
         self._close_case = delete(cases).where(*_at(cases, "cluster", "job_id"))
@@ -80,7 +84,7 @@ class Writes:
         known = db.scalar(select(cast(exceptions.c.payload, Text)).where(exceptions.c.id == row["id"]))
         answers = row.pop("answers")
         if known is None or len(codec.EXCEPTION.decode(known).verdicts) <= answers:
-            db.execute(self._exception, row)
+            db.execute(self._failure if row["of_attempt"] else self._exception, row)
 
     def _plan(self, db: Connection, act: Act, created_s: float, cluster: str) -> None:
         """Plan an action once; a person may ask anew for one that has ended, which gets a key of its own."""
@@ -130,10 +134,15 @@ def _insert_of(dialect: Dialect) -> Any:
     return insert_postgresql
 
 
-def _upsert(insert: Any, table: Table, *key: str, where: Any = None, greatest: str = "") -> Any:
-    """Insert, or overwrite the row of the same key where `where` holds of it; `greatest` never goes down."""
+def _upsert(
+    insert: Any, table: Table, *key: str, where: Any = None, greatest: str = "", but: Iterable[str] = ()
+) -> Any:
+    """Insert, or overwrite the row of the same key, all `but` some columns, where `where` holds of it.
+
+    `greatest` never goes down.
+    """
     statement = insert(table)
-    left_alone = {*key, *_NOT_INSERTED}
+    left_alone = {*key, *_NOT_INSERTED, *but}
     changed = {c.name: statement.excluded[c.name] for c in table.c if c.name not in left_alone}
     if greatest:
         old, new = table.c[greatest], statement.excluded[greatest]
