@@ -19,6 +19,7 @@ from perdure.errors import ClusterBusy, NotFound
 from perdure.model.actions import (
     Action,
     Cancel,
+    Down,
     Drain,
     Exclude,
     Hold,
@@ -238,6 +239,26 @@ def check_drain_and_undrain(harness: Harness) -> None:
     assert node in _ended(harness, wide_id).nodes
 
 
+def check_a_node_given_up_ends_what_runs_there(harness: Harness) -> None:
+    """A node that is set down loses what runs on it at once and gets no new work, until it is taken back."""
+    job_id = harness.submit(Program(run_s=FOREVER_S))
+    first = _until(harness, lambda seen: _newer(seen, job_id, None), "the job to run")
+    (node,) = first.nodes
+    episode = str(harness.backend.observe(harness.since_s).time_s)
+    action = Down(node, "a check of the backend", episode)
+    assert harness.backend.lookup(action) is None
+    try:
+        assert _status(harness, action) is OutcomeStatus.DONE
+        assert _looked_up(harness, action) is OutcomeStatus.DONE
+        assert _ended(harness, job_id).state is AttemptState.NODE_FAIL
+        second = _until(harness, lambda seen: _newer(seen, job_id, first), "the manager to requeue")
+        assert node not in second.nodes
+        _cancel(harness, second.id)
+    finally:
+        assert _status(harness, Undrain(node, episode)) is OutcomeStatus.DONE
+    _until(harness, lambda seen: all(n.state is NodeState.UP for n in seen.nodes), "the node to be back")
+
+
 def check_node_death(harness: Harness) -> None:
     """The death of a node is told as NODE_FAIL with its name; the manager's own requeue shows as a newer attempt."""
     job_id = harness.submit(Program(run_s=FOREVER_S))
@@ -309,6 +330,7 @@ BACKEND_CHECKS: tuple[Callable[[Harness], None], ...] = (
     check_exclude_of_a_waiting_job,
     check_cancel_ends_a_running_job,
     check_drain_and_undrain,
+    check_a_node_given_up_ends_what_runs_there,
     check_node_death,
     check_unknown_things,
     check_silence_is_named,

@@ -99,8 +99,22 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Down:
+    """Give a node up: what runs there ends at once, as by a failure of the node, and it gets no new work."""
+
+    node: str
+    reason: str
+    episode: str
+    kind: Literal["down"] = "down"
+
+    @property
+    def key(self) -> str:
+        return f"down:{self.node}:{self.episode}"
+
+
+@dataclass(frozen=True, slots=True)
 class Undrain:
-    """Return a drained node to service."""
+    """Return a node to service that Perdure has drained or given up."""
 
     node: str
     episode: str
@@ -116,7 +130,8 @@ def _at(episode: str) -> str:
 
 
 JobAction = Requeue | Exclude | Hold | Release | Cancel
-Action = Requeue | Exclude | Hold | Release | Cancel | Drain | Undrain
+NodeAction = Drain | Down | Undrain
+Action = Requeue | Exclude | Hold | Release | Cancel | Drain | Down | Undrain
 
 
 class OutcomeStatus(StrEnum):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perdure.backends.protocol import Backend
 from perdure.errors import ClusterBusy, PerdureError
-from perdure.model.actions import Drain, Outcome, OutcomeStatus
+from perdure.model.actions import Down, Drain, Outcome, OutcomeStatus
 from perdure.model.events import ActionEnded
 from perdure.service.caps import Caps as Caps
 from perdure.service.journal import ActionRow, Journal
@@ -79,9 +79,9 @@ def _cap_reached(row: ActionRow, caps: Caps, used: Used) -> str:
     total, most = sum(used.by_kind.values()), min(caps.actions_per_hour, share)
     if total >= most:
         return f"the hour's cap on actions is reached ({total} of {most})"
-    if isinstance(row.action, Drain):
+    if isinstance(row.action, Drain | Down):
         share = max(1, int(caps.nodes_share_per_hour * used.nodes))
-        drains, most = used.by_kind.get("drain", 0), min(caps.drains_per_hour, share)
+        drains, most = used.by_kind.get("drain", 0) + used.by_kind.get("down", 0), min(caps.drains_per_hour, share)
         if drains >= most:
             return f"the hour's cap on drains is reached ({drains} of {most})"
     return ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.coordination.chain import Chain, Refused
 from perdure.coordination.record import ExceptionState
-from perdure.model.actions import Action, Drain, Undrain
+from perdure.model.actions import Action, NodeAction
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged, NodeChanged, SightChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
@@ -187,7 +187,7 @@ def action_row(act: Act, key: str, state: str, created_s: float, cluster: str) -
         "kind": action.kind,
         "job_id": clean(about.job_id) if about else "",
         "incarnation": about.incarnation if about else 0,
-        "node": clean(action.node) if isinstance(action, (Drain, Undrain)) else "",
+        "node": clean(action.node) if isinstance(action, NodeAction) else "",
         "exception_id": clean(act.exception_id),
         "state": state,
         "by": clean(act.by),
@@ -201,7 +201,7 @@ def action_row(act: Act, key: str, state: str, created_s: float, cluster: str) -
 
 def subject_of(action: Action) -> AttemptId | None:
     """The attempt that an action is about; None for a node's."""
-    return None if isinstance(action, (Drain, Undrain)) else action.attempt
+    return None if isinstance(action, NodeAction) else action.attempt
 
 
 def _subject(attempt: AttemptId, prefix: str = "") -> Row:

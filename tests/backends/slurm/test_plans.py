@@ -7,7 +7,7 @@ import pytest
 from perdure.backends.slurm.plans import Todo, for_job, for_node, lets_go, refused_twice
 from perdure.backends.slurm.records import read_one_job
 from perdure.errors import ClusterBusy
-from perdure.model.actions import Cancel, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
+from perdure.model.actions import Cancel, Down, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.identity import AttemptId
 from perdure.model.nodes import Node, NodeState
 from tests.backends.slurm.text import MARK, job
@@ -161,11 +161,13 @@ def test_a_drain_bears_its_episode_and_no_signs_that_end_the_line():
 @pytest.mark.parametrize(
     ("action", "node", "outcome"),
     [
-        (Undrain("n1", "e2"), OURS, SUPERSEDED),
         (Undrain("n1", "e1"), Node("n1", NodeState.DRAINED, "by hand"), SUPERSEDED),
         (Undrain("n1", "e1"), UP, DONE),
         (Undrain("n1", "e1"), None, REFUSED),
         (Drain("n1", "bad", "e1"), None, REFUSED),
+        (Down("n1", "bad", "e1"), None, REFUSED),
+        (Down("n1", "bad", "e1"), Node("n1", NodeState.DOWN, "Not responding"), DONE),
+        (Undrain("n1", "e1"), Node("n1", NodeState.DOWN, "Not responding"), DONE),
     ],
 )
 def test_nobody_elses_drain_is_undone(action, node, outcome):
@@ -176,3 +178,12 @@ def test_nobody_elses_drain_is_undone(action, node, outcome):
 
 def test_our_own_drain_is_undone():
     assert for_node(Undrain("n1", "e1"), OURS) == Todo(("update nodename=n1 state=undrain",))
+    assert for_node(Undrain("n1", "by hand, later"), OURS) == Todo(("update nodename=n1 state=undrain",))
+
+
+def test_a_node_is_given_up_and_taken_back():
+    assert for_node(Down("n1", "silent", "e1"), UP) == Todo(
+        ('update nodename=n1 state=down reason="silent [perdure e1]"',)
+    )
+    down = Node("n1", NodeState.DOWN, "silent [perdure e1]")
+    assert for_node(Undrain("n1", "e1"), down) == Todo(("update nodename=n1 state=resume",))

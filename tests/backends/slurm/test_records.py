@@ -140,10 +140,7 @@ FRAGMENTS = st.lists(
 )
 def test_no_text_of_a_users_passes_for_slurms(jobs, accounting_is_up):
     """What is read whole is true in all that Slurm says of it; a torn record is never given to another owner."""
-    truth = {
-        number: (uid, 90 + number, 100 + number, f"n{number}")
-        for number, (uid, *_) in enumerate(jobs, start=1)
-    }
+    truth = {number: (uid, 90 + number, 100 + number, f"n{number}") for number, (uid, *_) in enumerate(jobs, start=1)}
     text = "".join(
         job(n, name=name, uid=uid, comment=comment, stdout=path, submit=90 + n, start=100 + n, nodes=f"n{n}")
         for n, (uid, name, comment, path) in enumerate(jobs, start=1)

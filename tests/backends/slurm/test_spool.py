@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perdure.backends.slurm
-from perdure.backends.slurm.spool import MAX_BYTES, MAX_FILES, Spool, _end
+from perdure.backends.slurm.spool import MAX_BYTES, MAX_FILES, Spool, Taken, _end
 from perdure.coordination.bridges.registry import read
 from perdure.errors import ConfigError
 
@@ -130,15 +130,17 @@ def test_a_health_check_that_goes_well_is_no_news(spool, tmp_path):
     assert not spool.has_news()
 
 
-def test_a_start_is_news_and_no_failure(spool):
-    drop(spool, "prolog", {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]"})
-    assert told(spool) == [()]
+@pytest.mark.parametrize("hook", ["prolog", "epilogctld"])
+def test_a_start_and_an_end_are_reasons_to_look(spool, hook):
+    drop(spool, hook, {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_EXIT_CODE2": "78:0"})
+    assert spool.take() == Taken(looks=1)
 
 
-def test_an_end_tells_its_exit_code(spool):
+def test_an_end_tells_its_exit_code_to_those_who_read_it(spool):
     environment = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3"}
     drop(spool, "epilogctld", {**environment, "SLURM_JOB_EXIT_CODE2": "78:0", "SLURM_JOB_NODELIST": "n1"})
-    ((record,),) = told(spool)
+    (file,) = spool.directory.iterdir()
+    (record,) = read("slurm", file.read_text(), "c", 2e9).records
     assert (record.type, record.transient.value, record.subject.job_id) == ("process.exit", "no", "5_3")
 
 

@@ -343,12 +343,23 @@ class Core:
         else:
             self._return(node, now)
 
-    def _take_down(self, node: NodeRecord, now: float) -> None:
+    def _take_down(self, node: NodeRecord, now: float, reason: str = "Not responding") -> None:
         """Notice that a node does not answer: what ran there has failed, whatever its processes still do."""
-        self.put_node(replace(node, down="Not responding", since_s=now))
+        self.put_node(replace(node, down=reason, since_s=now))
         for attempt in tuple(self.running.values()):
             if node.name in attempt.nodes:
                 self._finish(attempt, AttemptState.NODE_FAIL, f"node {node.name} failed", now)
+
+    def set_down(self, name: str, reason: str, now: float) -> None:
+        """Give a node up: what ran there has failed, and its processes are killed where they can be reached."""
+        self._take_down(self.nodes[name], now, reason)
+        self._effects.append(SignalNode(name, signal.SIGKILL))
+
+    def set_up(self, name: str, now: float) -> None:
+        """Take a node back that was given up while nothing was wrong with it."""
+        node = self.nodes[name]
+        if node.down and node.fault is None:
+            self._return(node, now)
 
     def _thaw(self, node: NodeRecord, now: float) -> None:
         """Let stopped processes run on; where the node was given up, what still runs there is ended soon."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perdure.backends.local.core import Core
-from perdure.backends.local.records import JobRecord
+from perdure.backends.local.records import JobRecord, NodeRecord
 from perdure.model.actions import (
     Action,
     Cancel,
-    Drain,
+    Down,
     Exclude,
     Hold,
     JobAction,
+    NodeAction,
     Outcome,
     OutcomeStatus,
     Release,
@@ -26,7 +27,7 @@ DONE = Outcome(OutcomeStatus.DONE)
 
 def perform(core: Core, cluster: str, action: Action, now: float) -> Outcome:
     """Carry out an action that has not been carried out before, and say what came of it."""
-    if isinstance(action, Drain | Undrain):
+    if isinstance(action, NodeAction):
         return _on_node(core, action, now)
     job = core.jobs.get(action.attempt.job_id)
     if job is None or action.attempt.cluster != cluster:
@@ -38,18 +39,28 @@ def perform(core: Core, cluster: str, action: Action, now: float) -> Outcome:
     return _on_job(core, job, action, now)
 
 
-def _on_node(core: Core, action: Drain | Undrain, now: float) -> Outcome:
+def _on_node(core: Core, action: NodeAction, now: float) -> Outcome:
     node = core.nodes.get(action.node)
     if node is None:
         return Outcome(OutcomeStatus.REFUSED, f"no node is called {action.node!r}")
     if isinstance(action, Undrain):
-        if node.drained is None:
-            return _superseded("the node is not drained")
-        core.put_node(replace(node, drained=None, since_s=now))
+        return _into_service(core, node, now)
+    if isinstance(action, Down):
+        if node.down:
+            return Outcome(OutcomeStatus.DONE, f"was down already: {node.down}")
+        core.set_down(node.name, action.reason, now)
     elif node.drained is not None:
         return Outcome(OutcomeStatus.DONE, f"was drained already: {node.drained}")
     else:
         core.put_node(replace(node, drained=action.reason, since_s=now))
+    return DONE
+
+
+def _into_service(core: Core, node: NodeRecord, now: float) -> Outcome:
+    if node.drained is None and not (node.down and node.fault is None):
+        return _superseded("the node is not out of service by our doing")
+    core.put_node(replace(node, drained=None, since_s=now))
+    core.set_up(node.name, now)
     return DONE
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from perdure.model.actions import Action, Cancel, Drain, Exclude, Hold, Release, Requeue, Undrain
+from perdure.model.actions import Action, Cancel, Down, Drain, Exclude, Hold, Release, Requeue, Undrain
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -23,6 +23,7 @@ ACTIONS: Mapping[str, type[Action]] = {
     "release": Release,
     "cancel": Cancel,
     "drain": Drain,
+    "down": Down,
     "undrain": Undrain,
 }
 

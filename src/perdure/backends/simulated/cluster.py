@@ -18,15 +18,16 @@ from perdure.errors import NotFound
 from perdure.model.actions import (
     Action,
     Cancel,
+    Down,
     Drain,
     Exclude,
     Hold,
     JobAction,
+    NodeAction,
     Outcome,
     OutcomeStatus,
     Release,
     Requeue,
-    Undrain,
 )
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
@@ -36,6 +37,7 @@ from perdure.model.observation import Observation
 EVERY = -1  # as `Script.failures`: each attempt fails
 START_S = 1_000_000.0
 REMEMBERED_S = 300.0  # how long the manager tells of a job that is over
+NOT_RESPONDING = "Not responding"  # of a node that died by itself
 
 _STATE_AFTER = {
     AttemptState.COMPLETED: JobState.COMPLETED,
@@ -147,9 +149,9 @@ class SimulatedCluster:
             self._start_what_fits()
         self.now = until
 
-    def fail_node(self, name: str) -> None:
+    def fail_node(self, name: str, reason: str = NOT_RESPONDING) -> None:
         """Let a node die, and every attempt on it."""
-        self._set_node(name, NodeState.DOWN, "Not responding")
+        self._set_node(name, NodeState.DOWN, reason)
         for submitted in list(self._live.values()):
             latest = submitted.latest
             if submitted.job.state is JobState.RUNNING and latest is not None and name in latest.nodes:
@@ -213,20 +215,23 @@ class SimulatedCluster:
         earlier = self._outcomes.get(action.key)
         if self._guarded and earlier is not None and not _is_repeatable(action):
             return earlier
-        outcome = self._on_node(action) if isinstance(action, (Drain, Undrain)) else self._on_job(action)
+        outcome = self._on_node(action) if isinstance(action, NodeAction) else self._on_job(action)
         if outcome.status is OutcomeStatus.DONE:
             self._outcomes[action.key] = outcome
         self._start_what_fits()
         return outcome
 
-    def _on_node(self, action: Drain | Undrain) -> Outcome:
+    def _on_node(self, action: NodeAction) -> Outcome:
         node = self._nodes.get(action.node)
         if node is None:
             return Outcome(OutcomeStatus.REFUSED, f"no node {action.node}")
         if isinstance(action, Drain):
             busy = any(action.node in a.nodes for a in self._running())
             self._set_node(action.node, NodeState.DRAINING if busy else NodeState.DRAINED, action.reason)
-        elif node.state is not NodeState.DOWN:
+        elif isinstance(action, Down):
+            if node.state is not NodeState.DOWN:
+                self.fail_node(action.node, action.reason)
+        elif node.state is not NodeState.DOWN or node.reason != NOT_RESPONDING:
             self._set_node(action.node, NodeState.UP, "")
         self.effects[action.key] += 1
         return Outcome(OutcomeStatus.DONE)

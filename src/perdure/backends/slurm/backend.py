@@ -31,15 +31,14 @@ from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, NotFound, PerdureError
 from perdure.model.actions import (
     Action,
-    Drain,
     Exclude,
     Hold,
     JobAction,
+    NodeAction,
     Outcome,
     OutcomeStatus,
     Release,
     Requeue,
-    Undrain,
 )
 from perdure.model.hostlist import is_node_name
 from perdure.model.jobs import Attempt
@@ -203,7 +202,7 @@ class SlurmBackend:
         if action.key in self._done:
             return self._done[action.key]
         outcome = self._perform(action)
-        if outcome.status is OutcomeStatus.DONE and not isinstance(action, Drain | Undrain | Hold | Release):
+        if outcome.status is OutcomeStatus.DONE and not isinstance(action, NodeAction | Hold | Release):
             self._done[action.key] = outcome
             if len(self._done) > MAX_DONE:
                 del self._done[next(iter(self._done))]
@@ -235,7 +234,7 @@ class SlurmBackend:
             return step if isinstance(step, Outcome) else None
 
     def _next(self, scontrol: Dialog, action: Action, let_go: bool = False) -> Outcome | plans.Todo:
-        if isinstance(action, Drain | Undrain):
+        if isinstance(action, NodeAction):
             return plans.for_node(action, self._node(scontrol, action.node))
         if isinstance(action, Requeue | Exclude) and self._nodes:  # Slurm refuses all names for one it does not know
             action = replace(action, exclude=tuple(name for name in action.exclude if name in self._nodes))

@@ -14,17 +14,20 @@ from perdure.backends.slurm.words import HELD_BY_A_PERSON, is_held, is_waiting
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
     Cancel,
+    Down,
     Drain,
     Exclude,
     Hold,
     JobAction,
+    NodeAction,
     Outcome,
     OutcomeStatus,
     Release,
     Requeue,
-    Undrain,
 )
 from perdure.model.nodes import Node, NodeState
+
+OURS = "[perdure "  # begins the mark that what we do to a node leaves in its reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def whole(job: JobRecord) -> str:
     return job.job_id.partition("+")[0]
 
 
-def refused_twice(action: JobAction | Drain | Undrain, step: Todo, complaint: str) -> Outcome:
+def refused_twice(action: JobAction | NodeAction, step: Todo, complaint: str) -> Outcome:
     """What has come of an action whose last step Slurm refuses again and again."""
     if isinstance(action, Requeue) and not step.commands[0].startswith("requeuehold"):
         return done(f"in the queue, but as it was: {complaint}")
@@ -186,23 +189,27 @@ def _where(job: JobRecord) -> str:
     return f"in the queue, away from {','.join(job.excluded)}" if job.excluded else "in the queue"
 
 
-def for_node(action: Drain | Undrain, node: Node | None) -> Outcome | Todo:
-    """Decide the next step. Our drain carries its episode in the reason; nobody else's drain is undone."""
+def for_node(action: NodeAction, node: Node | None) -> Outcome | Todo:
+    """Decide the next step. What we do to a node carries its episode in the reason; nobody else's is undone."""
     if node is None:
         return refused("there is no such node")
     mine = f"[perdure {_one_line(action.episode)}]"
-    drained = node.state in (NodeState.DRAINING, NodeState.DRAINED) or (
-        node.state is NodeState.DOWN and mine in node.reason
-    )
-    if isinstance(action, Drain):
-        if drained:
+    down = node.state is NodeState.DOWN
+    drained = node.state in (NodeState.DRAINING, NodeState.DRAINED) or (down and OURS in node.reason)
+    match action:
+        case Drain() if drained:
             return done(f"drained: {node.reason}")
-        return Todo((f'update nodename={node.name} state=drain reason="{_one_line(action.reason)} {mine}"',))
+        case Drain():
+            return Todo((f'update nodename={node.name} state=drain reason="{_one_line(action.reason)} {mine}"',))
+        case Down() if down:
+            return done(f"down: {node.reason}")
+        case Down():
+            return Todo((f'update nodename={node.name} state=down reason="{_one_line(action.reason)} {mine}"',))
     if not drained:
         return done("in service")
-    if mine not in node.reason:
+    if OURS not in node.reason:
         return superseded(f"somebody else drained it: {node.reason}")
-    return Todo((f"update nodename={node.name} state=undrain",))
+    return Todo((f"update nodename={node.name} state={'resume' if down else 'undrain'}",))
 
 
 def _one_line(text: str) -> str:

@@ -19,7 +19,8 @@ slurm.conf::
 
     strigger --set --node --down --flags=PERM --program="/usr/local/libexec/perdure/strigger down"
 
-What is no end and no mere wish to look is a notice: `perdure.coordination.bridges` makes exceptions of its text.
+A start, or an end that ``epilogctld`` tells of, is a reason to look and no more. What tells of nodes is a notice:
+`perdure.coordination.bridges` makes exceptions of its text.
 
 Another directory is named by PERDURE_SPOOL in the scripts' environment, or by editing their first lines. A site that
 has a JobCompType already leaves out the first two lines: nothing is lost but speed.
@@ -45,8 +46,8 @@ SUFFIX = ".event"
 _NO_TASK = 4_000_000_000
 
 _END = "perdure-event 1 end"
-_LOOK = "perdure-event 1 look"
-_NOTICES = tuple(f"perdure-event 1 {kind}\n" for kind in ("ended", "prolog", "node", "health"))
+_LOOKS = tuple(f"perdure-event 1 {kind}\n" for kind in ("look", "prolog", "ended"))
+_NOTICES = tuple(f"perdure-event 1 {kind}\n" for kind in ("node", "health"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Spool:
                 end = _end(text)
                 if end is not None:
                     ends.append(end)
-                elif text.rstrip("\n") == _LOOK:
+                elif text.startswith(_LOOKS):
                     looks += 1
                 elif text.startswith(_NOTICES) and text.endswith("\n"):
                     notices.append(text)

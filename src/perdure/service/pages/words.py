@@ -75,11 +75,22 @@ _LABEL = {
 }
 _EXCEPTION = {
     "raised": Badge("Being judged", "clock", "busy"),
+    "in_chain": Badge("In the chain", "chain", "busy"),
     "handled": Badge("Being recovered", "retry", "busy"),
     "recovered": Badge("Recovered", "check", "good"),
     "stopped": Badge("Stopped", "stop", "bad"),
     "escalated": Badge("Needs a person", "warn", "warn"),
     "withdrawn": Badge("Withdrawn", "slash", "idle"),
+    "expired": Badge("Expired", "clock", "idle"),
+}
+_STANDING = {**_EXCEPTION, "handled": Badge("Owned", "check", "busy")}  # of all, also of what is no failure of a job
+_ANSWER = {
+    "handled": Badge("Took it", "check", "good"),
+    "annotated": Badge("Annotated", "file", "probe"),
+    "declined": Badge("Declined", "slash", "idle"),
+    "deferred": Badge("Put it off", "clock", "warn"),
+    "rejected": Badge("Rejected", "cross", "bad"),
+    "": Badge("Is asked", "question", "busy"),
 }
 _SUSPECT = {
     "hard": Badge("Down", "cross", "bad"),
@@ -102,6 +113,8 @@ BADGES = {
     "decision": _DECISION,
     "label": _LABEL,
     "exception": _EXCEPTION,
+    "standing": _STANDING,
+    "answer": _ANSWER,
     "comparison": _COMPARISON,
     "suspect": _SUSPECT,
 }
@@ -144,6 +157,31 @@ _CAUSES = {
     "time_limit": "Walltime",
     "unknown": "Unknown",
 }
+_FAULTS = {
+    "app": "Program failed",
+    "app.shape": "Program has a shape bug",
+    "gpu": "GPU fault",
+    "job.move": "Told to move its output",
+    "job.pause": "Told to pause",
+    "job.throttle": "Told to slow down",
+    "launcher": "Launch failed",
+    "launcher.permanent": "Launch can only fail",
+    "licence": "Licence missing",
+    "licence.restored": "Licence back",
+    "network": "Network fault",
+    "network.restored": "Network back",
+    "node": "Node fault",
+    "node.failure": "Node failed",
+    "power": "Power fault",
+    "power.restored": "Power back",
+    "process": "Process failed",
+    "site": "Of the site's own",
+    "storage": "Storage fault",
+    "storage.quota": "Quota runs out",
+    "storage.quota.over": "Quota exceeded",
+    "storage.restored": "Storage back",
+    "suspect": "Suspect named",
+}
 _COMPONENTS = {
     "resource_manager": "Resource manager",
     "job": "Job",
@@ -157,6 +195,7 @@ _KINDS = {
     "release": "Release",
     "cancel": "Cancel",
     "drain": "Drain",
+    "down": "Set down",
     "undrain": "Return to service",
 }
 
@@ -168,6 +207,24 @@ def badge(of: str, state: str) -> Badge:
 
 def cause(category: str) -> str:
     return _CAUSES.get(category) or _plainly(category)
+
+
+def fault(dotted: str) -> str:
+    """An exception's type in words; the part that there are no words for stays as it is.
+
+    >>> fault("gpu.xid79"), fault("storage.quota.over"), fault("job.shape")
+    ('GPU fault: xid79', 'Quota exceeded', 'Shape mismatch')
+    """
+    parts = dotted.split(".")
+    for n in range(len(parts), 0, -1):
+        if words := _FAULTS.get(".".join(parts[:n])):
+            return ": ".join(filter(None, (words, ".".join(parts[n:]))))
+    return cause(dotted.partition(".")[2] or dotted)  # of a failed attempt: its type names the cause
+
+
+def severity(number: int) -> str:
+    """Flux's severities: 0 ends the job, 7 is least."""
+    return {0: "severity 0, fatal", 7: "severity 7, least"}.get(number, f"severity {number}")
 
 
 def component(name: str) -> str:
