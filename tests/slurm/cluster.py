@@ -359,8 +359,8 @@ class SlurmCluster:
         devices = f"[0-{self.gpus - 1}]" if self.gpus > 1 else "0"
         gres = f"NodeName={self._all} Name=gpu Type=h100 File={self.directory}/dev/nvidia{devices}\n"
         (etc / "gres.conf").write_text(gres if self.gpus else "")
-        for hook in ("jobcomp", "epilog"):
-            (etc / hook).write_text(f"#!/bin/sh\nPERDURE_SPOOL={self.events} exec {HOOKS}/{hook}\n")
+        for hook in ("jobcomp", "epilogctld", "strigger"):
+            (etc / hook).write_text(f'#!/bin/sh\nPERDURE_SPOOL={self.events} exec {HOOKS}/{hook} "$@"\n')
             (etc / hook).chmod(0o755)
         self._conf.write_text(self._slurm_conf())
         (etc / "slurmdbd.conf").write_text(self._slurmdbd_conf())
@@ -428,7 +428,7 @@ AccountingStoragePass={d}/run/munge.socket
 AccountingStoreFlags=job_comment
 JobCompType=jobcomp/script
 JobCompLoc={d}/etc/jobcomp
-EpilogSlurmctld={d}/etc/epilog
+EpilogSlurmctld={d}/etc/epilogctld
 AccountingStorageTRES=gres/gpu
 {self._extra_conf}
 {nodes}
