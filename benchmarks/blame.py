@@ -3,6 +3,8 @@
 FOLDER holds `cases/*.paths.parquet` and `truth.json`. Each solver runs in a process of its own; seconds are those of
 the processor, of solving alone (the incidence is built); the peak is that of the process, reading included. Solvers
 but the default are given cases of up to `--components` components. Exits with 1 where the default misses a bar.
+With `--times` the seconds of the default alone: each case five times, its median, and of the cases of a size the median
+and the most.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -17,6 +20,8 @@ from pathlib import Path
 
 FINDABLE = 12  # nats of log likelihood ratio; below, nobody can find a culprit
 BARS = {"F1": 0.95, "P": 0.98, "findable": 0.97}
+SIZES = (400, 4_000, 30_000, 40_000, 10**9)
+REPEATS = 5
 
 
 def measure(folder: Path, solver: str, most: int) -> dict[str, float]:
@@ -52,6 +57,29 @@ def measure(folder: Path, solver: str, most: int) -> dict[str, float]:
     }  # fmt: skip
 
 
+def times(folder: Path) -> None:
+    """The seconds of the default by the number of components."""
+    from perdure.blame.read import cases, read_window
+    from perdure.blame.registry import localise
+
+    took: dict[int, list[tuple[float, int, int]]] = {}
+    for case in cases(folder):
+        window = read_window(case.paths, case.components)
+        window.by_component  # noqa: B018
+        seconds = []
+        for _ in range(REPEATS):
+            begun = time.process_time()
+            localise(window)
+            seconds.append(time.process_time() - begun)
+        size = next(size for size in SIZES if window.n_components <= size)
+        took.setdefault(size, []).append((statistics.median(seconds), window.n_components, window.n_paths))
+    print("| components | paths, up to | cases | median s | most s |\n|---|---|---|---|---|")
+    for size in sorted(took):
+        found, components, paths = zip(*took[size], strict=True)
+        span = f"{min(components)} to {max(components)}"
+        print(f"| {span} | {max(paths)} | {len(found)} | {statistics.median(found):.3f} | {max(found):.3f} |")
+
+
 def main() -> int:
     from perdure.blame.registry import DEFAULT, SOLVERS
 
@@ -59,10 +87,14 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--solver", action="append", choices=list(SOLVERS))
     parser.add_argument("--components", type=int, default=4000)
+    parser.add_argument("--times", action="store_true")
     parser.add_argument("--alone", choices=list(SOLVERS), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.alone:
         print(json.dumps(measure(asked.folder, asked.alone, asked.components)))
+        return 0
+    if asked.times:
+        times(asked.folder)
         return 0
     good, head = True, False
     for solver in asked.solver or SOLVERS:

@@ -172,10 +172,15 @@ class _Search:
 
     def _expected(self, model: Model) -> Floats:
         """(n_components,) failures on each component's paths under the model."""
-        hazard = np.full(self.window.n_paths, model.ground.rate)
-        for term, more in zip(model.terms, model.hazard, strict=True):
-            hazard[self.said.rows[term.rows] if term.partial else self.window.rows(term.column)] += more
-        return self.window.totals(model.ground.misbooked - self.window.units * np.expm1(-hazard))
+        said, ground, window = self.said, model.ground, self.window
+        wanted: Floats = ground.misbooked * said.paths - said.units * np.expm1(-ground.rate)
+        if model.terms:
+            hazard = np.zeros(window.n_paths)
+            for term, more in zip(model.terms, model.hazard, strict=True):
+                hazard[said.rows[term.rows] if term.partial else window.rows(term.column)] += more
+            rows = np.flatnonzero(hazard)  # all others fail by the ground alone
+            wanted -= window.incidence[rows].T @ (window.units[rows] * np.exp(-ground.rate) * np.expm1(-hazard[rows]))
+        return wanted
 
     def _alone(self, model: Model, columns: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """The best hazard of each component, added alone, and its gain."""

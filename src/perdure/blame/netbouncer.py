@@ -29,7 +29,7 @@ class NetBouncer:
     Source: C. Tan et al., "NetBouncer", NSDI 2019.
     """
 
-    weight: float = 0.3
+    weight: float = 3.0
     threshold: float = 0.01  # blamed where 1 - x_j is above it
     sweeps: int = 20
     name: str = "netbouncer"

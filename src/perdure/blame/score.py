@@ -13,7 +13,7 @@ from perdure.blame.window import Window
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Boolean tomography: paths are good or bad; greedy cover by components most of whose paths are bad.
+    """Boolean tomography: paths are good or bad; greedy cover by components with many bad paths.
 
     Claim: right where failures are hard and paths have units enough to be called good or bad.
 
@@ -26,7 +26,7 @@ class Score:
     """
 
     bad: float = 0.05
-    hit_ratio: float = 0.5
+    hit_ratio: float = 0.3
     name: str = "score"
 
     def solve(self, window: Window) -> tuple[Suspect, ...]:
