@@ -55,6 +55,25 @@ def test_a_check_that_hangs_is_told_and_the_heartbeat_goes_on(share):
     never.set()
 
 
+def test_jobs_whose_file_system_hangs_do_not_silence_their_node(share, tmp_path, monkeypatch):
+    never = threading.Event()
+
+    def hang(path):
+        never.wait(60)
+        raise OSError
+
+    monkeypatch.setattr(heartbeat, "read", hang)
+    monkeypatch.setattr("perdure.job.agent.READ_S", 0.01)
+    (tmp_path / "fence" / "attempts" / "1" / "host-1").mkdir(parents=True)
+    watcher = agent(share, fences=[tmp_path / "fence"])
+    watcher.look(0.0)
+    watcher.look(7.0)
+    monkeypatch.undo()
+    (beat,) = agents(share).values()
+    assert (beat.count, beat.problems) == (2, ("the jobs' fence directories: do not answer for 7 s",))
+    never.set()
+
+
 def looked(probe):
     return probe.look()
 

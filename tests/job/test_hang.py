@@ -72,7 +72,7 @@ def test_where_its_output_goes_into_a_pipe_nobody_judges(tmp_path):
     assert last_breath(tmp_path).silent_s is None
 
 
-@pytest.mark.parametrize("program", [[BEATS, 14, 0.15], [WRITES]], ids=["beats", "log"])
+@pytest.mark.parametrize("program", [[BEATS, 12, 0.1], [WRITES]], ids=["beats", "log"])
 def test_a_slow_but_regular_program_is_left_alone(tmp_path, program):
     """With a floor below its usual gap."""
     with (tmp_path / "log").open("w") as log:

@@ -126,6 +126,13 @@ def test_an_error_file_that_is_too_long_is_left_out(tmp_path):
     assert last_breath(tmp_path).error is None
 
 
+def test_an_error_file_of_an_earlier_attempt_says_nothing(tmp_path):
+    path = tmp_path / "error.json"
+    path.write_text('{"message": {"errorCode": 75}}')
+    assert report.torchelastic_error(path, path.stat().st_mtime) == {"message": {"errorCode": 75}}
+    assert report.torchelastic_error(path, path.stat().st_mtime + 60) is None
+
+
 def test_what_is_written_is_read(tmp_path):
     report.write(tmp_path / "one", WHOLE)
     assert report.read(tmp_path / "one") == WHOLE

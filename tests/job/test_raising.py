@@ -2,12 +2,19 @@
 
 import json
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
-from perdure.job.report import Reason
-from tests.job.launching import finish, last_breath, python, start
+from perdure.errors import ClusterBusy
+from perdure.job import raising
+from perdure.job.identity import Start, Task
+from perdure.job.raising import Raiser, teller
+from tests.job.launching import finish, python, start
+
+START, TASK = Start("7", 3, "", Path("/fence")), Task("n1", "n1", 1)
 
 
 @pytest.fixture
@@ -70,7 +77,29 @@ def test_a_hang_is_told_when_it_is_noticed_and_when_it_is_ended(tmp_path, servic
     assert "last at step 11" in posted[0][2]["note"]
 
 
-def test_a_service_that_is_away_is_not_waited_for(tmp_path):
-    reach = {"PERDURE_SOCKET": str(tmp_path / "no-socket")}
-    assert finish(start(tmp_path, python("raise SystemExit(5)"), variables=reach))[0] == 5
-    assert last_breath(tmp_path).reason is Reason.EXIT
+def test_a_service_that_is_away_is_not_waited_for_long(monkeypatch):
+    never = threading.Event()
+    monkeypatch.setattr(raising, "WAIT_S", 0.01)
+    raiser = Raiser(lambda *_, **__: never.wait(60))
+    raiser.raise_("process.exit", severity=1, note="")
+    raiser.finish()
+    never.set()
+
+
+def test_a_service_that_refuses_changes_nothing():
+    def refuse(*_, **__):
+        raise ClusterBusy("there", "does not answer", "Wait")
+
+    raiser = Raiser(refuse)
+    raiser.raise_("process.exit", severity=1, note="")
+    raiser.finish()
+
+
+def test_without_a_service_nobody_is_told():
+    assert teller(START, TASK, {"PERDURE_TOKEN": "word"}) is None
+
+
+def test_a_restart_count_is_not_told_as_the_incarnation_that_the_service_knows():
+    reach = {"PERDURE_URL": "http://localhost"}
+    assert teller(START, TASK, reach).keywords["incarnation"] == 3
+    assert teller(replace(START, name="srun:1"), TASK, reach).keywords["incarnation"] == 0

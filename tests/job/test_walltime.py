@@ -21,8 +21,7 @@ def looked(watch, instants):
     for now in instants:
         if watch.look(now):
             told.append(now)
-        if watch._end._asking is not None:
-            watch._end._asking.join()
+        watch._end._asking.wait(60)
     return told
 
 
@@ -165,14 +164,17 @@ def test_an_end_that_nobody_listens_for_is_told_in_the_log(tmp_path):
 
 
 WAITS = """
-import signal, sys
+import signal, threading
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-print("heard", signal.sigwait([signal.SIGUSR1]).name, flush=True)
+wait = lambda: print("heard", signal.sigwait([signal.SIGUSR1]).name, flush=True)
+thread = threading.Thread(target=wait)
+thread.start()
+thread.join()
 """
 
 
 @on_linux
-def test_one_that_waits_for_the_signal_without_a_handler_listens_too(tmp_path):
+def test_one_whose_thread_waits_for_the_signal_listens_too(tmp_path):
     """As srun does, which hands it on to its tasks."""
     ends = {"SLURM_JOB_END_TIME": str(int(time.time()))}
     care = "Care(warn_s=60, look_s=0.02, warn_signal=signal.SIGUSR1)"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from perdure.errors import ConfigError, InputError
 from perdure.job import heartbeat, tracks
+from perdure.job.background import Background
 from perdure.job.heartbeat import Heartbeat, Pulse, Source
 from perdure.job.identity import Task
 from perdure.job.liveness import LivenessRules, Watchlog, allowed_s, observe
@@ -23,6 +24,7 @@ from perdure.job.probes import Probing
 
 MAX_TASKS = 4096  # that are looked at, the newest attempts of each directory first
 MAX_PROBLEMS = 32
+READ_S = 0.5  # that a look waits for the jobs' heartbeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Agent:
         _check(post.share)
         self._post, self._probing = post, probing
         self._log, self._rules = Watchlog(), LivenessRules()
+        self._reading = Background(lambda: dict(heartbeats(post.fences, post.task.host)))
         first = Heartbeat(
             Source.AGENT, post.task.node, post.task.host, post.task.pid, count=0, time_s=0.0, every_s=post.every_s
         )
@@ -50,8 +53,7 @@ class Agent:
 
     def look(self, now: float) -> None:
         """Look at the node and at the jobs' heartbeats, and write."""
-        found = dict(heartbeats(self._post.fences, self._post.task.host))
-        self._log = observe(self._log, found, now, self._rules)
+        self._read(now)
         living, missing = self._jobs(now)
         self.problems = (*self._probing.look(now), *missing)[:MAX_PROBLEMS]
         self._pulse.beat(now, problems=self.problems, jobs=living)
@@ -60,9 +62,20 @@ class Agent:
         """Say that the silence to come means nothing."""
         self._pulse.end(problems=self.problems)
 
+    def _read(self, now: float) -> None:
+        """Look at the jobs' heartbeats; their file system may hang, and that is not this node's end."""
+        if not self._reading.is_running:
+            self._reading.start(now)
+            self._reading.wait(READ_S)
+        if not self._reading.is_running and self._reading.result is not None:
+            self._log = observe(self._log, self._reading.result, now, self._rules)
+
     def _jobs(self, now: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Jobs whose launchers beat on this node, and words for those that have stopped without an end."""
         living, missing = set(), []
+        if self._reading.is_running:
+            stuck_s = self._reading.running_s(now)
+            return (), (f"the jobs' fence directories: do not answer for {stuck_s:.0f} s",)
         for seen in self._log.seen.values():
             beat, silent_s = seen.heartbeat, now - seen.changed_s
             if silent_s <= allowed_s(beat, self._rules):

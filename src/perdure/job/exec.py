@@ -168,7 +168,7 @@ class _Run:
 
     def _breathe_last(self, ending: Ending, told: Sequence[str]) -> int:
         """Leave the last breath, tell the service; returns the exit code to end with."""
-        error = report.torchelastic_error(self._error_file)
+        error = report.torchelastic_error(self._error_file, self._started_s)
         breath = self._last_breath(self._understood(ending, error), told, error)
         with suppress(OSError):
             report.write(self._tracks.last_breath, breath)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from perdure.job.background import Background
 
 LOW_MEMORY_FRAC = 0.01
 COMMAND_TIMEOUT_S = 60.0
@@ -81,48 +82,26 @@ def command(argv: Sequence[str], timeout_s: float = COMMAND_TIMEOUT_S) -> Probe:
 
 
 class Probing:
-    """Runs probes beside each other, each again `every_s` after its last end; never two runs of one at once."""
+    """Runs probes beside each other, each again `every_s` after its last start; never two runs of one at once."""
 
     def __init__(self, probes: Iterable[Probe], every_s: float) -> None:
-        self._runs = [_Runs(probe) for probe in probes]
+        self._runs = [(probe, Background(probe.look)) for probe in probes]
         self._every_s = every_s
 
     def look(self, now: float) -> tuple[str, ...]:
         """Start what is due; returns what is wrong as far as is known, never waiting."""
-        for runs in self._runs:
-            runs.start(now, self._every_s)
-        return tuple(problem for runs in self._runs if (problem := runs.problem(now)))
+        for _, run in self._runs:
+            run.start(now, self._every_s)
+        return tuple(problem for probe, run in self._runs if (problem := _problem(probe, run, now)))
 
     def wait(self, seconds: float) -> None:
         """Until all that runs has ended, or for so long."""
         deadline_s = time.monotonic() + seconds
-        for runs in self._runs:
-            runs.wait(max(0.0, deadline_s - time.monotonic()))
+        for _, run in self._runs:
+            run.wait(max(0.0, deadline_s - time.monotonic()))
 
 
-class _Runs:
-    """The runs of one probe."""
-
-    def __init__(self, probe: Probe) -> None:
-        self._probe = probe
-        self._thread: threading.Thread | None = None
-        self._begun_s = 0.0
-        self._found = ""
-
-    def start(self, now: float, every_s: float) -> None:
-        if self._thread is None or (not self._thread.is_alive() and now - self._begun_s >= every_s):
-            self._begun_s = now
-            self._thread = threading.Thread(target=self._run, daemon=True)
-            self._thread.start()
-
-    def problem(self, now: float) -> str:
-        if self._thread is not None and self._thread.is_alive() and now - self._begun_s > self._probe.patience_s:
-            return f"{self._probe.name}: does not answer for {now - self._begun_s:.0f} s"
-        return self._found
-
-    def wait(self, seconds: float) -> None:
-        if self._thread is not None:
-            self._thread.join(seconds)
-
-    def _run(self) -> None:
-        self._found = self._probe.look()
+def _problem(probe: Probe, run: Background[str], now: float) -> str:
+    if run.running_s(now) > probe.patience_s:
+        return f"{probe.name}: does not answer for {run.running_s(now):.0f} s"
+    return run.result or ""

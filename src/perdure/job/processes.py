@@ -70,9 +70,13 @@ class Family:
     def signal_listeners(self, signum: int, *, topmost: bool = False) -> int:
         """To those that listen to it; returns how many. It would end the others.
 
-        With `topmost` only to those without a listening ancestor: the agent of workers, and not the workers.
+        With `topmost` only to those without a listening ancestor: the agent of workers, and not the workers. Where
+        nobody can tell who listens (no /proc) the program's group gets it.
         """
         seen, told = _seen(), set[int]()
+        if not seen:
+            self.signal_group(signum)
+            return 1
         for pid in self.members():
             above = seen[pid].parent if pid in seen else 0
             if listens(pid, signum) and not (topmost and _has_ancestor(above, told, seen)):
@@ -111,8 +115,8 @@ def children_of_this() -> frozenset[int]:
 
 
 def listens(pid: int, signum: int) -> bool:
-    """Whether a process has a handler for a signal, or has blocked it, as one that waits for it does (srun); False
-    where nobody can tell."""
+    """Whether a process has a handler for a signal, or has blocked it in its first thread, as one does whose other
+    thread waits for it (srun); False where nobody can tell."""
     mask = 0
     with suppress(OSError, ValueError):
         for line in (_PROC / str(pid) / "status").read_text().splitlines():

@@ -14,7 +14,7 @@ from functools import partial
 from perdure.errors import PerdureError
 from perdure.job.identity import Start, Task
 
-_WAIT_S = 5.0
+WAIT_S = 5.0
 Tell = Callable[..., object]
 
 
@@ -34,7 +34,7 @@ class Raiser:
     def finish(self) -> None:
         """Wait a little for what is still on its way."""
         for thread in self._threads:
-            thread.join(_WAIT_S)
+            thread.join(WAIT_S)
 
     def _send(self, tell: Tell, type_: str, severity: int, note: str) -> None:
         with suppress(PerdureError):

@@ -19,6 +19,7 @@ from perdure.model.exits import ExitWish
 
 SCHEMA = "perdure.last-breath/1"
 MAX_ERROR_BYTES = 32 * 1024
+MAX_SKEW_S = 5.0  # between a file system's clock and a host's
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
@@ -99,9 +100,14 @@ def read(path: Path) -> LastBreath:
     )
 
 
-def torchelastic_error(path: Path) -> Any:
-    """What torchelastic has written of the first failure; None where there is nothing, or too much of it."""
+def torchelastic_error(path: Path, since_s: float) -> Any:
+    """What torchelastic has written of the first failure; None where there is nothing, too much of it, or it is older.
+
+    A path that the user has chosen may hold what an earlier attempt has left; `since_s` is by this host's clock.
+    """
     try:
+        if path.stat().st_mtime < since_s - MAX_SKEW_S:
+            return None
         return json.loads(small_file(path, MAX_ERROR_BYTES))
     except (OSError, InputError, ValueError, RecursionError):
         return None

@@ -13,7 +13,6 @@ import math
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import median
 
 KEPT_GAPS = 256
 
@@ -65,7 +64,7 @@ class Pace:
         """How long a silence is no alarm; infinite while too little is known."""
         if not rule.after_s or len(self._gaps) < rule.min_gaps:
             return math.inf
-        return max(rule.after_s, rule.factor * median(self._gaps), 2 * self._longest_s)
+        return max(rule.after_s, rule.factor * sorted(self._gaps)[len(self._gaps) // 2], 2 * self._longest_s)
 
 
 class Silence:

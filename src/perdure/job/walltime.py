@@ -7,14 +7,15 @@ program is told, the end is looked up once more: limits are changed while jobs r
 
 from __future__ import annotations
 
+import math
 import subprocess
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from perdure.errors import InputError
+from perdure.job.background import Background
 from perdure.job.fields import Fields
 from perdure.job.tracks import read_json, write_json
 
@@ -34,8 +35,8 @@ class EndTime:
         told = environment.get("SLURM_JOB_END_TIME", "")
         self.known_s: float | None = float(told) if told.isascii() and told.isdecimal() else None
         self._note, self._ask = note, ask or _questioner(environment)
-        self._asked_s: float | None = None
-        self._asking: threading.Thread | None = None
+        self._asking = Background(self._learn)
+        self._asked_s = -math.inf
 
     def look(self, now: float) -> None:
         """Learn the end, where it is not known yet; never waits."""
@@ -47,13 +48,12 @@ class EndTime:
         if self._ask is None:
             self._read_note()
             return True
-        if self._asking is not None and self._asking.is_alive():
+        if self._asking.is_running:
             return False
-        if self._asked_s is not None and now - self._asked_s < _ASK_EVERY_S:
+        if now - self._asked_s < _ASK_EVERY_S:
             return True
         self._asked_s = now
-        self._asking = threading.Thread(target=self._learn, daemon=True)
-        self._asking.start()
+        self._asking.start(now)
         return False
 
     def _learn(self) -> None:
