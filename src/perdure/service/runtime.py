@@ -41,7 +41,8 @@ from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
 from perdure.service.metrics import Metrics
-from perdure.service.settings import Cluster, LocalSettings, Settings
+from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, Settings
+from perdure.service.vigil import Vigil
 from perdure.service.web import create_app
 from perdure.service.whatif.bench import Bench, at_work
 from perdure.triage.rules import own_rules, with_site_rules
@@ -120,6 +121,8 @@ def run(settings: Settings) -> int:
             hands.append(demonstration(settings.local, backend, engine, state, stop))
         if isinstance(backend, SlurmBackend):
             hands.append(hooks(backend, engine, stop))
+        if settings.coordination.agents is not None:
+            hands.append(vigil(settings.coordination, engine, stop))
         if settings.triage.learn:
             hands.append(forever("learn", stop, learner.turn, lambda: stop.wait(settings.triage.learn_every_s)))
         if settings.blame.enabled:
@@ -214,6 +217,15 @@ def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event) -> threa
             engine.look_now.set()
 
     return forever("hooks", stop, heed, lambda: stop.wait(HEED_HOOKS_S))
+
+
+def vigil(settings: CoordinationSettings, engine: Engine, stop: threading.Event) -> threading.Thread:
+    """The thread that looks at the heartbeats of nodes and jobs. Raises `ConfigError`."""
+    share = settings.agents
+    if share is None or not share.is_dir():
+        raise ConfigError("coordination.agents", f"{share} is no directory", "Make it, writable for the agents alone")
+    watcher = Vigil(share, [Path(fence) for fence in settings.fences], engine.tell, engine.view)
+    return forever("vigil", stop, watcher.look, lambda: stop.wait(settings.watch_every_s))
 
 
 def demonstration(

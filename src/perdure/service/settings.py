@@ -120,6 +120,12 @@ class CoordinationSettings:
 
     playbook: Path | None = None
     """A site's own playbook, laid over the one shipped."""
+    agents: Path | None = None
+    """Directory into which `perdure agent` writes on every node; not set: nodes are not watched."""
+    fences: tuple[str, ...] = ()
+    """Directories of jobs' fences, each named by its job: ``PERDURE_FENCE_DIR=DIR/$SLURM_JOB_ID``."""
+    watch_every_s: float = 2.0
+    """Seconds between two looks at the heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +192,7 @@ _LOWEST: Mapping[str, float] = {
     "whatif.time_limit_s": 1,
     "whatif.queue": 1,
     "whatif.keep": 1,
+    "coordination.watch_every_s": 0.1,
     "blame.window_s": 60,
     "blame.step_s": 1,
     "blame.confirm": 1,

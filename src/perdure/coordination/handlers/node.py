@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from perdure.coordination.record import AnswerKind, ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
-from perdure.model.actions import Drain
+from perdure.model.actions import Down, Drain
+from perdure.model.nodes import Node, NodeState
 
 TRUSTED = ("perdure", "operator:")  # prefixes of `detected_by`: the service's own watch, and people of the site
 SECOND_LOOK_S = 5.0
@@ -13,17 +16,32 @@ SECOND_LOOK_S = 5.0
 
 def drain(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     """Give the nodes no new work. A user's word alone does not: it waits for a second, independent source."""
+    return _out_of_service(record, site, now, Drain, "gets no new work", lambda node: node.is_usable)
+
+
+def set_down(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+    """Give the nodes up: what runs there fails now and is recovered elsewhere, not when its manager notices."""
+    return _out_of_service(record, site, now, Down, "is set down", lambda node: node.state is not NodeState.DOWN)
+
+
+def _out_of_service(
+    record: ExceptionRecord,
+    site: Site,
+    now: float,
+    act: type[Drain] | type[Down],
+    said: str,
+    concerns: Callable[[Node], bool],
+) -> Ruling:
     nodes = [node for name in record.subject.nodes if (node := site.node(name)) is not None]
     if not nodes:
         return declined("it names no node that is known")
-    usable = [node.name for node in nodes if node.is_usable]
-    if not usable:
+    names = [node.name for node in nodes if concerns(node)]
+    if not names:
         return handled(f"{nodes[0].name} is out of service already", forbids=("undrain",))
     if not is_vouched_for(record):
         return second_look(record, now)
-    reason = f"perdure: {record.type}"
-    actions = tuple(Drain(name, reason, record.id) for name in usable)
-    return handled(f"{', '.join(usable)} gets no new work", *actions, forbids=("undrain",))
+    actions = tuple(act(name, f"perdure: {record.type}", record.id) for name in names)
+    return handled(f"{', '.join(names)} {said}", *actions, forbids=("undrain",))
 
 
 def second_look(record: ExceptionRecord, now: float) -> Ruling:

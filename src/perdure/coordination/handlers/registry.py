@@ -33,5 +33,6 @@ HANDLERS: Mapping[str, Handler] = {
     "name-signal": job.name_signal,
     "release-held": shared.release_held,
     "retry": job.retry,
+    "set-down": node.set_down,
     "throttle": shared.throttle,
 }

@@ -1,0 +1,94 @@
+"""The vigil: heartbeats of nodes and jobs, read and judged; what falls silent or is ill is raised on the chain."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from perdure.coordination.chain import Input, Raised
+from perdure.coordination.record import FATAL, ExceptionRecord, Origin, Scope, Subject
+from perdure.job.agent import agents, heartbeats
+from perdure.job.heartbeat import Heartbeat, Source
+from perdure.job.liveness import LivenessRules, SilentNode, Watchlog, observe, silent
+from perdure.model.nodes import NodeState
+from perdure.service.intake import Tell
+from perdure.service.view import SiteView
+
+log = logging.getLogger("perdure")
+
+ILL_SEVERITY = 3
+MAX_PROBLEMS = 16
+
+
+class Vigil:
+    """Looks at the directories again and again. A directory that cannot be read proves nothing."""
+
+    def __init__(self, share: Path, fences: Sequence[Path], tell: Tell, view: Callable[[], SiteView]) -> None:
+        self._share, self._fences = share, tuple(fences)
+        self._tell, self._view = tell, view
+        self._rules = LivenessRules()
+        self._log = Watchlog()
+        self._blind = ""
+
+    def look(self) -> None:
+        """One look at all heartbeats. Raises `OSError` where the agents' directory cannot be read."""
+        view = self._view()
+        running = {attempt.id.job_id: attempt.nodes for attempt in view.running()}
+        found = {**agents(self._share), **dict(heartbeats(self._of(running)))}
+        self._log = observe(self._log, found, view.now, self._rules)
+        not_answering = [n.name for n in view.state.known.nodes.values() if n.state is NodeState.UNKNOWN]
+        judgement = silent(self._log, view.now, self._rules, running, not_answering)
+        self._say_blind(judgement.blind)
+        records = [*(_silent(node, view) for node in judgement.nodes), *_ill(found, view)]
+        inputs: tuple[Input, ...] = tuple(Raised(r) for r in records if view.state.chain.find(r.id) is None)
+        if inputs:
+            self._tell(inputs)
+
+    def _of(self, running: Mapping[str, tuple[str, ...]]) -> Iterator[Path]:
+        return (fence / job_id for fence in self._fences for job_id in running if _is_plain(job_id))
+
+    def _say_blind(self, blind: str) -> None:
+        if blind and blind != self._blind:
+            log.warning("heartbeats are not believed: %s", blind)
+        self._blind = blind
+
+
+def _is_plain(job_id: str) -> bool:
+    """Whether it names one directory, and no other way."""
+    return job_id not in ("", ".", "..") and "/" not in job_id and "\0" not in job_id
+
+
+def _silent(node: SilentNode, view: SiteView) -> ExceptionRecord:
+    note = f"no sign of life for {view.now - node.since_s:.0f} s"
+    name = f"{view.state.cluster}:node.unreachable:{node.node}:{node.since_s:.0f}"
+    return _about(name, "node.unreachable", node.node, FATAL, note, node.sources, view)
+
+
+def _ill(found: Mapping[str, Heartbeat], view: SiteView) -> Iterator[ExceptionRecord]:
+    """What the agents say is wrong with their nodes; the same once, as long as it stays the same."""
+    for beat in found.values():
+        node = view.node(beat.node)
+        if beat.source is Source.AGENT and beat.problems and not beat.is_over and node is not None:
+            problems = beat.problems[:MAX_PROBLEMS]
+            mark = hashlib.sha256("\n".join(problems).encode("utf-8", "replace")).hexdigest()[:12]
+            name = f"{view.state.cluster}:node.health:{beat.node}:{beat.host}.{beat.pid}:{mark}"
+            yield _about(name, "node.health", beat.node, ILL_SEVERITY, problems[0], problems, view)
+
+
+def _about(
+    name: str, kind: str, node: str, severity: int, note: str, evidence: tuple[str, ...], view: SiteView
+) -> ExceptionRecord:
+    return ExceptionRecord(
+        id=name,
+        type=kind,
+        severity=severity,
+        scope=Scope.LOCAL,
+        subject=Subject(view.state.cluster, nodes=(node,)),
+        time_s=view.now,
+        note=note,
+        origin=Origin("resource_manager", node),
+        detected_by="perdure",
+        evidence=evidence,
+    )
