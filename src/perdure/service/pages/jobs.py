@@ -57,7 +57,8 @@ def job_page(
 ) -> Response:
     """All about one job; of its failures the latest, or the one asked for."""
     found = jobs.job_detail(web.reader, job_id)
-    failures = [row for row in found.exceptions if incarnation in (None, row.record.incarnation)]
+    ended = [row for row in found.exceptions if row.of_attempt]
+    failures = [row for row in ended if incarnation in (None, row.record.incarnation)]
     verdicts = {item.attempt.id.incarnation: item.verdict for item in found.attempts}
     failure = failures[0] if failures else None
     acts = actions.actions_of(web.reader, job_id)
@@ -77,7 +78,8 @@ def job_page(
         places=[places.in_words(place) for place in places.places_of(web.reader, failed)] if failed else [],
         correction=learning.correction_of(web.reader, job_id, shown) if shown is not None else None,
         verdicts=verdicts,
-        decisions={row.record.incarnation: row for row in reversed(found.exceptions)},
+        decisions={row.record.incarnation: row for row in reversed(ended)},
+        raised=[row for row in found.exceptions if not row.of_attempt],
         timeline=timeline(found.job, [item.attempt for item in reversed(found.attempts)], web.now()),
         acts=acts,
         undoable=undoable(web.reader, acts),

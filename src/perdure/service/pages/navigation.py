@@ -19,6 +19,7 @@ NAVIGATION = (
     Entry("now", "Now", "/", "pulse"),
     Entry("jobs", "Jobs", "/jobs", "list"),
     Entry("nodes", "Nodes", "/nodes", "node"),
+    Entry("exceptions", "Exceptions", "/exceptions", "chain"),
     Entry("blame", "Blame", "/blame", "probe"),
     Entry("actions", "Actions", "/actions", "bolt"),
     Entry("whatif", "What if", "/whatif", "fork"),

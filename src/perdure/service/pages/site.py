@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from perdure.errors import NotFound
 from perdure.service.context import Anybody
-from perdure.service.pages import actions, blame, deeds, jobs, learning, login, nodes, now, whatif
+from perdure.service.pages import actions, blame, deeds, exceptions, jobs, learning, login, nodes, now, whatif
 from perdure.service.pages.assets import assets
 
 fixed = APIRouter()
@@ -16,6 +16,7 @@ ROUTERS = (
     now.router,
     jobs.router,
     nodes.router,
+    exceptions.router,
     blame.router,
     actions.router,
     whatif.router,

@@ -73,6 +73,15 @@ def action(reader: Reader, key: str) -> ActionRow:
     return _row(row)
 
 
+def actions_by_key(reader: Reader, keys: Iterable[str]) -> tuple[ActionRow, ...]:
+    """Those of these actions that are known, in the order in which they were planned."""
+    wanted = [codec.clean(key) for key in keys]
+    if not wanted:
+        return ()
+    query = select(*_columns()).where(actions.c.key.in_(wanted)).order_by(actions.c.seq)
+    return tuple(_row(row) for row in reader.all(query))
+
+
 def actions_for(reader: Reader, job_ids: Iterable[str]) -> dict[str, ActionRow]:
     """The latest action of each exception of these jobs, by exception id."""
     query = select(*_columns()).where(actions.c.cluster == reader.cluster, actions.c.job_id.in_(list(job_ids)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import or_, select
+from sqlalchemy import ColumnElement, or_, select
 
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
@@ -41,8 +41,7 @@ def find_exceptions(
     if only_open:
         query = query.where(exceptions.c.is_open)
     if user is not None:
-        mine = select(jobs.c.job_id).where(reader.owns(jobs), jobs.c.user == codec.clean(user))
-        query = query.where(or_(exceptions.c.job_id == "", exceptions.c.job_id.in_(mine)))
+        query = query.where(_is_shown_to(reader, user))
     rows = reader.all(query)
     return paged(rows, [codec.EXCEPTION.decode(row.payload) for row in rows], limit)
 
@@ -54,3 +53,27 @@ def exception(reader: Reader, exception_id: str) -> ExceptionRecord:
     if row is None:
         raise NotFound(f"exception {exception_id}", "no such exception is known", "See `perdure events`")
     return codec.EXCEPTION.decode(row.payload)
+
+
+def children_of(
+    reader: Reader, exception_id: str, within: tuple[float, float], *, user: str | None = None, limit: int = 50
+) -> tuple[ExceptionRecord, ...]:
+    """Exceptions that follow from one and were raised `within` two instants, the oldest first; of `user` as above."""
+    query = (
+        select(as_text(exceptions.c.payload).label("payload"))
+        .where(
+            reader.owns(exceptions),
+            exceptions.c.time_s.between(*within),
+            exceptions.c.payload["cause"].as_string() == codec.clean(exception_id),
+        )
+        .order_by(exceptions.c.seq)
+        .limit(limit)
+    )
+    if user is not None:
+        query = query.where(_is_shown_to(reader, user))
+    return tuple(codec.EXCEPTION.decode(row.payload) for row in reader.all(query))
+
+
+def _is_shown_to(reader: Reader, user: str) -> ColumnElement[bool]:
+    mine = select(jobs.c.job_id).where(reader.owns(jobs), jobs.c.user == codec.clean(user))
+    return or_(exceptions.c.job_id == "", exceptions.c.job_id.in_(mine))

@@ -42,6 +42,7 @@ class DecidedException:
     wasted_gpu_h: float
     saved_gpu_h: float
     decided: Decision | None  # the numbers
+    of_attempt: bool = True  # False: somebody raised it
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def _latest_failures(reader: Reader, job_ids: list[str]) -> dict[str, LatestFail
         return {}
     newest = (
         select(func.max(exceptions.c.seq))
-        .where(exceptions.c.cluster == reader.cluster, exceptions.c.job_id.in_(job_ids))
+        .where(exceptions.c.cluster == reader.cluster, exceptions.c.job_id.in_(job_ids), exceptions.c.of_attempt)
         .group_by(exceptions.c.job_id)
     )
     query = select(exceptions.c.job_id, exceptions.c.type, exceptions.c.decision, exceptions.c.state).where(
@@ -193,6 +194,7 @@ def exception_columns() -> tuple[Any, ...]:
         e.reason,
         e.wasted_gpu_h,
         e.saved_gpu_h,
+        e.of_attempt,
         as_text(e.payload).label("record"),
         as_text(e.decided).label("decided"),
     )
@@ -208,6 +210,7 @@ def decided_exception(row: Any) -> DecidedException:
         row.wasted_gpu_h,
         row.saved_gpu_h,
         codec.DECISION.decode(row.decided) if _is_json(row.decided) else None,
+        row.of_attempt,
     )
 
 

@@ -78,6 +78,7 @@ def similar(reader: Reader, fingerprint: str, since_s: float) -> Similar:
         exceptions.c.job_id == readings.c.job_id,
         exceptions.c.incarnation == readings.c.incarnation,
         exceptions.c.state == Outcome.RECOVERED.value,
+        exceptions.c.of_attempt,
     )
     counts = (
         func.count(readings.c.seq.distinct()).label("failures"),

@@ -92,7 +92,7 @@ def recent_failures(reader: Reader, since_s: float) -> Mapping[str, tuple[NodeFa
             as_text(attempts.c.payload).label("payload"),
         )
         .join_from(exceptions, attempts, same_attempt(exceptions, attempts))
-        .where(reader.owns(exceptions), exceptions.c.time_s >= since_s)
+        .where(reader.owns(exceptions), exceptions.c.time_s >= since_s, exceptions.c.of_attempt)
         .order_by(exceptions.c.time_s.desc())
         .limit(MAX_FAILURES)
     )

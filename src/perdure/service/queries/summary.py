@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, and_, case, cast, func, select
+from sqlalchemy import BigInteger, case, cast, func, select
 from sqlalchemy import Float as SqlFloat
 
 from perdure.coordination.record import Outcome
@@ -92,7 +92,7 @@ def causes(reader: Reader, since_s: float) -> tuple[Cause, ...]:
             func.sum(exceptions.c.wasted_gpu_h),
             func.sum(exceptions.c.saved_gpu_h),
         )
-        .where(reader.owns(exceptions), exceptions.c.time_s >= since_s)
+        .where(reader.owns(exceptions), exceptions.c.time_s >= since_s, exceptions.c.of_attempt)
         .group_by(exceptions.c.type)
     )
     found: dict[str, Cause] = {}
@@ -114,7 +114,7 @@ def spells(reader: Reader, since_s: float, until_s: float, length_s: float) -> t
     index = cast(func.floor((exceptions.c.time_s - since_s) / cast(length_s, SqlFloat)), BigInteger)
     query = (
         select(index, func.sum(exceptions.c.wasted_gpu_h), func.sum(exceptions.c.saved_gpu_h), func.count())
-        .where(and_(reader.owns(exceptions), exceptions.c.time_s.between(since_s, until_s)))
+        .where(reader.owns(exceptions), exceptions.c.time_s.between(since_s, until_s), exceptions.c.of_attempt)
         .group_by(index)
     )
     found = {number: (wasted, saved, failures) for number, wasted, saved, failures in reader.all(query)}
@@ -128,7 +128,7 @@ def first_failure_s(reader: Reader, since_s: float) -> float | None:
     """When the first failure since an instant was raised; None where there was none."""
     row = reader.first(
         select(func.min(exceptions.c.time_s).label("first")).where(
-            reader.owns(exceptions), exceptions.c.time_s >= since_s
+            reader.owns(exceptions), exceptions.c.time_s >= since_s, exceptions.c.of_attempt
         )
     )
     return row.first if row else None

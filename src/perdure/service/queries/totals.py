@@ -31,7 +31,7 @@ def totals(reader: Reader) -> Totals:
     e, a = exceptions.c, actions.c
     judged = reader.all(
         select(e.decision, e.type, func.count(), func.sum(e.wasted_gpu_h), func.sum(e.saved_gpu_h))
-        .where(e.cluster == reader.cluster)
+        .where(e.cluster == reader.cluster, e.of_attempt)
         .group_by(e.decision, e.type)
     )
     decisions: Counter[tuple[str, str]] = Counter()

@@ -119,6 +119,11 @@
     setTimeout(refresh, SETTLE_MS);
   });
 
+  // what was said was taken in: the form is ready for the next word
+  document.addEventListener("perdure:told", (event) => {
+    if (!event.detail.bad && event.target.matches?.("form[data-reset]")) event.target.reset();
+  });
+
   // -- choosing
 
   const toggle = find("[data-theme-toggle]");
