@@ -12,44 +12,28 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    Table,
-    Text,
-    and_,
-    cast,
-    delete,
-    func,
-    literal,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, Select, and_, delete, select
 from sqlalchemy import Row as Fetched
 
-from perdure.coordination.chain import MAX_ENDED, MAX_OPEN, Chain, restored
+from perdure.coordination.chain import Chain, restored
 from perdure.errors import NotFound
 from perdure.model.actions import Action, OutcomeStatus
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.jobs import Attempt, JobState
 from perdure.model.observation import Known
 from perdure.retry.history import Fleet
-from perdure.service import codec, rows
+from perdure.service import codec, reads, rows
 from perdure.service.case import Case, State
 from perdure.service.controller import PERDURE, Effect
 from perdure.service.rows import rows_of
-from perdure.service.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes
+from perdure.service.schema import actions, attempts, cases, events, exceptions, jobs
 from perdure.service.store import Store
-from perdure.service.writes import Writes, planned_as
+from perdure.service.writes import Writes
 
 DAY_S = 86400.0
 LATELY_S = 3600.0  # a job that ended this long before the last event may still be told of
-MAX_ENDED_ATTEMPTS = 100_000  # attempts whose end is remembered at the start
 
-_LIVE_ATTEMPTS = [s.value for s in AttemptState if not s.is_over]
-_LIVE_JOBS = [s.value for s in JobState if not s.is_over]
 _OVER_JOBS = [s.value for s in JobState if s.is_over]
 _MEMORY: dict[str, codec.Codec[Any]] = {rows.SPENT: codec.SPENT, rows.UNSEEN: codec.UNSEEN}
 
@@ -153,62 +137,39 @@ class Journal:
     def restore(self) -> State:
         """The controller's state as the journal knows it."""
         with self._store.reading() as db:
-            remembered = self._remembered(db)
+            newest_s, remembered = self._newest_s(db), self._remembered(db)
+            found_jobs = self._all(db, reads.JOBS, codec.JOB, since_s=newest_s - LATELY_S)
             known = Known(
-                jobs={job.job_id: job for job in self._lately_known_jobs(db)},
-                running={attempt.id: attempt for attempt in self._running(db)},
-                ended=dict.fromkeys(self._ended_ids(db), self._newest_s(db)),
-                nodes={node.name: node for node in self._all(db, nodes, codec.NODE)},
+                jobs={job.job_id: job for job in found_jobs},
+                running={attempt.id: attempt for attempt in self._all(db, reads.RUNNING, codec.ATTEMPT)},
+                ended=dict.fromkeys(self._ended_ids(db), newest_s),
+                nodes={node.name: node for node in self._all(db, reads.NODES, codec.NODE)},
                 unseen=remembered.get(rows.UNSEEN, {}),
             )
-            found = {case_.job.job_id: case_ for case_ in self._all(db, cases, codec.CASE)}
-            return State(self.cluster, known, found, _fleet(remembered), self._chain(db, found))
+            found = {case_.job.job_id: case_ for case_ in self._all(db, reads.CASES, codec.CASE)}
+            return State(self.cluster, known, found, _fleet(remembered), self._chain(db, found, newest_s))
 
-    def _chain(self, db: Connection, found: Mapping[str, Case]) -> Chain:
+    def _chain(self, db: Connection, found: Mapping[str, Case], newest_s: float) -> Chain:
         """What was open, what still holds jobs back, and what ended lately: equal faults are folded into it."""
-        lately = and_(exceptions.c.of_attempt.is_(False), exceptions.c.time_s > self._newest_s(db) - DAY_S)
-        query = (
-            select(cast(exceptions.c.payload, Text))
-            .where(exceptions.c.cluster == self.cluster, or_(exceptions.c.is_open, lately))
-            .order_by(exceptions.c.is_open.desc(), exceptions.c.seq.desc())
-            .limit(MAX_OPEN + MAX_ENDED)
-        )
-        records = [codec.EXCEPTION.decode(text) for text in db.scalars(query)][::-1]
+        records = self._all(db, reads.EXCEPTIONS, codec.EXCEPTION, since_s=newest_s - DAY_S)[::-1]
         of_cases = [
             case.failure.record for case in found.values() if case.failure and case.failure.record.state.is_over
         ]
-        return restored((*of_cases, *records), self._all(db, handlers, codec.REGISTRATION))
+        return restored((*of_cases, *records), self._all(db, reads.HANDLERS, codec.REGISTRATION))
 
-    def _all(self, db: Connection, table: Table, kind: codec.Codec[Any], *where: Any) -> list[Any]:
-        query = select(cast(table.c.payload, Text)).where(table.c.cluster == self.cluster, *where)
-        return [kind.decode(text) for text in db.scalars(query)]
-
-    def _lately_known_jobs(self, db: Connection) -> list[Job]:
-        lately = or_(jobs.c.state.in_(_LIVE_JOBS), jobs.c.changed_s > self._newest_s(db) - LATELY_S)
-        return self._all(db, jobs, codec.JOB, lately)
-
-    def _running(self, db: Connection) -> list[Attempt]:
-        return self._all(db, attempts, codec.ATTEMPT, attempts.c.state.in_(_LIVE_ATTEMPTS))
+    def _all(self, db: Connection, statement: Select[Any], kind: codec.Codec[Any], **values: Any) -> list[Any]:
+        return [kind.decode(text) for text in db.scalars(statement, {"here": self.cluster, **values})]
 
     def _ended_ids(self, db: Connection) -> frozenset[AttemptId]:
-        query = (
-            select(attempts.c.job_id, attempts.c.incarnation)
-            .where(attempts.c.cluster == self.cluster, attempts.c.state.not_in(_LIVE_ATTEMPTS))
-            .order_by(attempts.c.seq.desc())
-            .limit(MAX_ENDED_ATTEMPTS)
-        )
-        return frozenset(AttemptId(self.cluster, job_id, incarnation) for job_id, incarnation in db.execute(query))
+        found = db.execute(reads.ENDED, {"here": self.cluster})
+        return frozenset(AttemptId(self.cluster, job_id, incarnation) for job_id, incarnation in found)
 
     def _remembered(self, db: Connection) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        query = select(memory.c.name, cast(memory.c.payload, Text)).where(memory.c.cluster == self.cluster)
-        for name, text in db.execute(query):
-            found[name] = _MEMORY.get(name, codec.TROUBLES).decode(text)
-        return found
+        found = db.execute(reads.MEMORY, {"here": self.cluster})
+        return {name: _MEMORY.get(name, codec.TROUBLES).decode(text) for name, text in found}
 
     def _newest_s(self, db: Connection) -> float:
-        mine = select(events.c.time_s).where(events.c.cluster == self.cluster)
-        return db.scalar(mine.order_by(events.c.seq.desc()).limit(1)) or 0.0
+        return db.scalar(reads.NEWEST_S, {"here": self.cluster}) or 0.0
 
     def last_event_s(self) -> float | None:
         """When the newest fact happened; None in a new journal. A service that was down looks back to here."""
@@ -217,46 +178,43 @@ class Journal:
 
     def attempt(self, attempt: AttemptId) -> Attempt | None:
         """An attempt as last written down."""
+        mine = {"job_id": attempt.job_id, "incarnation": attempt.incarnation}
         with self._store.reading() as db:
-            mine = (attempts.c.job_id == attempt.job_id, attempts.c.incarnation == attempt.incarnation)
-            return next(iter(self._all(db, attempts, codec.ATTEMPT, *mine)), None)
+            return next(iter(self._all(db, reads.ATTEMPT, codec.ATTEMPT, **mine)), None)
 
     # -- actions
 
     def action(self, key: str) -> ActionRow | None:
         """One action by its key."""
-        return next(iter(self._actions(actions.c.key == key)), None)
+        return next(iter(self._actions(reads.ACTION, key=key)), None)
 
     def latest_key(self, action: Action) -> str:
         """The key under which `action` was planned last. Raises `NotFound` where it never was."""
         with self._store.reading() as db:
-            key = db.scalar(planned_as(action.key).limit(1))
+            key = db.scalar(reads.PLANNED_AS, reads.planned_as(codec.clean(action.key)))
         if key is None:
             raise NotFound(action.key, "no such action", "See `perdure actions` for the keys")
         return str(key)
 
     def planned(self) -> list[ActionRow]:
         """Actions that wait to be carried out, in the order in which they were decided."""
-        return self._actions(actions.c.state == ActionState.PLANNED)
+        return self._actions(reads.IN_STATE, state=ActionState.PLANNED.value)
 
     def open_intents(self) -> list[ActionRow]:
         """Actions that were begun, and of which nobody has heard since."""
-        return self._actions(actions.c.state == ActionState.STARTED)
+        return self._actions(reads.IN_STATE, state=ActionState.STARTED.value)
 
     def begun_since(self, since_s: float) -> dict[str, int]:
         """How many of Perdure's own actions were begun after `since_s`, by kind. It outlives a restart."""
-        query = select(actions.c.kind, func.count()).where(
-            actions.c.started_s > since_s, actions.c.by == PERDURE, actions.c.cluster == self.cluster
-        )
+        values = {"since_s": since_s, "by": PERDURE, "here": self.cluster}
         with self._store.reading() as db:
-            return {found.kind: found[1] for found in db.execute(query.group_by(actions.c.kind))}
+            return {found.kind: found[1] for found in db.execute(reads.BEGUN, values)}
 
     def extent(self) -> tuple[int, int]:
         """How many jobs are not over, and how many nodes there are."""
+        here = {"here": self.cluster}
         with self._store.reading() as db:
-            live = select(func.count()).where(jobs.c.state.in_(_LIVE_JOBS), jobs.c.cluster == self.cluster)
-            all_nodes = select(func.count()).where(nodes.c.cluster == self.cluster)
-            return db.scalar(live) or 0, db.scalar(all_nodes) or 0
+            return db.scalar(reads.LIVE, here) or 0, db.scalar(reads.ALL_NODES, here) or 0
 
     def begin(self, key: str, now: float) -> bool:
         """Write down that a planned action is about to be carried out. False: it is not planned any more."""
@@ -283,28 +241,22 @@ class Journal:
 
     def unreported(self) -> list[ActionEnded]:
         """Ends of actions that the controller has not heard of: the service died between the two."""
-        told = select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists()
         with self._store.reading() as db:
-            since = self._newest_s(db) - LATELY_S
-        ended = self._actions(actions.c.state.in_(_ENDED), actions.c.ended_s > since, ~told)
+            since_s = self._newest_s(db) - LATELY_S
+        ended = self._actions(reads.UNREPORTED, since_s=since_s)
         return [ActionEnded(r.ended_s or 0.0, r.key, r.attempt, r.state.value, r.detail) for r in ended]
 
     def _move(self, key: str, old: ActionState, new: ActionState, **values: Any) -> bool:
         """Change an action's state if it is still `old`, durably."""
         if "detail" in values:
             values["detail"] = codec.clean(values["detail"])
-        change = update(actions).where(actions.c.key == key, actions.c.state == old.value)
+        values |= {"at_key": key, "at_state": old.value, "state": new.value}
         with self._store.writing() as db:
-            return db.execute(change.values(state=new.value, **values)).rowcount == 1
+            return db.execute(reads.MOVE, values).rowcount == 1
 
-    def _actions(self, *where: Any) -> list[ActionRow]:
-        query = (
-            select(actions, cast(actions.c.payload, Text).label("text"))
-            .where(actions.c.cluster == self.cluster, *where)
-            .order_by(actions.c.seq)
-        )
+    def _actions(self, statement: Select[Any] = reads.ACTIONS, **values: Any) -> list[ActionRow]:
         with self._store.reading() as db:
-            return [_action_row(found) for found in db.execute(query)]
+            return [_action_row(found) for found in db.execute(statement, {"here": self.cluster, **values})]
 
     # -- retention
 
@@ -323,7 +275,7 @@ class Journal:
                 exceptions,
                 and_(exceptions.c.time_s < before_s, ~exceptions.c.is_open, exceptions.c.job_id.not_in(case_of)),
             ),
-            (attempts, and_(attempts.c.end_s < before_s, attempts.c.state.not_in(_LIVE_ATTEMPTS))),
+            (attempts, and_(attempts.c.end_s < before_s, attempts.c.state.not_in(reads.LIVE_ATTEMPTS))),
             (jobs, and_(jobs.c.state.in_(_OVER_JOBS), jobs.c.changed_s < before_s, jobs.c.job_id.not_in(case_of))),
         ]
         gone = 0

@@ -10,28 +10,20 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Table,
-    Text,
     bindparam,
     case,
-    cast,
     delete,
-    literal_column,
-    or_,
-    select,
     update,
 )
 
-from perdure.model.jobs import AttemptState
-from perdure.service import codec, rows
+from perdure.service import codec, reads, rows
 from perdure.service.controller import PERDURE, Act
 from perdure.service.rows import Row, Rows
 from perdure.service.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes
 
 PLANNED, STARTED = "planned", "started"  # as in `journal.ActionState`
 
-_LIVE: list[Any] = [literal_column(f"'{state.value}'") for state in AttemptState if not state.is_over]
 _NOT_INSERTED = {"seq", "verdict"}
-_OF_FAILURE = {"decision", "reason", "wasted_gpu_h", "saved_gpu_h", "decided", "of_attempt"}
 _OF_FAILURES = ("of_attempt", "decision", "reason", "decided", "wasted_gpu_h", "saved_gpu_h")  # once known, they stay
 
 
@@ -40,7 +32,7 @@ class Writes:
 
     def __init__(self, dialect: Dialect) -> None:
         insert = _insert_of(dialect)
-        first_word = attempts.c.state.in_(_LIVE)  # on how an attempt ended: that counts
+        first_word = attempts.c.state.in_(reads.LIVE_ATTEMPTS)  # on how an attempt ended: that counts
         self._event = _Bulk(events, insert(events).on_conflict_do_nothing(index_elements=["key"]), dialect)
         self._job = _Bulk(jobs, _upsert(insert, jobs, "cluster", "job_id"), dialect)
         key = ("cluster", "job_id", "incarnation")
@@ -81,7 +73,7 @@ class Writes:
 
     def _note_exception(self, db: Connection, row: Row) -> None:
         """Answers are only ever appended: a record with fewer than are written down is an older one."""
-        known = db.scalar(select(cast(exceptions.c.payload, Text)).where(exceptions.c.id == row["id"]))
+        known = db.scalar(reads.EXCEPTION, {"id": row["id"]})
         answers = row.pop("answers")
         if known is None or len(codec.EXCEPTION.decode(known).verdicts) <= answers:
             db.execute(self._failure if row["of_attempt"] else self._exception, row)
@@ -90,7 +82,7 @@ class Writes:
         """Plan an action once; a person may ask anew for one that has ended, which gets a key of its own."""
         key = codec.clean(act.action.key)
         if act.by != PERDURE:
-            earlier = list(db.execute(planned_as(key)))
+            earlier = list(db.execute(reads.PLANNED_AS, reads.planned_as(key)))
             if any(state in (PLANNED, STARTED) for _, state in earlier):
                 return
             key = f"{key}~{len(earlier) + 1}" if earlier else key
@@ -110,12 +102,6 @@ class _Bulk:
         if values:
             by_place = self._tuple_of
             db.exec_driver_sql(self._sql, values if by_place is None else [by_place(row) for row in values])
-
-
-def planned_as(key: str) -> Any:
-    """Select the keys under which one action was planned, with their states, the newest first."""
-    again = actions.c.key.startswith(f"{codec.clean(key)}~", autoescape=True)
-    return select(actions.c.key, actions.c.state).where(or_(actions.c.key == key, again)).order_by(actions.c.seq.desc())
 
 
 def _at(table: Table, *names: str) -> list[Any]:

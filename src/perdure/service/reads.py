@@ -1,0 +1,94 @@
+"""The statements with which the journal is read and its actions are moved on, built once for all.
+
+Each takes the cluster as parameter ``here``; instants are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Select, Table, Text, and_, bindparam, cast, func, literal, literal_column, or_, select, update
+
+from perdure.coordination.chain import MAX_ENDED, MAX_OPEN
+from perdure.model.jobs import AttemptState, JobState
+from perdure.service.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes
+
+MAX_ENDED_ATTEMPTS = 100_000  # attempts whose end is remembered at the start
+
+_HERE: Any = bindparam("here")
+_SINCE_S: Any = bindparam("since_s")
+_KEY: Any = bindparam("key")
+
+
+def _words(*values: str) -> list[Any]:
+    """Values that are written into the statement as they are."""
+    return [literal_column(f"'{value}'") for value in values]
+
+
+LIVE_ATTEMPTS = _words(*(s.value for s in AttemptState if not s.is_over))
+LIVE_JOBS = _words(*(s.value for s in JobState if not s.is_over))
+
+
+def _payloads(table: Table, *where: Any) -> Select[Any]:
+    return select(cast(table.c.payload, Text)).where(table.c.cluster == _HERE, *where)
+
+
+# -- what the controller remembers
+
+NEWEST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq.desc()).limit(1)
+JOBS = _payloads(jobs, or_(jobs.c.state.in_(LIVE_JOBS), jobs.c.changed_s > _SINCE_S))
+RUNNING = _payloads(attempts, attempts.c.state.in_(LIVE_ATTEMPTS))
+ATTEMPT = _payloads(
+    attempts, attempts.c.job_id == bindparam("job_id"), attempts.c.incarnation == bindparam("incarnation")
+)
+NODES, CASES, HANDLERS = _payloads(nodes), _payloads(cases), _payloads(handlers)
+MEMORY = select(memory.c.name, cast(memory.c.payload, Text)).where(memory.c.cluster == _HERE)
+ENDED = (
+    select(attempts.c.job_id, attempts.c.incarnation)
+    .where(attempts.c.cluster == _HERE, attempts.c.state.not_in(LIVE_ATTEMPTS))
+    .order_by(attempts.c.seq.desc())
+    .limit(MAX_ENDED_ATTEMPTS)
+)
+EXCEPTIONS = (  # what was open, what still holds jobs back, and what ended lately; the newest first
+    _payloads(
+        exceptions,
+        or_(exceptions.c.is_open, and_(exceptions.c.of_attempt.is_(False), exceptions.c.time_s > _SINCE_S)),
+    )
+    .order_by(exceptions.c.is_open.desc(), exceptions.c.seq.desc())
+    .limit(MAX_OPEN + MAX_ENDED)
+)
+EXCEPTION = select(cast(exceptions.c.payload, Text)).where(exceptions.c.id == bindparam("id"))
+
+# -- actions
+
+ACTIONS = (
+    select(actions, cast(actions.c.payload, Text).label("text"))
+    .where(actions.c.cluster == _HERE)
+    .order_by(actions.c.seq)
+)
+ACTION = ACTIONS.where(actions.c.key == _KEY)
+IN_STATE = ACTIONS.where(actions.c.state == bindparam("state"))
+UNREPORTED = ACTIONS.where(
+    actions.c.state.not_in(_words("planned", "started")),
+    actions.c.ended_s > _SINCE_S,
+    ~select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists(),
+)
+BEGUN = (
+    select(actions.c.kind, func.count())
+    .where(actions.c.started_s > _SINCE_S, actions.c.by == bindparam("by"), actions.c.cluster == _HERE)
+    .group_by(actions.c.kind)
+)
+LIVE = select(func.count()).where(jobs.c.state.in_(LIVE_JOBS), jobs.c.cluster == _HERE)
+ALL_NODES = select(func.count()).where(nodes.c.cluster == _HERE)
+PLANNED_AS = (  # the keys under which one action was planned, with their states, the newest first
+    select(actions.c.key, actions.c.state)
+    .where(or_(actions.c.key == _KEY, actions.c.key.like(bindparam("again"), escape="/")))
+    .order_by(actions.c.seq.desc())
+)
+MOVE = update(actions).where(actions.c.key == bindparam("at_key"), actions.c.state == bindparam("at_state"))
+
+
+def planned_as(key: str) -> dict[str, str]:
+    """The parameters of `PLANNED_AS`: a key, and with ``~N`` after it where a person asked again."""
+    plain = key.replace("/", "//").replace("%", "/%").replace("_", "/_")
+    return {"key": key, "again": f"{plain}~%"}
