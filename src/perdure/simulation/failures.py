@@ -52,7 +52,7 @@ class Failures:
 
     table: JobTable
     nature: NDArray[np.int8]  # Nature, shape (n_attempts,)
-    causes: NDArray[np.str_]  # "" where it passed
+    causes: NDArray[np.object_]  # words that attempts share, "" where it passed
 
     def gpu_time(self) -> dict[Nature, float]:
         """The share that attempts of each nature have in all GPU time, if all of them run."""
@@ -111,7 +111,7 @@ def nothing_fails(table: JobTable, seed: int = 0) -> Failures:  # noqa: ARG001
     """Every job passes at its first attempt, after its duration."""
     n = len(table)
     tries = Attempts(np.arange(n + 1), table.duration_s.astype(np.float64), np.ones(n, np.bool_))
-    return Failures(replace(table, attempts=tries), np.zeros(n, np.int8), np.full(n, "", "U1"))
+    return Failures(replace(table, attempts=tries), np.zeros(n, np.int8), np.full(n, "", np.object_))
 
 
 def recorded(table: JobTable, seed: int = 0) -> Failures:  # noqa: ARG001
@@ -131,7 +131,7 @@ def recorded(table: JobTable, seed: int = 0) -> Failures:  # noqa: ARG001
     np.maximum.at(latest, owner[got_there], place[got_there])
     nature = np.where(latest[owner] > place, Nature.TRANSIENT, Nature.DETERMINISTIC)
     nature[tries.passed], nature[killed] = Nature.PASSED, Nature.KILLED
-    words = np.array(["", "failed for good", "node bound", "healed", "killed"])
+    words = np.array(["", "failed for good", "node bound", "healed", "killed"], np.object_)
     return Failures(replace(table, attempts=tries), nature.astype(np.int8), words[nature])
 
 
@@ -161,7 +161,7 @@ def philly(table: JobTable, seed: int, share: float = SHARE_FAILING) -> Failures
     passed = ~fails & (table.ending[owner] != Ending.KILLED)
     nature = np.where(passed, Nature.PASSED, Nature.KILLED)
     nature[fails] = _natures()[reason[owner[fails]]]
-    words = np.array([*(each.name for each in REASONS), "killed"])
+    words = np.array([*(each.name for each in REASONS), "killed"], np.object_)
     causes = np.where(passed, "", words[np.where(fails, reason[owner], -1)])
     table = replace(table, attempts=Attempts(first, took_s, passed), duration_s=_sums(took_s, first))
     return Failures(table, nature.astype(np.int8), causes)
@@ -191,7 +191,7 @@ def with_node_faults(failures: Failures, seed: int) -> Failures:
     took_s = np.concatenate([*after_s, tries.duration_s])[order]
     passed = np.concatenate([np.zeros(new, np.bool_), tries.passed])[order]
     nature = np.concatenate([np.full(new, Nature.NODE_BOUND, np.int8), failures.nature])[order]
-    causes = np.concatenate([np.full(new, NODE_FAULT), failures.causes])[order]
+    causes = np.concatenate([np.full(new, NODE_FAULT, np.object_), failures.causes])[order]
     first = np.concatenate([[0], np.cumsum(np.bincount(owner[of], minlength=len(table)))]).astype(np.int64)
     table = replace(table, attempts=Attempts(first, took_s, passed), duration_s=_sums(took_s, first))
     return Failures(table, nature.astype(np.int8), causes)
