@@ -14,7 +14,7 @@ from perdure.model.exits import ExitWish
 from tests.job.launching import finish, is_alive, last_breath, on_linux, python, start, wait_until
 
 CARE = (
-    "Care(hang=HangRule(after_s={after}, min_gaps=5, soft_s=0.2, grace_s={grace}), look_s=0.02, poll_s=0.02,"
+    "Care(hang=HangRule(after_s={after}, min_gaps=3, soft_s=0.2, grace_s={grace}), look_s=0.02, poll_s=0.02,"
     " beat_s=0.0{more})"
 )
 
@@ -35,44 +35,44 @@ DEAF = "\nimport signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
 def test_a_program_that_stops_beating_is_ended_and_asks_for_a_retry(tmp_path):
-    process = start(tmp_path, python(BEATS + HANGS, 12, 0.03), care=care())
+    process = start(tmp_path, python(BEATS + HANGS, 20, 0.04), care=care())
     code, _, err = finish(process)
     breath = last_breath(tmp_path)
     assert (code, breath.reason, breath.wish, breath.exit_code) == (75, Reason.HANG, ExitWish.RETRY, 75)
-    assert (breath.step, breath.signal) == (11, signal.SIGTERM)
-    assert "last at step 11" in err
+    assert (breath.step, breath.signal) == (19, signal.SIGTERM)
+    assert "last at step 19" in err
     (task,) = tracks.tasks(tmp_path)
-    assert json.loads(task.hang.read_bytes())["step"] == 11
+    assert json.loads(task.hang.read_bytes())["step"] == 19
 
 
 def test_one_that_does_not_end_when_told_is_killed(tmp_path):
-    code, _, err = finish(start(tmp_path, python(DEAF + BEATS + HANGS, 12, 0.03), care=care(grace=0.1)))
+    code, _, err = finish(start(tmp_path, python(DEAF + BEATS + HANGS, 20, 0.04), care=care(grace=0.1)))
     assert (code, last_breath(tmp_path).signal) == (75, signal.SIGKILL)
     assert "it is killed" in err
 
 
 WRITES = """
 import sys, time
-for line in range(15):
+for line in range(int(sys.argv[1])):
     print(line, flush=True)
-    time.sleep(0.05)
+    time.sleep(float(sys.argv[2]))
 """
 
 
 def test_one_that_never_beats_is_judged_by_its_log(tmp_path):
     with (tmp_path / "log").open("w") as log:
-        process = start(tmp_path / "fence", python(WRITES + HANGS), care=care(), stdout=log, stderr=log)
+        process = start(tmp_path / "fence", python(WRITES + HANGS, 15, 0.05), care=care(), stdout=log, stderr=log)
         assert process.wait(60) == 75
     assert last_breath(tmp_path / "fence").reason is Reason.HANG
 
 
 def test_where_its_output_goes_into_a_pipe_nobody_judges(tmp_path):
-    code, out, _ = finish(start(tmp_path, python(WRITES + "\ntime.sleep(0.8)"), care=care(after=0.1)))
+    code, out, _ = finish(start(tmp_path, python(WRITES + "\ntime.sleep(0.8)", 15, 0.05), care=care(after=0.1)))
     assert (code, out.split()[-1]) == (0, "14")
     assert last_breath(tmp_path).silent_s is None
 
 
-@pytest.mark.parametrize("program", [[BEATS, 12, 0.1], [WRITES]], ids=["beats", "log"])
+@pytest.mark.parametrize("program", [[BEATS, 8, 0.2], [WRITES, 8, 0.2]], ids=["beats", "log"])
 def test_a_slow_but_regular_program_is_left_alone(tmp_path, program):
     """With a floor below its usual gap."""
     with (tmp_path / "log").open("w") as log:
@@ -90,7 +90,7 @@ DUMPS = "\nimport faulthandler, signal; faulthandler.register(signal.SIGUSR1)"
 def test_at_the_alarm_those_that_listen_dump_their_stacks_and_that_is_no_sign_of_life(tmp_path):
     """The shell around the program does not listen, and would be ended by the signal."""
     more = ", dump_signal=signal.SIGUSR1"
-    argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(DUMPS + WRITES + HANGS)]
+    argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(DUMPS + WRITES + HANGS, 15, 0.05)]
     with (tmp_path / "log").open("w") as log:
         assert start(tmp_path / "fence", argv, care=care(more=more), stdout=log, stderr=log).wait(60) == 75
     assert "most recent call first" in (tmp_path / "log").read_text()
