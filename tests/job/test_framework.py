@@ -24,6 +24,7 @@ from perdure.job.framework import Framework, Nudge, nudge_of, recognised
         ("python train.py", {"PL_GLOBAL_SEED": "7"}, Framework.LIGHTNING),
         ("python train.py", {}, Framework.PLAIN),
         ("bash -c torchrun-like", {}, Framework.PLAIN),
+        ("python train.py --trainer lightning", {}, Framework.PLAIN),
     ],
 )
 def test_it_is_recognised(command, variables, framework):

@@ -19,7 +19,7 @@ from tests.job.launching import finish, last_breath, on_linux, python, start, wa
 
 WHOLE = LastBreath(
     "7", 1, 3, "n7", "host", 4711, Reason.SIGNAL, 137, 10.0, 20.5, "python", 9, ("TERM",), ExitWish.NONE, 5, 1, 1200,
-    2.5, 15.0, 99.0, "a note", {"message": {"message": "ValueError"}},
+    2.5, 15.0, 99.0, "a note", False, {"message": {"message": "ValueError"}},
 )  # fmt: skip
 
 
@@ -64,6 +64,20 @@ def test_a_signal_from_outside_is_told_from_one_of_its_own(tmp_path):
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 143
     assert last_breath(tmp_path).told == ("TERM",)
+
+
+def test_when_it_is_told_to_end_a_first_version_is_written(tmp_path):
+    """Slurm kills the launcher with its program some seconds after TERM."""
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    process = start(tmp_path, python(deaf + BEATS_AND_WAITS))
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    (task,) = tracks.tasks(tmp_path)
+    breath = wait_until(lambda: task.last_breath.exists() and report.read(task.last_breath))
+    process.kill()
+    process.communicate()
+    assert (breath.reason, breath.signal, breath.step, breath.told) == (Reason.SIGNAL, 15, 41, ("TERM",))
+    assert not breath.is_final
 
 
 def test_a_fenced_program_leaves_its_last_breath_too(tmp_path):

@@ -134,7 +134,7 @@ class _Run:
         family = Family(program, strangers)
         try:
             guard = Guard(program, family, self._held, heard, self._care, self._watches)
-            ending = guard.watch()
+            ending = guard.watch(lambda ending: self._note(ending, guard.told, None, is_final=False))
         finally:
             family.kill()
             program.wait()
@@ -169,9 +169,7 @@ class _Run:
     def _breathe_last(self, ending: Ending, told: Sequence[str]) -> int:
         """Leave the last breath, tell the service; returns the exit code to end with."""
         error = report.torchelastic_error(self._error_file, self._started_s)
-        breath = self._last_breath(self._understood(ending, error), told, error)
-        with suppress(OSError):
-            report.write(self._tracks.last_breath, breath)
+        breath = self._note(self._understood(ending, error), told, error, is_final=True)
         self._watches.pulse.end(step=breath.step)
         if breath.exit_code and breath.reason in _RAISED:
             type_, severity = _RAISED[breath.reason]
@@ -179,6 +177,12 @@ class _Run:
             self._watches.raiser.raise_(type_, severity=severity, note=note)
         self._watches.raiser.finish()
         return breath.exit_code
+
+    def _note(self, ending: Ending, told: Sequence[str], error: Any, *, is_final: bool) -> LastBreath:
+        breath = replace(self._last_breath(ending, told, error), is_final=is_final)
+        with suppress(OSError):
+            report.write(self._tracks.last_breath, breath)
+        return breath
 
     def _understood(self, ending: Ending, error: Any) -> Ending:
         """The ending, with what the guard cannot see: the kernel's kills, and what a worker asked of torchrun."""

@@ -49,8 +49,8 @@ class Fields:
     def maybe_whole(self, name: str) -> int | None:
         return None if self.data.get(name) is None else self.whole(name)
 
-    def yes(self, name: str) -> bool:
-        value = self.data.get(name, False)
+    def yes(self, name: str, *, default: bool = False) -> bool:
+        value = self.data.get(name, default)
         if not isinstance(value, bool):
             self._refuse(name, "true or false")
         return value

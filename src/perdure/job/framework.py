@@ -10,6 +10,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import PurePath
 
 from perdure.errors import ConfigError
@@ -40,8 +41,9 @@ _SUBMITIT = {"submitit.core._submit", "submitit"}
 
 
 def recognised(argv: Sequence[str], environment: Mapping[str, str]) -> Framework:
-    """Guess the framework from a command and its environment; `PLAIN` where neither tells."""
-    words = {PurePath(word).name for word in argv}
+    """Guess the framework from a command and its environment; `PLAIN` where neither tells. What follows the name of a
+    script is the script's."""
+    words = {PurePath(word).name for word in takewhile(lambda word: not word.endswith(".py"), argv)}
     if words & _SUBMITIT or "SUBMITIT_EXECUTOR" in environment:
         return Framework.SUBMITIT
     if words & _TORCHRUN or {"accelerate", "launch"} <= words:

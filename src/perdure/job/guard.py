@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -65,8 +66,12 @@ class Guard:
         self._is_hung, self._is_unheard = False, False
         self.told: list[str] = []
 
-    def watch(self) -> Ending:
-        """Return how it ended. What the program has left running is the caller's to end."""
+    def watch(self, foresee: Callable[[Ending], object]) -> Ending:
+        """Return how it ended; what the program has left running is the caller's to end.
+
+        `foresee` hears of the end that is to be expected, where it is told to end from outside: whoever says so may
+        kill this launcher too before the program has ended.
+        """
         looked_s = time.monotonic()
         while True:
             signals = self._heard(self._care.poll_s)
@@ -83,6 +88,8 @@ class Guard:
                 self._resume(away_s)
             for signum in signals.intersection(FORWARDED):
                 self._pass_on(signum)
+            if signal.SIGTERM in signals and not over:
+                foresee(self._ending(-signal.SIGTERM))
             if over:
                 return self._ended()
             self._family.reap_orphans()
@@ -170,7 +177,10 @@ class Guard:
 
     def _ended(self) -> Ending:
         self._family.signal_group(signal.SIGKILL)  # what it left running would be without a guard
-        status = self._program.wait()
+        return self._ending(self._program.wait())
+
+    def _ending(self, status: int) -> Ending:
+        """What it means that the program ends with this status; negative: by that signal."""
         ended_by = max(0, -status)
         if self._is_hung:
             return Ending(Reason.HANG, RETRY_ME, ended_by, self._of_silence())

@@ -1,6 +1,7 @@
 """The last breath of a task: how and why it ended, in one file that is whole or not there.
 
-`perdure exec` writes it, whatever happened, unless it is itself killed by signal 9. It is the job's own word and
+`perdure exec` writes it, whatever happened, unless it is itself killed by signal 9; for a resource manager that does
+that some time after TERM, a first version is written when TERM comes. It is the job's own word and
 proves nothing against a node; ``read`` therefore takes nothing for granted.
 """
 
@@ -59,6 +60,7 @@ class LastBreath:
     warned_s: float | None = None  # when it was told that walltime is near
     walltime_end_s: float | None = None
     note: str = ""
+    is_final: bool = True  # False: written when it was told to end, in case that nobody lives to write the end
     error: Any = None  # torchelastic's error file, where it is small: the first failure of a gang
 
 
@@ -96,6 +98,7 @@ def read(path: Path) -> LastBreath:
         warned_s=fields.maybe_number("warned_s"),
         walltime_end_s=fields.maybe_number("walltime_end_s"),
         note=fields.text("note"),
+        is_final=fields.yes("is_final", default=True),
         error=data.get("error"),
     )
 
