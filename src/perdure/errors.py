@@ -38,6 +38,10 @@ class StateError(PerdureError):
     """The state directory or the journal in it cannot be used as it is."""
 
 
+class InUse(StateError):
+    """Another service has the journal open; it is free once that one ends."""
+
+
 class LogRefused(PerdureError):
     """A log file is not one that may be read: a link, a device, or somebody else's."""
 

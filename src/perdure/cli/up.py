@@ -30,6 +30,9 @@ def up(
     nodes: Annotated[int | None, typer.Option(help="Nodes of the embedded cluster.")] = None,
     gpus: Annotated[int | None, typer.Option(help="Emulated GPUs of each of its nodes.")] = None,
     no_demo: Annotated[bool, typer.Option("--no-demo", help="Without the demonstration workload.")] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Where another service has the journal, wait and take over.")
+    ] = False,
     config: ConfigFile = None,
 ) -> int:
     """Watch a cluster, and show it on a page. Ctrl-C ends it.
@@ -45,6 +48,7 @@ def up(
         "local.nodes": nodes,
         "local.gpus": gpus,
         "local.demo": False if no_demo else None,
+        "service.standby": True if standby else None,
     }
     settings = load_settings(config, flags).settings
     from perdure.service.runtime import run

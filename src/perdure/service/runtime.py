@@ -24,7 +24,7 @@ from perdure.coordination.chain import Input
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
-from perdure.errors import ConfigError, InputError, StateError
+from perdure.errors import ConfigError, InputError, InUse, StateError
 from perdure.service.auth import Role, TokenBook
 from perdure.service.blame.ledger import Ledger
 from perdure.service.blame.watch import Watch
@@ -41,13 +41,14 @@ from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
 from perdure.service.metrics import Metrics
-from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, Settings
+from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
 from perdure.service.vigil import Vigil
 from perdure.service.web import create_app
 from perdure.service.whatif.bench import Bench, at_work
 from perdure.triage.rules import own_rules, with_site_rules
 
 HEED_HOOKS_S = 1.0
+STANDBY_S = 0.5  # from one try to take over to the next
 SOCKET_FILE = "perdure.sock"  # in the state directory
 
 
@@ -90,6 +91,21 @@ def unix_socket(path: Path, *, shared: bool) -> Iterator[socket.socket]:
         path.unlink(missing_ok=True)
 
 
+def open_journal(service: ServiceSettings, state: Path) -> Journal:
+    """The journal; one that stands by waits here until whoever has it is gone. Raises as `Journal.open` does."""
+    waits = False
+    while True:
+        try:
+            return Journal.open(service.database or state, service.cluster)
+        except InUse as err:
+            if not service.standby:
+                raise
+            if not waits:
+                print(f"Perdure stands by: {err.where} is {err.what}", flush=True)  # noqa: T201
+            waits = True
+            time.sleep(STANDBY_S)
+
+
 def state_dir(path: Path) -> Path:
     """Make the state directory, for its owner alone. Raises `StateError` where it cannot be used."""
     try:
@@ -107,8 +123,8 @@ def run(settings: Settings) -> int:
     service = settings.service
     state = state_dir(service.state)
     with ExitStack() as stack:
+        journal = stack.enter_context(closing(open_journal(service, state)))
         sock = stack.enter_context(listen(service.host, service.port))
-        journal = stack.enter_context(closing(Journal.open(service.database or state, service.cluster)))
         backend = stack.enter_context(backend_of(settings, state))
         metrics = Metrics()
         learner = learner_of(settings, journal)

@@ -65,6 +65,8 @@ class ServiceSettings:
     """URL of a PostgreSQL database for the journal; "" keeps it in SQLite in `state`."""
     poll_s: float | None = None
     """Seconds between two looks at the cluster; not set: 1 on the embedded cluster, 30 on Slurm."""
+    standby: bool = False
+    """Where another service has the journal open, wait until it ends or dies, then take over."""
     act: bool | None = None
     """True: carry decisions out; False: only say them (shadow mode). Not set: true on the embedded cluster alone."""
 

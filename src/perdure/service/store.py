@@ -20,7 +20,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from perdure.errors import MissingExtra, StateError
+from perdure.errors import InUse, MissingExtra, StateError
 
 SCHEMA = "0005_suspects"  # the newest migration; a test keeps the two the same
 VERSION_TABLE = "perdure_schema"
@@ -196,7 +196,7 @@ def _lock_file(path: Path) -> int:
         pid = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
         os.close(fd)
         by = f"another service, process {pid}" if pid else "another service"
-        raise StateError(str(path), f"in use by {by}", "Stop that one, or give this one its own --state DIR") from err
+        raise InUse(str(path), f"in use by {by}", "Stop that one, or give this one its own --state DIR") from err
     except OSError as err:
         if fd >= 0:
             os.close(fd)
@@ -220,7 +220,7 @@ def _lock_server(db: Connection, where: str, cluster: str) -> None:
             if db.execute(ask).scalar_one():
                 return
         if time.monotonic() > until:
-            raise StateError(where, f"in use by another service for cluster {cluster!r}", "Stop that one first")
+            raise InUse(where, f"in use by another service for cluster {cluster!r}", "Stop that one first")
         time.sleep(0.05)
 
 

@@ -1,0 +1,108 @@
+"""Two services on one PostgreSQL: one acts, and where it is killed the other takes over, once and within seconds."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from urllib.request import urlopen
+
+import pytest
+
+from perdure.errors import NotFound
+from perdure.service.client import Client, ServiceFile
+from tests.service.conftest import postgres_database, postgres_url  # noqa: F401, fixtures
+
+PATIENCE_S = 60.0
+JOB = {"workdir": "/tmp", "user": "ada"}
+
+
+class Up:
+    """One `perdure up` in a process of its own."""
+
+    def __init__(self, home, database, name, *words):
+        self.state = home / "state"
+        self.log = home / f"{name}.log"
+        command = [
+            sys.executable,
+            "-m",
+            "perdure",
+            "up",
+            "--port",
+            "0",
+            "--no-demo",
+            "--state",
+            str(self.state),
+            *words,
+        ]
+        env = {**os.environ, "HOME": str(home), "PERDURE_SERVICE_DATABASE": database}
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, cwd=home, env=env, stdout=log, stderr=log)
+
+    def says(self, words):
+        return words in self.log.read_text()
+
+    def is_ready(self):
+        """Whether this very process answers."""
+        with suppress(Exception):
+            found = ServiceFile.read(self.state)
+            if found.pid == self.process.pid:
+                with urlopen(f"{found.url}/readyz", timeout=2) as answer:
+                    return answer.status == 200
+        return False
+
+    def client(self):
+        return Client.of(self.state, {})
+
+
+def seen(client, job_id, what):
+    with suppress(NotFound):  # it was not looked at yet
+        return client.get(f"/jobs/{job_id}")[what]
+
+
+@contextmanager
+def two(home, database):
+    """A service that leads, and one that stands by."""
+    leader = Up(home, database, "leader")
+    ups = [leader]
+    try:
+        until(leader.is_ready, leader)
+        other = Up(home, database, "other", "--standby")
+        ups.append(other)
+        until(lambda: other.says("stands by"), other)
+        yield leader, other
+    finally:
+        for up in reversed(ups):
+            if up.process.poll() is None:
+                up.process.send_signal(signal.SIGINT)
+        for up in ups:
+            up.process.wait(30)
+
+
+def until(condition, up, patience_s=PATIENCE_S):
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < patience_s, up.log.read_text()
+        time.sleep(0.05)
+    return time.monotonic() - begun
+
+
+@pytest.mark.postgres
+def test_one_of_two_acts_and_the_other_takes_over(tmp_path, postgres_database):  # noqa: F811
+    with two(tmp_path, postgres_database) as (leader, other):
+        client = leader.client()
+        fails = client.post("/jobs", {**JOB, "argv": ["sh", "-c", "echo ConnectionResetError; exit 1"]})["job_id"]
+        until(lambda: seen(client, fails, "exceptions"), leader)
+        long = client.post("/jobs", {**JOB, "argv": ["sleep", "60"]})["job_id"]
+        until(lambda: seen(client, long, "attempts"), leader)
+        raised = client.post("/exceptions", {"type": "app.nan", "subject": {"job": long}})["id"]
+        leader.process.kill()
+        leader.process.wait()
+        until(other.is_ready, other)
+        client = other.client()
+        assert client.get(f"/exceptions/{raised}")["state"] == "in_chain"  # nothing that was acknowledged is lost
+        again = client.post("/exceptions", {"type": "app.nan", "subject": {"job": long}, "id": raised})
+        assert (again["id"], again["repeats"]) == (raised, 0)
+        keys = [action["key"] for action in client.get("/actions")["items"]]
+        assert len(keys) == len(set(keys))
