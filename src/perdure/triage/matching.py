@@ -28,8 +28,8 @@ from perdure.triage.rule import Cause, Force, Rule
 from perdure.triage.runs import Runs
 from perdure.triage.verdict import Role
 
-SEARCHES, END_SEARCHES = 64, 1024
-STRIDE_BYTES, DENSE_END_BYTES = 8192, 2048
+SEARCHES, END_SEARCHES = 32, 1024
+STRIDE_BYTES, DENSE_END_BYTES = 16384, 2048
 KEPT_VERDICTS = 4096
 """So many pieces are remembered with the rule that matched them: what repeats is matched once."""
 
