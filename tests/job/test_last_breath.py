@@ -215,11 +215,16 @@ def test_the_kernels_count_of_kills_is_read(tmp_path, membership, counter, text)
 
 
 def test_the_heartbeat_of_the_launcher_goes_on_and_ends(tmp_path):
-    process = start(tmp_path, python(BEATS_AND_WAITS), care="Care(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)")
-    process.stdout.readline()
+    care = "Care(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
+    with (tmp_path / "log").open("w") as log:
+        process = start(tmp_path, python(BEATS_AND_WAITS), care=care, stdout=log)
+    wait_until((tmp_path / "log").read_text)
     (task,) = tracks.tasks(tmp_path)
+    wait_until(task.heartbeat.exists)
     seen = wait_until(lambda: (found := heartbeat.read(task.heartbeat)).count > 3 and found.step == 41 and found)
     assert (seen.job_id, seen.token, seen.is_over, seen.source) == ("7", 1, False, heartbeat.Source.JOB)
+    later = wait_until(lambda: (found := heartbeat.read(task.heartbeat)).count > seen.count + 1 and found)
+    assert later.log_silent_s > seen.log_silent_s >= 0
     process.send_signal(signal.SIGTERM)
     finish(process)
     assert heartbeat.read(task.heartbeat).is_over

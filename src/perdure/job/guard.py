@@ -133,7 +133,7 @@ class Guard:
         self._look_s = now + self._care.look_s
         hang = self._watches.hang
         tier = hang.look(now) if self._stopped_s is None else None
-        self._watches.pulse.beat(now, step=hang.step, silent_s=hang.silent_s(now))
+        self._watches.pulse.beat(now, step=hang.step, silent_s=hang.silent_s(now), log_silent_s=hang.log_silent_s(now))
         if self._watches.walltime.look(time.time()):
             self._warn()
         elif self._is_unheard:

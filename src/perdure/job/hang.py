@@ -16,7 +16,7 @@ class HangWatch:
     def __init__(self, rule: HangRule, beats: BeatReader, output: OutputFiles, start_s: float) -> None:
         self._rule, self._beats, self._output = rule, beats, output
         self._silence, self._start_s = Silence(rule, start_s), start_s
-        self._deaf_until_s = start_s
+        self._deaf_until_s = self._grew_s = start_s
         self.has_beaten = False
         self.step: int | None = None
 
@@ -40,6 +40,10 @@ class HangWatch:
         """Seconds since the last sign of life; None where the program can give none that we see."""
         return self._silence.silent_s(now) if self.has_beaten or self._output else None
 
+    def log_silent_s(self, now: float) -> float | None:
+        """Seconds since the log has grown; None where it is no file."""
+        return now - self._grew_s if self._output else None
+
     def _listen(self, now: float) -> None:
         with suppress(OSError):
             for beat in self._beats.news():
@@ -48,5 +52,7 @@ class HangWatch:
                 if beat.step is not None:
                     self.step = beat.step
                 self._silence.heard(now, beat.quiet_s)
-        if not self.has_beaten and self._output.have_grown() and now >= self._deaf_until_s:
-            self._silence.heard(now)
+        if self._output.have_grown():
+            self._grew_s = now
+            if not self.has_beaten and now >= self._deaf_until_s:
+                self._silence.heard(now)

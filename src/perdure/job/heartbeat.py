@@ -44,6 +44,7 @@ class Heartbeat:
     rank: int | None = None
     step: int | None = None
     silent_s: float | None = None  # since the program's last sign of life; None where it gives none
+    log_silent_s: float | None = None  # since its log has grown; None where that is no file
     problems: tuple[str, ...] = ()  # of the agent: what is wrong with the node
     jobs: tuple[str, ...] = ()  # of the agent: those whose heartbeats it sees on its node
 
@@ -74,6 +75,7 @@ def read(path: Path) -> Heartbeat:
         rank=fields.maybe_whole("rank"),
         step=fields.maybe_whole("step"),
         silent_s=fields.maybe_number("silent_s"),
+        log_silent_s=fields.maybe_number("log_silent_s"),
         problems=fields.texts("problems"),
         jobs=fields.texts("jobs"),
     )
