@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -98,3 +99,25 @@ def test_the_default_keeps_its_bars_on_the_small_public_cases():
     assert 2 * hits / (2 * hits + wrong + misses) >= 0.95
     assert unfound <= np.floor(0.03 * (hits + unfound))
     assert in_vain <= 1
+
+
+LIVE = {
+    "component": "gpu03", "tier": "node", "equivalent": [{"tier": "leaf", "name": "l1"}], "kind": "hard", "rate": 0.9,
+    "rate_low": 0.7, "rate_high": 1.0, "units": 9, "passed": 1, "users": 3, "strength": 30.0, "since_s": 1.79e9,
+    "last_s": 1.79e9, "cleared_s": None, "said": "", "exception_id": "x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("suspects", "code"), [([], 0), ([LIVE], 1)])
+def test_without_a_file_the_running_service_is_asked(monkeypatch, capsys, suspects, code):
+    answer = {"suspects": suspects, "cleared": []}
+    monkeypatch.setattr("perdure.cli.who.service", lambda _: SimpleNamespace(get={"/suspects": answer}.get))
+    assert main(["who", "--json"]) == code
+    assert json.loads(capsys.readouterr().out) == {"schema": "perdure.who/1", **answer}
+    assert main(["who"]) == code
+    said = capsys.readouterr().out
+    if suspects:
+        assert said.splitlines()[1].split()[:4] == ["gpu03", "node", "hard", "90%"]
+        assert "leaf l1" in said
+    else:
+        assert "Nobody is to blame" in said

@@ -83,6 +83,10 @@ def test_nodes_are_listed(ask):
     assert "0/2" in table.out
 
 
+def test_a_cluster_that_has_just_begun_suspects_nobody(ask):
+    assert ask("who", "--json").json == {"schema": "perdure.who/1", "suspects": [], "cleared": []}
+
+
 def test_a_job_is_submitted_listed_and_explained(ask):
     program = "echo 'IndentationError: unexpected indent'; exit 1"
     job_id = ask("submit", "--name", "indent", "--", "sh", "-c", program).out.strip()
