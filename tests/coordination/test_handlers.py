@@ -1,7 +1,7 @@
 """Perdure's own handlers, on sites of a few lines: who acts, on whose word, and within which budget."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import Chain, Raised, Settled, Ticked, advance
@@ -205,4 +205,20 @@ def test_a_sites_own_plan_is_followed():
     site = Site(playbook=book)
     site.wait("1")
     assert site.take(raised("storage.tape", scope=Scope.GLOBAL, resource="tape")) == []
+    assert site.chain.ended["x"].state is ExceptionState.HANDLED
+
+
+def test_what_says_that_a_fault_is_over_is_no_fault_and_folds_into_none():
+    site = Site(nodes=up("n1"))
+    clear = (Annotation("site", NOW, "clears", "gpu.xid79@n1"),)
+    site.take(raised("gpu.xid79", nodes=("n1",)))
+    assert site.take(raised("gpu.xid79", "over", notes=clear, nodes=("n1",)), now=NOW + 5) == []
+    assert site.chain.ended["over"].state is ExceptionState.HANDLED
+    assert site.chain.ended["x"].repeats == 0
+
+
+def test_a_warning_takes_no_node_out_of_service():
+    site = Site(nodes=up("n1"))
+    warning = raised("node.memory", nodes=("n1",))
+    assert site.take(Raised(replace(warning.record, severity=4))) == []
     assert site.chain.ended["x"].state is ExceptionState.HANDLED

@@ -13,7 +13,7 @@ from perdure.errors import InputError
 BATCH = 500
 
 
-def raise_from(name: str, file: Path | None, state: StateDir, *, as_json: bool) -> int:
+def raise_from(name: str, file: Path | None, job: str, state: StateDir, *, as_json: bool) -> int:
     """Read a file in a format that the bridges know, and raise what it says. Raises `InputError`."""
     from perdure.coordination.bridges.registry import read
     from perdure.coordination.wire import encode
@@ -23,7 +23,7 @@ def raise_from(name: str, file: Path | None, state: StateDir, *, as_json: bool) 
     data = _read(file)
     client = service(state)
     cluster = str(client.get("/status")["cluster"])
-    bridged = read(name, data, cluster, time.time())
+    bridged = read(name, data, cluster, time.time(), job)
     given = [encode(record) for record in bridged.records]
     for record in given:
         for field in ("verdicts", "state", "outcome", "budget", "repeats"):  # the service's to say

@@ -154,7 +154,7 @@ def raise_(
     if from_format:
         from perdure.cli.bridge import raise_from
 
-        return raise_from(from_format, file, state, as_json=as_json)
+        return raise_from(from_format, file, job or "", state, as_json=as_json)
     if not kind:
         raise InputError("--type", "is missing", "Name what it is, like --type gpu.xid79")
     more = _context(context or [])

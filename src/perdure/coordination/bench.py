@@ -9,7 +9,7 @@ from perdure.coordination.chain import Chain
 from perdure.coordination.handlers.registry import HANDLERS
 from perdure.coordination.playbook import Plan, Playbook
 from perdure.coordination.record import Budget, Component, ExceptionRecord
-from perdure.coordination.ruling import Ruling, declined
+from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
 
 NOT_PLANNED = Plan("")
@@ -29,6 +29,8 @@ class PlaybookBench:
         if recovery is not None:
             owner, ruling = recovery
             return ruling if component is owner else declined("no recovery seen")
+        if record.is_all_clear:
+            return handled("written down: it is over")
         name = self._plan(record).seats.get(component)
         if name is None:
             return declined("has no part in it")

@@ -199,10 +199,10 @@ def restored(records: Iterable[ExceptionRecord], handlers: Iterable[Registration
 
 def equal_of(record: ExceptionRecord) -> tuple[object, ...]:
     """Faults that agree in this are one: ranks and GPUs of one start, and all users of one shared resource."""
-    subject = record.subject
+    subject, what = record.subject, (record.type, record.is_all_clear)
     if record.scope is Scope.GLOBAL:
-        return (record.type, subject.cluster, subject.resource, subject.nodes if not subject.resource else ())
-    return (record.type, subject.cluster, subject.job_id, record.incarnation, subject.nodes)
+        return (what, subject.cluster, subject.resource, subject.nodes if not subject.resource else ())
+    return (what, subject.cluster, subject.job_id, record.incarnation, subject.nodes)
 
 
 def _seen_again(known: ExceptionRecord, again: ExceptionRecord, now: float) -> ExceptionRecord:

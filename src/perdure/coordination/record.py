@@ -13,6 +13,7 @@ from enum import StrEnum
 from perdure.model.identity import AttemptId
 
 FATAL, LEAST = 0, 7  # the ends of the scale of severities
+CLEARS = "clears"  # key of the annotation of a record that says: this is over
 SEEN_BY = "seen_by"  # key of the annotation that names a further source of a fault
 
 
@@ -186,6 +187,11 @@ class ExceptionRecord:
             return ()
         keys = [key for answer in self.verdicts for key in answer.action_keys if key.startswith("hold:")]
         return tuple(AttemptId.parse(key.removeprefix("hold:").partition("@")[0]) for key in keys)
+
+    @property
+    def is_all_clear(self) -> bool:
+        """True where it says that a fault is over, and is none."""
+        return any(a.key == CLEARS for a in self.annotations)
 
     @property
     def sources(self) -> frozenset[str]:

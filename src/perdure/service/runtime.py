@@ -20,7 +20,8 @@ from perdure.backends.protocol import Backend
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
-from perdure.coordination.chain import Input
+from perdure.coordination.bridges.registry import read as read_bridged
+from perdure.coordination.chain import Input, Raised
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
@@ -231,6 +232,9 @@ def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event) -> threa
     def heed() -> None:
         if backend.has_news():
             engine.look_now.set()
+        for notice in backend.notices():
+            said = read_bridged("slurm", notice, backend.cluster, time.time())
+            engine.tell(tuple(Raised(replace(record, detected_by="perdure")) for record in said.records))
 
     return forever("hooks", stop, heed, lambda: stop.wait(HEED_HOOKS_S))
 

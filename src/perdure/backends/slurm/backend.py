@@ -5,6 +5,7 @@ from __future__ import annotations
 import pwd
 import secrets
 import time
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -73,6 +74,7 @@ class SlurmBackend:
         if spool is not None:
             spool.check()
         self._told: dict[tuple[str, int], Row] = {}  # ends that hooks told of, by job and start
+        self._notices: deque[str] = deque(maxlen=MAX_DONE)
         self._claims: dict[int, frozenset[Claim]] = {}  # by the numbers that are in doubt
         self._version = ""
         self._accounting_fields: tuple[str, ...] = ()
@@ -133,11 +135,20 @@ class SlurmBackend:
         """Take what hooks dropped before the controller is asked, so that its answer is never older."""
         if self._spool is None:
             return
-        for row in self._spool.take().ends:
+        taken = self._spool.take()
+        self._notices.extend(taken.notices)
+        for row in taken.ends:
             if row.start_s is not None:
                 self._told[row.job_id, row.start_s] = row
         while len(self._told) > MAX_DONE:
             del self._told[next(iter(self._told))]
+
+    def notices(self) -> list[str]:
+        """What the site's own hooks said of nodes since the last time, as `coordination.bridges.slurm` reads it."""
+        said = []
+        while self._notices:
+            said.append(self._notices.popleft())
+        return said
 
     def _ask_controller(self) -> tuple[JobRecords, tuple[NodeRecord, ...], str]:
         with self._tools.dialog() as scontrol:

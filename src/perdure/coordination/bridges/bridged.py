@@ -21,7 +21,6 @@ from perdure.errors import InputError
 
 MAX_RECORDS = 10_000  # kept of one text
 MAX_FOUND = 250_000  # parts of one text
-CLEARS = "clears"  # key of the annotation of a record that says: this is over
 
 
 @dataclass(frozen=True, slots=True)

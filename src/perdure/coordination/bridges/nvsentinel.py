@@ -15,9 +15,9 @@ from typing import Any
 import re2
 
 from perdure.coordination.bridges import fields
-from perdure.coordination.bridges.bridged import CLEARS, Context, Meaning, Told, clearing, record_of
+from perdure.coordination.bridges.bridged import Context, Meaning, Told, clearing, record_of
 from perdure.coordination.bridges.documents import MAX_DOCUMENTS, documents
-from perdure.coordination.record import FATAL, ExceptionRecord, Transient
+from perdure.coordination.record import CLEARS, FATAL, ExceptionRecord, Transient
 
 ACTIONS: Mapping[int, str] = {
     0: "NONE",

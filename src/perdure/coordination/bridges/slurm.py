@@ -13,8 +13,8 @@ from dataclasses import replace
 import re2
 
 from perdure.coordination.bridges import causes, fields
-from perdure.coordination.bridges.bridged import CLEARS, Context, Meaning, Told, clearing, record_of
-from perdure.coordination.record import ExceptionRecord, Scope, Transient
+from perdure.coordination.bridges.bridged import Context, Meaning, Told, clearing, record_of
+from perdure.coordination.record import CLEARS, ExceptionRecord, Scope, Transient
 from perdure.errors import InputError
 from perdure.model.nodes import Node, NodeState
 

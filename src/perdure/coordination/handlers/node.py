@@ -12,6 +12,7 @@ from perdure.model.nodes import Node, NodeState
 
 TRUSTED = ("perdure", "operator:")  # prefixes of `detected_by`: the service's own watch, and people of the site
 SECOND_LOOK_S = 5.0
+WARNING = 3  # faults of a greater severity, which is less of a fault, take no node out of service
 
 
 def drain(record: ExceptionRecord, site: Site, now: float) -> Ruling:
@@ -38,6 +39,8 @@ def _out_of_service(
     names = [node.name for node in nodes if concerns(node)]
     if not names:
         return handled(f"{nodes[0].name} is out of service already", forbids=("undrain",))
+    if record.severity > WARNING:
+        return handled("no more than a warning: written down")
     if not is_vouched_for(record):
         return second_look(record, now)
     actions = tuple(act(name, f"perdure: {record.type}", record.id) for name in names)
