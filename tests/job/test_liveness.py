@@ -119,3 +119,33 @@ def test_whoever_is_named_has_two_sources_and_no_sign_of_life(ages, down):
         ours = [(kind, age) for kind, node, age in ages if f"n{node}" == found.node]
         assert len({kind for kind, _ in ours}) + (found.node in down) >= 2
         assert all(age > (10.0 if kind == "agent" else 15.0) for kind, age in ours)
+
+
+def named_at(beats_at, instants, rules=LivenessRules()):  # noqa: B008
+    """When the node is first named, looking at these instants; None where it never is."""
+    seen = Watchlog()
+    for now in instants:
+        found = {name: replace(beat, count=sum(t <= now for t in times)) for name, (beat, times) in beats_at.items()}
+        seen = observe(seen, found, now, rules)
+        if silent(seen, now, rules, RUNNING).nodes:
+            return now
+    return None
+
+
+def test_at_the_usual_intervals_a_dead_node_is_named_within_sixteen_seconds():
+    """Agents beat every 3 s, launchers every 5 s; looked at once a second. Slurm takes 26 s at its fastest timers."""
+    died = 100
+    beats_at = {"a": (AGENT, range(0, died, 3)), "j": (JOB, range(0, died, 5))}
+    assert died < named_at(beats_at, range(200)) <= died + 16
+
+
+@given(
+    agent=st.lists(st.floats(0.1, 9.9), min_size=10, max_size=30), job=st.lists(st.floats(0.1, 14.9), min_size=10)
+)  # fmt: skip
+def test_a_node_whose_agent_is_never_later_than_three_intervals_is_never_named(agent, job):
+    def instants(gaps):
+        return [sum(gaps[:i]) for i in range(len(gaps) + 1)]
+
+    beats_at = {"a": (AGENT, instants(agent)), "j": (JOB, instants(job[:3]))}  # the job alone may fall silent
+    looks_at = sorted({*instants(agent), *(t + 0.05 for t in instants(agent))})
+    assert named_at(beats_at, looks_at) is None
