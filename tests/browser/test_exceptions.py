@@ -44,8 +44,7 @@ def test_a_list_is_searched_while_one_types(open_site):
     assert visit.hits() == []
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
 def test_every_state_can_be_read_and_nothing_overflows(open_site, width, scheme):
     def long(world):
         stir(world)

@@ -34,7 +34,9 @@ def compare(file: Path, playbook: Path | None, *, as_json: bool) -> int:
         print_json("replay", 1, exceptions=len(records), differences=[asdict(one) for one in found])
     else:
         for one in found:
-            print_line(f"{one.id}  {one.type}\n  was    {one.old}\n  would  {one.new}")
+            print_line(f"{one.id}  {one.type}")
+            print_line(f"  was    {one.old}")
+            print_line(f"  would  {one.new}")
         print_line(f"{len(records)} exceptions replayed, {len(found)} would have gone otherwise")
     return 1 if found else 0
 

@@ -1,0 +1,46 @@
+"""What the page on exceptions says is what the code has."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from perdure.coordination.handlers.registry import HANDLERS
+from perdure.coordination.playbook import Plan, site_playbook
+from perdure.coordination.record import AnswerKind, Component, ExceptionState, Outcome
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "exceptions.md").read_text()
+
+
+def rows(head):
+    """First cells of the table whose head begins so, without their code marks."""
+    table = PAGE.partition(f"| {head} |")[2].partition("\n\n")[0]
+    return {name for cell in re.findall(r"(?m)^\| (`[^|]+) \|", table) for name in re.findall(r"`([^`]+)`", cell)}
+
+
+@pytest.mark.parametrize(
+    ("head", "known"),
+    [
+        ("handler", set(HANDLERS)),
+        ("verdict", {kind.value for kind in AnswerKind}),
+        ("state", {one.value for kind in (ExceptionState, Outcome) for one in kind} - {""}),
+        ("key of `failures`", {"like", "budget"} | set(Plan.__dataclass_fields__) - {"type", "allowance"}),
+    ],
+    ids=["handlers", "verdicts", "states", "keys"],
+)
+def test_a_table_is_complete(head, known):
+    assert rows(head) == known
+
+
+def test_its_playbook_is_one():
+    text = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1]
+    plan = site_playbook(text, "site.toml").known("gpu.ecc.double-bit")
+    assert (plan.deadline_s, plan.seats) == (900.0, {Component.RESOURCE_MANAGER: "drain"})
+
+
+def test_the_built_in_values_are_the_codes():
+    plan = Plan("x")
+    for key, value in (("deadline_s", plan.deadline_s), ("window_s", plan.window_s)):
+        assert f"| `{key}` | {value:g} |" in PAGE
+    assert f"| `fall_back` | `{plan.fall_back}` |" in PAGE
+    assert f"| `scope` | `{plan.scope}` |" in PAGE
