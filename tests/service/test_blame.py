@@ -7,9 +7,11 @@ import pytest
 from sqlalchemy import select
 
 from perdure.blame.accuse import Accusation
+from perdure.blame.builders.topology import NO_SWITCHES, read_topology
 from perdure.blame.standing import Standing
 from perdure.cli.job import explain_job
 from perdure.coordination.record import Scope
+from perdure.errors import ConfigError
 from perdure.model.jobs import AttemptState
 from perdure.service.blame.announce import in_words, suspect_to_exception
 from perdure.service.blame.ledger import Ledger
@@ -19,7 +21,9 @@ from perdure.service.controller import Told
 from perdure.service.pages.blame import picture_of
 from perdure.service.queries import suspects
 from perdure.service.queries.reader import Reader
+from perdure.service.runtime import topology_of
 from perdure.service.schema import events
+from perdure.service.settings import Settings
 from tests.service.web_world import CLUSTER, RESET, SHAPE, Site, site
 
 SICK = "gpu03"
@@ -51,11 +55,11 @@ def an_hour(world, fails, users=("mira", "jonas", "aiko", "tunde"), begin=0, rou
     return number
 
 
-def watch_of(world, **settings):
+def watch_of(world, topology=NO_SWITCHES, **settings):
     def tell(inputs):
         world.take(Told(world.now, tuple(inputs)))
 
-    return Watch(Ledger(world.journal.store, CLUSTER), BlameSettings(**settings), lambda: world.now, tell)
+    return Watch(Ledger(world.journal.store, CLUSTER, topology), BlameSettings(**settings), lambda: world.now, tell)
 
 
 def names(found):
@@ -216,3 +220,24 @@ def test_why_tells_what_befell_others_on_the_node(place, capsys):
 def test_a_node_without_a_past_is_no_evidence(place):
     run(place.world, 1, "mira", SICK, False, RESET)
     assert place.client(place.mira).get("/api/v1/jobs/1001").json()["places"] == []
+
+
+def test_a_switch_that_fails_what_runs_over_it_is_named_and_is_global(place):
+    """Three leaves of two nodes; what runs below the second fails."""
+    world = place.world
+    lines = [f"SwitchName=l{k} Nodes=gpu0{2 * k - 1},gpu0{2 * k}" for k in (1, 2, 3)]
+    an_hour(world, lambda user, node: node in ("gpu03", "gpu04"))
+    watch = watch_of(world, topology=read_topology([*lines, "SwitchName=s Switches=l[1-3]"]))
+    watch.turn()
+    world.pass_time(300)
+    assert names(watch.turn()) == [("leaf", "l2")]
+    assert {record["scope"] for record in told(world)} == {"global"}
+
+
+def test_a_file_of_switches_that_cannot_be_used_is_refused(tmp_path):
+    assert topology_of(Settings()) is NO_SWITCHES
+    with pytest.raises(ConfigError, match="cannot be read"):
+        topology_of(Settings(blame=BlameSettings(switches=tmp_path / "none")))
+    (tmp_path / "topology.conf").write_text("SwitchName=l1 Nodes=n[1-2]\n")
+    found = topology_of(Settings(blame=BlameSettings(switches=tmp_path / "topology.conf")))
+    assert found.crossed(["n2"]) == (("leaf", "l1"),)

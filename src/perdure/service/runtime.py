@@ -20,6 +20,7 @@ from perdure.backends.protocol import Backend
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
+from perdure.blame.builders.topology import NO_SWITCHES, Topology, read_topology
 from perdure.coordination.bridges.registry import read as read_bridged
 from perdure.coordination.chain import Input, Raised
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
@@ -198,7 +199,18 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
     def tell(inputs: list[Input]) -> None:
         engine.absorb([Told(time.time(), tuple(inputs))])
 
-    return Watch(Ledger(journal.store, journal.cluster), settings.blame, time.time, tell)
+    return Watch(Ledger(journal.store, journal.cluster, topology_of(settings)), settings.blame, time.time, tell)
+
+
+def topology_of(settings: Settings) -> Topology:
+    """The switches that the settings name a file of. Raises `ConfigError`, `InputError`."""
+    path = settings.blame.switches
+    if path is None:
+        return NO_SWITCHES
+    try:
+        return read_topology(path.read_text("utf-8").splitlines(), str(path))
+    except (OSError, UnicodeDecodeError) as err:
+        raise ConfigError(str(path), f"cannot be read: {err}", "Mend blame.switches") from err
 
 
 def playbook_of(settings: Settings) -> Playbook:

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perdure.blame.builders.attempts import AttemptRow
+from perdure.blame.builders.topology import NO_SWITCHES, Topology
 from perdure.blame.standing import Standing, Turn
 from perdure.service.codec import clean
 from perdure.service.queries import suspects as queries
@@ -23,15 +24,17 @@ MAX_CLEARED = 500
 class Ledger:
     """The part of a journal's database that is about suspects. Safe to share between threads."""
 
-    def __init__(self, store: Store, cluster: str) -> None:
+    def __init__(self, store: Store, cluster: str, topology: Topology = NO_SWITCHES) -> None:
+        """`topology` has the switches above the nodes, as far as they are known."""
         self._store = store
         self.cluster = cluster
+        self._topology = topology
         self._reader = Reader(store.engine, cluster)
         self._insert = (postgresql if store.dialect == "postgresql" else sqlite).insert
 
     def ended_since(self, since_s: float) -> list[tuple[str, AttemptRow]]:
         """Attempts that ended after an instant, with their ids: those that passed, and those that were judged."""
-        return queries.ended_since(self._reader, since_s)
+        return queries.ended_since(self._reader, since_s, self._topology)
 
     def standing(self) -> tuple[Standing, ...]:
         """Suspects that are named and not cleared, as last written down."""

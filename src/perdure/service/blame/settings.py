@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,5 @@ class BlameSettings:
     """Looks in a row that must accuse a suspect before it is named; one where the evidence is overwhelming."""
     release: int = 3
     """Looks in a row without it, until a suspect is cleared."""
+    switches: Path | None = None
+    """Slurm's topology.conf: with it leaf and spine switches can be suspected too."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import and_, select
 
 from perdure.blame.builders.attempts import AttemptRow
+from perdure.blame.builders.topology import NO_SWITCHES, Topology
 from perdure.blame.standing import Standing
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.service import codec
@@ -44,7 +45,7 @@ def cleared(reader: Reader, limit: int = 20) -> tuple[SuspectRow, ...]:
     return tuple(SuspectRow(STANDING.decode(row.payload), row.cleared_s) for row in rows)
 
 
-def ended_since(reader: Reader, since_s: float) -> list[tuple[str, AttemptRow]]:
+def ended_since(reader: Reader, since_s: float, topology: Topology = NO_SWITCHES) -> list[tuple[str, AttemptRow]]:
     """Attempts that ended after an instant, with their ids: those that passed, and those that were judged."""
     a, j = attempts.c, jobs.c
     query = (
@@ -57,13 +58,15 @@ def ended_since(reader: Reader, since_s: float) -> list[tuple[str, AttemptRow]]:
     for row in reader.all(query):
         attempt = codec.ATTEMPT.decode(row.payload)
         verdict = codec.VERDICT.decode(row.verdict) if row.verdict else None
-        told = row_of(attempt, row.name, row.user, verdict)
+        told = row_of(attempt, row.name, row.user, verdict, topology)
         if told is not None:
             found.append((str(attempt.id), told))
     return found
 
 
-def row_of(attempt: Attempt, job: str, user: str, verdict: Verdict | None) -> AttemptRow | None:
+def row_of(
+    attempt: Attempt, job: str, user: str, verdict: Verdict | None, topology: Topology = NO_SWITCHES
+) -> AttemptRow | None:
     """What an attempt tells of the places it ran on; None where it tells nothing, or nothing yet."""
     passed = attempt.state is AttemptState.COMPLETED
     if attempt.end_s is None or attempt.state in _SAYS_NOTHING:
@@ -73,5 +76,5 @@ def row_of(attempt: Attempt, job: str, user: str, verdict: Verdict | None) -> At
     judged = verdict is not None and verdict.label is Label.DETERMINISTIC and not attempt.failed_nodes
     return AttemptRow(
         attempt.end_s, user, job, attempt.nodes, not passed,
-        deterministic=judged and not passed, down=attempt.failed_nodes,
+        deterministic=judged and not passed, down=attempt.failed_nodes, switches=topology.crossed(attempt.nodes),
     )  # fmt: skip
