@@ -299,16 +299,17 @@ def test_what_others_write_stays_text(tmp_path):
     fill(place.world)
     told = Told(place.world)
     evil = "</p><script>alert(1)</script>\u202e"
-    told.enlist(evil.replace("\u202e", ""), "job", "process")
+    name = evil.replace("\u202e", "")
+    told.enlist(name, "job", "process")
     more = {"origin": {"component": evil, "host": evil, "pid": 1}, "evidence": [evil], "cause": evil, "note": evil}
-    told.raise_(evil, "process.exit", MIRA, job="104", **more)
-    told.coordinator.annotate(evil, evil, evil, MIRA)
-    told.answer(evil, evil.replace("\u202e", ""), "handled", evil, annotations={evil: evil}, forbids=(evil,))
+    told.raise_(name, "process.exit", MIRA, job="104", **more)
+    told.coordinator.annotate(name, evil, evil, MIRA)
+    told.answer(name, name, "handled", evil, annotations={evil: evil}, forbids=(evil,))
     told.raise_("pfs", "storage.down", resource=evil, node=[evil])
     browser = browser_of(place)
     for path in (
         "/exceptions",
-        f"/exceptions/{quote(evil, safe='')}",
+        f"/exceptions/{quote(name, safe='')}",
         f"/exceptions?type={quote(evil)}&job={quote(evil)}",
     ):
         answer = browser.get(path)

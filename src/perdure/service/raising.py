@@ -32,11 +32,19 @@ def raised(value: Any, identity: Identity, view: SiteView, new_id: str) -> Raise
     if isinstance(subject, Mapping):
         subject = {"cluster": view.state.cluster, **subject}
     record = decode({"id": new_id, "time": view.now, **value, "subject": subject})
+    _check_id(record.id)
     _check_type(record, view)
     _check_time(record, view.now)
     record = _about(record, identity, view)
     plan = view.playbook.known(record.type)
     return Raised(replace(record, scope=plan.scope, detected_by=f"{identity.role}:{identity.user}"))
+
+
+def _check_id(name: str) -> None:
+    """It stands in addresses and in tables."""
+    if not name.strip(".") or not name.isprintable():
+        mend = "Use letters, digits, dots and dashes, or leave it out"
+        raise InputError("id", f"{name[:80]!r} cannot be shown", mend)
 
 
 def _check_type(record: ExceptionRecord, view: SiteView) -> None:
