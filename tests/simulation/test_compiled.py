@@ -24,7 +24,7 @@ drive = pytest.importorskip("perdure.simulation.compiled.drive", reason="numba i
 PLACES = ["count", "first-fit", "best-fit", "consolidate", "ladder:15", "spread-ladder:15"]
 POLICIES = ["fifo", "fjf", "sjf", "sjf:skip", "capacity", "drf", "philly", "easy", "conservative"]
 POLICIES += ["srtf", "srsf", "fewest-gpus", "las", "las-2d", "las-2d:0.5", "las-2d:2", "gittins-2d"]
-WORLDS = 36
+WORLDS = 48
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def world(seed: int) -> World:
         np.arange(n).astype(str), submit, gpus, duration,
         vc=rng.choice(list("abc"), n), user=rng.choice(list("xyz"), n), walltime_s=walltime, attempts=attempts,
     )  # fmt: skip
-    quotas = dict(zip("abc", rng.integers(0, 30, 3).astype(float).tolist(), strict=True)) if rng.random() < 0.4 else {}
+    quotas = dict(zip("abc", rng.integers(0, 12, 3).astype(float).tolist(), strict=True)) if rng.random() < 0.7 else {}
     samples = tuple(rng.integers(1, 200, 4).astype(float).tolist()) if rng.random() < 0.5 else ()
     return World(
         table,
@@ -86,7 +86,7 @@ def world(seed: int) -> World:
 
 def _attempts(n: int, rng: np.random.Generator) -> Attempts:
     first = np.concatenate([[0], np.cumsum(rng.choice([0, 1, 2, 3], n))])
-    return Attempts(first, rng.integers(0, 60, first[-1]).astype(float), rng.random(first[-1]) < 0.4)
+    return Attempts(first, rng.integers(0, rng.choice([4, 60]), first[-1]).astype(float), rng.random(first[-1]) < 0.4)
 
 
 def _faults(work: Workload, rng: np.random.Generator) -> NodeFaults:
