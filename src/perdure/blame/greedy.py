@@ -24,6 +24,7 @@ _TRIED = 4  # black holes a round that are fitted
 _LIKELIHOOD_95 = 1.92  # nats below the top at the ends of a 95 % interval
 _CLOSE = 1e-3  # nats from such an end
 _SURE = 60.0  # nats above its price from which a term is not doubted
+_HOPE = 8.0  # nats that a component may lack as long as the ground still explains its failures
 _PROGRESS = 0.01  # nats of worth by which a change must better the model
 
 
@@ -109,7 +110,7 @@ class _Search:
             hazard, brought = self._alone(model, columns)
             net = np.where(hazard < self.solver.least_rate, -np.inf, brought - self.price[columns])
             top = int(np.argmax(net))
-            if net[top] <= 0:
+            if net[top] <= -_HOPE:
                 break
             column = int(columns[top])
             whole = Term(column, self.said.of(column), self.said.units[column], self.price[column])
