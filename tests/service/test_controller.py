@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.coordination.record import Component, ExceptionState, Outcome
+from perdure.coordination.chain import Answered, Enlisted, Raised
+from perdure.coordination.record import Component, ExceptionRecord, ExceptionState, Outcome, Scope, about
+from perdure.coordination.ruling import Registration, handled
 from perdure.model.actions import Cancel, Drain, Exclude, Hold, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
@@ -22,6 +24,7 @@ from perdure.service.controller import (
     Looked,
     Noted,
     Ordered,
+    Told,
     step,
     undo_of,
     unfinished,
@@ -156,6 +159,27 @@ def test_success_after_a_retry_closes_the_case():
     run.look(5000.0, [replace(JOB, state=JobState.COMPLETED)], [good])
     assert run.noted.record.outcome is Outcome.RECOVERED
     assert run.state.cases == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "later_s", "requeued"),
+    [
+        (AttemptState.FAILED, 5.0, False),
+        (AttemptState.FAILED, 40_000.0, True),  # that was another failure
+        (AttemptState.NODE_FAIL, 5.0, True),  # the owner spoke of the program
+    ],
+)
+def test_who_takes_what_led_to_a_failure_may_forbid_its_requeue(state, later_s, requeued):
+    run = Run()
+    run.look(20.0, [replace(JOB, state=JobState.RUNNING)], [replace(FAILED, state=AttemptState.RUNNING, end_s=None)])
+    lease = Registration("trainer", Component.JOB, ("app",), "ada", 1e9)
+    nan = ExceptionRecord("nan", "app.nan", 0, Scope.LOCAL, about(ONE), 30.0, incarnation=1)
+    mine = handled("rolled back", forbids=("requeue",))
+    run.feed(Told(30.0, (Enlisted(lease), Raised(nan), Answered("nan", "trainer", mine))))
+    run.look(30.0 + later_s, [JOB], [replace(FAILED, state=state, end_s=30.0 + later_s)])
+    run.judge(TRANSIENT, now=31.0 + later_s)
+    assert [type(action) for action in run.acts()] == ([Requeue] if requeued else [])
+    assert ("trainer took app.nan and forbids a requeue: rolled back" in run.noted.decision.reason) is not requeued
 
 
 def test_a_second_failure_remembers_the_first():

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain as chained
 
 from perdure.coordination.playbook import Playbook
-from perdure.coordination.record import Component, ExceptionRecord
+from perdure.coordination.record import AnswerKind, Component, ExceptionRecord, Outcome
 from perdure.coordination.ruling import Ruling
 from perdure.coordination.site import Resource
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, Job, JobState
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node
-from perdure.retry.decide import Decision, decide
+from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.rules import RetryRules
 from perdure.service.case import Failure, State
 from perdure.service.recovery import recovery_of
+
+REQUEUE = "requeue"  # what an owner may forbid all others
+_NOT_THE_JOBS = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +68,32 @@ class SiteView:
             failure = case.failure
             if failure is None or failure.verdict is None:
                 raise ValueError(f"{record.id} is not judged")
-            self.decisions[record.id] = decide(
+            decision = decide(
                 case.job, failure.attempt, failure.verdict, case.past, self.state.fleet, self.rules, self.now
             )
+            if forbidden := self._forbids_requeue(failure.attempt, failure.record.time_s):
+                decision = replace(decision, kind=DecisionKind.STOP, reason=forbidden)
+            self.decisions[record.id] = decision
         return self.decisions[record.id]
+
+    def _forbids_requeue(self, attempt: Attempt, failed_s: float) -> str:
+        """The words of who took what led to this failure and wants no requeue; "" where nobody does.
+
+        Whoever let the job go on is not asked long after, nor about a node that fails or a preemption.
+        """
+        if attempt.state in _NOT_THE_JOBS:
+            return ""
+        for record in chained(self.state.chain.ended.values(), self.state.chain.open.values()):
+            if record.attempt != attempt.id:
+                continue
+            plan = self.playbook.plan_for(record.type)
+            window_s = plan.window_s if plan and record.outcome is not Outcome.STOPPED else math.inf
+            for answer in record.verdicts:
+                is_recent = failed_s <= answer.time_s + window_s
+                if answer.kind is AnswerKind.HANDLED and REQUEUE in answer.forbids and is_recent:
+                    who = answer.handler or answer.component
+                    return f"{who} took {record.type} and forbids a requeue: {answer.note}"
+        return ""
 
     def failure_of(self, attempt: AttemptId) -> str:
         failure = self._failure(attempt.job_id)
