@@ -10,7 +10,8 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node, NodeState
 
-REMEMBERED_S = 24 * 60 * 60.0  # that an end was told of, where a part that may tell of it again cannot be asked
+REMEMBERED_S = 24 * 60 * 60.0
+"""That an end was told of: it may be told of again by a part that could not be asked, or once a clock is set back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,9 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
 
     Pure and idempotent: looking twice at the same thing yields nothing the second time. Events come in the
     order nodes, jobs, ends, starts, so that whoever hears of an end already knows what the nodes and the
-    job did. No end is told twice, though it may go unmentioned for less than `grace_s` seconds. An attempt that
-    ran, and has not been mentioned for that long by a controller that answers (accounting may lag), ended unseen:
-    `LOST`, or `NODE_FAIL` where one of its nodes is down.
+    job did. No end is told twice, though it may go unmentioned for less than `REMEMBERED_S` seconds. An attempt that
+    ran, and has not been mentioned for `grace_s` seconds by a controller that answers (accounting may lag), ended
+    unseen: `LOST`, or `NODE_FAIL` where one of its nodes is down.
     """
     now = seen.time_s
     events: list[ClusterEvent] = [
@@ -83,9 +84,8 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     events += [AttemptEnded(now, attempt, jobs.get(attempt.id.job_id)) for attempt in ends]
     events += [AttemptStarted(now, a) for i, a in running.items() if i not in known.running]
 
-    keep_s = REMEMBERED_S if seen.unseen else grace_s
     last = {i: now if i in mentioned else at for i, at in known.ended.items()}
-    ended = {i: at for i, at in last.items() if i in mentioned or now - at < keep_s}
+    ended = {i: at for i, at in last.items() if i in mentioned or now - at < REMEMBERED_S}
     ended |= {attempt.id: now for attempt in ends}
     return Known(jobs, running, missing, ended, nodes, dict(seen.unseen)), events
 
