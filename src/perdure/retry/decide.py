@@ -174,7 +174,7 @@ def _elsewhere(
     suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named))
     nodes = fleet.nodes_for(job.partition)
     left = nodes - set(job.excluded) - set(named)
-    if nodes and len(left) < job.node_count:
+    if fleet.usable and len(left) < job.node_count:
         return (), f"retry on any node, since without {', '.join(named)} too few are left"
     spare = len(left - set(suspects))
     avoid = (*named, *suspects) if spare >= job.node_count else tuple(named)

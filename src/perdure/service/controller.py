@@ -30,9 +30,9 @@ from perdure.model.actions import Action, Cancel, Down, Drain, Hold, OutcomeStat
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
-from perdure.model.observation import Observation, changes
+from perdure.model.observation import Known, Observation, changes
 from perdure.retry.decide import DecisionKind
-from perdure.retry.history import PastFailure, Spent, blamed, usable_nodes
+from perdure.retry.history import Fleet, PastFailure, Spent, blamed, usable_nodes
 from perdure.retry.rules import RetryRules
 from perdure.service.case import MAX_PAST, Case, Failure, State
 from perdure.service.view import SiteView
@@ -214,9 +214,7 @@ def unfinished(state: State) -> list[Effect]:
 
 def _look(state: State, seen: Observation, settings: ControllerSettings) -> tuple[State, list[Effect]]:
     known, events = changes(state.known, seen, grace_s=settings.vanish_grace_s)
-    live = sum(not job.state.is_over for job in known.jobs.values())
-    fleet = replace(state.fleet, usable=usable_nodes(known.nodes.values()), live_jobs=live)
-    state = replace(state, known=known, fleet=fleet)
+    state = replace(state, known=known, fleet=fleet_of(known, state.fleet))
     effects: list[Effect] = []
     for event in events:
         effects.append(Journalled(event))
@@ -234,6 +232,12 @@ def _look(state: State, seen: Observation, settings: ControllerSettings) -> tupl
     return state, effects
 
 
+def fleet_of(known: Known, fleet: Fleet) -> Fleet:
+    """The fleet with what is usable and live."""
+    live = sum(not job.state.is_over for job in known.jobs.values())
+    return replace(fleet, usable=usable_nodes(known.nodes.values()) if known.nodes else {}, live_jobs=live)
+
+
 def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettings) -> tuple[State, list[Effect]]:
     attempt, job_id = event.attempt, event.attempt.id.job_id
     old = state.cases.get(job_id)
@@ -242,25 +246,32 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
         return state, [*effects, *_worth_study(event, old, settings)]
     if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
         return state, []
+    if old is not None and _is_known(old, attempt):
+        return state, []
     job = event.job or (old.job if old else _forgotten(attempt))
+    failure = Failure(attempt, _raised(attempt, event.time_s))
+    if old is not None and old.failure is not None and old.failure.attempt.id.incarnation > attempt.id.incarnation:
+        return state, [_passed_by(failure, event.time_s)]
     passed: list[Effect] = []
     if old is None:
         case = Case(job, attempt.id.incarnation)
     else:
-        passed = _passed_by(old, event.time_s)
+        passed = [_passed_by(f, event.time_s) for f in (old.failure,) if f is not None and f.awaits_verdict]
         case = replace(_closed(old), job=job, latest=max(old.latest, attempt.id.incarnation))
-    failure = Failure(attempt, _raised(attempt, event.time_s))
     state = _with_case(state, replace(case, failure=failure), settings)
     return state, [*passed, Noted(failure.record, failure), Judge(attempt)]
 
 
-def _passed_by(case: Case, now: float) -> list[Effect]:
-    """End the exception of a failure that nobody had judged when the next attempt of its job had failed already."""
-    failure = case.failure
-    if failure is None or not failure.awaits_verdict:
-        return []
+def _is_known(case: Case, attempt: Attempt) -> bool:
+    """Whether this failure was told of before: a clock that was wrong for a while makes a look tell of it again."""
+    latest = case.failure.attempt.id if case.failure else None
+    return attempt.id == latest or any(failure.attempt == attempt.id for failure in case.past)
+
+
+def _passed_by(failure: Failure, now: float) -> Noted:
+    """The end of a failure that nobody had judged when a newer attempt of its job had failed already."""
     answer = handled("a newer attempt ran before it was judged").answer(Component.RESOURCE_MANAGER, now)
-    return [Noted(failure.record.with_answer(answer), failure)]
+    return Noted(failure.record.with_answer(answer), failure)
 
 
 def _settle(

@@ -25,7 +25,7 @@ from perdure.model.observation import Known
 from perdure.retry.history import Fleet
 from perdure.service import codec, reads, rows
 from perdure.service.case import Case, State
-from perdure.service.controller import PERDURE, Effect
+from perdure.service.controller import PERDURE, Effect, fleet_of
 from perdure.service.rows import rows_of
 from perdure.service.schema import actions, attempts, cases, events, exceptions, jobs
 from perdure.service.store import Store
@@ -147,7 +147,7 @@ class Journal:
                 unseen=remembered.get(rows.UNSEEN, {}),
             )
             found = {case_.job.job_id: case_ for case_ in self._all(db, reads.CASES, codec.CASE)}
-            return State(self.cluster, known, found, _fleet(remembered), self._chain(db, found, newest_s))
+            return State(self.cluster, known, found, _fleet(remembered, known), self._chain(db, found, newest_s))
 
     def _chain(self, db: Connection, found: Mapping[str, Case], newest_s: float) -> Chain:
         """What was open, what still holds jobs back, and what ended lately: equal faults are folded into it."""
@@ -175,6 +175,12 @@ class Journal:
         """When the newest fact happened; None in a new journal. A service that was down looks back to here."""
         with self._store.reading() as db:
             return self._newest_s(db) or None
+
+    def first_event_s(self) -> float | None:
+        """When the oldest fact happened that is still kept; None in a new journal."""
+        with self._store.reading() as db:
+            first_s: float | None = db.scalar(reads.FIRST_S, {"here": self.cluster})
+            return first_s
 
     def attempt(self, attempt: AttemptId) -> Attempt | None:
         """An attempt as last written down."""
@@ -289,10 +295,10 @@ class Journal:
         return gone
 
 
-def _fleet(remembered: dict[str, Any]) -> Fleet:
-    """What was remembered of nodes and budgets; what is up and how much is live, the next look tells."""
+def _fleet(remembered: dict[str, Any], known: Known) -> Fleet:
+    """What was remembered of nodes and budgets, and what was up and live at the last look."""
     troubles = {n.removeprefix(rows.TROUBLE): t for n, t in remembered.items() if n.startswith(rows.TROUBLE)}
-    return Fleet(troubles=troubles, spent=remembered.get(rows.SPENT, ()))
+    return fleet_of(known, Fleet(troubles=troubles, spent=remembered.get(rows.SPENT, ())))
 
 
 def _action_row(found: Fetched[Any]) -> ActionRow:

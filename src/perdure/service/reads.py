@@ -36,6 +36,7 @@ def _payloads(table: Table, *where: Any) -> Select[Any]:
 # -- what the controller remembers
 
 NEWEST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq.desc()).limit(1)
+FIRST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq).limit(1)
 JOBS = _payloads(jobs, or_(jobs.c.state.in_(LIVE_JOBS), jobs.c.changed_s > _SINCE_S))
 RUNNING = _payloads(attempts, attempts.c.state.in_(LIVE_ATTEMPTS))
 ATTEMPT = _payloads(
