@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 
 from perdure.coordination.record import AnswerKind
-from perdure.model.actions import Drain, Exclude, Hold, Release
+from perdure.model.actions import Drain
 
 HOUR_S = 3600.0
 
@@ -135,8 +135,8 @@ class Auditor:
 
     def check_handlers(self, chain) -> None:
         """After a start: who was registered is, until the lease runs out."""
-        for handler in self.enlisted:
-            must(handler in chain.handlers, "a registration is kept", handler)
+        for handler, until_s in self.enlisted.items():
+            must(handler in chain.handlers or until_s <= self._clock(), "a registration is kept", handler)
 
     def _check_failures(self) -> None:
         """Each failed attempt is known and answered; what its owner decided has really happened."""
@@ -147,24 +147,24 @@ class Auditor:
 
     def _check_failure(self, attempt) -> None:
         found = self._db.execute(
-            "SELECT id, state, owner FROM exceptions WHERE of_attempt AND job_id = ? AND incarnation = ?",
+            "SELECT id, owner FROM exceptions WHERE of_attempt AND job_id = ? AND incarnation = ?",
             (attempt.id.job_id, attempt.id.incarnation),
         ).fetchone()
         must(found, "every failure is known", attempt.id)
-        exception_id, _, owner = found
+        exception_id, owner = found
         record = self._record(exception_id)
-        if record["state"] == "escalated" or record["outcome"] == "withdrawn":
+        owning = [v for v in record["verdicts"] if v["kind"] == "handled" and not v["handler"]]
+        if not owning or record["state"] == "escalated" or record["outcome"] == "withdrawn":
             return
-        keys = [key for v in record["verdicts"] for key in v["action_keys"]]
-        recovers = owner == "resource_manager" or any(key.startswith("requeue:") for key in keys)
-        if recovers:
+        keys = owning[0]["action_keys"]
+        if owner == "resource_manager" or any(key.startswith("requeue:") for key in keys):
             times = self._manager.recoveries[attempt.id]
             must(times == 1, "what was decided is done", exception_id, owner, keys, times)
 
 
 def _may_repeat(key: str) -> bool:
     """The manager itself guards what moves a job on; setting a state twice is the same as once."""
-    return key.split(":", 1)[0] in {kind.kind for kind in (Hold, Release, Exclude)}
+    return key.split(":", 1)[0] in ("hold", "release", "exclude")
 
 
 def _in_order(some, all_) -> bool:

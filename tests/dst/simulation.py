@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from perdure.backends.simulated import EVERY, Script
-from perdure.errors import PerdureError, StateError
+from perdure.errors import StateError
 from perdure.service.controller import unfinished
 from perdure.service.journal import Journal
 from tests.dst.cluster import FAIR, HOSTILE, LOSSY, Line, Manager
@@ -104,8 +104,9 @@ class _Run:
         }  # fmt: skip
         for step in self.steps:  # each seed has a temper of its own
             self.steps[step] *= rng.choice((0.3, 1.0, 1.0, 2.0))
-        self.line.faults = self._mood()
         self.life = self._start()
+        self.life.engine.look()  # from now on the cluster's failures are this service's
+        self.line.faults = self._mood()
 
     def clock(self) -> float:
         return self.manager.now + self.skew_s
@@ -222,8 +223,7 @@ class _Run:
 
     def _mend_clock(self) -> None:
         if self.mended_at is not None and self.told.events >= self.mended_at:
-            told.kind = f"{'self-guarding' if self.guarded else 'blind'} manager, {'tight' if tight else 'loose'} caps"
-        self.skew_s, self.mended_at = 0.0, None
+            self.skew_s, self.mended_at = 0.0, None
 
     def turn_switch(self) -> str:
         self.switch.on = not self.switch.on
@@ -261,9 +261,8 @@ class _Run:
         self.told.trace.append((self.manager.now, "calm", "the clock runs out"))
         self.disk.fuse.left, self.disk.full = 0, False
         self.line.faults, self.line.silent, self.switch.on, self.skew_s = FAIR, False, False, 0.0
-        for node in self.manager.node_names:
-            self.manager.return_node(node)
-        self._start_anew_now_and_then()
+        if self.rng.random() < 0.5:
+            self.life = self._start()
         for number in range(PATIENCE):
             self._round(ROUND_S if number < 10 else 10 * ROUND_S)
             if self._is_quiet():
@@ -271,11 +270,9 @@ class _Run:
                 return
         must(False, "everything ends", self._left())
 
-    def _start_anew_now_and_then(self) -> None:
-        if self.rng.random() < 0.5:
-            self.life = self._start()
-
     def _round(self, seconds: float) -> None:
+        for node in self.manager.node_names:
+            self.manager.return_node(node)
         self.manager.advance(seconds)
         engine = self.life.engine
         engine.look()

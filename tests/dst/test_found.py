@@ -1,8 +1,12 @@
 """What the simulation has found, each on the smallest story that shows it (docs/testing.md)."""
 
+from dataclasses import replace
+
 import pytest
 
 from perdure.backends.simulated import EVERY, Script
+from perdure.model.jobs import AttemptState
+from perdure.service.controller import Looked
 from perdure.service.journal import Journal
 from tests.dst.cluster import Line, Manager
 from tests.dst.disk import Disk
@@ -64,3 +68,64 @@ def test_what_was_known_of_a_failure_outlives_what_is_said_of_it_after_the_next_
     first = scene.rows("id, of_attempt, decision, reason, wasted_gpu_h")[0]
     scene.life.coordinator.annotate(first[0], "checkpoint", "step 12", ROOT)
     assert scene.rows("id, of_attempt, decision, reason, wasted_gpu_h")[0] == first
+
+
+ONCE = Script(run_s=5.0, failures=1, error=PASSING.decode())
+
+
+def test_a_clock_that_was_ahead_for_a_while_hides_no_failure(scene):
+    scene.manager.submit(ONCE)
+    scene.look_after(1.0)
+    scene.skew_s = 4000.0
+    scene.manager.submit(Script(run_s=900.0))
+    scene.look_after(1.0)
+    scene.start()  # at a time when the journal's newest fact and the clock are both ahead
+    scene.skew_s = 0.0
+    scene.look_after(5.0)
+    assert scene.rows("incarnation, state") == [(1, "raised")]
+
+
+def test_a_clock_that_is_set_back_brings_no_failure_twice(scene):
+    scene.manager.submit(ONCE)
+    scene.look_after(1.0)
+    scene.look_after(5.0)
+    scene.judge_all()
+    scene.engine.act()
+    scene.look_after(1.0)
+    scene.look_after(700.0)  # the second attempt went well, and the first is out of sight
+    scene.look_after(60.0)
+    scene.skew_s = -300.0
+    scene.look_after(0.0)
+    assert not scene.engine.judge_next(0.0)
+    assert scene.rows("incarnation, state") == [(1, "recovered")]
+
+
+def test_the_late_news_of_an_older_attempt_does_not_take_the_place_of_the_latest(scene):
+    scene.manager.submit(FAILS)
+    scene.look_after(1.0)
+    first = scene.manager.attempts("1")[0]
+    scene.manager.advance(30.0)
+    scene.engine.look()
+    latest = scene.engine.state.cases["1"].failure.attempt.id
+    ended = replace(first, id=replace(first.id, incarnation=0), state=AttemptState.FAILED, end_s=first.start_s)
+    seen = scene.manager.observation(0.0)
+    scene.engine.absorb([Looked(replace(seen, attempts=(*seen.attempts, ended)))])
+    assert scene.engine.state.cases["1"].failure.attempt.id == latest
+    assert (0, "handled", "resource_manager") in scene.rows("incarnation, state, owner")
+
+
+def test_after_a_start_it_is_known_which_nodes_there_are_before_the_first_look(scene):
+    scene.look_after(1.0)
+    before = scene.engine.state.fleet.usable
+    scene.start()
+    assert scene.engine.state.fleet.usable == before == {"": frozenset({"n1"})}
+
+
+def test_where_every_node_is_down_a_job_is_not_kept_off_all_of_them(scene):
+    scene.manager.submit(replace(ONCE, exit_code=1))
+    scene.look_after(1.0)
+    scene.manager.advance(5.0)
+    scene.manager.fail_node("n1")
+    scene.engine.look()
+    scene.judge_all()
+    assert [row.action.exclude for row in scene.journal.planned()] == [()]

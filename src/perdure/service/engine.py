@@ -89,11 +89,11 @@ class Engine:
         self.acts_wait = threading.Event()  # set while there may be an action to carry out
         self.look_now = threading.Event()  # set where something is known to have happened
         self.last_look_s: float | None = None
-        last_s = journal.last_event_s()
-        self._seen_until_s = clock() if last_s is None else last_s
+        first_s, last_s = journal.first_event_s(), journal.last_event_s()
+        self._seen_until_s = clock() if last_s is None else min(last_s, clock())
         # What failed before we came is not ours. Slurm tells instants in whole seconds.
-        ours_since_s = math.floor(self._seen_until_s) if last_s is None else last_s - LOOK_BACK_S
-        self._settings = replace(settings, ignore_before_s=ours_since_s)
+        ours_since_s = clock() if first_s is None else first_s
+        self._settings = replace(settings, ignore_before_s=math.floor(ours_since_s))
         self._after(unfinished(self._state))
 
     @property
@@ -144,7 +144,8 @@ class Engine:
         """Look at the cluster once."""
         self.look_now.clear()
         with self._backend_lock:
-            seen = self.backend.observe(self._seen_until_s - LOOK_BACK_S)
+            seen_until_s = min(self._seen_until_s, self.clock())  # what was seen under a wrong clock is seen again
+            seen = self.backend.observe(seen_until_s - LOOK_BACK_S)
         if not seen.unseen:
             self._seen_until_s = seen.time_s
         self.absorb([Looked(seen)])
