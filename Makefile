@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock crash foundry bench-triage docs clean
+.PHONY: up setup test test-tools lock crash slurm-table foundry bench-triage docs clean
 
 up: setup
 	@exec $(BIN)/perdure up $(ARGS)
@@ -49,6 +49,10 @@ lock:
 N ?= 10000
 crash: test-tools
 	@$(BIN)/python -m tests.crash --kills $(N)
+
+# The failure table with real faults on a real Slurm (about 15 minutes).
+slurm-table: test-tools
+	@$(BIN)/python -m pytest -m "slurm and slow" tests/slurm/test_failure_table.py tests/slurm/test_detection.py $(ARGS)
 
 # The fault foundry: every program of it fails again, its truth is proven, the records are written anew (docs/foundry.md).
 FOUNDRY_VENV ?= build/foundry

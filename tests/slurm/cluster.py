@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -164,6 +164,15 @@ class SlurmCluster:
                 self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
         self._await_idle()
 
+    def ends(self, job_id: str) -> list[dict[str, str]]:
+        """The rows of all starts of a job, as accounting has them, the oldest first; instants in seconds."""
+        fields = "JobIDRaw,State,ExitCode,Start,End,NodeList"
+        environment = {**self.env, "SLURM_TIME_FORMAT": "%s"}
+        argv = ("sacct", "-nPXD", "-j", job_id, "-o", fields)
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=True)
+        rows = [dict(zip(fields.split(","), line.split("|"), strict=True)) for line in done.stdout.splitlines()]
+        return sorted((row for row in rows if row["Start"].isdecimal()), key=lambda row: int(row["Start"]))
+
     def node_states(self) -> dict[str, str]:
         """State of each node, as ``sinfo`` words it, with its flags (``down*``)."""
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).split("\n")
@@ -223,10 +232,35 @@ class SlurmCluster:
 
         await_(f"{node} in service", idle, 60, lambda: f": {self.node_states()}")
 
-    def crash_ctld(self, saved: bytes) -> None:
-        """Kill slurmctld and start it again, as if it had last saved its jobs so."""
+    @contextlib.contextmanager
+    def failing_prolog(self, node: str) -> Iterator[None]:
+        """Let the node's prolog fail: Slurm drains the node, and holds the job that was to start there."""
+        mark = self.directory / "run" / f"prolog-fails-{node}"
+        mark.touch()
+        try:
+            yield
+        finally:
+            mark.unlink()
+
+    @contextlib.contextmanager
+    def configured(self, more: str) -> Iterator[None]:
+        """Other settings for a while: of one that is given twice, the last counts."""
+        before = self._conf.read_text()
+        self.stop_ctld()
+        self._conf.write_text(f"{before}\n{more}\n")
+        self.start_ctld()
+        try:
+            yield
+        finally:
+            self.stop_ctld()
+            self._conf.write_text(before)
+            self.start_ctld()
+
+    def crash_ctld(self, saved: bytes | None = None) -> None:
+        """Kill slurmctld and start it again; with `saved`, as if it had last saved its jobs so."""
         self._end("slurmctld", signal.SIGKILL)
-        self._saved_jobs.write_bytes(saved)
+        if saved is not None:
+            self._saved_jobs.write_bytes(saved)
         self.start_ctld()
 
     def stop_ctld(self) -> None:
@@ -362,6 +396,8 @@ class SlurmCluster:
         for hook in ("jobcomp", "epilogctld", "strigger"):
             (etc / hook).write_text(f'#!/bin/sh\nPERDURE_SPOOL={self.events} exec {HOOKS}/{hook} "$@"\n')
             (etc / hook).chmod(0o755)
+        (etc / "prolog").write_text(f"#!/bin/sh\n[ ! -e {self.directory}/run/prolog-fails-$SLURMD_NODENAME ]\n")
+        (etc / "prolog").chmod(0o755)
         self._conf.write_text(self._slurm_conf())
         (etc / "slurmdbd.conf").write_text(self._slurmdbd_conf())
         (etc / "slurmdbd.conf").chmod(0o600)
@@ -428,7 +464,9 @@ AccountingStoragePass={d}/run/munge.socket
 AccountingStoreFlags=job_comment
 JobCompType=jobcomp/script
 JobCompLoc={d}/etc/jobcomp
+Prolog={d}/etc/prolog
 EpilogSlurmctld={d}/etc/epilogctld
+Licenses=pfs:4
 AccountingStorageTRES=gres/gpu
 {self._extra_conf}
 {nodes}
