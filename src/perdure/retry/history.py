@@ -68,9 +68,11 @@ class Fleet:
     def with_trouble(self, nodes: tuple[str, ...], trouble: NodeTrouble, memory_s: float) -> Fleet:
         """Remember a failure against `nodes`, and forget what is older than `memory_s`."""
         oldest = trouble.time_s - memory_s
-        kept = {name: old for name, old in self.troubles.items() if old[-1].time_s > oldest}
+        kept = dict(self.troubles)
         for name in [name for name, old in kept.items() if old[0].time_s <= oldest]:
             kept[name] = tuple(t for t in kept[name] if t.time_s > oldest)
+            if not kept[name]:
+                del kept[name]
         for name in nodes:
             kept[name] = (*kept.get(name, ()), trouble)[-MAX_TROUBLES:]
         return replace(self, troubles=kept)
