@@ -24,6 +24,7 @@ _TRIED = 4  # black holes a round that are fitted
 _LIKELIHOOD_95 = 1.92  # nats below the top at the ends of a 95 % interval
 _CLOSE = 1e-3  # nats from such an end
 _SURE = 60.0  # nats above its price from which a term is not doubted
+_FAR = 60.0  # nats that a black hole may lack before anything is fitted to it
 _HOPE = 8.0  # nats that a component may lack as long as the ground still explains its failures
 _PROGRESS = 0.01  # nats of worth by which a change must better the model
 
@@ -92,6 +93,8 @@ class _Search:
         same = [place for place, other in enumerate(model.terms) if other.column == term.column]
         if any(model.terms[place].partial and np.array_equal(model.terms[place].rows, term.rows) for place in same):
             return model
+        if self._unfitted(model, same, term, hazard) < model.worth - _FAR:
+            return model
         tried = self._plus(self._without(model, same), term, hazard)
         if tried.worth + self._spared(tried) <= model.worth:
             return model
@@ -99,6 +102,17 @@ class _Search:
         if tried.worth > model.worth + _PROGRESS:
             tried = self._grow(tried)
         return tried if tried.worth > model.worth + _PROGRESS else model
+
+    def _unfitted(self, model: Model, same: Sequence[int], term: Term, hazard: float) -> float:
+        """What the model were worth with `term` in the place of `same`, all else as it is."""
+        said, added, worth = self.said, model.added.copy(), model.worth
+        for place in same:
+            old = model.terms[place]
+            added[old.rows] -= model.hazard[place]
+            worth += model.hazard[place] * old.units + old.price
+        added[term.rows] += hazard
+        brought = gain(said.n, said.e, np.maximum(added, 0.0), model.ground) - model.base
+        return float(worth + brought.sum() - hazard * term.units - term.price)
 
     def _grow(self, model: Model) -> Model:
         """Add whole components while they pay."""
