@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain as chained
 
 from perdure.coordination.chain import Chain
@@ -22,8 +22,9 @@ class PlaybookBench:
     playbook: Playbook
     site: Site
     now: float
+    _plans: dict[str, Plan] = field(default_factory=dict)  # those looked up already
 
-    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling:
+    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling | None:
         """The verdict of a seat; that on a failed attempt is the retry decision's."""
         recovery = self.site.recovery(record)
         if recovery is not None:
@@ -33,7 +34,7 @@ class PlaybookBench:
             return handled("written down: it is over")
         name = self._plan(record).seats.get(component)
         if name is None:
-            return declined("has no part in it")
+            return None
         return self._within_budget(record, HANDLERS[name](record, self.site, self.now), chain)
 
     def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
@@ -81,7 +82,10 @@ class PlaybookBench:
         return job.user if job else ""
 
     def _plan(self, record: ExceptionRecord) -> Plan:
-        return self.playbook.plan_for(record.type) or NOT_PLANNED
+        plan = self._plans.get(record.type)
+        if plan is None:
+            plan = self._plans[record.type] = self.playbook.plan_for(record.type) or NOT_PLANNED
+        return plan
 
 
 def _key(record: ExceptionRecord, per: str) -> str:

@@ -42,8 +42,8 @@ MAX_SOURCES = 8  # kept of one fault
 class Bench(Protocol):
     """What the chain asks the site: its own handlers, its plans, and the standing of jobs."""
 
-    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling:
-        """The verdict of Perdure's own handler in a seat."""
+    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling | None:
+        """The verdict of Perdure's own handler in a seat; None where it has none there for this."""
 
     def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
         """The verdict of the default handler, where nobody took it in time."""
@@ -349,6 +349,8 @@ class _Draft:
     def _rule(self, record: ExceptionRecord, component: Component, depth: int) -> tuple[ExceptionRecord, bool]:
         """Ask Perdure's own handler of a seat; True where the walk is over for now."""
         ruling = self._bench.rule(record, component, self._chain())
+        if ruling is None:
+            return record, False
         if ruling.kind is AnswerKind.DEFERRED:
             self._wait(record, Turn(component, "", ruling.until_s or self._now))
             return record, True
@@ -370,8 +372,9 @@ class _Draft:
         record = self._with(record, ruling.annotations).with_answer(ruling.answer(component, self._now, handler))
         is_over = ruling.kind is AnswerKind.HANDLED
         if is_over:
-            outcome = Outcome.STOPPED if ruling.ends_job else record.outcome
-            record = replace(record, outcome=outcome, budget=ruling.budget or record.budget)
+            if ruling.ends_job or ruling.budget is not None:
+                outcome = Outcome.STOPPED if ruling.ends_job else record.outcome
+                record = replace(record, outcome=outcome, budget=ruling.budget or record.budget)
             self._end(record, ruling.actions)
             for action in ruling.actions:
                 if isinstance(action, Release) and action.episode:

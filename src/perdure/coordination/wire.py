@@ -102,23 +102,23 @@ def decode(value: Any) -> ExceptionRecord:
         id=_word(_needed(given, "id"), "id"),
         type=type_of(_needed(given, "type")),
         severity=severity_of(given.get("severity", FATAL)),
-        scope=_one_of(Scope)(given.get("scope", Scope.LOCAL), "scope"),
+        scope=_scope(given.get("scope", Scope.LOCAL), "scope"),
         subject=_subject(_needed(given, "subject")),
         time_s=_instant(_needed(given, "time"), "time"),
         note=_text(given.get("note", ""), "note"),
         incarnation=_number(given.get("incarnation", 0), "incarnation"),
         origin=_origin(given.get("origin", {})),
         detected_by=_word(given.get("detected_by", ""), "detected_by"),
-        transient=_one_of(Transient)(given.get("transient", Transient.UNKNOWN), "transient"),
-        evidence=_many(_text)(given.get("evidence", ()), "evidence"),
-        annotations=_many(_annotation)(given.get("annotations", ()), "annotations"),
-        verdicts=_many(_answer)(given.get("verdicts", ()), "verdicts"),
+        transient=_transient(given.get("transient", Transient.UNKNOWN), "transient"),
+        evidence=_texts(given.get("evidence", ()), "evidence"),
+        annotations=_annotations(given.get("annotations", ()), "annotations"),
+        verdicts=_answers(given.get("verdicts", ()), "verdicts"),
         cause=_word(given.get("cause", ""), "cause"),
-        deadline_s=_perhaps(_instant)(given.get("deadline"), "deadline"),
-        budget=_perhaps(_budget)(given.get("budget"), "budget"),
+        deadline_s=_maybe_instant(given.get("deadline"), "deadline"),
+        budget=_maybe_budget(given.get("budget"), "budget"),
         repeats=_number(given.get("repeats", 0), "repeats"),
-        state=_one_of(ExceptionState)(given.get("state", ExceptionState.RAISED), "state"),
-        outcome=_one_of(Outcome)(given.get("outcome", Outcome.OPEN), "outcome"),
+        state=_state(given.get("state", ExceptionState.RAISED), "state"),
+        outcome=_outcome(given.get("outcome", Outcome.OPEN), "outcome"),
         extra=_extra(given),
     )
 
@@ -144,10 +144,10 @@ def _subject(value: Any) -> Subject:
     return Subject(
         cluster=_word(given.get("cluster", ""), "subject.cluster"),
         job_id=_word(given.get("job", ""), "subject.job"),
-        nodes=_many(_word, MAX_MANY)(given.get("node", ()), "subject.node"),
-        gpus=_many(_word, MAX_MANY)(given.get("gpu", ()), "subject.gpu"),
+        nodes=_many_words(given.get("node", ()), "subject.node"),
+        gpus=_many_words(given.get("gpu", ()), "subject.gpu"),
         step=_word(given.get("step", ""), "subject.step"),
-        ranks=_many(_number, MAX_MANY)(given.get("rank", ()), "subject.rank"),
+        ranks=_many_numbers(given.get("rank", ()), "subject.rank"),
         resource=_word(given.get("resource", ""), "subject.resource"),
     )
 
@@ -177,14 +177,14 @@ def _answer(value: Any, where: str) -> Answer:
     given = _object(value, where)
     _only(given, {"component", "handler", "verdict", "time", "note", "actions", "forbids", "until"}, where)
     return Answer(
-        component=_one_of(Component)(given.get("component"), f"{where}.component"),
-        kind=_one_of(AnswerKind)(given.get("verdict"), f"{where}.verdict"),
+        component=_component(given.get("component"), f"{where}.component"),
+        kind=_answer_kind(given.get("verdict"), f"{where}.verdict"),
         time_s=_instant(given.get("time"), f"{where}.time"),
         note=_text(given.get("note", ""), f"{where}.note"),
-        action_keys=_many(_long_word)(given.get("actions", ()), f"{where}.actions"),
+        action_keys=_long_words(given.get("actions", ()), f"{where}.actions"),
         handler=_word(given.get("handler", ""), f"{where}.handler"),
-        forbids=_many(_word)(given.get("forbids", ()), f"{where}.forbids"),
-        until_s=_perhaps(_instant)(given.get("until"), f"{where}.until"),
+        forbids=_words(given.get("forbids", ()), f"{where}.forbids"),
+        until_s=_maybe_instant(given.get("until"), f"{where}.until"),
     )
 
 
@@ -277,6 +277,8 @@ def _one_of(kind: type[T]) -> Read[T]:
 
 def _many(read: Read[T], most: int = MAX_ITEMS) -> Callable[[Any, str], tuple[T, ...]]:
     def read_all(value: Any, where: str) -> tuple[T, ...]:
+        if not value and isinstance(value, (list, tuple)):
+            return ()
         if not isinstance(value, (list, tuple)):
             raise InputError(where, f"{_shown(value)} is no list", "Put it in square brackets")
         if len(value) > most:
@@ -293,3 +295,13 @@ def _perhaps(read: Read[T]) -> Callable[[Any, str], T | None]:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+# -- readers made once
+
+_scope, _transient, _state = _one_of(Scope), _one_of(Transient), _one_of(ExceptionState)
+_outcome, _component, _answer_kind = _one_of(Outcome), _one_of(Component), _one_of(AnswerKind)
+_words, _texts, _long_words = _many(_word), _many(_text), _many(_long_word)
+_many_words, _many_numbers = _many(_word, MAX_MANY), _many(_number, MAX_MANY)
+_annotations, _answers = _many(_annotation), _many(_answer)
+_maybe_instant, _maybe_budget = _perhaps(_instant), _perhaps(_budget)

@@ -36,6 +36,8 @@ def _payloads(table: Table, *where: Any) -> Select[Any]:
 # -- what the controller remembers
 
 NEWEST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq.desc()).limit(1)
+BLINDED_S = NEWEST_S.where(events.c.kind == "sight_changed")
+LOOKED_S = NEWEST_S.where(events.c.kind.in_(_words("job_changed", "attempt_started", "attempt_ended", "node_changed")))
 FIRST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq).limit(1)
 JOBS = _payloads(jobs, or_(jobs.c.state.in_(LIVE_JOBS), jobs.c.changed_s > _SINCE_S))
 RUNNING = _payloads(attempts, attempts.c.state.in_(LIVE_ATTEMPTS))
@@ -58,7 +60,6 @@ EXCEPTIONS = (  # what was open, what still holds jobs back, and what ended late
     .order_by(exceptions.c.is_open.desc(), exceptions.c.seq.desc())
     .limit(MAX_OPEN + MAX_ENDED)
 )
-EXCEPTION = select(cast(exceptions.c.payload, Text)).where(exceptions.c.id == bindparam("id"))
 
 # -- actions
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.coordination.chain import Chain, Refused
-from perdure.coordination.record import ExceptionState
+from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.model.actions import Action, NodeAction
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged, NodeChanged, SightChanged
 from perdure.model.identity import AttemptId
@@ -64,14 +64,14 @@ class Rows:
 def rows_of(effects: Iterable[Effect], before: State, after: State) -> Rows:
     """The rows for `effects`, and for what lies between the two states."""
     rows = Rows(after.cluster)
-    now = 0.0
+    now, texts = 0.0, _Texts()
     for effect in effects:
         match effect:
             case Journalled(event=event):
                 now = event.time_s
-                _add_event(rows, event)
+                _add_event(rows, event, texts)
             case Noted():
-                rows.exceptions.append(_exception(effect))
+                rows.exceptions.append(_exception(effect, texts))
             case Act():
                 rows.actions.append((effect, now))
             case Judge() | Study() | Refused():
@@ -82,7 +82,20 @@ def rows_of(effects: Iterable[Effect], before: State, after: State) -> Rows:
     return rows
 
 
-def _add_event(rows: Rows, event: StoredEvent) -> None:
+class _Texts:
+    """Records as text, each made once: the event that tells of one and the row that holds it say the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ExceptionRecord, str]] = {}  # by identity, which a record in here keeps
+
+    def of(self, record: ExceptionRecord) -> str:
+        known = self._known.get(id(record))
+        if known is None:
+            known = self._known[id(record)] = record, codec.EXCEPTION.encode(record)
+        return known[1]
+
+
+def _add_event(rows: Rows, event: StoredEvent, texts: _Texts) -> None:
     job_id = ""
     match event:
         case JobChanged(time_s=time_s, job=job):
@@ -112,9 +125,15 @@ def _add_event(rows: Rows, event: StoredEvent) -> None:
             "cluster": rows.cluster,
             "kind": event.kind,
             "job_id": clean(job_id),
-            "payload": codec.EVENT.encode(event),
+            "payload": _payload(event, texts),
         }
     )
+
+
+def _payload(event: StoredEvent, texts: _Texts) -> str:
+    if isinstance(event, ExceptionChanged):
+        return f'{{"time_s":{event.time_s!r},"record":{texts.of(event.record)},"kind":"{event.kind}"}}'
+    return codec.EVENT.encode(event)
 
 
 def job_row(job: Job, changed_s: float) -> Row:
@@ -154,7 +173,7 @@ def node_row(cluster: str, node: Node, changed_s: float) -> Row:
     }
 
 
-def _exception(noted: Noted) -> Row:
+def _exception(noted: Noted, texts: _Texts) -> Row:
     failure, record = noted.failure, noted.record
     decision = failure.decision if failure else None
     return {
@@ -170,8 +189,8 @@ def _exception(noted: Noted) -> Row:
         "reason": clean(decision.reason) if decision else "",
         "wasted_gpu_h": failure.attempt.gpu_hours if failure else 0.0,
         "saved_gpu_h": noted.saved_gpu_h,
-        "answers": len(record.verdicts),
-        "payload": codec.EXCEPTION.encode(record),
+        "said": len(record.verdicts),
+        "payload": texts.of(record),
         "decided": codec.DECISION.encode(decision) if decision else None,
         "of_attempt": failure is not None,
         "is_open": record.state is ExceptionState.IN_CHAIN or bool(record.holds),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    literal_column,
     update,
 )
 
@@ -41,8 +43,11 @@ class Writes:
         self._case = _Bulk(cases, _upsert(insert, cases, "cluster", "job_id"), dialect)
         self._memory = _Bulk(memory, _upsert(insert, memory, "cluster", "name"), dialect)
         self._handler = _Bulk(handlers, _upsert(insert, handlers, "cluster", "id"), dialect)
-        self._failure = _upsert(insert, exceptions, "id", greatest="saved_gpu_h")
-        self._exception = _upsert(insert, exceptions, "id", but=_OF_FAILURES)
+        not_less = literal_column("excluded.said") >= exceptions.c.said  # verdicts are only ever appended
+        self._exceptions = {
+            True: _Bulk(exceptions, _upsert(insert, exceptions, "id", greatest="saved_gpu_h", where=not_less), dialect),
+            False: _Bulk(exceptions, _upsert(insert, exceptions, "id", but=_OF_FAILURES, where=not_less), dialect),
+        }
         self._action = insert(actions).on_conflict_do_nothing(index_elements=["key"]).inline()
         self._verdict = update(attempts).where(*_at(attempts, *key)).values(verdict=bindparam("verdict"))
         self._close_case = delete(cases).where(*_at(cases, "cluster", "job_id"))
@@ -66,17 +71,10 @@ class Writes:
         ):
             if values:
                 db.execute(statement, values)
-        for row in batch.exceptions:
-            self._note_exception(db, row)
+        for of_attempt, some in groupby(batch.exceptions, itemgetter("of_attempt")):
+            self._exceptions[of_attempt](db, list(some))
         for act, created_s in batch.actions:
             self._plan(db, act, created_s, batch.cluster)
-
-    def _note_exception(self, db: Connection, row: Row) -> None:
-        """Answers are only ever appended: a record with fewer than are written down is an older one."""
-        known = db.scalar(reads.EXCEPTION, {"id": row["id"]})
-        answers = row.pop("answers")
-        if known is None or len(codec.EXCEPTION.decode(known).verdicts) <= answers:
-            db.execute(self._failure if row["of_attempt"] else self._exception, row)
 
     def _plan(self, db: Connection, act: Act, created_s: float, cluster: str) -> None:
         """Plan an action once; a person may ask anew for one that has ended, which gets a key of its own."""

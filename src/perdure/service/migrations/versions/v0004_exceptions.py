@@ -18,6 +18,7 @@ OUTCOMES = ("recovered", "stopped", "withdrawn")
 def upgrade() -> None:
     op.add_column("exceptions", sa.Column("of_attempt", sa.Boolean, nullable=False, server_default=sa.true()))
     op.add_column("exceptions", sa.Column("is_open", sa.Boolean, nullable=False, server_default=sa.false()))
+    op.add_column("exceptions", sa.Column("said", sa.Integer, nullable=False, server_default="0"))
     op.create_index("exceptions_by_open", "exceptions", ["cluster", "is_open"])
     op.create_table(
         "handlers",
