@@ -111,3 +111,26 @@ def test_columns_of_different_length_are_refused():
 def test_texts_for_numbers_are_refused():
     with pytest.raises(InputError, match="not whole numbers"):
         window([0, 1], np.array(["a"]), [1], [0])
+
+
+def test_more_entries_than_memory_should_hold_are_refused(paths, tiers, monkeypatch, capsys):
+    monkeypatch.setattr("perdure.blame.read.MOST_ENTRIES", 5)
+    assert main(["who", str(paths(GOOD)), "--components", str(tiers(TIERS))]) == 2
+    line = capsys.readouterr().err
+    assert "paths have 6 components together. Take a shorter window." in line
+    assert line.count("\n") == 1
+
+
+def test_a_bad_case_of_a_folder_is_named(tmp_path, capsys):
+    (tmp_path / "cases").mkdir()
+    write(tmp_path / "cases/a.paths.parquet", GOOD)
+    write(tmp_path / "cases/b.paths.parquet", "(0, [0], 5, 6)")
+    assert main(["who", "--batch", str(tmp_path), "--json"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "b.paths.parquet, row 1: e is larger than n" in said.err
+
+
+def test_counts_that_a_float_cannot_hold_apart_are_still_counts():
+    found = window([0, 1, 2], [0, 1], [2**60, 5], [2**59, 0])
+    assert found.failures[0] / found.units[0] == 0.5
