@@ -11,6 +11,7 @@ from perdure.model.jobs import JobState
 LOSSY = FaultPlan(p_lose_request=0.1, p_lose_reply=0.2, p_delay=0.1, delay_s=30.0)
 HOSTILE = FaultPlan(0.1, 0.2, 0.1, 30.0, p_duplicate=0.2, p_stale=0.1, p_blind=0.05)
 FAIR = FaultPlan()
+MOST_STALE_S = 60.0  # that a picture of the manager may be old: much less than the service looks back
 
 
 class Manager(SimulatedCluster):
@@ -43,6 +44,8 @@ class Line(SimulatedBackend):
 
     def observe(self, since_s):
         self._passed()
+        if self._last is not None and self._last.time_s < self._truth.now - MOST_STALE_S:
+            self._last = None
         seen = super().observe(since_s)
         return replace(seen, time_s=self._clock())  # the service's machine stamps what it sees
 

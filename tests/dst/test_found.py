@@ -129,3 +129,30 @@ def test_where_every_node_is_down_a_job_is_not_kept_off_all_of_them(scene):
     scene.engine.look()
     scene.judge_all()
     assert [row.action.exclude for row in scene.journal.planned()] == [()]
+
+
+def test_the_end_of_an_attempt_that_is_told_late_is_known_to_be_older_than_the_one_that_runs(scene):
+    scene.manager.submit(FAILS)
+    scene.look_after(1.0)
+    scene.manager.advance(4.5)
+    seen = scene.manager.observation(0.0)
+    runs = tuple(a for a in seen.attempts if not a.state.is_over)
+    scene.engine.absorb([Looked(replace(seen, attempts=runs))])  # accounting lags
+    scene.engine.look()
+    scene.judge_all()
+    assert scene.rows("incarnation, state, owner") == [(1, "handled", "resource_manager")]
+    assert scene.journal.planned() == []
+
+
+def test_what_failed_while_the_manager_could_not_be_asked_is_found_by_the_next_service(scene):
+    scene.manager.submit(ONCE)
+    scene.look_after(1.0)
+    scene.line.silent = True
+    scene.look_after(1.0)
+    scene.manager.advance(2000.0)
+    value = {"id": "x", "type": "site.news", "subject": {"node": ["n1"]}}
+    scene.life.coordinator.raise_exceptions([value], ROOT)
+    scene.start()
+    scene.line.silent = False
+    scene.look_after(1.0)
+    assert scene.rows("id, incarnation") == [("x", 0), ("sim/1#1:job.failed", 1)]

@@ -109,7 +109,7 @@ def test_the_state_outlives_the_service(where, service):
     assert durable(restored) == durable(service.state)
     assert restored.known.jobs == service.state.known.jobs
     assert set(restored.known.ended) == set(service.state.known.ended)
-    assert again.last_event_s() == 3612.0
+    assert again.seen_until_s() == 3612.0
     again.close()
 
 
@@ -215,7 +215,7 @@ def test_clusters_in_one_database_do_not_see_each_other(where, service):
     other = Journal.open(where, "other")
     assert other.restore() == State("other")
     assert other.planned() == []
-    assert other.last_event_s() is None
+    assert other.seen_until_s() is None
     other.close()
 
 

@@ -252,12 +252,11 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
     failure = Failure(attempt, _raised(attempt, event.time_s))
     if old is not None and old.failure is not None and old.failure.attempt.id.incarnation > attempt.id.incarnation:
         return state, [_passed_by(failure, event.time_s)]
-    passed: list[Effect] = []
-    if old is None:
-        case = Case(job, attempt.id.incarnation)
-    else:
-        passed = [_passed_by(f, event.time_s) for f in (old.failure,) if f is not None and f.awaits_verdict]
-        case = replace(_closed(old), job=job, latest=max(old.latest, attempt.id.incarnation))
+    runs = (other.incarnation for other in state.known.running if other.job_id == job_id)  # its end was told late
+    latest = max(old.latest if old else 0, attempt.id.incarnation, *runs)
+    overtaken = old.failure if old and old.failure and old.failure.awaits_verdict else None
+    passed = [_passed_by(overtaken, event.time_s)] if overtaken else []
+    case = replace(_closed(old), job=job, latest=latest) if old else Case(job, latest)
     state = _with_case(state, replace(case, failure=failure), settings)
     return state, [*passed, Noted(failure.record, failure), Judge(attempt)]
 

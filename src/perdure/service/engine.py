@@ -89,10 +89,10 @@ class Engine:
         self.acts_wait = threading.Event()  # set while there may be an action to carry out
         self.look_now = threading.Event()  # set where something is known to have happened
         self.last_look_s: float | None = None
-        first_s, last_s = journal.first_event_s(), journal.last_event_s()
-        self._seen_until_s = clock() if last_s is None else min(last_s, clock())
+        now, first_s, seen_until_s = clock(), journal.first_event_s(), journal.seen_until_s()
+        self._seen_until_s = now if seen_until_s is None else min(seen_until_s, now)
         # What failed before we came is not ours. Slurm tells instants in whole seconds.
-        ours_since_s = clock() if first_s is None else first_s
+        ours_since_s = now if first_s is None else first_s
         self._settings = replace(settings, ignore_before_s=math.floor(ours_since_s))
         self._after(unfinished(self._state))
 

@@ -171,10 +171,15 @@ class Journal:
     def _newest_s(self, db: Connection) -> float:
         return db.scalar(reads.NEWEST_S, {"here": self.cluster}) or 0.0
 
-    def last_event_s(self) -> float | None:
-        """When the newest fact happened; None in a new journal. A service that was down looks back to here."""
+    def seen_until_s(self) -> float | None:
+        """Until when the cluster is known to have been seen; a service that was down looks back to here.
+
+        What programs and people said meanwhile tells nothing of that. None where it never was.
+        """
         with self._store.reading() as db:
-            return self._newest_s(db) or None
+            blind = bool(self._remembered(db).get(rows.UNSEEN))
+            seen_s: float | None = db.scalar(reads.BLINDED_S if blind else reads.LOOKED_S, {"here": self.cluster})
+            return seen_s
 
     def first_event_s(self) -> float | None:
         """When the oldest fact happened that is still kept; None in a new journal."""
