@@ -12,6 +12,7 @@ are only appended; what is about an incarnation that is gone changes nothing; ev
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -221,9 +222,11 @@ class _Draft:
         self._handlers, self._equals = dict(chain.handlers), dict(chain.equals)
         self._changed: dict[str, Changed] = {}
         self._effects: list[Effect] = []
+        self._folded: Counter[str] = Counter()
         self._given: Input = Ticked()
 
     def done(self) -> tuple[Chain, list[Effect]]:
+        self._count_folded()
         for exception_id in self._surplus():
             gone = self._ended.pop(exception_id)
             if self._equals.get(equal_of(gone)) == gone.id:
@@ -283,8 +286,16 @@ class _Draft:
         known = None if known_id is None else self._open.get(known_id) or self._ended.get(known_id)
         if known is None or self._now - known.time_s > self._bench.window_s(known):
             return False
-        self._put(replace(_seen_again(known, record, self._now), repeats=known.repeats + 1))
+        self._folded[known.id] += 1
+        if record.detected_by != known.detected_by:
+            self._put(_seen_again(known, record, self._now))
         return True
+
+    def _count_folded(self) -> None:
+        """A storm is counted once a batch: a record is not made anew for each of a thousand equal faults."""
+        for exception_id, times in self._folded.items():
+            known = self._open.get(exception_id) or self._ended[exception_id]
+            self._put(replace(known, repeats=known.repeats + times))
 
     # -- the walk
 
@@ -311,6 +322,8 @@ class _Draft:
 
     def _must_wait(self, record: ExceptionRecord, component: Component) -> bool:
         """Ask the next registered handler of this seat, if there is one left."""
+        if not self._handlers:
+            return False
         owner = self._bench.owner_of(record)
         last = {a.handler: a for a in record.verdicts if a.component is component and a.handler}
         for handler in sorted(self._handlers):

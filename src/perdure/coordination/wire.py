@@ -7,7 +7,7 @@ here may come from anybody: every field is bounded, and the first that is wrong 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -98,29 +98,12 @@ def decode(value: Any) -> ExceptionRecord:
     if version > VERSION:
         what = f"is of version {version}, and this service reads up to {VERSION}"
         raise InputError("exception: version", what, "Upgrade the service, or send it in the older form")
-    return ExceptionRecord(
-        id=_word(_needed(given, "id"), "id"),
-        type=type_of(_needed(given, "type")),
-        severity=severity_of(given.get("severity", FATAL)),
-        scope=_scope(given.get("scope", Scope.LOCAL), "scope"),
-        subject=_subject(_needed(given, "subject")),
-        time_s=_instant(_needed(given, "time"), "time"),
-        note=_text(given.get("note", ""), "note"),
-        incarnation=_number(given.get("incarnation", 0), "incarnation"),
-        origin=_origin(given.get("origin", {})),
-        detected_by=_word(given.get("detected_by", ""), "detected_by"),
-        transient=_transient(given.get("transient", Transient.UNKNOWN), "transient"),
-        evidence=_texts(given.get("evidence", ()), "evidence"),
-        annotations=_annotations(given.get("annotations", ()), "annotations"),
-        verdicts=_answers(given.get("verdicts", ()), "verdicts"),
-        cause=_word(given.get("cause", ""), "cause"),
-        deadline_s=_maybe_instant(given.get("deadline"), "deadline"),
-        budget=_maybe_budget(given.get("budget"), "budget"),
-        repeats=_number(given.get("repeats", 0), "repeats"),
-        state=_state(given.get("state", ExceptionState.RAISED), "state"),
-        outcome=_outcome(given.get("outcome", Outcome.OPEN), "outcome"),
-        extra=_extra(given),
-    )
+    for name in _NEEDED:
+        if name not in given:
+            raise InputError("exception", f"{name} is missing", f"Give it a {name}")
+    read = {known[0]: known[1](given[name], name) for name in given if (known := _FIELDS.get(name))}
+    extra = _extra(given) if len(given) > len(read) else ()
+    return ExceptionRecord(**{**_DEFAULTS, **read, "extra": extra})
 
 
 def type_of(value: Any, where: str = "type") -> str:
@@ -131,35 +114,26 @@ def type_of(value: Any, where: str = "type") -> str:
     return text
 
 
-def severity_of(value: Any) -> int:
+def severity_of(value: Any, where: str = "severity") -> int:
     """Read a severity. Raises `InputError`."""
     if isinstance(value, bool) or not isinstance(value, int) or not FATAL <= value <= LEAST:
-        raise InputError("severity", f"{_shown(value)} is none", f"Use {FATAL} (fatal) to {LEAST} (least)")
+        raise InputError(where, f"{_shown(value)} is none", f"Use {FATAL} (fatal) to {LEAST} (least)")
     return value
 
 
-def _subject(value: Any) -> Subject:
-    given = _object(value, "subject")
-    _only(given, {"cluster", "node", "gpu", "job", "step", "rank", "resource"}, "subject")
-    return Subject(
-        cluster=_word(given.get("cluster", ""), "subject.cluster"),
-        job_id=_word(given.get("job", ""), "subject.job"),
-        nodes=_many_words(given.get("node", ()), "subject.node"),
-        gpus=_many_words(given.get("gpu", ()), "subject.gpu"),
-        step=_word(given.get("step", ""), "subject.step"),
-        ranks=_many_numbers(given.get("rank", ()), "subject.rank"),
-        resource=_word(given.get("resource", ""), "subject.resource"),
-    )
+def _subject(value: Any, where: str) -> Subject:
+    return Subject(**{"cluster": "", **_parts(value, where, _OF_SUBJECT)})
 
 
-def _origin(value: Any) -> Origin:
-    given = _object(value, "origin")
-    _only(given, {"component", "host", "pid"}, "origin")
-    return Origin(
-        _word(given.get("component", ""), "origin.component"),
-        _word(given.get("host", ""), "origin.host"),
-        _number(given.get("pid", 0), "origin.pid"),
-    )
+def _origin(value: Any, where: str) -> Origin:
+    return Origin(**{"component": "", **_parts(value, where, _OF_ORIGIN)})
+
+
+def _parts(value: Any, where: str, known: Mapping[str, tuple[str, Read[Any]]]) -> dict[str, Any]:
+    """The fields of an object that has none but the known ones."""
+    given = _object(value, where)
+    _only(given, known.keys(), where)
+    return {known[name][0]: known[name][1](part, f"{where}.{name}") for name, part in given.items()}
 
 
 def _annotation(value: Any, where: str) -> Annotation:
@@ -195,15 +169,10 @@ def _budget(value: Any, where: str) -> Budget:
     return Budget(_word(given.get("key", ""), f"{where}.key"), used, limit)
 
 
-_KNOWN = frozenset(
-    ("version", "id", "type", "severity", "scope", "origin", "subject", "incarnation", "time", "detected_by",
-     "transient", "evidence", "note", "annotations", "verdicts", "cause", "deadline", "budget", "repeats", "state",
-     "outcome")
-)  # fmt: skip
-
-
 def _extra(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    extra = tuple((name, json.dumps(value)) for name, value in given.items() if name not in _KNOWN)
+    extra = tuple(
+        (name, json.dumps(value)) for name, value in given.items() if name not in _FIELDS and name != "version"
+    )
     if len(extra) > MAX_EXTRA:
         raise InputError("exception", f"{len(extra)} fields are not known", f"Send at most {MAX_EXTRA} of your own")
     if sum(len(name) + len(text) for name, text in extra) > MAX_NOTE:
@@ -214,19 +183,13 @@ def _extra(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 # -- one value each; `where` is the name of the field
 
 
-def _needed(given: Mapping[str, Any], name: str) -> Any:
-    if name not in given:
-        raise InputError("exception", f"{name} is missing", f"Give it a {name}")
-    return given[name]
-
-
 def _object(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InputError(where, f"{_shown(value)} is no object", 'Write it like {"key": "value"}')
     return value
 
 
-def _only(given: Mapping[str, Any], known: set[str], where: str) -> None:
+def _only(given: Mapping[str, Any], known: Collection[str], where: str) -> None:
     for name in given:
         if name not in known:
             raise InputError(f"{where}.{str(name)[:80]}", "is not known", f"Use one of: {', '.join(sorted(known))}")
@@ -297,11 +260,47 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-# -- readers made once
+# -- what each field is called here, and how it is read
 
-_scope, _transient, _state = _one_of(Scope), _one_of(Transient), _one_of(ExceptionState)
-_outcome, _component, _answer_kind = _one_of(Outcome), _one_of(Component), _one_of(AnswerKind)
+_component, _answer_kind = _one_of(Component), _one_of(AnswerKind)
 _words, _texts, _long_words = _many(_word), _many(_text), _many(_long_word)
-_many_words, _many_numbers = _many(_word, MAX_MANY), _many(_number, MAX_MANY)
-_annotations, _answers = _many(_annotation), _many(_answer)
-_maybe_instant, _maybe_budget = _perhaps(_instant), _perhaps(_budget)
+_many_words, _maybe_instant = _many(_word, MAX_MANY), _perhaps(_instant)
+
+_NEEDED = ("id", "type", "subject", "time")
+_DEFAULTS: Mapping[str, Any] = {"severity": FATAL, "scope": Scope.LOCAL, "origin": Origin("")}
+_FIELDS: Mapping[str, tuple[str, Read[Any]]] = {
+    "id": ("id", _word),
+    "type": ("type", type_of),
+    "severity": ("severity", severity_of),
+    "scope": ("scope", _one_of(Scope)),
+    "origin": ("origin", _origin),
+    "subject": ("subject", _subject),
+    "incarnation": ("incarnation", _number),
+    "time": ("time_s", _instant),
+    "detected_by": ("detected_by", _word),
+    "transient": ("transient", _one_of(Transient)),
+    "evidence": ("evidence", _texts),
+    "note": ("note", _text),
+    "annotations": ("annotations", _many(_annotation)),
+    "verdicts": ("verdicts", _many(_answer)),
+    "cause": ("cause", _word),
+    "deadline": ("deadline_s", _maybe_instant),
+    "budget": ("budget", _perhaps(_budget)),
+    "repeats": ("repeats", _number),
+    "state": ("state", _one_of(ExceptionState)),
+    "outcome": ("outcome", _one_of(Outcome)),
+}
+_OF_ORIGIN: Mapping[str, tuple[str, Read[Any]]] = {
+    "component": ("component", _word),
+    "host": ("host", _word),
+    "pid": ("pid", _number),
+}
+_OF_SUBJECT: Mapping[str, tuple[str, Read[Any]]] = {
+    "cluster": ("cluster", _word),
+    "node": ("nodes", _many_words),
+    "gpu": ("gpus", _many_words),
+    "job": ("job_id", _word),
+    "step": ("step", _word),
+    "rank": ("ranks", _many(_number, MAX_MANY)),
+    "resource": ("resource", _word),
+}

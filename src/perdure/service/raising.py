@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.coordination.chain import Annotated, Answered, Enlisted, Raised
-from perdure.coordination.record import Annotation, AnswerKind, Component, ExceptionRecord
+from perdure.coordination.record import Annotation, AnswerKind, Component, ExceptionRecord, Scope
 from perdure.coordination.ruling import Registration, Ruling, is_kind_of
 from perdure.coordination.wire import MAX_NOTE, decode, type_of
 from perdure.errors import Fenced, InputError, NotFound, NotPermitted
@@ -33,11 +33,11 @@ def raised(value: Any, identity: Identity, view: SiteView, new_id: str) -> Raise
         subject = {"cluster": view.state.cluster, **subject}
     record = decode({"id": new_id, "time": view.now, **value, "subject": subject})
     _check_id(record.id)
-    _check_type(record, view)
+    scope = _scope(record, view)
     _check_time(record, view.now)
-    record = _about(record, identity, view)
-    plan = view.playbook.known(record.type)
-    return Raised(replace(record, scope=plan.scope, detected_by=f"{identity.role}:{identity.user}"))
+    incarnation = _incarnation(record, identity, view)
+    source = f"{identity.role}:{identity.user}"
+    return Raised(replace(record, scope=scope, incarnation=incarnation, detected_by=source))
 
 
 def _check_id(name: str) -> None:
@@ -47,12 +47,13 @@ def _check_id(name: str) -> None:
         raise InputError("id", f"{name[:80]!r} cannot be shown", mend)
 
 
-def _check_type(record: ExceptionRecord, view: SiteView) -> None:
+def _scope(record: ExceptionRecord, view: SiteView) -> Scope:
+    """How far it reaches, by its type alone: who raises it cannot say."""
     if any(is_kind_of(record.type, kind) for kind in OF_PERDURE):
         raise InputError(
             "type", f"{record.type} is told by the service itself", "Use one below app, process or launcher"
         )
-    view.playbook.known(record.type)
+    return view.playbook.known(record.type).scope
 
 
 def _check_time(record: ExceptionRecord, now: float) -> None:
@@ -62,8 +63,8 @@ def _check_time(record: ExceptionRecord, now: float) -> None:
         raise InputError("time", f"lies {(now - record.time_s) / 86400:.0f} days back", "Raise what is of this week")
 
 
-def _about(record: ExceptionRecord, identity: Identity, view: SiteView) -> ExceptionRecord:
-    """The record with its incarnation; users speak of their own jobs, and of nodes that those ran on."""
+def _incarnation(record: ExceptionRecord, identity: Identity, view: SiteView) -> int:
+    """The start of the job that is meant; users speak of their own jobs, and of nodes that those run on."""
     subject = record.subject
     if subject.cluster != view.state.cluster:
         what = f"{subject.cluster} is not watched here"
@@ -71,7 +72,7 @@ def _about(record: ExceptionRecord, identity: Identity, view: SiteView) -> Excep
     if not subject.job_id:
         if identity.role is not Role.OPERATOR:
             raise NotPermitted("subject.job", "is missing", "Name a job of yours, or use an operator's token")
-        return record
+        return record.incarnation
     job = view.job(subject.job_id)
     if job is None:
         raise NotFound(f"job {subject.job_id}", "no such job is known", "See `perdure jobs`")
@@ -86,7 +87,7 @@ def _about(record: ExceptionRecord, identity: Identity, view: SiteView) -> Excep
         raise Fenced(f"job {subject.job_id}", what, "End this process; a newer one runs")
     if identity.role is not Role.OPERATOR:
         _check_nodes(record, view)
-    return replace(record, incarnation=latest)
+    return latest
 
 
 def _check_nodes(record: ExceptionRecord, view: SiteView) -> None:
