@@ -153,10 +153,13 @@ def test_a_journey_that_goes_on_tells_whom_it_waits_for(browser):
     )
 
 
-def test_a_seat_that_put_it_off_until_the_deadline_is_told(browser):
-    journey = card(browser.get("/exceptions/alone").text, "journey")
-    assert re.search(r"Resource manager asked, and put it off until the deadline Job not asked any more", journey)
-    assert re.search(r"Default handler Declined Perdure after 5 min, \S+ nobody took it: a person is needed$", journey)
+def test_seats_without_a_word_are_told_apart(browser):
+    at_the_deadline = card(browser.get("/exceptions/alone").text, "journey")
+    assert re.search(r"Resource manager gave no verdict Job gave no verdict", at_the_deadline)
+    assert re.search(r"Default handler Declined Perdure after 5 min, \S+ nobody took it: a person", at_the_deadline)
+    before_an_owner = card(browser.get("/exceptions/bug").text, "journey")
+    assert "Resource manager has no part in it Job has no part in it Workflow Took it" in before_an_owner
+    assert before_an_owner.endswith("Perdure not asked any more")
 
 
 def test_what_was_done_is_listed_with_its_state(browser):
@@ -368,9 +371,10 @@ def test_perdures_seat_is_told_from_the_default_handler():
     assert [s.name for s in stages(record(answers=[*first, taken], state=ExceptionState.HANDLED), None)] == [
         "resource_manager", "job", "workflow", "scheduler",
     ]  # fmt: skip
-    for answers in ([*first, said("scheduler"), taken], [replace(taken, time_s=100.0)]):
+    for answers, rest in (([*first, said("scheduler"), taken], "spoke"), ([replace(taken, time_s=100.0)], "silent")):
         laid = stages(record(answers=answers, state=ExceptionState.HANDLED), None)
         assert (laid[-1].name, len(laid[-1].steps)) == (DEFAULT, 1)
+        assert {stage.standing for stage in laid[:-1]} == {rest}
     backwards = [said("scheduler"), said("workflow"), said("job"), said("resource_manager"), taken]
     laid = stages(record(Scope.GLOBAL, backwards, ExceptionState.HANDLED), None)
     assert (laid[0].name, laid[-1].name) == ("scheduler", DEFAULT)
@@ -386,10 +390,19 @@ def test_what_is_said_of_an_owned_one_comes_after():
 
 
 def test_a_turn_is_shown_where_it_is():
-    turn = Turn(Component.JOB, "trainer", 60.0)
-    laid = stages(record(answers=[said("resource_manager"), said("job", handler="other")]), turn)
-    assert [stage.standing for stage in laid] == ["spoke", "turn", "ahead", "ahead"]
-    assert laid[1].turn == turn
+    turn = Turn(Component.WORKFLOW, "trainer", 60.0)
+    laid = stages(record(answers=[said("resource_manager")]), turn)
+    assert [stage.standing for stage in laid] == ["spoke", "passed", "turn", "ahead"]
+    assert [stage.turn for stage in laid] == [None, None, turn, None]
+    again = stages(record(answers=[said("resource_manager"), said("workflow", handler="other")]), turn)
+    assert again[2].standing == "turn"
+
+
+def test_seats_that_come_after_the_last_word_had_no_part_where_the_chain_ran_out():
+    found = record(answers=[said("job"), said("scheduler"), said("scheduler")], state=ExceptionState.ESCALATED)
+    assert [stage.standing for stage in stages(found, None)] == ["passed", "spoke", "passed", "spoke", "spoke"]
+    unowned = record(Scope.GLOBAL, [said("scheduler"), said("scheduler")], ExceptionState.ESCALATED)
+    assert [stage.standing for stage in stages(unowned, None)] == ["spoke", "passed", "passed", "passed", "spoke"]
 
 
 answers_ = st.lists(

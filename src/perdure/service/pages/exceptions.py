@@ -29,8 +29,7 @@ STORM = 10
 """Equal faults in one exception from which on it is called a storm."""
 STORMS = 10
 CHILDREN_COME_WITHIN_S = 3600.0
-OPEN = ("raised", "in_chain")
-SOME_OPEN = "open"  # the filter for all of those
+OPEN = "in_chain"
 ENDED = ("handled", "escalated", "expired", "recovered", "stopped", "withdrawn")
 
 Word = Annotated[str, Query(max_length=256)]
@@ -47,23 +46,24 @@ def exceptions_page(
     cursor: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Response:
     """Exceptions: open ones first, then those that ended lately."""
-    state = state if state in (SOME_OPEN, *ENDED) else ""
+    state = state if state in (OPEN, *ENDED) else ""
     chosen = {name: value for name, value in (("state", state), ("type", type.strip()), ("job", job.strip())) if value}
     chain = web.operations.coordinator.chain()
 
-    def listed(states: Sequence[str]) -> Page[ExceptionRecord]:
+    def listed(*states: str) -> Page[ExceptionRecord]:
         return exceptions.find_exceptions(
             web.reader,
             job_id=chosen.get("job", ""),
             types=[chosen["type"]] if "type" in chosen else (),
             states=states,
+            only_open=states == (OPEN,),
             user=_user(identity),
             cursor=cursor,
             limit=ROWS,
         )
 
-    opened = listed(OPEN) if state == SOME_OPEN or not (state or cursor) else None
-    ended = listed([state] if state else ENDED) if state != SOME_OPEN else None
+    opened = listed(OPEN) if state == OPEN or not (state or cursor) else None
+    ended = listed(*([state] if state else ENDED)) if state != OPEN else None
     return page(
         request,
         web,
@@ -71,12 +71,12 @@ def exceptions_page(
         "Exceptions",
         opened=opened,
         ended=ended,
-        older_open=_path(chosen | {"state": SOME_OPEN}, opened),
+        older_open=_path(chosen | {"state": OPEN}, opened),
         older_ended=_path(chosen, ended),
         turns=chain.turns,
         storms=_storms(web, identity, chain) if not (chosen or cursor) else (),
         handlers=[h for h in chain.handlers.values() if identity.role is Role.OPERATOR or h.by == identity.user],
-        tabs=[(name, _path(chosen | {"state": name})) for name in ("", SOME_OPEN, *ENDED)],
+        tabs=[(name, _path(chosen | {"state": name})) for name in ("", OPEN, *ENDED)],
         state=state,
         type=type.strip(),
         job=job.strip(),

@@ -28,7 +28,8 @@ class Stage:
 
     name: str  # a `Component`, `DEFAULT` or `AFTER`
     standing: str
-    """spoke, turn (it is being waited for), silent (it put it off until the deadline), ahead, spared."""
+    """spoke; turn: it is waited for; passed: it had no part; silent: no verdict to the end; ahead; spared: an owner
+    came before it."""
     steps: tuple[Step, ...] = ()
     turn: Turn | None = None
 
@@ -58,31 +59,41 @@ def decided_after_s(record: ExceptionRecord) -> float | None:
 
 def stages(record: ExceptionRecord, turn: Turn | None) -> tuple[Stage, ...]:
     """All seats in the order of the scope, each with its answers, and what was said beyond them."""
+    said = _said(record)
+    order = [seat.value for seat in record.scope.order]
+    asked = turn.component.value if turn else ""
+    last = asked or next((name for name in reversed(order) if said[name]), "")
+    beyond = _beyond(record, said)
+    found = []
+    for name, steps in said.items():
+        if turn is not None and name == asked:
+            found.append(Stage(name, "turn", tuple(steps), turn))
+        elif steps:
+            found.append(Stage(name, "spoke", tuple(steps)))
+        else:
+            found.append(Stage(name, "passed" if last in order[order.index(name) :] else beyond))
+    return tuple(found)
+
+
+def _said(record: ExceptionRecord) -> dict[str, list[Step]]:
+    """The answers of each seat, and of whoever else spoke."""
     said: dict[str, list[Step]] = {seat.value: [] for seat in record.scope.order}
     before_s = record.time_s
     for place, answer in enumerate(record.verdicts):
         said.setdefault(_stage_of(record, place), []).append(Step(answer, max(0.0, answer.time_s - before_s)))
         before_s = answer.time_s
-    silent = _silent(record, said) if DEFAULT in said else ""
-    return tuple(_stage(name, steps, record, turn, silent) for name, steps in said.items())
+    return said
 
 
-def _stage(name: str, steps: Sequence[Step], record: ExceptionRecord, turn: Turn | None, silent: str) -> Stage:
-    if turn is not None and turn.component.value == name:
-        return Stage(name, "turn", tuple(steps), turn)
-    if steps:
-        return Stage(name, "spoke", tuple(steps))
-    if name == silent:
-        return Stage(name, "silent")
-    return Stage(name, "spared" if record.state.is_over else "ahead")
-
-
-def _silent(record: ExceptionRecord, said: Mapping[str, Sequence[Step]]) -> str:
-    """The seat that the chain hung at. That Perdure's own handler puts something off is not written down."""
-    for seat in record.scope.order:
-        if all(step.answer.handler for step in said[seat.value]):
-            return "" if said[seat.value] else seat.value
-    return ""
+def _beyond(record: ExceptionRecord, said: Mapping[str, Sequence[Step]]) -> str:
+    """How the seats stand that come after the last that spoke. That Perdure's own put it off is not written down."""
+    if not record.state.is_over:
+        return "ahead"
+    if record.owner is not None and not any(step.answer.kind is AnswerKind.HANDLED for step in said.get(DEFAULT, ())):
+        return "spared"
+    at_s = min((step.answer.time_s for step in said.get(DEFAULT, ())), default=None)
+    in_time = at_s is not None and (record.deadline_s is None or at_s < record.deadline_s)
+    return "passed" if in_time else "silent"
 
 
 def _stage_of(record: ExceptionRecord, place: int) -> str:

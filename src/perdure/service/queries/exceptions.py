@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import ColumnElement, literal, or_, select
 
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
@@ -27,10 +27,12 @@ def find_exceptions(
     """Exceptions, the latest first; of `user`: those about that user's jobs, and about none."""
     query = (
         select(exceptions.c.seq, as_text(exceptions.c.payload).label("payload"))
-        .where(reader.owns(exceptions), exceptions.c.seq < position(cursor))
+        .where(exceptions.c.seq < position(cursor))
         .order_by(exceptions.c.seq.desc())
         .limit(limit + 1)
     )
+    few = bool(job_id) or only_open or user is not None  # then the indices that begin with the cluster are the best
+    query = query.where(exceptions.c.cluster == reader.cluster if few else reader.owns(exceptions))
     if job_id:
         query = query.where(exceptions.c.job_id == codec.clean(job_id))
     if wanted := [codec.clean(kind) for kind in types]:
@@ -76,4 +78,4 @@ def children_of(
 
 def _is_shown_to(reader: Reader, user: str) -> ColumnElement[bool]:
     mine = select(jobs.c.job_id).where(reader.owns(jobs), jobs.c.user == codec.clean(user))
-    return or_(exceptions.c.job_id == "", exceptions.c.job_id.in_(mine))
+    return exceptions.c.job_id.in_(mine.union_all(select(literal(""))))
