@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock crash slurm-table foundry bench-triage docs clean
+.PHONY: up setup test test-tools lock crash fuzz slurm-table foundry bench-triage docs clean
 
 up: setup
 	@exec $(BIN)/perdure up $(ARGS)
@@ -78,3 +78,7 @@ docs: test-tools
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Requests by the rules of the API's own description, whatever they hold: `make fuzz N=100000`. None may end in a 5xx.
+fuzz: test-tools
+	@PERDURE_FUZZ=$(N) $(BIN)/python -m pytest -q -s -p no:xdist tests/service/test_api_fuzz.py $(ARGS)
