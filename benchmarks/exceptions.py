@@ -1,12 +1,14 @@
 """How many exceptions a second are accepted and durable, how soon a decision is there, and what a storm costs.
 
-Run: python benchmarks/exceptions.py [EVENTS]. The real service but for the cluster, which is simulated: journal in SQLite
-on a real disk, decisions, planned actions. What is counted is acknowledged, so it survives a power cut.
+Run: python benchmarks/exceptions.py [EVENTS]. The real service but for the cluster, which is simulated: journal in
+SQLite on a real disk, decisions, planned actions. What is counted is acknowledged, so it survives a power cut.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import socket
 import statistics
 import tempfile
 import threading
@@ -16,17 +18,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import uvicorn
+
 from perdure.backends.simulated import Script, SimulatedBackend, SimulatedCluster
 from perdure.errors import PerdureError
-from perdure.service.auth import Identity, Role
+from perdure.service.auth import Identity, Role, TokenBook
+from perdure.service.context import WebSettings
 from perdure.service.controller import ControllerSettings
 from perdure.service.coordinator import Coordinator
+from perdure.service.desk import Desk
 from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
 from perdure.service.journal import Journal
+from perdure.service.web import create_app
 from perdure.triage.verdict import Label, Verdict
 
-BATCH, NODES, STORM, RATE = 1000, 2000, 100_000, 1000
+BATCH, NODES, STORM, RATE, LISTENERS = 1000, 2000, 100_000, 1000, 1000
 ROOT = Identity("root", Role.OPERATOR)
 
 
@@ -50,7 +57,7 @@ def service() -> Iterator[Engine]:
 
 
 def distinct(n: int) -> list[dict[str, Any]]:
-    """Faults that have nothing to do with each other: each is its own exception, walks the chain and is written down."""
+    """Faults that have nothing to do with each other: each walks the chain and is written down by itself."""
     return [{"id": f"d{i}", "type": "site.note", "severity": 6, "subject": {"node": [f"x{i}"]}} for i in range(n)]
 
 
@@ -96,6 +103,49 @@ def reactions(coordinator: Coordinator, seconds: float) -> list[float]:
     return took
 
 
+def heard_by(engine: Engine, coordinator: Coordinator, listeners: int) -> float:
+    """Seconds from raising ten exceptions to all listeners having heard of all of them, over HTTP."""
+    with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0), backlog=listeners) as sock:
+        tokens = TokenBook(Path(name))
+        desk = Desk(engine, "simulated", True, Path(name) / STOP_FILE)
+        app = create_app(engine.journal.engine, desk, tokens, WebSettings())
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
+        thread.start()
+        token = tokens.mint("bench", Role.OPERATOR)
+        try:
+            return asyncio.run(_listen(sock.getsockname()[1], token, listeners, coordinator))
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+async def _listen(port: int, token: str, listeners: int, coordinator: Coordinator) -> float:
+    told = [{"id": f"h{i}", "type": "site.note", "subject": {"node": [f"h{i}"]}} for i in range(10)]
+    opened = [await _open(port, token) for _ in range(listeners)]
+    began = time.perf_counter()
+    await asyncio.to_thread(coordinator.raise_exceptions, told, ROOT)
+    await asyncio.gather(*(_hear(reader, len(told)) for reader, _ in opened))
+    took = time.perf_counter() - began
+    for _, writer in opened:
+        writer.close()
+    return took
+
+
+async def _open(port: int, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    path = "/api/v1/events/stream?kind=exception_changed"
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+    writer.write(head.encode())
+    await reader.readuntil(b": listening")
+    return reader, writer
+
+
+async def _hear(reader: asyncio.StreamReader, times: int) -> None:
+    for _ in range(times):
+        await reader.readuntil(b"event: exception_changed")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("events", nargs="?", type=int, default=20_000)
@@ -110,6 +160,8 @@ def main() -> None:
         told(f"storm of {STORM:,} equal faults: {STORM / wall:,.0f}/s, {len(planned)} action")
         took = sorted(reactions(coordinator, 5.0))
         p99 = took[int(0.99 * len(took))]
+        wall = heard_by(engine, coordinator, LISTENERS)
+        told(f"{LISTENERS:,} listeners over HTTP, 10 exceptions: all had heard of all after {wall:.2f} s")
         told(f"one at a time at {RATE}/s from 16 threads: median {statistics.median(took):.1f} ms, p99 {p99:.1f} ms")
 
 
