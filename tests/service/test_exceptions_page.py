@@ -153,6 +153,15 @@ def test_a_journey_that_goes_on_tells_whom_it_waits_for(browser):
     )
 
 
+def test_what_perdure_puts_off_it_looks_at_again(tmp_path):
+    place = site(tmp_path)
+    fill(place.world)
+    Told(place.world).raise_("nan", "app.nan", MIRA, job="104")
+    browser = browser_of(place)
+    assert "In the chain Perdure looks again in 5 s" in card(browser.get("/exceptions").text, "open")
+    assert card(browser.get("/exceptions/nan").text, "journey").endswith("Put it off Perdure looks again in 5 s")
+
+
 def test_seats_without_a_word_are_told_apart(browser):
     at_the_deadline = card(browser.get("/exceptions/alone").text, "journey")
     assert re.search(r"Resource manager gave no verdict Job gave no verdict", at_the_deadline)
