@@ -58,6 +58,12 @@ def test_a_task_of_an_array_goes_by_its_own_name(spool):
     assert [end.job_id for end in spool.take().ends] == ["5_3"]
 
 
+def test_a_job_that_ended_and_waits_was_put_back(spool):
+    """A prolog that failed: a real Slurm 22.05 calls the job PENDING then."""
+    drop(spool, "jobcomp", {**ENDED, "JOBSTATE": "PENDING"})
+    assert [end.state for end in spool.take().ends] == ["REQUEUED"]
+
+
 def test_an_epilog_only_asks_for_a_look(spool):
     drop(spool, "epilog", {"SLURM_JOB_ID": "7"})
     taken = spool.take()

@@ -44,6 +44,7 @@ MAX_FILES = 1000  # taken at a time
 MAX_BYTES = 16 * 1024  # of one file: a list of nodes is the long part
 SUFFIX = ".event"
 _NO_TASK = 4_000_000_000
+_PUT_BACK = {"PENDING": "REQUEUED"}  # a job that ended and waits: so it is told of one whose prolog failed
 
 _END = "perdure-event 1 end"
 _LOOKS = tuple(f"perdure-event 1 {kind}\n" for kind in ("look", "prolog", "ended"))
@@ -148,7 +149,7 @@ def _end(text: str) -> Row | None:
         return Row(
             job_id=f"{array}_{task}" if array and task < _NO_TASK else str(job),
             raw_id=job,
-            state=said["JOBSTATE"],
+            state=_PUT_BACK.get(said["JOBSTATE"], said["JOBSTATE"]),
             exit_code=exit_code,
             signal=signal,
             submit_s=int(said["SUBMIT"]),
