@@ -219,6 +219,14 @@ class SlurmCluster:
         argv = ("slurmd", "-D", "-f", str(self._conf), "-N", node)
         self._start(node, argv, {NODE_MARK: f"{self.directory}/{node}"})
 
+    def start_on(self, node: str, name: str, *argv: str) -> None:
+        """Start a program of the site on a node, unless it runs there; it shares the node's fate."""
+        self._start(f"{name}-{node}", argv, {NODE_MARK: f"{self.directory}/{node}"})
+
+    def end_on(self, node: str, name: str) -> None:
+        """End what `start_on` started."""
+        self._end(f"{name}-{node}", signal.SIGTERM)
+
     def return_node(self, node: str) -> None:
         """Bring a node back into service, however it was lost."""
         self.thaw_node(node)

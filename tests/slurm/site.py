@@ -70,11 +70,18 @@ class Site:
         return self
 
     def stop(self) -> None:
+        for node in self.cluster.nodes:
+            self.cluster.end_on(node, "agent")
         if self._process is None or self._process.stdout is None:
             return
         self._process.send_signal(signal.SIGINT)
         self._process.wait(60)
         self._process.stdout.close()
+
+    def start_agent(self, node: str) -> None:
+        """Start the site's agent on a node."""
+        argv = (sys.executable, "-m", "perdure", "agent", str(self.agents), "--node", node)
+        self.cluster.start_on(node, "agent", *argv)
 
     # Jobs
 

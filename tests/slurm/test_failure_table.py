@@ -74,7 +74,7 @@ def test_a_program_that_is_not_there_is_not_tried_again(site):
 
 @pytest.mark.slow
 def test_a_launch_that_is_refused_is_tried_again(site, mark):
-    """With a SLURM_JWT that says nothing, slurmd refuses what srun signs by it: the step is cancelled by 13."""
+    """srun signs by a SLURM_JWT that says nothing, and Slurm does not take that."""
     job = site.submit(f"[ -e {mark} ] || export SLURM_JWT=nonsense\ntouch {mark}\nsrun true || exit $?")
     site.await_outcome(job, "recovered")
     assert len(site.cluster.ends(job)) == 2
