@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock crash fuzz slurm-table foundry bench-triage docs clean
+.PHONY: up setup test test-tools lock crash dst fuzz slurm-table foundry bench-triage docs clean
 
 up: setup
 	@exec $(BIN)/perdure up $(ARGS)
@@ -44,6 +44,12 @@ UV_COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes 
 lock:
 	$(UV_COMPILE) pyproject.toml requirements/build.in -o requirements/base.txt
 	$(UV_COMPILE) pyproject.toml requirements/build.in --extra test -o requirements/test.txt
+
+# Deterministic simulation of the whole service: N seeds from FIRST on; one with its trace: `make dst SEED=17`.
+dst: N = 2000
+FIRST ?= 0
+dst: test-tools
+	@$(BIN)/python -m tests.dst $(if $(SEED),--seed $(SEED),--seeds $(N) --first $(FIRST))
 
 # kill -9 of the service at N random points.
 N ?= 10000

@@ -17,7 +17,7 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "N
 settings.register_profile("perdure", deadline=None)  # a busy machine is not a fault of the code
 settings.load_profile("perdure")
 
-LONGEST = ("tests/slurm", "tests/backends/test_conformance", "tests/crash", "tests/browser")
+LONGEST = ("tests/slurm", "tests/backends/test_conformance", "tests/crash", "tests/dst/test_dst", "tests/browser")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,7 +24,8 @@ LEAST_EVENTS, LEAST_FAULTS = 200, 10
 REQUEUE_EXIT = 75
 MOST_SKEW_S = 300.0  # that two machines' clocks may differ by for long: half of what the service looks back
 PATIENCE = 60  # rounds until everything has ended once nothing new happens
-ROUND_S = 45.0
+MOST_STARTS = 5
+ROUND_S = 150.0
 
 SCRIPTS = (
     {},
@@ -95,11 +96,11 @@ class _Run:
         self.line.watch = self.auditor.watch
         self.programs = Programs(rng, self.manager, self.auditor, self.clock, guarded=self.guarded)
         self.steps = {
-            self.look: 9, self.judge: 8, self.act: 5, self.tick: 10, self.advance: 16, self.submit: 7,
-            self.say(self.programs.raise_one): 4, self.say(self.programs.annotate): 2,
-            self.say(self.programs.handle): 14, self.say(self.programs.lie): 1.5,
+            self.look: 5, self.judge: 3, self.act: 3, self.tick: 9, self.advance: 17, self.submit: 5,
+            self.say(self.programs.raise_one): 2.5, self.say(self.programs.annotate): 1.5,
+            self.say(self.programs.handle): 10, self.say(self.programs.lie): 1.5,
             self.say(self.programs.raise_stale): 1.5, self.say(self.programs.order): 1,
-            self.fail_node: 1.5, self.return_node: 2, self.requeue: 1.5 if self.guarded else 0.0,
+            self.fail_node: 1.5, self.return_node: 3, self.requeue: 1.5 if self.guarded else 0.0,
             self.jump: 0.6, self.turn_switch: 0.8, self.mood: 1.5, self.crash: 0.5, self.arm: 1.0, self.fill_disk: 0.5,
         }  # fmt: skip
         for step in self.steps:  # each seed has a temper of its own
@@ -117,7 +118,7 @@ class _Run:
         told = self.told
         steps, weights = list(self.steps), list(self.steps.values())
         while told.events < LEAST_EVENTS or told.faults + self.line.faults_struck < LEAST_FAULTS:
-            for step in self.rng.choices(steps, weights, k=50):
+            for step in self.rng.choices(steps, weights, k=10):
                 self._step(step)
         told.faults += self.line.faults_struck
         told.refusals = self.programs.refusals
@@ -139,13 +140,16 @@ class _Run:
             self.auditor.check_deeds(self.guarded)
 
     def _start(self) -> Life:
-        while True:
+        said: object = "it dies"
+        for _ in range(MOST_STARTS):
             try:
                 return Life(self.journal, self.line, self.switch, self.caps, self.clock)
             except Crash:
                 self.told.crashes += 1
-            except StateError:
+            except StateError as err:
                 self.told.faults += 1
+                said = err
+        raise Broken(f"a service starts: {said}")
 
     def _die(self, where: str) -> str:
         self.told.crashes += 1

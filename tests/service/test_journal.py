@@ -109,7 +109,7 @@ def test_the_state_outlives_the_service(where, service):
     assert durable(restored) == durable(service.state)
     assert restored.known.jobs == service.state.known.jobs
     assert set(restored.known.ended) == set(service.state.known.ended)
-    assert again.seen_until_s() == 3612.0
+    assert again.seen_until_s() == 3611.0  # what was judged later tells nothing of the cluster
     again.close()
 
 

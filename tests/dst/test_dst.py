@@ -1,0 +1,86 @@
+"""Two thousand runs of the whole service among faults, each decided by its seed; see `tests.dst.simulation`."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from perdure.service.reads import IN_STATE
+from tests.dst.simulation import LEAST_EVENTS, LEAST_FAULTS, Simulation
+
+SEEDS, SHARES = 2000, 8
+
+
+@pytest.fixture(scope="module")
+def simulation():
+    return Simulation()
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_all_laws_hold_after_every_step(simulation, share):
+    for seed in range(share * SEEDS // SHARES, (share + 1) * SEEDS // SHARES):
+        told = simulation.run(seed)
+        assert not told.broken, str(told)
+        assert told.events >= LEAST_EVENTS
+        assert told.faults >= LEAST_FAULTS
+
+
+def test_one_seed_replays_one_run():
+    """In another process, whatever the order of its sets."""
+    runs = set()
+    for order in ("1", "2"):
+        command = [sys.executable, "-m", "tests.dst", "--seed", "7"]
+        env = {**os.environ, "PYTHONHASHSEED": order}
+        runs.add(subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True).stdout)
+    assert len(runs) == 1
+    assert len(runs.pop().splitlines()) > LEAST_EVENTS
+
+
+# -- services that break a law must be caught
+
+
+def broken_by(simulation, seeds=range(40)):
+    return (told.broken for told in map(simulation.run, seeds) if told.broken)
+
+
+def test_who_acts_before_it_is_written_down_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.service.journal.Journal.begin", lambda self, key, now: True)
+    assert any("written down as begun" in broken for broken in broken_by(simulation))
+
+
+def test_who_takes_silence_for_a_no_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("tests.dst.cluster.Line.lookup", lambda self, action: None)
+    assert any("once" in broken or "at most one recovery" in broken for broken in broken_by(simulation))
+
+
+def test_who_forgets_annotations_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.coordination.chain._Draft._with", lambda self, record, annotations: record)
+    assert any("annotations" in broken for broken in broken_by(simulation))
+
+
+def test_who_heeds_no_kill_switch_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.service.executor.Executor.stopped", False)
+    assert any("kill switch" in broken for broken in broken_by(simulation))
+
+
+def test_who_keeps_no_caps_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.service.executor._cap_reached", lambda row, caps, used: "")
+    assert any("the cap on" in broken for broken in broken_by(simulation))
+
+
+def test_who_lets_nobody_own_an_action_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.service.executor.Journal.planned", _unowned)
+    assert any("owns it" in broken for broken in broken_by(simulation, range(60)))
+
+
+def _unowned(journal):
+    """What waits, with the verdicts that own it forgotten."""
+    owns, declines = '"kind":"handled"', '"kind":"declined"'
+    journal.store.raw.execute("UPDATE exceptions SET payload = replace(payload, ?, ?)", (owns, declines))
+    return journal._actions(IN_STATE, state="planned")
+
+
+def test_who_never_passes_a_turn_on_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.coordination.chain._Draft._tick", lambda self: None)
+    assert any("ends" in broken for broken in broken_by(simulation))
