@@ -1,6 +1,7 @@
 """Suspects in the service: found in the journal's attempts, told of, shown, taken back."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,8 @@ from perdure.blame.standing import Standing
 from perdure.cli.job import explain_job
 from perdure.coordination.record import Scope
 from perdure.errors import ConfigError
-from perdure.model.jobs import AttemptState
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
 from perdure.service.blame.announce import in_words, suspect_to_exception
 from perdure.service.blame.ledger import Ledger
 from perdure.service.blame.settings import BlameSettings
@@ -55,11 +57,13 @@ def an_hour(world, fails, users=("mira", "jonas", "aiko", "tunde"), begin=0, rou
     return number
 
 
-def watch_of(world, topology=NO_SWITCHES, **settings):
+def watch_of(world, topology=NO_SWITCHES, mounts=(), **settings):
     def tell(inputs):
         world.take(Told(world.now, tuple(inputs)))
 
-    return Watch(Ledger(world.journal.store, CLUSTER, topology), BlameSettings(**settings), lambda: world.now, tell)
+    return Watch(
+        Ledger(world.journal.store, CLUSTER, topology, mounts), BlameSettings(**settings), lambda: world.now, tell
+    )
 
 
 def names(found):
@@ -232,6 +236,45 @@ def test_a_switch_that_fails_what_runs_over_it_is_named_and_is_global(place):
     world.pass_time(300)
     assert names(watch.turn()) == [("leaf", "l2")]
     assert {record["scope"] for record in told(world)} == {"global"}
+
+
+MOUNTS = ("/home", "/scratch", "/scratch/fast")
+
+
+def writes_below(world, where_of):
+    """Every job's output lies where `where_of` says of its user."""
+    begin = world.start
+
+    def start(job_id, *nodes):
+        begin(job_id, *nodes)
+        path = f"{where_of(world.jobs[job_id].user)}/{job_id}.out"
+        world.attempts[job_id] = replace(world.attempts[job_id], stdout=path)
+
+    world.start = start
+
+
+def test_a_file_system_that_fails_who_writes_to_it_is_named_and_is_global(tmp_path):
+    place = site(tmp_path, blame=BlameSettings(storage=MOUNTS))
+    world = place.world
+    writes_below(world, lambda user: "/scratch/fast/runs" if user in ("mira", "aiko") else "/home/x")
+    an_hour(world, lambda user, node: user in ("mira", "aiko"))
+    watch = watch_of(world, mounts=MOUNTS)
+    watch.turn()
+    world.pass_time(300)
+    assert names(watch.turn()) == [("storage", "/scratch/fast")]
+    assert {(r["scope"], r["subject"]["resource"]) for r in told(world)} == {("global", "storage:/scratch/fast")}
+    text = place.client(place.operator).get("/blame").text
+    assert "Nodes by file systems" in text
+    assert "/scratch/fast" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "mounts"),
+    [("/scratch/fast/a", ("/scratch/fast",)), ("/scratch/fastest/a", ("/scratch",)), ("/elsewhere/a", ()), ("", ())],
+)
+def test_an_output_lies_on_the_deepest_mount_above_it(path, mounts):
+    attempt = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, stdout=path)
+    assert suspects.storage_of(attempt, MOUNTS) == mounts
 
 
 def test_a_file_of_switches_that_cannot_be_used_is_refused(tmp_path):

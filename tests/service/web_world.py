@@ -20,6 +20,7 @@ from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
 from perdure.retry.rules import RetryRules
 from perdure.service.auth import Role, TokenBook
+from perdure.service.blame.settings import BlameSettings
 from perdure.service.context import WebSettings
 from perdure.service.controller import ControllerSettings, Event, Judge, Judged, Looked, Ordered, Told, step, undo_of
 from perdure.service.coordinator import Coordinator
@@ -236,6 +237,7 @@ def site(
     *,
     where: Path | str | None = None,
     whatif: WhatifSettings | None = None,
+    blame: BlameSettings | None = None,
     **settings: Any,
 ) -> Site:
     """A site whose cluster is still empty; its clock is the world's, its journal in `path` or else in `where`."""
@@ -245,7 +247,7 @@ def site(
     journal = world.journal.engine
     database = journal.url.render_as_string(hide_password=False)
     bench = Bench(path / "whatif", database, CLUSTER, whatif or WhatifSettings(), lambda: world.now)
-    app = create_app(journal, desk, tokens, web, bench=bench, learner=world.learner)
+    app = create_app(journal, desk, tokens, web, bench=bench, learner=world.learner, suspicion=blame)
     minted = (tokens.mint("root", Role.OPERATOR), tokens.mint("mira", Role.VIEWER), tokens.mint("jonas", Role.VIEWER))
     return Site(world, desk, tokens, app, *minted, bench)
 

@@ -199,7 +199,8 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
     def tell(inputs: list[Input]) -> None:
         engine.absorb([Told(time.time(), tuple(inputs))])
 
-    return Watch(Ledger(journal.store, journal.cluster, topology_of(settings)), settings.blame, time.time, tell)
+    ledger = Ledger(journal.store, journal.cluster, topology_of(settings), settings.blame.storage)
+    return Watch(ledger, settings.blame, time.time, tell)
 
 
 def topology_of(settings: Settings) -> Topology:

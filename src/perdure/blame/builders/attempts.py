@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from perdure.blame.builders.named import Component, Named, Path, named
 
-CODE, USER, NODE, GPU = "code", "user", "node", "gpu"
+CODE, USER, NODE, GPU, STORAGE = "code", "user", "node", "gpu", "storage"
 OWN_TIERS = frozenset({CODE, USER})
 """What belongs to one user alone."""
 LOCAL_TIERS = frozenset({*OWN_TIERS, NODE, GPU})
@@ -46,5 +46,5 @@ def path_of(row: AttemptRow) -> Path:
     if row.failed and row.deterministic:
         return own
     places: set[Component] = {(NODE, name) for name in row.nodes} | {(GPU, name) for name in row.gpus}
-    places |= {*row.switches} | {("storage", name) for name in row.storage}
+    places |= {*row.switches} | {(STORAGE, name) for name in row.storage}
     return own | places | ({("image", row.image)} if row.image else frozenset())

@@ -24,17 +24,19 @@ MAX_CLEARED = 500
 class Ledger:
     """The part of a journal's database that is about suspects. Safe to share between threads."""
 
-    def __init__(self, store: Store, cluster: str, topology: Topology = NO_SWITCHES) -> None:
-        """`topology` has the switches above the nodes, as far as they are known."""
+    def __init__(
+        self, store: Store, cluster: str, topology: Topology = NO_SWITCHES, mounts: tuple[str, ...] = ()
+    ) -> None:
+        """`topology` has the switches above the nodes, `mounts` the file systems, as far as they are known."""
         self._store = store
         self.cluster = cluster
-        self._topology = topology
+        self._topology, self._mounts = topology, mounts
         self._reader = Reader(store.engine, cluster)
         self._insert = (postgresql if store.dialect == "postgresql" else sqlite).insert
 
     def ended_since(self, since_s: float) -> list[tuple[str, AttemptRow]]:
         """Attempts that ended after an instant, with their ids: those that passed, and those that were judged."""
-        return queries.ended_since(self._reader, since_s, self._topology)
+        return queries.ended_since(self._reader, since_s, self._topology, self._mounts)
 
     def standing(self) -> tuple[Standing, ...]:
         """Suspects that are named and not cleared, as last written down."""

@@ -22,3 +22,5 @@ class BlameSettings:
     """Looks in a row without it, until a suspect is cleared."""
     switches: Path | None = None
     """Slurm's topology.conf: with it leaf and spine switches can be suspected too."""
+    storage: tuple[str, ...] = ()
+    """Where file systems are mounted (``/scratch``, ``/home``): that of a job's output can be suspected too."""

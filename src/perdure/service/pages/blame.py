@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from perdure.blame.builders.attempts import NODE, USER, AttemptRow, attempt_window
+from perdure.blame.builders.attempts import NODE, STORAGE, USER, AttemptRow, attempt_window
 from perdure.blame.builders.named import Component, Named
 from perdure.blame.grid import Grid, grid
 from perdure.service.blame.announce import in_words
@@ -19,7 +19,7 @@ from perdure.service.queries import suspects
 router = APIRouter()
 
 MOST = (48, 32)
-"""Nodes and users that the picture shows."""
+"""Nodes, and file systems or users, that the picture shows."""
 LEVELS = 8
 CELL = 20
 LETTER = 7.4  # of a name in the picture
@@ -58,13 +58,15 @@ class Picture:
     columns: tuple[Line, ...]
     cells: tuple[Cell, ...]
     left_out: int
+    by_storage: bool  # the columns are file systems, and no users
 
 
 @router.get("/blame")
 def blame_page(request: Request, web: Here, identity: Viewer) -> Response:  # noqa: ARG001
     """Who stands accused, who was cleared, and the attempts that say so."""
     standing = suspects.standing(web.reader)
-    rows = [row for _, row in suspects.ended_since(web.reader, web.now() - web.blame.window_s)]
+    since_s = web.now() - web.blame.window_s
+    rows = [row for _, row in suspects.ended_since(web.reader, since_s, mounts=web.blame.storage)]
     accused = {one for row in standing for one in row.standing.accusation.components}
     return page(
         request,
@@ -81,17 +83,20 @@ def blame_page(request: Request, web: Here, identity: Viewer) -> Response:  # no
 
 
 def picture_of(rows: Sequence[AttemptRow], accused: Collection[Component]) -> Picture | None:
-    """Nodes by users, of all attempts that are no user's own fault; None where there are none."""
+    """Nodes by file systems, of all attempts that are no user's own fault; by users where no file system is known.
+
+    None where there are no such attempts.
+    """
     told = [row for row in rows if row.nodes and not (row.failed and row.deterministic)]
     if not told:
         return None
     found = attempt_window(told)
     culprits = {place for place, component in enumerate(found.components) if component in accused}
-    shown = grid(found.window, culprits, NODE, USER, MOST)
-    return _drawn(found, shown, culprits)
+    across = STORAGE if any(row.storage for row in told) else USER
+    return _drawn(found, grid(found.window, culprits, NODE, across, MOST), culprits, across)
 
 
-def _drawn(found: Named, shown: Grid, culprits: Collection[int]) -> Picture:
+def _drawn(found: Named, shown: Grid, culprits: Collection[int], across_tier: str) -> Picture:
     def lines(places: Sequence[int], start: int) -> tuple[Line, ...]:
         names = [found.components[place][1] for place in places]
         return tuple(
@@ -110,7 +115,7 @@ def _drawn(found: Named, shown: Grid, culprits: Collection[int]) -> Picture:
                 title = f"{row.name}, {column.name}: {e} of {n} attempts failed"
                 cells.append(Cell(column.at, row.at, level, title))
     width, height = left + CELL * len(across) + round(0.64 * _LONGEST * LETTER), top + CELL * len(down) + 8
-    return Picture(left, top, width, height, down, across, tuple(cells), shown.left_out)
+    return Picture(left, top, width, height, down, across, tuple(cells), shown.left_out, across_tier == STORAGE)
 
 
 def _room(found: Named, places: Sequence[int], share: float) -> int:

@@ -45,8 +45,13 @@ def cleared(reader: Reader, limit: int = 20) -> tuple[SuspectRow, ...]:
     return tuple(SuspectRow(STANDING.decode(row.payload), row.cleared_s) for row in rows)
 
 
-def ended_since(reader: Reader, since_s: float, topology: Topology = NO_SWITCHES) -> list[tuple[str, AttemptRow]]:
-    """Attempts that ended after an instant, with their ids: those that passed, and those that were judged."""
+def ended_since(
+    reader: Reader, since_s: float, topology: Topology = NO_SWITCHES, mounts: tuple[str, ...] = ()
+) -> list[tuple[str, AttemptRow]]:
+    """Attempts that ended after an instant, with their ids: those that passed, and those that were judged.
+
+    `mounts` are the file systems that are told apart, each by the path where it is mounted.
+    """
     a, j = attempts.c, jobs.c
     query = (
         select(j.name, j.user, as_text(a.payload).label("payload"), as_text(a.verdict).label("verdict"))
@@ -58,14 +63,19 @@ def ended_since(reader: Reader, since_s: float, topology: Topology = NO_SWITCHES
     for row in reader.all(query):
         attempt = codec.ATTEMPT.decode(row.payload)
         verdict = codec.VERDICT.decode(row.verdict) if row.verdict else None
-        told = row_of(attempt, row.name, row.user, verdict, topology)
+        told = row_of(attempt, row.name, row.user, verdict, topology, mounts)
         if told is not None:
             found.append((str(attempt.id), told))
     return found
 
 
 def row_of(
-    attempt: Attempt, job: str, user: str, verdict: Verdict | None, topology: Topology = NO_SWITCHES
+    attempt: Attempt,
+    job: str,
+    user: str,
+    verdict: Verdict | None,
+    topology: Topology = NO_SWITCHES,
+    mounts: tuple[str, ...] = (),
 ) -> AttemptRow | None:
     """What an attempt tells of the places it ran on; None where it tells nothing, or nothing yet."""
     passed = attempt.state is AttemptState.COMPLETED
@@ -77,4 +87,19 @@ def row_of(
     return AttemptRow(
         attempt.end_s, user, job, attempt.nodes, not passed,
         deterministic=judged and not passed, down=attempt.failed_nodes, switches=topology.crossed(attempt.nodes),
+        storage=storage_of(attempt, mounts),
     )  # fmt: skip
+
+
+def storage_of(attempt: Attempt, mounts: tuple[str, ...]) -> tuple[str, ...]:
+    """The file system that an attempt writes its output to: of the mounts that lead there the longest.
+
+    A path is its owner's word; it can only name one of the site's file systems.
+    """
+    paths = [path for path in (attempt.stdout, attempt.stderr) if path]
+    found = {max((m for m in mounts if _is_below(path, m)), key=len, default="") for path in paths}
+    return tuple(sorted(found - {""}))
+
+
+def _is_below(path: str, mount: str) -> bool:
+    return path == mount or path.startswith(f"{mount.rstrip('/')}/")
