@@ -138,8 +138,9 @@ def test_a_job_whose_owner_wants_no_help_is_left_alone(wish):
         assert run.acts() == []
 
 
-def test_a_job_that_its_manager_gave_up_is_released_elsewhere():
-    held = replace(JOB, state=JobState.HELD, reason="launch failed requeued held")
+@pytest.mark.parametrize("reason", ["launch_failed_requeued_held", "launch failed requeued held", "JobHoldMaxRequeue"])
+def test_a_job_that_its_manager_gave_up_is_released_elsewhere(reason):
+    held = replace(JOB, state=JobState.HELD, reason=reason)
     run = after_failure(held)
     run.judge(TRANSIENT)
     assert run.acts() == [Exclude(ONE, ("n2",)), Release(ONE)]

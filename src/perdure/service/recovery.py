@@ -51,5 +51,5 @@ def _amend(job: Job, attempt: Attempt, decision: Decision) -> Recovery:
 
 def _held_by_its_manager(job: Job) -> bool:
     """True where no person but the resource manager's own giving up holds the job."""
-    reason = job.reason.lower()
+    reason = job.reason.lower().replace("_", " ")  # Slurm prints blanks as underscores
     return job.state is JobState.HELD and ("launch failed" in reason or "maxrequeue" in reason)
