@@ -13,7 +13,7 @@ import argparse
 import sys
 import time
 
-from tests.crash import campaign
+from tests.crash import campaign, cuts
 from tests.crash.life import MUTANTS
 
 MOST_ON_ONE_CLUSTER = 500  # then a fresh one: the journal grows with the cluster's jobs
@@ -23,10 +23,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description="kill -9 at random points")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cuts", type=int, default=0, help="power cuts, before the kills")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), default="none", help="a broken service to be caught")
     given = parser.parse_args()
-    campaign.rehearse()
-    lost = doubled = 0
+    lost = _cut_power(given.cuts, given.seed) if given.cuts else 0
+    if given.kills:
+        campaign.rehearse()
+    doubled = 0
     for number, kills in enumerate(_shares(given.kills)):
         guarded, began = number % 2 == 1, time.monotonic()
         result = campaign.run(kills, given.seed + number, guarded=guarded, mutant=given.mutant)
@@ -38,8 +41,19 @@ def main() -> int:
 
 def _shares(kills: int) -> list[int]:
     """An even number of clusters, and how often the service dies on each."""
+    if not kills:
+        return []
     clusters = max(2, 2 * -(-kills // (2 * MOST_ON_ONE_CLUSTER)))
     return [kills // clusters + (number < kills % clusters) for number in range(clusters)]
+
+
+def _cut_power(times: int, seed: int) -> int:
+    """How much was lost."""
+    result = cuts.run(times, seed)
+    for what in result.lost:
+        _say(f"  lost: {what}")
+    _say(f"{result.cuts} power cuts of {result.states} acknowledged states, {len(result.lost)} lost")
+    return len(result.lost)
 
 
 def _report(result: campaign.Result, guarded: bool, took_s: float) -> None:

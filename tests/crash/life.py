@@ -156,9 +156,7 @@ class Life:
         self.journal.fuse = fuse
         _listen(self.journal, fuse)
         executor = Executor(self.journal, self.backend, ExecutorSettings(True, directory / "STOP", CAPS))
-        self.engine = Engine(
-            self.backend, self.journal, executor, judge, SETTINGS, lambda: self.now
-        )
+        self.engine = Engine(self.backend, self.journal, executor, judge, SETTINGS, lambda: self.now)
         self.engine.recover()
 
     def turn(self, seconds: float = TICK_S) -> None:
