@@ -16,7 +16,7 @@ from perdure.coordination.record import (
     Subject,
 )
 from perdure.coordination.site import Resource
-from perdure.model.actions import Drain, Hold, Release
+from perdure.model.actions import Drain, Extend, Hold, Release
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
@@ -221,4 +221,26 @@ def test_a_warning_takes_no_node_out_of_service():
     site = Site(nodes=up("n1"))
     warning = raised("node.memory", nodes=("n1",))
     assert site.take(Raised(replace(warning.record, severity=4))) == []
+    assert site.chain.ended["x"].state is ExceptionState.HANDLED
+
+
+GRANTS = site_playbook(
+    '[failures."app.walltime"]\nseats = { scheduler = "grant-time" }\nfall_back = "leave"\n'
+    'budget = { limit = 1, window_s = 86400, per = "job" }\n',
+    "site.toml",
+)
+
+
+def test_time_is_granted_where_the_site_says_so_and_as_often_as_it_says():
+    site = Site(playbook=GRANTS)
+    site.run("1", "n1", walltime_s=7200.0)
+    assert site.take(raised("app.walltime", job_id="1")) == [Extend(AttemptId("c", "1", 1), 9000.0)]
+    site.jobs["1"] = replace(site.jobs["1"], walltime_s=9000.0)
+    assert site.take(raised("app.walltime", "again", job_id="1"), now=NOW + 5000) == []
+
+
+def test_else_no_time_is_granted():
+    site = Site()
+    site.run("1", "n1", walltime_s=7200.0)
+    assert site.take(raised("app.walltime", job_id="1")) == []
     assert site.chain.ended["x"].state is ExceptionState.HANDLED

@@ -22,6 +22,7 @@ from perdure.model.actions import (
     Down,
     Drain,
     Exclude,
+    Extend,
     Hold,
     JobAction,
     Outcome,
@@ -239,6 +240,20 @@ def check_drain_and_undrain(harness: Harness) -> None:
     assert node in _ended(harness, wide_id).nodes
 
 
+def check_granted_time(harness: Harness) -> None:
+    """A running job is given more time, and never less; one that has ended is not."""
+    job_id = harness.submit(Program(run_s=FOREVER_S))
+    attempt = _until(harness, lambda seen: _newer(seen, job_id, None), "the job to run")
+    before_s = _job(harness.backend.observe(harness.since_s), job_id).walltime_s
+    if before_s is not None:
+        longer_s = before_s + 600.0
+        for wanted_s in (longer_s, longer_s, 60.0):
+            assert _status(harness, Extend(attempt.id, wanted_s)) is OutcomeStatus.DONE
+        _until(harness, lambda seen: _job(seen, job_id).walltime_s == longer_s, "the longer walltime")
+    _cancel(harness, attempt.id)
+    assert _status(harness, Extend(attempt.id, 1e6)) is OutcomeStatus.SUPERSEDED
+
+
 def check_a_node_given_up_ends_what_runs_there(harness: Harness) -> None:
     """A node that is set down loses what runs on it at once and gets no new work, until it is taken back."""
     job_id = harness.submit(Program(run_s=FOREVER_S))
@@ -329,6 +344,7 @@ BACKEND_CHECKS: tuple[Callable[[Harness], None], ...] = (
     check_hold_and_release,
     check_exclude_of_a_waiting_job,
     check_cancel_ends_a_running_job,
+    check_granted_time,
     check_drain_and_undrain,
     check_a_node_given_up_ends_what_runs_there,
     check_node_death,

@@ -85,6 +85,19 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Extend:
+    """Let a running attempt run longer: its walltime becomes `walltime_s` seconds, never less than it is."""
+
+    attempt: AttemptId
+    walltime_s: float
+    kind: Literal["extend"] = "extend"
+
+    @property
+    def key(self) -> str:
+        return f"extend:{self.attempt}:{self.walltime_s:.0f}"
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Give a node no new work. `episode` tells one drain of a node from the next."""
 
@@ -129,9 +142,9 @@ def _at(episode: str) -> str:
     return f"@{episode}" if episode else ""
 
 
-JobAction = Requeue | Exclude | Hold | Release | Cancel
+JobAction = Requeue | Exclude | Hold | Release | Cancel | Extend
 NodeAction = Drain | Down | Undrain
-Action = Requeue | Exclude | Hold | Release | Cancel | Drain | Down | Undrain
+Action = Requeue | Exclude | Hold | Release | Cancel | Extend | Drain | Down | Undrain
 
 
 class OutcomeStatus(StrEnum):

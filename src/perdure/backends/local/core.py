@@ -373,9 +373,7 @@ class Core:
             self._take_down(node, now)
         if node.fault is not None or node.down:
             self._effects.append(SignalNode(node.name, signal.SIGKILL))
-            self.put_node(
-                replace(self.nodes[node.name], fault=None, fault_s=0.0, ended=False, down="", since_s=now)
-            )
+            self.put_node(replace(self.nodes[node.name], fault=None, fault_s=0.0, ended=False, down="", since_s=now))
 
     # The queue
 

@@ -49,9 +49,7 @@ def place(job: JobRecord, free: Mapping[str, Free]) -> tuple[Seat, ...] | None:
     """
     need = job.spec.gpus_per_node
     fitting = [
-        name
-        for name, room in free.items()
-        if room.slots > 0 and len(room.gpus) >= need and name not in job.excluded
+        name for name, room in free.items() if room.slots > 0 and len(room.gpus) >= need and name not in job.excluded
     ]
     if not set(job.required) <= set(fitting):
         return None

@@ -11,6 +11,7 @@ from perdure.model.actions import (
     Cancel,
     Down,
     Exclude,
+    Extend,
     Hold,
     JobAction,
     NodeAction,
@@ -72,6 +73,8 @@ def _on_job(core: Core, job: JobRecord, action: JobAction, now: float) -> Outcom
             return _cancel(core, job, now)
         case Exclude():
             return _exclude(core, job, action)
+        case Extend():
+            return _extend(core, job, action)
         case Hold():
             if job.state is not JobState.PENDING:
                 return _superseded(f"the job is {job.state}")
@@ -112,6 +115,15 @@ def _exclude(core: Core, job: JobRecord, action: Exclude) -> Outcome:
     if isinstance(barred, Outcome):
         return barred
     core.put_job(barred)
+    return DONE
+
+
+def _extend(core: Core, job: JobRecord, action: Extend) -> Outcome:
+    if job.state is not JobState.RUNNING:
+        return _superseded(f"the job is {job.state}")
+    if job.spec.walltime_s is None or job.spec.walltime_s >= action.walltime_s:
+        return Outcome(OutcomeStatus.DONE, "it has that long already")
+    core.put_job(replace(job, spec=replace(job.spec, walltime_s=action.walltime_s)))
     return DONE
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from perdure.model.actions import Action, Cancel, Down, Drain, Exclude, Hold, Release, Requeue, Undrain
+from perdure.model.actions import Action, Cancel, Down, Drain, Exclude, Extend, Hold, Release, Requeue, Undrain
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -22,6 +22,7 @@ ACTIONS: Mapping[str, type[Action]] = {
     "hold": Hold,
     "release": Release,
     "cancel": Cancel,
+    "extend": Extend,
     "drain": Drain,
     "down": Down,
     "undrain": Undrain,

@@ -21,6 +21,7 @@ from perdure.model.actions import (
     Down,
     Drain,
     Exclude,
+    Extend,
     Hold,
     JobAction,
     NodeAction,
@@ -257,6 +258,10 @@ class SimulatedCluster:
                 return done
             case Exclude(exclude=exclude) if job.state.is_waiting:
                 submitted.job = replace(job, excluded=tuple(dict.fromkeys((*job.excluded, *exclude))))
+                return done
+            case Extend(walltime_s=walltime_s) if job.state is JobState.RUNNING:
+                if job.walltime_s is not None and job.walltime_s < walltime_s:
+                    submitted.job = replace(job, walltime_s=walltime_s)
                 return done
             case Hold() if job.state.is_waiting:
                 submitted.job = replace(job, state=JobState.HELD, reason="held by Perdure")

@@ -17,6 +17,7 @@ from perdure.model.actions import (
     Down,
     Drain,
     Exclude,
+    Extend,
     Hold,
     JobAction,
     NodeAction,
@@ -74,6 +75,8 @@ def for_job(
             return _requeue(action, job, now)
         case Exclude():
             return _exclude(action, job)
+        case Extend():
+            return _extend(action, job)
         case Hold():
             return _hold(job)
         case Release():
@@ -89,7 +92,8 @@ def has_run(job: JobRecord, now: float) -> bool:
 
 def lets_go(step: Todo) -> bool:
     """True of a step after which nothing of ours keeps a job that waits from starting."""
-    return step.commands[-1].startswith(("release ", "update jobid="))
+    last = step.commands[-1]
+    return last.startswith(("release ", "update jobid=")) and " TimeLimit=" not in last
 
 
 def whole(job: JobRecord) -> str:
@@ -124,6 +128,14 @@ def _requeue(action: Requeue, job: JobRecord, now: float) -> Outcome | Todo:
     if is_held(job.state, job.priority, job.reason):
         commands += (f"release {whole(job)}",)
     return Todo(commands) if commands else done(_where(job))
+
+
+def _extend(action: Extend, job: JobRecord) -> Outcome | Todo:
+    if job.state != "RUNNING":
+        return superseded(f"the job does not run: {job.state}")
+    if job.walltime_s is None or job.walltime_s >= action.walltime_s:
+        return done("it has that long already")
+    return Todo((_update(job, (f"TimeLimit={math.ceil(action.walltime_s / 60)}",)),))
 
 
 def _exclude(action: Exclude, job: JobRecord) -> Outcome | Todo:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from perdure.coordination.record import Annotation, AnswerKind, ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
+from perdure.model.actions import Extend
+from perdure.model.identity import AttemptId
 
 LOOK_AGAIN_S = 5.0
+GRANTED_SHARE, MOST_GRANTED_S = 0.25, 3600.0
 
 
 def retry(record: ExceptionRecord, site: Site, now: float) -> Ruling:
@@ -18,6 +21,17 @@ def retry(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     if ended_by:
         return handled(f"its attempt has ended, and is recovered as {ended_by}")
     return Ruling(AnswerKind.DEFERRED, "its attempt still runs", until_s=now + LOOK_AGAIN_S)
+
+
+def grant_time(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
+    """Let a job that nears its walltime run on: a quarter longer, an hour at most; how often, a budget bounds."""
+    attempt, job = record.attempt, site.job(record.subject.job_id)
+    if attempt is None or job is None or job.walltime_s is None:
+        return declined("it is about no job with a walltime")
+    more_s = min(MOST_GRANTED_S, GRANTED_SHARE * job.walltime_s)
+    running = AttemptId(attempt.cluster, attempt.job_id, attempt.incarnation or site.latest(attempt.job_id))
+    longer = Extend(running, job.walltime_s + more_s)
+    return handled(f"it may run {more_s / 60:.0f} min longer", longer, forbids=("requeue",))
 
 
 def count_starts(record: ExceptionRecord, site: Site, now: float) -> Ruling:

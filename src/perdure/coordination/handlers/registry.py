@@ -27,6 +27,7 @@ HANDLERS: Mapping[str, Handler] = {
     "drain": node.drain,
     "escalate": escalate,
     "fail-task": job.fail_task,
+    "grant-time": job.grant_time,
     "hold-waiting": shared.hold_waiting,
     "leave": leave,
     "move-least": quota.move_least,

@@ -194,6 +194,7 @@ _KINDS = {
     "hold": "Hold",
     "release": "Release",
     "cancel": "Cancel",
+    "extend": "Grant time",
     "drain": "Drain",
     "down": "Set down",
     "undrain": "Return to service",
