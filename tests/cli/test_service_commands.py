@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -61,6 +61,17 @@ def state(tmp_path_factory):
 def ask(perdure, state):
     """Run a command against the service."""
     return lambda command, *words: perdure(*command.split(), "--state", str(state), *words)
+
+
+def test_who_listens_is_sent_home_quietly(tmp_path):
+    with running(tmp_path, "--nodes", "1") as state:
+        found = ServiceFile.read(state)
+        asked = Request(f"{found.url}/api/v1/events/stream", headers={"Authorization": f"Bearer {found.token}"})
+        stream = urlopen(asked, timeout=WITHIN_S)
+        assert stream.readline() == b": listening\n"
+    with stream:
+        assert b"problem" not in stream.read()  # it ended in order
+    assert "Traceback" not in (tmp_path / "up.log").read_text()
 
 
 def state_of(ask, job_id):

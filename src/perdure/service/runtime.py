@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +50,7 @@ from perdure.service.whatif.bench import Bench, at_work
 from perdure.triage.rules import own_rules, with_site_rules
 
 HEED_HOOKS_S = 1.0
+END_S = 3  # that requests have to end in; streams of events take one
 STANDBY_S = 0.5  # from one try to take over to the next
 SOCKET_FILE = "perdure.sock"  # in the state directory
 
@@ -299,13 +300,25 @@ def serve(
         engine.journal.engine, desk, tokens, web,
         metrics=metrics, bench=bench, learner=learner, suspicion=settings.blame,
     )  # fmt: skip
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=END_S)
     with left_for_commands(tokens, url, state):
         code = tokens.login_code(getpass.getuser(), Role.OPERATOR)
         print(f"Perdure watches {engine.backend.cluster}: {url}/?code={code}", flush=True)  # noqa: T201
         with unix_socket(service.socket or state / SOCKET_FILE, shared=service.socket is not None) as local:
-            uvicorn.Server(config).run(sockets=[sock, local])
+            _Server(config, app.state.listeners.close).run(sockets=[sock, local])
     return 0
+
+
+class _Server(uvicorn.Server):
+    """Sends those who listen to events home before it waits for requests to end."""
+
+    def __init__(self, config: uvicorn.Config, send_home: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._send_home = send_home
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._send_home()
+        await super().shutdown(sockets)
 
 
 @contextmanager
