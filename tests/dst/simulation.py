@@ -118,8 +118,9 @@ class _Run:
         told = self.told
         steps, weights = list(self.steps), list(self.steps.values())
         while told.events < LEAST_EVENTS or told.faults + self.line.faults_struck < LEAST_FAULTS:
-            for step in self.rng.choices(steps, weights, k=10):
+            for step in self.rng.choices(steps, weights, k=20):
                 self._step(step)
+            self._step(self.look)  # now and then it gets to it
         told.faults += self.line.faults_struck
         told.refusals = self.programs.refusals
         self._run_out()

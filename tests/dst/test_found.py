@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from perdure.backends.simulated import EVERY, Script
-from perdure.model.jobs import AttemptState
-from perdure.service.controller import Looked
+from perdure.model.actions import Requeue
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import AttemptState, JobState
+from perdure.service.controller import Looked, Ordered
 from perdure.service.journal import Journal
 from tests.dst.cluster import Line, Manager
 from tests.dst.disk import Disk
@@ -156,3 +158,29 @@ def test_what_failed_while_the_manager_could_not_be_asked_is_found_by_the_next_s
     scene.line.silent = False
     scene.look_after(1.0)
     assert scene.rows("id, incarnation") == [("x", 0), ("sim/1#1:job.failed", 1)]
+
+
+def test_what_a_person_asked_for_too_early_does_not_keep_a_job_from_its_recovery(scene):
+    scene.manager.submit(ONCE)
+    scene.look_after(1.0)
+    scene.engine.absorb([Ordered(0.0, Requeue(AttemptId("sim", "1", 1)), "ada", "again, please")])
+    scene.engine.act()  # it runs still: superseded
+    scene.look_after(5.0)
+    scene.judge_all()
+    scene.engine.act()
+    scene.look_after(60.0)
+    assert [attempt.state for attempt in scene.manager.attempts("1")] == [AttemptState.FAILED, AttemptState.COMPLETED]
+
+
+def test_a_job_that_the_manager_has_forgotten_does_not_wait(scene):
+    scene.manager.submit(FAILS)
+    scene.look_after(1.0)
+    scene.manager.advance(4.5)
+    scene.engine.look()
+    scene.judge_all()
+    known = scene.engine.state.cases["1"].job
+    ended = replace(scene.manager.attempts("1")[-1], state=AttemptState.FAILED, end_s=scene.manager.now)
+    seen = scene.manager.observation(0.0)
+    scene.engine.absorb([Looked(replace(seen, jobs=(), attempts=(ended,)))])
+    assert known.state is not JobState.FAILED
+    assert scene.engine.state.cases["1"].job.state is JobState.FAILED

@@ -248,7 +248,7 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
         return state, []
     if old is not None and _is_known(old, attempt):
         return state, []
-    job = event.job or (old.job if old else _forgotten(attempt))
+    job = event.job or _forgotten(attempt, old)
     failure = Failure(attempt, _raised(attempt, event.time_s))
     if old is not None and old.failure is not None and old.failure.attempt.id.incarnation > attempt.id.incarnation:
         return state, [_passed_by(failure, event.time_s)]
@@ -319,8 +319,10 @@ def _raised(attempt: Attempt, now: float) -> ExceptionRecord:
     )
 
 
-def _forgotten(attempt: Attempt) -> Job:
-    """A stand-in for a job that only accounting still knows."""
+def _forgotten(attempt: Attempt, case: Case | None) -> Job:
+    """A job that only accounting still knows: it is over, whatever it was when it was last seen."""
+    if case is not None:
+        return replace(case.job, state=JobState.FAILED)
     return Job(attempt.id.cluster, attempt.id.job_id, "", attempt.user, JobState.FAILED, attempt.start_s)
 
 
@@ -453,7 +455,8 @@ def _action_ended(state: State, event: ActionEnded, settings: ControllerSettings
     case = state.cases.get(event.attempt.job_id) if event.attempt else None
     if case is not None and case.failure is not None:
         state = _in_chain(state, case.failure.record)
-    failed = Failed(event.action_key, f"{event.status}: {event.detail}")
+    key, _, _again = event.action_key.partition("~")
+    failed = Failed(key, f"{event.status}: {event.detail}")
     state, more = _advance(state, [failed], settings, event.time_s)
     return state, [*effects, *more]
 

@@ -83,7 +83,7 @@ BEGUN = (
 LIVE = select(func.count()).where(jobs.c.state.in_(LIVE_JOBS), jobs.c.cluster == _HERE)
 ALL_NODES = select(func.count()).where(nodes.c.cluster == _HERE)
 PLANNED_AS = (  # the keys under which one action was planned, with their states, the newest first
-    select(actions.c.key, actions.c.state)
+    select(actions.c.key, actions.c.state, actions.c.by)
     .where(or_(actions.c.key == _KEY, actions.c.key.like(bindparam("again"), escape="/")))
     .order_by(actions.c.seq.desc())
 )

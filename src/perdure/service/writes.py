@@ -24,6 +24,7 @@ from perdure.service.rows import Row, Rows
 from perdure.service.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes
 
 PLANNED, STARTED = "planned", "started"  # as in `journal.ActionState`
+IN_VAIN = ("refused", "superseded", "expired")
 
 _NOT_INSERTED = {"seq", "verdict"}
 _OF_FAILURES = ("of_attempt", "decision", "reason", "decided", "wasted_gpu_h", "saved_gpu_h")  # once known, they stay
@@ -77,13 +78,23 @@ class Writes:
             self._plan(db, act, created_s, batch.cluster)
 
     def _plan(self, db: Connection, act: Act, created_s: float, cluster: str) -> None:
-        """Plan an action once; a person may ask anew for one that has ended, which gets a key of its own."""
+        """Plan an action once.
+
+        A person may ask anew for one that has ended, Perdure for one that only a person asked for, in vain: it gets a
+        key of its own.
+        """
         key = codec.clean(act.action.key)
-        if act.by != PERDURE:
-            earlier = list(db.execute(reads.PLANNED_AS, reads.planned_as(key)))
-            if any(state in (PLANNED, STARTED) for _, state in earlier):
-                return
-            key = f"{key}~{len(earlier) + 1}" if earlier else key
+        if (
+            act.by == PERDURE
+            and db.execute(self._action, rows.action_row(act, key, PLANNED, created_s, cluster)).rowcount
+        ):
+            return
+        earlier = list(db.execute(reads.PLANNED_AS, reads.planned_as(key)))
+        if any(state in (PLANNED, STARTED) for _, state, _ in earlier):
+            return
+        if act.by == PERDURE and any(by == PERDURE or state not in IN_VAIN for _, state, by in earlier):
+            return
+        key = f"{key}~{len(earlier) + 1}" if earlier else key
         db.execute(self._action, rows.action_row(act, key, PLANNED, created_s, cluster))
 
 
