@@ -1,8 +1,8 @@
 """Power cuts: what a disk holds of the journal's files at an instant, once all that was not synced may be lost.
 
 A layer under SQLite (a VFS, by ctypes) sees every write and sync. At random ones the power fails: of each file there is
-left what was synced, and of the writes since then any part, in any order, torn at sectors. What is read back must be the
-last state that was acknowledged, or the one that was being written, and nothing between or before.
+left what was synced, and of the writes since then any part, in any order, torn at sectors. What is read back must be
+the last state that was acknowledged, or the one that was being written, and nothing between or before.
 """
 
 from __future__ import annotations
