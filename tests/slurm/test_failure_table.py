@@ -40,6 +40,23 @@ touch {mark}
 sleep 600
 """
 
+WRITES = """
+import os, time
+from pathlib import Path
+from perdure.errors import Fenced
+from perdure.job import checkpointed
+with Path("{folder}/log").open("a") as log:
+    for step in range(12):
+        try:
+            with checkpointed(Path("{folder}/model")) as draft:
+                Path(draft).write_text(str(step))
+                written_s = time.time()
+        except Fenced:
+            raise SystemExit(93)
+        log.write(f"{{written_s}} {{os.environ['PERDURE_FENCE_TOKEN']}}\\n"); log.flush()
+        time.sleep(0.5)
+"""
+
 
 @pytest.fixture(scope="module")
 def running_site(cluster, tmp_path_factory):
@@ -230,14 +247,28 @@ def test_a_quota_that_is_exceeded_is_mended_by_the_fewest_jobs_once(site):
 
 
 @pytest.mark.slow
-def test_slurmctld_killed_as_a_job_begins_runs_it_twice_and_recovers_it_once(site, mark):
-    """The state of the start was not saved: Slurm starts the job anew with restart count 0, and tells of one start."""
-    job = site.submit(f"echo x >> {mark}\nsleep 5\n[ -e {mark}-2 ] || {{ touch {mark}-2; kill -9 $$; }}")
-    await_("a start", mark.exists, 30)
-    time.sleep(2)
-    site.cluster.crash_ctld()
-    site.await_outcome(job, "recovered", 150)
+def test_a_start_that_slurmctld_forgot_does_not_write_beside_the_next(site, mark):
+    """Killed before it saved the start, slurmctld starts the job anew under the same restart count."""
+    mark.mkdir()
+    job = site.python(WRITES.format(folder=mark), "--begin=now+1hour", "-J", "forgotten-writer")
+    saved = site.cluster.await_saved("forgotten-writer")
+    site.cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
+    await_("writes", lambda: len(_writes(mark)) > 2, 60)
+    site.cluster.crash_ctld(saved)
+    site.cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
+    site.cluster.wait(job, lambda fields: fields["JobState"] == "COMPLETED", 120)
+    written = _writes(mark)
+    old, new = written[0][1], written[-1][1]
+    assert {token for _, token in written} == {old, new}
+    assert old != new
+    assert max(t for t, token in written if token == old) < min(t for t, token in written if token == new)
+    assert site.actions(job) == []
     site.check_history(job)
+
+
+def _writes(folder):
+    lines = (folder / "log").read_text().splitlines() if (folder / "log").exists() else []
+    return [(float(line.split()[0]), line.split()[1]) for line in lines]
 
 
 @pytest.mark.slow
