@@ -51,10 +51,11 @@ FIRST ?= 0
 dst: test-tools
 	@$(BIN)/python -m tests.dst $(if $(SEED),--seed $(SEED),--seeds $(N) --first $(FIRST))
 
-# kill -9 of the service at N random points.
+# Power cuts under the journal, then kill -9 of the service at N random points.
 N ?= 10000
+CUTS ?= 1000
 crash: test-tools
-	@$(BIN)/python -m tests.crash --kills $(N)
+	@$(BIN)/python -m tests.crash --cuts $(CUTS) --kills $(N)
 
 # The failure table with real faults on a real Slurm (about 15 minutes).
 slurm-table: test-tools

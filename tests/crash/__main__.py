@@ -1,6 +1,6 @@
 """Kill the service at random points under load, and count what was lost and doubled.
 
-    python -m tests.crash --kills 10000 [--seed 1] [--mutant no-intent]
+    python -m tests.crash --kills 10000 [--cuts 1000] [--seed 1] [--mutant no-intent]
 
 Half of the kills happen on a cluster whose manager does blindly what it is told, so that Perdure's journal alone must
 prevent a second recovery; the other half on one that guards itself, behind a line that also duplicates requests and
@@ -59,7 +59,8 @@ def _cut_power(times: int, seed: int) -> int:
 def _report(result: campaign.Result, guarded: bool, took_s: float) -> None:
     kind = "self-guarding manager, hostile line" if guarded else "blind manager, lossy line"
     kills = f"{result.kills} kills, {result.at_points} of them at named points"
-    _say(f"{kind}: {kills}; {result.tally.failures} failures; {took_s:.1f} s")
+    told = f"{result.tally.failures} failures, {result.said.count} exceptions and answers acknowledged"
+    _say(f"{kind}: {kills}; {told}; {took_s:.1f} s")
     for word, names in (("lost", result.lost), ("doubled", result.doubled)):
         for name in names:
             _say(f"  {word}: {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import select
 import signal
@@ -10,17 +11,19 @@ import sys
 import tempfile
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from sqlalchemy import Text, cast
 from sqlalchemy import select as query
 
 from perdure.backends.simulated.server import RemoteBackend
-from perdure.service.schema import attempts
-from tests.crash.life import POINTS, Fuse, Life
+from perdure.service.schema import attempts, exceptions, handlers
+from tests.crash.life import MANY, POINTS, PROGRAM, Fuse, Life
 from tests.crash.world import CLUSTER, Tally, World, listen
 
 LIFE_S = 0.2  # of a service that is killed by the clock, at most
@@ -36,14 +39,24 @@ class Result:
     at_points: int  # of them, at a point in the code; the others at an instant
     tally: Tally
     unknown: tuple[str, ...]  # failures that the journal does not hold
+    said: Said  # to programs, and what the journal holds of it
 
     @property
     def lost(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.tally.lost, *self.unknown)))
+        return tuple(dict.fromkeys((*self.tally.lost, *self.unknown, *self.said.lost)))
 
     @property
     def doubled(self) -> tuple[str, ...]:
-        return self.tally.doubled
+        return (*self.tally.doubled, *self.said.doubled)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was acknowledged to programs: how much, what of it is not written down, and which exceptions two own."""
+
+    count: int
+    lost: tuple[str, ...]
+    doubled: tuple[str, ...]
 
 
 def run(kills: int, seed: int, *, guarded: bool, mutant: str = "none") -> Result:
@@ -91,8 +104,8 @@ def _finish(life: Life) -> None:
     life.close()
 
 
-def _reckon(directory: Path, path: Path) -> tuple[Tally, tuple[str, ...]]:
-    """The truth, and which failures of it were never written down."""
+def _reckon(directory: Path, path: Path) -> tuple[Tally, tuple[str, ...], Said]:
+    """The truth, which failures of it were never written down, and what came of what programs said."""
     life = Life(directory, path)
     raw = life.backend.ask("tally")
     tally = Tally(raw["failures"], tuple(raw["lost"]), tuple(raw["doubled"]))
@@ -104,8 +117,28 @@ def _reckon(directory: Path, path: Path) -> tuple[Tally, tuple[str, ...]]:
             )
         }
     unknown = tuple(attempt for attempt in life.backend.ask("failures") if attempt not in written)
+    said = _reckon_said(life)
     life.close()
-    return tally, unknown
+    return tally, unknown, said
+
+
+def _reckon_said(life: Life) -> Said:
+    acknowledged = Counter(tuple(said) for said in life.backend.ask("all_acknowledged"))
+    with life.journal.engine.connect() as db:
+        payloads = [json.loads(text) for text in db.scalars(query(cast(exceptions.c.payload, Text)))]
+        leases = [json.loads(text)["until_s"] for text in db.scalars(query(cast(handlers.c.payload, Text)))]
+    held: Counter[tuple[str, str]] = Counter()
+    doubled = []
+    for record in payloads:
+        owning = [v for v in record["verdicts"] if v["kind"] == "handled"]
+        held["raised", record["id"]] = 1 + record["repeats"]
+        held["answered", record["id"]] = sum(v["handler"] == PROGRAM for v in owning)
+        doubled += [record["id"]] * max(0, len(owning) - 1)
+    for what, until in acknowledged:  # a lease that was renewed or has run out is no more
+        if what == "registered until" and float(until) <= max(life.now, *leases):
+            held[what, until] = MANY
+    lost = [" ".join(said) for said, times in acknowledged.items() if held[said] < times]
+    return Said(acknowledged.total(), tuple(lost), tuple(doubled))
 
 
 @contextmanager
@@ -175,6 +208,7 @@ def rehearse(seed: int = 0) -> None:
             life = Life(Path(name) / "state", path)
             for _ in range(20):
                 life.turn()
+                life.talk()
             life.backend.ask("stop")
             life.close()
             world.join()

@@ -10,11 +10,13 @@ from pathlib import Path
 from sqlalchemy import event
 
 from perdure.backends.simulated.server import RemoteBackend
-from perdure.errors import ClusterBusy
+from perdure.errors import ClusterBusy, PerdureError
 from perdure.model.actions import Outcome, OutcomeStatus
 from perdure.retry.rules import RetryRules
+from perdure.service.auth import Identity, Role
 from perdure.service.caps import Caps
 from perdure.service.controller import ControllerSettings, unfinished
+from perdure.service.coordinator import Answering, Coordinator, Enlisting
 from perdure.service.engine import Engine
 from perdure.service.executor import Executor, ExecutorSettings
 from perdure.service.journal import ActionState, Journal
@@ -22,6 +24,7 @@ from perdure.triage.judge import judge
 from tests.crash.world import CLUSTER
 
 TICK_S = 5.0
+PROGRAM, ROOT = "desk", Identity("root", Role.OPERATOR)
 QUIET_LOOKS = 12  # longer than an attempt may be missing before it counts as ended
 MANY = 1_000_000
 
@@ -116,6 +119,17 @@ class NoIntent(FragileJournal):
         return super().finish(replace(row, state=ActionState.PLANNED), state, detail, now)
 
 
+class Hasty(FragileJournal):
+    """Says that it has written, and writes some time later."""
+
+    def record(self, effects, before, after):
+        self.late = [*getattr(self, "late", ()), (list(effects), before, after)]
+        if len(self.late) > 9:
+            for one in self.late:
+                super().record(*one)
+            self.late = []
+
+
 class Deaf(FragileBackend):
     """Takes silence for a no."""
 
@@ -139,6 +153,7 @@ class Trusting(FragileBackend):
 MUTANTS: dict[str, tuple[type[FragileJournal], type[FragileBackend]]] = {
     "none": (FragileJournal, FragileBackend),
     "no-intent": (NoIntent, FragileBackend),
+    "hasty": (Hasty, FragileBackend),
     "deaf": (FragileJournal, Deaf),
     "trusting": (FragileJournal, Trusting),
 }
@@ -157,6 +172,7 @@ class Life:
         _listen(self.journal, fuse)
         executor = Executor(self.journal, self.backend, ExecutorSettings(True, directory / "STOP", CAPS))
         self.engine = Engine(self.backend, self.journal, executor, judge, SETTINGS, lambda: self.now)
+        self.coordinator = Coordinator(self.engine.tell, self.engine.view)
         self.engine.recover()
 
     def turn(self, seconds: float = TICK_S) -> None:
@@ -164,12 +180,37 @@ class Life:
         self.engine.look()
         while self.engine.judge_next(0.0):
             pass
+        self.engine.tick()
         self.engine.act()
 
     def run(self) -> None:
         """Live until killed."""
         while True:
             self.turn()
+            self.talk()
+
+    def talk(self) -> None:
+        """A program registers, raises exceptions and answers those that it is asked about.
+
+        What the service acknowledges is told to the world at once, which outlives both.
+        """
+        number = self.backend.ask("number")
+        told = self.coordinator
+        lease = told.enlist(PROGRAM, Enlisting("workflow", ("site",), lease_s=3600.0, answer_s=600.0), ROOT)
+        self._acknowledged("registered until", repr(lease.until_s))
+        about = {"resource": f"r{number // 2}"}  # each fault is raised twice
+        value = {"id": f"x{number}", "type": "site.news", "severity": 5, "subject": about}
+        (became,) = told.raise_exceptions([value], ROOT)
+        if isinstance(became, PerdureError):
+            raise became
+        self._acknowledged("raised", became.id)
+        for exception_id, turn in list(told.chain().turns.items()):
+            if turn.handler == PROGRAM:
+                told.answer(exception_id, PROGRAM, Answering("handled", f"by life of {number}"), ROOT)
+                self._acknowledged("answered", exception_id)
+
+    def _acknowledged(self, what: str, name: str) -> None:
+        self.backend.ask("acknowledged", [what, name])
 
     def run_until_quiet(self, patience: int = 4000) -> None:
         """Let the world calm down, and live until nothing is left to be done, or patience is used up."""

@@ -3,8 +3,13 @@
 import os
 import subprocess
 import sys
+from random import Random
 
 import pytest
+
+from perdure.service import store
+from tests.crash import cuts
+from tests.crash.power import PowerSupply
 
 
 def crash(*arguments):
@@ -16,12 +21,35 @@ def crash(*arguments):
     return done.returncode, done.stdout.splitlines()
 
 
-def test_200_kills_lose_and_double_nothing():
-    code, lines = crash("--kills", "200")
-    assert (code, lines[-1]) == (0, "200 kills, 0 lost, 0 doubled"), "\n".join(lines)
+def test_50_kills_lose_and_double_nothing():
+    code, lines = crash("--kills", "50")
+    assert (code, lines[-1]) == (0, "50 kills, 0 lost, 0 doubled"), "\n".join(lines)
 
 
-@pytest.mark.parametrize(("mutant", "fault"), [("no-intent", "doubled"), ("deaf", "doubled"), ("trusting", "lost")])
+def test_100_power_cuts_lose_nothing(watched):
+    result = cuts.run(100, seed=1)
+    assert (result.cuts, result.lost) == (100, ())
+    assert result.states > 100
+
+
+@pytest.mark.parametrize("carelessness", ["OFF", "NORMAL"])
+def test_a_journal_that_is_not_synced_at_each_commit_is_caught(watched, monkeypatch, carelessness):
+    monkeypatch.setattr(store, "_PRAGMAS", ("journal_mode=WAL", f"synchronous={carelessness}"))
+    assert cuts.run(20, seed=1).lost
+
+
+@pytest.fixture
+def watched():
+    """SQLite can be watched only where it is a library of its own."""
+    try:
+        PowerSupply(Random(0), 0)
+    except OSError as err:
+        pytest.skip(str(err))
+
+
+@pytest.mark.parametrize(
+    ("mutant", "fault"), [("no-intent", "doubled"), ("deaf", "doubled"), ("hasty", "lost"), ("trusting", "lost")]
+)
 def test_a_service_that_breaks_the_rules_is_caught(mutant, fault):
     code, lines = crash("--kills", "6", "--mutant", mutant)
     assert code == 1

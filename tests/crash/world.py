@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,8 @@ class World:
         self.backend = SimulatedBackend(self.cluster, HOSTILE if guarded else LOSSY, seed)
         self._rng = np.random.default_rng(seed)
         self._calm = False
+        self._numbers = itertools.count()
+        self._acknowledged: list[list[str]] = []
 
     def advance(self, seconds: float) -> float:
         """Let users submit and nodes die, and time pass. Returns the new instant."""
@@ -89,6 +92,18 @@ class World:
         doubled += [key for key, times in self.cluster.effects.items() for _ in range(times - 1)]
         return Tally(failures, tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(doubled)))
 
+    def number(self, _: object = None) -> int:
+        """One that nobody has had, whoever died."""
+        return next(self._numbers)
+
+    def acknowledge(self, said: list[str]) -> None:
+        """A program was told by the service that this is durable: what it is, and of which exception or handler."""
+        self._acknowledged.append(said)
+
+    def acknowledged(self, _: object = None) -> list[list[str]]:
+        """All of that."""
+        return self._acknowledged
+
     def failures(self, _: object = None) -> list[str]:
         """All attempts that failed."""
         of_all = (a for job_id in self.cluster.job_ids for a in self.cluster.attempts(job_id))
@@ -101,6 +116,9 @@ class World:
             "idle": lambda _: self.cluster.idle,
             "tally": self.tally,
             "failures": self.failures,
+            "number": self.number,
+            "acknowledged": self.acknowledge,
+            "all_acknowledged": self.acknowledged,
         }
         serve(listener, handlers)
 
