@@ -96,6 +96,7 @@ def _fate(rng: np.random.Generator) -> tuple[Fuse, float]:
 def _turns(life: Life, count: int) -> None:
     for _ in range(count):
         life.turn()
+        life.talk()
     life.close()
 
 
@@ -135,7 +136,7 @@ def _reckon_said(life: Life) -> Said:
         held["answered", record["id"]] = sum(v["handler"] == PROGRAM for v in owning)
         doubled += [record["id"]] * max(0, len(owning) - 1)
     for what, until in acknowledged:  # a lease that was renewed or has run out is no more
-        if what == "registered until" and float(until) <= max(life.now, *leases):
+        if what == "registered until" and float(until) <= max((life.now, *leases)):
             held[what, until] = MANY
     lost = [" ".join(said) for said, times in acknowledged.items() if held[said] < times]
     return Said(acknowledged.total(), tuple(lost), tuple(doubled))
