@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from perdure.backends.simulated import FaultPlan, SimulatedBackend, SimulatedCluster
+from perdure.backends.simulated.cluster import REMEMBERED_S
+from perdure.model.actions import Outcome, OutcomeStatus
 from perdure.model.jobs import JobState
 
 LOSSY = FaultPlan(p_lose_request=0.1, p_lose_reply=0.2, p_delay=0.1, delay_s=30.0)
@@ -25,6 +27,13 @@ class Manager(SimulatedCluster):
             return False
         self._put_back(submitted, submitted.latest.id, 0.0)
         return True
+
+    def _on_job(self, action):
+        """What it has forgotten, it cannot bring back."""
+        submitted = self._jobs.get(action.attempt.job_id)
+        if submitted is not None and submitted.over_s <= self.now - REMEMBERED_S:
+            return Outcome(OutcomeStatus.REFUSED, "the job is gone")
+        return super()._on_job(action)
 
     @property
     def at_rest(self) -> bool:
