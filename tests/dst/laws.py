@@ -27,6 +27,7 @@ class Auditor:
         self._db, self._manager, self._switch, self._caps, self._clock = disk.raw, manager, switch, caps, clock
         self._seen = {}  # records by id, as they stood when the service last said so
         self.orders = 0
+        self._chain = None  # as it was last checked
         self._begun = {}  # by key of Perdure's own actions: when it was last begun
         self.raised = defaultdict(int)  # by id of the exception that it became: how often
         self.annotated = defaultdict(list)
@@ -38,9 +39,12 @@ class Auditor:
 
     def check_chain(self, chain) -> None:
         """What was said of an exception stays said; it has one owner at most."""
-        seen, now = self._seen, self._clock()
+        now = self._clock()
         for handler in [name for name, until_s in self.enlisted.items() if until_s <= now]:
             del self.enlisted[handler]  # it may be forgotten from now on
+        if chain is self._chain:
+            return
+        self._chain, seen = chain, self._seen
         for records in (chain.open, chain.ended):
             for name, record in records.items():
                 before = seen.get(name)
