@@ -57,7 +57,7 @@ CUTS ?= 1000
 crash: test-tools
 	@$(BIN)/python -m tests.crash --cuts $(CUTS) --kills $(N)
 
-# The failure table with real faults on a real Slurm (about 15 minutes).
+# The failure table with real faults on a real Slurm: its slow rows (about 6 minutes).
 slurm-table: test-tools
 	@$(BIN)/python -m pytest -m "slurm and slow" tests/slurm/test_failure_table.py tests/slurm/test_detection.py $(ARGS)
 

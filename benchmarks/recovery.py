@@ -125,6 +125,7 @@ def measure(cluster: SlurmCluster, site: Site, way: Way, fault: str) -> Result:
     fault_s = time.time()
     down_s = _strike(cluster, job, folder, fault) - fault_s if fault in ("dead", "frozen") else None
     _await_end(cluster, site, job, way)
+    await_("accounting", lambda: all(row["End"].isdecimal() for row in cluster.ends(job)), PATIENCE_S)
     return _result(cluster, job, folder, fault_s, down_s)
 
 
@@ -173,7 +174,7 @@ def _result(cluster: SlurmCluster, job: str, folder: Path, fault_s: float, down_
     newest = begun[starts[-1]]
     doubled = sum(w.time_s > newest and w.start != starts[-1] for w in written)
     after = [w.time_s for w in written if w.start != starts[0] and w.time_s > fault_s]
-    held_s = sum(int(row["End"]) - int(row["Start"]) for row in rows if row["End"].isdecimal())
+    held_s = sum(int(row["End"]) - int(row["Start"]) for row in rows)
     finished = any(write.step == STEPS for write in written)
     useful = max(write.step for write in written) if finished else 0
     recovery_s = min(after) - fault_s if after and finished else None
