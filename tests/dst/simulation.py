@@ -5,6 +5,7 @@ Everything happens in one thread, on a clock of its own, in an order that the se
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, field
 from random import Random
 
@@ -66,6 +67,8 @@ class Simulation:
     def __init__(self) -> None:
         self.disk = Disk()
         self.journal = Journal(self.disk, CLUSTER)
+        gc.collect()
+        gc.freeze()  # what is loaded by now stays: it need not be looked through again and again
 
     def run(self, seed: int) -> Told:
         self.disk.wipe()
@@ -96,12 +99,12 @@ class _Run:
         self.line.watch = self.auditor.watch
         self.programs = Programs(rng, self.manager, self.auditor, self.clock, guarded=self.guarded)
         self.steps = {
-            self.look: 5, self.judge: 3, self.act: 3, self.tick: 9, self.advance: 17, self.submit: 5,
+            self.look: 2.5, self.judge: 3, self.act: 3, self.tick: 9, self.advance: 17, self.submit: 5,
             self.say(self.programs.raise_one): 2.5, self.say(self.programs.annotate): 1.5,
             self.say(self.programs.handle): 10, self.say(self.programs.lie): 1.5,
             self.say(self.programs.raise_stale): 1.5, self.say(self.programs.order): 1,
             self.fail_node: 1.5, self.return_node: 3, self.requeue: 1.5 if self.guarded else 0.0,
-            self.jump: 0.6, self.turn_switch: 0.8, self.mood: 1.5, self.crash: 0.5, self.arm: 1.0, self.fill_disk: 0.5,
+            self.jump: 0.6, self.turn_switch: 0.8, self.mood: 1.5, self.crash: 0.3, self.arm: 0.8, self.fill_disk: 0.5,
         }  # fmt: skip
         for step in self.steps:  # each seed has a temper of its own
             self.steps[step] *= rng.choice((0.3, 1.0, 1.0, 2.0))
