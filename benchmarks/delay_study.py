@@ -15,8 +15,8 @@ from perdure.simulation.study_delay import PUBLISHED, DelayStudy, delay
 N_JOBS, SEEDS = 60_000, 3
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "the study": {},
-    **{f"load {load:g}": {"load": load} for load in (0.5, 0.6, 0.8)},
-    **{f"quotas {slack:g} times the demand": {"slack": slack} for slack in (1.25, 1.5, 2.0)},
+    **{f"load {load:g}": {"load": load} for load in (0.55, 0.75, 0.9)},
+    **{f"quotas {slack:g} times the demand": {"slack": slack} for slack in (0.75, 1.25, 1.5)},
     "a quota is used up where a gang lacks some of it": {"whole_gang": True},
     "the fullest racks and nodes first": {"placement": "ladder"},
     "locality relaxed after 30 min a rung": {"placement": "spread-ladder:1800"},

@@ -75,7 +75,7 @@ class DelayStudy:
 
 def delay(
     n_jobs: int = 60_000,
-    load: float = 0.7,
+    load: float = 0.65,
     seeds: int = 2,
     cluster: str = "321x2+231x8",
     rack_nodes: int = 24,
