@@ -23,6 +23,7 @@ import uvicorn
 from perdure.backends.simulated import Script, SimulatedBackend, SimulatedCluster
 from perdure.errors import PerdureError
 from perdure.service.auth import Identity, Role, TokenBook
+from perdure.service.collector import keep_pauses_short
 from perdure.service.context import WebSettings
 from perdure.service.controller import ControllerSettings
 from perdure.service.coordinator import Coordinator
@@ -50,6 +51,7 @@ def service() -> Iterator[Engine]:
         engine = Engine(backend, journal, executor, lambda *_: verdict, ControllerSettings(), time.time)
         cluster.submit(Script(run_s=1e6))
         engine.look()
+        keep_pauses_short()
         try:
             yield engine
         finally:
