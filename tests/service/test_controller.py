@@ -163,18 +163,19 @@ def test_success_after_a_retry_closes_the_case():
 
 
 @pytest.mark.parametrize(
-    ("state", "later_s", "requeued"),
+    ("number", "state", "later_s", "requeued"),
     [
-        (AttemptState.FAILED, 5.0, False),
-        (AttemptState.FAILED, 40_000.0, True),  # that was another failure
-        (AttemptState.NODE_FAIL, 5.0, True),  # the owner spoke of the program
+        (1, AttemptState.FAILED, 5.0, False),
+        (0, AttemptState.FAILED, 5.0, False),  # raised before the start was seen
+        (1, AttemptState.FAILED, 40_000.0, True),  # that was another failure
+        (1, AttemptState.NODE_FAIL, 5.0, True),  # the owner spoke of the program
     ],
 )
-def test_who_takes_what_led_to_a_failure_may_forbid_its_requeue(state, later_s, requeued):
+def test_who_takes_what_led_to_a_failure_may_forbid_its_requeue(number, state, later_s, requeued):
     run = Run()
     run.look(20.0, [replace(JOB, state=JobState.RUNNING)], [replace(FAILED, state=AttemptState.RUNNING, end_s=None)])
     lease = Registration("trainer", Component.JOB, ("app",), "ada", 1e9)
-    nan = ExceptionRecord("nan", "app.nan", 0, Scope.LOCAL, about(ONE), 30.0, incarnation=1)
+    nan = ExceptionRecord("nan", "app.nan", 0, Scope.LOCAL, about(ONE), 30.0, incarnation=number)
     mine = handled("rolled back", forbids=("requeue",))
     run.feed(Told(30.0, (Enlisted(lease), Raised(nan), Answered("nan", "trainer", mine))))
     run.look(30.0 + later_s, [JOB], [replace(FAILED, state=state, end_s=30.0 + later_s)])

@@ -79,17 +79,18 @@ class SiteView:
     def _forbids_requeue(self, attempt: Attempt, failed_s: float) -> str:
         """The words of who took what led to this failure and wants no requeue; "" where nobody does.
 
-        Whoever let the job go on is not asked long after, nor about a node that fails or a preemption.
+        Whoever let the job go on is not asked long after, nor about a node that fails or a preemption. What was raised
+        before its start was seen, bears the number 0.
         """
         if attempt.state in _NOT_THE_JOBS:
             return ""
         for record in chained(self.state.chain.ended.values(), self.state.chain.open.values()):
-            if record.attempt != attempt.id:
+            if record.subject.job_id != attempt.id.job_id or record.incarnation not in (0, attempt.id.incarnation):
                 continue
             plan = self.playbook.plan_for(record.type)
             window_s = plan.window_s if plan and record.outcome is not Outcome.STOPPED else math.inf
             for answer in record.verdicts:
-                is_recent = failed_s <= answer.time_s + window_s
+                is_recent = attempt.start_s <= answer.time_s and failed_s <= answer.time_s + window_s
                 if answer.kind is AnswerKind.HANDLED and REQUEUE in answer.forbids and is_recent:
                     who = answer.handler or answer.component
                     return f"{who} took {record.type} and forbids a requeue: {answer.note}"
