@@ -207,3 +207,15 @@ def test_a_program_that_asks_not_to_be_run_again_is_not(code):
 )
 def test_a_code_that_the_program_did_not_choose_asks_for_nothing(attempt):
     assert decided(DETERMINISTIC, attempt=attempt).kind is DecisionKind.STOP
+
+
+def test_suspects_are_avoided_only_while_half_of_the_nodes_are_left():
+    """A job's exclusions are never lifted: it must not be driven onto the one node that nobody has suspected yet."""
+    names = [f"n{i}" for i in range(1, 11)]
+    usable = {"": frozenset(names)}
+    (failed,) = TRIED.nodes
+    others = [name for name in names if name != failed]
+    for suspects in range(10):
+        troubles = {name: (trouble("eve"), trouble("eve"), trouble("bob")) for name in others[:suspects]}
+        exclude = decided(fleet=replace(FLEET, usable=usable, troubles=troubles)).exclude
+        assert set(exclude) == {failed, *(others[:suspects] if suspects <= 4 else ())}

@@ -167,7 +167,11 @@ def _budget_exhausted(
 def _elsewhere(
     job: Job, attempt: Attempt, verdict: Verdict, fleet: Fleet, rules: RetryRules, now: float
 ) -> tuple[tuple[str, ...], str]:
-    """Nodes to avoid, and the words for it. Enough nodes are left for the gang; what is surest goes first."""
+    """Nodes to avoid, and the words for it. Enough nodes are left for the gang; what is surest goes first.
+
+    A suspicion is no proof, and a job's exclusions are never lifted: suspects are avoided only while half of the nodes
+    are left, lest a job be driven, one suspicion after the other, onto the one node that is bad.
+    """
     if attempt.state is AttemptState.PREEMPTED:
         return (), "retry anywhere, the node did nothing wrong"
     named = attempt.failed_nodes or attempt.nodes
@@ -177,7 +181,8 @@ def _elsewhere(
     if fleet.usable and len(left) < job.node_count:
         return (), f"retry on any node, since without {', '.join(named)} too few are left"
     spare = len(left - set(suspects))
-    avoid = (*named, *suspects) if spare >= job.node_count else tuple(named)
+    may_avoid = spare >= job.node_count and 2 * spare >= len(nodes)
+    avoid = (*named, *suspects) if may_avoid else tuple(named)
     why = "" if verdict.bound is not Bound.SERVICE else ", once the service had time to come back"
     return avoid, f"retry away from {', '.join(avoid)}{why}" if avoid else f"retry{why}"
 
