@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from itertools import groupby
 
 import pytest
 
@@ -248,7 +249,10 @@ def test_a_quota_that_is_exceeded_is_mended_by_the_fewest_jobs_once(site):
 
 @pytest.mark.slow
 def test_a_start_that_slurmctld_forgot_does_not_write_beside_the_next(site, mark):
-    """Killed before it saved the start, slurmctld starts the job anew under the same restart count."""
+    """Killed before it saved the start, slurmctld starts the job anew under the same restart count.
+
+    It may give up the node then, on which it finds one job twice, and put the job back once more.
+    """
     mark.mkdir()
     job = site.python(WRITES.format(folder=mark), "--begin=now+1hour", "-J", "forgotten-writer")
     saved = site.cluster.await_saved("forgotten-writer")
@@ -256,13 +260,14 @@ def test_a_start_that_slurmctld_forgot_does_not_write_beside_the_next(site, mark
     await_("writes", lambda: len(_writes(mark)) > 2, 60)
     site.cluster.crash_ctld(saved)
     site.cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
-    site.cluster.wait(job, lambda fields: fields["JobState"] == "COMPLETED", 120)
-    written = _writes(mark)
-    old, new = written[0][1], written[-1][1]
-    assert {token for _, token in written} == {old, new}
-    assert old != new
-    assert max(t for t, token in written if token == old) < min(t for t, token in written if token == new)
-    assert site.actions(job) == []
+    try:
+        site.cluster.wait(job, lambda fields: fields["JobState"] == "COMPLETED", 120)
+    finally:
+        for node in site.cluster.nodes:
+            site.cluster.return_node(node)
+    turns = [token for token, _ in groupby(token for _, token in sorted(_writes(mark)))]
+    assert len(turns) > 1
+    assert len(turns) == len({*turns})  # nobody writes again once a newer one does
     site.check_history(job)
 
 
