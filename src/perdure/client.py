@@ -151,8 +151,9 @@ def raise_exception(
 ) -> str:
     """Raise an exception; returns the id under which it goes on: its own, or that of the equal one it was counted with.
 
-    Tried again while the service does not answer; the id makes that harmless. `job` is by default the one that this
-    process runs in. Fields of your own (`more`) go with it unchanged. Raises `PerdureError`.
+    Tried again while the service does not answer, or does not know the job yet: it looks at the cluster then. The id
+    makes that harmless. `job` is by default the one that this process runs in. Fields of your own (`more`) go with it
+    unchanged. Raises `PerdureError`.
     """
     job = job or os.environ.get("PERDURE_JOB_ID") or os.environ.get("SLURM_JOB_ID") or ""
     subject = {"job": job, "node": list(nodes), "rank": list(ranks), "resource": resource}
@@ -168,7 +169,7 @@ def raise_exception(
         "origin": {"component": "job" if job else "client", "host": socket.gethostname(), "pid": os.getpid()},
         "time": time.time(),
     }
-    answer = _patiently(service or Service.of(), "POST", "/exceptions", record)
+    answer = _patiently(service or Service.of(), "POST", "/exceptions", record, may_come=NotFound)
     return str(answer["id"])
 
 
@@ -286,13 +287,13 @@ def _give_up(service: Service, path: str) -> None:
         return  # its lease runs out by itself
 
 
-def _patiently(service: Service, method: str, path: str, body: Any) -> Any:
-    """Ask, and again while the service is away. What is sent must be harmless to send twice."""
+def _patiently(service: Service, method: str, path: str, body: Any, may_come: type[PerdureError] = ClusterBusy) -> Any:
+    """Ask, and again while the service is away or `may_come` is its answer. It must be harmless to send twice."""
     pause_s = FIRST_PAUSE_S
     for left in range(TRIES - 1, -1, -1):
         try:
             return service.ask(method, path, body)
-        except ClusterBusy:
+        except (ClusterBusy, may_come):
             if not left:
                 raise
         time.sleep(pause_s)

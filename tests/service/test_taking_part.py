@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 
 import perdure.client as client
-from perdure.errors import ClusterBusy, ConfigError, InputError, NotPermitted
+from perdure.errors import ClusterBusy, ConfigError, InputError, NotFound, NotPermitted
 from perdure.service.runtime import unix_socket
 from tests.service.web_world import Site, fill, site
 
@@ -102,6 +102,23 @@ def test_refusals_are_errors_that_say_how_to_mend_it(place):
         client.raise_exception("nonsense", job="200", service=place.service)
     with pytest.raises(NotPermitted, match="another user"):
         client.raise_exception("app.nan", job="101", service=place.service)
+
+
+def test_a_job_that_is_not_known_yet_is_waited_for_a_little(place, monkeypatch):
+    pauses = []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            place.world.submit("201", "late", "mira", 8)
+            place.world.start("201", "gpu02")
+
+    monkeypatch.setattr(client.time, "sleep", sleep)
+    name = client.raise_exception("app.nan", job="201", service=place.service)
+    assert len(pauses) == 2
+    assert place.world.state.chain.find(name).subject.job_id == "201"
+    with pytest.raises(NotFound, match="no such job"):
+        client.raise_exception("app.nan", job="nobody", service=place.service)
 
 
 def test_a_service_that_is_away_is_asked_again_and_then_named(monkeypatch):

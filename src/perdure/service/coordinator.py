@@ -41,9 +41,11 @@ class Answering:
 class Coordinator:
     """Each call returns once what it asks for is durable. Safe for any number of threads."""
 
-    def __init__(self, tell: Tell, view: Callable[[], SiteView]) -> None:
+    def __init__(self, tell: Tell, view: Callable[[], SiteView], look: Callable[[], None] = lambda: None) -> None:
+        """`look` has the cluster looked at soon: a job that is not known may have started since the last time."""
         self._intake = Intake(tell)
         self._view = view
+        self._look = look
 
     def chain(self) -> Chain:
         """The exceptions on their way, and who is registered."""
@@ -53,6 +55,8 @@ class Coordinator:
         """Raise exceptions as `coordination.wire` has them; for each the record it became, or why it was refused."""
         view = self._view()
         read = [_read(value, by, view) for value in values]
+        if any(isinstance(given, NotFound) for given in read):
+            self._look()
         refused = self._intake.tell(tuple(given for given in read if isinstance(given, Raised)))
         errors = {id(effect.given): _error_of(effect) for effect in refused}
         chain = self.chain()
