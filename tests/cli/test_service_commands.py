@@ -287,6 +287,12 @@ def test_an_exception_is_raised_listed_and_told_step_by_step(ask, tmp_path):
     assert (refused.code, "never started" in refused.err) == (2, True)
 
 
+def test_an_exception_about_no_job_takes_its_context_too(ask):
+    raised = ask("raise --type site.fan --severity 5 --node n1 --json", "--", '{"note": "slow"}').json
+    (found,) = [one for one in ask("events --type site --json").json["exceptions"] if one["id"] == raised["id"]]
+    assert (found["note"], found["subject"]["node"], found["subject"]["job"]) == ("slow", ["n1"], "")
+
+
 HEALTH_EVENT = """{"agent": "gpu-health-monitor", "componentClass": "GPU", "checkName": "GpuXidError", "isFatal": true,
     "errorCode": ["79"], "nodeName": "elsewhere", "message": "GPU has fallen off the bus", "version": 1}"""
 

@@ -157,6 +157,8 @@ def raise_(
         return raise_from(from_format, file, job or "", state, as_json=as_json)
     if not kind:
         raise InputError("--type", "is missing", "Name what it is, like --type gpu.xid79")
+    if job is not None and job.startswith("{"):  # no job was given, so what follows -- took its place
+        job, context = None, [job, *(context or [])]
     more = _context(context or [])
     subject: dict[str, Any] = {"job": job or "", "node": node or [], "resource": resource}
     for name, many in (("node", True), ("rank", True), ("gpu", True), ("step", False), ("resource", False)):
