@@ -158,7 +158,8 @@ def raise_(
     if not kind:
         raise InputError("--type", "is missing", "Name what it is, like --type gpu.xid79")
     if job is not None and job.startswith("{"):  # no job was given, so what follows -- took its place
-        job, context = None, [job, *(context or [])]
+        context = [job, *(context or [])]
+        job = None
     more = _context(context or [])
     subject: dict[str, Any] = {"job": job or "", "node": node or [], "resource": resource}
     for name, many in (("node", True), ("rank", True), ("gpu", True), ("step", False), ("resource", False)):
