@@ -17,6 +17,7 @@ def raise_from(name: str, file: Path | None, job: str, state: StateDir, *, as_js
     """Read a file in a format that the bridges know, and raise what it says. Raises `InputError`."""
     from perdure.coordination.bridges.registry import read
     from perdure.coordination.wire import encode
+    from perdure.service.raising import NOT_YOURS
 
     if file is None:
         raise InputError("--from", "needs a file", "Give --file FILE, or --file - for standard input")
@@ -26,7 +27,7 @@ def raise_from(name: str, file: Path | None, job: str, state: StateDir, *, as_js
     bridged = read(name, data, cluster, time.time(), job)
     given = [encode(record) for record in bridged.records]
     for record in given:
-        for field in ("verdicts", "state", "outcome", "budget", "repeats"):  # the service's to say
+        for field in NOT_YOURS:
             record.pop(field)
     answers = []
     for i in range(0, len(given), BATCH):
