@@ -50,11 +50,19 @@ class Disk:
     def __init__(self) -> None:
         self.raw = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
         metadata.create_all(create_engine("sqlite://", creator=lambda: self.raw))
+        self._drop_indexes()
         self.engine = self  # the journal asks it for its dialect alone
         self.dialect = DIALECT
         self._connection = _Connection(self.raw)
         self.fuse = Fuse()
         self.full = False  # True: the next write finds no room
+
+    def _drop_indexes(self) -> None:
+        """Those that make reading fast, but forbid nothing: a seed has a few hundred rows."""
+        for table in metadata.tables.values():
+            for index in table.indexes:
+                if not index.unique:
+                    self.raw.execute(f"DROP INDEX {index.name}")
 
     def wipe(self) -> None:
         for table in TABLES:

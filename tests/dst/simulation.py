@@ -5,12 +5,12 @@ Everything happens in one thread, on a clock of its own, in an order that the se
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass, field
 from random import Random
 
 from perdure.backends.simulated import EVERY, Script
 from perdure.errors import StateError
+from perdure.service.collector import keep_pauses_short
 from perdure.service.controller import unfinished
 from perdure.service.journal import Journal
 from tests.dst.cluster import FAIR, HOSTILE, LOSSY, Line, Manager
@@ -67,8 +67,7 @@ class Simulation:
     def __init__(self) -> None:
         self.disk = Disk()
         self.journal = Journal(self.disk, CLUSTER)
-        gc.collect()
-        gc.freeze()  # what is loaded by now stays: it need not be looked through again and again
+        keep_pauses_short()  # as the service does
 
     def run(self, seed: int) -> Told:
         self.disk.wipe()

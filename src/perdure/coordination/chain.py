@@ -180,7 +180,10 @@ class Chain:
 
 
 def advance(chain: Chain, inputs: Iterable[Input], bench: Bench, now: float) -> tuple[Chain, list[Effect]]:
-    """Take in what came, in order: the chain after it, and what is to be written, asked and done."""
+    """Take in what came, in order: the chain after it, and what is to be written, asked and done.
+
+    Where nothing came of it, the chain is the same object as before.
+    """
     draft = _Draft(chain, bench, now)
     for given in inputs:
         draft.take(given)
@@ -200,10 +203,11 @@ def restored(records: Iterable[ExceptionRecord], handlers: Iterable[Registration
 
 def equal_of(record: ExceptionRecord) -> tuple[object, ...]:
     """Faults that agree in this are one: ranks and GPUs of one start, and all users of one shared resource."""
-    subject, what = record.subject, (record.type, record.is_all_clear)
+    subject = record.subject
+    what = (record.type, record.is_all_clear, subject.cluster)
     if record.scope is Scope.GLOBAL:
-        return (what, subject.cluster, subject.resource, subject.nodes if not subject.resource else ())
-    return (what, subject.cluster, subject.job_id, record.incarnation, subject.nodes)
+        return (*what, subject.resource, subject.nodes if not subject.resource else ())
+    return (*what, subject.job_id, record.incarnation, subject.nodes)
 
 
 def _seen_again(known: ExceptionRecord, again: ExceptionRecord, now: float) -> ExceptionRecord:
@@ -217,9 +221,10 @@ class _Draft:
     """One batch of inputs at work on copies of the chain's maps."""
 
     def __init__(self, chain: Chain, bench: Bench, now: float) -> None:
-        self._bench, self._now = bench, now
+        self._before, self._bench, self._now = chain, bench, now
         self._open, self._ended, self._turns = dict(chain.open), dict(chain.ended), dict(chain.turns)
         self._handlers, self._equals = dict(chain.handlers), dict(chain.equals)
+        self._chain = Chain(self._open, self._ended, self._turns, self._handlers, self._equals)
         self._changed: dict[str, Changed] = {}
         self._effects: list[Effect] = []
         self._folded: Counter[str] = Counter()
@@ -228,13 +233,15 @@ class _Draft:
     def done(self) -> tuple[Chain, list[Effect]]:
         self._count_folded()
         for exception_id in self._surplus():
-            gone = self._ended.pop(exception_id)
-            if self._equals.get(equal_of(gone)) == gone.id:
-                del self._equals[equal_of(gone)]
-        return self._chain(), [*self._changed.values(), *self._effects]
+            equal = equal_of(self._ended.pop(exception_id))
+            if self._equals.get(equal) == exception_id:
+                del self._equals[equal]
+        return self._before if self._is_idle() else self._chain, [*self._changed.values(), *self._effects]
 
-    def _chain(self) -> Chain:
-        return Chain(self._open, self._ended, self._turns, self._handlers, self._equals)
+    def _is_idle(self) -> bool:
+        """Whether all is as it was: most ticks change nothing."""
+        same = self._turns == self._before.turns and self._handlers == self._before.handlers
+        return same and not self._changed
 
     def _surplus(self) -> list[str]:
         """The oldest that ended; those that hold jobs back are kept until they let go."""
@@ -267,7 +274,8 @@ class _Draft:
         known = self._open.get(record.id) or self._ended.get(record.id)
         if known is not None:
             return  # told twice
-        if not own and self._fold(record):
+        equal = equal_of(record)
+        if not own and self._fold(record, equal):
             return
         if len(self._open) >= MAX_OPEN and not own:
             self._refuse(f"{MAX_OPEN} exceptions are open", "Answer some, or wait for their deadlines")
@@ -275,14 +283,14 @@ class _Draft:
         deadline_s = self._now + self._bench.deadline_s(record)
         if record.deadline_s is not None:
             deadline_s = min(deadline_s, max(record.deadline_s, self._now))
-        record = replace(record, deadline_s=deadline_s, state=ExceptionState.IN_CHAIN)
-        self._equals[equal_of(record)] = record.id
+        record = record.but(deadline_s=deadline_s, state=ExceptionState.IN_CHAIN)
+        self._equals[equal] = record.id
         self._put(record)
         self._walk(record, depth)
 
-    def _fold(self, record: ExceptionRecord) -> bool:
+    def _fold(self, record: ExceptionRecord, equal: tuple[object, ...]) -> bool:
         """Count an equal fault with the one that is known, if that is young enough."""
-        known_id = self._equals.get(equal_of(record))
+        known_id = self._equals.get(equal)
         known = None if known_id is None else self._open.get(known_id) or self._ended.get(known_id)
         if known is None or self._now - known.time_s > self._bench.window_s(known):
             return False
@@ -295,7 +303,7 @@ class _Draft:
         """A storm is counted once a batch: a record is not made anew for each of a thousand equal faults."""
         for exception_id, times in self._folded.items():
             known = self._open.get(exception_id) or self._ended[exception_id]
-            self._put(replace(known, repeats=known.repeats + times))
+            self._put(known.but(repeats=known.repeats + times))
 
     # -- the walk
 
@@ -303,14 +311,15 @@ class _Draft:
         """Ask on until somebody owns it, must be waited for, or nobody is left."""
         self._turns.pop(record.id, None)
         if self._bench.is_stale(record):
-            self._end(replace(record, state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
+            self._end(record.but(state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
             return
+        ruled = {a.component for a in record.verdicts if not a.handler and a.kind is not AnswerKind.DEFERRED}
         for component in record.scope.order:
             if self._due(record):
                 break
             if self._must_wait(record, component):
                 return
-            if self._has_ruled(record, component):
+            if component in ruled:
                 continue
             record, is_over = self._rule(record, component, depth)
             if is_over:
@@ -354,14 +363,9 @@ class _Draft:
         self._turns[record.id] = replace(turn, until_s=until_s)
         self._put(record)
 
-    def _has_ruled(self, record: ExceptionRecord, component: Component) -> bool:
-        return any(
-            a.component is component and not a.handler and a.kind is not AnswerKind.DEFERRED for a in record.verdicts
-        )
-
     def _rule(self, record: ExceptionRecord, component: Component, depth: int) -> tuple[ExceptionRecord, bool]:
         """Ask Perdure's own handler of a seat; True where the walk is over for now."""
-        ruling = self._bench.rule(record, component, self._chain())
+        ruling = self._bench.rule(record, component, self._chain)
         if ruling is None:
             return record, False
         if ruling.kind is AnswerKind.DEFERRED:
@@ -370,13 +374,13 @@ class _Draft:
         return self._ruled(record, ruling, component, "", depth)
 
     def _fall_back(self, record: ExceptionRecord, depth: int) -> None:
-        ruling = self._bench.fall_back(record, self._chain())
+        ruling = self._bench.fall_back(record, self._chain)
         if ruling.kind is AnswerKind.HANDLED:
             self._ruled(record, ruling, Component.SCHEDULER, "", depth)
             return
         record = self._with(record, ruling.annotations)
         answer = ruling.answer(Component.SCHEDULER, self._now)
-        self._end(replace(record.with_answer(answer), state=ExceptionState.ESCALATED))
+        self._end(record.with_answer(answer).but(state=ExceptionState.ESCALATED))
 
     def _ruled(
         self, record: ExceptionRecord, ruling: Ruling, component: Component, handler: str, depth: int
@@ -387,7 +391,7 @@ class _Draft:
         if is_over:
             if ruling.ends_job or ruling.budget is not None:
                 outcome = Outcome.STOPPED if ruling.ends_job else record.outcome
-                record = replace(record, outcome=outcome, budget=ruling.budget or record.budget)
+                record = record.but(outcome=outcome, budget=ruling.budget or record.budget)
             self._end(record, ruling.actions)
             for action in ruling.actions:
                 if isinstance(action, Release) and action.episode:
@@ -396,7 +400,7 @@ class _Draft:
             self._put(record)
         if depth < MAX_DEPTH:
             for child in ruling.children:
-                self._raise(replace(child, cause=record.id), depth + 1)
+                self._raise(child.but(cause=record.id), depth + 1)
         return record, is_over
 
     # -- what handlers say
@@ -434,7 +438,7 @@ class _Draft:
 
     def _with(self, record: ExceptionRecord, annotations: tuple[Annotation, ...]) -> ExceptionRecord:
         room = MAX_ANNOTATIONS - len(record.annotations)
-        return replace(record, annotations=(*record.annotations, *annotations[:room])) if annotations else record
+        return record.but(annotations=(*record.annotations, *annotations[:room])) if annotations else record
 
     def _enlist(self, registration: Registration) -> None:
         if registration.id not in self._handlers and len(self._handlers) >= MAX_HANDLERS:
@@ -464,13 +468,13 @@ class _Draft:
         if record is None or record.state is ExceptionState.ESCALATED:
             return
         answer = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, given.note)
-        self._put(replace(record.with_answer(answer), state=ExceptionState.ESCALATED))
+        self._put(record.with_answer(answer).but(state=ExceptionState.ESCALATED))
 
     def _settle(self, exception_id: str, outcome: Outcome) -> None:
         if record := self._ended.get(exception_id):
-            self._put(replace(record, outcome=outcome))
+            self._put(record.but(outcome=outcome))
         elif record := self._open.get(exception_id):
-            self._end(replace(record, state=ExceptionState.EXPIRED, outcome=outcome))
+            self._end(record.but(state=ExceptionState.EXPIRED, outcome=outcome))
 
     def _tick(self) -> None:
         for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:

@@ -7,8 +7,10 @@ writes records as JSON.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from operator import attrgetter
+from typing import Any
 
 from perdure.model.identity import AttemptId
 
@@ -35,8 +37,11 @@ class Scope(StrEnum):
     @property
     def order(self) -> tuple[Component, ...]:
         """The chain in the order in which it is asked."""
-        nearest_first = tuple(Component)
-        return nearest_first if self is Scope.LOCAL else nearest_first[::-1]
+        return _NEAREST_FIRST if self is Scope.LOCAL else _FARTHEST_FIRST
+
+
+_NEAREST_FIRST = tuple(Component)
+_FARTHEST_FIRST = _NEAREST_FIRST[::-1]
 
 
 class ExceptionState(StrEnum):
@@ -165,6 +170,13 @@ class ExceptionRecord:
     outcome: Outcome = Outcome.OPEN
     extra: tuple[tuple[str, str], ...] = ()  # fields that this version does not know: name, and value as JSON text
 
+    def but(self, **changes: Any) -> ExceptionRecord:
+        """A copy with some fields changed: what `dataclasses.replace` does, in half the time. Storms need it."""
+        values = list(_values_of(self))
+        for name, value in changes.items():
+            values[_PLACES[name]] = value
+        return ExceptionRecord(*values)
+
     @property
     def owner(self) -> Component | None:
         return next((a.component for a in self.verdicts if a.kind is AnswerKind.HANDLED), None)
@@ -191,7 +203,7 @@ class ExceptionRecord:
     @property
     def is_all_clear(self) -> bool:
         """True where it says that a fault is over, and is none."""
-        return any(a.key == CLEARS for a in self.annotations)
+        return bool(self.annotations) and any(a.key == CLEARS for a in self.annotations)
 
     @property
     def sources(self) -> frozenset[str]:
@@ -203,11 +215,16 @@ class ExceptionRecord:
         if answer.kind is AnswerKind.HANDLED and self.owner is not None:
             raise ValueError(f"{self.id} is owned by {self.owner}; {answer.component} cannot own it too")
         state = ExceptionState.HANDLED if answer.kind is AnswerKind.HANDLED else self.state
-        return replace(self, verdicts=(*self.verdicts, answer), state=state)
+        return self.but(verdicts=(*self.verdicts, answer), state=state)
 
     def with_annotation(self, annotation: Annotation) -> ExceptionRecord:
         """Append an annotation."""
-        return replace(self, annotations=(*self.annotations, annotation))
+        return self.but(annotations=(*self.annotations, annotation))
+
+
+_NAMES = tuple(field.name for field in fields(ExceptionRecord))
+_PLACES = {name: place for place, name in enumerate(_NAMES)}
+_values_of = attrgetter(*_NAMES)
 
 
 def about(attempt: AttemptId) -> Subject:

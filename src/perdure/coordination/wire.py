@@ -131,9 +131,12 @@ def _origin(value: Any, where: str) -> Origin:
 
 def _parts(value: Any, where: str, known: Mapping[str, tuple[str, Read[Any]]]) -> dict[str, Any]:
     """The fields of an object that has none but the known ones."""
-    given = _object(value, where)
-    _only(given, known.keys(), where)
-    return {known[name][0]: known[name][1](part, f"{where}.{name}") for name, part in given.items()}
+    read = {}
+    for name, part in _object(value, where).items():
+        if (field := known.get(name)) is None:
+            raise _unknown(name, known, where)
+        read[field[0]] = field[1](part, f"{where}.{name}")
+    return read
 
 
 def _annotation(value: Any, where: str) -> Annotation:
@@ -192,7 +195,11 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
 def _only(given: Mapping[str, Any], known: Collection[str], where: str) -> None:
     for name in given:
         if name not in known:
-            raise InputError(f"{where}.{str(name)[:80]}", "is not known", f"Use one of: {', '.join(sorted(known))}")
+            raise _unknown(name, known, where)
+
+
+def _unknown(name: Any, known: Collection[str], where: str) -> InputError:
+    return InputError(f"{where}.{str(name)[:80]}", "is not known", f"Use one of: {', '.join(sorted(known))}")
 
 
 def _word(value: Any, where: str) -> str:
@@ -246,7 +253,7 @@ def _many(read: Read[T], most: int = MAX_ITEMS) -> Callable[[Any, str], tuple[T,
             raise InputError(where, f"{_shown(value)} is no list", "Put it in square brackets")
         if len(value) > most:
             raise InputError(where, f"has {len(value)} entries", f"Give at most {most}")
-        return tuple(read(item, f"{where}[{i}]") for i, item in enumerate(value))
+        return tuple([read(item, f"{where}[{i}]") for i, item in enumerate(value)])
 
     return read_all
 

@@ -33,7 +33,6 @@ T = TypeVar("T")
 StoredEvent = ClusterEvent | Judged | ActionEnded | Ordered | ExceptionChanged | HandlerAsked
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_REPLACED = REPLACEMENT.encode()
 
 
 class Codec(Generic[T]):
@@ -44,19 +43,19 @@ class Codec(Generic[T]):
 
     def encode(self, value: T) -> str:
         """The JSON text of `value`: without NULs and lone surrogates, hence safe for any database."""
-        adapter = _adapter(self)
+        to_json = _adapter(self).serializer.to_json
         try:
-            text = adapter.dump_json(value)
+            text = to_json(value).decode()
         except (PydanticSerializationError, UnicodeEncodeError):
-            return adapter.dump_json(cleaned(value)).decode()
-        if rb"\u0000" in text or _REPLACED in text:  # of a key, a surrogate is replaced without a word, and thrice
-            text = adapter.dump_json(cleaned(value))
-        return text.decode()
+            return to_json(cleaned(value)).decode()
+        if r"\u0000" in text or REPLACEMENT in text:  # of a key, a surrogate is replaced without a word, and thrice
+            text = to_json(cleaned(value)).decode()
+        return text
 
     def decode(self, text: str | bytes) -> T:
         """Read what `encode` wrote. Raises `StateError` for anything else."""
         try:
-            return cast("T", _adapter(self).validate_json(text))
+            return cast("T", _adapter(self).validator.validate_json(text))
         except ValidationError as err:
             first = err.errors(include_url=False, include_input=False)[0]
             at = ".".join(map(str, first["loc"])) or "the whole"

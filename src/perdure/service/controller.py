@@ -392,7 +392,8 @@ def _advance(
     """Move exceptions along the chain, and take what comes of it into the cases that they are about."""
     view = SiteView(state, settings.playbook, settings.retry, now)
     chain, outcomes = advance(state.chain, inputs, PlaybookBench(settings.playbook, view, now), now)
-    state = replace(state, chain=chain)
+    if chain is not state.chain:
+        state = replace(state, chain=chain)
     effects: list[Effect] = []
     for outcome in outcomes:
         match outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,7 +105,7 @@ class Coordinator:
 
 def _read(value: Any, by: Identity, view: SiteView) -> Raised | PerdureError:
     try:
-        return raised(value, by, view, str(uuid.uuid4()))
+        return raised(value, by, view)
     except PerdureError as err:
         return err
 

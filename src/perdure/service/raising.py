@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from perdure.coordination.chain import Annotated, Answered, Enlisted, Raised
@@ -21,8 +21,11 @@ NOT_YOURS = ("verdicts", "state", "outcome", "budget", "repeats")
 OF_PERDURE = ("job", "node.failure")  # told by the service itself of what it sees
 
 
-def raised(value: Any, identity: Identity, view: SiteView, new_id: str) -> Raised:
-    """Read an exception that `identity` raises. Raises `InputError`, `NotFound`, `NotPermitted`, `Fenced`."""
+def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
+    """Read an exception that `identity` raises; one without an id gets one.
+
+    Raises `InputError`, `NotFound`, `NotPermitted`, `Fenced`.
+    """
     if not isinstance(value, Mapping):
         raise InputError("exception", "is no object", 'Write it like {"type": "gpu.xid79", ...}')
     for name in NOT_YOURS:
@@ -31,13 +34,16 @@ def raised(value: Any, identity: Identity, view: SiteView, new_id: str) -> Raise
     subject = value.get("subject", {})
     if isinstance(subject, Mapping):
         subject = {"cluster": view.state.cluster, **subject}
-    record = decode({"id": new_id, "time": view.now, **value, "subject": subject})
-    _check_id(record.id)
-    scope = _scope(record, view)
-    _check_time(record, view.now)
-    incarnation = _incarnation(record, identity, view)
+    if "id" not in value:
+        value = {**value, "id": str(uuid.uuid4())}
     source = f"{identity.role}:{identity.user}"
-    return Raised(replace(record, scope=scope, incarnation=incarnation, detected_by=source))
+    record = decode({"time": view.now, **value, "subject": subject, "detected_by": source})
+    _check_id(record.id)
+    _check_time(record, view.now)
+    scope, incarnation = _scope(record, view), _incarnation(record, identity, view)
+    if (scope, incarnation) != (record.scope, record.incarnation):
+        record = record.but(scope=scope, incarnation=incarnation)
+    return Raised(record)
 
 
 def _check_id(name: str) -> None:

@@ -96,13 +96,20 @@ class _Texts:
 
 
 def _add_event(rows: Rows, event: StoredEvent, texts: _Texts) -> None:
-    job_id = ""
+    job_id, payload = "", ""
     match event:
+        case ExceptionChanged(record=record):
+            job_id, payload = record.subject.job_id, _payload(event, "record", texts.of(record))
         case JobChanged(time_s=time_s, job=job):
-            rows.jobs.append(job_row(job, time_s))
-            job_id = job.job_id
-        case AttemptStarted(attempt=attempt) | AttemptEnded(attempt=attempt):
-            rows.attempts.append(attempt_row(attempt))
+            text = codec.JOB.encode(job)
+            rows.jobs.append(job_row(job, time_s, text))
+            job_id, payload = job.job_id, _payload(event, "job", text)
+        case AttemptStarted(attempt=attempt):
+            text = codec.ATTEMPT.encode(attempt)
+            rows.attempts.append(attempt_row(attempt, text))
+            job_id, payload = attempt.id.job_id, _payload(event, "attempt", text)
+        case AttemptEnded(attempt=attempt):
+            rows.attempts.append(attempt_row(attempt, codec.ATTEMPT.encode(attempt)))
             job_id = attempt.id.job_id
         case NodeChanged(time_s=time_s, node=node):
             rows.nodes.append(node_row(rows.cluster, node, time_s))
@@ -114,7 +121,7 @@ def _add_event(rows: Rows, event: StoredEvent, texts: _Texts) -> None:
         case Ordered(action=action):
             about = subject_of(action)
             job_id = about.job_id if about else ""
-        case ExceptionChanged(record=record) | HandlerAsked(record=record):
+        case HandlerAsked(record=record):
             job_id = record.subject.job_id
         case SightChanged():
             pass
@@ -125,18 +132,17 @@ def _add_event(rows: Rows, event: StoredEvent, texts: _Texts) -> None:
             "cluster": rows.cluster,
             "kind": event.kind,
             "job_id": clean(job_id),
-            "payload": _payload(event, texts),
+            "payload": payload or codec.EVENT.encode(event),
         }
     )
 
 
-def _payload(event: StoredEvent, texts: _Texts) -> str:
-    if isinstance(event, ExceptionChanged):
-        return f'{{"time_s":{event.time_s!r},"record":{texts.of(event.record)},"kind":"{event.kind}"}}'
-    return codec.EVENT.encode(event)
+def _payload(event: ExceptionChanged | JobChanged | AttemptStarted, name: str, text: str) -> str:
+    """What `codec.EVENT` makes of an event that holds one value beside its instant, whose `text` is there already."""
+    return f'{{"time_s":{event.time_s!r},"{name}":{text},"kind":"{event.kind}"}}'
 
 
-def job_row(job: Job, changed_s: float) -> Row:
+def job_row(job: Job, changed_s: float, payload: str) -> Row:
     return {
         "cluster": job.cluster,
         "job_id": clean(job.job_id),
@@ -148,18 +154,18 @@ def job_row(job: Job, changed_s: float) -> Row:
         "node_count": job.node_count,
         "submit_s": job.submit_s,
         "changed_s": changed_s,
-        "payload": codec.JOB.encode(job),
+        "payload": payload,
     }
 
 
-def attempt_row(attempt: Attempt) -> Row:
+def attempt_row(attempt: Attempt, payload: str) -> Row:
     return {
         **_subject(attempt.id),
         "state": attempt.state.value,
         "start_s": attempt.start_s,
         "end_s": attempt.end_s,
         "gpus": attempt.gpus,
-        "payload": codec.ATTEMPT.encode(attempt),
+        "payload": payload,
     }
 
 
@@ -246,6 +252,8 @@ def _add_cases(rows: Rows, before: State, after: State) -> None:
 
 def _add_handlers(rows: Rows, before: Chain, after: Chain) -> None:
     old, new = before.handlers, after.handlers
+    if not old and not new:
+        return
     rows.handlers += [
         {"cluster": rows.cluster, "id": clean(handler), "payload": codec.REGISTRATION.encode(registration)}
         for handler, registration in new.items()

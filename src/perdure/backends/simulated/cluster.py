@@ -307,16 +307,12 @@ class SimulatedCluster:
         return min(instants, default=math.inf)
 
     def _start_what_fits(self) -> None:
-        free = {name: node.gpus for name, node in self._nodes.items() if node.state is NodeState.UP}
-        for submitted in self._live.values():
-            if submitted.job.state is JobState.RUNNING:
-                for name in submitted.attempts[-1].nodes:
-                    if name in free:
-                        free[name] -= submitted.script.gpus_per_node
-        for submitted in list(self._live.values()):
+        waiting = [
+            s for s in self._live.values() if s.job.state is JobState.PENDING and (s.job.eligible_s or 0.0) <= self.now
+        ]
+        free = self._free() if waiting else {}
+        for submitted in waiting:
             job, script = submitted.job, submitted.script
-            if job.state is not JobState.PENDING or (job.eligible_s or 0.0) > self.now:
-                continue
             fitting = [n for n, left in free.items() if left >= script.gpus_per_node and n not in job.excluded]
             if len(fitting) < script.node_count:
                 continue
@@ -325,6 +321,16 @@ class SimulatedCluster:
                 free[name] -= script.gpus_per_node
             self._start(submitted, chosen)
         self._settle_drains()
+
+    def _free(self) -> dict[str, int]:
+        """GPUs that are free, by node."""
+        free = {name: node.gpus for name, node in self._nodes.items() if node.state is NodeState.UP}
+        for submitted in self._live.values():
+            if submitted.job.state is JobState.RUNNING:
+                for name in submitted.attempts[-1].nodes:
+                    if name in free:
+                        free[name] -= submitted.script.gpus_per_node
+        return free
 
     def _start(self, submitted: _Submitted, nodes: tuple[str, ...]) -> None:
         job, script = submitted.job, submitted.script
@@ -385,10 +391,11 @@ class SimulatedCluster:
         self._nodes[name] = replace(self._nodes[name], state=state, reason=reason, since_s=self.now)
 
     def _settle_drains(self) -> None:
-        busy = {name for attempt in self._running() for name in attempt.nodes}
-        for name, node in self._nodes.items():
-            if node.state is NodeState.DRAINING and name not in busy:
-                self._nodes[name] = replace(node, state=NodeState.DRAINED, since_s=self.now)
+        draining = [node for node in self._nodes.values() if node.state is NodeState.DRAINING]
+        busy = {name for attempt in self._running() for name in attempt.nodes} if draining else set()
+        for node in draining:
+            if node.name not in busy:
+                self._nodes[node.name] = replace(node, state=NodeState.DRAINED, since_s=self.now)
 
 
 def _is_repeatable(action: Action) -> bool:

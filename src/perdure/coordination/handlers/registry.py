@@ -9,17 +9,20 @@ from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
 
+_LEFT = handled("written down; nothing is to be done")
+_NOBODY = declined("nobody took it: a person is needed")
+
 Handler = Callable[[ExceptionRecord, Site, float], Ruling]
 
 
 def leave(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
     """Nothing is to be done: it is written down, and that is all."""
-    return handled("written down; nothing is to be done")
+    return _LEFT
 
 
 def escalate(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
     """Nobody took it: a person is needed."""
-    return declined("nobody took it: a person is needed")
+    return _NOBODY
 
 
 HANDLERS: Mapping[str, Handler] = {
