@@ -169,3 +169,56 @@ def test_a_frozen_claimant_holds_nobody_up(tmp_path):
     finally:
         old.kill()
         old.communicate()
+
+
+@pytest.fixture
+def treasure(tmp_path):
+    """A directory of this user's that no fence has made."""
+    path = tmp_path / "data" / "treasure"
+    path.mkdir(parents=True)
+    (path / "weights").write_text("years of work")
+    return path
+
+
+@pytest.mark.parametrize("note", ["0-evil", "0-treasure"])
+def test_a_note_moves_nothing_but_a_stage(tmp_path, treasure, note):
+    """Whoever may write into the fence may leave a note; it names no way to other directories."""
+    (tmp_path / "stages").mkdir()
+    (tmp_path / "stages" / note).write_bytes(os.fsencode(treasure))
+    claim(tmp_path, "7", 1)
+    assert (treasure / "weights").read_text() == "years of work"
+
+
+def test_a_note_that_is_a_link_and_a_stage_that_is_one_are_left_alone(tmp_path, treasure):
+    (tmp_path / "stages").mkdir()
+    (tmp_path / "note").write_bytes(os.fsencode(treasure.parent / ".perdure-0-a"))
+    (tmp_path / "stages" / "0-a").symlink_to(tmp_path / "note")
+    (treasure.parent / ".perdure-0-a").mkdir()
+    (tmp_path / "stages" / "0-b").write_bytes(os.fsencode(treasure.parent / ".perdure-0-b"))
+    (treasure.parent / ".perdure-0-b").symlink_to(treasure)
+    claim(tmp_path, "7", 1)
+    assert (treasure.parent / ".perdure-0-a").is_dir()
+    assert (treasure.parent / ".perdure-0-b").is_symlink()
+    assert (treasure / "weights").read_text() == "years of work"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
+@pytest.mark.parametrize("whose", ["note", "stage"])
+def test_what_is_another_users_is_left_alone(tmp_path, whose):
+    (tmp_path / "stages").mkdir()
+    stage, note = tmp_path / ".perdure-0-a", tmp_path / "stages" / "0-a"
+    stage.mkdir()
+    note.write_bytes(os.fsencode(stage))
+    os.chown({"note": note, "stage": stage}[whose], 65534, 65534)
+    claim(tmp_path, "7", 1)
+    assert stage.is_dir()
+
+
+def test_a_stage_of_an_older_claim_is_taken_away_with_its_note(tmp_path):
+    with pytest.raises(Fenced), claim(tmp_path, "7", 1).stage(tmp_path) as stage:  # noqa: PT012 - the order is the point
+        (stage / "draft").write_text("old")
+        newer = claim(tmp_path, "7", 2)
+        assert not list(tmp_path.glob(".perdure-*"))
+        assert os.listdir(tmp_path / "stages") == []
+        newer.check()
+        raise Fenced("", "", "")

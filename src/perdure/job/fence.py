@@ -11,10 +11,12 @@ newer claim that much later; publishing with `checkpointed` does not depend on t
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
 import socket
+import stat
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -28,6 +30,7 @@ FENCE_DIR = "PERDURE_FENCE_DIR"
 FENCE_TOKEN = "PERDURE_FENCE_TOKEN"  # noqa: S105 - a number, no secret
 KEPT_CLAIMS = 16  # the latest stay, for people who want to know what happened
 DRAFT_LIFE_S = 3600.0
+MAX_NOTE_BYTES = 64 * 1024
 
 _MEND = "A newer incarnation of this job runs: let this one end"
 
@@ -72,7 +75,7 @@ class Claim:
         stage that is noted; we first note it, then make it, then look whether there is a newer claim.
         """
         name = f"{self.token}-{uuid.uuid4().hex}"
-        stage, note = parent.resolve() / f".perdure-{name}", _stages(self.directory) / name
+        stage, note = parent.resolve() / _stage_name(name), _stages(self.directory) / name
         try:
             _write_whole(note, os.fsencode(stage))
             stage.mkdir()
@@ -163,18 +166,48 @@ def _read_holder(directory: Path, token: int) -> Holder:
 
 
 def _revoke_older(directory: Path, token: int) -> None:
-    """Take away what older claims have prepared but not published: moved, it cannot be published any more."""
+    """Take away what older claims have prepared but not published: moved, it cannot be published any more.
+
+    Where others may write into the fence, a note could name anything. So only this user's notes count, and only for
+    this user's directories of the name that `Claim.stage` gives.
+    """
     for name in os.listdir(_stages(directory)):
         if not _is_older(name, token):
             continue
         note = _stages(directory) / name
         with suppress(FileNotFoundError):  # its owner has just finished, or another claimant is at it
-            stage = Path(os.fsdecode(note.read_bytes()))
+            stage = _noted_stage(note)
+            if stage is None:
+                continue
             with suppress(FileNotFoundError):
-                stage.rename(f"{stage}.revoked-{uuid.uuid4().hex}")
-            for revoked in stage.parent.glob(f"{stage.name}.revoked-*"):
-                shutil.rmtree(revoked, ignore_errors=True)
+                if _is_own_directory(stage):
+                    stage.rename(f"{stage}.revoked-{uuid.uuid4().hex}")
+            for revoked in stage.parent.glob(f"{glob.escape(stage.name)}.revoked-*"):
+                if _is_own_directory(revoked):
+                    shutil.rmtree(revoked, ignore_errors=True)
             note.unlink()
+
+
+def _noted_stage(note: Path) -> Path | None:
+    """The stage that a note of this user names; None where it is another's, a link, or names anything else."""
+    try:
+        descriptor = os.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            return None
+        stage = Path(os.fsdecode(file.read(MAX_NOTE_BYTES)))
+    return stage if stage.is_absolute() and stage.name == _stage_name(note.name) else None
+
+
+def _is_own_directory(path: Path) -> bool:
+    """Raises `FileNotFoundError` where it is gone."""
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _is_older(name: str, token: int) -> bool:
@@ -199,6 +232,10 @@ def _claims(directory: Path) -> Path:
 
 def _stages(directory: Path) -> Path:
     return directory / "stages"
+
+
+def _stage_name(note: str) -> str:
+    return f".perdure-{note}"
 
 
 def _write_whole(path: Path, data: bytes) -> None:
