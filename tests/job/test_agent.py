@@ -208,3 +208,12 @@ def test_it_ends_in_order(share):
     process.terminate()
     assert process.wait(60) == 0
     assert heartbeat.read(share / "n1.json").is_over
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
+def test_what_another_user_has_put_there_is_not_believed(share):
+    agent(share).look(0.0)
+    os.chown(share / "n1.json", 65534, 65534)
+    assert agents(share) == {}
+    os.chown(share, 65534, 65534)
+    assert len(agents(share)) == 1

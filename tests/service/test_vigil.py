@@ -1,11 +1,16 @@
 """Heartbeats of nodes and jobs: who falls silent by two sources is set down at once; one source proves nothing."""
 
+import os
+import threading
 from dataclasses import replace
 
 import pytest
 
+from perdure.errors import ConfigError
 from perdure.job.heartbeat import Heartbeat, Source, write
 from perdure.job.tracks import Tracks
+from perdure.service.runtime import vigil
+from perdure.service.settings import CoordinationSettings
 from perdure.service.vigil import Vigil
 from tests.service.web_world import fill, site
 
@@ -120,4 +125,23 @@ def test_a_directory_that_is_gone_is_an_error_and_no_silence(place):
     place.share.rmdir()
     with pytest.raises(OSError, match="agents"):
         place.vigil.look()
+    assert actions(place) == []
+
+
+def test_a_directory_that_anybody_may_write_is_believed_by_nobody(place):
+    """Whoever may write there can forge an agent: checked where the words are read, not only where they are written."""
+    agent(place, "gpu02", ("forged",))
+    place.share.chmod(0o777)
+    with pytest.raises(ConfigError, match="anybody may write"):
+        vigil(CoordinationSettings(agents=place.share), None, threading.Event())
+    with pytest.raises(ConfigError, match="anybody may write"):
+        place.vigil.look()
+    assert actions(place) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
+def test_a_strangers_word_in_the_agents_directory_drains_nothing(place):
+    agent(place, "gpu02", ("forged",))
+    os.chown(place.share / "gpu02.json", 65534, 65534)
+    place.vigil.look()
     assert actions(place) == []

@@ -1,11 +1,13 @@
 """``perdure agent``: one process a node that says "this node lives", what is wrong with it, and which jobs live on it.
 
 It writes one small file into a directory that the service reads too, ``<node>.json``. The directory must be the
-site's: whoever may write there can forge an agent, so one that anybody may write is refused.
+site's: whoever may write there can forge an agent, so one that anybody may write is refused, by agents and by the
+service. Of files in it those are believed that the directory's owner, root or the reader itself has written.
 """
 
 from __future__ import annotations
 
+import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,7 +43,7 @@ class Agent:
     """Looks and writes; `look` is called again and again. Raises `ConfigError` where its directory cannot be used."""
 
     def __init__(self, post: Post, probing: Probing) -> None:
-        _check(post.share)
+        check_share(post.share)
         self._post, self._probing = post, probing
         self._log, self._rules = Watchlog(), LivenessRules()
         self._reading = Background(lambda: dict(heartbeats(post.fences, post.task.host)))
@@ -99,11 +101,15 @@ def heartbeats(fences: Iterable[Path], host: str = "") -> Iterator[tuple[str, He
 
 
 def agents(share: Path) -> Mapping[str, Heartbeat]:
-    """The agents' heartbeats in their directory, by file. Raises `OSError` where it cannot be read."""
+    """The agents' heartbeats in their directory, by file.
+
+    Raises `OSError` where it cannot be read, `ConfigError` where anybody may write there.
+    """
+    believed = _believed(share)
     found = {}
     for path in sorted(share.iterdir()):
         with suppress(OSError, InputError):
-            beat = heartbeat.read(path)
+            beat = heartbeat.read(path, believed)
             if beat.source is Source.AGENT and path.name == f"{beat.node}.json":
                 found[str(path)] = beat
     return found
@@ -120,12 +126,19 @@ def keep_looking(agent: Agent, every_s: float, wait: Callable[[float], bool]) ->
         agent.end()
 
 
-def _check(share: Path) -> None:
+def check_share(share: Path) -> None:
+    """Raise `ConfigError` where this cannot be the directory of the agents."""
     try:
-        mode = share.stat().st_mode
+        _believed(share)
     except OSError as err:
         raise ConfigError(str(share), f"cannot be used: {err.strerror}", "Name a directory that all nodes see") from err
-    if not stat.S_ISDIR(mode):
+
+
+def _believed(share: Path) -> frozenset[int]:
+    """The users whose word counts there. Raises `OSError`; `ConfigError` where anybody may write."""
+    status = share.stat()
+    if not stat.S_ISDIR(status.st_mode):
         raise ConfigError(str(share), "not a directory", "Name a directory that all nodes see")
-    if mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         raise ConfigError(str(share), "anybody may write there and forge an agent", "Take that right away: chmod o-w")
+    return frozenset((status.st_uid, 0, os.geteuid()))

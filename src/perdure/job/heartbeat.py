@@ -6,6 +6,7 @@ A reader sees life in a `count` that grows between two looks of its own; clocks 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -54,9 +55,12 @@ def write(path: Path, heartbeat: Heartbeat) -> None:
     write_json(path, {"schema": SCHEMA, **asdict(heartbeat)})
 
 
-def read(path: Path) -> Heartbeat:
-    """Raises `FileNotFoundError`, other `OSError`, or `InputError` where it is no heartbeat."""
-    fields = Fields(str(path), read_json(path, SCHEMA))
+def read(path: Path, owners: Collection[int] | None = None) -> Heartbeat:
+    """With `owners` only one that one of these users has written.
+
+    Raises `FileNotFoundError`, other `OSError`, or `InputError` where it is no heartbeat.
+    """
+    fields = Fields(str(path), read_json(path, SCHEMA, owners))
     source = fields.text("source")
     if source not in tuple(Source):
         raise InputError(str(path), f"source is {source[:80]!r}", f"It must be one of {', '.join(Source)}")

@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,13 +86,13 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
         draft.unlink(missing_ok=True)
 
 
-def read_json(path: Path, schema: str) -> dict[str, Any]:
+def read_json(path: Path, schema: str, owners: Collection[int] | None = None) -> dict[str, Any]:
     """The object that a task has left. Its writer is not trusted: no link is followed, and its size is bounded.
 
-    Raises `FileNotFoundError` where it is not there, `OSError` where it cannot be read, `InputError` where it is not
-    an object of this `schema` ("perdure.heartbeat/1").
+    With `owners` only files of these users are read. Raises `FileNotFoundError` where it is not there, `OSError` where
+    it cannot be read, `InputError` where it is another's or not an object of this `schema` ("perdure.heartbeat/1").
     """
-    data = small_file(path, MAX_BYTES)
+    data = small_file(path, MAX_BYTES, owners)
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as err:
@@ -103,8 +103,11 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
     return found
 
 
-def small_file(path: Path, limit: int) -> bytes:
-    """The bytes of a regular file of at most `limit`. Raises `OSError`, `InputError` for anything else."""
+def small_file(path: Path, limit: int, owners: Collection[int] | None = None) -> bytes:
+    """The bytes of a regular file of at most `limit`, of one of `owners` where they are named.
+
+    Raises `OSError`, `InputError` for anything else.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as err:
@@ -115,6 +118,8 @@ def small_file(path: Path, limit: int) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise InputError(str(path), "not a regular file", _MEND)
+        if owners is not None and status.st_uid not in owners:
+            raise InputError(str(path), f"written by user {status.st_uid}, who is not believed", _MEND)
         data = file.read(limit + 1)
     if len(data) > limit:
         raise InputError(str(path), f"more than {limit} bytes", _MEND)

@@ -29,6 +29,7 @@ from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, InputError, InUse, StateError
 from perdure.service.auth import Role, TokenBook
 from perdure.service.blame.ledger import Ledger
+from perdure.job.agent import check_share
 from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
 from perdure.service.collector import keep_pauses_short
@@ -256,8 +257,9 @@ def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event) -> threa
 def vigil(settings: CoordinationSettings, engine: Engine, stop: threading.Event) -> threading.Thread:
     """The thread that looks at the heartbeats of nodes and jobs. Raises `ConfigError`."""
     share = settings.agents
-    if share is None or not share.is_dir():
-        raise ConfigError("coordination.agents", f"{share} is no directory", "Make it, writable for the agents alone")
+    if share is None:
+        raise ConfigError("coordination.agents", "is not set", "Name the directory that the agents write to")
+    check_share(share)
     watcher = Vigil(share, [Path(fence) for fence in settings.fences], engine.tell, engine.view)
     return forever("vigil", stop, watcher.look, lambda: stop.wait(settings.watch_every_s))
 

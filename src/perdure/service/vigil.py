@@ -33,7 +33,10 @@ class Vigil:
         self._blind = ""
 
     def look(self) -> None:
-        """One look at all heartbeats. Raises `OSError` where the agents' directory cannot be read."""
+        """One look at all heartbeats.
+
+        Raises `OSError` where the agents' directory cannot be read, `ConfigError` where anybody may write there.
+        """
         view = self._view()
         running = {attempt.id.job_id: attempt.nodes for attempt in view.running()}
         found = {**agents(self._share), **dict(heartbeats(self._of(running)))}
@@ -43,8 +46,8 @@ class Vigil:
         self._say_blind(judgement.blind)
         records = [*(_silent(node, view) for node in judgement.nodes), *_ill(found, view)]
         inputs: tuple[Input, ...] = tuple(Raised(r) for r in records if view.state.chain.find(r.id) is None)
-        if inputs:
-            self._tell(inputs)
+        for effect in self._tell(inputs) if inputs else ():
+            log.warning("what the heartbeats say is not taken: %s. %s", effect.what, effect.mend)
 
     def _of(self, running: Mapping[str, tuple[str, ...]]) -> Iterator[Path]:
         return (fence / job_id for fence in self._fences for job_id in running if _is_plain(job_id))
