@@ -139,7 +139,7 @@ async def _open(port: int, token: str) -> tuple[asyncio.StreamReader, asyncio.St
     path = "/api/v1/events/stream?kind=exception_changed"
     head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
     writer.write(head.encode())
-    await reader.readuntil(b": listening")
+    await reader.readuntil(b"\nid: ")  # the place where the stream begins
     return reader, writer
 
 
@@ -154,7 +154,7 @@ def main() -> None:
     n = parser.parse_args().events
     told: Callable[[str], None] = lambda text: print(text, flush=True)  # noqa: E731
     with service() as engine:
-        coordinator = Coordinator(engine.tell, engine.view)
+        coordinator = Coordinator(engine.tell, engine.view, engine.journal.recall, engine.look_now.set)
         wall, cpu = in_batches(coordinator, distinct(n))
         told(f"distinct, batches of {BATCH}: {n / wall:,.0f}/s by the wall clock, {n / cpu:,.0f}/s of processor time")
         wall, cpu = in_batches(coordinator, equal(STORM))

@@ -25,7 +25,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -87,7 +87,7 @@ class Service:
             raise ClusterError(self._where, "its answer is not JSON", "See that it is Perdure") from err
 
     def listen(self, path: str) -> Iterator[tuple[str, str, Any]]:
-        """Server-sent events as ``(id, kind, data)``; ends where the service ends the stream."""
+        """Server-sent events as ``(id, kind, data)``; without data it is but the place reached. Ends as the stream."""
         connection = self._connect()
         try:
             answer = self._send(connection, "GET", path, None)
@@ -153,7 +153,8 @@ def raise_exception(
 
     Tried again while the service does not answer, or does not know the job yet: it looks at the cluster then. The id
     makes that harmless. `job` is by default the one that this process runs in. Fields of your own (`more`) go with it
-    unchanged. Raises `PerdureError`.
+    unchanged. It counts from when it arrives, by the service's clock, unless `time` says otherwise. Raises
+    `PerdureError`.
     """
     job = job or os.environ.get("PERDURE_JOB_ID") or os.environ.get("SLURM_JOB_ID") or ""
     subject = {"job": job, "node": list(nodes), "rank": list(ranks), "resource": resource}
@@ -167,7 +168,6 @@ def raise_exception(
         "incarnation": incarnation,
         "evidence": list(evidence),
         "origin": {"component": "job" if job else "client", "host": socket.gethostname(), "pid": os.getpid()},
-        "time": time.time(),
     }
     answer = _patiently(service or Service.of(), "POST", "/exceptions", record, may_come=NotFound)
     return str(answer["id"])
@@ -200,21 +200,42 @@ def subscribe(
                 if kind == "problem":
                     break
                 after, pause_s = int(seq), FIRST_PAUSE_S
-                yield data
+                if data is not None:
+                    yield data
         except ClusterBusy:
             pass
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
+class Clock:
+    """The service's clock, from what it last said: this machine's own may be minutes off, and may be set meanwhile."""
+
+    def __init__(self, said_s: float) -> None:
+        self.hear(said_s)
+
+    def hear(self, said_s: float) -> None:
+        """The service says that it is `said_s` now."""
+        self._ahead_s = said_s - time.monotonic()
+
+    def left_s(self, instant_s: float) -> float:
+        """Seconds from now to an instant of the service's."""
+        return instant_s - self._ahead_s - time.monotonic()
+
+    def instant_s(self, left_s: float) -> float:
+        """The service's instant that is `left_s` from now."""
+        return time.monotonic() + self._ahead_s + left_s
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An exception that this handler is asked about. Answer once, before `until`."""
+    """An exception that this handler is asked about. Answer once, before `until` (by this machine's clock)."""
 
     record: dict[str, Any]
     until: float
     handler: str
     service: Service
+    clock: Clock = field(repr=False)
 
     def handled(self, note: str = "", *, forbids: Sequence[str] = ()) -> None:
         """It is mine: nobody else recovers, and nobody does what is forbidden."""
@@ -231,8 +252,8 @@ class Asked:
         self._answer("rejected", note)
 
     def deferred(self, until: float, note: str = "") -> None:
-        """I may take it: hold the chain until then. Answer again before."""
-        self._answer("deferred", note, until=until)
+        """I may take it: hold the chain until then (by this machine's clock). Answer again before."""
+        self._answer("deferred", note, until=self.clock.instant_s(until - time.time()))
 
     def _answer(self, verdict: str, note: str, **more: Any) -> None:
         body = {"handler": self.handler, "verdict": verdict, "note": note, **more}
@@ -257,25 +278,35 @@ def handle(
     wish = {"component": component, "types": list(types), "lease_s": lease_s, "answer_s": answer_s}
     path = f"/handlers/{quote(name, safe='')}"
     enlisted = _patiently(service, "PUT", path, wish)
-    stop = threading.Event()
-    threading.Thread(target=_keep, args=(service, path, wish, stop), name=f"lease {name}", daemon=True).start()
+    clock, stop = Clock(enlisted["now"]), threading.Event()
+    keep = threading.Thread(target=_keep, args=(service, path, wish, clock, stop), name=f"lease {name}", daemon=True)
+    keep.start()
     try:
-        for asked in enlisted["asked"]:
-            yield Asked(asked["record"], asked["until"], name, service)
-        for event in subscribe(kinds=("handler_asked",), after=enlisted["after"], service=service):
-            asked = event["payload"]
-            if asked["handler"] == name and asked["until_s"] > time.time():
-                yield Asked(asked["record"], asked["until_s"], name, service)
+        for record, until_s in _turns(name, enlisted, service):
+            left_s = clock.left_s(until_s)
+            if left_s > 0:  # else it was passed on while this program did something else
+                yield Asked(record, time.time() + left_s, name, service, clock)
     finally:
         stop.set()
         _give_up(service, path)
 
 
-def _keep(service: Service, path: str, wish: dict[str, Any], stop: threading.Event) -> None:
+def _turns(name: str, enlisted: dict[str, Any], service: Service) -> Iterator[tuple[dict[str, Any], float]]:
+    """Records that `name` is asked about, each with the service's instant until when: what waits, then what comes."""
+    waiting = {asked["record"]["id"]: asked["until"] for asked in enlisted["asked"]}
+    for asked in enlisted["asked"]:
+        yield asked["record"], asked["until"]
+    for event in subscribe(kinds=("handler_asked",), after=enlisted["after"], service=service):
+        record, until_s = event["payload"]["record"], event["payload"]["until_s"]
+        if event["payload"]["handler"] == name and waiting.get(record["id"]) != until_s:
+            yield record, until_s
+
+
+def _keep(service: Service, path: str, wish: dict[str, Any], clock: Clock, stop: threading.Event) -> None:
     """Renew the lease well before it runs out."""
     while not stop.wait(wish["lease_s"] / 3):
         try:
-            service.ask("PUT", path, wish)
+            clock.hear(service.ask("PUT", path, wish)["now"])
         except PerdureError:
             continue  # the next try comes before the lease has run out
 
@@ -311,8 +342,8 @@ def _events(answer: HTTPResponse) -> Iterator[tuple[str, str, Any]]:
         if text:
             name, _, value = text.partition(":")
             fields[name] = value.removeprefix(" ")
-        elif "data" in fields:
-            yield fields.get("id", "0"), fields.get("event", ""), json.loads(fields["data"])
+        elif fields:
+            yield fields.get("id", "0"), fields.get("event", ""), json.loads(fields.get("data", "null"))
             fields = {}
 
 

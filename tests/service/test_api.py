@@ -1,6 +1,7 @@
 """The HTTP API: what it tells, what it plans, and how it says no."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from sqlalchemy import create_engine
@@ -309,7 +310,8 @@ def streamed(place, token, **request):
         assert answer.headers["content-type"].startswith("text/event-stream")
         for line in answer.iter_lines():
             lines.append(line)
-    return [int(line[4:]) for line in lines if line.startswith("id: ")], lines
+    told = [line for line, following in pairwise(lines) if following.startswith("event: ")]
+    return [int(line.removeprefix("id: ")) for line in told], lines
 
 
 @pytest.fixture
@@ -332,6 +334,12 @@ def test_a_stream_goes_on_where_it_broke_off(place, closing):
     assert later == everything[5:]
     assert streamed(place, place.operator)[0] == []
     assert place.app.state.listeners._here == 0
+
+
+def test_a_stream_says_first_where_it_begins(place, closing):
+    newest = get(place, "/events", limit=200)["items"][-1]["seq"]
+    assert streamed(place, place.operator)[1][:2] == [f"id: {newest}", ""]
+    assert streamed(place, place.operator, params={"after": 3})[1][0] == "id: 3"
 
 
 def test_a_stream_hides_what_a_viewer_may_not_read(place, closing):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -48,6 +49,13 @@ class serving:
         self.local.__exit__(None, None, None)
 
 
+def until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_what_is_raised_is_heard_and_the_asked_one_owns_it(place):
     heard = []
 
@@ -65,19 +73,77 @@ def test_what_is_raised_is_heard_and_the_asked_one_owns_it(place):
     threads = [threading.Thread(target=target, daemon=True) for target in (listen, serve)]
     for thread in threads:
         thread.start()
-    until = time.time() + 10
-    while "trainer" not in place.world.state.chain.handlers and time.time() < until:
-        time.sleep(0.01)
+    until(lambda: "trainer" in place.world.state.chain.handlers)
     name = client.raise_exception("app.nan", job="200", note="loss is NaN", service=place.service, step=1200)
     for thread in threads:
         thread.join(10)
     assert heard == ["in_chain", "handled"]
     record = place.world.state.chain.find(name)
     assert (record.owner, dict(record.extra)) == ("job", {"step": "1200"})
-    until = time.time() + 10
-    while place.world.state.chain.handlers and time.time() < until:
-        time.sleep(0.01)
-    assert place.world.state.chain.handlers == {}  # who leaves the loop is asked no more
+    until(lambda: not place.world.state.chain.handlers)  # who leaves the loop is asked no more
+
+
+@pytest.mark.parametrize("ahead_s", [-300.0, 300.0])
+def test_a_clock_that_is_off_misses_no_question(place, monkeypatch, ahead_s):
+    """Handler and raiser on a machine five minutes off: asked, once, with the time that there is; a deferral holds."""
+    monkeypatch.setattr(client, "time", SimpleNamespace(
+        time=lambda: time.time() + ahead_s, monotonic=time.monotonic, sleep=time.sleep,
+    ))  # fmt: skip
+    asked_of = client.handle("trainer", component="job", types=["app"], answer_s=20.0, service=place.service)
+    register = threading.Thread(target=lambda: heard.append(next(asked_of)), daemon=True)
+    heard = []
+    register.start()
+    until(lambda: "trainer" in place.world.state.chain.handlers)
+    name = client.raise_exception("app.nan", job="200", service=place.service)
+    register.join(10)
+    (asked,) = heard
+    assert asked.record["id"] == name
+    assert 0 < asked.until - (time.time() + ahead_s) <= 21
+    asked.deferred(time.time() + ahead_s + 10, "looking")
+    assert 0 < place.world.state.chain.turns[name].until_s - time.time() <= 11
+    asked.handled("rolled back")
+    assert place.world.state.chain.find(name).owner == "job"
+    asked_of.close()
+
+
+def test_what_waits_and_is_told_of_as_well_is_asked_about_once(monkeypatch):
+    """It may come up between the registration and the answer to it; then it is in both."""
+
+    def asked(name, until_s, handler="trainer"):
+        return {"payload": {"record": {"id": name}, "until_s": until_s, "handler": handler}}
+
+    told = [asked("a", 30.0), asked("b", 30.0, "other"), asked("c", 31.0), asked("a", 90.0)]
+    monkeypatch.setattr(client, "subscribe", lambda **_: iter(told))
+    enlisted = {"after": 1, "asked": [{"record": {"id": "a"}, "until": 30.0}]}
+    turns = [
+        (record["id"], until_s) for record, until_s in client._turns("trainer", enlisted, client.Service("http://x"))
+    ]
+    assert turns == [("a", 30.0), ("c", 31.0), ("a", 90.0)]
+
+
+def test_the_clock_is_the_one_last_heard():
+    clock = client.Clock(1000.0)
+    assert clock.left_s(1010.0) == pytest.approx(10, abs=1)
+    clock.hear(1020.0)
+    assert clock.left_s(1010.0) == pytest.approx(-10, abs=1)
+    assert clock.instant_s(5.0) == pytest.approx(1025.0, abs=1)
+
+
+def test_a_stream_that_breaks_before_its_first_event_misses_none(place, monkeypatch):
+    """The place is known from the first message on: what happens while the way is cut is heard afterwards."""
+    listen, cuts, raised = client.Service.listen, [], []
+
+    def cut(self, path):
+        for told in listen(self, path):
+            yield told
+            if not cuts:
+                cuts.append(path)
+                raised.append(client.raise_exception("app.nan", job="200", service=place.service))
+                raise ClusterBusy("here", "the stream broke off", "Listen again")
+
+    monkeypatch.setattr(client.Service, "listen", cut)
+    heard = next(client.subscribe(job="200", service=place.service))
+    assert [heard["payload"]["record"]["id"]] == raised
 
 
 def test_what_waits_for_a_handler_from_before_its_restart_comes_first(place):

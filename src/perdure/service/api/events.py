@@ -51,7 +51,10 @@ async def stream(
     job_id: Word = "",
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> StreamingResponse:
-    """Events as they are written down, each with its `seq` as id. `Last-Event-ID` takes a broken stream up again."""
+    """Events as they are written down, each with its `seq` as id. `Last-Event-ID` takes a broken stream up again.
+
+    An id without an event comes first, and now and then where there is nothing to tell: the place reached.
+    """
     listeners: Listeners = request.app.state.listeners
     if last_event_id and last_event_id.isascii() and last_event_id.isdecimal() and int(last_event_id) <= MAX_SEQ:
         start = int(last_event_id)
@@ -108,7 +111,7 @@ async def _stream(wanted: Wanted, seq: int, listeners: Listeners) -> AsyncIterat
     await listeners.enter()
     try:
         yield ""
-        yield ": listening\n\n"
+        yield f"id: {seq}\n\n"  # no event, but the place to go on from where the stream breaks before the first
         while not listeners.closing:
             heard = await listeners.tail.after(seq, PATIENCE_S)
             said = "".join(map(wanted.text_of, heard))
@@ -118,7 +121,7 @@ async def _stream(wanted: Wanted, seq: int, listeners: Listeners) -> AsyncIterat
                 yield said
             elif quiet_s >= HEARTBEAT_S:
                 quiet_s = 0.0
-                yield ": still here\n\n"
+                yield f"id: {seq}\n\n"
     except PerdureError as err:
         yield f"event: problem\ndata: {json.dumps(str(err))}\n\n"
     finally:

@@ -34,15 +34,17 @@ class _Asked(BaseModel):
 
 
 class Raised(BaseModel):
-    """What a raised exception became: itself, or the equal one that it was counted with."""
+    """What a raised exception became: itself, or the equal one that it was counted with. `reason`: said last."""
 
     id: str
     state: str
     repeats: int
+    reason: str
 
     @classmethod
     def of(cls, record: ExceptionRecord) -> Raised:
-        return cls(id=record.id, state=record.standing, repeats=record.repeats)
+        reason = record.verdicts[-1].note if record.verdicts else ""
+        return cls(id=record.id, state=record.standing, repeats=record.repeats, reason=reason)
 
 
 class AnswerBody(_Asked):
@@ -103,8 +105,12 @@ class Waiting(BaseModel):
 
 
 class Enlisted(HandlerItem):
-    """A registration as it begins or goes on: what waits for it now, and the event after which to listen."""
+    """A registration as it begins or goes on: what waits for it now, and the event after which to listen.
 
+    `now` is the service's clock, which `until` goes by.
+    """
+
+    now: float
     after: int
     asked: list[Waiting]
 
@@ -189,7 +195,7 @@ def put_handler(web: Here, identity: Viewer, handler: HandlerName, wish: Handler
     chain = web.operations.coordinator.chain()
     turns = [(chain.open[i], turn) for i, turn in chain.turns.items() if turn.handler == handler]
     asked = [Waiting(record=encode(record), until=turn.until_s) for record, turn in turns]
-    return Enlisted.of(found, after=after, asked=asked)
+    return Enlisted.of(found, now=web.now(), after=after, asked=asked)
 
 
 @router.delete("/handlers/{handler}", status_code=204)
