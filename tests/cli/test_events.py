@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from perdure.cli.events import _journeys
 from perdure.coordination.wire import encode
 from tests.coordination.test_replay import history
 
@@ -63,13 +64,35 @@ def test_a_playbook_needs_a_past(perdure, tmp_path):
     assert (ran.code, "--replay" in ran.err) == (2, True)
 
 
+def told(time_s, **more):
+    return {"time": time_s, "component": "operator:root", "key": "k", "value": "v", **more}
+
+
+def test_a_journey_begins_with_the_raising_whatever_its_clock_said(capsys):
+    """The machine of who raised it was 40 s ahead of the one that answered."""
+    record = {
+        "id": "x", "type": "app.nan", "severity": 1, "time": 100.0, "note": "", "detected_by": "user:ada",
+        "annotations": [told(61.0)], "verdicts": [
+            told(60.5, verdict="declined", note="no", handler="", actions=[]),
+        ],
+    }  # fmt: skip
+    _journeys([record])
+    steps = [line.strip() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert steps == [
+        "+     0.0 s  raised by user:ada",
+        "+     0.0 s  operator:root declined: no",
+        "+     0.0 s  operator:root noted k: v",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("raise", "1"), "--type: is missing"),
         (("raise", "--type", "app.nan", "1", "--", "{nonsense"), "-- JSON"),
         (("raise", "--type", "app.nan", "1", "--", "[1]"), "is no object"),
-        (("raise", "--type", "app.nan", "--severity", "9", "1"), "less than or equal to 7"),
+        (("raise", "--type", "app.nan", "--severity", "9", "1"), "--severity: 9 is none. Use 0 (fatal) to 7 (least)."),
+        (("raise", "--type", "app.nan", "--severity", "-1", "1"), "--severity: -1 is none"),
         (("raise", "--from", "flux"), "needs a file"),
     ],
 )

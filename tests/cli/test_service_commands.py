@@ -272,9 +272,10 @@ def test_slurm_must_be_in_the_path(perdure, home, monkeypatch):
 def test_an_exception_is_raised_listed_and_told_step_by_step(ask, tmp_path):
     job = ask("submit --json", "--", "sleep", "60").json["job_id"]
     await_(lambda: state_of(ask, job) == "running")
+    assert ask(f"events {job}").out == f"No exceptions of job {job}.\n"
     raised = ask(f"raise --severity 1 --type app.nan {job} --json", "--", '{"rank": 3, "step": "1200"}').json
     assert raised["state"] == "in_chain"
-    again = ask(f"raise --type app.nan {job}")
+    again = ask(f"raise --severity 1 --type app.nan {job}")
     assert "seen 2 times" in again.out
     (found,) = ask(f"events {job} --json").json["exceptions"]
     assert (found["subject"]["rank"], found["subject"]["step"], found["repeats"]) == ([3], "1200", 1)
@@ -283,8 +284,26 @@ def test_an_exception_is_raised_listed_and_told_step_by_step(ask, tmp_path):
     assert "raised by operator:" in told
     assert "app.nan" in ask("events --open").out
     assert ask("events --type storage --json").json["exceptions"] == []
+    host, component = found["origin"]["host"], found["origin"]["component"]
+    assert (host, component) == (socket.gethostname(), "cli")
     refused = ask(f"raise --type app.nan {job}", "--", '{"incarnation": 99}')
     assert (refused.code, "never started" in refused.err) == (2, True)
+
+
+def test_what_is_raised_once_more_under_its_id_is_no_repeat(ask):
+    ids = [ask("raise --type site.fan --severity 6 --node n2 --id fan-2").out for _ in range(2)]
+    assert ids[0] == ids[1] == "fan-2: handled: written down; nothing is to be done\n"
+    (found,) = [one for one in ask("events --type site --json").json["exceptions"] if one["id"] == "fan-2"]
+    assert found["repeats"] == 0
+
+
+def test_who_raises_is_told_what_was_said_last(ask):
+    assert "handled: n3 gets no new work" in ask("raise --type gpu.fan --node n3").out
+
+
+def test_an_unknown_jobs_exceptions_are_refused(ask):
+    ran = ask("events 777")
+    assert (ran.code, ran.out, "777" in ran.complaint) == (2, "", True)
 
 
 def test_an_exception_about_no_job_takes_its_context_too(ask):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, service, user_name
+from perdure.cli.options import AsJson, StateDir, service
 from perdure.cli.output import instant, print_json, print_line, print_table
 from perdure.errors import InputError
 
@@ -42,11 +44,18 @@ def events(
         return compare(replay, playbook, as_json=as_json)
     if follow:
         return _follow(job or "", kind or "", state, as_json=as_json)
-    found = list(service(state).pages("/exceptions", limit, job_id=job, type=kind, open="true" if only_open else None))
+    asked = service(state)
+    found = list(asked.pages("/exceptions", limit, job_id=job, type=kind, open="true" if only_open else None))
+    if job is not None and not found:
+        from perdure.service.client import segment
+
+        asked.get(f"/jobs/{segment(job)}")  # refused where there is none
     if as_json:
         print_json("exceptions", 1, exceptions=found)
     elif job is not None:
         _journeys(found[::-1])
+        if not found:
+            print_line(f"No exceptions of job {job}.")
     else:
         _table(found)
     return 0
@@ -74,21 +83,28 @@ def _journeys(found: Iterable[dict[str, Any]]) -> None:
     """Each exception with all that was said of it, in the order of time."""
     for record in found:
         print_line(f"{instant(record['time'])}  {record['type']}  severity {record['severity']}  {record['id']}")
-        for time_s, text in sorted(_steps(record), key=lambda step: step[0]):
-            print_line(f"  +{time_s - record['time']:8.1f} s  {text}")
+        for time_s, text in _steps(record):
+            print_line(f"  +{_after_s(record, time_s):8.1f} s  {text}")
+
+
+def _after_s(record: dict[str, Any], time_s: float) -> float:
+    """Seconds since the raising; not below 0, for the clock of who raised it may be ahead."""
+    return max(0.0, float(time_s - record["time"]))
 
 
 def _steps(record: dict[str, Any]) -> list[tuple[float, str]]:
+    """What was said and when, the raising first."""
     raiser = record["detected_by"] or record["origin"]["component"]
     note = f": {record['note']}" if record["note"] else ""
-    steps = [(record["time"], f"raised by {raiser}{note}")]
+    raised = (record["time"], f"raised by {raiser}{note}")
+    steps = []
     for said in record["annotations"]:
         steps.append((said["time"], f"{said['component']} noted {said['key']}: {said['value']}"))
     for verdict in record["verdicts"]:
         who = f"{verdict['component']} ({verdict['handler']})" if verdict["handler"] else verdict["component"]
         does = f" -> {', '.join(verdict['actions'])}" if verdict["actions"] else ""
         steps.append((verdict["time"], f"{who} {verdict['verdict']}: {verdict['note']}{does}"))
-    return steps
+    return [raised, *sorted(steps, key=lambda step: step[0])]
 
 
 def _follow(job: str, kind: str, state: Path | None, *, as_json: bool) -> int:
@@ -136,7 +152,7 @@ def raise_(
         list[str] | None, typer.Argument(metavar="[-- JSON]", help='More to know, such as {"rank": 262, "node": "n7"}.')
     ] = None,
     kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="Dotted: gpu.xid79, app.nan, ...")] = "",
-    severity: Annotated[int, typer.Option(min=0, max=7, help="0 is fatal, 7 the least.")] = 0,
+    severity: Annotated[int, typer.Option(help="0 is fatal, 7 the least.")] = 0,
     note: Annotated[str, typer.Option(help="In words.")] = "",
     node: Annotated[list[str] | None, typer.Option(help="A node that it is about; repeatable.")] = None,
     resource: Annotated[str, typer.Option(help="What jobs share, such as pfs:/scratch.")] = "",
@@ -144,6 +160,9 @@ def raise_(
         str, typer.Option("--from", metavar="FORMAT", help="Read FILE (--file) as another program wrote it.")
     ] = "",
     file: Annotated[Path | None, typer.Option(help="With --from: the file; - is standard input.")] = None,
+    exception_id: Annotated[
+        str, typer.Option("--id", help="Its id; sent once more under it, it is no second one.")
+    ] = "",
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
@@ -155,6 +174,10 @@ def raise_(
         from perdure.cli.bridge import raise_from
 
         return raise_from(from_format, file, job or "", state, as_json=as_json)
+    from perdure.coordination.record import FATAL, LEAST
+
+    if not FATAL <= severity <= LEAST:
+        raise InputError("--severity", f"{severity} is none", f"Use {FATAL} (fatal) to {LEAST} (least)")
     if not kind:
         raise InputError("--type", "is missing", "Name what it is, like --type gpu.xid79")
     if job is not None and job.startswith("{"):  # no job was given, so what follows -- took its place
@@ -166,14 +189,17 @@ def raise_(
         if name in more:
             value = more.pop(name)
             subject[name] = value if not many or isinstance(value, list) else [value]
-    origin = {"component": "cli", "host": user_name()}
+    origin = {"component": "cli", "host": socket.gethostname(), "pid": os.getpid()}
     body = {"note": note, **more, "type": kind, "severity": severity, "subject": subject, "origin": origin}
+    if exception_id:
+        body["id"] = exception_id
     became = service(state).post("/exceptions", body)
     if as_json:
         print_json("raised", 1, **became)
     else:
         times = f", seen {became['repeats'] + 1} times" if became["repeats"] else ""
-        print_line(f"{became['id']}: {became['state']}{times}")
+        reason = f": {became['reason']}" if became["reason"] else ""
+        print_line(f"{became['id']}: {became['state']}{times}{reason}")
     return 0
 
 

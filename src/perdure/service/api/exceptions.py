@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import APIRouter, Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from perdure.coordination.record import ExceptionRecord
+from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
 from perdure.coordination.wire import encode
 from perdure.errors import InputError, NotFound, PerdureError
@@ -34,7 +34,7 @@ class _Asked(BaseModel):
 
 
 class Raised(BaseModel):
-    """What a raised exception became: itself, or the equal one that it was counted with. `reason`: said last."""
+    """What a raised exception became: itself, or the equal one that it was counted with; `reason` says why."""
 
     id: str
     state: str
@@ -43,7 +43,9 @@ class Raised(BaseModel):
 
     @classmethod
     def of(cls, record: ExceptionRecord) -> Raised:
-        reason = record.verdicts[-1].note if record.verdicts else ""
+        escalated = record.state is ExceptionState.ESCALATED  # then nobody's word is the last: all may matter
+        said = [answer.note for answer in record.verdicts if answer.note][0 if escalated else -1 :]
+        reason = "; ".join(said)
         return cls(id=record.id, state=record.standing, repeats=record.repeats, reason=reason)
 
 
