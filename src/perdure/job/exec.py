@@ -44,6 +44,7 @@ from perdure.job.processes import Family, adopt_orphans, children_of_this
 from perdure.job.raising import Raiser, teller
 from perdure.job.report import LastBreath, Reason
 from perdure.job.signals import Heard, heard_signals
+from perdure.job.starts import learnt
 from perdure.job.tracks import Tracks
 from perdure.job.walltime import EndTime, WalltimeWatch
 from perdure.model.exits import STOP_HERE, ExitWish, wish_of
@@ -83,6 +84,7 @@ def run(
     environment = os.environ if environment is None else environment
     start = identify(environment, workdir or Path.cwd())
     try:
+        start = learnt(start, environment)
         held = _hold(start)
     except Fenced as err:
         say(f"perdure exec: {err}")
@@ -94,7 +96,8 @@ def run(
 
 def _hold(start: Start) -> Claim:
     if start.token is None:
-        return claim(start.directory, start.job_id, start.incarnation, start.name)
+        name, cluster, start_s = start.name, start.cluster, start.start_s
+        return claim(start.directory, start.job_id, start.incarnation, name, cluster=cluster, start_s=start_s)
     held = Claim(start.directory, start.token)
     held.check()
     return held

@@ -37,19 +37,35 @@ _MEND = "A newer incarnation of this job runs: let this one end"
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who made a claim. `start` tells two starts of one incarnation apart, and is shared by all ranks of one."""
+    """Who made a claim.
+
+    Where incarnations repeat, `start_s`, the instant of the start, tells two starts of one apart; where that is not
+    known of both, `start` does, which tasks of one start share.
+    """
 
     job_id: str
     incarnation: int
     start: str = ""
     host: str = ""
+    cluster: str = ""
+    start_s: int = 0
 
     def is_same_start(self, other: Holder) -> bool:
-        return (self.job_id, self.incarnation, self.start) == (other.job_id, other.incarnation, other.start)
+        if not self._is_same_job(other) or self.incarnation != other.incarnation:
+            return False
+        if self.start_s and other.start_s:
+            return self.start_s == other.start_s
+        return self.start == other.start
 
     def is_older_than(self, other: Holder) -> bool:
         """Whether the resource manager itself says so; between two jobs there is no such order."""
-        return self.job_id == other.job_id and self.incarnation < other.incarnation
+        if not self._is_same_job(other) or self.incarnation != other.incarnation:
+            return self._is_same_job(other) and self.incarnation < other.incarnation
+        return 0 < self.start_s < other.start_s
+
+    def _is_same_job(self, other: Holder) -> bool:
+        """Numbers of jobs repeat among clusters, where these are named."""
+        return self.job_id == other.job_id and (self.cluster == other.cluster or not (self.cluster and other.cluster))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +102,18 @@ class Claim:
             note.unlink(missing_ok=True)
 
 
-def claim(directory: Path | str, job_id: str, incarnation: int, start: str = "") -> Claim:
+def claim(
+    directory: Path | str, job_id: str, incarnation: int, start: str = "", *, cluster: str = "", start_s: int = 0
+) -> Claim:
     """Claim the right to write for one incarnation; from then on nothing older can publish.
 
-    All ranks of one start (same job, incarnation and `start`) share one claim. Safe for any number of claimants at
-    once and for ``kill -9`` at any point. Raises `Fenced` where a newer incarnation of the job has claimed already,
-    `StateError` where the directory cannot be used.
+    All tasks of one start (same job, incarnation, and `start_s` or `start`) share one claim. Safe for any number of
+    claimants at once and for ``kill -9`` at any point; between the tasks of one user, as others' drafts are not
+    touched. Raises `Fenced` where a newer incarnation of the job has claimed already, `StateError` where the directory
+    cannot be used.
     """
     directory = Path(directory)
-    wanted = Holder(job_id, incarnation, start, socket.gethostname())
+    wanted = Holder(job_id, incarnation, start, socket.gethostname(), cluster, start_s)
     try:
         for part in (_claims(directory), _stages(directory)):
             part.mkdir(parents=True, exist_ok=True)

@@ -11,21 +11,34 @@ from pathlib import Path
 
 from perdure.errors import ConfigError
 from perdure.job.fence import FENCE_DIR, FENCE_TOKEN
+from perdure.job.processes import mark_of, topmost
 
 FENCE_JOB = "PERDURE_FENCE_JOB"
-_RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-_LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+SLURM_JOB, RESTART_COUNT = "SLURM_JOB_ID", "SLURM_RESTART_COUNT"
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")  # within mpirun Slurm's is the batch script's
+_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Which start of which job this is; `name` is shared by all ranks of one start."""
+    """Which start of which job this is.
+
+    Where the incarnation is only a restart count, `name` says what is known of the start here, shared by a step's
+    ranks or by all that one batch script starts; `start_s` is the instant in which it began, where that is known too.
+    """
 
     job_id: str
     incarnation: int
     name: str
     directory: Path
     token: int | None = None  # claimed already, by a launcher around this one
+    cluster: str = ""
+    start_s: int = 0  # seconds since the epoch
+
+    @property
+    def service_incarnation(self) -> int:
+        """What the service knows this start by; 0 where it is not known here."""
+        return self.start_s if self.name else self.incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +56,9 @@ def identify(environment: Mapping[str, str], workdir: Path) -> Start:
     """Read from a task's environment which start it belongs to.
 
     The incarnation is ``PERDURE_INCARNATION``, or for Slurm ``SLURM_JOB_START_TIME``, or where that is too old to say
-    so the restart count: then the `srun` that started the task tells starts apart, and of two starts with one count
-    the later claim wins. Variables of a launcher in another job, inherited by submitting from within, are passed over.
+    so the restart count: then the `srun` that started the task, or else the batch script, tells starts apart, until
+    `perdure.job.starts` knows better. Variables of a launcher in another job, inherited by submitting from within, are
+    passed over.
 
     Raises `ConfigError` outside of a job and for numbers that are none.
     """
@@ -53,6 +67,7 @@ def identify(environment: Mapping[str, str], workdir: Path) -> Start:
         what = "neither PERDURE_JOB_ID nor SLURM_JOB_ID is set"
         raise ConfigError("perdure exec", what, "Run it inside a job")
     incarnation, name = _incarnation(environment)
+    cluster = _cluster(environment)
     launcher_job = environment.get(FENCE_JOB, job_id)
     directory = environment.get(FENCE_DIR) if launcher_job == job_id else None
     token = environment.get(FENCE_TOKEN) if launcher_job == job_id and directory else None
@@ -60,14 +75,15 @@ def identify(environment: Mapping[str, str], workdir: Path) -> Start:
         job_id=job_id,
         incarnation=incarnation,
         name=name,
-        directory=Path(workdir, directory or Path(".perdure", job_id)).absolute(),
+        directory=Path(workdir, directory or Path(".perdure", cluster, job_id)).absolute(),
         token=_number(FENCE_TOKEN, token) if token else None,
+        cluster=cluster,
     )
 
 
 def job_of(environment: Mapping[str, str]) -> str:
     """The job that a process with this environment belongs to; "" outside of one."""
-    return environment.get("PERDURE_JOB_ID") or environment.get("SLURM_JOB_ID") or ""
+    return environment.get("PERDURE_JOB_ID") or environment.get(SLURM_JOB) or ""
 
 
 def task_of(environment: Mapping[str, str]) -> Task:
@@ -86,9 +102,24 @@ def _incarnation(environment: Mapping[str, str]) -> tuple[int, str]:
     for variable in ("PERDURE_INCARNATION", "SLURM_JOB_START_TIME"):
         if value := environment.get(variable):
             return _number(variable, value), ""
-    count = _number("SLURM_RESTART_COUNT", environment.get("SLURM_RESTART_COUNT") or "0")
+    count = _number(RESTART_COUNT, environment.get(RESTART_COUNT) or "0")
     srun = [environment.get(name, "") for name in ("SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT", "SLURM_STEP_ID")]
-    return count, ":".join(srun) if all(srun) else uuid.uuid4().hex
+    return count, ":".join(srun) if all(srun) else _script(environment)
+
+
+def _script(environment: Mapping[str, str]) -> str:
+    """What all that one batch script starts on its machine has in common: the script's own process."""
+    variable = "PERDURE_JOB_ID" if environment.get("PERDURE_JOB_ID") else SLURM_JOB
+    return mark_of(topmost(variable, job_of(environment))) or uuid.uuid4().hex
+
+
+def _cluster(environment: Mapping[str, str]) -> str:
+    """The cluster whose job it is; "" where that is not said. Numbers of jobs repeat among clusters."""
+    variable = "PERDURE_CLUSTER" if environment.get("PERDURE_JOB_ID") else "SLURM_CLUSTER_NAME"
+    name = environment.get(variable, "")
+    if name in (".", "..") or "/" in name:
+        raise ConfigError(variable, f"{name[:80]!r} is no name", "Leave it as the resource manager has set it")
+    return name
 
 
 def _number(variable: str, text: str) -> int:

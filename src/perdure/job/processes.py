@@ -114,6 +114,47 @@ def children_of_this() -> frozenset[int]:
     return frozenset(pid for pid, seen in _seen().items() if seen.parent == os.getpid())
 
 
+def topmost(variable: str, value: str) -> int:
+    """The highest of this process's ancestors that was started with this variable; the process itself where none was.
+
+    All that a batch script starts has that script, or the daemon's process above it, in common.
+    """
+    seen, found = _seen(), os.getpid()
+    wanted, pid = os.fsencode(f"{variable}={value}"), found
+    while pid in seen:
+        with suppress(OSError):  # another user's: not part of the job
+            if wanted in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
+                found = pid
+        pid = seen[pid].parent
+    return found
+
+
+def began_s(pid: int) -> float | None:
+    """When a process began, in seconds since the epoch by this machine's clock; None where nobody can tell."""
+    ticks, boot = _start_ticks(pid), None
+    with suppress(OSError, ValueError):
+        for line in (_PROC / "stat").read_text().splitlines():
+            if line.startswith("btime "):
+                boot = int(line.split()[1])
+    return None if ticks is None or boot is None else boot + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def mark_of(pid: int) -> str:
+    """What no other process has in common with this one: boot, number, start. "" where nobody can tell."""
+    with suppress(OSError):
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        if (ticks := _start_ticks(pid)) is not None:
+            return f"{boot}:{pid}:{ticks}"
+    return ""
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Clock ticks from the machine's boot to the start of a process."""
+    with suppress(OSError, ValueError, IndexError):
+        return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[19])
+    return None
+
+
 def listens(pid: int, signum: int) -> bool:
     """Whether a process has a handler for a signal, or has blocked it in its first thread, as one does whose other
     thread waits for it (srun); False where nobody can tell."""

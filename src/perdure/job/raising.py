@@ -52,6 +52,6 @@ def teller(start: Start, task: Task, environment: Mapping[str, str]) -> Tell | N
         job=start.job_id,
         nodes=[task.node],
         ranks=[] if task.rank is None else [task.rank],
-        incarnation=0 if start.name else start.incarnation,  # a restart count is not what the service knows it by
+        incarnation=start.service_incarnation,
         service=client.Service.of(environment),
     )
