@@ -105,11 +105,12 @@ exceptions = Table(  # of failed attempts, and raised ones: who owns the recover
     Column("payload", JSON, nullable=False),  # the whole coordination.record.ExceptionRecord
     Column("decided", JSON),  # the whole retry.decide.Decision, once decided
     Column("of_attempt", Boolean, nullable=False, default=True),  # False: somebody raised it
-    Column("is_open", Boolean, nullable=False, default=False),  # on its way through the chain; read back at the start
+    Column("is_open", Boolean, nullable=False, default=False),  # on its way, or in force; read back at the start
     Column("said", Integer, nullable=False, default=0),  # verdicts in the record: it is never written over with fewer
     Index("exceptions_by_job", "cluster", "job_id", "seq"),
     Index("exceptions_by_time", "time_s"),
     Index("exceptions_by_open", "cluster", "is_open"),
+    Index("exceptions_by_kind", "seq", "cluster", "type", "state"),  # narrow rows, to look for few among many
 )
 
 handlers = Table(  # programs that asked to be asked; read back at the start

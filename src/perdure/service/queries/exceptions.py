@@ -25,25 +25,26 @@ def find_exceptions(
     limit: int = 50,
 ) -> Page[ExceptionRecord]:
     """Exceptions, the latest first; of `user`: those about that user's jobs, and about none."""
-    query = (
-        select(exceptions.c.seq, as_text(exceptions.c.payload).label("payload"))
-        .where(exceptions.c.seq < position(cursor))
-        .order_by(exceptions.c.seq.desc())
-        .limit(limit + 1)
-    )
+    places = select(exceptions.c.seq).where(exceptions.c.seq < position(cursor))
     few = bool(job_id) or only_open or user is not None  # then the indices that begin with the cluster are the best
-    query = query.where(exceptions.c.cluster == reader.cluster if few else reader.owns(exceptions))
+    places = places.where(exceptions.c.cluster == reader.cluster if few else reader.owns(exceptions))
     if job_id:
-        query = query.where(exceptions.c.job_id == codec.clean(job_id))
+        places = places.where(exceptions.c.job_id == codec.clean(job_id))
     if wanted := [codec.clean(kind) for kind in types]:
         below = [exceptions.c.type.startswith(f"{kind}.", autoescape=True) for kind in wanted]
-        query = query.where(or_(exceptions.c.type.in_(wanted), *below))
+        places = places.where(or_(exceptions.c.type.in_(wanted), *below))
     if stands := list(states):
-        query = query.where(exceptions.c.state.in_(stands))
+        places = places.where(exceptions.c.state.in_(stands))
     if only_open:
-        query = query.where(exceptions.c.is_open)
+        places = places.where(exceptions.c.is_open)
     if user is not None:
-        query = query.where(_is_shown_to(reader, user))
+        places = places.where(_is_shown_to(reader, user))
+    latest = places.order_by(exceptions.c.seq.desc()).limit(limit + 1)  # found by an index alone, where there is one
+    query = (
+        select(exceptions.c.seq, as_text(exceptions.c.payload).label("payload"))
+        .where(exceptions.c.seq.in_(latest))
+        .order_by(exceptions.c.seq.desc())
+    )
     rows = reader.all(query)
     return paged(rows, [codec.EXCEPTION.decode(row.payload) for row in rows], limit)
 
