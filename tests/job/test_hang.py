@@ -9,7 +9,9 @@ import pytest
 
 from perdure.job import tracks
 from perdure.job.beats import BeatReader
+from perdure.job.care import Care, settled
 from perdure.job.report import Reason
+from perdure.job.silence import HangRule
 from perdure.model.exits import ExitWish
 from tests.job.launching import finish, is_alive, last_breath, on_linux, python, start, wait_until
 
@@ -64,6 +66,34 @@ def test_one_that_never_beats_is_judged_by_its_log(tmp_path):
         process = start(tmp_path / "fence", python(WRITES + HANGS, 15, 0.05), care=care(), stdout=log, stderr=log)
         assert process.wait(60) == 75
     assert last_breath(tmp_path / "fence").reason is Reason.HANG
+
+
+SAYS_ONE_THING = "import time; print('starts', flush=True)" + HANGS
+STARTS_WITHIN = "Care(hang=HangRule(start_within_s=0.3, must_beat={}, soft_s=0.1), look_s=0.02, poll_s=0.02)"
+
+
+def test_one_that_hangs_at_its_start_is_ended(tmp_path):
+    """As a rendezvous does that misses a peer: long before any pace is known."""
+    with (tmp_path / "log").open("w") as log:
+        argv, care = python(SAYS_ONE_THING), STARTS_WITHIN.format(False)
+        assert start(tmp_path / "fence", argv, care=care, stdout=log, stderr=log).wait(60) == 75
+    assert last_breath(tmp_path / "fence").reason is Reason.HANG
+
+
+@pytest.mark.parametrize(("must_beat", "code"), [(True, 75), (False, 0)])
+def test_at_its_start_one_whose_output_goes_into_a_pipe_must_beat_where_that_is_asked(tmp_path, must_beat, code):
+    argv = python("import time; print('starts', flush=True); time.sleep(1.0)")
+    assert finish(start(tmp_path, argv, care=STARTS_WITHIN.format(must_beat)))[0] == code
+
+
+def test_a_gang_has_two_hours_for_its_start_unless_one_says_otherwise():
+    def within_s(*argv, **rule):
+        return settled(Care(hang=HangRule(**rule)), argv, {}).hang.start_within_s
+
+    assert within_s("torchrun", "train.py") == 7200.0
+    assert within_s("python", "train.py") is None
+    assert within_s("torchrun", "train.py", start_within_s=0.0) == 0.0
+    assert within_s("torchrun", "train.py", after_s=0.0) is None
 
 
 def test_where_its_output_goes_into_a_pipe_nobody_judges(tmp_path):

@@ -1,6 +1,7 @@
 """When a silence is a hang: closed forms on a clock of our own."""
 
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,23 @@ def test_alarm_then_term_then_kill_each_once():
 def test_nothing_is_judged_before_enough_gaps_are_known():
     silence, now = beaten([5.0, 1.0, 1.0])
     assert tiers(silence, [now + 1e9]) == []
+
+
+def test_a_silence_at_the_start_has_a_limit_of_its_own():
+    """Also before the first sign of life; once the pace is known the limit does not count."""
+    rule = replace(RULE, start_within_s=1000.0)
+    assert tiers(Silence(rule, 0.0), [999.0, 1001.0]) == [(1001.0, Tier.ALARM)]
+    for known in ([5.0], [5.0, 1.0, 1.0]):
+        silence, now = beaten(known, rule)
+        assert tiers(silence, [now + 999, now + 1001]) == [(now + 1001, Tier.ALARM)]
+    silence, now = beaten([5.0, 1.0, 1.0, 1.0], rule)
+    assert tiers(silence, [now + 99, now + 101]) == [(now + 101, Tier.ALARM)]
+
+
+def test_the_start_can_be_watched_alone():
+    silence, now = beaten([1.0] * 50, HangRule(after_s=0.0, start_within_s=10.0))
+    assert tiers(silence, [now + 1e9]) == []
+    assert Silence(HangRule(after_s=0.0, start_within_s=10.0), 0.0).look(11.0) is Tier.ALARM
 
 
 def test_the_floor_of_zero_turns_it_off():

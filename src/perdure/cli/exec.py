@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from perdure.job.care import Care
 
 
 def exec_(
@@ -16,6 +13,16 @@ def exec_(
         float,
         typer.Option(metavar="SECONDS", min=0, help="Never hold it to hang before so long a silence; 0: never at all."),
     ] = 1800.0,
+    start_within: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="The longest silence at its start, before its pace is known; 0: any. Said here, it must beat by then"
+            " where its log cannot be seen. [default: 7200 for torchrun, lightning and submitit, else 0]",
+            show_default=False,
+        ),
+    ] = None,
     hang_signal: Annotated[
         str | None,
         typer.Option(
@@ -48,21 +55,24 @@ def exec_(
     Exit codes: the program's own (75 asks for a retry, 78 and 93 for none), 128 + n after signal n,
     75 after a hang, 93 fenced, 126 or 127 where it cannot be started, 2 usage.
     """
-    from perdure.job.exec import run
-
-    return run(command, care=_care(hang_after, hang_signal, hang_grace, signal_before, framework))
-
-
-def _care(hang_after: float, hang_signal: str | None, grace_s: float, before: str | None, framework: str) -> Care:
     from perdure.job.care import Care, warn_before
+    from perdure.job.exec import run
     from perdure.job.framework import framework_of, signal_of
     from perdure.job.silence import HangRule
 
-    warn_s, warn_signal = warn_before(before) if before is not None else (None, None)
-    return Care(
-        hang=HangRule(after_s=hang_after, soft_s=grace_s, grace_s=grace_s),
+    hang = HangRule(
+        after_s=hang_after,
+        soft_s=hang_grace,
+        grace_s=hang_grace,
+        start_within_s=start_within,
+        must_beat=bool(start_within),
+    )
+    warn_s, warn_signal = warn_before(signal_before) if signal_before is not None else (None, None)
+    care = Care(
+        hang=hang,
         dump_signal=signal_of(hang_signal, "--hang-signal") if hang_signal else None,
         warn_s=warn_s,
         warn_signal=warn_signal,
         framework=framework_of(framework),
     )
+    return run(command, care=care)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from perdure.errors import ConfigError
 from perdure.job.beats import DEFAULT_BEAT_S
-from perdure.job.framework import Framework, signal_of
+from perdure.job.framework import Framework, recognised, signal_of
 from perdure.job.silence import HangRule
+
+GANG_STARTS_WITHIN_S = 7200.0  # of programs whose tasks wait for each other at the start
+_GANGS = (Framework.TORCHRUN, Framework.LIGHTNING, Framework.SUBMITIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,15 @@ class Care:
     look_s: float = 5.0  # between two looks for signs of life
     heartbeat_s: float = 5.0  # of local rank 0; the others of a node write once a minute
     beat_s: float = DEFAULT_BEAT_S  # of the program's own
+
+
+def settled(care: Care, argv: Sequence[str], environment: Mapping[str, str]) -> Care:
+    """The settings for a command, where they are left to what drives it."""
+    if care.framework is Framework.AUTO:
+        care = replace(care, framework=recognised(argv, environment))
+    if care.hang.start_within_s is None and care.hang.after_s and care.framework in _GANGS:
+        care = replace(care, hang=replace(care.hang, start_within_s=GANG_STARTS_WITHIN_S))
+    return care
 
 
 def warn_before(text: str) -> tuple[float, int | None]:

@@ -31,9 +31,9 @@ from typing import Any
 from perdure.errors import Fenced
 from perdure.job import report
 from perdure.job.beats import BEAT_S, BEATS_DIR, BeatReader
-from perdure.job.care import Care
+from perdure.job.care import Care, settled
 from perdure.job.fence import FENCE_DIR, FENCE_TOKEN, Claim, claim
-from perdure.job.framework import Framework, nudge_of, recognised
+from perdure.job.framework import Framework, nudge_of
 from perdure.job.guard import Ending, Guard, Watches, say
 from perdure.job.hang import HangWatch
 from perdure.job.heartbeat import Heartbeat, Pulse, Source
@@ -89,7 +89,7 @@ def run(
     except Fenced as err:
         say(f"perdure exec: {err}")
         return FENCED
-    care = _settled(care or Care(), argv, environment)
+    care = settled(care or Care(), argv, environment)
     with heard_signals() as heard:
         return _Run(argv, environment, start, held, care).to_the_end(heard, workdir)
 
@@ -101,12 +101,6 @@ def _hold(start: Start) -> Claim:
     held = Claim(start.directory, start.token)
     held.check()
     return held
-
-
-def _settled(care: Care, argv: Sequence[str], environment: Mapping[str, str]) -> Care:
-    if care.framework is not Framework.AUTO:
-        return care
-    return replace(care, framework=recognised(argv, environment))
 
 
 class _Run:

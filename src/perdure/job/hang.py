@@ -23,10 +23,14 @@ class HangWatch:
     def look(self, now: float) -> Tier | None:
         """The tier that has just been reached."""
         self._listen(now)
-        tier = self._silence.look(now) if self.has_beaten or self._output else None
+        tier = self._silence.look(now) if self._can_judge else None
         if tier is Tier.ALARM:  # the stacks that the program may dump now into its log are no progress
             self._deaf_until_s = now + self._rule.soft_s / 2
         return tier
+
+    @property
+    def _can_judge(self) -> bool:
+        return self.has_beaten or bool(self._output) or self._rule.must_beat
 
     def last_step(self) -> int | None:
         """The last step that the program has told, listening once more."""
@@ -38,7 +42,7 @@ class HangWatch:
 
     def silent_s(self, now: float) -> float | None:
         """Seconds since the last sign of life; None where the program can give none that we see."""
-        return self._silence.silent_s(now) if self.has_beaten or self._output else None
+        return self._silence.silent_s(now) if self._can_judge else None
 
     def log_silent_s(self, now: float) -> float | None:
         """Seconds since the log has grown; None where it is no file."""

@@ -2,9 +2,10 @@
 
     allowed = max(after, factor * median(gaps), 2 * longest gap so far, the start-up among them)
 
-Nothing is judged before `min_gaps` gaps between signs of life are known: loading and compiling take as long as they
-take. The start-up counts among the longest and not in the median, so that a restart within the job has the time for
-another one; so do an evaluation or a checkpoint that came once.
+Before `min_gaps` gaps between signs of life are known, loading and compiling take as long as they take, but for
+`start_within_s`: what waits for peers that never come falls silent just then. The start-up counts among the longest and
+not in the median, so that a restart within the job has the time for another one; so do an evaluation or a checkpoint
+that came once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class HangRule:
     after_s: float = 1800.0  # never before so long a silence; 0: nothing is ever held to hang
     factor: float = 10.0  # on the usual gap
     min_gaps: int = 10
+    start_within_s: float | None = None  # the longest silence until so many gaps are known; 0, None: any
+    must_beat: bool = False  # within that also where its log cannot be seen
     soft_s: float = 60.0  # from the alarm until it is told to end
     grace_s: float = 60.0  # from then until it is killed; torchrun gives its workers 30 s
 
@@ -61,8 +64,10 @@ class Pace:
         self._last_s += seconds
 
     def allowed_s(self, rule: HangRule) -> float:
-        """How long a silence is no alarm; infinite while too little is known."""
-        if not rule.after_s or len(self._gaps) < rule.min_gaps:
+        """How long a silence is no alarm; infinite where none is."""
+        if len(self._gaps) < rule.min_gaps:
+            return rule.start_within_s or math.inf
+        if not rule.after_s:
             return math.inf
         return max(rule.after_s, rule.factor * sorted(self._gaps)[len(self._gaps) // 2], 2 * self._longest_s)
 
