@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.coordination.chain import (
+    MAX_HANDLERS_OF_ONE_GUEST,
+    MAX_OF_ONE_GUEST,
     Annotated,
     Answered,
     Asked,
@@ -220,6 +222,76 @@ def test_all_users_of_one_shared_resource_raise_one_exception():
     assert equal_of(record(job="1")) != equal_of(record(job="2"))
 
 
+@pytest.mark.parametrize("severity", range(4))
+def test_what_is_worse_than_what_is_known_is_new(severity):
+    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, _ = advance(Chain(), [Raised(record("x").but(severity=2))], bench, 0.0)
+    chain, _ = advance(chain, [Raised(record("y").but(severity=severity))], bench, 1.0)
+    assert ("y" in chain.ended) is (severity < 2)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.RECOVERED, Outcome.WITHDRAWN])
+def test_a_fault_that_comes_back_is_new(outcome):
+    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, _ = advance(Chain(), [Raised(record("x")), Settled("x", outcome), Raised(record("y"))], bench, 0.0)
+    assert set(chain.ended) == {"x", "y"}
+
+
+def test_what_nobody_took_is_new_when_another_says_it_and_the_same_when_the_same_does():
+    chain, _ = advance(Chain(), [Raised(record("x")), Raised(record("y"))], Bench(), 0.0)
+    assert set(chain.ended) == {"x"}
+    chain, _ = advance(chain, [Raised(record("z", by="bob"))], Bench(), 1.0)
+    assert set(chain.ended) == {"x", "z"}
+
+
+def test_a_clock_that_is_behind_starts_no_storm():
+    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    storm = [Raised(record(f"x{i}", now=-700.0)) for i in range(50)]
+    chain, _ = advance(Chain(), storm, bench, 0.0)
+    assert chain.ended["x0"].repeats == 49
+
+
+def test_an_id_that_is_taken_is_refused_and_what_bears_it_stays():
+    bench = Bench()
+    chain, _ = advance(Chain(), [Raised(record("x"))], bench, 0.0)
+    other = Raised(record("x", kind="app.nan"))
+    again, effects = advance(chain, [other], bench, 1.0)
+    assert again is chain
+    assert [(e.given, "taken" in e.what) for e in effects] == [(other, True)]
+
+
+def test_users_cannot_fill_the_chain():
+    bench = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=50.0)})
+    flood = [Raised(record(f"x{i}", job=str(i)), guest=True) for i in range(MAX_OF_ONE_GUEST + 5)]
+    chain, effects = advance(Chain(), flood, bench, 0.0)
+    assert len(chain.open) == MAX_OF_ONE_GUEST
+    assert sum(isinstance(effect, Refused) for effect in effects) == 5
+    others = [Raised(record("b", job="b", by="bob"), guest=True), Raised(record("s", job="s", by="site"))]
+    chain, _ = advance(chain, others, bench, 1.0)
+    assert {"b", "s"} <= chain.open.keys()
+
+
+def test_what_ended_at_once_takes_no_share():
+    flood = [Raised(record(f"x{i}", job=str(i)), guest=True) for i in range(2 * MAX_OF_ONE_GUEST)]
+    chain, _ = advance(Chain(), flood, Bench(fall_back=handled("noted")), 0.0)
+    assert len(chain.ended) == 2 * MAX_OF_ONE_GUEST
+
+
+def test_users_register_few_handlers():
+    many = [Enlisted(handler(f"h{i}", owner="ada")) for i in range(MAX_HANDLERS_OF_ONE_GUEST + 1)]
+    chain, (refused,) = advance(Chain(), many, Bench(), 0.0)
+    assert (len(chain.handlers), "of ada" in refused.what) == (MAX_HANDLERS_OF_ONE_GUEST, True)
+    chain, effects = advance(chain, [many[0], Enlisted(handler("b", owner="bob"))], Bench(), 1.0)
+    assert (effects, "b" in chain.handlers) == ([], True)
+
+
+def test_a_tick_that_changes_nothing_leaves_the_chain_as_it_is():
+    bench = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
+    chain, _ = advance(Chain(), [Raised(record("x"))], bench, 0.0)
+    assert advance(chain, [Ticked()], bench, 1.0) == (chain, [])
+    assert advance(chain, [Ticked()], bench, 1.0)[0] is chain
+
+
 def test_a_second_source_is_remembered():
     bench = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
     both = [Raised(record("x", by="user:ada")), Raised(record("y", by="user:bob"))]
@@ -262,7 +334,7 @@ def test_a_restart_goes_on_where_it_stopped():
     both = [Enlisted(handler("a")), Enlisted(handler("b")), Raised(record())]
     chain, _ = advance(Chain(), both, bench, 0.0)
     chain, _ = advance(chain, [Answered("x", "a", declined("no"))], bench, 1.0)
-    again = restored(chain.open.values(), chain.handlers.values())
+    again = restored(chain.open.values(), chain.handlers.values(), chain.spent)
     again, effects = advance(again, [Ticked()], bench, 2.0)
     assert asked(effects) == ["b"]
     again, effects = advance(again, [Answered("x", "b", declined("no"))], bench, 3.0)
@@ -312,7 +384,7 @@ def test_in_any_story_the_laws_hold_at_every_step(steps, own, last, stale):
     for wait_s, inputs, restart in steps:
         now += wait_s
         if restart:
-            chain = restored(written.values(), chain.handlers.values())
+            chain = restored(written.values(), chain.handlers.values(), chain.spent)
         chain, effects = advance(chain, inputs, bench, now)
         for effect in effects:
             if isinstance(effect, Changed):

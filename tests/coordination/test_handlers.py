@@ -3,8 +3,12 @@
 import json
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from perdure.coordination.bench import PlaybookBench
-from perdure.coordination.chain import Chain, Raised, Settled, Ticked, advance
+from perdure.coordination.chain import Chain, Failed, LetGo, Raised, Settled, Ticked, advance
+from perdure.coordination.chain import restored as rebuilt_from
+from perdure.coordination.handlers.shared import MAX_HELD, newly_needed
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import (
     Annotation,
@@ -58,8 +62,11 @@ class Site:
     def failure_of(self, attempt):
         return self.failures.get(attempt.job_id, "")
 
-    def holding(self, resource):
-        return [(r.id, r.holds) for r in self.chain.ended.values() if r.subject.resource == resource and r.holds]
+    def in_force(self):
+        return [r for r in self.chain.ended.values() if r.subject.resource and r.is_in_force]
+
+    def records(self):
+        return [*self.chain.ended.values(), *self.chain.open.values()]
 
     def take(self, *inputs, now=NOW):
         self.chain, effects = advance(self.chain, inputs, PlaybookBench(self.playbook, self, now), now)
@@ -99,8 +106,7 @@ def test_one_users_word_drains_nothing_and_two_users_do():
     site = Site(nodes=up("n1"))
     assert site.take(raised("node.disk", by="viewer:ada", nodes=("n1",))) == []
     assert site.take(raised("node.disk", "y", by="viewer:ada", nodes=("n1",)), now=NOW + 1) == []
-    assert site.take(raised("node.disk", "z", by="viewer:bob", nodes=("n1",)), now=NOW + 2) == []
-    (action,) = site.take(Ticked(), now=NOW + 6)
+    (action,) = site.take(raised("node.disk", "z", by="viewer:bob", nodes=("n1",)), now=NOW + 2)
     assert action == Drain("n1", "perdure: node.disk", "x")
 
 
@@ -126,19 +132,212 @@ def test_what_needs_a_lost_resource_is_held_and_what_runs_is_told_once():
     assert site.take(raised("storage.down", "y", scope=Scope.GLOBAL, resource="pfs"), now=NOW + 60) == []
 
 
-def test_what_was_held_is_released_once_it_works_again():
+def rebuilt(chain):
+    """As a service finds it after a restart."""
+    return rebuilt_from((*chain.ended.values(), *chain.open.values()), chain.handlers.values(), chain.spent)
+
+
+@pytest.mark.parametrize("component", ["viewer:mira", "viewer:operator:root", "job", "workflow", ""])
+def test_nobody_is_moved_on_the_word_of_a_user(component):
+    site = Site()
+    site.run("1", "n1")
+    by = json.dumps({"limit": 1, "used": 100, "by": {"1": 100}})
+    notes = (Annotation(component, NOW, "usage", by),)
+    site.take(raised("storage.quota.over", scope=Scope.GLOBAL, notes=notes, resource="home"))
+    assert not [r for r in site.chain.ended.values() if r.type == "job.move"]
+
+
+def test_what_the_site_adds_to_a_users_word_counts():
+    site = Site()
+    site.run("1", "n1")
+    told = raised("storage.quota.over", by="viewer:mira", scope=Scope.GLOBAL, resource="home")
+    site.take(told)
+    notes = usage(1, 100, **{"1": 100})
+    site.take(raised("storage.quota.over", "y", scope=Scope.GLOBAL, notes=notes, resource="home"), now=NOW + 1)
+    assert [r.subject.job_id for r in site.records() if r.type == "job.move"] == ["1"]
+
+
+def test_a_user_who_cried_first_mutes_nobody():
     site = Site()
     site.wait("1")
-    site.take(raised("network.down", scope=Scope.GLOBAL, resource="ib0"))
-    up_again = raised("network.restored", "up", scope=Scope.GLOBAL, resource="ib0")
-    assert site.take(up_again, now=NOW + 100) == [Release(AttemptId("c", "1", 0), "x")]
+    site.take(raised("storage.down", by="viewer:mira", scope=Scope.GLOBAL, resource="pfs"))
+    site.take(Ticked(), now=NOW + 61)
+    assert site.chain.ended["x"].state is ExceptionState.ESCALATED
+    assert site.take(raised("storage.down", "y", scope=Scope.GLOBAL, resource="pfs"), now=NOW + 70)
+
+
+def test_a_warning_that_becomes_a_fault_is_acted_on():
+    site = Site(nodes=up("n1"))
+    warning = raised("gpu.ecc", nodes=("n1",))
+    assert site.take(replace(warning, record=warning.record.but(severity=5))) == []
+    assert site.take(raised("gpu.ecc", "y", nodes=("n1",)), now=NOW + 1) == [Drain("n1", "perdure: gpu.ecc", "y")]
+
+
+def test_a_broken_node_stays_broken_when_the_job_that_met_it_has_ended():
+    site = Site(nodes=up("n1"))
+    site.run("1", "n1")
+    site.take(raised("gpu.xid79", by="viewer:mira", nodes=("n1",), job_id="1"))
+    site.jobs["1"] = replace(site.jobs["1"], state=JobState.COMPLETED)
+    site.take(Ticked(), now=NOW + 6)
+    assert site.take(raised("gpu.xid79", "y", nodes=("n1",), job_id="1"), now=NOW + 7)
+
+
+def test_a_node_s_budget_is_charged_however_its_faults_are_told():
+    site = Site(nodes=up("n1", "n2"))
+    acts = [
+        site.take(raised("gpu.xid79", f"x{i}", nodes=nodes), now=NOW + 3600 * i)
+        for i, nodes in enumerate([("n1",), ("n1", "n2"), ("n2", "n1"), ("n1",), ("n2",)])
+    ]
+    assert [len(found) for found in acts] == [1, 2, 2, 0, 1]
+
+
+def test_a_clock_that_is_set_back_brings_no_budget_back():
+    site = Site(nodes=up("n1"))
+    old = [raised("gpu.xid79", f"x{i}", nodes=("n1",)) for i in range(5)]
+    old = [replace(one, record=one.record.but(time_s=NOW - 6 * 86400.0)) for one in old]
+    acts = [site.take(one, now=NOW + 3600 * i) for i, one in enumerate(old)]
+    assert [len(found) for found in acts] == [1, 1, 1, 0, 0]
+
+
+def test_a_job_is_told_of_each_resource_that_it_lacks():
+    site = Site()
+    site.run("1", "n1")
+    site.take(raised("storage.down", scope=Scope.GLOBAL, resource="a"))
+    site.take(raised("storage.down", "y", scope=Scope.GLOBAL, resource="b"), now=NOW + 1)
+    assert sorted(r.cause for r in site.records() if r.type == "job.pause") == ["x", "y"]
+
+
+def down(name="x", resource="pfs", kind="storage.down"):
+    return raised(kind, name, scope=Scope.GLOBAL, resource=resource)
+
+
+def restored(name="up", resource="pfs", by="operator:root"):
+    return raised("storage.restored", name, by, scope=Scope.GLOBAL, resource=resource)
+
+
+def waiting(*job_ids):
+    return [AttemptId("c", job_id, 0) for job_id in job_ids]
+
+
+def test_what_was_held_is_over_once_every_job_was_let_go():
+    site = Site()
+    for job_id in "123":
+        site.wait(job_id)
+    assert site.take(down()) == [Hold(attempt, "x") for attempt in waiting("1", "2", "3")]
+    assert site.take(restored(), now=NOW + 100) == [Release(attempt, "up") for attempt in waiting("1", "2", "3")]
+    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].is_brake) == (Outcome.CLEARING, False)
+    site.take(*map(LetGo, waiting("1", "2")), now=NOW + 101)
+    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].holds) == (Outcome.CLEARING, tuple(waiting("3")))
+    site.take(LetGo(*waiting("3")), now=NOW + 102)
+    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].holds) == (Outcome.RECOVERED, ())
+    assert site.take(restored("up2"), now=NOW + 200) == []
+
+
+def test_what_an_all_clear_could_not_let_go_of_the_next_one_does():
+    site = Site()
+    site.wait("1")
+    site.take(down())
+    (refused,) = site.take(restored(), now=NOW + 100)
+    site.take(Failed(refused.key, "refused: no rights"), now=NOW + 101)
+    assert site.chain.ended["up"].state is ExceptionState.ESCALATED
+    (again,) = site.take(restored("up2"), now=NOW + 200)
+    assert again.attempt == refused.attempt
+    assert again.key != refused.key  # else it would count as done
+
+
+def test_holds_are_known_after_a_restart_as_before():
+    site = Site()
+    site.wait("1")
+    site.wait("2")
+    site.take(down())
+    site.take(restored(), now=NOW + 100)
+    site.take(LetGo(*waiting("1")), now=NOW + 101)
+    before = site.in_force()
+    site.chain = rebuilt(site.chain)
+    assert site.in_force() == before
+    site.take(LetGo(*waiting("2")), now=NOW + 102)
     assert site.chain.ended["x"].outcome is Outcome.RECOVERED
-    again = raised("network.restored", "up2", scope=Scope.GLOBAL, resource="ib0")
-    assert site.take(again, now=NOW + 200) == []
+
+
+def test_a_hold_that_came_to_nothing_is_none():
+    site = Site()
+    site.wait("1")
+    site.take(down())
+    site.take(LetGo(*waiting("1"), "x"))
+    assert (site.chain.ended["x"].holds, site.chain.ended["x"].is_brake) == ((), True)
+    assert site.take(restored(), now=NOW + 100) == []
+    assert site.chain.ended["x"].outcome is Outcome.RECOVERED
+
+
+def test_one_users_word_lets_nothing_go():
+    site = Site()
+    site.wait("1")
+    site.take(down())
+    assert site.take(restored(by="viewer:ada"), now=NOW + 100) == []
+    assert site.chain.ended["x"].is_brake
+
+
+def test_jobs_that_come_while_it_is_down_are_held_together_and_once():
+    site = Site()
+    site.run("9", "n1")
+    assert newly_needed(site, NOW) == []
+    site.take(down())
+    for job_id in "12":
+        site.wait(job_id)
+    (needed,) = newly_needed(site, NOW + 30)
+    assert (needed.cause, needed.scope, needed.subject.resource) == ("x", Scope.GLOBAL, "pfs")
+    assert site.take(Raised(needed, own=True), now=NOW + 30) == [Hold(a, needed.id) for a in waiting("1", "2")]
+    assert newly_needed(site, NOW + 60) == []  # though the look does not show them held yet
+    assert sum(r.type == "job.pause" for r in (*site.chain.open.values(), *site.chain.ended.values())) == 1
+    assert {a.attempt for a in site.take(restored(), now=NOW + 90)} == {*waiting("1", "2")}
+    site.wait("3")
+    assert newly_needed(site, NOW + 100) == []  # while the others are being let go
+    site.take(*map(LetGo, waiting("1", "2")), now=NOW + 101)
+    assert {site.chain.ended[name].outcome for name in ("x", needed.id)} == {Outcome.RECOVERED}
+
+
+def test_a_job_that_a_person_let_go_is_not_held_again():
+    site = Site()
+    site.wait("1")
+    site.take(down())
+    site.take(LetGo(*waiting("1")))
+    assert newly_needed(site, NOW + 30) == []
+    assert site.take(restored(), now=NOW + 60) == []
+
+
+def test_more_jobs_than_one_exception_may_hold_are_held_by_the_next():
+    site = Site()
+    for number in range(MAX_HELD + 3):
+        site.wait(str(number))
+    assert len(site.take(down())) == MAX_HELD
+    (needed,) = newly_needed(site, NOW + 1)
+    assert len(site.take(Raised(needed, own=True))) == 3
+
+
+def test_what_needs_two_that_are_down_is_let_go_with_the_second():
+    site = Site(resources={"lic": Resource("lic", licence="lic")})
+    site.wait("1", licences=("lic",))
+    site.wait("2")
+    site.take(down("x", "pfs"), down("y", "lic"))
+    assert [a.attempt for a in site.take(restored("up", "pfs"), now=NOW + 100)] == waiting("2")
+    assert site.chain.ended["x"].outcome is Outcome.CLEARING
+    assert [a.attempt for a in site.take(restored("up2", "lic"), now=NOW + 200)] == waiting("1", "2")
+    site.take(*map(LetGo, waiting("1", "2")))
+    assert {site.chain.ended[name].outcome for name in "xy"} == {Outcome.RECOVERED}
+
+
+def test_a_fault_that_stays_is_one_and_one_that_comes_back_is_another():
+    site = Site()
+    site.take(down())
+    site.take(down("y"), now=NOW + 1e5)
+    assert site.chain.ended["x"].repeats == 1
+    site.take(restored(), now=NOW + 1e5)
+    site.wait("1")
+    assert site.take(down("z"), now=NOW + 1e5 + 1) == [Hold(*waiting("1"), "z")]
 
 
 def usage(limit, used, **by):
-    return (Annotation("pfs", NOW, "usage", json.dumps({"limit": limit, "used": used, "by": by})),)
+    return (Annotation("operator:root/pfs", NOW, "usage", json.dumps({"limit": limit, "used": used, "by": by})),)
 
 
 def test_the_fewest_bytes_that_mend_a_quota_are_moved_each_once():

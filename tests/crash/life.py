@@ -172,7 +172,8 @@ class Life:
         _listen(self.journal, fuse)
         executor = Executor(self.journal, self.backend, ExecutorSettings(True, directory / "STOP", CAPS))
         self.engine = Engine(self.backend, self.journal, executor, judge, SETTINGS, lambda: self.now)
-        self.coordinator = Coordinator(self.engine.tell, self.engine.view)
+        tell, view, look = self.engine.tell, self.engine.view, self.engine.look_now.set
+        self.coordinator = Coordinator(tell, view, self.journal.recall, look)
         self.engine.recover()
 
     def turn(self, seconds: float = TICK_S) -> None:

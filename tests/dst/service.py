@@ -74,5 +74,5 @@ class Life:
         executor = Executor(journal, line, ExecutorSettings(True, switch, caps))
         self.engine = Engine(line, journal, executor, judge, SETTINGS, clock)
         self.engine._readers = _AtOnce()
-        self.coordinator = Coordinator(self.engine.tell, self.engine.view)
+        self.coordinator = Coordinator(self.engine.tell, self.engine.view, journal.recall, self.engine.look_now.set)
         self.engine.recover()

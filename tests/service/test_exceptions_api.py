@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.coordination.chain import Ticked
+from perdure.coordination.chain import MAX_ENDED, Ticked
 from perdure.coordination.record import ExceptionState
 from perdure.model.jobs import AttemptState, JobState
 from tests.service.web_world import Site, fill, site
@@ -35,8 +35,8 @@ def found(place, exception_id, token=None):
 
 def test_a_user_raises_for_a_job_of_their_own(place):
     answer = post(place, place.mira, "/exceptions", about(id="mine-1"))
-    assert (answer.status_code, answer.json()["id"]) == (201, "mine-1")
-    record = found(place, "mine-1", place.mira)
+    assert (answer.status_code, answer.json()["id"]) == (201, "mira~mine-1")
+    record = found(place, "mira~mine-1", place.mira)
     assert (record["detected_by"], record["subject"]["job"]) == ("viewer:mira", "200")
     assert record["incarnation"] == place.world.view().latest("200") > 0
     assert record["state"] == "in_chain"
@@ -45,13 +45,13 @@ def test_a_user_raises_for_a_job_of_their_own(place):
 def test_raising_twice_is_raising_once(place):
     for _ in range(3):
         assert post(place, place.mira, "/exceptions", about(id="mine-1")).status_code == 201
-    assert found(place, "mine-1")["repeats"] == 0
+    assert found(place, "mira~mine-1")["repeats"] == 0
 
 
 def test_equal_faults_are_counted_with_the_first(place):
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     assert post(place, place.mira, "/exceptions", about(id="mine-2")).json() == {
-        "id": "mine-1", "state": "in_chain", "repeats": 1,
+        "id": "mira~mine-1", "state": "in_chain", "repeats": 1, "reason": "nothing is known of its node",
     }  # fmt: skip
 
 
@@ -61,10 +61,12 @@ def test_equal_faults_are_counted_with_the_first(place):
         ({"type": "nonsense.type"}, 422, "type"),
         ({"type": "Has Spaces"}, 422, "dotted"),
         ({"type": "job.oom"}, 422, "the service itself"),
-        ({"id": "a\nb"}, 422, "cannot be shown"),
-        ({"id": "a\u202e"}, 422, "cannot be shown"),
-        ({"id": ".."}, 422, "cannot be shown"),
-        ({"id": ""}, 422, "cannot be shown"),
+        ({"id": "a\nb"}, 422, "is no name"),
+        ({"id": "a\u202e"}, 422, "is no name"),
+        ({"id": ".."}, 422, "is no name"),
+        ({"id": "local/200#2:job.failed"}, 422, "is no name"),
+        ({"id": "x" * 300}, 422, "Keep it to 256"),
+        ({"id": ""}, 422, "is no name"),
         ({"severity": 9}, 422, "0 (fatal) to 7"),
         ({"severity": "high"}, 422, "severity"),
         ({"note": "x" * 10_000}, 422, "Keep it to 4096"),
@@ -93,16 +95,17 @@ def test_what_is_wrong_is_refused_with_its_mend(place, change, status, said):
 
 def test_users_do_not_see_each_others(place):
     post(place, place.mira, "/exceptions", about(id="mine-1"))
-    assert place.client(place.jonas).get("/api/v1/exceptions/mine-1").status_code == 404
-    assert post(place, place.jonas, "/annotations/mine-1", {"key": "k", "value": "v"}).status_code == 404
+    assert place.client(place.jonas).get("/api/v1/exceptions/mira~mine-1").status_code == 404
+    assert post(place, place.jonas, "/annotations/mira~mine-1", {"key": "k", "value": "v"}).status_code == 404
     ids = [item["id"] for item in place.client(place.jonas).get("/api/v1/exceptions").json()["items"]]
-    assert "mine-1" not in ids
-    assert "mine-1" in [i["id"] for i in place.client(place.mira).get("/api/v1/exceptions?open=true").json()["items"]]
+    assert "mira~mine-1" not in ids
+    mine = place.client(place.mira).get("/api/v1/exceptions?open=true").json()["items"]
+    assert "mira~mine-1" in [item["id"] for item in mine]
 
 
 def test_a_batch_says_of_each_what_became_of_it(place):
     answers = post(place, place.mira, "/exceptions/batch", [about(id="a"), {**about(), "severity": 9}]).json()
-    assert answers[0]["id"] == "a"
+    assert answers[0]["id"] == "mira~a"
     assert answers[1]["status"] == 422
 
 
@@ -119,12 +122,12 @@ def test_a_registered_program_is_asked_and_owns_the_recovery(place):
     asked = place.client(place.mira).get("/api/v1/events?limit=200").json()["items"][-1]
     assert (asked["kind"], asked["payload"]["handler"]) == ("handler_asked", "trainer")
     answer = {"handler": "trainer", "verdict": "handled", "note": "rolled back", "forbids": ["requeue"]}
-    assert post(place, place.mira, "/answers/mine-1", answer).status_code == 204
-    record = found(place, "mine-1")
+    assert post(place, place.mira, "/answers/mira~mine-1", answer).status_code == 204
+    record = found(place, "mira~mine-1")
     assert record["state"] == "handled"
     (owning,) = [v for v in record["verdicts"] if v["verdict"] == "handled"]
     assert (owning["component"], owning["handler"], owning["forbids"]) == ("job", "trainer", ["requeue"])
-    again = post(place, place.mira, "/answers/mine-1", answer)
+    again = post(place, place.mira, "/answers/mira~mine-1", answer)
     assert (again.status_code, "handled already" in again.json()["detail"]) == (409, True)
 
 
@@ -132,7 +135,7 @@ def test_a_handler_is_its_owners(place):
     put(place, place.mira, "trainer")
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     answer = {"handler": "trainer", "verdict": "handled"}
-    assert post(place, place.jonas, "/answers/mine-1", answer).status_code == 403
+    assert post(place, place.jonas, "/answers/mira~mine-1", answer).status_code == 403
     assert place.client(place.jonas).delete("/api/v1/handlers/trainer").status_code == 403
     assert put(place, place.jonas, "trainer").status_code == 403
     assert place.client(place.jonas).get("/api/v1/handlers").json() == []
@@ -149,7 +152,8 @@ def test_the_seats_of_the_site_are_for_operators(place):
 def test_a_handler_of_one_user_hears_nothing_of_another(place):
     put(place, place.jonas, "other")
     post(place, place.mira, "/exceptions", about(id="mine-1"))
-    assert "mine-1" not in place.world.state.chain.turns or place.world.state.chain.turns["mine-1"].handler == ""
+    turn = place.world.state.chain.turns.get("mira~mine-1")
+    assert turn is None or turn.handler == ""
 
 
 def test_one_user_alone_takes_no_node_out_of_service(place):
@@ -157,8 +161,44 @@ def test_one_user_alone_takes_no_node_out_of_service(place):
     post(place, place.mira, "/exceptions", xid)
     place.world.pass_time(400)
     place.world.tell((Ticked(),))
-    assert found(place, "xid")["state"] == ExceptionState.ESCALATED
+    assert found(place, "mira~xid")["state"] == ExceptionState.ESCALATED
     assert "drain" not in {row.action.kind for row in place.world.journal.planned()}
+
+
+@pytest.mark.parametrize("component", ["operator:root", "perdure", "", "viewer:jonas"])
+def test_nobody_vouches_for_himself(place, component):
+    note = {"component": component, "time": place.world.now, "key": "seen_by", "value": "me"}
+    xid = about(id="xid", type="gpu.xid79", subject={"job": "200", "node": ["gpu02"]}, annotations=[note])
+    answer = post(place, place.mira, "/exceptions", xid)
+    assert (answer.status_code, "seen_by" in answer.json()["where"]) == (422, True)
+    post(place, place.mira, "/exceptions", {**xid, "annotations": []})
+    for key in ("seen_by", "clears"):
+        noted = post(place, place.mira, "/annotations/mira~xid", {"key": key, "value": "me"})
+        assert (noted.status_code, "kept for the service" in noted.json()["detail"]) == (422, True)
+    assert "drain" not in {row.action.kind for row in place.world.journal.planned()}
+
+
+def test_what_is_noted_bears_the_name_of_who_noted_it(place):
+    note = {"component": "operator:root", "time": place.world.now, "key": "usage", "value": "{}"}
+    post(place, place.mira, "/exceptions", about(id="mine", annotations=[note]))
+    post(place, place.operator, "/exceptions", about(id="root", subject={"job": "300"}, annotations=[note]))
+    assert [a["component"] for a in found(place, "mira~mine")["annotations"]] == ["viewer:mira"]
+    (signed,) = found(place, "root")["annotations"]
+    assert signed["component"].startswith("operator:")
+
+
+def test_an_id_of_long_ago_is_not_written_over(place):
+    first = {"id": "old", "type": "site.first", "subject": {"resource": "a"}}
+    post(place, place.operator, "/exceptions", first)
+    many = [{"type": "site.note", "subject": {"resource": f"r{i}"}} for i in range(MAX_ENDED + 1)]
+    for start in range(0, len(many), 500):
+        post(place, place.operator, "/exceptions/batch", many[start : start + 500])
+    assert place.world.state.chain.find("old") is None
+    other = post(place, place.operator, "/exceptions", {**first, "type": "site.other"})
+    assert (other.status_code, "taken" in other.json()["detail"]) == (409, True)
+    same = post(place, place.operator, "/exceptions", first)
+    assert (same.status_code, same.json()["state"]) == (201, "handled")
+    assert found(place, "old")["type"] == "site.first"
 
 
 def test_an_operator_takes_a_node_out_of_service_and_only_once(place):
@@ -194,5 +234,5 @@ def test_what_was_open_is_open_after_a_restart(place, tmp_path):
     put(place, place.mira, "trainer")
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     again = place.world.journal.restore()
-    assert set(again.chain.open) == {"mine-1"}
+    assert set(again.chain.open) == {"mira~mine-1"}
     assert set(again.chain.handlers) == {"trainer"}

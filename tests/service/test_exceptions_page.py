@@ -102,9 +102,13 @@ def test_users_see_their_own_and_what_is_about_no_job(place):
         who: set(re.findall(r'href="/exceptions/([^"]+)"', browser_of(place, token).get("/exceptions").text))
         for who, token in (("root", place.operator), ("mira", place.mira), ("jonas", place.jonas))
     }
-    assert {"turn", "owned", "bug", "xid", "pfs"} <= shown["root"]
-    assert {"turn", "owned", "xid", "pfs"} <= shown["mira"] <= shown["root"] - {"bug", "gone"}
-    assert {"bug", "gone", "xid", "pfs"} <= shown["jonas"] <= shown["root"] - {"turn", "owned", "later", "alone"}
+    assert {"mira~turn", "mira~owned", "jonas~bug", "xid", "pfs"} <= shown["root"]
+    assert {"mira~turn", "mira~owned", "xid", "pfs"} <= shown["mira"] <= shown["root"] - {"jonas~bug", "jonas~gone"}
+    assert (
+        {"jonas~bug", "jonas~gone", "xid", "pfs"}
+        <= shown["jonas"]
+        <= shown["root"] - {"mira~turn", "mira~owned", "mira~later", "mira~alone"}
+    )
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -131,7 +135,7 @@ def test_every_state_is_said(place, browser, name, state):
 
 
 def test_a_journey_tells_who_said_what_and_how_long_it_took(browser):
-    text = browser.get("/exceptions/owned").text
+    text = browser.get("/exceptions/mira~owned").text
     journey = card(text, "journey")
     assert re.search(
         r"Raised by viewer:mira rank 3 died "
@@ -147,7 +151,7 @@ def test_a_journey_tells_who_said_what_and_how_long_it_took(browser):
 
 
 def test_a_journey_that_goes_on_tells_whom_it_waits_for(browser):
-    journey = card(browser.get("/exceptions/turn").text, "journey")
+    journey = card(browser.get("/exceptions/mira~turn").text, "journey")
     assert re.search(
         r"Job Is asked trainer as job to answer in 2 min Workflow not asked yet Perdure not asked yet$", journey
     )
@@ -159,14 +163,14 @@ def test_what_perdure_puts_off_it_looks_at_again(tmp_path):
     Told(place.world).raise_("nan", "app.nan", MIRA, job="104")
     browser = browser_of(place)
     assert "In the chain Perdure looks again in 5 s" in card(browser.get("/exceptions").text, "open")
-    assert card(browser.get("/exceptions/nan").text, "journey").endswith("Put it off Perdure looks again in 5 s")
+    assert card(browser.get("/exceptions/mira~nan").text, "journey").endswith("Put it off Perdure looks again in 5 s")
 
 
 def test_seats_without_a_word_are_told_apart(browser):
-    at_the_deadline = card(browser.get("/exceptions/alone").text, "journey")
+    at_the_deadline = card(browser.get("/exceptions/mira~alone").text, "journey")
     assert re.search(r"Resource manager gave no verdict Job gave no verdict", at_the_deadline)
     assert re.search(r"Default handler Declined Perdure after 5 min, \S+ nobody took it: a person", at_the_deadline)
-    before_an_owner = card(browser.get("/exceptions/bug").text, "journey")
+    before_an_owner = card(browser.get("/exceptions/jonas~bug").text, "journey")
     assert "Resource manager has no part in it Job has no part in it Workflow Took it" in before_an_owner
     assert before_an_owner.endswith("Perdure not asked any more")
 
@@ -287,19 +291,19 @@ def test_an_operator_annotates_and_the_page_shows_it(tmp_path):
     place = site(tmp_path)
     stir(place.world)
     browser = browser_of(place)
-    page = browser.get("/exceptions/turn").text
+    page = browser.get("/exceptions/mira~turn").text
     csrf = re.search(r'name="csrf" content="([^"]+)"', page)[1]
-    form = {"exception_id": "turn", "key": "ticket", "value": "<b>HW-12</b>", "csrf": csrf}
-    assert browser.post("/do/exceptions/annotation?back=/exceptions/turn", data=form).status_code == 303
-    assert noted(place, "turn") == [("operator:root", "ticket", "<b>HW-12</b>")]
-    assert "&lt;b&gt;HW-12&lt;/b&gt;" in browser.get("/exceptions/turn").text
+    form = {"exception_id": "mira~turn", "key": "ticket", "value": "<b>HW-12</b>", "csrf": csrf}
+    assert browser.post("/do/exceptions/annotation?back=/exceptions/mira~turn", data=form).status_code == 303
+    assert noted(place, "mira~turn") == [("operator:root", "ticket", "<b>HW-12</b>")]
+    assert "&lt;b&gt;HW-12&lt;/b&gt;" in browser.get("/exceptions/mira~turn").text
     gone = browser.post("/do/exceptions/annotation", data=form | {"exception_id": "nope"})
     assert gone.status_code == 404
 
 
 def test_a_viewer_finds_nothing_to_press(place):
     viewer = browser_of(place, place.mira)
-    assert "/do/" not in "".join(viewer.get(path).text for path in ("/exceptions", "/exceptions/turn"))
+    assert "/do/" not in "".join(viewer.get(path).text for path in ("/exceptions", "/exceptions/mira~turn"))
 
 
 # -- hostile text
@@ -313,14 +317,14 @@ def test_what_others_write_stays_text(tmp_path):
     name = evil.replace("\u202e", "")
     told.enlist(name, "job", "process")
     more = {"origin": {"component": evil, "host": evil, "pid": 1}, "evidence": [evil], "cause": evil, "note": evil}
-    told.raise_(name, "process.exit", MIRA, job="104", **more)
-    told.coordinator.annotate(name, evil, evil, MIRA)
-    told.answer(name, name, "handled", evil, annotations={evil: evil}, forbids=(evil,))
+    told.raise_("exit", "process.exit", MIRA, job="104", **more)
+    told.coordinator.annotate("mira~exit", evil, evil, MIRA)
+    told.answer("mira~exit", name, "handled", evil, annotations={evil: evil}, forbids=(evil,))
     told.raise_("pfs", "storage.down", resource=evil, node=[evil])
     browser = browser_of(place)
     for path in (
         "/exceptions",
-        f"/exceptions/{quote(name, safe='')}",
+        "/exceptions/mira~exit",
         f"/exceptions?type={quote(evil)}&job={quote(evil)}",
     ):
         answer = browser.get(path)
@@ -444,3 +448,34 @@ def test_steps_lie_on_the_axis_as_long_as_they_took():
         (0.0, 250.0, "declined"),
         (250.0, 750.0, "handled"),
     ]
+
+
+def counted(text):
+    """What stands beside the name in the navigation."""
+    (found,) = re.findall(r'<span class="count" id="count-exceptions"[^>]*>(.*?)(?:<span|</span>)', text)
+    return found
+
+
+def test_the_navigation_counts_what_is_open_for_whom_may_see_it(place):
+    """On every page, and in what keeps it alive; as many as the list of open ones has."""
+    for token, path in ((place.operator, "/jobs"), (place.mira, "/"), (place.jonas, "/nodes")):
+        browser = browser_of(place, token)
+        listed = len(browser.get("/api/v1/exceptions?state=in_chain&limit=200").json()["items"])
+        assert counted(browser.get(path).text) == (str(listed) if listed else "")
+        alive = browser.get(path, headers={"HX-Request": "true"}).text
+        assert counted(alive) == counted(browser.get(path).text)
+        assert 'id="count-exceptions" hx-swap-oob="true"' in alive
+    assert counted(browser_of(place).get("/").text) == "2"
+
+
+def test_more_than_can_be_read_at_a_glance_are_not_counted(tmp_path):
+    place = site(tmp_path)
+    fill(place.world)
+    told = Told(place.world)
+    assert counted(browser_of(place).get("/").text) == ""
+    place.world.submit("900", "bert", "mira", 2)
+    place.world.start("900", "gpu01")
+    told.enlist("trainer", "job", "app")
+    for number in range(120):
+        told.raise_(f"many-{number}", "app.nan", ROOT, job="900", node=[f"gpu{number}"])
+    assert counted(browser_of(place).get("/").text) == "99+"

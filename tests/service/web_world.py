@@ -22,7 +22,18 @@ from perdure.retry.rules import RetryRules
 from perdure.service.auth import Role, TokenBook
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.context import WebSettings
-from perdure.service.controller import ControllerSettings, Event, Judge, Judged, Looked, Ordered, Told, step, undo_of
+from perdure.service.controller import (
+    ControllerSettings,
+    Ended,
+    Event,
+    Judge,
+    Judged,
+    Looked,
+    Ordered,
+    Told,
+    step,
+    undo_of,
+)
 from perdure.service.coordinator import Coordinator
 from perdure.service.journal import ActionState, Journal
 from perdure.service.learning.learner import Learner
@@ -151,7 +162,7 @@ class World:
             assert begun is not None
             ended = self.journal.finish(begun, state, detail, self.now)
             if isinstance(ended, ActionEnded):
-                self.take(ended)
+                self.take(Ended((ended,)))
             if state is ActionState.DONE and row.action.kind == "requeue" and row.attempt:
                 job_id = row.attempt.job_id
                 self.jobs[job_id] = replace(self.jobs[job_id], state=JobState.PENDING, reason="BeginTime")
@@ -172,7 +183,7 @@ class Desk:
 
     @property
     def coordinator(self) -> Coordinator:
-        return Coordinator(self.world.tell, self.world.view)
+        return Coordinator(self.world.tell, self.world.view, self.world.journal.recall, lambda: None)
 
     def status(self) -> Status:
         world = self.world

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import chain as chained
 
 from perdure.coordination.chain import Chain
 from perdure.coordination.handlers.registry import HANDLERS
@@ -53,13 +52,14 @@ class PlaybookBench:
         allowance = self._plan(record).allowance
         if allowance is None or not ruling.actions:
             return ruling
-        key = _key(record, allowance.per)
-        since_s = self.now - allowance.window_s
-        budget = Budget(key, _used(chain, key, since_s), allowance.limit)
+        charges, since_s = _charged(record, allowance.per), self.now - allowance.window_s
+        used = {key: sum(at_s > since_s for at_s in chain.spent.get(key, ())) for key in charges}
+        key = max(used, key=used.__getitem__)
+        budget = Budget(key, used[key], allowance.limit)
         if budget.is_spent:
             hours = allowance.window_s / 3600
             return declined(f"{budget.used} of {budget.limit} recoveries of {key} in {hours:g} h are spent")
-        return replace(ruling, budget=budget)
+        return replace(ruling, budget=budget, charges=charges)
 
     def deadline_s(self, record: ExceptionRecord) -> float:
         return self._plan(record).deadline_s
@@ -69,7 +69,7 @@ class PlaybookBench:
 
     def is_stale(self, record: ExceptionRecord) -> bool:
         """A failed attempt that a newer one has replaced is its manager's recovery, and not stale."""
-        if not record.subject.job_id or self.site.recovery(record) is not None:
+        if not record.subject.job_id or self._plan(record).outlives_job or self.site.recovery(record) is not None:
             return False
         if record.incarnation and self.site.latest(record.subject.job_id) > record.incarnation:
             return True
@@ -88,13 +88,8 @@ class PlaybookBench:
         return plan
 
 
-def _key(record: ExceptionRecord, per: str) -> str:
-    """Whose budget it is."""
+def _charged(record: ExceptionRecord, per: str) -> tuple[str, ...]:
+    """Whose budgets it goes to: that of the job or the resource, or those of all its nodes."""
     subject = record.subject
-    named = {"job": subject.job_id, "node": ",".join(subject.nodes), "resource": subject.resource}
-    return f"{per}:{named[per]}"
-
-
-def _used(chain: Chain, key: str, since_s: float) -> int:
-    records = chained(chain.open.values(), chain.ended.values())
-    return sum(r.budget is not None and r.budget.key == key and r.time_s > since_s for r in records)
+    named = {"job": (subject.job_id,), "node": subject.nodes or ("",), "resource": (subject.resource,)}
+    return tuple([f"{per}:{name}" for name in named[per]])

@@ -30,11 +30,17 @@ from perdure.coordination.record import (
     Scope,
 )
 from perdure.coordination.ruling import Registration, Ruling
-from perdure.model.actions import Action, Release
+from perdure.model.actions import Action, Hold
+from perdure.model.identity import AttemptId
 
 MAX_OPEN = 10_000
+MAX_OF_GUESTS = MAX_OPEN // 2  # so many of these may be users'
+MAX_OF_ONE_GUEST = 200
 MAX_ENDED = 2_000  # kept to fold equal faults into, the latest
 MAX_HANDLERS = 1_000
+MAX_HANDLERS_OF_ONE_GUEST = 16
+MAX_BUDGETS = 10_000
+MAX_SPENT, SPENT_S = 1_000, 30 * 86400.0  # recoveries that are remembered of one budget, and how long
 MAX_ANNOTATIONS = 64
 MAX_DEPTH = 4  # of exceptions that follow from exceptions
 MAX_SOURCES = 8  # kept of one fault
@@ -67,10 +73,16 @@ class Bench(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """A new exception; Perdure's `own` is never refused for their number, and never folded into another's."""
+    """A new exception.
+
+    Perdure's `own` is never refused for their number, and never folded into another's. Of a `guest`, who is a user and
+    not the site, there may be so many at a time.
+    """
 
     record: ExceptionRecord
     own: bool = False
+    guest: bool = False
+    is_named: bool = False  # whoever raises it has chosen its id, and may have raised it before
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +129,19 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class LetGo:
+    """A job is not held any more: at all, or, with an `episode`, because of that exception."""
+
+    attempt: AttemptId
+    episode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time has passed."""
 
 
-Input = Raised | Answered | Annotated | Enlisted | Left | Failed | Settled | Ticked
+Input = Raised | Answered | Annotated | Enlisted | Left | Failed | Settled | LetGo | Ticked
 
 
 # -- what comes out
@@ -174,6 +194,7 @@ class Chain:
     turns: Mapping[str, Turn] = field(default_factory=dict)  # by exception id
     handlers: Mapping[str, Registration] = field(default_factory=dict)
     equals: Mapping[tuple[object, ...], str] = field(default_factory=dict)  # what is being folded into which exception
+    spent: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # when each budget was charged, oldest first
 
     def find(self, exception_id: str) -> ExceptionRecord | None:
         return self.open.get(exception_id) or self.ended.get(exception_id)
@@ -190,7 +211,9 @@ def advance(chain: Chain, inputs: Iterable[Input], bench: Bench, now: float) -> 
     return draft.done()
 
 
-def restored(records: Iterable[ExceptionRecord], handlers: Iterable[Registration]) -> Chain:
+def restored(
+    records: Iterable[ExceptionRecord], handlers: Iterable[Registration], spent: Mapping[str, tuple[float, ...]]
+) -> Chain:
     """The chain as a service left it: of its records, oldest first, the next `Ticked` goes on with the open ones."""
     opened: dict[str, ExceptionRecord] = {}
     ended: dict[str, ExceptionRecord] = {}
@@ -198,7 +221,7 @@ def restored(records: Iterable[ExceptionRecord], handlers: Iterable[Registration
     for record in records:
         (ended if record.state.is_over else opened)[record.id] = record
         equals[equal_of(record)] = record.id
-    return Chain(open=opened, ended=ended, handlers={h.id: h for h in handlers}, equals=equals)
+    return Chain(open=opened, ended=ended, handlers={h.id: h for h in handlers}, equals=equals, spent=spent)
 
 
 def equal_of(record: ExceptionRecord) -> tuple[object, ...]:
@@ -207,14 +230,26 @@ def equal_of(record: ExceptionRecord) -> tuple[object, ...]:
     what = (record.type, record.is_all_clear, subject.cluster)
     if record.scope is Scope.GLOBAL:
         return (*what, subject.resource, subject.nodes if not subject.resource else ())
-    return (*what, subject.job_id, record.incarnation, subject.nodes)
+    return (*what, subject.job_id, record.incarnation, subject.nodes, subject.resource)
+
+
+def is_same(known: ExceptionRecord, again: ExceptionRecord) -> bool:
+    """Whether one of the same id is told again, or another bears its id."""
+    return (known.type, known.subject) == (again.type, again.subject)
+
+
+def taken(exception_id: str) -> tuple[str, str]:
+    """What to say of an id that another exception bears, and how that is mended."""
+    return f"the id {exception_id} is taken by another exception", "Leave the id out, or make a new one"
 
 
 def _seen_again(known: ExceptionRecord, again: ExceptionRecord, now: float) -> ExceptionRecord:
-    """A second source of one fault is worth knowing: who it is, is kept."""
+    """A second source of one fault is worth knowing: who it is, and what it has to say."""
     if again.detected_by in known.sources or len(known.sources) > MAX_SOURCES:
         return known
-    return known.with_annotation(Annotation(again.detected_by, now, SEEN_BY, again.origin.host))
+    told = (Annotation(again.detected_by, now, SEEN_BY, again.origin.host), *again.annotations)
+    room = MAX_ANNOTATIONS - len(known.annotations)
+    return known.but(annotations=(*known.annotations, *told[:room]))
 
 
 class _Draft:
@@ -223,15 +258,18 @@ class _Draft:
     def __init__(self, chain: Chain, bench: Bench, now: float) -> None:
         self._before, self._bench, self._now = chain, bench, now
         self._open, self._ended, self._turns = dict(chain.open), dict(chain.ended), dict(chain.turns)
-        self._handlers, self._equals = dict(chain.handlers), dict(chain.equals)
-        self._chain = Chain(self._open, self._ended, self._turns, self._handlers, self._equals)
+        self._handlers, self._equals, self._spent = dict(chain.handlers), dict(chain.equals), dict(chain.spent)
+        self._chain = Chain(self._open, self._ended, self._turns, self._handlers, self._equals, self._spent)
         self._changed: dict[str, Changed] = {}
         self._effects: list[Effect] = []
         self._folded: Counter[str] = Counter()
+        self._let_go: set[LetGo] = set()
+        self._sources: Counter[str] | None = None  # counted where it is asked for
         self._given: Input = Ticked()
 
     def done(self) -> tuple[Chain, list[Effect]]:
         self._count_folded()
+        self._write_let_go()
         for exception_id in self._surplus():
             equal = equal_of(self._ended.pop(exception_id))
             if self._equals.get(equal) == exception_id:
@@ -246,13 +284,13 @@ class _Draft:
     def _surplus(self) -> list[str]:
         """The oldest that ended; those that hold jobs back are kept until they let go."""
         too_many = len(self._ended) - MAX_ENDED
-        return list(islice((i for i, record in self._ended.items() if not record.holds), max(0, too_many)))
+        return list(islice((i for i, record in self._ended.items() if not record.is_in_force), max(0, too_many)))
 
     def take(self, given: Input) -> None:
         self._given = given
         match given:
-            case Raised(record=record, own=own):
-                self._raise(record, 0, own=own)
+            case Raised(record=record, own=own, guest=guest):
+                self._raise(record, 0, own=own, guest=guest)
             case Answered():
                 self._answer(given)
             case Annotated():
@@ -265,21 +303,25 @@ class _Draft:
                 self._escalate(given)
             case Settled(exception_id=exception_id, outcome=outcome):
                 self._settle(exception_id, outcome)
+            case LetGo():
+                self._let_go.add(given)
             case Ticked():
                 self._tick()
 
     # -- raising
 
-    def _raise(self, record: ExceptionRecord, depth: int, *, own: bool = False) -> None:
-        known = self._open.get(record.id) or self._ended.get(record.id)
+    def _raise(self, record: ExceptionRecord, depth: int, *, own: bool = False, guest: bool = False) -> None:
+        known = self._find(record.id)
         if known is not None:
-            return  # told twice
+            self._raise_again(known, record)
+            return
         equal = equal_of(record)
-        if not own and self._fold(record, equal):
-            return
-        if len(self._open) >= MAX_OPEN and not own:
-            self._refuse(f"{MAX_OPEN} exceptions are open", "Answer some, or wait for their deadlines")
-            return
+        if not own:
+            if self._fold(record, equal):
+                return
+            if full := self._full(record, guest=guest):
+                self._refuse(full, "Answer some, or wait for their deadlines")
+                return
         deadline_s = self._now + self._bench.deadline_s(record)
         if record.deadline_s is not None:
             deadline_s = min(deadline_s, max(record.deadline_s, self._now))
@@ -288,16 +330,71 @@ class _Draft:
         self._put(record)
         self._walk(record, depth)
 
+    def _find(self, exception_id: str) -> ExceptionRecord | None:
+        return self._open.get(exception_id) or self._ended.get(exception_id)
+
+    def _raise_again(self, known: ExceptionRecord, again: ExceptionRecord) -> None:
+        """Told twice, by one source or by two; or an id that is taken."""
+        if not is_same(known, again):
+            self._refuse(*taken(again.id))
+        else:
+            self._note_source(known, again)
+
+    def _note_source(self, known: ExceptionRecord, again: ExceptionRecord) -> None:
+        """Write a second source down; whoever waited for one is asked anew."""
+        seen = _seen_again(known, again, self._now)
+        if seen is known:
+            return
+        self._put(seen)
+        turn = self._turns.get(known.id)
+        if turn is not None and not turn.handler:
+            self._walk(seen)
+
+    def _full(self, record: ExceptionRecord, *, guest: bool) -> str:
+        """Why no further exception can be taken in; "" where one can."""
+        n_open, source = len(self._open), record.detected_by
+        if guest and self._open_of()[source] >= MAX_OF_ONE_GUEST:
+            return f"{MAX_OF_ONE_GUEST} exceptions of {source} are open"
+        if n_open >= (MAX_OF_GUESTS if guest else MAX_OPEN):
+            return f"{n_open} exceptions are open"
+        return ""
+
+    def _open_of(self) -> Counter[str]:
+        """How many exceptions are open, by who raised them."""
+        if self._sources is None:
+            self._sources = Counter(record.detected_by for record in self._open.values())
+        return self._sources
+
     def _fold(self, record: ExceptionRecord, equal: tuple[object, ...]) -> bool:
-        """Count an equal fault with the one that is known, if that is young enough."""
+        """Count an equal fault with the one that is known, if that says as much."""
         known_id = self._equals.get(equal)
-        known = None if known_id is None else self._open.get(known_id) or self._ended.get(known_id)
-        if known is None or self._now - known.time_s > self._bench.window_s(known):
+        known = None if known_id is None else self._find(known_id)
+        if known is None or not self._covers(known, record):
             return False
         self._folded[known.id] += 1
-        if record.detected_by != known.detected_by:
-            self._put(_seen_again(known, record, self._now))
+        self._note_source(known, record)
         return True
+
+    def _covers(self, known: ExceptionRecord, again: ExceptionRecord) -> bool:
+        """Whether `again` is nothing new: no worse than what is known, and that is being seen to, or was lately.
+
+        What nobody would act on when one source said it, is a new matter when another does; so is a fault that comes
+        back after it was mended.
+        """
+        if again.severity < known.severity:
+            return False
+        if known.id in self._open or known.is_brake:
+            return True
+        ended_s = known.verdicts[-1].time_s if known.verdicts else known.time_s
+        if self._now - ended_s > self._bench.window_s(known):
+            return False
+        match known.state:
+            case ExceptionState.HANDLED:
+                return known.outcome in (Outcome.OPEN, Outcome.STOPPED)
+            case ExceptionState.ESCALATED:
+                return again.detected_by in known.sources
+            case _:
+                return self._bench.is_stale(again)
 
     def _count_folded(self) -> None:
         """A storm is counted once a batch: a record is not made anew for each of a thousand equal faults."""
@@ -392,16 +489,23 @@ class _Draft:
             if ruling.ends_job or ruling.budget is not None:
                 outcome = Outcome.STOPPED if ruling.ends_job else record.outcome
                 record = record.but(outcome=outcome, budget=ruling.budget or record.budget)
+            self._charge(ruling.charges)
             self._end(record, ruling.actions)
-            for action in ruling.actions:
-                if isinstance(action, Release) and action.episode:
-                    self._settle(action.episode, Outcome.RECOVERED)
+            for exception_id in ruling.clears:
+                self._clear(exception_id)
         else:
             self._put(record)
         if depth < MAX_DEPTH:
             for child in ruling.children:
-                self._raise(child.but(cause=record.id), depth + 1)
+                self._raise(child.but(cause=record.id), depth + 1, own=True)
         return record, is_over
+
+    def _charge(self, budgets: tuple[str, ...]) -> None:
+        for key in budgets:
+            recent = [at_s for at_s in self._spent.get(key, ()) if at_s > self._now - SPENT_S]
+            self._spent[key] = (*recent[-MAX_SPENT + 1 :], self._now)
+        while len(self._spent) > MAX_BUDGETS:
+            del self._spent[min(self._spent, key=lambda key: self._spent[key][-1])]
 
     # -- what handlers say
 
@@ -441,9 +545,12 @@ class _Draft:
         return record.but(annotations=(*record.annotations, *annotations[:room])) if annotations else record
 
     def _enlist(self, registration: Registration) -> None:
-        if registration.id not in self._handlers and len(self._handlers) >= MAX_HANDLERS:
-            self._refuse(f"{MAX_HANDLERS} handlers are registered", "End some, or let their leases run out")
-            return
+        if registration.id not in self._handlers:
+            of_guest = [h for h in self._handlers.values() if h.owner and h.owner == registration.owner]
+            if len(self._handlers) >= MAX_HANDLERS or len(of_guest) >= MAX_HANDLERS_OF_ONE_GUEST:
+                many = f"{len(of_guest)} handlers of {registration.owner}" if of_guest else f"{MAX_HANDLERS} handlers"
+                self._refuse(f"{many} are registered", "End some, or let their leases run out")
+                return
         self._handlers[registration.id] = registration
 
     def _leave(self, handler: str) -> None:
@@ -476,6 +583,28 @@ class _Draft:
         elif record := self._open.get(exception_id):
             self._end(record.but(state=ExceptionState.EXPIRED, outcome=outcome))
 
+    def _clear(self, exception_id: str) -> None:
+        """The all-clear has come. It is over once nothing is held because of it any more."""
+        record = self._ended.get(exception_id)
+        if record is not None and record.outcome is Outcome.OPEN:
+            self._put(record.but(outcome=Outcome.CLEARING if record.holds else Outcome.RECOVERED))
+
+    def _write_let_go(self) -> None:
+        """Jobs that are not held any more are written down once a batch, in the records that held them."""
+        if not self._let_go:
+            return
+        for record in [record for record in self._ended.values() if record.holds]:
+            holds = record.holds
+            over = [a for a in holds if LetGo(a) in self._let_go or LetGo(a, record.id) in self._let_go]
+            if over:
+                self._put(self._without(record, over, len(holds) - len(over)))
+
+    def _without(self, record: ExceptionRecord, over: list[AttemptId], left: int) -> ExceptionRecord:
+        note, keys = f"{len(over)} jobs are held no more, {left} still", [Hold(a, record.id).key for a in over]
+        record = record.with_answer(Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, note, tuple(keys)))
+        is_over = not left and record.outcome is Outcome.CLEARING
+        return record.but(outcome=Outcome.RECOVERED) if is_over else record
+
     def _tick(self) -> None:
         for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:
             self._leave(handler)
@@ -490,11 +619,14 @@ class _Draft:
 
     def _put(self, record: ExceptionRecord) -> None:
         where = self._ended if record.id in self._ended else self._open
+        if self._sources is not None and where is self._open and record.id not in where:
+            self._sources[record.detected_by] += 1
         where[record.id] = record
         self._tell(record)
 
     def _end(self, record: ExceptionRecord, actions: tuple[Action, ...] = ()) -> None:
-        self._open.pop(record.id, None)
+        if self._open.pop(record.id, None) is not None and self._sources is not None:
+            self._sources[record.detected_by] -= 1
         self._turns.pop(record.id, None)
         self._ended[record.id] = record
         self._tell(record, actions)

@@ -20,7 +20,7 @@ from perdure.errors import InputError
 
 VERSION = 1
 MAX_CHARACTERS = 1 << 20
-_KEYS = ("scope", "like", "seats", "fall_back", "deadline_s", "window_s", "budget")
+_KEYS = ("scope", "like", "seats", "fall_back", "deadline_s", "window_s", "outlives_job", "budget")
 _PER = ("job", "node", "resource")
 
 
@@ -43,6 +43,7 @@ class Plan:
     fall_back: str = "escalate"
     deadline_s: float = 300.0
     window_s: float = 600.0
+    outlives_job: bool = False  # the fault is there still when the job that met it has ended
     allowance: Allowance | None = None
 
 
@@ -61,13 +62,9 @@ class Playbook:
             dotted = dotted.rpartition(".")[0]
         return None
 
-    def known(self, dotted: str) -> Plan:
-        """The plan for a type. Raises `InputError` for one that nobody has planned for."""
-        if plan := self.plan_for(dotted):
-            return plan
-        families = ", ".join(sorted({name.partition(".")[0] for name in self.plans}))
-        mend = f"Use one below: {families}; or plan for it in the site's playbook"
-        raise InputError("type", f"{dotted} is not known", mend)
+    def families(self) -> list[str]:
+        """The first words of the types that are planned for."""
+        return sorted({name.partition(".")[0] for name in self.plans})
 
     def resource(self, name: str) -> Resource:
         return self.resources.get(name) or Resource(name)
@@ -117,13 +114,15 @@ def _plan(name: str, entries: Mapping[str, Any], where: str) -> Plan:
     values: dict[str, Any] = {}
     for entry in _lineage(name, entries, where):
         values = {**entry, **values}
+    scope = Scope(_one_of(values.get("scope", "local"), tuple(Scope), f"{at}.scope"))
     return Plan(
         type=name,
-        scope=Scope(_one_of(values.get("scope", "local"), tuple(Scope), f"{at}.scope")),
+        scope=scope,
         seats=_seats(values.get("seats", {}), f"{at}.seats"),
         fall_back=_handler(values.get("fall_back", "escalate"), f"{at}.fall_back"),
         deadline_s=_seconds(values.get("deadline_s", 300.0), f"{at}.deadline_s"),
         window_s=_seconds(values.get("window_s", 600.0), f"{at}.window_s"),
+        outlives_job=_truth(values.get("outlives_job", scope is Scope.GLOBAL), f"{at}.outlives_job"),
         allowance=_allowance(values["budget"], f"{at}.budget") if "budget" in values else None,
     )
 
@@ -207,6 +206,12 @@ def _one_of(value: Any, known: tuple[str, ...], where: str) -> str:
     if value not in known:
         raise InputError(where, f"{value!r} is not known", f"Use one of: {', '.join(known)}")
     return str(value)
+
+
+def _truth(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(where, f"{value!r} is neither true nor false", "Write true or false")
+    return value
 
 
 def _seconds(value: Any, where: str) -> float:

@@ -15,8 +15,10 @@ from typing import Any
 from perdure.model.identity import AttemptId
 
 FATAL, LEAST = 0, 7  # the ends of the scale of severities
+START = "start"  # what the owner forbids to all jobs that need a shared resource
 CLEARS = "clears"  # key of the annotation of a record that says: this is over
 SEEN_BY = "seen_by"  # key of the annotation that names a further source of a fault
+OF_THE_CHAIN = (SEEN_BY, CLEARS)  # keys that decide something: nobody adds them to what was raised
 
 
 class Component(StrEnum):
@@ -62,6 +64,7 @@ class Outcome(StrEnum):
     """What became of the job that an exception is about, once that is known."""
 
     OPEN = ""
+    CLEARING = "clearing"  # it works again; what was held because of it is being let go
     RECOVERED = "recovered"  # the job got past it
     STOPPED = "stopped"  # the owner chose that the job ends here
     WITHDRAWN = "withdrawn"  # its subject is no more
@@ -125,7 +128,9 @@ class Answer:
     kind: AnswerKind
     time_s: float
     note: str
-    action_keys: tuple[str, ...] = ()  # the actions that a HANDLED answer owns
+    action_keys: tuple[
+        str, ...
+    ] = ()  # the actions that a HANDLED answer owns; in an ANNOTATED one, holds that are over
     handler: str = ""  # who exactly; "" is Perdure's own for this component
     forbids: tuple[str, ...] = ()  # what nobody else may do about it: "requeue", "move"
     until_s: float | None = None  # of a DEFERRED answer
@@ -193,12 +198,33 @@ class ExceptionRecord:
         return self.outcome.value or self.state.value
 
     @property
+    def held(self) -> tuple[AttemptId, ...]:
+        """Waiting jobs that its owner held back, whether they still are or not."""
+        return tuple([_held_by(key) for key in self._keys(AnswerKind.HANDLED) if key.startswith(_HOLD)])
+
+    @property
     def holds(self) -> tuple[AttemptId, ...]:
-        """Waiting jobs that its owner holds back until it is over."""
-        if self.outcome is not Outcome.OPEN:
+        """Waiting jobs that it holds back still: none of them was let go."""
+        if self.outcome not in (Outcome.OPEN, Outcome.CLEARING):
             return ()
-        keys = [key for answer in self.verdicts for key in answer.action_keys if key.startswith("hold:")]
-        return tuple(AttemptId.parse(key.removeprefix("hold:").partition("@")[0]) for key in keys)
+        held = self.held
+        over = {_held_by(key) for key in self._keys(AnswerKind.ANNOTATED)} if held else ()
+        return tuple([attempt for attempt in held if attempt not in over])
+
+    @property
+    def is_brake(self) -> bool:
+        """Whether no job that needs its resource is to start: its owner said so, and no all-clear has come since."""
+        if self.outcome is not Outcome.OPEN or not self.subject.resource:
+            return False
+        return any(a.kind is AnswerKind.HANDLED and not a.handler and START in a.forbids for a in self.verdicts)
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether it keeps jobs that wait from starting."""
+        return self.is_brake or bool(self.holds)
+
+    def _keys(self, kind: AnswerKind) -> list[str]:
+        return [key for answer in self.verdicts if answer.kind is kind for key in answer.action_keys]
 
     @property
     def is_all_clear(self) -> bool:
@@ -225,6 +251,14 @@ class ExceptionRecord:
 _NAMES = tuple(field.name for field in fields(ExceptionRecord))
 _PLACES = {name: place for place, name in enumerate(_NAMES)}
 _values_of = attrgetter(*_NAMES)
+
+
+_HOLD = "hold:"
+
+
+def _held_by(key: str) -> AttemptId:
+    """The job that the action of this key holds."""
+    return AttemptId.parse(key.removeprefix(_HOLD).partition("@")[0])
 
 
 def about(attempt: AttemptId) -> Subject:

@@ -19,8 +19,10 @@ class Ruling:
     forbids: tuple[str, ...] = ()
     until_s: float | None = None  # of a DEFERRED one
     children: tuple[ExceptionRecord, ...] = ()  # what others are to know or do now: raised at once, with this as cause
+    clears: tuple[str, ...] = ()  # ids of exceptions whose all-clear it is
     ends_job: bool = False  # the owner chose that the job ends here
     budget: Budget | None = None  # out of which its actions go
+    charges: tuple[str, ...] = ()  # the keys of all budgets that it is charged to
 
     def answer(self, component: Component, now: float, handler: str = "") -> Answer:
         """The verdict as it is written into the record."""

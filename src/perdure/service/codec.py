@@ -89,6 +89,7 @@ DECISION: Codec[Decision] = Codec(Decision)
 CASE: Codec[Case] = Codec(Case)
 TROUBLES: Codec[tuple[NodeTrouble, ...]] = Codec(tuple[NodeTrouble, ...])
 SPENT: Codec[tuple[Spent, ...]] = Codec(tuple[Spent, ...])
+INSTANTS: Codec[tuple[float, ...]] = Codec(tuple[float, ...])
 UNSEEN: Codec[dict[str, str]] = Codec(dict[str, str])
 
 

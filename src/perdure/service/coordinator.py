@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
-from perdure.coordination.chain import Chain, Input, Left, Raised, Refused, equal_of
-from perdure.coordination.record import ExceptionRecord
+from perdure.coordination.chain import Chain, Input, Left, Raised, Refused, equal_of, is_same, taken
+from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
 from perdure.errors import ClusterError, NotFound, PerdureError
 from perdure.service.auth import Identity
 from perdure.service.intake import Intake, Tell
 from perdure.service.raising import annotated, answered, enlisted, may_see, may_speak_for, raised
 from perdure.service.view import SiteView
+
+Recall = Callable[[Sequence[str]], Mapping[str, ExceptionRecord]]
+Read = Raised | ExceptionRecord | PerdureError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +44,47 @@ class Answering:
 class Coordinator:
     """Each call returns once what it asks for is durable. Safe for any number of threads."""
 
-    def __init__(self, tell: Tell, view: Callable[[], SiteView], look: Callable[[], None] = lambda: None) -> None:
-        """`look` has the cluster looked at soon: a job that is not known may have started since the last time."""
+    def __init__(self, tell: Tell, view: Callable[[], SiteView], recall: Recall, look: Callable[[], None]) -> None:
+        """`recall` finds exceptions that ended long ago, by id.
+
+        `look` has the cluster looked at soon: a job that is not known may have started since the last time.
+        """
         self._intake = Intake(tell)
         self._view = view
+        self._recall = recall
         self._look = look
 
     def chain(self) -> Chain:
         """The exceptions on their way, and who is registered."""
         return self._view().state.chain
 
+    def count_open(self, by: Identity, most: int) -> int:
+        """How many exceptions on their way `by` may see; counted no further than `most`."""
+        view = self._view()
+        on_their_way = (record for record in view.state.chain.open.values() if record.state is ExceptionState.IN_CHAIN)
+        return sum(1 for _ in islice((record for record in on_their_way if may_see(record, by, view)), most))
+
     def raise_exceptions(self, values: Sequence[Any], by: Identity) -> list[ExceptionRecord | PerdureError]:
         """Raise exceptions as `coordination.wire` has them; for each the record it became, or why it was refused."""
         view = self._view()
-        read = [_read(value, by, view) for value in values]
+        read = self._as_before([_read(value, by, view) for value in values])
         if any(isinstance(given, NotFound) for given in read):
             self._look()
         refused = self._intake.tell(tuple(given for given in read if isinstance(given, Raised)))
         errors = {id(effect.given): _error_of(effect) for effect in refused}
         chain = self.chain()
         return [
-            given if isinstance(given, PerdureError) else errors.get(id(given)) or _became(chain, given.record)
+            errors.get(id(given)) or _became(chain, given.record) if isinstance(given, Raised) else given
             for given in read
         ]
+
+    def _as_before(self, read: Sequence[Read]) -> Sequence[Read]:
+        """Put what is told again in the place of what was told, where the chain has forgotten that by now."""
+        chain = self.chain()
+        named = [given.record.id for given in read if isinstance(given, Raised) and given.is_named]
+        forgotten = [name for name in named if chain.find(name) is None]
+        earlier = self._recall(forgotten) if forgotten else {}
+        return [_again(earlier.get(given.record.id), given) if isinstance(given, Raised) else given for given in read]
 
     def annotate(self, exception_id: str, key: str, value: Any, by: Identity) -> None:
         """Say something about an exception. Raises `NotFound`, `InputError`, `ClusterError`."""
@@ -103,7 +125,16 @@ class Coordinator:
             raise _error_of(effect)
 
 
-def _read(value: Any, by: Identity, view: SiteView) -> Raised | PerdureError:
+def _again(earlier: ExceptionRecord | None, given: Raised) -> Read:
+    """The record that was written down long ago, if it is the same that is told again."""
+    if earlier is None:
+        return given
+    if is_same(earlier, given.record):
+        return earlier
+    return ClusterError("exceptions", *taken(earlier.id))
+
+
+def _read(value: Any, by: Identity, view: SiteView) -> Read:
     try:
         return raised(value, by, view)
     except PerdureError as err:

@@ -27,7 +27,7 @@ class Desk:
         self._backend_name = backend_name
         self._armed = armed
         self._stop_file = stop_file
-        self._coordinator = Coordinator(engine.tell, engine.view, engine.look_now.set)
+        self._coordinator = Coordinator(engine.tell, engine.view, engine.journal.recall, engine.look_now.set)
 
     @property
     def coordinator(self) -> Coordinator:

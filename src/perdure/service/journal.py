@@ -6,7 +6,7 @@ read back from here, and an action is planned, begun and ended at most once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, Select, and_, delete, select
 from sqlalchemy import Row as Fetched
 
 from perdure.coordination.chain import Chain, restored
+from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
 from perdure.model.actions import Action, OutcomeStatus
 from perdure.model.events import ActionEnded
@@ -32,6 +33,7 @@ from perdure.service.store import Store
 from perdure.service.writes import Writes
 
 DAY_S = 86400.0
+MAX_RECALLED = 500  # at a time
 LATELY_S = 3600.0  # a job that ended this long before the last event may still be told of
 
 _OVER_JOBS = [s.value for s in JobState if s.is_over]
@@ -147,15 +149,19 @@ class Journal:
                 unseen=remembered.get(rows.UNSEEN, {}),
             )
             found = {case_.job.job_id: case_ for case_ in self._all(db, reads.CASES, codec.CASE)}
-            return State(self.cluster, known, found, _fleet(remembered, known), self._chain(db, found, newest_s))
+            chain = self._chain(db, found, remembered, newest_s)
+            return State(self.cluster, known, found, _fleet(remembered, known), chain)
 
-    def _chain(self, db: Connection, found: Mapping[str, Case], newest_s: float) -> Chain:
+    def _chain(
+        self, db: Connection, found: Mapping[str, Case], remembered: Mapping[str, Any], newest_s: float
+    ) -> Chain:
         """What was open, what still holds jobs back, and what ended lately: equal faults are folded into it."""
         records = self._all(db, reads.EXCEPTIONS, codec.EXCEPTION, since_s=newest_s - DAY_S)[::-1]
         of_cases = [
             case.failure.record for case in found.values() if case.failure and case.failure.record.state.is_over
         ]
-        return restored((*of_cases, *records), self._all(db, reads.HANDLERS, codec.REGISTRATION))
+        spent = {n.removeprefix(rows.BUDGET): at_s for n, at_s in remembered.items() if n.startswith(rows.BUDGET)}
+        return restored((*of_cases, *records), self._all(db, reads.HANDLERS, codec.REGISTRATION), spent)
 
     def _all(self, db: Connection, statement: Select[Any], kind: codec.Codec[Any], **values: Any) -> list[Any]:
         return [kind.decode(text) for text in db.scalars(statement, {"here": self.cluster, **values})]
@@ -166,7 +172,7 @@ class Journal:
 
     def _remembered(self, db: Connection) -> dict[str, Any]:
         found = db.execute(reads.MEMORY, {"here": self.cluster})
-        return {name: _MEMORY.get(name, codec.TROUBLES).decode(text) for name, text in found}
+        return {name: _memory_of(name).decode(text) for name, text in found}
 
     def _newest_s(self, db: Connection) -> float:
         return db.scalar(reads.NEWEST_S, {"here": self.cluster}) or 0.0
@@ -192,6 +198,14 @@ class Journal:
         mine = {"job_id": attempt.job_id, "incarnation": attempt.incarnation}
         with self._store.reading() as db:
             return next(iter(self._all(db, reads.ATTEMPT, codec.ATTEMPT, **mine)), None)
+
+    def recall(self, ids: Sequence[str]) -> dict[str, ExceptionRecord]:
+        """Those of these exceptions that are written down, by id."""
+        found: list[ExceptionRecord] = []
+        with self._store.reading() as db:
+            for i in range(0, len(ids), MAX_RECALLED):
+                found += self._all(db, reads.RECALLED, codec.EXCEPTION, ids=ids[i : i + MAX_RECALLED])
+        return {record.id: record for record in found}
 
     # -- actions
 
@@ -298,6 +312,13 @@ class Journal:
             chosen = select(window.c.seq).where(window.c.time_s < before_s)
             gone += db.execute(delete(events).where(events.c.seq.in_(chosen))).rowcount
         return gone
+
+
+def _memory_of(name: str) -> codec.Codec[Any]:
+    """How what is remembered under a name is written."""
+    if name.startswith(rows.BUDGET):
+        return codec.INSTANTS
+    return _MEMORY.get(name, codec.TROUBLES)
 
 
 def _fleet(remembered: dict[str, Any], known: Known) -> Fleet:

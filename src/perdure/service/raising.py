@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from string import ascii_letters, digits
 from typing import Any
 
 from perdure.coordination.chain import Annotated, Answered, Enlisted, Raised
-from perdure.coordination.record import Annotation, AnswerKind, Component, ExceptionRecord, Scope
+from perdure.coordination.playbook import Plan
+from perdure.coordination.record import (
+    OF_THE_CHAIN,
+    SEEN_BY,
+    Annotation,
+    AnswerKind,
+    Component,
+    ExceptionRecord,
+    Scope,
+)
 from perdure.coordination.ruling import Registration, Ruling, is_kind_of
-from perdure.coordination.wire import MAX_NOTE, decode, type_of
+from perdure.coordination.wire import MAX_NOTE, MAX_WORD, decode, type_of
 from perdure.errors import Fenced, InputError, NotFound, NotPermitted
 from perdure.service.auth import Identity, Role
 from perdure.service.view import SiteView
@@ -19,6 +30,8 @@ AHEAD_S, BEHIND_S = 60.0, 7 * 86400.0  # how far the clock of who raises may be 
 MAX_LEASE_S = 3600.0
 NOT_YOURS = ("verdicts", "state", "outcome", "budget", "repeats")
 OF_PERDURE = ("job", "node.failure")  # told by the service itself of what it sees
+OWNED = "~"  # stands between a user and the name that he gave
+_IN_IDS = frozenset(ascii_letters + digits + "._-")
 
 
 def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
@@ -34,32 +47,53 @@ def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
     subject = value.get("subject", {})
     if isinstance(subject, Mapping):
         subject = {"cluster": view.state.cluster, **subject}
-    if "id" not in value:
-        value = {**value, "id": str(uuid.uuid4())}
-    source = f"{identity.role}:{identity.user}"
+    is_named = "id" in value
+    value = {**value, "id": _id(value["id"], identity) if is_named else str(uuid.uuid4())}
+    source, is_guest = f"{identity.role}:{identity.user}", identity.role is not Role.OPERATOR
     record = decode({"time": view.now, **value, "subject": subject, "detected_by": source})
-    _check_id(record.id)
     _check_time(record, view.now)
-    scope, incarnation = _scope(record, view), _incarnation(record, identity, view)
-    if (scope, incarnation) != (record.scope, record.incarnation):
-        record = record.but(scope=scope, incarnation=incarnation)
-    return Raised(record)
+    plan, incarnation = _plan(record, view), _incarnation(record, identity, view)
+    if plan.outlives_job and plan.scope is Scope.LOCAL:
+        _check_nodes_exist(record, view)
+    notes = tuple([_signed(note, source, is_guest) for note in record.annotations]) if record.annotations else ()
+    if (plan.scope, incarnation, notes) != (record.scope, record.incarnation, record.annotations):
+        record = record.but(scope=plan.scope, incarnation=incarnation, annotations=notes)
+    return Raised(record, guest=is_guest, is_named=is_named)
 
 
-def _check_id(name: str) -> None:
-    """It stands in addresses and in tables."""
-    if not name.strip(".") or not name.isprintable():
-        mend = "Use letters, digits, dots and dashes, or leave it out"
-        raise InputError("id", f"{name[:80]!r} cannot be shown", mend)
+def _id(given: Any, identity: Identity) -> Any:
+    """The id that it gets: a user's names are his own, so that he takes none that another, or Perdure, will need."""
+    if not isinstance(given, str):
+        return given  # refused in a moment, with the reason
+    prefix = "" if identity.role is Role.OPERATOR else f"{identity.user}{OWNED}"
+    name = given.removeprefix(prefix)
+    if not name.strip(".") or not _IN_IDS.issuperset(name):
+        what = f"{given[:80]!r} is no name for an exception"
+        raise InputError("id", what, "Use letters, digits, dots, dashes and underscores, or leave it out")
+    return prefix + name
 
 
-def _scope(record: ExceptionRecord, view: SiteView) -> Scope:
-    """How far it reaches, by its type alone: who raises it cannot say."""
+def _signed(note: Annotation, source: str, is_guest: bool) -> Annotation:
+    """Who says it is never left to whoever says it; what the site's programs call themselves comes after."""
+    if note.key == SEEN_BY:
+        raise InputError(f"annotations.{SEEN_BY}", "is the service's to say", "Leave it out")
+    return replace(
+        note, component=source if is_guest or not note.component else f"{source}/{note.component}"[:MAX_WORD]
+    )
+
+
+def _plan(record: ExceptionRecord, view: SiteView) -> Plan:
+    """What is done about it, and how far it reaches, by its type alone: who raises it cannot say."""
     if any(is_kind_of(record.type, kind) for kind in OF_PERDURE):
         raise InputError(
             "type", f"{record.type} is told by the service itself", "Use one below app, process or launcher"
         )
-    return view.playbook.known(record.type).scope
+    plan = view.playbook.plan_for(record.type)
+    if plan is None:
+        families = [name for name in view.playbook.families() if name not in OF_PERDURE]
+        mend = f"Use one below: {', '.join(families)}; or plan for it in the site's playbook"
+        raise InputError("type", f"{record.type} is not known", mend)
+    return plan
 
 
 def _check_time(record: ExceptionRecord, now: float) -> None:
@@ -101,6 +135,14 @@ def _check_nodes(record: ExceptionRecord, view: SiteView) -> None:
     for node in record.subject.nodes:
         if node not in mine:
             raise NotPermitted("subject.node", f"the job does not run on {node[:80]}", "Name a node that it runs on")
+
+
+def _check_nodes_exist(record: ExceptionRecord, view: SiteView) -> None:
+    """A fault of a node that is none of the cluster's would be nobody's to mend."""
+    known = view.state.known.nodes
+    for node in record.subject.nodes if known else ():
+        if node not in known:
+            raise NotFound(f"node {node[:80]}", "no such node is known", "See `perdure nodes` for their names")
 
 
 def enlisted(
@@ -147,6 +189,8 @@ def answered(
 ) -> Answered:
     """Read a handler's verdict. Raises `InputError`."""
     kind = AnswerKind(verdict)
+    for key in annotations:
+        _check_key(key)
     if kind is AnswerKind.DEFERRED and until_s is None:
         raise InputError("until", "is missing", "Say until when it is put off, in seconds since 1970")
     notes = tuple(
@@ -158,7 +202,14 @@ def answered(
 
 def annotated(exception_id: str, key: str, value: Any, identity: Identity, now: float) -> Annotated:
     """Read an annotation; what is no text is kept as JSON. Raises `InputError`."""
+    _check_key(key)
     text = value if isinstance(value, str) else json.dumps(value)
     if len(text) > MAX_NOTE:
         raise InputError("value", f"has {len(text)} characters", f"Keep it to {MAX_NOTE}; put the rest into a file")
     return Annotated(exception_id, Annotation(f"{identity.role}:{identity.user}", now, key, text))
+
+
+def _check_key(key: str) -> None:
+    """What decides, is said when an exception is raised or by the service, and not afterwards by anybody."""
+    if key in OF_THE_CHAIN:
+        raise InputError("key", f"{key} is kept for the service", "Use a key of your own, such as checkpoint")

@@ -60,6 +60,7 @@ EXCEPTIONS = (  # what was open, what still holds jobs back, and what ended late
     .order_by(exceptions.c.is_open.desc(), exceptions.c.seq.desc())
     .limit(MAX_OPEN + MAX_ENDED)
 )
+RECALLED = _payloads(exceptions, exceptions.c.id.in_(bindparam("ids", expanding=True)))
 
 # -- actions
 
@@ -75,9 +76,10 @@ UNREPORTED = ACTIONS.where(
     actions.c.ended_s > _SINCE_S,
     ~select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists(),
 )
-BEGUN = (
+BEGUN = (  # all but what lets go of what Perdure held itself
     select(actions.c.kind, func.count())
     .where(actions.c.started_s > _SINCE_S, actions.c.by == bindparam("by"), actions.c.cluster == _HERE)
+    .where(actions.c.key.not_like("release:%@%"))
     .group_by(actions.c.kind)
 )
 LIVE = select(func.count()).where(jobs.c.state.in_(LIVE_JOBS), jobs.c.cluster == _HERE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ Row = dict[str, Any]
 SPENT = "spent"
 UNSEEN = "unseen"
 TROUBLE = "trouble/"  # and the node's name
+BUDGET = "budget/"  # and its key
 
 
 @dataclass(slots=True)
@@ -199,7 +200,7 @@ def _exception(noted: Noted, texts: _Texts) -> Row:
         "payload": texts.of(record),
         "decided": codec.DECISION.encode(decision) if decision else None,
         "of_attempt": failure is not None,
-        "is_open": record.state is ExceptionState.IN_CHAIN or bool(record.holds),
+        "is_open": record.state is ExceptionState.IN_CHAIN or record.is_in_force,
     }
 
 
@@ -267,6 +268,16 @@ def _add_memory(rows: Rows, before: State, after: State) -> None:
         _add_fleet(rows, before.fleet, after.fleet)
     if before.known.unseen != after.known.unseen:
         _remember(rows, UNSEEN, codec.UNSEEN.encode(dict(after.known.unseen)))
+    if before.chain is not after.chain:
+        _add_budgets(rows, before.chain.spent, after.chain.spent)
+
+
+def _add_budgets(rows: Rows, old: Mapping[str, tuple[float, ...]], new: Mapping[str, tuple[float, ...]]) -> None:
+    for key, spent in new.items():
+        if old.get(key) is not spent:
+            _remember(rows, BUDGET + clean(key), codec.INSTANTS.encode(spent))
+    for key in old.keys() - new.keys():
+        rows.forgotten.append({"at_cluster": rows.cluster, "at_name": BUDGET + clean(key)})
 
 
 def _add_fleet(rows: Rows, old: Fleet, new: Fleet) -> None:

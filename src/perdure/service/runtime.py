@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import os
 import socket
 import threading
@@ -24,17 +25,18 @@ from perdure.blame.builders.topology import NO_SWITCHES, Topology, read_topology
 from perdure.coordination.bridges.registry import read as read_bridged
 from perdure.coordination.chain import Input, Raised
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
+from perdure.coordination.record import ExceptionRecord
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, InputError, InUse, StateError
+from perdure.job.agent import check_share
 from perdure.service.auth import Role, TokenBook
 from perdure.service.blame.ledger import Ledger
-from perdure.job.agent import check_share
 from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
 from perdure.service.collector import keep_pauses_short
 from perdure.service.context import WebSettings
-from perdure.service.controller import Told
+from perdure.service.controller import PERDURE, Told
 from perdure.service.desk import Desk
 from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
@@ -49,6 +51,8 @@ from perdure.service.vigil import Vigil
 from perdure.service.web import create_app
 from perdure.service.whatif.bench import Bench, at_work
 from perdure.triage.rules import own_rules, with_site_rules
+
+log = logging.getLogger("perdure")
 
 HEED_HOOKS_S = 1.0
 END_S = 3  # that requests have to end in; streams of events take one
@@ -249,9 +253,16 @@ def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event) -> threa
             engine.look_now.set()
         for notice in backend.notices():
             said = read_bridged("slurm", notice, backend.cluster, time.time())
-            engine.tell(tuple(Raised(replace(record, detected_by="perdure")) for record in said.records))
+            refused = engine.tell(tuple(Raised(_own(record, backend.cluster)) for record in said.records))
+            for effect in refused:
+                log.warning("a hook's word is not taken: %s. %s", effect.what, effect.mend)
 
     return forever("hooks", stop, heed, lambda: stop.wait(HEED_HOOKS_S))
+
+
+def _own(record: ExceptionRecord, cluster: str) -> ExceptionRecord:
+    """What the site's own hooks say is the service's word, under a name that nobody outside can take."""
+    return record.but(id=f"{cluster}:{record.id}", detected_by=PERDURE)
 
 
 def vigil(settings: CoordinationSettings, engine: Engine, stop: threading.Event) -> threading.Thread:

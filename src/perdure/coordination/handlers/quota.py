@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.coordination.cover import smallest_cover
-from perdure.coordination.handlers.node import is_vouched_for
+from perdure.coordination.handlers.node import TRUSTED, is_vouched_for
 from perdure.coordination.handlers.shared import hold_waiting, told
-from perdure.coordination.record import ExceptionRecord
+from perdure.coordination.record import START, Component, ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
 from perdure.model.identity import AttemptId
 
 USAGE = "usage"  # key of the annotation that tells who uses how much
 MAX_WRITERS = 10_000
+_OF_THE_SITE = (*TRUSTED, Component.SCHEDULER.value, Component.RESOURCE_MANAGER.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,12 @@ class Usage:
 
 
 def usage_of(record: ExceptionRecord) -> Usage | None:
-    """What the latest annotation ``usage`` says: ``{"limit": B, "used": B, "by": {JOB: B}}``. None without one."""
+    """What the site's latest annotation ``usage`` says: ``{"limit": B, "used": B, "by": {JOB: B}}``; None without.
+
+    Jobs are moved on it, so what a user says of it, or a handler in a job's own seat, does not count.
+    """
     for annotation in reversed(record.annotations):
-        if annotation.key == USAGE:
+        if annotation.key == USAGE and annotation.component.startswith(_OF_THE_SITE):
             return _usage(annotation.value)
     return None
 
@@ -71,7 +75,7 @@ def move_least(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     moves = sum(usage.movable[job_id] for job_id in chosen)
     note = f"{len(chosen)} jobs move {moves} bytes to cover {usage.overrun}; {brake.note}"
     children = tuple(_move(record, site, job_id, usage.movable[job_id], note, now) for job_id in chosen)
-    return replace(brake, note=note, forbids=("move", "migrate"), children=children)
+    return replace(brake, note=note, forbids=(START, "move", "migrate"), children=children)
 
 
 def _move(record: ExceptionRecord, site: Site, job_id: str, n_bytes: int, decision: str, now: float) -> ExceptionRecord:
