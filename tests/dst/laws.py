@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from perdure.coordination.record import AnswerKind
 from perdure.model.actions import Drain
+from perdure.service.auth import Role
 
 HOUR_S = 3600.0
 
@@ -30,6 +31,7 @@ class Auditor:
         self._chain = None  # as it was last checked
         self._begun = {}  # by key of Perdure's own actions: when it was last begun
         self.raised = defaultdict(int)  # by id of the exception that it became: how often
+        self.voices = defaultdict(set)  # by type and nodes of a fault: who has said so
         self.annotated = defaultdict(list)
         self.answered = []
         self.ordered = []
@@ -79,7 +81,15 @@ class Auditor:
         if by != "perdure":
             return
         must(self._owns(exception_id, action.key), "no action without the verdict that owns it", action.key)
+        if isinstance(action, Drain):
+            self._check_vouched_for(exception_id)
         self._check_caps(action)
+
+    def _check_vouched_for(self, exception_id: str) -> None:
+        record = self._record(exception_id)
+        voices = self.voices[record["type"], tuple(record["subject"]["nodes"])]
+        vouched_for = len(voices) > 1 or any(by.role is Role.OPERATOR for by in voices)
+        must(vouched_for, "one user's word takes no node out of service", exception_id, voices)
 
     def _owns(self, exception_id: str, key: str) -> bool:
         return any(v["kind"] == "handled" and key in v["action_keys"] for v in self._record(exception_id)["verdicts"])
@@ -94,7 +104,9 @@ class Auditor:
         self._begun[action.key] = now
         done = self._manager.effects  # an order that was lost on the way is given again, and counts once
         lately = [k for k, at in self._begun.items() if now - HOUR_S < at <= now and (k in done or k == action.key)]
-        must(len(lately) <= self._caps.actions_per_hour, "the cap on actions is kept", len(lately))
+        lately = [key for key in lately if not _lets_go(key)]
+        if not _lets_go(action.key):
+            must(len(lately) <= self._caps.actions_per_hour, "the cap on actions is kept", len(lately))
         if isinstance(action, Drain):
             drains = sum(key.startswith("drain:") for key in lately)
             must(drains <= self._caps.drains_per_hour, "the cap on drains is kept", drains)
@@ -119,7 +131,27 @@ class Auditor:
         must(not left, "every action ends", left)
         left = self._db.execute("SELECT id FROM exceptions WHERE state IN ('raised', 'in_chain')").fetchall()
         must(not left, "every exception ends", left)
+        self._check_holds()
         self._check_failures()
+
+    def _check_holds(self) -> None:
+        """What Perdure holds, an exception that is in force holds; one that is over holds nothing."""
+        held = self._db.execute(
+            "SELECT job_id, incarnation, exception_id FROM actions "
+            "WHERE kind = 'hold' AND by = 'perdure' AND state = 'done' AND key LIKE '%@%'"
+        ).fetchall()
+        for job_id, incarnation, exception_id in held:
+            (in_force,) = self._db.execute("SELECT is_open FROM exceptions WHERE id = ?", (exception_id,)).fetchone()
+            released = self._db.execute(
+                "SELECT 1 FROM actions WHERE kind = 'release' AND job_id = ? AND incarnation = ? "
+                "AND state IN ('done', 'superseded')",
+                (job_id, incarnation),
+            ).fetchone()
+            must(in_force or released, "what is held is let go", exception_id, job_id)
+        standing = [self._record(name) for (name,) in self._db.execute("SELECT id FROM exceptions WHERE is_open")]
+        brakes = [record["id"] for record in standing if not record["outcome"]]
+        clearing = [record["id"] for record in standing if record["outcome"] == "clearing"]
+        must(brakes or not clearing, "what an all-clear was given for is over", clearing)
 
     def _check_acknowledged(self) -> None:
         for exception_id, record in self._seen.items():
@@ -165,6 +197,11 @@ class Auditor:
         if owner == "resource_manager" or any(key.startswith("requeue:") for key in keys):
             times = self._manager.recoveries[attempt.id]
             must(times == 1, "what was decided is done", exception_id, owner, keys, times)
+
+
+def _lets_go(key: str) -> bool:
+    """Of what Perdure held itself: that is never too much."""
+    return key.startswith("release:") and "@" in key
 
 
 def _may_repeat(key: str) -> bool:

@@ -97,7 +97,15 @@ class Programs:
         value |= {"id": f"x{self._count}", "severity": rng.randint(0, 7)}
         return f"{by.user} {value['type']}: {self._raise(life, value, by)}"
 
+    def clear_all(self, life) -> None:
+        """The site's all-clear for all that jobs share."""
+        for resource in RESOURCES:
+            self._count += 1
+            value = {"id": f"x{self._count}", "type": "storage.restored", "subject": {"resource": resource}}
+            self._raise(life, value, ROOT)
+
     def _raise(self, life, value, by: Identity) -> str:
+        self._auditor.voices[value["type"], tuple(value["subject"].get("node", ()))].add(by)
         (became,) = life.coordinator.raise_exceptions([value], by)
         if isinstance(became, PerdureError):
             self.refusals += 1
@@ -142,6 +150,35 @@ class Programs:
         must(life.engine.state.chain.open == before.chain.open, "what is refused changes nothing", wrong)
         self.refusals += 1
         return str(wrong)
+
+    def forge(self, life) -> str:
+        """Speak in another's name, or take a name that another will need: it must be refused, and change nothing."""
+        rng, chain = self._rng, life.coordinator.chain()
+        by, value = self._of_job()
+        if not value:
+            return ""
+        value["id"] = "forged"
+        vouched = [{"component": "operator:root", "time": self._clock(), "key": "seen_by", "value": "n1"}]
+        wrong = rng.choice((
+            {"annotations": vouched}, {"id": f"sim/{value['subject']['job']}#1:job.failed"},
+            {"id": "sim:node.unreachable:n1:0"}, {"outcome": "recovered"}, {"repeats": 5},
+        ))  # fmt: skip
+        (became,) = life.coordinator.raise_exceptions([{**value, **wrong}], by)
+        must(isinstance(became, PerdureError), "nobody speaks in another's name", wrong)
+        known = [*chain.open, *list(chain.ended)[-5:]]
+        if known:
+            self._forge_note(life, rng.choice(known), rng.choice(("seen_by", "clears")), by)
+        after = life.coordinator.chain()
+        must((after.open, after.ended) == (chain.open, chain.ended), "what is refused changes nothing", wrong)
+        self.refusals += 1
+        return f"{by.user} {wrong}"
+
+    def _forge_note(self, life, exception_id: str, key: str, by: Identity) -> None:
+        try:
+            life.coordinator.annotate(exception_id, key, "x", by)
+        except PerdureError:
+            return
+        must(False, "nobody adds what decides", exception_id, key)
 
     def raise_stale(self, life) -> str:
         """Speak for a start that a newer one has replaced, as a process does that slept meanwhile."""

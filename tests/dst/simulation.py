@@ -101,9 +101,10 @@ class _Run:
             self.look: 2.5, self.judge: 3, self.act: 3, self.tick: 9, self.advance: 17, self.submit: 5,
             self.say(self.programs.raise_one): 2.5, self.say(self.programs.annotate): 1.5,
             self.say(self.programs.handle): 10, self.say(self.programs.lie): 1.5,
-            self.say(self.programs.raise_stale): 1.5, self.say(self.programs.order): 1,
-            self.fail_node: 1.5, self.return_node: 3, self.requeue: 1.5 if self.guarded else 0.0,
-            self.jump: 0.6, self.turn_switch: 0.8, self.mood: 1.5, self.crash: 0.3, self.arm: 0.8, self.fill_disk: 0.5,
+            self.say(self.programs.raise_stale): 1.5, self.say(self.programs.forge): 1,
+            self.say(self.programs.order): 1, self.fail_node: 1.5, self.return_node: 3,
+            self.requeue: 1.5 if self.guarded else 0.0, self.jump: 0.6, self.turn_switch: 0.8, self.mood: 1.5,
+            self.crash: 0.3, self.arm: 0.8, self.fill_disk: 0.5,
         }  # fmt: skip
         for step in self.steps:  # each seed has a temper of its own
             self.steps[step] *= rng.choice((0.3, 1.0, 1.0, 2.0))
@@ -270,6 +271,7 @@ class _Run:
         self.line.faults, self.line.silent, self.switch.on, self.skew_s = FAIR, False, False, 0.0
         if self.rng.random() < 0.5:
             self.life = self._start()
+        self.programs.clear_all(self.life)
         for number in range(PATIENCE):
             self._round(ROUND_S if number < 10 else 10 * ROUND_S)
             if self._is_quiet():

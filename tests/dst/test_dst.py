@@ -66,7 +66,12 @@ def test_who_heeds_no_kill_switch_is_caught(simulation, monkeypatch):
 
 def test_who_keeps_no_caps_is_caught(simulation, monkeypatch):
     monkeypatch.setattr("perdure.service.executor._cap_reached", lambda row, caps, used: "")
-    assert any("the cap on" in broken for broken in broken_by(simulation))
+    assert any("the cap on" in broken for broken in broken_by(simulation, range(150)))
+
+
+def test_who_lets_a_release_expire_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.service.executor.lets_go", lambda row: False)
+    assert any("is over" in broken or "is let go" in broken for broken in broken_by(simulation, range(150)))
 
 
 def test_who_lets_nobody_own_an_action_is_caught(simulation, monkeypatch):
@@ -84,3 +89,18 @@ def _unowned(journal):
 def test_who_never_passes_a_turn_on_is_caught(simulation, monkeypatch):
     monkeypatch.setattr("perdure.coordination.chain._Draft._tick", lambda self: None)
     assert any("ends" in broken for broken in broken_by(simulation))
+
+
+def test_who_believes_one_user_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.coordination.handlers.node.is_vouched_for", lambda record: True)
+    assert any("takes no node out of service" in broken for broken in broken_by(simulation, range(80)))
+
+
+def test_who_lets_users_take_the_services_names_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.service.raising._id", lambda given, identity: given)
+    assert any("in another's name" in broken for broken in broken_by(simulation))
+
+
+def test_who_lets_anybody_add_what_decides_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.service.raising._check_key", lambda key: None)
+    assert any("nobody adds what decides" in broken for broken in broken_by(simulation))
