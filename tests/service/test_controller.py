@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perdure.coordination.chain import Answered, Enlisted, Raised
-from perdure.coordination.record import Component, ExceptionRecord, ExceptionState, Outcome, Scope, about
+from perdure.coordination.record import Component, ExceptionRecord, ExceptionState, Outcome, Scope, Subject, about
 from perdure.coordination.ruling import Registration, handled
 from perdure.model.actions import Cancel, Drain, Exclude, Hold, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded
@@ -19,6 +19,7 @@ from perdure.service.case import State
 from perdure.service.controller import (
     Act,
     ControllerSettings,
+    Ended,
     Judge,
     Judged,
     Looked,
@@ -208,9 +209,79 @@ def test_an_action_that_came_to_nothing_is_handed_to_a_person(status):
     run = after_failure()
     run.judge(TRANSIENT)
     (requeue,) = run.acts()
-    run.feed(ActionEnded(4100.0, requeue.key, ONE, status, "Invalid job id specified"))
+    run.feed(Ended((ActionEnded(4100.0, requeue.key, ONE, status, "Invalid job id specified"),)))
     assert run.noted.record.state is ExceptionState.ESCALATED
     assert run.noted.record.owner is Component.SCHEDULER  # still one owner
+
+
+# -- what jobs share
+
+PENDING = replace(JOB, state=JobState.PENDING)
+ZERO = AttemptId("c", "1", 0)
+
+
+def shared(kind, name, now=5.0):
+    subject = Subject("c", resource="pfs")
+    record = ExceptionRecord(name, kind, 0, Scope.GLOBAL, subject, now, detected_by="operator:root")
+    return Told(now, (Raised(record),))
+
+
+def while_down():
+    run = Run()
+    run.look(4.0)
+    run.feed(shared("storage.down", "down"))
+    return run
+
+
+def ends(status, *actions):
+    return Ended(tuple(ActionEnded(9.0, a.key, a.attempt, status, "") for a in actions))
+
+
+def test_a_job_that_comes_while_what_it_needs_is_down_is_held_once():
+    run = while_down()
+    run.look(6.0, [PENDING])
+    (hold,) = run.acts()
+    assert hold.attempt == ZERO
+    (owner,) = [r for r in run.state.chain.ended.values() if r.cause]
+    assert (owner.owner, owner.verdicts[0].action_keys) == (Component.SCHEDULER, (hold.key,))
+    run.look(7.0, [PENDING])
+    run.look(8.0, [replace(PENDING, state=JobState.HELD)])
+    assert run.acts() == [hold]
+
+
+@pytest.mark.parametrize(
+    ("status", "is_over"), [("done", True), ("superseded", True), ("refused", False), ("expired", False)]
+)
+def test_a_hold_is_over_once_its_release_was_carried_out(status, is_over):
+    run = while_down()
+    run.look(6.0, [PENDING])
+    (hold,) = run.acts()
+    run.feed(ends("done", hold))
+    run.feed(shared("storage.restored", "up"))
+    (_, release) = run.acts()
+    run.feed(ends(status, release))
+    outcomes = [r.outcome for r in run.state.chain.ended.values() if r.type != "storage.restored"]
+    assert outcomes == [Outcome.RECOVERED, Outcome.RECOVERED if is_over else Outcome.CLEARING]
+    run.feed(shared("storage.restored", "again", 100.0))
+    assert len(run.acts()) == (2 if is_over else 3)
+
+
+def test_what_fails_while_what_it_needs_is_down_is_put_back_late_enough_to_be_held():
+    run = while_down()
+    run.look(3611.0, [JOB], [FAILED])
+    run.judge(TRANSIENT)
+    assert run.acts() == [Requeue(ONE, ("n2",), 120.0)]
+    assert "waits until pfs works again" in run.noted.decision.reason
+    run.look(4010.0, [REQUEUED], [FAILED])
+    assert [type(action) for action in run.acts()] == [Requeue, Hold]
+    assert run.acts()[-1].attempt == ONE
+
+
+def test_a_job_that_its_manager_or_a_person_put_back_is_held_as_the_start_that_it_had():
+    run = while_down()
+    put_back = replace(FAILED, state=AttemptState.REQUEUED)
+    run.look(3611.0, [REQUEUED], [put_back])
+    assert [action.attempt for action in run.acts()] == [ONE]
 
 
 def test_the_budget_holds_over_steps():

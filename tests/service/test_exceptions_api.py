@@ -223,6 +223,8 @@ def test_a_shared_resource_holds_what_waits_and_lets_go_after(place):
     post(place, place.operator, "/exceptions", up)
     released = [row.action for row in place.world.journal.planned() if row.action.kind == "release"]
     assert {a.attempt.job_id for a in released} == {a.attempt.job_id for a in held}
+    assert found(place, "down")["outcome"] == "clearing"
+    place.world.carry_out()
     assert found(place, "down")["outcome"] == "recovered"
 
 

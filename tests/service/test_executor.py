@@ -216,6 +216,53 @@ def test_caps_outlive_the_service_and_do_not_bind_people(tmp_path):
     bench.journal.close()
 
 
+HELD = [Hold(AttemptId("c", str(number), 0), "down") for number in range(6)]
+LET_GO = [Release(hold.attempt, "up") for hold in HELD]
+
+
+def test_what_perdure_held_is_let_go_whatever_the_caps_say_and_however_late(tmp_path):
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=6))
+    bench.plan(*HELD, expires_s=60.0)
+    assert len(bench.executor.run_due(5.0)) == 6
+    bench.plan(*LET_GO, expires_s=60.0)
+    bench.settings.stop_file.touch()
+    assert bench.executor.run_due(70.0) == []  # the kill switch is not for passing by
+    bench.settings.stop_file.unlink()
+    assert [e.status for e in bench.executor.run_due(80.0)] == ["done"] * 6
+    bench.journal.close()
+
+
+def test_letting_go_takes_nobody_elses_place(tmp_path):
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=2))
+    bench.plan(*LET_GO, requeue(1))
+    bench.executor.run_due(5.0)
+    bench.restart()
+    bench.plan(requeue(2), requeue(3))
+    bench.executor.run_due(6.0)
+    assert bench.backend.performed[-2:] == ["requeue:c/1#1", "requeue:c/2#1"]
+    bench.journal.close()
+
+
+def test_a_release_that_only_perdures_retry_asks_for_is_charged(tmp_path):
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=1))
+    bench.plan(*(Release(AttemptId("c", str(number), 1)) for number in range(2)), expires_s=60.0)
+    assert [len(bench.executor.run_due(now)) for now in (5.0, 60.0)] == [1, 1]
+    assert bench.state(Release(AttemptId("c", "1", 1))) is ActionState.EXPIRED
+    bench.journal.close()
+
+
+def test_what_is_let_go_before_it_was_held_is_never_held(tmp_path):
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=4))
+    bench.plan(*HELD)
+    bench.executor.run_due(5.0)
+    bench.plan(*LET_GO)
+    ends = {e.action_key: e.status for e in bench.executor.run_due(6.0)}
+    assert [ends.get(hold.key) for hold in HELD] == [None] * 4 + ["superseded"] * 2
+    assert {ends[release.key] for release in LET_GO} == {"done"}
+    assert not {hold.key for hold in HELD[4:]} & {*bench.backend.performed}
+    bench.journal.close()
+
+
 # -- silence
 
 

@@ -23,6 +23,7 @@ from perdure.service.controller import (
     PERDURE,
     Act,
     ControllerSettings,
+    Ended,
     Journalled,
     Judge,
     Judged,
@@ -308,7 +309,7 @@ def test_ends_that_the_controller_never_heard_of_are_told(service):
     journal.begin(key, 3613.0)
     ended = journal.finish(journal.action(key), ActionState.REFUSED, "no", 3614.0)
     assert journal.unreported() == [ended]
-    service.feed(ended)
+    service.feed(Ended((ended,)))
     assert journal.unreported() == []
 
 

@@ -138,5 +138,5 @@ class _Past:
         )  # fmt: skip
         return next(ended, "")
 
-    def holding(self, resource: str) -> Sequence[tuple[str, tuple[AttemptId, ...]]]:  # noqa: ARG002
+    def in_force(self) -> Sequence[ExceptionRecord]:
         return ()

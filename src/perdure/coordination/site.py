@@ -57,5 +57,5 @@ class Site(Protocol):
     def failure_of(self, attempt: AttemptId) -> str:
         """The id of the exception that an attempt's failure is; "" while there is none. Incarnation 0: the latest."""
 
-    def holding(self, resource: str) -> Sequence[tuple[str, tuple[AttemptId, ...]]]:
-        """Exceptions about a shared resource that still hold jobs back: their ids, and which jobs."""
+    def in_force(self) -> Sequence[ExceptionRecord]:
+        """Exceptions about shared resources that keep jobs from starting, the oldest first."""

@@ -7,7 +7,8 @@ worst, and every step is idempotent: ids and keys are made from the attempt that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -17,12 +18,14 @@ from perdure.coordination.chain import (
     Changed,
     Failed,
     Input,
+    LetGo,
     Raised,
     Refused,
     Settled,
     Ticked,
     advance,
 )
+from perdure.coordination.handlers.shared import newly_needed
 from perdure.coordination.playbook import Playbook, own_playbook
 from perdure.coordination.record import FATAL, AnswerKind, Component, ExceptionRecord, Outcome, Scope, about
 from perdure.coordination.ruling import handled
@@ -38,6 +41,7 @@ from perdure.service.case import MAX_PAST, Case, Failure, State
 from perdure.service.view import SiteView
 from perdure.triage.verdict import Verdict
 
+_AGAIN = re.compile(r"~[0-9]+$")  # behind the key of what was planned again
 PERDURE = "perdure"  # who asks, where no person does
 
 
@@ -133,7 +137,15 @@ class HandlerAsked:
         return f"asked:{self.record.id}:{self.handler}:{self.time_s:.3f}"
 
 
-Event = Looked | Judged | ActionEnded | Ordered | Told
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Actions came to their end."""
+
+    ends: tuple[ActionEnded, ...]
+    kind: Literal["ended"] = "ended"
+
+
+Event = Looked | Judged | Ended | Ordered | Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +206,8 @@ def step(state: State, event: Event, settings: ControllerSettings) -> tuple[Stat
             return _look(state, event.observation, settings)
         case Judged():
             return _judged(state, event, settings)
-        case ActionEnded():
-            return _action_ended(state, event, settings)
+        case Ended():
+            return _ended(state, event, settings)
         case Told():
             return _told(state, event, settings)
         case Ordered():
@@ -229,7 +241,14 @@ def _look(state: State, seen: Observation, settings: ControllerSettings) -> tupl
                 effects += more
             case _:
                 pass
-    return state, effects
+    state, more = _hold_newcomers(state, settings, seen.time_s)
+    return state, [*effects, *more]
+
+
+def _hold_newcomers(state: State, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
+    """Jobs that came, or came back, after what they need went down are held like those that waited then."""
+    needed = newly_needed(SiteView(state, settings.playbook, settings.retry, now), now)
+    return _advance(state, [Raised(record, own=True) for record in needed], settings, now) if needed else (state, [])
 
 
 def fleet_of(known: Known, fleet: Fleet) -> Fleet:
@@ -447,19 +466,34 @@ def _remember(
 # -- what came of it
 
 _LEAVES_IT_TO_A_PERSON = (OutcomeStatus.REFUSED.value, "expired")
+_LETS_GO = (OutcomeStatus.DONE.value, OutcomeStatus.SUPERSEDED.value)  # a release after which the job is not held
 
 
-def _action_ended(state: State, event: ActionEnded, settings: ControllerSettings) -> tuple[State, list[Effect]]:
-    effects: list[Effect] = [Journalled(event)]
-    if event.status not in _LEAVES_IT_TO_A_PERSON:
+def _ended(state: State, event: Ended, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+    effects: list[Effect] = [Journalled(end) for end in event.ends]
+    inputs = [given for end in event.ends for given in _consequences(end)]
+    if not inputs:
         return state, effects
-    case = state.cases.get(event.attempt.job_id) if event.attempt else None
-    if case is not None and case.failure is not None:
-        state = _in_chain(state, case.failure.record)
-    key, _, _again = event.action_key.partition("~")
-    failed = Failed(key, f"{event.status}: {event.detail}")
-    state, more = _advance(state, [failed], settings, event.time_s)
+    for end in event.ends:
+        case = state.cases.get(end.attempt.job_id) if end.attempt else None
+        if case is not None and case.failure is not None and end.status in _LEAVES_IT_TO_A_PERSON:
+            state = _in_chain(state, case.failure.record)
+    state, more = _advance(state, inputs, settings, max(end.time_s for end in event.ends))
     return state, [*effects, *more]
+
+
+def _consequences(end: ActionEnded) -> Iterator[Input]:
+    """What the chain is to know of the end of an action."""
+    key = _AGAIN.sub("", end.action_key)
+    if end.status in _LEAVES_IT_TO_A_PERSON:
+        yield Failed(key, f"{end.status}: {end.detail}")
+    kind, episode = key.partition(":")[0], key.partition("@")[2]
+    if end.attempt is None:
+        return
+    if kind == "release" and end.status in _LETS_GO:
+        yield LetGo(end.attempt)
+    if kind == "hold" and episode and end.status != OutcomeStatus.DONE.value:
+        yield LetGo(end.attempt, episode)
 
 
 def _in_chain(state: State, record: ExceptionRecord) -> State:

@@ -26,6 +26,7 @@ from perdure.service.controller import (
     Act,
     ControllerSettings,
     Effect,
+    Ended,
     Event,
     Judge,
     Judged,
@@ -209,7 +210,7 @@ class Engine:
         with self._backend_lock:
             ended = self.executor.run_due(self.clock())
         if ended:
-            self.absorb(ended)
+            self.absorb([Ended(tuple(ended))])
             self.look_now.set()
 
     def recover(self) -> None:
@@ -217,7 +218,7 @@ class Engine:
         with self._backend_lock:
             ended = self.executor.recover(self.clock())
         if ended:
-            self.absorb(ended)
+            self.absorb([Ended(tuple(ended))])
 
     def close(self) -> None:
         self._readers.shutdown(wait=False, cancel_futures=True)

@@ -7,16 +7,18 @@ what became of the intent is looked up before anything is done again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from perdure.backends.protocol import Backend
 from perdure.errors import ClusterBusy, PerdureError
-from perdure.model.actions import Down, Drain, Outcome, OutcomeStatus
+from perdure.model.actions import Down, Drain, Hold, Outcome, OutcomeStatus, Release
 from perdure.model.events import ActionEnded
+from perdure.model.identity import AttemptId
 from perdure.service.caps import Caps as Caps
+from perdure.service.caps import undoes_own
 from perdure.service.journal import ActionRow, Journal
 from perdure.service.journal import ActionState as ActionState  # its home is the journal; callers of both need one
 
@@ -61,16 +63,39 @@ class Ruling(StrEnum):
 
 def rule(row: ActionRow, now: float, armed: bool, stopped: bool, caps: Caps, used: Used) -> tuple[Ruling, str]:
     """Decide whether a planned action is begun now, with the reason where it is not."""
-    if now >= row.expires_s:
+    if now >= row.expires_s and not lets_go(row):
         waited = f": it waited because {row.detail}" if row.detail else ""
         return Ruling.EXPIRE, f"not begun within {row.expires_s - row.created_s:.0f} s{waited}"
     if not armed:
         return Ruling.SHADOW, "shadow mode: not carried out"
     if stopped:
         return Ruling.WAIT, "the kill switch is on"
-    if row.automatic and (full := _cap_reached(row, caps, used)):
+    if is_charged(row) and (full := _cap_reached(row, caps, used)):
         return Ruling.WAIT, full
     return Ruling.GO, ""
+
+
+def lets_go(row: ActionRow) -> bool:
+    """Whether it releases a job that Perdure held itself. That is done however late it is, and however much."""
+    return row.automatic and undoes_own(row.action)
+
+
+def is_charged(row: ActionRow) -> bool:
+    """Whether it counts in the caps."""
+    return row.automatic and not lets_go(row)
+
+
+def taken_back(waiting: Sequence[ActionRow]) -> frozenset[str]:
+    """Keys of Perdure's own holds that a later release takes back before they were begun."""
+    released: set[AttemptId] = set()
+    found: list[str] = []
+    for row in reversed(waiting):
+        match row.action:
+            case Release(attempt=attempt) if lets_go(row):
+                released.add(attempt)
+            case Hold(attempt=attempt) if row.automatic and attempt in released:
+                found.append(row.key)
+    return frozenset(found)
 
 
 def _cap_reached(row: ActionRow, caps: Caps, used: Used) -> str:
@@ -129,15 +154,18 @@ class Executor:
             return ended
         busy_jobs = {row.attempt.job_id for row in self._journal.open_intents() if row.attempt}
         used = Used(self._journal.begun_since(now - HOUR_S), *self._journal.extent())
-        settings = self._settings
+        settings, needless = self._settings, taken_back(waiting)
         for row in waiting:
             job_id = row.attempt.job_id if row.attempt else None
+            if row.key in needless:
+                ended += self._end(row, ActionState.SUPERSEDED, "let go before it was held", now)
+                continue
             if job_id in busy_jobs:
                 continue
             ruling, why = rule(row, now, settings.armed, self.stopped, settings.caps, used)
             match ruling:
                 case Ruling.GO:
-                    used = used.with_one_more(row.action.kind) if row.automatic else used
+                    used = used.with_one_more(row.action.kind) if is_charged(row) else used
                     try:
                         ended += self._carry_out(row, now)
                     except ClusterBusy:

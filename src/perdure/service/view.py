@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain as chained
 
@@ -20,6 +20,7 @@ from perdure.service.case import Failure, State
 from perdure.service.recovery import recovery_of
 
 REQUEUE = "requeue"  # what an owner may forbid all others
+PARKED_S = 120.0  # a job put back while what it needs is down starts no sooner: a look finds it before, and holds it
 _NOT_THE_JOBS = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
 
 
@@ -32,15 +33,26 @@ class SiteView:
     rules: RetryRules
     now: float
     decisions: dict[str, Decision] = field(default_factory=dict)  # by exception id, each made once a look
+    newest: dict[str, dict[str, int]] = field(default_factory=dict)  # incarnations by job id, sought once a look
 
     def job(self, job_id: str) -> Job | None:
         case = self.state.cases.get(job_id)
         return self.state.known.jobs.get(job_id) or (case.job if case else None)
 
     def latest(self, job_id: str) -> int:
-        case = self.state.cases.get(job_id)
-        running = (a.incarnation for a in self.state.known.running if a.job_id == job_id)
-        return max((case.latest if case else 0, *running), default=0)
+        case, known = self.state.cases.get(job_id), self.state.known
+        latest = max(case.latest if case else 0, self._newest("running", known.running).get(job_id, 0))
+        job = known.jobs.get(job_id)
+        if latest or job is None or not job.restarts:
+            return latest
+        return self._newest("ended", known.ended).get(job_id, 0)  # it ran before, and a person put it back
+
+    def _newest(self, which: str, attempts: Iterable[AttemptId]) -> Mapping[str, int]:
+        if which not in self.newest:
+            newest = self.newest[which] = {}
+            for attempt in attempts:
+                newest[attempt.job_id] = max(attempt.incarnation, newest.get(attempt.job_id, 0))
+        return self.newest[which]
 
     def node(self, name: str) -> Node | None:
         return self.state.known.nodes.get(name)
@@ -73,6 +85,9 @@ class SiteView:
             )
             if forbidden := self._forbids_requeue(failure.attempt, failure.record.time_s):
                 decision = replace(decision, kind=DecisionKind.STOP, reason=forbidden)
+            if decision.retries and (brake := self._brake_on(case.job)):
+                reason = f"{decision.reason}; it waits until {brake.subject.resource} works again ({brake.id})"
+                decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)
             self.decisions[record.id] = decision
         return self.decisions[record.id]
 
@@ -96,6 +111,11 @@ class SiteView:
                     return f"{who} took {record.type} and forbids a requeue: {answer.note}"
         return ""
 
+    def _brake_on(self, job: Job) -> ExceptionRecord | None:
+        """What keeps jobs that need the same from starting now."""
+        brakes = (record for record in self.in_force() if record.is_brake)
+        return next((r for r in brakes if self.resource(r.subject.resource).is_needed_by(job)), None)
+
     def failure_of(self, attempt: AttemptId) -> str:
         failure = self._failure(attempt.job_id)
         if failure is None or (attempt.incarnation and failure.attempt.id.incarnation != attempt.incarnation):
@@ -106,6 +126,5 @@ class SiteView:
         case = self.state.cases.get(job_id)
         return case.failure if case else None
 
-    def holding(self, resource: str) -> Sequence[tuple[str, tuple[AttemptId, ...]]]:
-        ended = self.state.chain.ended.values()
-        return [(r.id, r.holds) for r in ended if r.subject.resource == resource and r.holds]
+    def in_force(self) -> Sequence[ExceptionRecord]:
+        return [r for r in self.state.chain.ended.values() if r.subject.resource and r.is_in_force]

@@ -31,6 +31,7 @@ HANDLERS: Mapping[str, Handler] = {
     "escalate": escalate,
     "fail-task": job.fail_task,
     "grant-time": job.grant_time,
+    "hold-newcomers": shared.hold_newcomers,
     "hold-waiting": shared.hold_waiting,
     "leave": leave,
     "move-least": quota.move_least,

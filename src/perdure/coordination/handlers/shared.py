@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from perdure.coordination.handlers.node import is_vouched_for, second_look
-from perdure.coordination.record import Annotation, ExceptionRecord, Origin, Scope, about
+from perdure.coordination.record import START, Annotation, ExceptionRecord, Origin, Outcome, Scope, Subject, about
 from perdure.coordination.ruling import Ruling, declined, handled
-from perdure.coordination.site import Site
+from perdure.coordination.site import Resource, Site
 from perdure.model.actions import Hold, Release
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt
 
-MAX_HELD = 500  # by one exception: the rest is held by the caps of the hour anyway
+NEEDED = "resource.needed"  # the type of what says: jobs came that need what is down
+MAX_HELD = 500  # by one exception: the rest is held as newcomers are
 MAX_TOLD = 500
 TOLD_SEVERITY = 4
 
 
 def hold_waiting(record: ExceptionRecord, site: Site, now: float) -> Ruling:
-    """Hold the waiting jobs that need it; the running ones are told to pause at a safe point. Nobody moves."""
-    return _brake(record, site, now, tell="job.pause", forbids=("move", "migrate", "requeue"))
+    """Hold the waiting jobs that need it, and those that come; the running ones are told to pause. Nobody moves."""
+    if not record.subject.resource:
+        return declined("it names no shared resource")
+    if not is_vouched_for(record):
+        return second_look(record, now)
+    users, needy = _users(record, site), _needy(record, site)
+    holds = [Hold(attempt, record.id) for attempt in _late(needy, record, site)]
+    note = f"{len(holds)} of {len(needy)} waiting jobs are held, {len(users)} running ones told"
+    return _telling(handled(note, *holds, forbids=(START, "move", "migrate")), record, "job.pause", users, now)
+
+
+def hold_newcomers(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
+    """Hold the jobs that came since it went down. The running ones have been told."""
+    resource = record.subject.resource
+    if not any(other.is_brake for other in _because_of(resource, site)):
+        return handled("nothing is held because of it")
+    holds = [Hold(attempt, record.id) for attempt in _late(_needy(record, site), record, site)]
+    return handled(f"{len(holds)} jobs that need it and came since are held", *holds, forbids=(START,))
+
+
+def newly_needed(site: Site, now: float) -> list[ExceptionRecord]:
+    """What is to be raised because jobs came that need what is down: one exception a resource."""
+    first = {brake.subject.resource: brake for brake in reversed(site.in_force()) if brake.is_brake}
+    late = [(brake, _late(_needy(brake, site), brake, site)) for brake in first.values()]
+    return [_needed(brake, attempts[0], now) for brake, attempts in late if attempts]
 
 
 def throttle(record: ExceptionRecord, site: Site, now: float) -> Ruling:
@@ -32,27 +57,65 @@ def throttle(record: ExceptionRecord, site: Site, now: float) -> Ruling:
 
 
 def release_held(record: ExceptionRecord, site: Site, now: float) -> Ruling:
-    """It works again: let go of what was held because of it."""
-    if not is_vouched_for(record):
-        return second_look(record, now)
-    held = site.holding(record.subject.resource)
-    actions = [Release(attempt, exception_id) for exception_id, attempts in held for attempt in attempts]
-    if not actions:
-        return handled("nothing is held because of it")
-    return handled(f"{len(actions)} jobs are released", *actions)
+    """It works again: let go of what was held because of it, all but the jobs that need what is down still.
 
-
-def _brake(record: ExceptionRecord, site: Site, now: float, tell: str, forbids: tuple[str, ...]) -> Ruling:
+    Those are let go with the last that they need; so is what an earlier all-clear could not let go of.
+    """
     if not record.subject.resource:
         return declined("it names no shared resource")
     if not is_vouched_for(record):
         return second_look(record, now)
-    resource, users = site.resource(record.subject.resource), _users(record, site)
+    over = [r for r in site.in_force() if r.subject.resource == record.subject.resource or _is_clearing(r)]
+    down = [site.resource(r.subject.resource) for r in site.in_force() if r.is_brake and r not in over]
+    held = list(dict.fromkeys(attempt for r in over for attempt in r.holds))
+    free = [attempt for attempt in held if not _needs_any(attempt, down, site)]
+    note = f"{len(free)} jobs are released" if held else "nothing is held because of it"
+    if kept := len(held) - len(free):
+        note += f"; {kept} need what is down still"
+    ruling = handled(note, *[Release(attempt, record.id) for attempt in free])
+    return replace(ruling, clears=tuple([r.id for r in over]))
+
+
+def _is_clearing(record: ExceptionRecord) -> bool:
+    return record.outcome is Outcome.CLEARING
+
+
+def _needs_any(attempt: AttemptId, resources: Sequence[Resource], site: Site) -> bool:
+    job = site.job(attempt.job_id)
+    return job is not None and any(resource.is_needed_by(job) for resource in resources)
+
+
+def _because_of(resource: str, site: Site) -> list[ExceptionRecord]:
+    return [record for record in site.in_force() if record.subject.resource == resource]
+
+
+def _needy(record: ExceptionRecord, site: Site) -> list[AttemptId]:
+    """The jobs that wait and need what a record is about."""
+    resource = site.resource(record.subject.resource)
     needy = [job for job in site.waiting() if resource.is_needed_by(job)]
-    holds = [Hold(AttemptId(job.cluster, job.job_id, site.latest(job.job_id)), record.id) for job in needy[:MAX_HELD]]
-    note = f"{len(holds)} of {len(needy)} waiting jobs are held, {len(users)} running ones told"
-    ruling = handled(note, *holds, forbids=forbids)
-    return _telling(ruling, record, tell, users, now)
+    return [AttemptId(job.cluster, job.job_id, site.latest(job.job_id)) for job in needy]
+
+
+def _late(needy: Sequence[AttemptId], record: ExceptionRecord, site: Site) -> list[AttemptId]:
+    """Those of them that nobody has held because of it. One that a person let go since is not held again."""
+    held = {attempt for other in _because_of(record.subject.resource, site) for attempt in other.held}
+    return [attempt for attempt in needy if attempt not in held][:MAX_HELD]
+
+
+def _needed(brake: ExceptionRecord, first: AttemptId, now: float) -> ExceptionRecord:
+    """Its id is made from the first of the jobs that came: that one is named by no other."""
+    return ExceptionRecord(
+        id=f"{brake.id}/{NEEDED}/{first.job_id}.{first.incarnation}",
+        type=NEEDED,
+        severity=TOLD_SEVERITY,
+        scope=Scope.GLOBAL,
+        subject=Subject(brake.subject.cluster, resource=brake.subject.resource),
+        time_s=now,
+        note=f"because of {brake.type} of {brake.subject.resource}",
+        origin=Origin("scheduler"),
+        detected_by="perdure",
+        cause=brake.id,
+    )
 
 
 def _users(record: ExceptionRecord, site: Site) -> list[Attempt]:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
 
 from perdure.coordination.chain import Chain
-from perdure.coordination.record import ExceptionRecord
+from perdure.coordination.record import AnswerKind, ExceptionRecord
 from perdure.errors import NotFound
 from perdure.service.api.exceptions import ExceptionId, visible
 from perdure.service.auth import Identity, Role
@@ -30,7 +30,7 @@ STORM = 10
 STORMS = 10
 CHILDREN_COME_WITHIN_S = 3600.0
 OPEN = "in_chain"
-ENDED = ("handled", "escalated", "expired", "recovered", "stopped", "withdrawn")
+ENDED = ("handled", "escalated", "expired", "clearing", "recovered", "stopped", "withdrawn")
 
 Word = Annotated[str, Query(max_length=256)]
 
@@ -91,7 +91,7 @@ def exception_page(request: Request, web: Here, identity: Viewer, exception_id: 
     record = visible(web, identity, exception_id)
     chain = web.operations.coordinator.chain()
     turn = chain.turns.get(record.id)
-    keys = [key for answer in record.verdicts for key in answer.action_keys]
+    keys = [key for answer in record.verdicts if answer.kind is AnswerKind.HANDLED for key in answer.action_keys]
     end_s = decided_s(record)
     within = (record.time_s - 60.0, (end_s or web.now()) + CHILDREN_COME_WITHIN_S)
     children = exceptions.children_of(web.reader, record.id, within, user=_user(identity), limit=CHILDREN + 1)

@@ -77,6 +77,7 @@ _EXCEPTION = {
     "raised": Badge("Being judged", "clock", "busy"),
     "in_chain": Badge("In the chain", "chain", "busy"),
     "handled": Badge("Being recovered", "retry", "busy"),
+    "clearing": Badge("Being let go", "swap", "busy"),
     "recovered": Badge("Recovered", "check", "good"),
     "stopped": Badge("Stopped", "stop", "bad"),
     "escalated": Badge("Needs a person", "warn", "warn"),

@@ -1,0 +1,191 @@
+"""Jobs held because of what they share, by the real engine on a simulated cluster: all run after the all-clear."""
+
+import pytest
+
+from perdure.backends.simulated import EVERY, Script, SimulatedBackend, SimulatedCluster
+from perdure.coordination.chain import Raised
+from perdure.coordination.record import ExceptionRecord, ExceptionState, Outcome, Scope, Subject
+from perdure.model.actions import Release
+from perdure.model.jobs import JobState
+from perdure.service.caps import Caps
+from perdure.service.controller import ControllerSettings, Ordered
+from perdure.service.engine import Engine
+from perdure.service.executor import Executor, ExecutorSettings
+from perdure.service.journal import Journal
+from perdure.triage.verdict import Label, Verdict
+
+TTL_S = 20.0
+SHORT = Script(run_s=5.0)
+ONCE = Script(run_s=5.0, failures=1)
+CAPS = Caps(actions_per_hour=30, floor_per_hour=30)
+
+
+class Place:
+    """A service that may die and start anew, on a cluster that goes on."""
+
+    def __init__(self, directory, caps=CAPS):
+        self.directory, self.caps = directory, caps
+        self.cluster = SimulatedCluster(0)
+        self.backend = SimulatedBackend(self.cluster)
+        self.start()
+
+    def start(self):
+        self.journal = Journal.open(self.directory, "sim")
+        executor = Executor(self.journal, self.backend, ExecutorSettings(True, self.directory / "STOP", self.caps))
+        settings = ControllerSettings(action_ttl_s=TTL_S)
+        self.engine = Engine(self.backend, self.journal, executor, judge, settings, lambda: self.cluster.now)
+        self.engine.recover()
+
+    def die(self):
+        self.engine.close()
+        self.start()
+
+    def say(self, name, kind, resource="pfs"):
+        subject = Subject("sim", resource=resource)
+        record = ExceptionRecord(name, kind, 0, Scope.GLOBAL, subject, self.cluster.now, detected_by="operator:root")
+        self.engine.tell((Raised(record),))
+
+    def order_release(self, attempt):
+        self.engine.absorb([Ordered(self.cluster.now, Release(attempt), "root", "it needs nothing of it")])
+
+    def full(self):
+        """No job starts any more."""
+        for node in self.cluster.node_names:
+            self.cluster.fail_node(node)
+
+    def free(self):
+        for node in self.cluster.node_names:
+            self.cluster.return_node(node)
+
+    def round(self, seconds=1.0):
+        """Look, judge, act, look: then time passes."""
+        self.engine.look()
+        while self.engine.judge_next(0.0):
+            pass
+        self.engine.tick()
+        self.engine.act()
+        self.engine.look()
+        self.cluster.advance(seconds)
+
+    def record(self, name):
+        return self.engine.state.chain.find(name)
+
+    def states(self, *job_ids):
+        return [self.cluster.job(job_id).state for job_id in job_ids or self.cluster.job_ids]
+
+    def actions(self, kind):
+        return [row for row in self.journal._actions() if row.action.kind == kind]
+
+
+def judge(log, attempt, context):
+    return Verdict(Label.TRANSIENT, 0.9, "network", "it passes", fingerprint="passing")
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = Place(tmp_path)
+    yield made
+    made.engine.close()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_every_job_runs_after_the_all_clear_whatever_the_cap_and_the_time_it_takes(place, dies):
+    """36 jobs wait, 30 actions an hour are allowed, and no action may be older than 20 seconds."""
+    place.full()
+    for _ in range(36):
+        place.cluster.submit(SHORT)
+    place.engine.look()
+    place.say("down", "storage.down")
+    place.round()
+    place.free()
+    assert place.states().count(JobState.HELD) == 30
+    for _ in range(3):
+        place.round(10.0)
+    assert len(place.record("down").holds) == 30  # the others were not held in time: they have run
+    assert place.record("down").state is ExceptionState.ESCALATED
+    (place.directory / "STOP").touch()
+    place.say("up", "storage.restored")
+    for _ in range(3):
+        place.round(10.0)
+        if dies:
+            place.die()
+    assert place.states().count(JobState.HELD) == 30
+    assert place.record("down").outcome is Outcome.CLEARING
+    (place.directory / "STOP").unlink()
+    place.round()
+    if dies:
+        place.die()
+    for _ in range(6):
+        place.round(10.0)
+    assert set(place.states()) == {JobState.COMPLETED}
+    assert place.record("down").outcome is Outcome.RECOVERED
+    assert len(place.actions("release")) == 30
+
+
+def test_a_job_that_comes_while_it_is_down_is_held_and_let_go_with_the_others(place):
+    place.full()
+    first = place.cluster.submit(SHORT)
+    place.engine.look()
+    place.say("down", "storage.down")
+    place.round()
+    later = [place.cluster.submit(SHORT) for _ in range(2)]
+    place.round()
+    place.free()
+    place.die()
+    for _ in range(3):
+        place.round(60.0)
+    assert set(place.states(first, *later)) == {JobState.HELD}
+    needed = [r for r in place.engine.state.chain.ended.values() if r.cause == "down"]
+    assert [len(record.holds) for record in needed] == [2]
+    place.say("up", "storage.restored")
+    for _ in range(3):
+        place.round(10.0)
+    assert set(place.states()) == {JobState.COMPLETED}
+
+
+def test_a_job_that_fails_while_it_is_down_is_put_back_and_starts_only_after_the_all_clear(place):
+    job_id = place.cluster.submit(ONCE)
+    place.cluster.advance(1.0)
+    place.engine.look()
+    place.say("down", "storage.down")
+    place.cluster.advance(5.0)
+    place.round()
+    assert len(place.actions("requeue")) == 1
+    for _ in range(5):
+        place.round(100.0)
+    assert place.states(job_id) == [JobState.HELD]
+    assert len(place.cluster.attempts(job_id)) == 1
+    place.say("up", "storage.restored")
+    for _ in range(3):
+        place.round(10.0)
+    assert place.states(job_id) == [JobState.COMPLETED]
+    assert place.record("down").outcome is Outcome.RECOVERED
+
+
+def test_a_job_that_a_person_lets_go_runs(place):
+    job_id = place.cluster.submit(SHORT)
+    place.engine.look()
+    place.say("down", "storage.down")
+    place.round()
+    (hold,) = place.actions("hold")
+    place.order_release(hold.action.attempt)
+    for _ in range(3):
+        place.round(10.0)
+    assert place.states(job_id) == [JobState.COMPLETED]
+    assert (place.record("down").holds, place.record("down").is_brake) == ((), True)
+
+
+def test_in_shadow_mode_nothing_is_held_and_it_ends_all_the_same(tmp_path):
+    place = Place(tmp_path)
+    place.engine.executor._settings = ExecutorSettings(False, tmp_path / "STOP")
+    jobs = [place.cluster.submit(Script(run_s=5.0, failures=EVERY)) for _ in range(2)]
+    place.engine.look()
+    place.say("down", "storage.down")
+    for _ in range(4):
+        place.round(10.0)
+    assert JobState.HELD not in place.states(*jobs)
+    assert len(place.actions("hold")) == 2  # said once each
+    place.say("up", "storage.restored")
+    place.round()
+    assert place.record("down").outcome is Outcome.RECOVERED
+    place.engine.close()
