@@ -452,7 +452,7 @@ def test_steps_lie_on_the_axis_as_long_as_they_took():
 
 def counted(text):
     """What stands beside the name in the navigation."""
-    (found,) = re.findall(r'<span class="count" id="count-exceptions"[^>]*>(.*?)(?:<span|</span>)', text)
+    (found,) = re.findall(r'<span class="nav-count" id="nav-exceptions"[^>]*>(.*?)(?:<span|</span>)', text)
     return found
 
 
@@ -464,7 +464,7 @@ def test_the_navigation_counts_what_is_open_for_whom_may_see_it(place):
         assert counted(browser.get(path).text) == (str(listed) if listed else "")
         alive = browser.get(path, headers={"HX-Request": "true"}).text
         assert counted(alive) == counted(browser.get(path).text)
-        assert 'id="count-exceptions" hx-swap-oob="true"' in alive
+        assert 'id="nav-exceptions" hx-swap-oob="true"' in alive
     assert counted(browser_of(place).get("/").text) == "2"
 
 

@@ -20,6 +20,7 @@ from perdure.service.pages import words
 from perdure.service.pages.assets import assets
 from perdure.service.pages.navigation import NAVIGATION
 
+MOST_COUNTED = 99  # beside a name in the navigation; more are not told apart
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
@@ -81,6 +82,8 @@ def page(request: Request, web: Web, name: str, title: str, **values: Any) -> Re
             me=identity,
             may_act=session is not None and identity.role is Role.OPERATOR,
             here=request.url.path,
+            nav_counts={"exceptions": web.operations.coordinator.count_open(identity, MOST_COUNTED + 1)},
+            most_counted=MOST_COUNTED,
             **values,
         )
     )
