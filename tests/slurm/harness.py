@@ -44,8 +44,10 @@ class SlurmHarness:
         task = f"printf %s {shlex.quote(program.says)}; sleep {program.run_s:g}; exit {program.exit_code}"
         requeue = "--requeue" if program.may_requeue else "--no-requeue"
         nodes = f"--nodes={program.node_count}"
+        allowed = f"--comment=perdure:nodes={program.min_nodes}-{program.node_count}" if program.min_nodes else ""
         script = task if program.node_count == 1 else f"srun sh -c {shlex.quote(task)}"
-        return self._cluster.submit(script, requeue, nodes, "--ntasks-per-node=1", "--exclusive")
+        options = (requeue, nodes, "--ntasks-per-node=1", "--exclusive", *([allowed] if allowed else []))
+        return self._cluster.submit(script, *options)
 
     def moments(self):
         """Real moments, for at most a minute."""

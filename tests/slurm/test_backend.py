@@ -95,16 +95,22 @@ def test_a_look_takes_two_processes_and_an_action_one(look, quiet_cluster, proce
     assert look.job(job_id).excluded == ("node2", "node3")
 
 
-def test_an_action_broken_off_is_taken_up_where_it_stands(look, quiet_cluster):
-    """A crash of ours right after the job was put back leaves it held; another life of ours finds it so."""
-    job_id = quiet_cluster.submit("exit 1", "-w", "node2,node3", "-N2")
-    action = Requeue(look.ended(job_id).id, exclude=("node2",))
+@pytest.mark.parametrize("changed", [(), ("ExcNodeList=node2", "NumNodes=1", "NumTasks=2", "NumCPUs=2")])
+def test_an_action_broken_off_is_taken_up_where_it_stands(look, quiet_cluster, changed):
+    """A crash of ours after the job was put back, or changed, leaves it held; another life of ours finds it so."""
+    job_id = quiet_cluster.submit(
+        "exit 1", "-w", "node2,node3", "-N2", "--ntasks-per-node=2", "--comment=perdure:nodes=1-2"
+    )
+    action = Requeue(look.ended(job_id).id, exclude=("node2",), node_count=1)
     quiet_cluster.run("scontrol", "requeuehold", job_id)
+    if changed:
+        quiet_cluster.run("scontrol", "update", f"jobid={job_id}", "ReqNodeList=node3", *changed)
     again = SlurmBackend(quiet_cluster.name, Tools(environment=quiet_cluster.env))
     assert again.lookup(action) is None
     assert again.perform(action).status is OutcomeStatus.DONE
     job = look.job(job_id)
     assert (job.state, job.excluded, job.required) == (JobState.PENDING, ("node2",), ("node3",))
+    assert (job.node_count, job.restart_nodes) == (1, (1, 2))
     assert again.lookup(action).status is OutcomeStatus.DONE
 
 

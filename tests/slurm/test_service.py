@@ -101,6 +101,28 @@ def test_a_dead_node_is_recovered_once_by_slurm_and_left_at_that(quiet_cluster, 
     assert quiet_cluster.job(job)["Restarts"] == "1"
 
 
+def test_a_gang_goes_on_with_the_nodes_that_are_left(quiet_cluster, service):
+    """One node is out for good, the gang loses one of its three, and its owner said that two will do."""
+    *rest, out = quiet_cluster.nodes
+    quiet_cluster.run("scontrol", "update", f"nodename={out}", "state=drain", "reason=broken")
+    lost = rest[1]
+    script = "echo nodes=$SLURM_NNODES\n[ $SLURM_NNODES = 2 ] || sleep 3600\nsrun hostname"
+    job = quiet_cluster.submit(script, "--nodes=3", "--exclusive", "--comment=perdure:nodes=2-3")
+    service.await_job(job, JobState.RUNNING)
+    quiet_cluster.fail_node(lost)
+    try:
+        recovered = service.await_exception(job, "recovered", 120)
+    finally:
+        quiet_cluster.return_node(lost)
+    first, second = service.attempts(job)
+    assert (first["state"], second["state"]) == ("node_fail", "completed")
+    assert (nodes_of(first), nodes_of(second)) == (rest, [node for node in rest if node != lost])
+    (row,) = service.actions(job)
+    assert (row.action.kind, row.action.exclude, row.action.node_count) == ("exclude", (lost,), 2)
+    assert "on 2 nodes, since 3 cannot be had" in recovered["reason"]
+    assert quiet_cluster.job(job)["Restarts"] == "1"
+
+
 def test_a_blind_requeue_of_what_can_only_fail_is_held(quiet_cluster, service):
     """The site requeues on exit code 75; the log says that it cannot help."""
     job = quiet_cluster.submit(SHAPE.replace("exit 1", "exit 75"))

@@ -50,6 +50,7 @@ class Program:
     run_s: float = 0.0
     exit_code: int = 0
     node_count: int = 1
+    min_nodes: int = 0  # that a restart may have; 0: none fewer than `node_count`
     may_requeue: bool = True
 
 
@@ -155,6 +156,34 @@ def check_requeue_avoids_excluded_nodes(harness: Harness) -> None:
     assert _status(harness, Requeue(first.id, exclude=first.nodes)) is OutcomeStatus.DONE
     second = _ended(harness, job_id, after=first)
     assert not set(second.nodes) & set(first.nodes)
+
+
+def check_restart_on_fewer_nodes(harness: Harness) -> None:
+    """A gang whose owner allows it is restarted on fewer nodes while one is out, and on all of them later."""
+    job_id = harness.submit(Program(node_count=3, min_nodes=2, exit_code=1))
+    first = _ended(harness, job_id)
+    assert _job(harness.backend.observe(harness.since_s), job_id).restart_nodes == (2, 3)
+    with _drained(harness, (first.nodes[0], *(set(harness.nodes) - set(first.nodes)))):
+        fewer = Requeue(first.id, node_count=2)
+        assert _status(harness, fewer) is OutcomeStatus.DONE
+        assert _status(harness, fewer) is OutcomeStatus.DONE
+        second = _ended(harness, job_id, after=first)
+    assert set(second.nodes) == set(first.nodes[1:])
+    assert _status(harness, Requeue(second.id, node_count=3)) is OutcomeStatus.DONE
+    third = _ended(harness, job_id, after=second)
+    assert len(set(third.nodes)) == 3
+
+
+def check_a_waiting_gang_starts_on_fewer_nodes(harness: Harness) -> None:
+    """A gang that waits for a node that is out starts once it is told to do with fewer."""
+    out = harness.nodes[2:]
+    with _drained(harness, out):
+        job_id = harness.submit(Program(node_count=3, min_nodes=2))
+        waiting = _until(harness, lambda seen: _waiting(seen, job_id), "the job to wait")
+        assert waiting.node_count == 3
+        action = Exclude(AttemptId(harness.backend.cluster, job_id, 0), out[:1], 2)
+        assert _status(harness, action) is OutcomeStatus.DONE
+        assert set(_ended(harness, job_id).nodes) == set(harness.nodes[:2])
 
 
 def check_requeue_waits_as_asked(harness: Harness) -> None:
@@ -338,6 +367,8 @@ BACKEND_CHECKS: tuple[Callable[[Harness], None], ...] = (
     check_looking_changes_nothing,
     check_requeue_is_one_new_attempt,
     check_requeue_avoids_excluded_nodes,
+    check_restart_on_fewer_nodes,
+    check_a_waiting_gang_starts_on_fewer_nodes,
     check_requeue_waits_as_asked,
     check_requeue_needs_the_owners_leave,
     check_stale_actions_change_nothing,

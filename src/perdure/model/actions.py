@@ -23,6 +23,7 @@ class Requeue:
     attempt: AttemptId
     exclude: tuple[str, ...] = ()  # added to what the job excludes already; taken out of what it requires
     delay_s: float = 0.0
+    node_count: int = 0  # that it starts on; 0: as many as it asks for already
     kind: Literal["requeue"] = "requeue"
 
     @property
@@ -32,10 +33,15 @@ class Requeue:
 
 @dataclass(frozen=True, slots=True)
 class Exclude:
-    """Keep a waiting job off some nodes; `attempt` is the one whose failure taught us."""
+    """Keep a waiting job off some nodes; `attempt` is the one whose failure taught us.
+
+    Where too few nodes are left for as many as it asks for, it may be let start on `node_count` instead (0: on as many
+    as it asks for already).
+    """
 
     attempt: AttemptId
     exclude: tuple[str, ...]
+    node_count: int = 0
     kind: Literal["exclude"] = "exclude"
 
     @property

@@ -76,6 +76,7 @@ class Job:
     partition: str = ""
     gpus: int = 0  # of the whole gang
     node_count: int = 1
+    restart_nodes: tuple[int, int] | None = None  # fewest and most for a restart, by its owner's word; None: as it asks
     walltime_s: float | None = None  # the limit asked for; None is no limit
     may_requeue: bool = True  # False after --no-requeue
     wish: Wish = Wish.AUTO

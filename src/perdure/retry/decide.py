@@ -10,6 +10,7 @@ from perdure.model.exits import ExitWish, wish_of
 from perdure.model.jobs import Attempt, AttemptState, Job, Wish
 from perdure.retry.history import HOUR_S, Fleet, PastFailure
 from perdure.retry.rules import RetryRules
+from perdure.retry.size import restart_range, restart_size
 from perdure.triage.verdict import Bound, Label, Role, Verdict
 
 
@@ -29,6 +30,7 @@ class Decision:
     reason: str
     exclude: tuple[str, ...] = ()  # nodes that the retry must avoid
     delay_s: float = 0.0
+    node_count: int = 0  # for the retry; 0: as many as the job asks for already
     p_transient: float = 0.0  # after the history had its say
     retry_cost_gpu_h: float = 0.0  # expected, of retrying
     stop_cost_gpu_h: float = 0.0  # expected, of stopping
@@ -65,8 +67,10 @@ def decide(
     retry_cost = (1 - p) * gpus * (attempt.elapsed_s / HOUR_S + rules.nuisance_h)
     stop_cost = p * gpus * rules.person_delay_h
 
-    def decision(kind: DecisionKind, reason: str, exclude: tuple[str, ...] = (), delay_s: float = 0.0) -> Decision:
-        return Decision(kind, reason, exclude, delay_s, p, retry_cost, stop_cost)
+    def decision(
+        kind: DecisionKind, reason: str, exclude: tuple[str, ...] = (), delay_s: float = 0.0, node_count: int = 0
+    ) -> Decision:
+        return Decision(kind, reason, exclude, delay_s, node_count, p, retry_cost, stop_cost)
 
     weighed = f"expected cost {retry_cost:.2f} GPU-h if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
     asked = _wish_of_program(attempt, verdict)
@@ -81,10 +85,12 @@ def decide(
     if exhausted := _budget_exhausted(kind, job, attempt, verdict, past, fleet, rules, now):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {exhausted}")
     exclude, where = _elsewhere(job, attempt, verdict, fleet, rules, now)
+    node_count = restart_size(job, exclude, fleet)
+    where += _fewer(job, node_count)
     if asked is ExitWish.RETRY:
         where = f"the program asks for it by exit code {attempt.exit_code}: {where}"
     delay_s = max(verdict.wait_s, _back_off_s(attempt, past, rules))
-    return decision(kind, f"{verdict.summary}: {where}, in {delay_s:.0f} s; {weighed}", exclude, delay_s)
+    return decision(kind, f"{verdict.summary}: {where}, in {delay_s:.0f} s; {weighed}", exclude, delay_s, node_count)
 
 
 def _after_history(verdict: Verdict, attempt: Attempt, past: Sequence[PastFailure], rules: RetryRules) -> float:
@@ -170,21 +176,29 @@ def _elsewhere(
     """Nodes to avoid, and the words for it. Enough nodes are left for the gang; what is surest goes first.
 
     A suspicion is no proof, and a job's exclusions are never lifted: suspects are avoided only while half of the nodes
-    are left, lest a job be driven, one suspicion after the other, onto the one node that is bad.
+    are left, lest a job be driven, one suspicion after the other, onto the one node that is bad. A job that may run on
+    fewer nodes gives up only those that went down under it, by the resource manager's word.
     """
     if attempt.state is AttemptState.PREEMPTED:
         return (), "retry anywhere, the node did nothing wrong"
     named = attempt.failed_nodes or attempt.nodes
     suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named))
+    fewest, most = restart_range(job)
+    needed = fewest if attempt.failed_nodes else most
     nodes = fleet.nodes_for(job.partition)
     left = nodes - set(job.excluded) - set(named)
-    if fleet.usable and len(left) < job.node_count:
+    if fleet.usable and len(left) < needed:
         return (), f"retry on any node, since without {', '.join(named)} too few are left"
     spare = len(left - set(suspects))
-    may_avoid = spare >= job.node_count and 2 * spare >= len(nodes)
+    may_avoid = spare >= most and 2 * spare >= len(nodes)
     avoid = (*named, *suspects) if may_avoid else tuple(named)
     why = "" if verdict.bound is not Bound.SERVICE else ", once the service had time to come back"
     return avoid, f"retry away from {', '.join(avoid)}{why}" if avoid else f"retry{why}"
+
+
+def _fewer(job: Job, node_count: int) -> str:
+    most = restart_range(job)[1]
+    return f", on {node_count} nodes, since {most} cannot be had" if 0 < node_count < most else ""
 
 
 def _back_off_s(attempt: Attempt, past: Sequence[PastFailure], rules: RetryRules) -> float:

@@ -27,7 +27,7 @@ def recovery_of(case: Case, attempt: Attempt, decision: Decision) -> Recovery:
         return Component.JOB, handled(f"a person holds the job; {decision.reason}")
     if not decision.retries:
         return Component.SCHEDULER, handled(decision.reason, ends_job=True)
-    requeue = Requeue(attempt.id, decision.exclude, decision.delay_s)
+    requeue = Requeue(attempt.id, decision.exclude, decision.delay_s, decision.node_count)
     return Component.SCHEDULER, handled(decision.reason, requeue)
 
 
@@ -40,11 +40,13 @@ def _amend(job: Job, attempt: Attempt, decision: Decision) -> Recovery:
         why = f"held, though the resource manager requeued it: {decision.reason}"
         return Component.SCHEDULER, handled(why, Hold(attempt.id), ends_job=True)
     exclude = tuple(n for n in decision.exclude if n not in job.excluded)
-    actions: list[Action] = [Exclude(attempt.id, exclude)] if exclude else []
+    resized = decision.node_count not in (0, job.node_count)
+    actions: list[Action] = [Exclude(attempt.id, exclude, decision.node_count)] if exclude or resized else []
     if held:
         note = f"released after {job.reason}: {decision.reason}"
         return Component.SCHEDULER, handled(note, *actions, Release(attempt.id))
     where = f", kept off {', '.join(exclude)}" if exclude else ""
+    where += f", let start on {decision.node_count} nodes" if resized else ""
     note = f"requeued by the resource manager{where}; {decision.reason}"
     return Component.RESOURCE_MANAGER, handled(note, *actions)
 

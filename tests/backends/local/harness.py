@@ -46,6 +46,7 @@ class LocalHarness:
             JobSpec(
                 python(_PROGRAM, program.says, str(program.run_s), str(program.exit_code)),
                 node_count=program.node_count,
+                min_nodes=program.min_nodes,
                 may_requeue=program.may_requeue,
                 workdir=str(self.state_dir),
             )

@@ -20,6 +20,7 @@ class SimulatedHarness:
                 failures=EVERY if program.exit_code else 0,
                 exit_code=program.exit_code,
                 node_count=program.node_count,
+                min_nodes=program.min_nodes,
                 may_requeue=program.may_requeue,
             )
         )

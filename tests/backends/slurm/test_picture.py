@@ -42,6 +42,24 @@ def test_a_waiting_jobs_start_is_only_a_forecast():
     assert (waiting.state, waiting.eligible_s) == (JobState.PENDING, 90.0)
 
 
+GANG = {"state": "PENDING", "nodes": "", "start": "Unknown", "comment": "perdure:nodes=2-3"}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"tasks": 2}, (2, (2, 3))),  # NumNodes=1 in this text: it had one when it ran
+        ({"tasks": 12, "tasks_per_node": 4}, (3, (2, 3))),
+        ({"tasks": 6}, (1, None)),  # -n 6: a total
+        ({"tasks": 3, "tail": "TresPerJob=gres:gpu:6"}, (1, None)),  # --gpus 6: a total
+        ({"tasks": 3, "comment": ""}, (1, None)),
+    ],
+)
+def test_what_is_asked_for_by_the_node_may_be_cut(more, told):
+    (found,) = picture.jobs("c", look(job(7, **{**GANG, **more})), NOW)
+    assert (found.node_count, found.restart_nodes) == told
+
+
 def test_the_controllers_running_stands_until_the_next_look():
     """Accounting was asked later: that the nodes were seen before the end must not hide which of them failed."""
     assert states(look(job(7), rows=(replace(ROW, state="NODE_FAIL"),))) == {100: A.RUNNING}

@@ -58,6 +58,20 @@ def test_exclusions_are_added_and_taken_out_of_what_is_required():
     assert step(Exclude(ATTEMPT, ("n1",)), only) == Todo(("update jobid=7 ExcNodeList=n1 ReqNodeList=",))
 
 
+def test_a_job_is_put_back_on_fewer_nodes_in_the_command_that_comes_before_its_release():
+    """Killed between any two steps, the next look finds the job held as it was, or as it is to be."""
+    action = Requeue(ATTEMPT, exclude=("n1",), node_count=2)
+    wide = {"node_count": 3, "tasks": 12, "tasks_per_node": 4, "cpus_per_task": 2}
+    changed = "update jobid=7 ExcNodeList=n1 NumNodes=2 NumTasks=8 NumCPUs=16"
+    assert step(action, replace(FAILED, **wide)) == Todo(("requeuehold 7",))
+    assert step(action, replace(PUT_BACK, **wide)) == Todo((changed, "release 7"))
+    made = wide | {"excluded": ("n1",), "tasks": 8}  # Slurm goes on to print the nodes that it had
+    assert step(action, replace(PUT_BACK, **made)) == Todo(("release 7",))
+    assert status(action, replace(WAITS, **made)) is DONE
+    assert step(Exclude(ATTEMPT, ("n1",), 2), replace(WAITS, **wide)) == Todo((changed,))
+    assert status(replace(action, node_count=0), replace(WAITS, **made)) is DONE
+
+
 def test_a_delay_counts_from_when_the_job_was_put_back_and_never_shortens_slurms_own():
     assert step(Requeue(ATTEMPT, delay_s=60.0), WAITS) == Todo(("update jobid=7 StartTime=now+50",))
     assert status(Requeue(ATTEMPT, delay_s=5.0), WAITS) is DONE

@@ -104,6 +104,14 @@ def test_gpus_come_from_what_was_given_else_from_what_was_asked_for():
     assert (given_.gpus, asked.gpus) == (4, 2)
 
 
+def test_a_job_that_waits_has_as_many_nodes_as_it_asks_for():
+    """Seen with 22.05: a job of ``-N 2-4`` that was put back has ``NumNodes=4``, as it had when it ran."""
+    (waits,) = read(job(1, state="PENDING", tres="cpu=2,mem=128M,node=2,billing=2,gres/gpu=4")).whole
+    (runs,) = read(job(1, state="RUNNING", tres="cpu=2,node=2")).whole  # NumNodes=1 in this text
+    (unsaid,) = read(job(1, state="PENDING", tres="(null)")).whole
+    assert (waits.node_count, runs.node_count, unsaid.node_count) == (2, 1, 1)
+
+
 def test_a_prompt_may_stand_before_the_first_record():
     assert [r.raw_id for r in read("scontrol: show job\n", job(1)).whole] == [1]
     assert [r.raw_id for r in read("scontrol: ", job(1)).whole] == [1]

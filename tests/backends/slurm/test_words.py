@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.words import attempt_state, duration_s, exit_status, gpus, job_state, node_state, wish
+from perdure.backends.slurm.words import (
+    attempt_state,
+    duration_s,
+    exit_status,
+    gpus,
+    job_state,
+    node_state,
+    node_total,
+    restart_nodes,
+    wish,
+)
 from perdure.model.jobs import AttemptState, JobState, Wish
 from perdure.model.nodes import NodeState
 
@@ -143,6 +153,24 @@ def test_the_owners_wish_is_found(comment, said):
     assert wish(comment) is said
 
 
+@pytest.mark.parametrize(
+    ("comment", "allowed"),
+    [
+        ("perdure:nodes=2-3", (2, 3)),
+        ("perdure:retry=never perdure:nodes=4-4", (4, 4)),
+        ('{"perdure": {"nodes": "2-16"}, "APS": {}}', (2, 16)),
+        ('{"perdure": {"nodes": 2}}', None),
+        ("perdure:nodes=3-2", None),
+        ("perdure:nodes=0-2", None),
+        ("perdure:nodes=2-3x", None),
+        ("perdure:nodes=2", None),
+        ("", None),
+    ],
+)
+def test_how_many_nodes_a_restart_may_have_is_found(comment, allowed):
+    assert restart_nodes(comment) == allowed
+
+
 @given(st.text(max_size=60))
 def test_any_text_has_a_meaning(text):
     attempt_state(text, *exit_status(text), text)
@@ -151,3 +179,5 @@ def test_any_text_has_a_meaning(text):
     gpus(text)
     duration_s(text)
     wish(text)
+    restart_nodes(text)
+    node_total(text)

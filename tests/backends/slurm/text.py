@@ -26,6 +26,8 @@ def job(
     requeue=1,
     exit_code="0:0",
     tres="cpu=1",
+    tasks=1,
+    tasks_per_node=0,
     before_name="",
     tail="",
     mark=MARK,
@@ -44,7 +46,8 @@ def job(
         f"AccrueTime={instant(submit)} StartTime={instant(start)} EndTime={instant(end)} Deadline=N/A "
         f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={instant(submit)} Scheduler=Main Partition=main "
         f"AllocNode:Sid=h:1 ReqNodeList={required} ExcNodeList={excluded} NodeList={nodes} BatchHost=n1 NumNodes=1 "
-        f"NumCPUs=1 NumTasks=1 CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES={tres} Socks/Node=* Features=(null) "
+        f"NumCPUs=1 NumTasks={tasks} CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES={tres} Socks/Node=* "
+        f"NtasksPerN:B:S:C={tasks_per_node}:0:*:* CoreSpec=* Features=(null) "
         f"DelayBoot=00:00:00 Licenses=(null) Network={network} Command=/run.sh WorkDir={work_dir}{said} "
         f"StdErr={stdout} StdIn=/dev/null StdOut={stdout} Power= {tail}\n"
     )

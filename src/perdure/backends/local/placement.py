@@ -54,8 +54,8 @@ def place(job: JobRecord, free: Mapping[str, Free]) -> tuple[Seat, ...] | None:
     if not set(job.required) <= set(fitting):
         return None
     others = sorted((name for name in fitting if name not in job.required), key=lambda name: len(free[name].gpus))
-    chosen = [*job.required, *others][: job.spec.node_count]
-    if len(chosen) < job.spec.node_count:
+    chosen = [*job.required, *others][: job.node_count]
+    if len(chosen) < job.node_count:
         return None
     return tuple(Seat(name, tuple(sorted(free[name].gpus)[:need])) for name in chosen)
 

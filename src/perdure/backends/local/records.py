@@ -74,6 +74,11 @@ class JobRecord:
     incarnation: int = 0
     restarts: int = 0
     end_s: float | None = None
+    resized: int = 0  # the nodes that it asks for since a restart; 0: those of its `spec`
+
+    @property
+    def node_count(self) -> int:
+        return self.resized or self.spec.node_count
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -83,7 +88,7 @@ class JobRecord:
     @property
     def need(self) -> tuple[object, ...]:
         """All that decides where it fits."""
-        return (self.spec.gpus_per_node, self.spec.node_count, self.excluded, self.required)
+        return (self.spec.gpus_per_node, self.node_count, self.excluded, self.required)
 
     @property
     def may_restart(self) -> bool:
@@ -100,8 +105,9 @@ class JobRecord:
             state=self.state,
             submit_s=self.submit_s,
             partition="main",
-            gpus=spec.gpus_per_node * spec.node_count,
-            node_count=spec.node_count,
+            gpus=spec.gpus_per_node * self.node_count,
+            node_count=self.node_count,
+            restart_nodes=(spec.min_nodes, spec.node_count) if spec.min_nodes else None,
             walltime_s=spec.walltime_s,
             may_requeue=spec.may_requeue,
             wish=spec.wish,

@@ -92,12 +92,12 @@ def _requeue(core: Core, job: JobRecord, action: Requeue, now: float) -> Outcome
     if not job.may_restart:
         why = f"it has been requeued {job.restarts} times" if job.spec.may_requeue else "its owner forbids requeues"
         return Outcome(OutcomeStatus.REFUSED, why)
-    barred = _with_excluded(core, job, action.exclude)
-    if isinstance(barred, Outcome):
-        return barred
+    placed = _placed(core, job, action)
+    if isinstance(placed, Outcome):
+        return placed
     core.put_job(
         replace(
-            barred,
+            placed,
             state=JobState.PENDING,
             reason="",
             restarts=job.restarts + 1,
@@ -111,10 +111,10 @@ def _requeue(core: Core, job: JobRecord, action: Requeue, now: float) -> Outcome
 def _exclude(core: Core, job: JobRecord, action: Exclude) -> Outcome:
     if not job.state.is_waiting:
         return _superseded(f"the job is {job.state}")
-    barred = _with_excluded(core, job, action.exclude)
-    if isinstance(barred, Outcome):
-        return barred
-    core.put_job(barred)
+    placed = _placed(core, job, action)
+    if isinstance(placed, Outcome):
+        return placed
+    core.put_job(placed)
     return DONE
 
 
@@ -127,14 +127,14 @@ def _extend(core: Core, job: JobRecord, action: Extend) -> Outcome:
     return DONE
 
 
-def _with_excluded(core: Core, job: JobRecord, exclude: tuple[str, ...]) -> JobRecord | Outcome:
-    """The job kept off more nodes, or a refusal where too few would be left for it ever to start."""
-    excluded = tuple(dict.fromkeys((*job.excluded, *(name for name in exclude if name in core.nodes))))
-    left = core.candidates(job.spec, excluded)
-    if left < job.spec.node_count:
-        return Outcome(OutcomeStatus.REFUSED, f"{left} nodes would be left, the job needs {job.spec.node_count}")
+def _placed(core: Core, job: JobRecord, action: Requeue | Exclude) -> JobRecord | Outcome:
+    """The job kept off more nodes, and on as many as asked for, or a refusal where it could never start there."""
+    excluded = tuple(dict.fromkeys((*job.excluded, *(name for name in action.exclude if name in core.nodes))))
+    left, needed = core.candidates(job.spec, excluded), action.node_count or job.node_count
+    if left < needed:
+        return Outcome(OutcomeStatus.REFUSED, f"{left} nodes would be left, the job needs {needed}")
     required = tuple(name for name in job.required if name not in excluded)
-    return replace(job, excluded=excluded, required=required)
+    return replace(job, excluded=excluded, required=required, resized=action.node_count or job.resized)
 
 
 def _cancel(core: Core, job: JobRecord, now: float) -> Outcome:

@@ -22,6 +22,7 @@ class JobSpec:
     user: str = ""  # a label; "" takes the submitter's login name
     gpus_per_node: int = 0
     node_count: int = 1
+    min_nodes: int = 0  # that a restart may have where no more can be used; 0: none fewer than `node_count`
     walltime_s: float | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # on top of a small base; the cluster's variables win
     workdir: str = ""  # "" takes the submitter's
@@ -52,6 +53,7 @@ class JobSpec:
             (any("\0" in text for text in texts), "a text holds a NUL character"),
             (any(not key or "=" in key for key in self.env), "a variable's name is empty or holds '='"),
             (self.node_count < 1, f"node_count={self.node_count} is below 1"),
+            (not 0 <= self.min_nodes <= self.node_count, f"min_nodes={self.min_nodes} is not in 0-{self.node_count}"),
             (self.gpus_per_node < 0, f"gpus_per_node={self.gpus_per_node} is below 0"),
             (any(limit is not None and limit <= 0 for limit in limits), "a limit is not above 0"),
             (self.delay_s < 0 or self.signal_before_s < 0, "a time is below 0"),

@@ -60,6 +60,7 @@ class Script:
     exit_code: int = 1
     error: str = ""
     node_count: int = 1
+    min_nodes: int = 0  # that a restart may have; 0: none fewer than `node_count`
     gpus_per_node: int = 1
     may_requeue: bool = True
     user: str = "ada"
@@ -134,6 +135,7 @@ class SimulatedCluster:
             self.now,
             gpus=script.gpus_per_node * script.node_count,
             node_count=script.node_count,
+            restart_nodes=(script.min_nodes, script.node_count) if script.min_nodes else None,
             may_requeue=script.may_requeue,
         )
         self._jobs[job_id] = self._live[job_id] = _Submitted(script, job)
@@ -251,13 +253,13 @@ class SimulatedCluster:
     def _change(self, submitted: _Submitted, action: JobAction) -> Outcome:
         done, job = Outcome(OutcomeStatus.DONE), submitted.job
         match action:
-            case Requeue(exclude=exclude, delay_s=delay_s):
-                return self._requeue(submitted, action, exclude, delay_s)
+            case Requeue():
+                return self._requeue(submitted, action)
             case Cancel() if not job.state.is_over:
                 self._cancel(submitted)
                 return done
-            case Exclude(exclude=exclude) if job.state.is_waiting:
-                submitted.job = replace(job, excluded=tuple(dict.fromkeys((*job.excluded, *exclude))))
+            case Exclude() if job.state.is_waiting:
+                submitted.job = _placed(job, submitted.script, action)
                 return done
             case Extend(walltime_s=walltime_s) if job.state is JobState.RUNNING:
                 if job.walltime_s is not None and job.walltime_s < walltime_s:
@@ -271,7 +273,7 @@ class SimulatedCluster:
                 return done
         return Outcome(OutcomeStatus.SUPERSEDED, f"the job is {job.state}")
 
-    def _requeue(self, submitted: _Submitted, action: Requeue, exclude: tuple[str, ...], delay_s: float) -> Outcome:
+    def _requeue(self, submitted: _Submitted, action: Requeue) -> Outcome:
         job = submitted.job
         if not job.may_requeue:
             return Outcome(OutcomeStatus.REFUSED, "the job must not be requeued")
@@ -280,9 +282,8 @@ class SimulatedCluster:
         latest = submitted.latest
         if job.state is JobState.RUNNING and latest is not None:
             self._end(submitted, latest, AttemptState.REQUEUED, back=False)
-        excluded = tuple(dict.fromkeys((*submitted.job.excluded, *exclude)))
-        self._put_back(submitted, action.attempt, delay_s)
-        submitted.job = replace(submitted.job, excluded=excluded)
+        self._put_back(submitted, action.attempt, action.delay_s)
+        submitted.job = _placed(submitted.job, submitted.script, action)
         return Outcome(OutcomeStatus.DONE)
 
     def _cancel(self, submitted: _Submitted) -> None:
@@ -314,9 +315,9 @@ class SimulatedCluster:
         for submitted in waiting:
             job, script = submitted.job, submitted.script
             fitting = [n for n, left in free.items() if left >= script.gpus_per_node and n not in job.excluded]
-            if len(fitting) < script.node_count:
+            if len(fitting) < job.node_count:
                 continue
-            chosen = tuple(sorted(map(str, self._rng.choice(fitting, script.node_count, replace=False))))
+            chosen = tuple(sorted(map(str, self._rng.choice(fitting, job.node_count, replace=False))))
             for name in chosen:
                 free[name] -= script.gpus_per_node
             self._start(submitted, chosen)
@@ -396,6 +397,13 @@ class SimulatedCluster:
         for node in draining:
             if node.name not in busy:
                 self._nodes[node.name] = replace(node, state=NodeState.DRAINED, since_s=self.now)
+
+
+def _placed(job: Job, script: Script, action: Requeue | Exclude) -> Job:
+    """The job kept off more nodes, and on as many as asked for."""
+    node_count = action.node_count or job.node_count
+    excluded = tuple(dict.fromkeys((*job.excluded, *action.exclude)))
+    return replace(job, excluded=excluded, node_count=node_count, gpus=script.gpus_per_node * node_count)
 
 
 def _is_repeatable(action: Action) -> bool:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.records import JobRecord, NodeRecord, waits_again
-from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state, wish
+from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state, restart_nodes, wish
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
@@ -77,6 +77,7 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
 
 def _job(cluster: str, record: JobRecord, now: float) -> Job:
     waiting = is_waiting(record.state) or waits_again(record, now)
+    allowed = _restart_nodes(record)
     return Job(
         cluster=cluster,
         job_id=record.job_id,
@@ -87,7 +88,8 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
         partition=record.partition,
         licences=record.licences,
         gpus=record.gpus,
-        node_count=record.node_count,
+        node_count=record.tasks // record.tasks_per_node if allowed and waiting else record.node_count,
+        restart_nodes=allowed,
         walltime_s=record.walltime_s,
         may_requeue=record.requeue,
         wish=wish(record.comment),
@@ -97,6 +99,15 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
         restarts=record.restarts,
         eligible_s=float(record.eligible_s) if waiting and record.eligible_s is not None else None,
     )
+
+
+def _restart_nodes(record: JobRecord) -> tuple[int, int] | None:
+    """None also where what the job asks for cannot be cut by nodes: a total of GPUs or tasks, or a part of a whole."""
+    allowed = restart_nodes(record.comment)
+    if allowed is None or record.gpus_in_all or "+" in record.job_id:
+        return None
+    node_count, left_over = divmod(record.tasks, record.tasks_per_node)
+    return allowed if 1 <= node_count <= max(allowed[1], record.node_count) and not left_over else None
 
 
 def _of_row(cluster: str, row: Row, start_s: int, record: JobRecord | None) -> Attempt:

@@ -123,7 +123,7 @@ def _requeue(action: Requeue, job: JobRecord, now: float) -> Outcome | Todo:
         return refused("the site's rule holds the job (RequeueExitHold)")
     if job.reason in HELD_BY_A_PERSON:
         return refused(f"a person holds the job: {job.reason}")
-    changes = _placement(job, action.exclude) + _delay(job, action.delay_s, now)
+    changes = _placement(job, action.exclude) + _size(job, action.node_count) + _delay(job, action.delay_s, now)
     commands: tuple[str, ...] = (_update(job, changes),) if changes else ()
     if is_held(job.state, job.priority, job.reason):
         commands += (f"release {whole(job)}",)
@@ -141,7 +141,7 @@ def _extend(action: Extend, job: JobRecord) -> Outcome | Todo:
 def _exclude(action: Exclude, job: JobRecord) -> Outcome | Todo:
     if not is_waiting(job.state):
         return superseded(f"the job does not wait: {job.state}")
-    changes = _placement(job, action.exclude)
+    changes = _placement(job, action.exclude) + _size(job, action.node_count)
     return Todo((_update(job, changes),)) if changes else done(_where(job))
 
 
@@ -183,6 +183,17 @@ def _placement(job: JobRecord, exclude: tuple[str, ...]) -> tuple[str, ...]:
     if set(exclude) & set(job.required):
         changes += (f"ReqNodeList={','.join(node for node in job.required if node not in exclude)}",)
     return changes
+
+
+def _size(job: JobRecord, node_count: int) -> tuple[str, ...]:
+    """As many tasks and CPUs on other nodes in number; 0 stands for as many as it asks for.
+
+    The tasks tell how many nodes it asks for: what 22.05 prints for nodes is what a job had that was put back.
+    """
+    tasks = job.tasks_per_node * node_count
+    if tasks in (0, job.tasks):
+        return ()
+    return (f"NumNodes={node_count}", f"NumTasks={tasks}", f"NumCPUs={tasks * job.cpus_per_task}")
 
 
 def _delay(job: JobRecord, delay_s: float, now: float) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import re2
 
-from perdure.backends.slurm.words import duration_s, exit_status, gpus, node_state
+from perdure.backends.slurm.words import duration_s, exit_status, gpus, is_waiting, node_state, node_total
 from perdure.errors import InputError
 from perdure.model.hostlist import expand
 from perdure.model.nodes import Node
@@ -78,6 +78,10 @@ class JobRecord:
     stdout: str
     stderr: str
     licences: tuple[str, ...] = ()
+    tasks: int = 0
+    tasks_per_node: int = 1  # also where only nodes were asked for
+    cpus_per_task: int = 1
+    gpus_in_all: bool = False  # they were asked for as a total (--gpus), whatever the number of nodes
 
     @property
     def component(self) -> int:
@@ -222,7 +226,7 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
     if owner is None or submit_s is None:
         raise InputError("scontrol", f"job {number} has no owner or submit time", "Report this with Slurm's version")
     exit_code, signal = exit_status(own.get("ExitCode", ""))
-    node_count = _number(own.get("NumNodes", "").partition("-")[0], 1)
+    node_count = _node_count(own)
     work_dir = _after("WorkDir", tail)
     return JobRecord(
         raw_id=number,
@@ -254,6 +258,10 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         stdout=_path("StdOut", tail, work_dir),
         stderr=_path("StdErr", tail, work_dir),
         licences=_licences(tail),
+        tasks=_number(own.get("NumTasks", ""), 0),
+        tasks_per_node=_number(own.get("NtasksPerN:B:S:C", "").partition(":")[0], 0) or 1,
+        cpus_per_task=_number(own.get("CPUs/Task", ""), 0) or 1,
+        gpus_in_all=bool(_after("TresPerJob", tail)),
     )
 
 
@@ -278,6 +286,17 @@ def _job_id(number: int, header: Mapping[str, str]) -> str:
     if header.get("HetJobId", "").isdecimal() and header.get("HetJobOffset", "").isdecimal():
         return f"{header['HetJobId']}+{header['HetJobOffset']}"
     return str(number)
+
+
+def _node_count(own: Mapping[str, str]) -> int:
+    """The nodes that a job has, or the fewest that it waits for.
+
+    Of a job that was put back ``NumNodes`` tells how many it had, whatever it asks for (22.05).
+    """
+    asked = node_total(own.get("ReqTRES", "")) or node_total(own.get("TRES", ""))
+    if asked and is_waiting(own.get("JobState", "")):
+        return asked
+    return _number(own.get("NumNodes", "").partition("-")[0], 1)
 
 
 def _job_gpus(own: Mapping[str, str], tail: str, node_count: int) -> int:
