@@ -111,9 +111,6 @@ class _Connection:
         return found
 
     def scalars(self, statement, values=None):
-        if values and "ids" in values:
-            text = _compiled_for(statement, len(values["ids"]))
-            return [row[0] for row in self._raw.execute(text, (values["here"], *values["ids"]))]
         text, places = _compiled(statement, tuple(values or {}))
         return [row[0] for row in self._raw.execute(text, places(values or {}))]
 
@@ -121,7 +118,7 @@ class _Connection:
         return next(iter(self.scalars(statement, values)), None)
 
     def exec_driver_sql(self, text, values):
-        return self._raw.executemany(text, values)
+        return self._raw.execute(text, values) if isinstance(values, tuple) else self._raw.executemany(text, values)
 
 
 @cache
@@ -131,12 +128,6 @@ def _compiled(statement, names):
     fixed = made.construct_params(_check=False)
     order = made.positiontup or ()
     return str(made), lambda values: tuple([values.get(name, fixed.get(name)) for name in order])
-
-
-@cache
-def _compiled_for(statement, many):
-    """The SQL text of a statement that looks for so many ids, after its cluster."""
-    return str(statement.params(here="", ids=[""] * many).compile(dialect=DIALECT, compile_kwargs=POST_COMPILE))
 
 
 POST_COMPILE = {"render_postcompile": True}

@@ -11,6 +11,7 @@ from sqlalchemy import event, insert, select, text
 from sqlalchemy.exc import DatabaseError
 
 from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
+from perdure.coordination.record import ExceptionRecord, Scope, Subject
 from perdure.errors import NotFound, StateError
 from perdure.model.actions import Drain, Hold, Requeue
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged
@@ -364,6 +365,15 @@ def test_one_service_at_a_time(where, journal, monkeypatch):
         Journal.open(where, "c")
     journal.close()
     Journal.open(where, "c").close()
+
+
+@pytest.mark.parametrize("many", [0, 1, 17, 300])
+def test_exceptions_are_recalled_by_their_ids(journal, many):
+    subject = Subject("c", "1")
+    records = [ExceptionRecord(f"x{i}", "site.note", 1, Scope.LOCAL, subject, 1.0) for i in range(many)]
+    journal.record([Noted(record) for record in records], State("c"), State("c"))
+    hostile = ["nobody", "", "a'b", "%s", "\N{SNOWMAN}"]
+    assert journal.recall([*(record.id for record in records), *hostile]) == {record.id: record for record in records}
 
 
 @pytest.mark.postgres

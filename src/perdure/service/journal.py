@@ -33,7 +33,6 @@ from perdure.service.store import Store
 from perdure.service.writes import Writes
 
 DAY_S = 86400.0
-MAX_RECALLED = 500  # at a time
 LATELY_S = 3600.0  # a job that ended this long before the last event may still be told of
 
 _OVER_JOBS = [s.value for s in JobState if s.is_over]
@@ -97,6 +96,7 @@ class Journal:
         self.cluster = cluster
         self._store = store
         self._write = Writes(store.engine.dialect)
+        self._recall = reads.Recall(store.engine.dialect)
 
     @classmethod
     def open(cls, where: str | Path, cluster: str) -> Journal:
@@ -201,10 +201,8 @@ class Journal:
 
     def recall(self, ids: Sequence[str]) -> dict[str, ExceptionRecord]:
         """Those of these exceptions that are written down, by id."""
-        found: list[ExceptionRecord] = []
         with self._store.reading() as db:
-            for i in range(0, len(ids), MAX_RECALLED):
-                found += self._all(db, reads.RECALLED, codec.EXCEPTION, ids=ids[i : i + MAX_RECALLED])
+            found = [codec.EXCEPTION.decode(text) for text in self._recall(db, ids)]
         return {record.id: record for record in found}
 
     # -- actions

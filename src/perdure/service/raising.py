@@ -23,6 +23,7 @@ from perdure.coordination.record import (
 from perdure.coordination.ruling import Registration, Ruling, is_kind_of
 from perdure.coordination.wire import MAX_NOTE, MAX_WORD, decode, type_of
 from perdure.errors import Fenced, InputError, NotFound, NotPermitted
+from perdure.model.identity import AttemptId
 from perdure.service.auth import Identity, Role
 from perdure.service.view import SiteView
 
@@ -126,14 +127,14 @@ def _incarnation(record: ExceptionRecord, identity: Identity, view: SiteView) ->
         what = f"incarnation {record.incarnation} has been replaced by {latest}"
         raise Fenced(f"job {subject.job_id}", what, "End this process; a newer one runs")
     if identity.role is not Role.OPERATOR:
-        _check_nodes(record, view)
+        _check_nodes(record, AttemptId(subject.cluster, subject.job_id, latest), view)
     return latest
 
 
-def _check_nodes(record: ExceptionRecord, view: SiteView) -> None:
-    mine = {node for attempt in view.running() if attempt.id.job_id == record.subject.job_id for node in attempt.nodes}
+def _check_nodes(record: ExceptionRecord, attempt: AttemptId, view: SiteView) -> None:
+    running = view.state.known.running.get(attempt)
     for node in record.subject.nodes:
-        if node not in mine:
+        if running is None or node not in running.nodes:
             raise NotPermitted("subject.node", f"the job does not run on {node[:80]}", "Name a node that it runs on")
 
 

@@ -5,9 +5,25 @@ Each takes the cluster as parameter ``here``; instants are seconds since the epo
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Select, Table, Text, and_, bindparam, cast, func, literal, literal_column, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Dialect,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from perdure.coordination.chain import MAX_ENDED, MAX_OPEN
 from perdure.model.jobs import AttemptState, JobState
@@ -60,7 +76,7 @@ EXCEPTIONS = (  # what was open, what still holds jobs back, and what ended late
     .order_by(exceptions.c.is_open.desc(), exceptions.c.seq.desc())
     .limit(MAX_OPEN + MAX_ENDED)
 )
-RECALLED = _payloads(exceptions, exceptions.c.id.in_(bindparam("ids", expanding=True)))
+_RECALLED = select(cast(exceptions.c.payload, Text)).where(exceptions.c.id.in_(bindparam("ids", expanding=True)))
 
 # -- actions
 
@@ -90,6 +106,31 @@ PLANNED_AS = (  # the keys under which one action was planned, with their states
     .order_by(actions.c.seq.desc())
 )
 MOVE = update(actions).where(actions.c.key == bindparam("at_key"), actions.c.state == bindparam("at_state"))
+
+
+class Recall:
+    """A search for exceptions by many ids at once, compiled once: an id costs little more than its look-up."""
+
+    SIZES = (1, 16, 256)  # ids looked for by one statement; what is left over is filled up with the last one
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._sql = {size: self._compiled(size, dialect) for size in self.SIZES}
+        self._by_name = dialect.paramstyle == "pyformat"
+
+    @staticmethod
+    def _compiled(size: int, dialect: Dialect) -> str:
+        statement = _RECALLED.params(ids=[""] * size)
+        return str(statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True}))
+
+    def __call__(self, db: Connection, ids: Sequence[str]) -> Iterator[str]:
+        """The records of those that are there, as text; of all clusters, for an id is taken once."""
+        most = self.SIZES[-1]
+        for start in range(0, len(ids), most):
+            some = list(ids[start : start + most])
+            size = next(size for size in self.SIZES if size >= len(some))
+            some += some[-1:] * (size - len(some))
+            given = {f"ids_{n}": name for n, name in enumerate(some, 1)} if self._by_name else tuple(some)
+            yield from (row[0] for row in db.exec_driver_sql(self._sql[size], given))
 
 
 def planned_as(key: str) -> dict[str, str]:
