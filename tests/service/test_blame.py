@@ -264,7 +264,7 @@ def test_a_file_system_that_fails_who_writes_to_it_is_named_and_is_global(tmp_pa
     assert names(watch.turn()) == [("storage", "/scratch/fast")]
     assert {(r["scope"], r["subject"]["resource"]) for r in told(world)} == {("global", "storage:/scratch/fast")}
     text = place.client(place.operator).get("/blame").text
-    assert "Nodes by file systems" in text
+    assert "File systems by nodes" in text
     assert "/scratch/fast" in text
 
 

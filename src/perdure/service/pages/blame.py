@@ -19,7 +19,7 @@ from perdure.service.queries import suspects
 router = APIRouter()
 
 MOST = (48, 32)
-"""Nodes, and file systems or users, that the picture shows."""
+"""Rows and columns that the picture shows; as many columns as a screen is wide."""
 LEVELS = 8
 CELL = 20
 LETTER = 7.4  # of a name in the picture
@@ -58,7 +58,7 @@ class Picture:
     columns: tuple[Line, ...]
     cells: tuple[Cell, ...]
     left_out: int
-    by_storage: bool  # the columns are file systems, and no users
+    by_storage: bool  # the rows are file systems and the columns nodes; else nodes and users
 
 
 @router.get("/blame")
@@ -83,20 +83,22 @@ def blame_page(request: Request, web: Here, identity: Viewer) -> Response:  # no
 
 
 def picture_of(rows: Sequence[AttemptRow], accused: Collection[Component]) -> Picture | None:
-    """Nodes by file systems, of all attempts that are no user's own fault; by users where no file system is known.
+    """File systems by nodes, of all attempts that are no user's own fault; where none is known, nodes by users.
 
-    None where there are no such attempts.
+    File systems are the rows: they are few, and a picture is better wide than high. None where there are no such
+    attempts.
     """
     told = [row for row in rows if row.nodes and not (row.failed and row.deterministic)]
     if not told:
         return None
     found = attempt_window(told)
     culprits = {place for place, component in enumerate(found.components) if component in accused}
-    across = STORAGE if any(row.storage for row in told) else USER
-    return _drawn(found, grid(found.window, culprits, NODE, across, MOST), culprits, across)
+    if any(row.storage for row in told):
+        return _drawn(found, grid(found.window, culprits, STORAGE, NODE, MOST), culprits)
+    return _drawn(found, grid(found.window, culprits, NODE, USER, MOST), culprits)
 
 
-def _drawn(found: Named, shown: Grid, culprits: Collection[int], across_tier: str) -> Picture:
+def _drawn(found: Named, shown: Grid, culprits: Collection[int]) -> Picture:
     def lines(places: Sequence[int], start: int) -> tuple[Line, ...]:
         names = [found.components[place][1] for place in places]
         return tuple(
@@ -114,8 +116,9 @@ def _drawn(found: Named, shown: Grid, culprits: Collection[int], across_tier: st
                 level = 0 if e == 0 else max(1, round(LEVELS * e / n))
                 title = f"{row.name}, {column.name}: {e} of {n} attempts failed"
                 cells.append(Cell(column.at, row.at, level, title))
-    width, height = left + CELL * len(across) + round(0.64 * _LONGEST * LETTER), top + CELL * len(down) + 8
-    return Picture(left, top, width, height, down, across, tuple(cells), shown.left_out, across_tier == STORAGE)
+    leans = _room(found, shown.columns.tolist(), 0.64)  # cos 50 degrees
+    width, height = left + CELL * len(across) + leans, top + CELL * len(down) + 8
+    return Picture(left, top, width, height, down, across, tuple(cells), shown.left_out, shown.row_tier == STORAGE)
 
 
 def _room(found: Named, places: Sequence[int], share: float) -> int:
