@@ -348,7 +348,7 @@ def test_the_fewest_bytes_that_mend_a_quota_are_moved_each_once():
     site.take(raised("storage.quota.over", scope=Scope.GLOBAL, notes=notes, resource="home"))
     moves = [r for r in (*site.chain.ended.values(), *site.chain.open.values()) if r.type == "job.move"]
     assert sorted(r.subject.job_id for r in moves) == ["2", "3"]  # 75 of 75: neither 70 + 30 nor 40 + 35 + 30
-    assert site.chain.ended["x"].verdicts[0].forbids == ("move", "migrate")
+    assert site.chain.ended["x"].verdicts[0].forbids == ("start", "move", "migrate")
 
 
 def test_a_quota_that_cannot_be_mended_is_a_persons():
