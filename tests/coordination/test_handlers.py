@@ -62,6 +62,12 @@ class Site:
     def failure_of(self, attempt):
         return self.failures.get(attempt.job_id, "")
 
+    def open_about(self, resource):
+        return [r.id for r in self.chain.open.values() if r.subject.resource == resource]
+
+    def seeing(self, chain):
+        return replace(self, chain=chain)
+
     def in_force(self):
         return [r for r in self.chain.ended.values() if r.subject.resource and r.is_in_force]
 
@@ -215,6 +221,30 @@ def restored(name="up", resource="pfs", by="operator:root"):
     return raised("storage.restored", name, by, scope=Scope.GLOBAL, resource=resource)
 
 
+def test_a_soft_fault_is_acted_on_once_it_has_lasted():
+    site = Site()
+    site.wait("1")
+    assert site.take(down(kind="storage.degraded")) == []
+    assert site.take(Ticked(), now=NOW + 119) == []
+    assert site.take(Ticked(), now=NOW + 121) == [Hold(AttemptId("c", "1", 0), "x")]
+
+
+def test_a_soft_fault_that_passes_holds_nothing():
+    site = Site()
+    site.wait("1")
+    site.take(down(kind="storage.degraded"))
+    assert site.take(restored(), now=NOW + 60) == []
+    assert site.take(Ticked(), now=NOW + 700) == []
+    assert (site.chain.ended["x"].state, site.chain.ended["x"].outcome) == (ExceptionState.EXPIRED, Outcome.RECOVERED)
+
+
+def test_a_hard_fault_is_acted_on_at_once_though_it_was_soft_before():
+    site = Site()
+    site.wait("1")
+    site.take(down(kind="storage.degraded"))
+    assert site.take(down("y"), now=NOW + 1) == [Hold(AttemptId("c", "1", 0), "y")]
+
+
 def waiting(*job_ids):
     return [AttemptId("c", job_id, 0) for job_id in job_ids]
 
@@ -324,6 +354,14 @@ def test_what_needs_two_that_are_down_is_let_go_with_the_second():
     assert [a.attempt for a in site.take(restored("up2", "lic"), now=NOW + 200)] == waiting("1", "2")
     site.take(*map(LetGo, waiting("1", "2")))
     assert {site.chain.ended[name].outcome for name in "xy"} == {Outcome.RECOVERED}
+
+
+def test_two_all_clears_at_one_instant_let_go_of_what_needs_both():
+    site = Site()
+    site.wait("1")
+    site.take(down("x", "pfs"), down("y", "ib0"))
+    released = site.take(restored("up", "pfs"), restored("up2", "ib0"), now=NOW + 100)
+    assert [a.attempt for a in released] == waiting("1")
 
 
 def test_a_fault_that_stays_is_one_and_one_that_comes_back_is_another():

@@ -46,6 +46,8 @@ def test_a_site_lays_its_own_over_it():
         ("version = 2", "version 2"),
         ("nonsense", "no TOML"),
         ("colour = 1", "Use one of: version, failures, resources"),
+        ("[failures.x]\nlasts_s = 300", "end after the deadline"),
+        ("[failures.x]\noutlives_job = 1", "neither true nor false"),
         ('[failures.x]\nseats = { scheduler = "pray" }', "'pray' is not known"),
         ('[failures.x]\nseats = { king = "drain" }', "'king' is not known"),
         ('[failures.x]\nfall_back = "pray"', "Use one of: count-starts, drain"),

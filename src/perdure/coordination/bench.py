@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from perdure.coordination.chain import Chain
 from perdure.coordination.handlers.registry import HANDLERS
 from perdure.coordination.playbook import Plan, Playbook
-from perdure.coordination.record import Budget, Component, ExceptionRecord
+from perdure.coordination.record import AnswerKind, Budget, Component, ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
 
@@ -31,10 +31,14 @@ class PlaybookBench:
             return ruling if component is owner else declined("no recovery seen")
         if record.is_all_clear:
             return handled("written down: it is over")
-        name = self._plan(record).seats.get(component)
+        plan = self._plan(record)
+        name = plan.seats.get(component)
         if name is None:
             return None
-        return self._within_budget(record, HANDLERS[name](record, self.site, self.now), chain)
+        if plan.lasts_s and self.now < record.time_s + plan.lasts_s:
+            note = f"soft: it is acted on if it lasts {plan.lasts_s:g} s"
+            return Ruling(AnswerKind.DEFERRED, note, until_s=record.time_s + plan.lasts_s)
+        return self._within_budget(record, self._asked(name, record, chain), chain)
 
     def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
         """The verdict of the default handler."""
@@ -42,10 +46,15 @@ class PlaybookBench:
         if recovery is not None:
             return recovery[1]
         plan = self._plan(record)
-        ruling = HANDLERS[plan.fall_back](record, self.site, self.now)
+        ruling = self._asked(plan.fall_back, record, chain)
         if ruling.until_s is not None:  # it would still wait, and there is no time left
             ruling = declined(ruling.note)
         return self._within_budget(record, ruling, chain)
+
+    def _asked(self, handler: str, record: ExceptionRecord, chain: Chain) -> Ruling:
+        """What a handler says. On what jobs share, other exceptions of the same instant matter."""
+        site = self.site.seeing(chain) if record.scope is Scope.GLOBAL else self.site
+        return HANDLERS[handler](record, site, self.now)
 
     def _within_budget(self, record: ExceptionRecord, ruling: Ruling, chain: Chain) -> Ruling:
         """The ruling, with what is spent written beside it; a person is asked where nothing is left."""

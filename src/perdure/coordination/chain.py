@@ -585,6 +585,9 @@ class _Draft:
 
     def _clear(self, exception_id: str) -> None:
         """The all-clear has come. It is over once nothing is held because of it any more."""
+        if exception_id in self._open:
+            self._settle(exception_id, Outcome.RECOVERED)
+            return
         record = self._ended.get(exception_id)
         if record is not None and record.outcome is Outcome.OPEN:
             self._put(record.but(outcome=Outcome.CLEARING if record.holds else Outcome.RECOVERED))

@@ -20,7 +20,7 @@ from perdure.errors import InputError
 
 VERSION = 1
 MAX_CHARACTERS = 1 << 20
-_KEYS = ("scope", "like", "seats", "fall_back", "deadline_s", "window_s", "outlives_job", "budget")
+_KEYS = ("scope", "like", "seats", "fall_back", "deadline_s", "window_s", "outlives_job", "lasts_s", "budget")
 _PER = ("job", "node", "resource")
 
 
@@ -44,6 +44,7 @@ class Plan:
     deadline_s: float = 300.0
     window_s: float = 600.0
     outlives_job: bool = False  # the fault is there still when the job that met it has ended
+    lasts_s: float = 0.0  # a soft fault, which things live through, is acted on once it has lasted so long
     allowance: Allowance | None = None
 
 
@@ -115,14 +116,19 @@ def _plan(name: str, entries: Mapping[str, Any], where: str) -> Plan:
     for entry in _lineage(name, entries, where):
         values = {**entry, **values}
     scope = Scope(_one_of(values.get("scope", "local"), tuple(Scope), f"{at}.scope"))
+    deadline_s = _seconds(values.get("deadline_s", 300.0), f"{at}.deadline_s")
+    lasts_s = _seconds(values["lasts_s"], f"{at}.lasts_s") if values.get("lasts_s") else 0.0
+    if lasts_s >= deadline_s:
+        raise InputError(f"{at}.lasts_s", f"{lasts_s:g} s end after the deadline", f"Keep it below {deadline_s:g}")
     return Plan(
         type=name,
         scope=scope,
         seats=_seats(values.get("seats", {}), f"{at}.seats"),
         fall_back=_handler(values.get("fall_back", "escalate"), f"{at}.fall_back"),
-        deadline_s=_seconds(values.get("deadline_s", 300.0), f"{at}.deadline_s"),
+        deadline_s=deadline_s,
         window_s=_seconds(values.get("window_s", 600.0), f"{at}.window_s"),
         outlives_job=_truth(values.get("outlives_job", scope is Scope.GLOBAL), f"{at}.outlives_job"),
+        lasts_s=lasts_s,
         allowance=_allowance(values["budget"], f"{at}.budget") if "budget" in values else None,
     )
 

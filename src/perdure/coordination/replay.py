@@ -76,7 +76,7 @@ def _story(records: Iterable[ExceptionRecord], playbook: Playbook, site: _Past) 
     for n, record in enumerate(records):
         site.known[record.id] = record
         plan = playbook.plan_for(record.type)
-        deadline_s = plan.deadline_s if plan else 300.0
+        deadline_s, lasts_s = (plan.deadline_s, plan.lasts_s) if plan else (300.0, 0.0)
         scope = plan.scope if plan else record.scope
         fresh = replace(
             record, scope=scope, verdicts=(), state=ExceptionState.RAISED, outcome=Outcome.OPEN, repeats=0, budget=None,
@@ -91,7 +91,7 @@ def _story(records: Iterable[ExceptionRecord], playbook: Playbook, site: _Past) 
         for a in outside:
             ruling = Ruling(a.kind, a.note, forbids=a.forbids, until_s=a.until_s)
             steps.append((a.time_s, n, [Answered(record.id, a.handler, ruling)]))
-        steps += [(record.time_s + deadline_s + late_s, n, [Ticked()]) for late_s in (0.0, 1.0)]
+        steps += [(record.time_s + at_s, n, [Ticked()]) for at_s in (lasts_s, deadline_s, deadline_s + 1.0)]
     return [(now, inputs) for now, _, inputs in sorted(steps, key=lambda step: step[:2])]
 
 
@@ -138,5 +138,11 @@ class _Past:
         )  # fmt: skip
         return next(ended, "")
 
+    def seeing(self, chain: Chain) -> _Past:  # noqa: ARG002
+        return self
+
     def in_force(self) -> Sequence[ExceptionRecord]:
+        return ()
+
+    def open_about(self, resource: str) -> Sequence[str]:  # noqa: ARG002
         return ()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from perdure.coordination.chain import Chain
 from perdure.coordination.record import Component, ExceptionRecord
 from perdure.coordination.ruling import Ruling
 from perdure.model.identity import AttemptId
@@ -57,5 +58,11 @@ class Site(Protocol):
     def failure_of(self, attempt: AttemptId) -> str:
         """The id of the exception that an attempt's failure is; "" while there is none. Incarnation 0: the latest."""
 
+    def seeing(self, chain: Chain) -> Site:
+        """The same site with other exceptions on their way and over."""
+
     def in_force(self) -> Sequence[ExceptionRecord]:
         """Exceptions about shared resources that keep jobs from starting, the oldest first."""
+
+    def open_about(self, resource: str) -> Sequence[str]:
+        """The ids of exceptions about a shared resource that nobody has decided on yet."""

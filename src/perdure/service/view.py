@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain as chained
 
+from perdure.coordination.chain import Chain
 from perdure.coordination.playbook import Playbook
-from perdure.coordination.record import AnswerKind, Component, ExceptionRecord, Outcome
+from perdure.coordination.record import AnswerKind, Component, ExceptionRecord, Outcome, Scope
 from perdure.coordination.ruling import Ruling
 from perdure.coordination.site import Resource
 from perdure.model.identity import AttemptId
@@ -126,5 +127,13 @@ class SiteView:
         case = self.state.cases.get(job_id)
         return case.failure if case else None
 
+    def seeing(self, chain: Chain) -> SiteView:
+        return replace(self, state=replace(self.state, chain=chain))
+
     def in_force(self) -> Sequence[ExceptionRecord]:
         return [r for r in self.state.chain.ended.values() if r.subject.resource and r.is_in_force]
+
+    def open_about(self, resource: str) -> Sequence[str]:
+        return [
+            r.id for r in self.state.chain.open.values() if r.scope is Scope.GLOBAL and r.subject.resource == resource
+        ]

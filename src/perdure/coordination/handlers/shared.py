@@ -73,7 +73,8 @@ def release_held(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     if kept := len(held) - len(free):
         note += f"; {kept} need what is down still"
     ruling = handled(note, *[Release(attempt, record.id) for attempt in free])
-    return replace(ruling, clears=tuple([r.id for r in over]))
+    passed = [exception_id for exception_id in site.open_about(record.subject.resource) if exception_id != record.id]
+    return replace(ruling, clears=(*[r.id for r in over], *passed))
 
 
 def _is_clearing(record: ExceptionRecord) -> bool:
