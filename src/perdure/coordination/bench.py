@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from perdure.coordination.chain import Chain
 from perdure.coordination.handlers.registry import HANDLERS
 from perdure.coordination.playbook import Plan, Playbook
-from perdure.coordination.record import AnswerKind, Budget, Component, ExceptionRecord
+from perdure.coordination.record import AnswerKind, Budget, Component, ExceptionRecord, Scope
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
 
