@@ -214,6 +214,8 @@ def test_jobs_that_need_a_store_that_is_down_are_held_and_let_go(site):
     for job in waits:
         site.cluster.wait(job, lambda fields: fields["Priority"] == "0" and fields["JobState"] == "PENDING")
     assert any(record["type"] == "job.pause" and record["cause"] == down for record in site.records(runs))
+    waits.append(site.submit("true", "-L", "pfs:1"))  # it comes later
+    site.cluster.wait(waits[-1], lambda fields: fields["Priority"] == "0" and fields["JobState"] == "PENDING")
     assert site.raise_("storage.down", resource="pfs:/scratch") == down  # told again, it is the same
     site.cluster.wait(other, lambda fields: fields["JobState"] == "COMPLETED")
     site.cluster.run("scancel", runs)
