@@ -60,7 +60,13 @@ def service() -> Iterator[Engine]:
 
 def distinct(n: int) -> list[dict[str, Any]]:
     """Faults that have nothing to do with each other: each walks the chain and is written down by itself."""
-    return [{"id": f"d{i}", "type": "site.note", "severity": 6, "subject": {"node": [f"x{i}"]}} for i in range(n)]
+    return [note("d", i) for i in range(n)]
+
+
+def note(name: str, i: int) -> dict[str, Any]:
+    """The `i`-th of faults of which no two are equal."""
+    node, kind = f"n{i % NODES + 1}", f"site.{name}{i // NODES}"
+    return {"id": f"{name}{i}", "type": kind, "severity": 6, "subject": {"node": [node]}}
 
 
 def equal(n: int) -> list[dict[str, Any]]:
@@ -84,9 +90,8 @@ def reactions(coordinator: Coordinator, seconds: float) -> list[float]:
     lock = threading.Lock()
 
     def one(i: int) -> None:
-        record = {"id": f"r{i}", "type": "site.note", "severity": 6, "subject": {"node": [f"y{i}"]}}
         began = time.perf_counter()
-        coordinator.raise_exceptions([record], ROOT)
+        coordinator.raise_exceptions([note("r", i)], ROOT)
         with lock:
             took.append(1000 * (time.perf_counter() - began))
 
@@ -123,7 +128,7 @@ def heard_by(engine: Engine, coordinator: Coordinator, listeners: int) -> float:
 
 
 async def _listen(port: int, token: str, listeners: int, coordinator: Coordinator) -> float:
-    told = [{"id": f"h{i}", "type": "site.note", "subject": {"node": [f"h{i}"]}} for i in range(10)]
+    told = [note("h", i) for i in range(10)]
     opened = [await _open(port, token) for _ in range(listeners)]
     began = time.perf_counter()
     await asyncio.to_thread(coordinator.raise_exceptions, told, ROOT)
