@@ -172,6 +172,26 @@ def test_the_kill_switch_holds_between_two_actions(bench):
     assert bench.backend.performed == ["requeue:c/1#1", "requeue:c/2#1"]
 
 
+@pytest.mark.parametrize("orders", range(4))
+def test_no_order_is_begun_once_the_switch_was_seen(bench, orders):
+    """Whoever asked for it, and however many more are decided meanwhile; afterwards all are done, in their order."""
+
+    def stop():
+        bench.settings.stop_file.touch()
+        bench.plan(requeue(7), by="ada")
+        return DONE
+
+    wanted = [requeue(i) for i in range(4)]
+    bench.plan(*wanted)
+    bench.backend.performs = [DONE] * orders + [stop]
+    for now in range(1, 5):
+        bench.executor.run_due(float(now))
+    assert bench.backend.performed == [action.key for action in wanted[: orders + 1]]
+    bench.settings.stop_file.unlink()
+    bench.executor.run_due(9.0)
+    assert bench.backend.performed == [action.key for action in (*wanted, requeue(7))]
+
+
 def test_any_doubt_about_the_kill_switch_stops(bench, tmp_path):
     assert not bench.executor.stopped
     bench.settings.stop_file.symlink_to(tmp_path / "nowhere")
