@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import APIRouter, Body, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Body, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
@@ -117,6 +117,9 @@ class Enlisted(HandlerItem):
     asked: list[Waiting]
 
 
+_ANSWERS = TypeAdapter(list[Raised | Problem])
+
+
 @router.get("/exceptions")
 def list_exceptions(
     web: Here,
@@ -151,13 +154,14 @@ def raise_one(web: Here, identity: Viewer, record: Annotated[dict[str, Any], Bod
     return Raised.of(became)
 
 
-@router.post("/exceptions/batch")
+@router.post("/exceptions/batch", response_model=list[Raised | Problem])
 def raise_many(
     web: Here, identity: Viewer, records: Annotated[list[dict[str, Any]], Body(max_length=MAX_BATCH)]
-) -> list[Raised | Problem]:
+) -> Response:
     """Raise many at once; for each what it became, or why it was refused."""
     became = web.operations.coordinator.raise_exceptions(records, identity)
-    return [problem_of(one) if isinstance(one, PerdureError) else Raised.of(one) for one in became]
+    answers = [problem_of(one) if isinstance(one, PerdureError) else Raised.of(one) for one in became]
+    return Response(_ANSWERS.dump_json(answers), media_type="application/json")  # unchecked: a storm is many
 
 
 @router.get("/exceptions/{exception_id:path}")
