@@ -558,7 +558,8 @@ class _Draft:
         if self._handlers.pop(handler, None) is None:
             return
         for exception_id in [i for i, turn in self._turns.items() if turn.handler == handler]:
-            self._pass_on(exception_id, "left without an answer")
+            if exception_id in self._open:  # an all-clear among them may have ended it
+                self._pass_on(exception_id, "left without an answer")
 
     def _pass_on(self, exception_id: str, why: str) -> None:
         record, turn = self._open[exception_id], self._turns[exception_id]
@@ -612,7 +613,9 @@ class _Draft:
         for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:
             self._leave(handler)
         for exception_id in list(self._open):
-            record, turn = self._open[exception_id], self._turns.get(exception_id)
+            record, turn = self._open.get(exception_id), self._turns.get(exception_id)
+            if record is None:
+                continue
             if turn is None or self._bench.is_stale(record):
                 self._walk(record)
             elif turn.until_s <= self._now:
