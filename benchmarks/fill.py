@@ -76,7 +76,18 @@ def _job(number: int, jobs: int, rng: np.random.Generator) -> tuple[Job, Attempt
     left = jobs - number
     if left <= 300:
         job_state, attempt_state = (JobState.RUNNING, AttemptState.RUNNING) if left > 100 else (JobState.PENDING, None)
-    job = Job(CLUSTER, str(number), f"train-{number % 97}", user, job_state, submit_s, "gpu", gpus, 1, 86400.0)
+    job = Job(
+        CLUSTER,
+        str(number),
+        f"train-{number % 97}",
+        user,
+        job_state,
+        submit_s,
+        "gpu",
+        gpus,
+        node_count=1,
+        walltime_s=86400.0,
+    )
     if attempt_state is None:
         return job, None
     start_s = submit_s + float(rng.exponential(600.0))

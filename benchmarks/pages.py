@@ -23,12 +23,17 @@ from typing import Any
 import uvicorn
 from fill import CLUSTER, SPACING_S, START_S, fill
 
+from perdure.coordination.playbook import own_playbook
 from perdure.model.actions import Action
+from perdure.retry.rules import RetryRules
 from perdure.service.auth import Role, TokenBook
+from perdure.service.case import State
 from perdure.service.context import WebSettings
+from perdure.service.coordinator import Coordinator
 from perdure.service.journal import Journal
 from perdure.service.operations import Status
 from perdure.service.store import FILE_NAME
+from perdure.service.view import SiteView
 from perdure.service.web import create_app
 
 LIMIT_MS = 300.0
@@ -39,6 +44,9 @@ class Standing:
 
     def __init__(self, now: float) -> None:
         self._status = Status(CLUSTER, "slurm", armed=True, stopped=False, last_look_s=now, ready=True)
+
+        view = SiteView(State(CLUSTER), own_playbook(), RetryRules(), now)
+        self.coordinator = Coordinator(lambda _: [], lambda: view, lambda _: {}, lambda: None)
 
     def status(self) -> Status:
         return self._status
@@ -86,6 +94,10 @@ def paths(jobs: int) -> list[str]:
         f"/jobs/{middle}/log",
         "/nodes",
         "/actions",
+        "/exceptions",
+        "/exceptions?type=job.shape",
+        "/exceptions?type=matches.nothing",
+        "/exceptions?state=expired",
         "/api/v1/jobs?limit=200",
         "/api/v1/nodes?limit=200",
         "/api/v1/actions?limit=200",
