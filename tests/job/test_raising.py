@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.errors import ClusterBusy
+from perdure.errors import ClusterBusy, InputError
 from perdure.job import raising
 from perdure.job.identity import Start, Task
 from perdure.job.raising import Raiser, teller
@@ -51,6 +51,7 @@ def test_a_failure_is_raised_with_whom_it_is_about(tmp_path, service):
     assert (record["type"], record["severity"], record["note"]) == ("process.exit", 1, "exit code 5")
     assert record["subject"] == {"job": "7", "node": ["n7"], "rank": [3], "resource": ""}
     assert record["incarnation"] == 1
+    assert "time" not in record  # it counts from when it arrives: this machine's clock may be off
 
 
 def test_what_went_well_is_not_raised(tmp_path, service):
@@ -86,13 +87,29 @@ def test_a_service_that_is_away_is_not_waited_for_long(monkeypatch):
     never.set()
 
 
-def test_a_service_that_refuses_changes_nothing():
+def test_a_service_that_refuses_changes_nothing_and_that_is_said(capsys):
     def refuse(*_, **__):
         raise ClusterBusy("there", "does not answer", "Wait")
 
     raiser = Raiser(refuse)
     raiser.raise_("process.exit", severity=1, note="")
     raiser.finish()
+    said = "perdure exec: the service was not told of process.exit: there: does not answer. Wait.\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_start_that_the_service_has_not_seen_yet_is_told_of_its_job():
+    told = []
+
+    def tell(*_, **more):
+        told.append(more.get("incarnation", 3))
+        if told == [3]:
+            raise InputError("incarnation", "3 has never started; the latest is 2", "Leave it out")
+
+    raiser = Raiser(tell)
+    raiser.raise_("process.exit", severity=1, note="")
+    raiser.finish()
+    assert told == [3, 0]
 
 
 def test_without_a_service_nobody_is_told():
@@ -103,3 +120,5 @@ def test_a_restart_count_is_not_told_as_the_incarnation_that_the_service_knows()
     reach = {"PERDURE_URL": "http://localhost"}
     assert teller(START, TASK, reach).keywords["incarnation"] == 3
     assert teller(replace(START, name="srun:1"), TASK, reach).keywords["incarnation"] == 0
+    known = replace(START, name="srun:1", start_s=1790000000)
+    assert teller(known, TASK, reach).keywords["incarnation"] == 1790000000

@@ -42,6 +42,15 @@ def exec_(
             show_default=False,
         ),
     ] = None,
+    on_pause: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIGNAL",
+            help="Where the service asks the job to pause: STOP stops the program until it may go on, another signal"
+            " goes to its processes that listen to it.",
+            show_default=False,
+        ),
+    ] = None,
     framework: Annotated[
         str,
         typer.Option(metavar="NAME", help="auto, torchrun (TERM), lightning (USR1), submitit (USR2), plain (TERM)."),
@@ -73,6 +82,7 @@ def exec_(
         dump_signal=signal_of(hang_signal, "--hang-signal") if hang_signal else None,
         warn_s=warn_s,
         warn_signal=warn_signal,
+        pause_signal=signal_of(on_pause, "--on-pause") if on_pause else None,
         framework=framework_of(framework),
     )
     return run(command, care=care)

@@ -22,6 +22,7 @@ class Care:
     dump_signal: int | None = None  # sent at the alarm to the processes that have a handler for it
     warn_s: float | None = None  # seconds before walltime at which the program is told; None: it is not
     warn_signal: int | None = None  # None: what its framework expects
+    pause_signal: int | None = None  # where the job is asked to pause; STOP: it is stopped until it may go on
     framework: Framework = Framework.AUTO
     poll_s: float = 0.2  # between two looks at the claim
     look_s: float = 5.0  # between two looks for signs of life

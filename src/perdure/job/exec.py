@@ -34,15 +34,17 @@ from perdure.job.beats import BEAT_S, BEATS_DIR, BeatReader
 from perdure.job.care import Care, settled
 from perdure.job.fence import FENCE_DIR, FENCE_TOKEN, Claim, claim
 from perdure.job.framework import Framework, nudge_of
-from perdure.job.guard import Ending, Guard, Watches, say
+from perdure.job.guard import Ending, Guard, Watches
 from perdure.job.hang import HangWatch
 from perdure.job.heartbeat import Heartbeat, Pulse, Source
 from perdure.job.identity import FENCE_JOB, Start, Task, identify, task_of
+from perdure.job.listening import listen
 from perdure.job.memory import oom_kills
-from perdure.job.output import OutputFiles
+from perdure.job.output import OutputFiles, say
 from perdure.job.processes import Family, adopt_orphans, children_of_this
-from perdure.job.raising import Raiser, teller
+from perdure.job.raising import Raiser, has_service, teller
 from perdure.job.report import LastBreath, Reason
+from perdure.job.requested import ASKED_FILE, Requests
 from perdure.job.signals import Heard, heard_signals
 from perdure.job.starts import learnt
 from perdure.job.tracks import Tracks
@@ -129,6 +131,8 @@ class _Run:
             code = NOT_FOUND if isinstance(err, FileNotFoundError) else NOT_RUNNABLE
             return self._breathe_last(Ending(Reason.EXIT, code, note=note), [])
         family = Family(program, strangers)
+        if self._watches.is_first:  # not before: a fork beside threads is not safe
+            listen(self._start, self._tracks.asked, self._environment)
         try:
             guard = Guard(program, family, self._held, heard, self._care, self._watches)
             ending = guard.watch(lambda ending: self._note(ending, guard.told, None, is_final=False))
@@ -148,6 +152,7 @@ class _Run:
             BEATS_DIR: str(self._tracks.beats),
             BEAT_S: str(self._care.beat_s),
             ERROR_FILE: str(self._error_file),
+            ASKED_FILE: str(self._tracks.asked),
         }
 
     def _watch_out(self) -> Watches:
@@ -161,6 +166,8 @@ class _Run:
             pulse=Pulse(self._tracks.heartbeat, _first_heartbeat(self._start, self._held, self._task, care)),
             raiser=Raiser(teller(self._start, self._task, self._environment)),
             tracks=self._tracks,
+            requests=Requests(self._tracks.asked if has_service(self._environment) else None),
+            is_first=not self._task.rank and self._start.token is None,
         )
 
     def _breathe_last(self, ending: Ending, told: Sequence[str]) -> int:

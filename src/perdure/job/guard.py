@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,9 +17,11 @@ from perdure.job.fence import Claim
 from perdure.job.framework import Framework, Nudge
 from perdure.job.hang import HangWatch
 from perdure.job.heartbeat import Pulse
+from perdure.job.output import say
 from perdure.job.processes import Family
 from perdure.job.raising import Raiser
 from perdure.job.report import Reason
+from perdure.job.requested import PAUSE, Request, Requests
 from perdure.job.signals import FORWARDED, Heard
 from perdure.job.silence import Tier
 from perdure.job.tracks import Tracks, write_json
@@ -51,6 +52,8 @@ class Watches:
     pulse: Pulse
     raiser: Raiser
     tracks: Tracks
+    requests: Requests
+    is_first: bool  # of its start: it says what concerns all
 
 
 class Guard:
@@ -63,7 +66,7 @@ class Guard:
         self._care, self._watches = care, watches
         self._stopped_s: float | None = None
         self._look_s = 0.0
-        self._is_hung, self._is_unheard = False, False
+        self._is_hung, self._is_unheard, self._is_paused = False, False, False
         self.told: list[str] = []
 
     def watch(self, foresee: Callable[[Ending], object]) -> Ending:
@@ -107,7 +110,9 @@ class Guard:
             return  # a file system that cannot be asked now is asked again; nothing can be published on it meanwhile
 
     def _resume(self, away_s: float) -> None:
-        """Let the program go on; while it stood still it could give no sign of life."""
+        """Let the program go on, but where it is to pause; while it stood still it could give no sign of life."""
+        if self._is_paused:
+            return
         stood_s = max(0.0, away_s) if self._stopped_s is None else time.monotonic() - self._stopped_s
         self._stopped_s = None
         self._watches.hang.skip(stood_s)
@@ -123,14 +128,17 @@ class Guard:
         if signum in (signal.SIGUSR1, signal.SIGUSR2) and self._care.framework is Framework.TORCHRUN:
             if not self._family.signal_listeners(signum):  # it would end the agent, and no worker would hear of it
                 self._nudge()
-            return
-        self._family.signal_group(signum)
+        else:
+            self._family.signal_group(signum)
+        if signum != signal.SIGTSTP:
+            self._go_on(f"{name} has come for it")
 
     def _look(self, now: float) -> Tier | None:
         """Look for signs of life and at the walltime, where it is time to; act on what is found."""
         if now < self._look_s:
             return None
         self._look_s = now + self._care.look_s
+        self._heed(now)
         hang = self._watches.hang
         tier = hang.look(now) if self._stopped_s is None else None
         self._watches.pulse.beat(now, step=hang.step, silent_s=hang.silent_s(now), log_silent_s=hang.log_silent_s(now))
@@ -145,6 +153,40 @@ class Guard:
             say(f"perdure exec: {self._of_silence()}: the program is told to end")
             self._family.signal_group(signal.SIGTERM)
         return tier
+
+    def _heed(self, now: float) -> None:
+        """Do about what the service asks of the job as its user has said."""
+        requests = self._watches.requests
+        for request in requests.look(now).begun:
+            did = self._obey(request)
+            if did or self._watches.is_first:
+                say(f"perdure exec: the job is asked to {request.kind}, {request.note}{did}")
+        if not self._is_paused:
+            return
+        if PAUSE in requests.kinds():
+            self._family.signal_all(signal.SIGSTOP)  # also what was just being started
+        else:
+            self._go_on("that is over")
+
+    def _obey(self, request: Request) -> str:
+        """Returns what was done, to be said."""
+        signum = self._care.pause_signal
+        if request.kind != PAUSE or signum is None:
+            return ""
+        if signum != signal.SIGSTOP:
+            count = self._family.signal_listeners(signum)
+            return f": {signal.Signals(signum).name} sent to {count} of its processes"
+        self._is_paused = True
+        self._stopped_s = time.monotonic() if self._stopped_s is None else self._stopped_s
+        self._family.signal_all(signal.SIGSTOP)
+        return ": the program is stopped until that is over"
+
+    def _go_on(self, why: str) -> None:
+        """Let a program go on that is stopped because it was to pause."""
+        if self._is_paused:
+            self._is_paused = False
+            self._resume(0.0)
+            say(f"perdure exec: the program goes on: {why}")
 
     def _alarm(self) -> None:
         """Write a hang down, ask the program for its stacks, tell who listens; it may still come back."""
@@ -165,6 +207,7 @@ class Guard:
         left_s = (self._watches.walltime.end_s or 0.0) - time.time()
         count, name = self._nudge(), signal.Signals(self._watches.nudge.signum).name
         told = f"{name} sent to {count} of its processes" if count else f"no process of the program listens to {name}"
+        self._go_on("walltime is near")
         self._watches.raiser.raise_("app.walltime", severity=4, note=f"walltime ends in {left_s:.0f} s")
         say(f"perdure exec: walltime ends in {left_s:.0f} s: {told}")
 
@@ -196,10 +239,3 @@ def has_exited(program: subprocess.Popen[bytes]) -> bool:
     if waitid is None:
         return program.poll() is not None
     return waitid(os.P_PID, program.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def say(text: str) -> None:
-    """One line on standard error: the job's log."""
-    with suppress(OSError, ValueError):
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()

@@ -86,6 +86,14 @@ def job_of(environment: Mapping[str, str]) -> str:
     return environment.get("PERDURE_JOB_ID") or environment.get(SLURM_JOB) or ""
 
 
+def service_job_of(environment: Mapping[str, str]) -> str:
+    """The service's name of that job: a task of one of Slurm's arrays goes by the array's number and its own."""
+    job, array = job_of(environment), environment.get("SLURM_ARRAY_JOB_ID")
+    if array and job == environment.get(SLURM_JOB):
+        return f"{array}_{environment.get('SLURM_ARRAY_TASK_ID', '')}"
+    return job
+
+
 def task_of(environment: Mapping[str, str]) -> Task:
     """Which task of its start this process is."""
     host = socket.gethostname()

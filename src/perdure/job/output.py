@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -33,3 +34,10 @@ class OutputFiles:
             with suppress(OSError):
                 self._sizes[descriptor] = os.fstat(descriptor).st_size
         return self._sizes != before
+
+
+def say(text: str) -> None:
+    """One line on standard error: the job's log."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()

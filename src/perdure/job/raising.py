@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 
-from perdure.errors import PerdureError
-from perdure.job.identity import Start, Task
+from perdure.errors import InputError, PerdureError
+from perdure.job.identity import Start, Task, service_job_of
+from perdure.job.output import say
 
 WAIT_S = 5.0
 Tell = Callable[..., object]
@@ -37,19 +37,31 @@ class Raiser:
             thread.join(WAIT_S)
 
     def _send(self, tell: Tell, type_: str, severity: int, note: str) -> None:
-        with suppress(PerdureError):
-            tell(type_, severity=severity, note=note)
+        try:
+            try:
+                tell(type_, severity=severity, note=note)
+            except InputError as err:
+                if err.args[0] != "incarnation":
+                    raise
+                tell(type_, severity=severity, note=note, incarnation=0)  # it has not seen this start yet
+        except PerdureError as err:
+            say(f"perdure exec: the service was not told of {type_}: {err}")
+
+
+def has_service(environment: Mapping[str, str]) -> bool:
+    """Whether the environment names a service."""
+    return bool(environment.get("PERDURE_SOCKET") or environment.get("PERDURE_URL"))
 
 
 def teller(start: Start, task: Task, environment: Mapping[str, str]) -> Tell | None:
     """``perdure.client.raise_exception`` for this task; None where the environment names no service."""
-    if not environment.get("PERDURE_SOCKET") and not environment.get("PERDURE_URL"):
+    if not has_service(environment):
         return None
     from perdure import client  # only here: most jobs have no way to a service, and it takes its time
 
     return partial(
         client.raise_exception,
-        job=start.job_id,
+        job=service_job_of(environment) or start.job_id,
         nodes=[task.node],
         ranks=[] if task.rank is None else [task.rank],
         incarnation=start.service_incarnation,

@@ -62,6 +62,11 @@ class Tracks:
         """When the allocation ends: one for all tasks of a start."""
         return self.directory.parent / "end-time.json"
 
+    @property
+    def asked(self) -> Path:
+        """What the service asks of the job: one for all tasks of a start."""
+        return self.directory.parent / "asked.json"
+
     def make(self) -> None:
         """Make the directories; takes away those of attempts that are long over. Raises `OSError`."""
         self.beats.mkdir(parents=True, exist_ok=True)

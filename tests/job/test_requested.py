@@ -1,0 +1,232 @@
+"""What the service asks of a running job: read, heeded by real processes, over when its cause is."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from perdure.job import requested
+from perdure.job.identity import service_job_of
+from perdure.job.requested import MOVE, PAUSE, STALE_S, Request, Requests, write
+from tests.job.launching import finish, is_alive, on_linux, python, start, wait_until
+
+DOWN = Request("down/job.pause/7", PAUSE, "because of storage.down of pfs:/scratch")
+QUOTA = Request("quota/job.move/7", MOVE)
+
+
+def test_what_begins_and_what_is_over(tmp_path):
+    path = tmp_path / "asked.json"
+    requests = Requests(path)
+    assert requests.look(0.0) == ((), ())
+    write(path, [DOWN, QUOTA], 1)
+    assert requests.look(1.0) == ((DOWN, QUOTA), ())
+    assert requests.kinds() == {PAUSE, MOVE}
+    write(path, [QUOTA], 2)
+    assert requests.look(2.0) == ((), (DOWN,))
+    path.write_text("{")
+    assert requests.look(3.0) == ((), ())
+    assert requests.kinds() == {MOVE}
+
+
+def test_what_nobody_renews_is_asked_no_more(tmp_path):
+    path = tmp_path / "asked.json"
+    requests = Requests(path)
+    write(path, [DOWN], 1)
+    requests.look(0.0)
+    assert requests.look(STALE_S) == ((), ())
+    write(path, [DOWN], 2)
+    assert requests.look(STALE_S + 1) == ((), ())
+    assert requests.look(2 * STALE_S + 2) == ((), (DOWN,))
+
+
+def test_without_a_launcher_nothing_is_asked():
+    assert requested.asked() == frozenset()
+    assert not requested.paused()
+
+
+def test_a_task_of_an_array_is_known_by_the_arrays_name():
+    array = {"SLURM_JOB_ID": "71", "SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "3"}
+    assert service_job_of(array) == "70_3"
+    assert service_job_of(array | {"PERDURE_JOB_ID": "8"}) == "8"
+
+
+class Service(ThreadingHTTPServer):
+    """A service that asks job 7 for what a test says, and streams signs of life."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.exceptions = {}
+        self.reach = {"PERDURE_URL": f"http://127.0.0.1:{self.server_port}", "PERDURE_TOKEN": "word"}
+
+    def ask(self, kind, incarnation=1):
+        """Raise a fault of what jobs share, and tell job 7."""
+        record = {"id": f"down/job.{kind}/7", "type": f"job.{kind}", "cause": "down", "incarnation": incarnation}
+        self.exceptions["down"] = {"id": "down", "type": "storage.down", "outcome": ""}
+        self.exceptions[record["id"]] = record | {"outcome": "", "note": "because of storage.down", "annotations": []}
+
+    def all_clear(self):
+        self.exceptions["down"]["outcome"] = "recovered"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        path = self.path.removeprefix("/api/v1")
+        self.send_response(200)
+        self.end_headers()
+        if path.startswith("/events/stream"):
+            known = None
+            for count in range(3000):
+                event = "" if known in (None, len(self.server.exceptions)) else "event: exception_changed\ndata: {}\n"
+                known = len(self.server.exceptions)
+                self.wfile.write(f"id: {count}\n{event}\n".encode())
+                time.sleep(0.02)
+        elif path.startswith("/exceptions?"):
+            told = [record for record in self.server.exceptions.values() if "cause" in record]
+            self.wfile.write(json.dumps({"items": told}).encode())
+        else:
+            self.wfile.write(json.dumps(self.server.exceptions[path.removeprefix("/exceptions/")]).encode())
+
+    def log_message(self, *_):
+        pass
+
+    def handle(self):
+        try:
+            super().handle()
+        except (BrokenPipeError, ConnectionResetError):
+            return  # the launcher has ended
+
+
+@pytest.fixture
+def service():
+    service = Service()
+    thread = threading.Thread(target=service.serve_forever, args=(0.01,))
+    thread.start()
+    yield service
+    service.shutdown()
+    thread.join()
+    service.server_close()
+
+
+COUNTS = """
+import os, sys, time
+from pathlib import Path
+from perdure.job import beat
+print(os.getpid(), flush=True)
+count, end = Path(sys.argv[1]), Path(sys.argv[2])
+step = 0
+while not end.exists():
+    beat(step)
+    count.write_text(str(step))
+    step += 1
+    time.sleep(0.01)
+"""
+CARE = "Care(hang=HangRule(after_s={after}, min_gaps=3, soft_s=0.1), look_s=0.02, poll_s=0.02, beat_s=0.0{more})"
+
+
+def care(more, after=0.5):
+    return CARE.format(after=after, more=more)
+
+
+def steps(path):
+    return int(path.read_text() or 0) if path.exists() else 0
+
+
+def is_stopped(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "T"
+
+
+@on_linux
+def test_a_program_that_is_to_pause_stands_still_until_the_cause_is_over(tmp_path, service):
+    """So long that it would be a hang."""
+    count, end = tmp_path / "count", tmp_path / "end"
+    argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(COUNTS, count, end)]
+    process = start(
+        tmp_path / "fence", argv, care=care(", pause_signal=signal.SIGSTOP", after=0.3), variables=service.reach
+    )
+    pid = int(process.stdout.readline())
+    service.ask(PAUSE)
+    wait_until(lambda: is_stopped(pid))
+    stood = steps(count)
+    time.sleep(1.0)
+    assert steps(count) == stood
+    service.all_clear()
+    wait_until(lambda: steps(count) > stood + 20)
+    end.touch()
+    code, _, err = finish(process)
+    assert code == 0
+    said = [line.removeprefix("perdure exec: ") for line in err.splitlines() if line]
+    asked = "the job is asked to pause, because of storage.down"
+    assert said == [f"{asked}: the program is stopped until that is over", "the program goes on: that is over"]
+
+
+@on_linux
+def test_one_that_stands_still_and_is_told_to_end_ends(tmp_path, service):
+    code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(5)); print('ready', flush=True)"
+    process = start(
+        tmp_path, python(f"{code}; time.sleep(60)"), care=care(", pause_signal=signal.SIGSTOP"), variables=service.reach
+    )
+    assert process.stdout.readline() == "ready\n"
+    service.ask(PAUSE)
+    wait_until(lambda: any(map(is_stopped, children_of(process.pid))))
+    process.terminate()
+    assert finish(process)[0] == 5
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as children:
+        return [child for child in children.read().split() if is_alive(child)]
+
+
+@on_linux
+def test_another_signal_goes_to_those_that_listen(tmp_path, service):
+    code = "import signal, sys, time; signal.signal(10, lambda *_: sys.exit(4)); print('ready', flush=True)"
+    argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(f"{code}; time.sleep(60)")]
+    process = start(tmp_path, argv, care=care(", pause_signal=signal.SIGUSR1"), variables=service.reach)
+    assert process.stdout.readline() == "ready\n"
+    service.ask(PAUSE)
+    code, _, err = finish(process)
+    assert (code, "SIGUSR1 sent to 1 of its processes" in err) == (4, True)
+
+
+ASKS = """
+import time
+from perdure.job import asked, paused, requested
+requested.LOOK_S = 0.01
+print("begins", flush=True)
+while not paused(): time.sleep(0.01)
+print(*sorted(asked()), flush=True)
+while paused(): time.sleep(0.01)
+"""
+
+
+def test_unless_its_user_says_otherwise_the_program_may_ask_and_is_left_alone(tmp_path, service):
+    service.ask("throttle")  # before it began: all that is asked is looked at
+    process = start(tmp_path, python(ASKS), care=care(""), variables=service.reach)
+    assert process.stdout.readline() == "begins\n"
+    service.ask(PAUSE)
+    assert process.stdout.readline() in ("pause\n", "pause throttle\n")
+    service.all_clear()
+    code, _, err = finish(process)
+    assert code == 0
+    assert "the job is asked to pause, because of storage.down\n" in err
+    assert "the job is asked to throttle, because of storage.down\n" in err
+
+
+def test_what_was_asked_of_an_earlier_start_is_not_asked_of_this_one(tmp_path, service):
+    service.ask(PAUSE, incarnation=9)
+    process = start(
+        tmp_path, python("import time; time.sleep(0.5)"), care=care(", pause_signal=signal.SIGTERM"),
+        variables=service.reach,
+    )  # fmt: skip
+    assert finish(process)[::2] == (0, "")
+
+
+def test_without_its_service_a_program_runs_as_ever(tmp_path):
+    nowhere = {"PERDURE_URL": "http://127.0.0.1:9", "PERDURE_TOKEN": "word"}
+    process = start(tmp_path, python("print('done')"), care=care(", pause_signal=signal.SIGSTOP"), variables=nowhere)
+    assert finish(process) == (0, "done\n", "")
