@@ -23,9 +23,9 @@ def test_one_gets_from_the_list_to_a_journey_and_leaves_a_note(open_site):
     page.wait_for_selector(".toast:has-text('Noted: note')")
     page.wait_for_selector("section:has(#notes) code:has-text('looking at it')")
     assert page.input_value("input[name=value]") == ""
-    assert [a.value for a in place.world.state.chain.find("mira~turn").annotations] == ["looking at it"]
+    assert [a.value for a in place.world.state.chain.find("mira+turn").annotations] == ["looking at it"]
 
-    Told(place.world).answer("mira~turn", "trainer", "handled", "restarted the data loader")
+    Told(place.world).answer("mira+turn", "trainer", "handled", "restarted the data loader")
     page.wait_for_selector(".stage-spoke:has-text('restarted the data loader')")
     page.click("a.quiet:has-text('job 400')")
     page.wait_for_selector("h1:has-text('gpt')")
@@ -37,7 +37,7 @@ def test_the_count_of_open_ones_follows_on_every_page(open_site):
     visit.go("/jobs")
     count = visit.page.locator("#nav-exceptions")
     assert count.inner_text().split() == ["2", "open"]
-    Told(place.world).answer("mira~turn", "trainer", "handled", "restarted the data loader")
+    Told(place.world).answer("mira+turn", "trainer", "handled", "restarted the data loader")
     visit.page.wait_for_selector("#nav-exceptions:has-text('1')")
     assert visit.page.locator("#nav-exceptions").count() == 1
     assert visit.hits() == []

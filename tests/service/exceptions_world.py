@@ -16,12 +16,12 @@ STORM = 40
 
 # id of an exception that `stir` leaves in each state
 STATES = {
-    "mira~turn": "in_chain",
-    "mira~later": "in_chain",
-    "mira~owned": "handled",
-    "mira~alone": "escalated",
-    "jonas~gone": "withdrawn",
-    "jonas~bug": "stopped",
+    "mira+turn": "in_chain",
+    "mira+later": "in_chain",
+    "mira+owned": "handled",
+    "mira+alone": "escalated",
+    "jonas+gone": "withdrawn",
+    "jonas+bug": "stopped",
     "pfs": "recovered",
     "xid": "handled",
 }
@@ -75,19 +75,19 @@ def stir(world: World) -> None:
     world.carry_out()
     told.raise_("bug", "app.shape", JONAS, job="300")
     told.raise_("gone", "process.exit", JONAS, job="300")
-    world.tell((Settled("jonas~gone", Outcome.WITHDRAWN),))
+    world.tell((Settled("jonas+gone", Outcome.WITHDRAWN),))
     told.enlist("trainer", "job", "process", "app")
     told.enlist("airflow", "workflow", "process")
     told.raise_("owned", "process.exit", MIRA, job="200", note="rank 3 died", incarnation=world.view().latest("200"))
     told.pass_time(4)
     told.answer(
-        "mira~owned", "trainer", "annotated", "no good checkpoint here", annotations={"checkpoint": "step 1200"}
+        "mira+owned", "trainer", "annotated", "no good checkpoint here", annotations={"checkpoint": "step 1200"}
     )
     told.pass_time(7)
-    told.answer("mira~owned", "airflow", "handled", "rolled back to step 1200", forbids=("requeue",))
+    told.answer("mira+owned", "airflow", "handled", "rolled back to step 1200", forbids=("requeue",))
     told.raise_("later", "app.nan", MIRA, job="400", note="loss is NaN")
     told.pass_time(2)
-    told.answer("mira~later", "trainer", "deferred", "looking at the last batches", until_s=world.now + 60)
+    told.answer("mira+later", "trainer", "deferred", "looking at the last batches", until_s=world.now + 60)
     told.raise_("turn", "process.hang", MIRA, job="400")
     world.pass_time(5)
     world.look()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.coordination.chain import MAX_ENDED, Ticked
+from perdure.coordination.chain import MAX_ENDED, Failed, Ticked
 from perdure.coordination.record import ExceptionState
 from perdure.model.jobs import AttemptState, JobState
 from tests.service.web_world import Site, fill, site
@@ -35,8 +35,8 @@ def found(place, exception_id, token=None):
 
 def test_a_user_raises_for_a_job_of_their_own(place):
     answer = post(place, place.mira, "/exceptions", about(id="mine-1"))
-    assert (answer.status_code, answer.json()["id"]) == (201, "mira~mine-1")
-    record = found(place, "mira~mine-1", place.mira)
+    assert (answer.status_code, answer.json()["id"]) == (201, "mira+mine-1")
+    record = found(place, "mira+mine-1", place.mira)
     assert (record["detected_by"], record["subject"]["job"]) == ("viewer:mira", "200")
     assert record["incarnation"] == place.world.view().latest("200") > 0
     assert record["state"] == "in_chain"
@@ -45,13 +45,13 @@ def test_a_user_raises_for_a_job_of_their_own(place):
 def test_raising_twice_is_raising_once(place):
     for _ in range(3):
         assert post(place, place.mira, "/exceptions", about(id="mine-1")).status_code == 201
-    assert found(place, "mira~mine-1")["repeats"] == 0
+    assert found(place, "mira+mine-1")["repeats"] == 0
 
 
 def test_equal_faults_are_counted_with_the_first(place):
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     assert post(place, place.mira, "/exceptions", about(id="mine-2")).json() == {
-        "id": "mira~mine-1", "state": "in_chain", "repeats": 1, "reason": "nothing is known of its node",
+        "id": "mira+mine-1", "state": "in_chain", "repeats": 1, "reason": "nothing is known of its node",
     }  # fmt: skip
 
 
@@ -95,17 +95,17 @@ def test_what_is_wrong_is_refused_with_its_mend(place, change, status, said):
 
 def test_users_do_not_see_each_others(place):
     post(place, place.mira, "/exceptions", about(id="mine-1"))
-    assert place.client(place.jonas).get("/api/v1/exceptions/mira~mine-1").status_code == 404
-    assert post(place, place.jonas, "/annotations/mira~mine-1", {"key": "k", "value": "v"}).status_code == 404
+    assert place.client(place.jonas).get("/api/v1/exceptions/mira+mine-1").status_code == 404
+    assert post(place, place.jonas, "/annotations/mira+mine-1", {"key": "k", "value": "v"}).status_code == 404
     ids = [item["id"] for item in place.client(place.jonas).get("/api/v1/exceptions").json()["items"]]
-    assert "mira~mine-1" not in ids
+    assert "mira+mine-1" not in ids
     mine = place.client(place.mira).get("/api/v1/exceptions?open=true").json()["items"]
-    assert "mira~mine-1" in [item["id"] for item in mine]
+    assert "mira+mine-1" in [item["id"] for item in mine]
 
 
 def test_a_batch_says_of_each_what_became_of_it(place):
     answers = post(place, place.mira, "/exceptions/batch", [about(id="a"), {**about(), "severity": 9}]).json()
-    assert answers[0]["id"] == "mira~a"
+    assert answers[0]["id"] == "mira+a"
     assert answers[1]["status"] == 422
 
 
@@ -122,12 +122,12 @@ def test_a_registered_program_is_asked_and_owns_the_recovery(place):
     asked = place.client(place.mira).get("/api/v1/events?limit=200").json()["items"][-1]
     assert (asked["kind"], asked["payload"]["handler"]) == ("handler_asked", "trainer")
     answer = {"handler": "trainer", "verdict": "handled", "note": "rolled back", "forbids": ["requeue"]}
-    assert post(place, place.mira, "/answers/mira~mine-1", answer).status_code == 204
-    record = found(place, "mira~mine-1")
+    assert post(place, place.mira, "/answers/mira+mine-1", answer).status_code == 204
+    record = found(place, "mira+mine-1")
     assert record["state"] == "handled"
     (owning,) = [v for v in record["verdicts"] if v["verdict"] == "handled"]
     assert (owning["component"], owning["handler"], owning["forbids"]) == ("job", "trainer", ["requeue"])
-    again = post(place, place.mira, "/answers/mira~mine-1", answer)
+    again = post(place, place.mira, "/answers/mira+mine-1", answer)
     assert (again.status_code, "handled already" in again.json()["detail"]) == (409, True)
 
 
@@ -135,7 +135,7 @@ def test_a_handler_is_its_owners(place):
     put(place, place.mira, "trainer")
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     answer = {"handler": "trainer", "verdict": "handled"}
-    assert post(place, place.jonas, "/answers/mira~mine-1", answer).status_code == 403
+    assert post(place, place.jonas, "/answers/mira+mine-1", answer).status_code == 403
     assert place.client(place.jonas).delete("/api/v1/handlers/trainer").status_code == 403
     assert put(place, place.jonas, "trainer").status_code == 403
     assert place.client(place.jonas).get("/api/v1/handlers").json() == []
@@ -152,7 +152,7 @@ def test_the_seats_of_the_site_are_for_operators(place):
 def test_a_handler_of_one_user_hears_nothing_of_another(place):
     put(place, place.jonas, "other")
     post(place, place.mira, "/exceptions", about(id="mine-1"))
-    turn = place.world.state.chain.turns.get("mira~mine-1")
+    turn = place.world.state.chain.turns.get("mira+mine-1")
     assert turn is None or turn.handler == ""
 
 
@@ -161,7 +161,7 @@ def test_one_user_alone_takes_no_node_out_of_service(place):
     post(place, place.mira, "/exceptions", xid)
     place.world.pass_time(400)
     place.world.tell((Ticked(),))
-    assert found(place, "mira~xid")["state"] == ExceptionState.ESCALATED
+    assert found(place, "mira+xid")["state"] == ExceptionState.ESCALATED
     assert "drain" not in {row.action.kind for row in place.world.journal.planned()}
 
 
@@ -173,7 +173,7 @@ def test_nobody_vouches_for_himself(place, component):
     assert (answer.status_code, "seen_by" in answer.json()["where"]) == (422, True)
     post(place, place.mira, "/exceptions", {**xid, "annotations": []})
     for key in ("seen_by", "clears"):
-        noted = post(place, place.mira, "/annotations/mira~xid", {"key": key, "value": "me"})
+        noted = post(place, place.mira, "/annotations/mira+xid", {"key": key, "value": "me"})
         assert (noted.status_code, "kept for the service" in noted.json()["detail"]) == (422, True)
     assert "drain" not in {row.action.kind for row in place.world.journal.planned()}
 
@@ -182,7 +182,7 @@ def test_what_is_noted_bears_the_name_of_who_noted_it(place):
     note = {"component": "operator:root", "time": place.world.now, "key": "usage", "value": "{}"}
     post(place, place.mira, "/exceptions", about(id="mine", annotations=[note]))
     post(place, place.operator, "/exceptions", about(id="root", subject={"job": "300"}, annotations=[note]))
-    assert [a["component"] for a in found(place, "mira~mine")["annotations"]] == ["viewer:mira"]
+    assert [a["component"] for a in found(place, "mira+mine")["annotations"]] == ["viewer:mira"]
     (signed,) = found(place, "root")["annotations"]
     assert signed["component"].startswith("operator:")
 
@@ -199,6 +199,17 @@ def test_an_id_of_long_ago_is_not_written_over(place):
     same = post(place, place.operator, "/exceptions", first)
     assert (same.status_code, same.json()["state"]) == (201, "handled")
     assert found(place, "old")["type"] == "site.first"
+
+
+@pytest.mark.parametrize("name", ["7", "x.1", "a-b_c"])
+def test_an_action_is_told_from_one_that_was_asked_for_again_whatever_its_users_call_it(place, name):
+    """Behind the key of an action that is planned again there is a number."""
+    xid = about(id=name, type="gpu.xid79", subject={"job": "200", "node": ["gpu02"]})
+    post(place, place.mira, "/exceptions", xid)
+    post(place, place.operator, "/exceptions", {**xid, "id": "seen"})
+    (drain,) = [row for row in place.world.journal.planned() if row.exception_id == f"mira+{name}"]
+    place.world.tell((Failed(drain.key, "refused"),))
+    assert place.world.state.chain.find(f"mira+{name}").state is ExceptionState.ESCALATED
 
 
 def test_an_operator_takes_a_node_out_of_service_and_only_once(place):
@@ -236,5 +247,5 @@ def test_what_was_open_is_open_after_a_restart(place, tmp_path):
     put(place, place.mira, "trainer")
     post(place, place.mira, "/exceptions", about(id="mine-1"))
     again = place.world.journal.restore()
-    assert set(again.chain.open) == {"mira~mine-1"}
+    assert set(again.chain.open) == {"mira+mine-1"}
     assert set(again.chain.handlers) == {"trainer"}

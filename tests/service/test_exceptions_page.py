@@ -3,7 +3,7 @@
 import doctest
 import re
 from dataclasses import replace
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
@@ -99,15 +99,15 @@ def test_who_is_asked_is_listed_with_the_lease(place, browser):
 
 def test_users_see_their_own_and_what_is_about_no_job(place):
     shown = {
-        who: set(re.findall(r'href="/exceptions/([^"]+)"', browser_of(place, token).get("/exceptions").text))
+        who: set(re.findall(r'href="/exceptions/([^"]+)"', unquote(browser_of(place, token).get("/exceptions").text)))
         for who, token in (("root", place.operator), ("mira", place.mira), ("jonas", place.jonas))
     }
-    assert {"mira~turn", "mira~owned", "jonas~bug", "xid", "pfs"} <= shown["root"]
-    assert {"mira~turn", "mira~owned", "xid", "pfs"} <= shown["mira"] <= shown["root"] - {"jonas~bug", "jonas~gone"}
+    assert {"mira+turn", "mira+owned", "jonas+bug", "xid", "pfs"} <= shown["root"]
+    assert {"mira+turn", "mira+owned", "xid", "pfs"} <= shown["mira"] <= shown["root"] - {"jonas+bug", "jonas+gone"}
     assert (
-        {"jonas~bug", "jonas~gone", "xid", "pfs"}
+        {"jonas+bug", "jonas+gone", "xid", "pfs"}
         <= shown["jonas"]
-        <= shown["root"] - {"mira~turn", "mira~owned", "mira~later", "mira~alone"}
+        <= shown["root"] - {"mira+turn", "mira+owned", "mira+later", "mira+alone"}
     )
 
 
@@ -135,7 +135,7 @@ def test_every_state_is_said(place, browser, name, state):
 
 
 def test_a_journey_tells_who_said_what_and_how_long_it_took(browser):
-    text = browser.get("/exceptions/mira~owned").text
+    text = browser.get("/exceptions/mira+owned").text
     journey = card(text, "journey")
     assert re.search(
         r"Raised by viewer:mira rank 3 died "
@@ -151,7 +151,7 @@ def test_a_journey_tells_who_said_what_and_how_long_it_took(browser):
 
 
 def test_a_journey_that_goes_on_tells_whom_it_waits_for(browser):
-    journey = card(browser.get("/exceptions/mira~turn").text, "journey")
+    journey = card(browser.get("/exceptions/mira+turn").text, "journey")
     assert re.search(
         r"Job Is asked trainer as job to answer in 2 min Workflow not asked yet Perdure not asked yet$", journey
     )
@@ -163,14 +163,14 @@ def test_what_perdure_puts_off_it_looks_at_again(tmp_path):
     Told(place.world).raise_("nan", "app.nan", MIRA, job="104")
     browser = browser_of(place)
     assert "In the chain Perdure looks again in 5 s" in card(browser.get("/exceptions").text, "open")
-    assert card(browser.get("/exceptions/mira~nan").text, "journey").endswith("Put it off Perdure looks again in 5 s")
+    assert card(browser.get("/exceptions/mira+nan").text, "journey").endswith("Put it off Perdure looks again in 5 s")
 
 
 def test_seats_without_a_word_are_told_apart(browser):
-    at_the_deadline = card(browser.get("/exceptions/mira~alone").text, "journey")
+    at_the_deadline = card(browser.get("/exceptions/mira+alone").text, "journey")
     assert re.search(r"Resource manager gave no verdict Job gave no verdict", at_the_deadline)
     assert re.search(r"Default handler Declined Perdure after 5 min, \S+ nobody took it: a person", at_the_deadline)
-    before_an_owner = card(browser.get("/exceptions/jonas~bug").text, "journey")
+    before_an_owner = card(browser.get("/exceptions/jonas+bug").text, "journey")
     assert "Resource manager has no part in it Job has no part in it Workflow Took it" in before_an_owner
     assert before_an_owner.endswith("Perdure not asked any more")
 
@@ -291,19 +291,19 @@ def test_an_operator_annotates_and_the_page_shows_it(tmp_path):
     place = site(tmp_path)
     stir(place.world)
     browser = browser_of(place)
-    page = browser.get("/exceptions/mira~turn").text
+    page = browser.get("/exceptions/mira+turn").text
     csrf = re.search(r'name="csrf" content="([^"]+)"', page)[1]
-    form = {"exception_id": "mira~turn", "key": "ticket", "value": "<b>HW-12</b>", "csrf": csrf}
-    assert browser.post("/do/exceptions/annotation?back=/exceptions/mira~turn", data=form).status_code == 303
-    assert noted(place, "mira~turn") == [("operator:root", "ticket", "<b>HW-12</b>")]
-    assert "&lt;b&gt;HW-12&lt;/b&gt;" in browser.get("/exceptions/mira~turn").text
+    form = {"exception_id": "mira+turn", "key": "ticket", "value": "<b>HW-12</b>", "csrf": csrf}
+    assert browser.post("/do/exceptions/annotation?back=/exceptions/mira+turn", data=form).status_code == 303
+    assert noted(place, "mira+turn") == [("operator:root", "ticket", "<b>HW-12</b>")]
+    assert "&lt;b&gt;HW-12&lt;/b&gt;" in browser.get("/exceptions/mira+turn").text
     gone = browser.post("/do/exceptions/annotation", data=form | {"exception_id": "nope"})
     assert gone.status_code == 404
 
 
 def test_a_viewer_finds_nothing_to_press(place):
     viewer = browser_of(place, place.mira)
-    assert "/do/" not in "".join(viewer.get(path).text for path in ("/exceptions", "/exceptions/mira~turn"))
+    assert "/do/" not in "".join(viewer.get(path).text for path in ("/exceptions", "/exceptions/mira+turn"))
 
 
 # -- hostile text
@@ -318,13 +318,13 @@ def test_what_others_write_stays_text(tmp_path):
     told.enlist(name, "job", "process")
     more = {"origin": {"component": evil, "host": evil, "pid": 1}, "evidence": [evil], "cause": evil, "note": evil}
     told.raise_("exit", "process.exit", MIRA, job="104", **more)
-    told.coordinator.annotate("mira~exit", evil, evil, MIRA)
-    told.answer("mira~exit", name, "handled", evil, annotations={evil: evil}, forbids=(evil,))
+    told.coordinator.annotate("mira+exit", evil, evil, MIRA)
+    told.answer("mira+exit", name, "handled", evil, annotations={evil: evil}, forbids=(evil,))
     told.raise_("pfs", "storage.down", resource=evil, node=[evil])
     browser = browser_of(place)
     for path in (
         "/exceptions",
-        "/exceptions/mira~exit",
+        "/exceptions/mira+exit",
         f"/exceptions?type={quote(evil)}&job={quote(evil)}",
     ):
         answer = browser.get(path)
