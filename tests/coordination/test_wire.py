@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.coordination import record as model
+from perdure.coordination.handlers.shared import MAX_HELD
 from perdure.coordination.wire import MAX_NOTE, decode, encode
 from perdure.errors import InputError
 
@@ -80,6 +81,14 @@ def test_what_is_read_is_what_was_written_and_the_schema_agrees(record):
 
 def plain(**more):
     return {"id": "x", "type": "gpu.xid79", "subject": {"job": "1"}, "time": 5.0, **more}
+
+
+def test_what_held_many_jobs_is_read_back():
+    keys = tuple(f"hold:c/{number}#0@x" for number in range(MAX_HELD))
+    answer = model.Answer(model.Component.SCHEDULER, model.AnswerKind.HANDLED, 5.0, "held", keys)
+    record = decode(plain()).with_answer(answer)
+    assert decode(encode(record)).holds == record.holds
+    assert len(record.holds) == MAX_HELD
 
 
 def test_fields_of_a_newer_program_come_back_as_they_came():

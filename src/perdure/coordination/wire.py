@@ -158,7 +158,7 @@ def _answer(value: Any, where: str) -> Answer:
         kind=_answer_kind(given.get("verdict"), f"{where}.verdict"),
         time_s=_instant(given.get("time"), f"{where}.time"),
         note=_text(given.get("note", ""), f"{where}.note"),
-        action_keys=_long_words(given.get("actions", ()), f"{where}.actions"),
+        action_keys=_keys(given.get("actions", ()), f"{where}.actions"),
         handler=_word(given.get("handler", ""), f"{where}.handler"),
         forbids=_words(given.get("forbids", ()), f"{where}.forbids"),
         until_s=_maybe_instant(given.get("until"), f"{where}.until"),
@@ -270,7 +270,8 @@ def _shown(value: Any) -> str:
 # -- what each field is called here, and how it is read
 
 _component, _answer_kind = _one_of(Component), _one_of(AnswerKind)
-_words, _texts, _long_words = _many(_word), _many(_text), _many(_long_word)
+_words, _texts = _many(_word), _many(_text)
+_keys, _answers = _many(_long_word, MAX_MANY), _many(_answer, MAX_MANY)  # of a storm, and of all that it held back
 _many_words, _maybe_instant = _many(_word, MAX_MANY), _perhaps(_instant)
 
 _NEEDED = ("id", "type", "subject", "time")
@@ -289,7 +290,7 @@ _FIELDS: Mapping[str, tuple[str, Read[Any]]] = {
     "evidence": ("evidence", _texts),
     "note": ("note", _text),
     "annotations": ("annotations", _many(_annotation)),
-    "verdicts": ("verdicts", _many(_answer)),
+    "verdicts": ("verdicts", _answers),
     "cause": ("cause", _word),
     "deadline": ("deadline_s", _maybe_instant),
     "budget": ("budget", _perhaps(_budget)),
