@@ -26,7 +26,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -74,7 +74,9 @@ class Service:
         connection = self._connect()
         try:
             answer = self._send(connection, method, path, body)
-            data = answer.read(MAX_ANSWER_BYTES + 1)
+            data = answer.read(MAX_ANSWER_BYTES)
+            if answer.length:  # a read that is bounded does not mind that the rest never came
+                raise IncompleteRead(data, answer.length)
         except (HTTPException, OSError) as err:
             raise ClusterBusy(self._where, f"the service does not answer ({err})", "See that it runs there") from err
         finally:

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from perdure.client import Service
 from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, NotPermitted, StateError
 from perdure.service.client import Client, ServiceFile, segment
 
@@ -27,7 +28,7 @@ def server():
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(body) + self.server.withheld))
             self.end_headers()
             self.wfile.write(body)
 
@@ -37,7 +38,7 @@ def server():
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
-        served.heard, served.answers = [], []
+        served.heard, served.answers, served.withheld = [], [], 0
         served.url = f"http://127.0.0.1:{served.server_address[1]}"
         thread = threading.Thread(target=served.serve_forever, args=(0.01,))
         thread.start()
@@ -140,6 +141,18 @@ def test_an_answer_that_is_not_json_is_refused(server):
     answer(server, 200, b"hello")
     with pytest.raises(ClusterError, match="not JSON"):
         Client(server.url, "t").get("/jobs")
+
+
+@pytest.mark.parametrize("begun", [b"", b'{"id": "a"'])
+def test_an_answer_that_breaks_off_is_no_answer(server, begun):
+    """The service was killed while it answered: what was sent may be sent again."""
+    server.withheld = 5
+    answer(server, 201, begun)
+    with pytest.raises(ClusterBusy, match="does not answer"):
+        Client(server.url, "t").post("/exceptions", {})
+    answer(server, 201, begun)
+    with pytest.raises(ClusterBusy, match="does not answer"):
+        Service(server.url, "t").ask("POST", "/exceptions", {})
 
 
 def test_a_service_that_is_gone_is_to_be_started(tmp_path):

@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -123,6 +123,10 @@ class Client:
             request = Request(url, data=body, headers=headers, method=method)  # noqa: S310
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 status, data = answer.status, answer.read(MAX_ANSWER_BYTES + 1)
+                if (
+                    answer.length and len(data) <= MAX_ANSWER_BYTES
+                ):  # a bounded read does not mind that the rest is missing
+                    raise IncompleteRead(data, answer.length)
         except (URLError, HTTPException, OSError) as err:
             why = getattr(err, "reason", None) or err
             raise ClusterBusy(self.url, f"the service does not answer ({why})", self._mend) from err
