@@ -10,7 +10,8 @@ def keep_pauses_short() -> None:
 
     The controller's state is thousands of small values that live long and form no cycles. Scanning them all, as the
     collector does by default once enough are new, stops every thread for 100 ms and more with 5,000 failures
-    remembered. To be called once the journal has been read back.
+    remembered. To be called once the journal has been read back; and before, too, where that is to be quick: what is
+    frozen already is not scanned again.
     """
     gc.collect()
     gc.freeze()

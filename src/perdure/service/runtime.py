@@ -50,6 +50,7 @@ from perdure.service.settings import Cluster, CoordinationSettings, LocalSetting
 from perdure.service.vigil import Vigil
 from perdure.service.web import create_app
 from perdure.service.whatif.bench import Bench, at_work
+from perdure.triage.matching import RuleBook
 from perdure.triage.rules import own_rules, with_site_rules
 
 log = logging.getLogger("perdure")
@@ -130,12 +131,14 @@ def run(settings: Settings) -> int:
     """Run the service until it is told to end; the exit code of `perdure up`."""
     service = settings.service
     state = state_dir(service.state)
+    rules = rules_of(settings)
+    keep_pauses_short()  # like the rules before the wait for the journal: the sooner a standby has taken over
     with ExitStack() as stack:
         journal = stack.enter_context(closing(open_journal(service, state)))
         sock = stack.enter_context(listen(service.host, service.port))
         backend = stack.enter_context(backend_of(settings, state))
         metrics = Metrics()
-        learner = learner_of(settings, journal)
+        learner = learner_of(settings, journal, rules)
         engine = stack.enter_context(closing(engine_of(settings, backend, journal, learner, metrics, state)))
         keep_pauses_short()
         engine.recover()
@@ -181,9 +184,13 @@ def slurm_backend(settings: Settings) -> Backend:
     return SlurmBackend(settings.service.cluster, Tools(settings.slurm.tool_timeout_s), spool)
 
 
-def learner_of(settings: Settings, journal: Journal) -> Learner:
+def rules_of(settings: Settings) -> RuleBook:
+    """The rules of triage. Raises `ConfigError` where a site's own cannot be used."""
+    return with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
+
+
+def learner_of(settings: Settings, journal: Journal, rules: RuleBook) -> Learner:
     """What judges failures by rules and by a model that learns."""
-    rules = with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
     good_runs = GoodRuns(journal.store, journal.cluster) if settings.triage.learn else None
     return Learner(Notebook(journal.store, journal.cluster), rules, time.time, good_runs)
 
