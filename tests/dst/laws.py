@@ -133,6 +133,15 @@ class Auditor:
         must(not left, "every exception ends", left)
         self._check_holds()
         self._check_failures()
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """A job starts as large as it was submitted; its restarts have no fewer nodes than its owner allows."""
+        for job_id in self._manager.job_ids:
+            script, attempts = self._manager.script(job_id), self._manager.attempts(job_id)
+            for attempt in attempts:
+                least = script.node_count if attempt is attempts[0] else script.min_nodes or script.node_count
+                must(least <= len(attempt.nodes) <= script.node_count, "a start has its nodes", attempt.id)
 
     def _check_holds(self) -> None:
         """What Perdure holds, an exception that is in force holds; one that is over holds nothing."""

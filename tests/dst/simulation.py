@@ -191,8 +191,9 @@ class _Run:
         if len(self.manager.job_ids) >= 14:
             return ""
         traits = self.rng.choice(SCRIPTS)
-        user, width = self.rng.choice(("ada", "bob")), self.rng.choice((1, 1, 2))
-        script = Script(run_s=self.rng.uniform(3.0, 60.0), user=user, node_count=width, **traits)
+        user, width = self.rng.choice(("ada", "bob")), self.rng.choice((1, 1, 3))
+        size = {"node_count": width, "min_nodes": width - 1}
+        script = Script(run_s=self.rng.uniform(3.0, 60.0), user=user, **size, **traits)
         return f"job {self.manager.submit(script)} of {user}: {traits}"
 
     def say(self, step):
