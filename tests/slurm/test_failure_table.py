@@ -227,6 +227,19 @@ def test_jobs_that_need_a_store_that_is_down_are_held_and_let_go(site):
 
 
 @pytest.mark.slow
+def test_a_job_that_fails_while_its_store_is_down_starts_again_only_after(site, mark):
+    job = site.submit("sleep 8\n" + KILLED.format(mark=mark), "-n", "2", "-L", "pfs:1")
+    site.await_known(job)
+    site.raise_("storage.down", resource="pfs:/scratch")
+    site.cluster.wait(job, lambda fields: fields["Priority"] == "0" and fields["JobState"] == "PENDING", 90)
+    assert sorted(action["kind"] for action in site.actions(job)) == ["hold", "requeue"]
+    assert len(site.cluster.ends(job)) == 1
+    site.raise_("storage.restored", resource="pfs:/scratch")
+    site.await_outcome(job, "recovered", 240)
+    assert len(site.cluster.ends(job)) == 2
+
+
+@pytest.mark.slow
 def test_a_quota_that_is_exceeded_is_mended_by_the_fewest_jobs_once(site):
     usage = {"limit": 100, "used": 130, "by": {}}
     writers = [site.submit("sleep 60", "-L", "pfs:1") for _ in range(3)]
