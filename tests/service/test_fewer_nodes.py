@@ -1,4 +1,4 @@
-"""A gang whose owner allows it goes on with the nodes that are left: what the controller orders."""
+"""A gang whose owner allows it goes on with the nodes that are left: what the controller orders, and pages show."""
 
 from dataclasses import replace
 
@@ -12,6 +12,8 @@ from perdure.model.observation import Observation
 from perdure.service.case import State
 from perdure.service.controller import Act, ControllerSettings, Judged, Looked, Noted, step
 from perdure.triage.verdict import Label, Verdict
+from tests.service.test_pages import browser_of
+from tests.service.web_world import site
 
 ONE = AttemptId("c", "1", 1)
 GANG = Job("c", "1", "train", "ada", JobState.FAILED, 0.0, gpus=24, node_count=3, restart_nodes=(2, 3))
@@ -53,3 +55,16 @@ def test_with_a_spare_node_it_stays_as_large_as_it_was():
 def test_without_its_owners_word_it_waits_for_a_third():
     found, _ = ordered(replace(GANG, state=JobState.PENDING, restart_nodes=None))
     assert found == []
+
+
+def test_the_page_of_actions_tells_on_how_many_nodes(tmp_path):
+    place = site(tmp_path)
+    world = place.world
+    world.submit("7", node_count=6, restart_nodes=(4, 6))
+    world.start("7", *world.nodes)
+    world.pass_time(600)
+    world.nodes["gpu03"] = replace(world.nodes["gpu03"], state=NodeState.DOWN, reason="Not responding")
+    world.end("7", b"epoch 1\n", AttemptState.NODE_FAIL, to=JobState.PENDING, failed_nodes=("gpu03",))
+    shown = browser_of(place).get("/actions").text
+    assert "off gpu03</span>" in shown
+    assert "on 5 nodes</span>" in shown

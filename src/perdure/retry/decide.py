@@ -198,7 +198,8 @@ def _elsewhere(
 
 def _fewer(job: Job, node_count: int) -> str:
     most = restart_range(job)[1]
-    return f", on {node_count} nodes, since {most} cannot be had" if 0 < node_count < most else ""
+    nodes = "1 node" if node_count == 1 else f"{node_count} nodes"
+    return f", on {nodes}, since {most} cannot be had" if 0 < node_count < most else ""
 
 
 def _back_off_s(attempt: Attempt, past: Sequence[PastFailure], rules: RetryRules) -> float:
