@@ -61,6 +61,7 @@ def test_equal_faults_are_counted_with_the_first(place):
         ({"type": "nonsense.type"}, 422, "type"),
         ({"type": "Has Spaces"}, 422, "dotted"),
         ({"type": "job.oom"}, 422, "the service itself"),
+        ({"type": "resource.needed"}, 422, "the service itself"),
         ({"id": "a\nb"}, 422, "is no name"),
         ({"id": "a\u202e"}, 422, "is no name"),
         ({"id": ".."}, 422, "is no name"),

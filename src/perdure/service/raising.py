@@ -30,7 +30,7 @@ from perdure.service.view import SiteView
 AHEAD_S, BEHIND_S = 60.0, 7 * 86400.0  # how far the clock of who raises may be off
 MAX_LEASE_S = 3600.0
 NOT_YOURS = ("verdicts", "state", "outcome", "budget", "repeats")
-OF_PERDURE = ("job", "node.failure")  # told by the service itself of what it sees
+OF_PERDURE = ("job", "node.failure", "resource.needed")  # told by the service itself of what it sees
 OWNED = "+"  # stands between a user and the name that he gave
 _IN_IDS = frozenset(ascii_letters + digits + "._-")
 
