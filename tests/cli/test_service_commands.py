@@ -301,6 +301,11 @@ def test_who_raises_is_told_what_was_said_last(ask):
     assert "handled: n3 gets no new work" in ask("raise --type gpu.fan --node n3").out
 
 
+def test_a_node_that_is_not_known_is_refused(ask):
+    ran = ask("raise --type gpu.xid79 --node n99")
+    assert (ran.code, ran.complaint.startswith("node n99: no such node is known.")) == (2, True)
+
+
 def test_an_unknown_jobs_exceptions_are_refused(ask):
     ran = ask("events 777")
     assert (ran.code, ran.out, "777" in ran.complaint) == (2, "", True)
@@ -313,7 +318,7 @@ def test_an_exception_about_no_job_takes_its_context_too(ask):
 
 
 HEALTH_EVENT = """{"agent": "gpu-health-monitor", "componentClass": "GPU", "checkName": "GpuXidError", "isFatal": true,
-    "errorCode": ["79"], "nodeName": "elsewhere", "message": "GPU has fallen off the bus", "version": 1}"""
+    "errorCode": ["79"], "nodeName": "n3", "message": "GPU has fallen off the bus", "version": 1}"""
 
 
 def test_what_another_program_wrote_is_raised_once_however_often_it_is_sent(ask, tmp_path):
@@ -323,4 +328,4 @@ def test_what_another_program_wrote_is_raised_once_however_often_it_is_sent(ask,
     for _ in range(2):
         assert ask(f"raise --from nvsentinel --file {file}").out.strip() == "1 raised, 0 refused, 0 skipped"
     (found,) = [one for one in ask("events --json").json["exceptions"] if "xid79" in one["type"]]
-    assert (found["subject"]["node"], found["repeats"]) == (["elsewhere"], 0)
+    assert (found["subject"]["node"], found["repeats"]) == (["n3"], 0)
