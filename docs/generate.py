@@ -57,7 +57,7 @@ def settings() -> str:
     ]
     for group, kind in GROUPS.items():
         meaning = meanings(kind)
-        parts += ["", f"## [{group}]", "", (kind.__doc__ or "").strip(), ""]
+        parts += ["", f"## [{group}]", "", inspect.cleandoc(kind.__doc__ or ""), ""]
         parts += ["| key | built in | meaning |", "|---|---|---|"]
         for key in (name.partition(".")[2] for name in known_names() if name.startswith(f"{group}.")):
             parts.append(f"| `{key}` | {built_in(f'{group}.{key}')} | {meaning.get(key, '')} |")
