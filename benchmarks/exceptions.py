@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import socket
 import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -110,21 +112,40 @@ def reactions(coordinator: Coordinator, seconds: float) -> list[float]:
     return took
 
 
-def heard_by(engine: Engine, coordinator: Coordinator, listeners: int) -> float:
-    """Seconds from raising ten exceptions to all listeners having heard of all of them, over HTTP."""
-    with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0), backlog=listeners) as sock:
+@contextmanager
+def served(engine: Engine) -> Iterator[tuple[int, str]]:
+    """The engine's API on a port of its own, and a token for it."""
+    with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0), backlog=LISTENERS) as sock:
         tokens = TokenBook(Path(name))
         desk = Desk(engine, "simulated", True, Path(name) / STOP_FILE)
         app = create_app(engine.journal.engine, desk, tokens, WebSettings())
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
         thread.start()
-        token = tokens.mint("bench", Role.OPERATOR)
         try:
-            return asyncio.run(_listen(sock.getsockname()[1], token, listeners, coordinator))
+            yield sock.getsockname()[1], tokens.mint("bench", Role.OPERATOR)
         finally:
             server.should_exit = True
             thread.join(10)
+
+
+def over_http(engine: Engine, records: Sequence[dict[str, Any]]) -> tuple[float, float]:
+    """Wall and processor seconds of the same in JSON from a client, whose own work is not counted in the latter."""
+    bodies = [json.dumps(records[i : i + BATCH]) for i in range(0, len(records), BATCH)]
+    with served(engine) as (port, token), closing(HTTPConnection("127.0.0.1", port)) as client:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        wall, cpu, own = time.perf_counter(), time.process_time(), time.thread_time()
+        for body in bodies:
+            client.request("POST", "/api/v1/exceptions/batch", body, headers)
+            if client.getresponse().read().count(b'"handled"') != BATCH:
+                raise SystemExit("not all of a batch were taken in")
+        return time.perf_counter() - wall, time.process_time() - cpu - (time.thread_time() - own)
+
+
+def heard_by(engine: Engine, coordinator: Coordinator, listeners: int) -> float:
+    """Seconds from raising ten exceptions to all listeners having heard of all of them, over HTTP."""
+    with served(engine) as (port, token):
+        return asyncio.run(_listen(port, token, listeners, coordinator))
 
 
 async def _listen(port: int, token: str, listeners: int, coordinator: Coordinator) -> float:
@@ -162,6 +183,10 @@ def main() -> None:
         coordinator = Coordinator(engine.tell, engine.view, engine.journal.recall, engine.look_now.set)
         wall, cpu = in_batches(coordinator, distinct(n))
         told(f"distinct, batches of {BATCH}: {n / wall:,.0f}/s by the wall clock, {n / cpu:,.0f}/s of processor time")
+        wall, cpu = over_http(engine, [note("w", i) for i in range(n)])
+        told(
+            f"the same over HTTP: {n / wall:,.0f}/s by the wall clock, {n / cpu:,.0f}/s of the service's processor time"
+        )
         wall, cpu = in_batches(coordinator, equal(STORM))
         planned = [row for row in engine.journal.planned() if row.action.kind == "drain"]
         told(f"storm of {STORM:,} equal faults: {STORM / wall:,.0f}/s, {len(planned)} action")
