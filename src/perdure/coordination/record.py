@@ -207,8 +207,9 @@ class ExceptionRecord:
         """Waiting jobs that it holds back still: none of them was let go."""
         if self.outcome not in (Outcome.OPEN, Outcome.CLEARING):
             return ()
-        held = self.held
-        over = {_held_by(key) for key in self._keys(AnswerKind.ANNOTATED)} if held else ()
+        if not (held := self.held):
+            return ()
+        over = {_held_by(key) for key in self._keys(AnswerKind.ANNOTATED)}
         return tuple([attempt for attempt in held if attempt not in over])
 
     @property
