@@ -25,8 +25,9 @@ def main() -> int:
     os.close(null)
     argv, program = orders["argv"], orders["argv"][0]
     try:
-        for signum in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program would inherit that
-            signal.signal(signum, signal.SIG_DFL)
+        for signum in signal.valid_signals():  # Python ignores some, a shell others of what it starts in the background
+            if signal.getsignal(signum) is signal.SIG_IGN:  # and the program would inherit that
+                signal.signal(signum, signal.SIG_DFL)
         os.chdir(orders["workdir"])
         os.nice(orders["nice"])
         for name, limit in orders["limits"].items():
