@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from functools import lru_cache
 
 from perdure.coordination.record import AnswerKind
 from perdure.model.actions import Drain
@@ -97,7 +98,7 @@ class Auditor:
     def _record(self, exception_id: str):
         found = self._db.execute("SELECT payload FROM exceptions WHERE id = ?", (exception_id,)).fetchone()
         must(found, "what is acknowledged is written down", exception_id)
-        return json.loads(found[0])
+        return _read(found[0])
 
     def _check_caps(self, action) -> None:
         now = self._clock()
@@ -216,6 +217,12 @@ def _lets_go(key: str) -> bool:
 def _may_repeat(key: str) -> bool:
     """The manager itself guards what moves a job on; setting a state twice is the same as once."""
     return key.split(":", 1)[0] in ("hold", "release", "exclude")
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str):
+    """The same record is asked about many times."""
+    return json.loads(text)
 
 
 def _in_order(some, all_) -> bool:

@@ -120,13 +120,18 @@ class _Run:
     def play(self) -> None:
         told = self.told
         steps, weights = list(self.steps), list(self.steps.values())
-        while told.events < LEAST_EVENTS or told.faults + self.line.faults_struck < LEAST_FAULTS:
-            for step in self.rng.choices(steps, weights, k=20):
-                self._step(step)
+        while self._is_short():
             self._step(self.look)  # now and then it gets to it
+            for step in self.rng.choices(steps, weights, k=20):
+                if self._is_short():
+                    self._step(step)
         told.faults += self.line.faults_struck
         told.refusals = self.programs.refusals
         self._run_out()
+
+    def _is_short(self) -> bool:
+        told = self.told
+        return told.events < LEAST_EVENTS or told.faults + self.line.faults_struck < LEAST_FAULTS
 
     def _step(self, step) -> None:
         """One step, then the laws."""

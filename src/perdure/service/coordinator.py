@@ -67,7 +67,7 @@ class Coordinator:
     def raise_exceptions(self, values: Sequence[Any], by: Identity) -> list[ExceptionRecord | PerdureError]:
         """Raise exceptions as `coordination.wire` has them; for each the record it became, or why it was refused."""
         view = self._view()
-        read = self._as_before([_read(value, by, view) for value in values])
+        read = self._as_before([_read(value, by, view) for value in values], view.state.chain)
         if any(isinstance(given, NotFound) for given in read):
             self._look()
         refused = self._intake.tell(tuple(given for given in read if isinstance(given, Raised)))
@@ -78,9 +78,8 @@ class Coordinator:
             for given in read
         ]
 
-    def _as_before(self, read: Sequence[Read]) -> Sequence[Read]:
+    def _as_before(self, read: Sequence[Read], chain: Chain) -> Sequence[Read]:
         """Put what is told again in the place of what was told, where the chain has forgotten that by now."""
-        chain = self.chain()
         named = [given.record.id for given in read if isinstance(given, Raised) and given.is_named]
         forgotten = [name for name in named if chain.find(name) is None]
         earlier = self._recall(forgotten) if forgotten else {}
@@ -88,24 +87,25 @@ class Coordinator:
 
     def annotate(self, exception_id: str, key: str, value: Any, by: Identity) -> None:
         """Say something about an exception. Raises `NotFound`, `InputError`, `ClusterError`."""
-        self._check_visible(exception_id, by)
-        self._tell(annotated(exception_id, key, value, by, self._view().now))
+        view = self._view()
+        _check_visible(exception_id, by, view)
+        self._tell(annotated(exception_id, key, value, by, view.now))
 
     def answer(self, exception_id: str, handler: str, said: Answering, by: Identity) -> None:
         """Give a registered handler's verdict. Raises `NotFound`, `NotPermitted`, `ClusterError` out of turn."""
-        registration = may_speak_for(self.chain().handlers.get(handler), handler, by)
-        self._check_visible(exception_id, by)
-        now = self._view().now
-        notes, forbids = said.annotations, said.forbids
-        self._tell(answered(exception_id, registration, said.verdict, said.note, notes, forbids, said.until_s, now))
+        view = self._view()
+        registration = may_speak_for(view.state.chain.handlers.get(handler), handler, by)
+        _check_visible(exception_id, by, view)
+        notes, forbids, until_s = said.annotations, said.forbids, said.until_s
+        self._tell(answered(exception_id, registration, said.verdict, said.note, notes, forbids, until_s, view.now))
 
     def enlist(self, handler: str, wish: Enlisting, by: Identity) -> Registration:
         """Register a handler, or renew its lease. Raises `NotPermitted`, `InputError`."""
-        known = self.chain().handlers.get(handler)
+        view = self._view()
+        known = view.state.chain.handlers.get(handler)
         if known is not None:
             may_speak_for(known, handler, by)
-        now = self._view().now
-        given = enlisted(handler, wish.component, wish.types, wish.lease_s, wish.answer_s, by, now)
+        given = enlisted(handler, wish.component, wish.types, wish.lease_s, wish.answer_s, by, view.now)
         self._tell(given)
         return given.registration
 
@@ -114,15 +114,16 @@ class Coordinator:
         may_speak_for(self.chain().handlers.get(handler), handler, by)
         self._tell(Left(handler))
 
-    def _check_visible(self, exception_id: str, by: Identity) -> None:
-        """Another user's exception is as unknown as one that is not there."""
-        record = self.chain().find(exception_id)
-        if record is None or not may_see(record, by, self._view()):
-            raise NotFound(f"exception {exception_id}", "no such exception is known", "See `perdure events`")
-
     def _tell(self, given: Input) -> None:
         for effect in self._intake.tell((given,)):
             raise _error_of(effect)
+
+
+def _check_visible(exception_id: str, by: Identity, view: SiteView) -> None:
+    """Another user's exception is as unknown as one that is not there."""
+    record = view.state.chain.find(exception_id)
+    if record is None or not may_see(record, by, view):
+        raise NotFound(f"exception {exception_id}", "no such exception is known", "See `perdure events`")
 
 
 def _again(earlier: ExceptionRecord | None, given: Raised) -> Read:
