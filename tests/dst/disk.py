@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import namedtuple
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import cache
 
 from sqlalchemy import create_engine
@@ -53,7 +52,8 @@ class Disk:
         self._drop_indexes()
         self.engine = self  # the journal asks it for its dialect alone
         self.dialect = DIALECT
-        self._connection = _Connection(self.raw)
+        connection = _Connection(self.raw)
+        self._transaction, self._reading = _Transaction(self, connection), nullcontext(connection)
         self.fuse = Fuse()
         self.full = False  # True: the next write finds no room
 
@@ -69,28 +69,44 @@ class Disk:
             self.raw.execute(f"DELETE FROM {table}")
         self.fuse.left, self.full = 0, False
 
-    @contextmanager
-    def writing(self) -> Iterator[_Connection]:
+    def writing(self) -> _Transaction:
         self.fuse.passed()
-        self.raw.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._connection
-            if self.full:
-                self.full = False
-                raise StateError(self.where, "disk is full", "Free some space on its disk")
-            self.fuse.passed()
-        except BaseException:
-            self.raw.execute("ROLLBACK")
-            raise
-        self.raw.execute("COMMIT")
-        self.fuse.passed()
+        return self._transaction
 
-    @contextmanager
-    def reading(self) -> Iterator[_Connection]:
-        yield self._connection
+    def reading(self) -> nullcontext[_Connection]:
+        return self._reading
+
+    def check_room(self) -> None:
+        if self.full:
+            self.full = False
+            raise StateError(self.where, "disk is full", "Free some space on its disk")
 
     def close(self) -> None:
         """It outlives every service."""
+
+
+class _Transaction:
+    """One write: all of it, or nothing."""
+
+    def __init__(self, disk: Disk, connection: _Connection) -> None:
+        self._disk, self._connection = disk, connection
+
+    def __enter__(self) -> _Connection:
+        self._disk.raw.execute("BEGIN IMMEDIATE")
+        return self._connection
+
+    def __exit__(self, kind, *_) -> None:
+        disk = self._disk
+        try:
+            if kind is None:
+                disk.check_room()
+                disk.fuse.passed()
+        except BaseException:
+            disk.raw.execute("ROLLBACK")
+            raise
+        disk.raw.execute("COMMIT" if kind is None else "ROLLBACK")
+        if kind is None:
+            disk.fuse.passed()
 
 
 class _Connection:
