@@ -284,7 +284,9 @@ class _Draft:
     def _surplus(self) -> list[str]:
         """The oldest that ended; those that hold jobs back are kept until they let go."""
         too_many = len(self._ended) - MAX_ENDED
-        return list(islice((i for i, record in self._ended.items() if not record.is_in_force), max(0, too_many)))
+        if too_many <= 0:
+            return []
+        return list(islice((i for i, record in self._ended.items() if not record.is_in_force), too_many))
 
     def take(self, given: Input) -> None:
         self._given = given
