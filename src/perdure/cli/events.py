@@ -56,8 +56,10 @@ def events(
         _journeys(found[::-1])
         if not found:
             print_line(f"No exceptions of job {job}.")
-    else:
+    elif found:
         _table(found)
+    else:
+        print_line("No exceptions are open." if only_open else "No exceptions.")
     return 0
 
 

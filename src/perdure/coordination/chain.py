@@ -183,6 +183,7 @@ class Turn:
     component: Component
     handler: str
     until_s: float
+    note: str = ""  # why it is put off
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,7 +469,7 @@ class _Draft:
         if ruling is None:
             return record, False
         if ruling.kind is AnswerKind.DEFERRED:
-            self._wait(record, Turn(component, "", ruling.until_s or self._now))
+            self._wait(record, Turn(component, "", ruling.until_s or self._now, ruling.note))
             return record, True
         return self._ruled(record, ruling, component, "", depth)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from perdure.coordination.chain import Turn
 from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
 from perdure.coordination.wire import encode
@@ -42,10 +43,10 @@ class Raised(BaseModel):
     reason: str
 
     @classmethod
-    def of(cls, record: ExceptionRecord) -> Raised:
+    def of(cls, record: ExceptionRecord, turn: Turn | None) -> Raised:
         escalated = record.state is ExceptionState.ESCALATED  # then nobody's word is the last: all may matter
         said = [answer.note for answer in record.verdicts if answer.note][0 if escalated else -1 :]
-        reason = "; ".join(said)
+        reason = "; ".join([*said, turn.note] if turn and turn.note else said)
         return cls(id=record.id, state=record.standing, repeats=record.repeats, reason=reason)
 
 
@@ -151,7 +152,7 @@ def raise_one(web: Here, identity: Viewer, record: Annotated[dict[str, Any], Bod
     (became,) = web.operations.coordinator.raise_exceptions([record], identity)
     if isinstance(became, PerdureError):
         raise became
-    return Raised.of(became)
+    return Raised.of(became, web.operations.coordinator.chain().turns.get(became.id))
 
 
 @router.post("/exceptions/batch", response_model=list[Raised | Problem])
@@ -160,7 +161,8 @@ def raise_many(
 ) -> Response:
     """Raise many at once; for each what it became, or why it was refused."""
     became = web.operations.coordinator.raise_exceptions(records, identity)
-    answers = [problem_of(one) if isinstance(one, PerdureError) else Raised.of(one) for one in became]
+    turns = web.operations.coordinator.chain().turns
+    answers = [problem_of(a) if isinstance(a, PerdureError) else Raised.of(a, turns.get(a.id)) for a in became]
     return Response(_ANSWERS.dump_json(answers), media_type="application/json")  # unchecked: a storm is many
 
 
