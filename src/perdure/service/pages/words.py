@@ -164,6 +164,7 @@ _FAULTS = {
     "gpu": "GPU fault",
     "job.move": "Told to move its output",
     "job.pause": "Told to pause",
+    "resource.needed": "Jobs came that need it",
     "job.throttle": "Told to slow down",
     "launcher": "Launch failed",
     "launcher.permanent": "Launch can only fail",
