@@ -163,7 +163,8 @@ def test_what_perdure_puts_off_it_looks_at_again(tmp_path):
     Told(place.world).raise_("nan", "app.nan", MIRA, job="104")
     browser = browser_of(place)
     assert "In the chain Perdure looks again in 5 s" in card(browser.get("/exceptions").text, "open")
-    assert card(browser.get("/exceptions/mira+nan").text, "journey").endswith("looks again in 5 s its attempt still runs")
+    journey = card(browser.get("/exceptions/mira+nan").text, "journey")
+    assert journey.endswith("Put it off Perdure looks again in 5 s its attempt still runs")
 
 
 def test_seats_without_a_word_are_told_apart(browser):
