@@ -181,6 +181,7 @@ def main() -> None:
     told: Callable[[str], None] = lambda text: print(text, flush=True)  # noqa: E731
     with service() as engine:
         coordinator = Coordinator(engine.tell, engine.view, engine.journal.recall, engine.look_now.set)
+        in_batches(coordinator, [note("first", i) for i in range(2 * BATCH)])  # what is built at the first use
         wall, cpu = in_batches(coordinator, distinct(n))
         told(f"distinct, batches of {BATCH}: {n / wall:,.0f}/s by the wall clock, {n / cpu:,.0f}/s of processor time")
         wall, cpu = over_http(engine, [note("w", i) for i in range(n)])
