@@ -9,6 +9,7 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.job.heartbeat import Heartbeat, Source, write
 from perdure.job.tracks import Tracks
+from perdure.model.nodes import NodeState
 from perdure.service.runtime import vigil
 from perdure.service.settings import CoordinationSettings
 from perdure.service.vigil import Vigil
@@ -71,6 +72,43 @@ def test_an_agent_and_a_job_that_fall_silent_together_set_their_node_down_once(p
     assert actions(place) == [("down", "gpu01")]
     (record,) = [r for r in place.world.state.chain.ended.values() if r.type == "node.unreachable"]
     assert set(record.evidence) == {"agent", "job 200"}
+
+
+def lose_sight_of(place, node, state=NodeState.UNKNOWN):
+    place.world.nodes[node] = replace(place.world.nodes[node], state=state)
+    place.world.look()
+
+
+def test_a_job_and_the_manager_that_lose_a_node_for_long_set_it_down(place):
+    for node in ("gpu02", "gpu04"):
+        agent(place, node)
+    job(place)
+    live(place, 30, beating=("gpu02", "gpu04"))
+    lose_sight_of(place, "gpu01")
+    live(place, 10, beating=("gpu02", "gpu04"))
+    assert actions(place) == []
+    live(place, 20, beating=("gpu02", "gpu04"))
+    assert actions(place) == [("down", "gpu01")]
+
+
+def test_a_manager_that_has_just_been_started_proves_nothing(place):
+    job(place)
+    live(place, 30)
+    lose_sight_of(place, "gpu01")
+    live(place, 10)
+    lose_sight_of(place, "gpu01", NodeState.UP)
+    live(place, 60)
+    assert actions(place) == []
+
+
+def test_while_the_manager_is_away_silence_proves_nothing(place):
+    for node in ("gpu01", "gpu02", "gpu04"):
+        agent(place, node)
+    job(place)
+    place.world.unseen = {"controller": "no answer"}
+    place.world.look()
+    live(place, 60, beating=("gpu02", "gpu04"))
+    assert actions(place) == []
 
 
 def test_a_job_that_still_beats_contradicts(place):

@@ -11,7 +11,7 @@ from perdure.coordination.chain import Input, Raised
 from perdure.coordination.record import FATAL, ExceptionRecord, Origin, Scope, Subject
 from perdure.job.agent import agents, heartbeats
 from perdure.job.heartbeat import Heartbeat, Source
-from perdure.job.liveness import LivenessRules, SilentNode, Watchlog, observe, silent
+from perdure.job.liveness import Judgement, LivenessRules, SilentNode, Watchlog, observe, silent
 from perdure.model.nodes import NodeState
 from perdure.service.intake import Tell
 from perdure.service.view import SiteView
@@ -31,6 +31,7 @@ class Vigil:
         self._rules = LivenessRules()
         self._log = Watchlog()
         self._blind = ""
+        self._unknown: dict[str, float] = {}  # nodes that the resource manager does not reach: since when
 
     def look(self) -> None:
         """One look at all heartbeats.
@@ -41,13 +42,23 @@ class Vigil:
         running = {attempt.id.job_id: attempt.nodes for attempt in view.running()}
         found = {**agents(self._share), **dict(heartbeats(self._of(running)))}
         self._log = observe(self._log, found, view.now, self._rules)
-        not_answering = [n.name for n in view.state.known.nodes.values() if n.state is NodeState.UNKNOWN]
-        judgement = silent(self._log, view.now, self._rules, running, not_answering)
+        judgement = silent(self._log, view.now, self._rules, running, self._not_answering(view))
+        if view.state.known.unseen:
+            judgement = Judgement()  # what is known to run may be over: silence proves nothing
         self._say_blind(judgement.blind)
         records = [*(_silent(node, view) for node in judgement.nodes), *_ill(found, view)]
         inputs: tuple[Input, ...] = tuple(Raised(r) for r in records if view.state.chain.find(r.id) is None)
         for effect in self._tell(inputs) if inputs else ():
             log.warning("what the heartbeats say is not taken: %s. %s", effect.what, effect.mend)
+
+    def _not_answering(self, view: SiteView) -> list[str]:
+        """Nodes that the resource manager has not reached for as long as a heartbeat may be silent.
+
+        One that has just been started has yet to hear of its nodes, and says that it knows nothing of them.
+        """
+        unknown = [n.name for n in view.state.known.nodes.values() if n.state is NodeState.UNKNOWN]
+        self._unknown = {name: self._unknown.get(name, view.now) for name in unknown}
+        return [name for name, since_s in self._unknown.items() if view.now - since_s >= self._rules.floor_s]
 
     def _of(self, running: Mapping[str, tuple[str, ...]]) -> Iterator[Path]:
         return (fence / job_id for fence in self._fences for job_id in running if _is_plain(job_id))
