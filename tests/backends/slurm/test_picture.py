@@ -92,6 +92,15 @@ def test_what_began_and_ended_between_the_questions_is_left_to_the_next_look(wai
     assert states(picture.Sources(None, (), (row,))) == {996: A.FAILED}
 
 
+def test_an_end_that_accounting_cannot_date_yet_is_left_to_a_later_look():
+    """It may be from long before: slurmdbd was down, and has been sent the starts again, and not yet the ends."""
+    undated = replace(ROW, end_s=None)
+    assert states(look(rows=(undated,))) == {}
+    assert states(look(job(7, start="500", restarts=1), rows=(undated,))) == {500: A.RUNNING}
+    assert states(look(job(7, state="COMPLETING", end="110"), rows=(undated,))) == {100: A.RUNNING}
+    assert states(look(job(7, state="FAILED", end="110", exit_code="3:0"), rows=(undated,))) == {100: A.FAILED}
+
+
 def test_what_was_put_back_at_once_is_told_at_once():
     put_back = job(7, state="PENDING", start="Unknown", nodes="", submit=999, restarts=1)
     row = replace(ROW, state="REQUEUED", submit_s=996, start_s=996, end_s=999)

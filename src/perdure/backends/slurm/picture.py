@@ -51,7 +51,7 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
     It was asked last: where it calls over what the controller calls running, the controller's word stands until
     the next look, which will see jobs and nodes as the end left them. A start that came and ended between the two
     questions is left to the next look too, which knows its owner's wishes and its log. COMPLETING says only that it
-    ended.
+    ended. So does accounting while slurmdbd catches up: it tells of an old start as FAILED, and when it ended later.
     """
     records = {record.job_id: record for record in sources.jobs or ()}
     latest = {row.job_id: row for row in sorted(sources.rows, key=lambda r: r.start_s or 0) if row.start_s}
@@ -62,7 +62,8 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
         attempt = _of_row(cluster, row, row.start_s, records.get(row.job_id))
         if row is latest.get(row.job_id):
             attempt = _launch_failure(attempt, records.get(row.job_id), sources.nodes)
-        if attempt.state.is_over or _may_run(row, records, sources):
+        is_told = attempt.end_s is not None if attempt.state.is_over else _may_run(row, records, sources)
+        if is_told:
             found[attempt.id] = attempt
     for record in records.values():
         seen = _of_record(cluster, record, now)
