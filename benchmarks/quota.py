@@ -24,8 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from perdure.coordination.bench import PlaybookBench
-from perdure.coordination.chain import Chain, Raised, advance
+from perdure.coordination.chain import Chain, advance
 from perdure.coordination.handlers.quota import USAGE
+from perdure.coordination.messages import Raised
 from perdure.coordination.playbook import Playbook, own_playbook
 from perdure.coordination.record import Annotation, Component, ExceptionRecord, Scope, Subject
 from perdure.coordination.ruling import Ruling

@@ -6,13 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.coordination.chain import (
-    MAX_HANDLERS_OF_ONE_GUEST,
-    MAX_OF_ONE_GUEST,
+from perdure.coordination.chain import MAX_HANDLERS_OF_ONE_GUEST, MAX_OF_ONE_GUEST, Chain, advance, equal_of, restored
+from perdure.coordination.messages import (
     Annotated,
     Answered,
     Asked,
-    Chain,
     Changed,
     Enlisted,
     Failed,
@@ -21,9 +19,6 @@ from perdure.coordination.chain import (
     Refused,
     Settled,
     Ticked,
-    advance,
-    equal_of,
-    restored,
 )
 from perdure.coordination.record import (
     Annotation,

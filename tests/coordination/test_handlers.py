@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from perdure.coordination.bench import PlaybookBench
-from perdure.coordination.chain import Chain, Failed, LetGo, Raised, Settled, Ticked, advance
+from perdure.coordination.chain import Chain, advance
 from perdure.coordination.chain import restored as rebuilt_from
 from perdure.coordination.handlers.shared import MAX_HELD, newly_needed
+from perdure.coordination.messages import Failed, LetGo, Raised, Settled, Ticked
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import (
     Annotation,

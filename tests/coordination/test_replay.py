@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from perdure.coordination.bench import PlaybookBench
-from perdure.coordination.chain import Answered, Chain, Enlisted, Raised, Ticked, advance
+from perdure.coordination.chain import Chain, advance
+from perdure.coordination.messages import Answered, Enlisted, Raised, Ticked
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import Component, ExceptionRecord, Scope, Subject
 from perdure.coordination.replay import differences, replay

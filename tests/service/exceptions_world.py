@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.coordination.chain import Settled, Ticked
+from perdure.coordination.messages import Settled, Ticked
 from perdure.coordination.record import ExceptionRecord, Outcome
 from perdure.model.jobs import AttemptState
 from perdure.service.auth import Identity, Role

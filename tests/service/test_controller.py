@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.coordination.chain import Answered, Enlisted, Raised
+from perdure.coordination.messages import Answered, Enlisted, Raised
 from perdure.coordination.record import Component, ExceptionRecord, ExceptionState, Outcome, Scope, Subject, about
 from perdure.coordination.ruling import Registration, handled
 from perdure.model.actions import Cancel, Drain, Exclude, Hold, Release, Requeue, Undrain

@@ -2,7 +2,8 @@
 
 import pytest
 
-from perdure.coordination.chain import MAX_ENDED, Failed, Ticked
+from perdure.coordination.chain import MAX_ENDED
+from perdure.coordination.messages import Failed, Ticked
 from perdure.coordination.record import ExceptionState
 from perdure.model.jobs import AttemptState, JobState
 from tests.service.web_world import Site, fill, site

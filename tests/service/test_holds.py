@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.backends.simulated import EVERY, Script, SimulatedBackend, SimulatedCluster
-from perdure.coordination.chain import Raised
+from perdure.coordination.messages import Raised
 from perdure.coordination.record import ExceptionRecord, ExceptionState, Outcome, Scope, Subject
 from perdure.model.actions import Release
 from perdure.model.jobs import JobState

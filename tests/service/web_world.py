@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from perdure.coordination.chain import Input, Refused
+from perdure.coordination.messages import Input, Refused
 from perdure.coordination.playbook import own_playbook
 from perdure.errors import ClusterError, NotFound
 from perdure.model.actions import Action, Drain

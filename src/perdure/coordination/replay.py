@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from perdure.coordination.bench import PlaybookBench
-from perdure.coordination.chain import Answered, Chain, Enlisted, Input, Raised, Ticked, advance
+from perdure.coordination.chain import Chain, advance
+from perdure.coordination.messages import Answered, Enlisted, Input, Raised, Ticked
 from perdure.coordination.playbook import Playbook
 from perdure.coordination.record import AnswerKind, Component, ExceptionRecord, ExceptionState, Outcome
 from perdure.coordination.ruling import Registration, Ruling

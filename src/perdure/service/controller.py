@@ -13,19 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from perdure.coordination.bench import PlaybookBench
-from perdure.coordination.chain import (
-    Asked,
-    Changed,
-    Failed,
-    Input,
-    LetGo,
-    Raised,
-    Refused,
-    Settled,
-    Ticked,
-    advance,
-)
+from perdure.coordination.chain import advance
 from perdure.coordination.handlers.shared import newly_needed
+from perdure.coordination.messages import Asked, Changed, Failed, Input, LetGo, Raised, Refused, Settled, Ticked
 from perdure.coordination.playbook import Playbook, own_playbook
 from perdure.coordination.record import FATAL, AnswerKind, Component, ExceptionRecord, Outcome, Scope, about
 from perdure.coordination.ruling import handled

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from perdure.coordination.chain import Chain, Input, Left, Raised, Refused, equal_of, is_same, taken
+from perdure.coordination.chain import Chain, equal_of, is_same, taken
+from perdure.coordination.messages import Input, Left, Raised, Refused
 from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
 from perdure.errors import ClusterError, NotFound, PerdureError

@@ -18,7 +18,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import replace
 
 from perdure.backends.protocol import TAIL_BYTES, Backend, LogTail
-from perdure.coordination.chain import Input, Refused
+from perdure.coordination.messages import Input, Refused
 from perdure.errors import PerdureError
 from perdure.model.jobs import Attempt, Job
 from perdure.service.case import State

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from perdure.coordination.chain import Input, Refused
+from perdure.coordination.messages import Input, Refused
 
 Tell = Callable[[tuple[Input, ...]], list[Refused]]
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from string import ascii_letters, digits
 from typing import Any
 
-from perdure.coordination.chain import Annotated, Answered, Enlisted, Raised
+from perdure.coordination.messages import Annotated, Answered, Enlisted, Raised
 from perdure.coordination.playbook import Plan
 from perdure.coordination.record import (
     OF_THE_CHAIN,

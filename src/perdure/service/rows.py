@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.coordination.chain import Chain, Refused
+from perdure.coordination.chain import Chain
+from perdure.coordination.messages import Refused
 from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.model.actions import Action, NodeAction
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged, NodeChanged, SightChanged

@@ -23,7 +23,7 @@ from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
 from perdure.blame.builders.topology import NO_SWITCHES, Topology, read_topology
 from perdure.coordination.bridges.registry import read as read_bridged
-from perdure.coordination.chain import Input, Raised
+from perdure.coordination.messages import Input, Raised
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
 from perdure.coordination.record import ExceptionRecord
 from perdure.demo.driver import Site, drive

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from perdure.coordination.chain import Input, Raised
+from perdure.coordination.messages import Input, Raised
 from perdure.coordination.record import FATAL, ExceptionRecord, Origin, Scope, Subject
 from perdure.job.agent import agents, heartbeats
 from perdure.job.heartbeat import Heartbeat, Source

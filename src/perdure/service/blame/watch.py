@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from perdure.blame.accuse import accused_by
 from perdure.blame.sliding import Sliding
 from perdure.blame.standing import Patience, Standing, Turn, follow
-from perdure.coordination.chain import Input, Raised, Settled
+from perdure.coordination.messages import Input, Raised, Settled
 from perdure.coordination.record import Outcome
 from perdure.service.blame.announce import in_words, suspect_to_exception
 from perdure.service.blame.ledger import Ledger
