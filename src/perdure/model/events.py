@@ -11,6 +11,7 @@ from typing import Literal
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
 from perdure.model.nodes import Node
+from perdure.model.value import quick
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class AttemptStarted:
         return f"started:{self.attempt.id}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
     """An attempt is over. The first word on how it ended counts.
@@ -57,6 +59,7 @@ class AttemptEnded:
         return f"ended:{self.attempt.id}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
     """A node is new, or its state or reason is other than before."""
@@ -71,6 +74,7 @@ class NodeChanged:
         return f"node:{self.cluster}/{self.node.name}:{self.node.state}:{self.time_s:.3f}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SightChanged:
     """A part of the resource manager can no longer be asked (`text` says what and why), or can again (`text` "")."""
@@ -86,6 +90,7 @@ class SightChanged:
         return f"sight:{self.cluster}/{self.part}:{self.time_s:.3f}"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ActionEnded:
     """The executor has an outcome for an action that the controller asked for."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perdure.model.value import quick
 
+
+@quick
 @dataclass(frozen=True, slots=True, order=True)
 class AttemptId:
     """One execution of a job.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from perdure.model.identity import AttemptId
+from perdure.model.value import quick
 
 
 class JobState(StrEnum):
@@ -63,6 +64,7 @@ class Wish(StrEnum):
     NEVER = "never"  # do not recover it, whatever happens
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Job:
     """What a user submitted, and where it stands."""
@@ -88,6 +90,7 @@ class Job:
     licences: tuple[str, ...] = ()  # names of what it asks for besides nodes
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One execution of a job."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from perdure.model.value import quick
+
 
 class NodeState(StrEnum):
     """What a node can be used for."""
@@ -16,6 +18,7 @@ class NodeState(StrEnum):
     UNKNOWN = "unknown"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Node:
     """One machine of the cluster."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from perdure.model.events import AttemptEnded, AttemptStarted, ClusterEvent, JobChanged, NodeChanged, SightChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node, NodeState
+from perdure.model.value import quick, replace
 
 REMEMBERED_S = 24 * 60 * 60.0
 """That an end was told of: it may be told of again by a part that could not be asked, or once a clock is set back."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What a resource manager says at one instant.
@@ -31,6 +33,7 @@ class Observation:
     unseen: Mapping[str, str] = field(default_factory=dict)  # part -> why
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Known:
     """What was seen so far, as far as `changes` needs it. Bounded: jobs that are over and unseen are let go."""

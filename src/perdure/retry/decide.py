@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.jobs import Attempt, AttemptState, Job, Wish
+from perdure.model.value import quick
 from perdure.retry.history import HOUR_S, Fleet, PastFailure
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
@@ -22,6 +23,7 @@ class DecisionKind(StrEnum):
     STOP = "stop"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What to do after a failure, and why, with the numbers that weighed."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node
+from perdure.model.value import quick, replace
 from perdure.triage.verdict import Label, Verdict
 
 HOUR_S = 3600.0
@@ -15,6 +16,7 @@ MAX_TROUBLES = 50  # remembered of one node
 MAX_SPENT = 5000  # retries remembered of one hour
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class PastFailure:
     """An earlier failed attempt of the job, as it was judged and answered."""
@@ -30,6 +32,7 @@ class PastFailure:
     retried: bool = False  # by us, or by the resource manager itself
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class NodeTrouble:
     """A failure seen on a node. `witnessed` where the resource manager itself, not a log, speaks against the node."""
@@ -51,6 +54,7 @@ class Spent:
     nodes: tuple[str, ...]  # whose failure it answered
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """What is known of the cluster as a whole. Bounded: troubles by node and age, spending by the hour."""

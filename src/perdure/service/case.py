@@ -9,6 +9,7 @@ from perdure.coordination.chain import Chain
 from perdure.coordination.record import ExceptionRecord
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import Known
+from perdure.model.value import quick
 from perdure.retry.decide import Decision
 from perdure.retry.history import Fleet, PastFailure
 from perdure.triage.verdict import Verdict
@@ -16,6 +17,7 @@ from perdure.triage.verdict import Verdict
 MAX_PAST = 32  # failures remembered of one job
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Failure:
     """The latest failure of a job: judged or not yet, decided or not yet."""
@@ -30,6 +32,7 @@ class Failure:
         return self.verdict is None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Case:
     """A job that has failed at least once."""
@@ -45,6 +48,7 @@ class Case:
         return self.failure is not None and self.latest > self.failure.attempt.id.incarnation
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class State:
     """All that a decision may depend on, beside the event itself and the settings."""

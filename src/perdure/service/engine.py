@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
-from dataclasses import replace
 
 from perdure.backends.protocol import TAIL_BYTES, Backend, LogTail
 from perdure.coordination.messages import Input, Refused
 from perdure.errors import PerdureError
 from perdure.model.jobs import Attempt, Job
+from perdure.model.value import replace
 from perdure.service.case import State
 from perdure.service.controller import (
     Act,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from perdure.errors import ClusterBusy, PerdureError
 from perdure.model.actions import Down, Drain, Hold, Outcome, OutcomeStatus, Release
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
+from perdure.model.value import replace
 from perdure.service.caps import Caps as Caps
 from perdure.service.caps import undoes_own
 from perdure.service.journal import ActionRow, Journal

@@ -23,6 +23,7 @@ from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, JobState
 from perdure.model.observation import Known
+from perdure.model.value import quick
 from perdure.retry.history import Fleet
 from perdure.service import codec, reads, rows
 from perdure.service.case import Case, State
@@ -63,6 +64,7 @@ class ActionState(StrEnum):
 _ENDED = [state.value for state in ActionState if state.is_over]
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ActionRow:
     """An action and its standing. `key` is the action's own, with ``~N`` after it where a person asked again."""

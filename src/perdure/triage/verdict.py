@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from perdure.model.value import quick
+
 
 class Label(StrEnum):
     """Would the same job, submitted again unchanged and perhaps elsewhere, get past this point?"""
@@ -41,6 +43,7 @@ class Evidence:
     source: str = ""  # the file or task that it comes from, where the log has several
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Why an attempt failed, as far as can be told."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -14,6 +14,7 @@ from perdure.errors import ClusterBusy
 from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
+from perdure.model.value import replace
 
 
 @dataclass(frozen=True, slots=True)

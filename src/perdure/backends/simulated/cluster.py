@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
+from perdure.model.value import quick, replace
 
 EVERY = -1  # as `Script.failures`: each attempt fails
 START_S = 1_000_000.0
@@ -46,6 +47,7 @@ _STATE_AFTER = {
 }
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Script:
     """How a job behaves: each attempt prints `says`, runs for `run_s` seconds, then ends well or fails.
