@@ -264,6 +264,27 @@ def test_what_was_held_is_over_once_every_job_was_let_go():
     assert site.take(restored("up2"), now=NOW + 200) == []
 
 
+@pytest.mark.parametrize("after_s", [0.0, 1.0, 4.0])
+def test_what_goes_down_right_after_an_all_clear_has_an_all_clear_of_its_own(after_s):
+    """Equal all-clears within some seconds are one, unless there is something new to clear."""
+    site = Site()
+    site.wait("1")
+    site.take(restored(), now=NOW)
+    assert site.take(restored("up2"), now=NOW + after_s / 2) == []
+    assert "up2" not in site.chain.ended
+    assert site.take(down(), now=NOW + after_s) == [Hold(attempt, "x") for attempt in waiting("1")]
+    assert site.take(restored("up3"), now=NOW + after_s) == [Release(attempt, "up3") for attempt in waiting("1")]
+
+
+def test_what_is_not_decided_yet_is_cleared_right_after_another_all_clear_too():
+    site = Site()
+    site.wait("1")
+    site.take(restored(), now=NOW)
+    site.take(down(kind="storage.degraded"), now=NOW + 1)
+    site.take(restored("up2"), now=NOW + 2)
+    assert site.take(Ticked(), now=NOW + 122) == []
+
+
 def test_what_an_all_clear_could_not_let_go_of_the_next_one_does():
     site = Site()
     site.wait("1")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Protocol
 
 from perdure.coordination.messages import (
@@ -301,11 +301,20 @@ class _Draft:
             return False
         match known.state:
             case ExceptionState.HANDLED:
-                return known.outcome in (Outcome.OPEN, Outcome.STOPPED)
+                return known.outcome in (Outcome.OPEN, Outcome.STOPPED) and not self._is_overtaken(known, ended_s)
             case ExceptionState.ESCALATED:
                 return again.detected_by in known.sources
             case _:
                 return self._bench.is_stale(again)
+
+    def _is_overtaken(self, known: ExceptionRecord, ended_s: float) -> bool:
+        """Whether its resource went down since: an all-clear from before does not speak of that."""
+        resource = known.subject.resource
+        if not resource:
+            return False
+        since = takewhile(lambda record: record.id != known.id, reversed(self._ended.values()))
+        braked = any(record.is_brake and record.subject.resource == resource for record in since)
+        return braked or any(r.subject.resource == resource and r.time_s >= ended_s for r in self._open.values())
 
     def _count_folded(self) -> None:
         """A storm is counted once a batch: a record is not made anew for each of a thousand equal faults."""
