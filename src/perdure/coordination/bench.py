@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from perdure.coordination.chain import Chain
@@ -11,6 +12,7 @@ from perdure.coordination.record import AnswerKind, Budget, Component, Exception
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
 
+ALL_SEATS = tuple(Component)
 NOT_PLANNED = Plan("")
 
 
@@ -23,7 +25,13 @@ class PlaybookBench:
     now: float
     _plans: dict[str, Plan] = field(default_factory=dict)  # those looked up already
 
-    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling | None:
+    def seats(self, record: ExceptionRecord) -> Collection[Component]:
+        """On a failed attempt, and on an all-clear, all of them rule."""
+        if record.is_all_clear or self.site.recovery(record) is not None:
+            return ALL_SEATS
+        return self._plan(record).seats
+
+    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling:
         """The verdict of a seat; that on a failed attempt is the retry decision's."""
         recovery = self.site.recovery(record)
         if recovery is not None:
@@ -32,13 +40,10 @@ class PlaybookBench:
         if record.is_all_clear:
             return handled("written down: it is over")
         plan = self._plan(record)
-        name = plan.seats.get(component)
-        if name is None:
-            return None
         if plan.lasts_s and self.now < record.time_s + plan.lasts_s:
             note = f"soft: it is acted on if it lasts {plan.lasts_s:g} s"
             return Ruling(AnswerKind.DEFERRED, note, until_s=record.time_s + plan.lasts_s)
-        return self._within_budget(record, self._asked(name, record, chain), chain)
+        return self._within_budget(record, self._asked(plan.seats[component], record, chain), plan, chain)
 
     def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
         """The verdict of the default handler."""
@@ -49,16 +54,16 @@ class PlaybookBench:
         ruling = self._asked(plan.fall_back, record, chain)
         if ruling.until_s is not None:  # it would still wait, and there is no time left
             ruling = declined(ruling.note)
-        return self._within_budget(record, ruling, chain)
+        return self._within_budget(record, ruling, plan, chain)
 
     def _asked(self, handler: str, record: ExceptionRecord, chain: Chain) -> Ruling:
         """What a handler says. On what jobs share, other exceptions of the same instant matter."""
         site = self.site.seeing(chain) if record.scope is Scope.GLOBAL else self.site
         return HANDLERS[handler](record, site, self.now)
 
-    def _within_budget(self, record: ExceptionRecord, ruling: Ruling, chain: Chain) -> Ruling:
+    def _within_budget(self, record: ExceptionRecord, ruling: Ruling, plan: Plan, chain: Chain) -> Ruling:
         """The ruling, with what is spent written beside it; a person is asked where nothing is left."""
-        allowance = self._plan(record).allowance
+        allowance = plan.allowance
         if allowance is None or not ruling.actions:
             return ruling
         charges, since_s = _charged(record, allowance.per), self.now - allowance.window_s

@@ -13,7 +13,7 @@ are only appended; what is about an incarnation that is gone changes nothing; ev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import Protocol
@@ -65,8 +65,11 @@ MAX_SOURCES = 8  # kept of one fault
 class Bench(Protocol):
     """What the chain asks the site: its own handlers, its plans, and the standing of jobs."""
 
-    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling | None:
-        """The verdict of Perdure's own handler in a seat; None where it has none there for this."""
+    def seats(self, record: ExceptionRecord) -> Collection[Component]:
+        """Those in which Perdure has a handler of its own for this."""
+
+    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling:
+        """The verdict of Perdure's own handler in one of these seats."""
 
     def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
         """The verdict of the default handler, where nobody took it in time."""
@@ -169,7 +172,8 @@ class _Draft:
         self._open, self._ended, self._turns = dict(chain.open), dict(chain.ended), dict(chain.turns)
         self._handlers, self._equals, self._spent = dict(chain.handlers), dict(chain.equals), dict(chain.spent)
         self._chain = Chain(self._open, self._ended, self._turns, self._handlers, self._equals, self._spent)
-        self._changed: dict[str, Changed] = {}
+        self._changed: dict[str, ExceptionRecord] = {}
+        self._actions: dict[str, tuple[Action, ...]] = {}  # by exception
         self._effects: list[Effect] = []
         self._folded: Counter[str] = Counter()
         self._let_go: set[LetGo] = set()
@@ -179,16 +183,18 @@ class _Draft:
     def done(self) -> tuple[Chain, list[Effect]]:
         self._count_folded()
         self._write_let_go()
+        changed = [Changed(record, self._actions.get(record.id, ())) for record in self._changed.values()]
         for exception_id in self._surplus():
             equal = equal_of(self._ended.pop(exception_id))
             if self._equals.get(equal) == exception_id:
                 del self._equals[equal]
-        return self._before if self._is_idle() else self._chain, [*self._changed.values(), *self._effects]
+        return self._before if self._is_idle() else self._chain, [*changed, *self._effects]
 
     def _is_idle(self) -> bool:
         """Whether all is as it was: most ticks change nothing."""
-        same = self._turns == self._before.turns and self._handlers == self._before.handlers
-        return same and not self._changed
+        if self._changed:
+            return False
+        return self._turns == self._before.turns and self._handlers == self._before.handlers
 
     def _surplus(self) -> list[str]:
         """The oldest that ended; those that hold jobs back are kept until they let go."""
@@ -228,7 +234,7 @@ class _Draft:
             return
         equal = equal_of(record)
         if not own:
-            if self._fold(record, equal):
+            if equal in self._equals and self._fold(record, equal):
                 return
             if full := self._full(record, guest=guest):
                 self._refuse(full, "Answer some, or wait for their deadlines")
@@ -277,9 +283,8 @@ class _Draft:
         return self._sources
 
     def _fold(self, record: ExceptionRecord, equal: tuple[object, ...]) -> bool:
-        """Count an equal fault with the one that is known, if that says as much."""
-        known_id = self._equals.get(equal)
-        known = None if known_id is None else self._find(known_id)
+        """Count an equal fault with the one that it would be folded into, if that is known still and says as much."""
+        known = self._find(self._equals[equal])
         if known is None or not self._covers(known, record):
             return False
         self._folded[known.id] += 1
@@ -330,17 +335,16 @@ class _Draft:
         if self._bench.is_stale(record):
             self._end(record.but(state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
             return
-        ruled = {a.component for a in record.verdicts if not a.handler and a.kind is not AnswerKind.DEFERRED}
-        for component in record.scope.order:
-            if self._due(record):
-                break
-            if self._must_wait(record, component):
-                return
-            if component in ruled:
-                continue
-            record, is_over = self._rule(record, component, depth)
-            if is_over:
-                return
+        seats = self._bench.seats(record)
+        if (seats or self._handlers) and not self._due(record):
+            ruled = {a.component for a in record.verdicts if not a.handler and a.kind is not AnswerKind.DEFERRED}
+            for component in record.scope.order:
+                if self._handlers and self._must_wait(record, component):
+                    return
+                if component in seats and component not in ruled:
+                    record, is_over = self._rule(record, component, depth)
+                    if is_over:
+                        return
         self._fall_back(record, depth)
 
     def _due(self, record: ExceptionRecord) -> bool:
@@ -348,8 +352,6 @@ class _Draft:
 
     def _must_wait(self, record: ExceptionRecord, component: Component) -> bool:
         """Ask the next registered handler of this seat, if there is one left."""
-        if not self._handlers:
-            return False
         owner = self._bench.owner_of(record)
         last = {a.handler: a for a in record.verdicts if a.component is component and a.handler}
         for handler in sorted(self._handlers):
@@ -383,8 +385,6 @@ class _Draft:
     def _rule(self, record: ExceptionRecord, component: Component, depth: int) -> tuple[ExceptionRecord, bool]:
         """Ask Perdure's own handler of a seat; True where the walk is over for now."""
         ruling = self._bench.rule(record, component, self._chain)
-        if ruling is None:
-            return record, False
         if ruling.kind is AnswerKind.DEFERRED:
             self._wait(record, Turn(component, "", ruling.until_s or self._now, ruling.note))
             return record, True
@@ -409,7 +409,8 @@ class _Draft:
             if ruling.ends_job or ruling.budget is not None:
                 outcome = Outcome.STOPPED if ruling.ends_job else record.outcome
                 record = record.but(outcome=outcome, budget=ruling.budget or record.budget)
-            self._charge(ruling.charges)
+            if ruling.charges:
+                self._charge(ruling.charges)
             self._end(record, ruling.actions)
             for exception_id in ruling.clears:
                 self._clear(exception_id)
@@ -547,19 +548,15 @@ class _Draft:
         where = self._ended if record.id in self._ended else self._open
         if self._sources is not None and where is self._open and record.id not in where:
             self._sources[record.detected_by] += 1
-        where[record.id] = record
-        self._tell(record)
+        where[record.id] = self._changed[record.id] = record
 
     def _end(self, record: ExceptionRecord, actions: tuple[Action, ...] = ()) -> None:
         if self._open.pop(record.id, None) is not None and self._sources is not None:
             self._sources[record.detected_by] -= 1
         self._turns.pop(record.id, None)
-        self._ended[record.id] = record
-        self._tell(record, actions)
-
-    def _tell(self, record: ExceptionRecord, actions: tuple[Action, ...] = ()) -> None:
-        earlier = self._changed.get(record.id)
-        self._changed[record.id] = Changed(record, (*earlier.actions, *actions) if earlier else actions)
+        self._ended[record.id] = self._changed[record.id] = record
+        if actions:
+            self._actions[record.id] = self._actions.get(record.id, ()) + actions
 
     def _refuse(self, what: str, mend: str) -> None:
         self._effects.append(Refused(self._given, what, mend))

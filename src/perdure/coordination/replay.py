@@ -13,7 +13,7 @@ from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import Chain, advance
 from perdure.coordination.messages import Answered, Enlisted, Input, Raised, Ticked
 from perdure.coordination.playbook import Playbook
-from perdure.coordination.record import AnswerKind, Component, ExceptionRecord, ExceptionState, Outcome
+from perdure.coordination.record import Component, ExceptionRecord, ExceptionState, Outcome
 from perdure.coordination.ruling import Registration, Ruling
 from perdure.coordination.site import Resource
 from perdure.model.identity import AttemptId
@@ -50,13 +50,13 @@ def said(record: ExceptionRecord | None) -> str:
     """Who owns it, how soon, and by what, in one line."""
     if record is None:
         return "counted with an equal one"
-    deciding = next((a for a in record.verdicts if a.kind is AnswerKind.HANDLED), None)
-    if deciding is None:
+    owning = record.owning
+    if owning is None:
         return f"{record.state}: nobody"
-    kinds = sorted({key.partition(":")[0] for key in deciding.action_keys})
-    by = f" ({deciding.handler})" if deciding.handler else ""
+    kinds = sorted({key.partition(":")[0] for key in owning.action_keys})
+    by = f" ({owning.handler})" if owning.handler else ""
     acts = f", {', '.join(kinds)}" if kinds else ""
-    return f"{deciding.component}{by} after {deciding.time_s - record.time_s:.0f} s{acts}: {deciding.note}"
+    return f"{owning.component}{by} after {owning.time_s - record.time_s:.0f} s{acts}: {owning.note}"
 
 
 def replay(records: Iterable[ExceptionRecord], playbook: Playbook) -> dict[str, ExceptionRecord]:
@@ -126,11 +126,10 @@ class _Past:
         if record.type.partition(".")[0] != OF_ATTEMPTS:
             return None
         recorded = self.known.get(record.id)
-        owning = (
-            (a for a in recorded.verdicts if a.kind is AnswerKind.HANDLED and not a.handler) if recorded else iter(())
-        )
-        answer = next(owning, None)
-        return (answer.component, Ruling(answer.kind, answer.note)) if answer else None
+        owning = recorded.owning if recorded else None
+        if owning is None or owning.handler:
+            return None
+        return owning.component, Ruling(owning.kind, owning.note)
 
     def failure_of(self, attempt: AttemptId) -> str:
         ended = (

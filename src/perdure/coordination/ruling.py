@@ -54,16 +54,16 @@ class Registration:
         """Whether it is to be asked about this exception of a job of `owner`."""
         if self.owner and self.owner != owner:
             return False
-        return any(is_kind_of(record.type, kind) for kind in self.types)
+        return is_kind_of(record.type, *self.types)
 
     def renewed(self, until_s: float) -> Registration:
         return replace(self, until_s=until_s)
 
 
-def is_kind_of(dotted: str, kind: str) -> bool:
-    """Whether a type is `kind` or below it.
+def is_kind_of(dotted: str, *kinds: str) -> bool:
+    """Whether a type is one of `kinds` or below one.
 
     >>> is_kind_of("gpu.xid79", "gpu"), is_kind_of("gpux", "gpu"), is_kind_of("gpu", "")
     (True, False, True)
     """
-    return not kind or dotted == kind or dotted.startswith(f"{kind}.")
+    return "" in kinds or f"{dotted}.".startswith(tuple([f"{kind}." for kind in kinds]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from math import isfinite
 from typing import Any, TypeVar
 
 from perdure.coordination.record import (
@@ -35,7 +34,7 @@ Read = Callable[[Any, str], T]
 VERSION = 1
 MAX_WORD, MAX_NOTE, MAX_ITEMS, MAX_MANY, MAX_EXTRA = 256, 4096, 64, 4096, 32
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
-_PART = _LETTERS | frozenset("0123456789_-")
+_IN_TYPES = _LETTERS | frozenset("0123456789_-.")
 _TYPE_MEND = "Write it in small letters with dots, like gpu.xid79"
 
 
@@ -94,8 +93,7 @@ def _encode_answer(answer: Answer) -> dict[str, Any]:
 def decode(value: Any) -> ExceptionRecord:
     """Read a record. Raises `InputError` that names the field and says how to mend it."""
     given = _object(value, "exception")
-    version = _number(given.get("version", VERSION), "version")
-    if version > VERSION:
+    if "version" in given and (version := _number(given["version"], "version")) > VERSION:
         what = f"is of version {version}, and this service reads up to {VERSION}"
         raise InputError("exception: version", what, "Upgrade the service, or send it in the older form")
     for name in _NEEDED:
@@ -103,13 +101,13 @@ def decode(value: Any) -> ExceptionRecord:
             raise InputError("exception", f"{name} is missing", f"Give it a {name}")
     read = {known[0]: known[1](given[name], name) for name in given if (known := _FIELDS.get(name))}
     extra = _extra(given) if len(given) > len(read) else ()
-    return ExceptionRecord(**{**_DEFAULTS, **read, "extra": extra})
+    return _BLANK.but(**read, extra=extra)
 
 
 def type_of(value: Any, where: str = "type") -> str:
     """Read a dotted type. Raises `InputError`."""
     text = _word(value, where)
-    if text[:1] not in _LETTERS or not all(part and _PART.issuperset(part) for part in text.split(".")):
+    if text[:1] not in _LETTERS or not _IN_TYPES.issuperset(text) or ".." in text or text.endswith("."):
         raise InputError(where, f"{text[:80]!r} is no dotted type", _TYPE_MEND)
     return text
 
@@ -186,8 +184,8 @@ def _extra(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 # -- one value each; `where` is the name of the field
 
 
-def _object(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
+def _object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
         raise InputError(where, f"{_shown(value)} is no object", 'Write it like {"key": "value"}')
     return value
 
@@ -202,24 +200,15 @@ def _unknown(name: Any, known: Collection[str], where: str) -> InputError:
     return InputError(f"{where}.{str(name)[:80]}", "is not known", f"Use one of: {', '.join(sorted(known))}")
 
 
-def _word(value: Any, where: str) -> str:
-    return _string(value, where, MAX_WORD)
+def _string(longest: int) -> Read[str]:
+    def read(value: Any, where: str) -> str:
+        if not isinstance(value, str):
+            raise InputError(where, f"{_shown(value)} is no text", "Put it in quotes")
+        if len(value) > longest:
+            raise InputError(where, f"has {len(value)} characters", f"Keep it to {longest}; put the rest into a file")
+        return value
 
-
-def _long_word(value: Any, where: str) -> str:
-    return _string(value, where, 4 * MAX_WORD)
-
-
-def _text(value: Any, where: str) -> str:
-    return _string(value, where, MAX_NOTE)
-
-
-def _string(value: Any, where: str, longest: int) -> str:
-    if not isinstance(value, str):
-        raise InputError(where, f"{_shown(value)} is no text", "Put it in quotes")
-    if len(value) > longest:
-        raise InputError(where, f"has {len(value)} characters", f"Keep it to {longest}; put the rest into a file")
-    return value
+    return read
 
 
 def _number(value: Any, where: str) -> int:
@@ -229,7 +218,7 @@ def _number(value: Any, where: str) -> int:
 
 
 def _instant(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or not 0 <= value < 1e12:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e12:
         raise InputError(where, f"{_shown(value)} is no instant", "Give seconds since 1970")
     return float(value)
 
@@ -269,13 +258,14 @@ def _shown(value: Any) -> str:
 
 # -- what each field is called here, and how it is read
 
+_word, _long_word, _text = _string(MAX_WORD), _string(4 * MAX_WORD), _string(MAX_NOTE)
 _component, _answer_kind = _one_of(Component), _one_of(AnswerKind)
 _words, _texts = _many(_word), _many(_text)
 _keys, _answers = _many(_long_word, MAX_MANY), _many(_answer, MAX_MANY)  # of a storm, and of all that it held back
 _many_words, _maybe_instant = _many(_word, MAX_MANY), _perhaps(_instant)
 
 _NEEDED = ("id", "type", "subject", "time")
-_DEFAULTS: Mapping[str, Any] = {"severity": FATAL, "scope": Scope.LOCAL, "origin": Origin("")}
+_BLANK = ExceptionRecord("", "", FATAL, Scope.LOCAL, Subject(""), 0.0, origin=Origin(""))
 _FIELDS: Mapping[str, tuple[str, Read[Any]]] = {
     "id": ("id", _word),
     "type": ("type", type_of),

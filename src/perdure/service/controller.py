@@ -17,7 +17,7 @@ from perdure.coordination.chain import advance
 from perdure.coordination.handlers.shared import newly_needed
 from perdure.coordination.messages import Asked, Changed, Failed, Input, LetGo, Raised, Refused, Settled, Ticked
 from perdure.coordination.playbook import Playbook, own_playbook
-from perdure.coordination.record import FATAL, AnswerKind, Component, ExceptionRecord, Outcome, Scope, about
+from perdure.coordination.record import FATAL, Component, ExceptionRecord, Outcome, Scope, about
 from perdure.coordination.ruling import handled
 from perdure.model.actions import Action, Cancel, Down, Drain, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
@@ -108,8 +108,7 @@ class ExceptionChanged:
     @property
     def key(self) -> str:
         r = self.record
-        said = f"{len(r.verdicts)}.{len(r.annotations)}.{r.repeats}"
-        return f"exception:{r.id}:{said}:{r.state}:{r.standing}"
+        return f"exception:{r.id}:{len(r.verdicts)}.{len(r.annotations)}.{r.repeats}:{r.state}:{r.standing}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +406,9 @@ def _advance(
     for outcome in outcomes:
         match outcome:
             case Changed(record=record, actions=actions):
-                effects += [Journalled(ExceptionChanged(now, record)), *_acts(record, actions, settings, now)]
+                effects.append(Journalled(ExceptionChanged(now, record)))
+                if actions:
+                    effects += _acts(record, actions, settings, now)
                 state, noted = _noted(state, record, bool(actions), view, settings)
                 effects.append(noted)
             case Asked(record=record, handler=handler, until_s=until_s):
@@ -418,7 +419,7 @@ def _advance(
 
 
 def _acts(record: ExceptionRecord, actions: tuple[Action, ...], settings: ControllerSettings, now: float) -> list[Act]:
-    note = next((answer.note for answer in record.verdicts if answer.action_keys), "")
+    note = record.owning.note if record.owning else ""
     return [Act(action, PERDURE, note, now + settings.action_ttl_s, record.id) for action in actions]
 
 
@@ -433,9 +434,8 @@ def _noted(
     was_open, verdict, decision = failure.record.owner is None, failure.verdict, failure.decision
     if verdict is not None and was_open:
         decision = view.decision(record)
-        owning = (answer.note for answer in record.verdicts if answer.kind is AnswerKind.HANDLED)
-        decision = replace(decision, reason=next(owning, decision.reason))
-        if record.owner is not None:
+        if (owning := record.owning) is not None:
+            decision = replace(decision, reason=owning.note)
             granted = decision.retries and acts
             state = _remember(state, case.job, failure.attempt, verdict, granted, settings, view.now)
     failure = replace(failure, record=record, decision=decision)

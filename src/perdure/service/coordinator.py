@@ -82,8 +82,10 @@ class Coordinator:
     def _as_before(self, read: Sequence[Read], chain: Chain) -> Sequence[Read]:
         """Put what is told again in the place of what was told, where the chain has forgotten that by now."""
         named = [given.record.id for given in read if isinstance(given, Raised) and given.is_named]
-        forgotten = [name for name in named if chain.find(name) is None]
+        forgotten = [name for name in named if name not in chain.open and name not in chain.ended]
         earlier = self._recall(forgotten) if forgotten else {}
+        if not earlier:
+            return read
         return [_again(earlier.get(given.record.id), given) if isinstance(given, Raised) else given for given in read]
 
     def annotate(self, exception_id: str, key: str, value: Any, by: Identity) -> None:

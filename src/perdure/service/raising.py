@@ -40,18 +40,18 @@ def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
 
     Raises `InputError`, `NotFound`, `NotPermitted`, `Fenced`.
     """
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise InputError("exception", "is no object", 'Write it like {"type": "gpu.xid79", ...}')
     for name in NOT_YOURS:
         if value.get(name):
             raise InputError(name, "is the service's to say", "Leave it out")
     subject = value.get("subject", {})
-    if isinstance(subject, Mapping):
+    if isinstance(subject, dict):
         subject = {"cluster": view.state.cluster, **subject}
     is_named = "id" in value
-    value = {**value, "id": _id(value["id"], identity) if is_named else str(uuid.uuid4())}
+    name = _id(value["id"], identity) if is_named else str(uuid.uuid4())
     source, is_guest = f"{identity.role}:{identity.user}", identity.role is not Role.OPERATOR
-    record = decode({"time": view.now, **value, "subject": subject, "detected_by": source})
+    record = decode({"time": view.now, **value, "id": name, "subject": subject, "detected_by": source})
     _check_time(record, view.now)
     plan, incarnation = _plan(record, view), _incarnation(record, identity, view)
     if plan.outlives_job and plan.scope is Scope.LOCAL:
@@ -85,7 +85,7 @@ def _signed(note: Annotation, source: str, is_guest: bool) -> Annotation:
 
 def _plan(record: ExceptionRecord, view: SiteView) -> Plan:
     """What is done about it, and how far it reaches, by its type alone: who raises it cannot say."""
-    if any(is_kind_of(record.type, kind) for kind in OF_PERDURE):
+    if is_kind_of(record.type, *OF_PERDURE):
         raise InputError(
             "type", f"{record.type} is told by the service itself", "Use one below app, process or launcher"
         )
