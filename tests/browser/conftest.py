@@ -42,7 +42,7 @@ class Visit:
     def go(self, path: str) -> None:
         self.page.goto(self.url + path)
 
-    def wait_for(self, condition: str, within_s: float = 10.0) -> None:
+    def wait_for(self, condition: str, within_s: float = 60.0) -> None:
         """Ask from outside until it holds: the pages' policy lets no condition be evaluated inside."""
         deadline = time.monotonic() + within_s
         while not self.page.evaluate(condition):
@@ -92,7 +92,7 @@ def open_site(chromium, tmp_path: Path) -> Iterator[Callable[..., tuple[Site, Vi
             fill(place.world)
             url = stack.enter_context(served(place))
             context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-            context.set_default_timeout(10_000)
+            context.set_default_timeout(60_000)
             context.add_init_script(WATCH)
             contexts.append(context)
             visit = Visit(context.new_page(), url)

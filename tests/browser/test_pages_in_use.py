@@ -244,9 +244,11 @@ def test_a_log_opens_at_its_cause_and_changes_with_the_attempt(open_site):
 def test_a_chart_is_drawn_and_follows(open_site):
     _, visit = open_site(fill)
     visit.page.wait_for_selector("#hours-chart canvas")
-    drawn = "(() => { const c = document.querySelector('#hours-chart canvas'); return c.width > 200 && " \
+    drawn = (
+        "(() => { const c = document.querySelector('#hours-chart canvas'); return c.width > 200 && "
         "c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v > 0); })()"
-    assert visit.page.evaluate(drawn)
+    )
+    visit.wait_for(drawn)
     visit.page.set_viewport_size({"width": 390, "height": 800})
     visit.wait_for("document.querySelector('#hours-chart .uplot').clientWidth < 390")
 

@@ -60,6 +60,11 @@ def wait_until(condition):
     return found
 
 
+def is_stopped(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "T"
+
+
 def is_alive(pid):
     try:
         with open(f"/proc/{pid}/stat") as stat:

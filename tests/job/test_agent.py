@@ -15,7 +15,7 @@ from perdure.job.heartbeat import Source
 from perdure.job.identity import Task
 from perdure.job.liveness import LivenessRules, Watchlog, observe, silent
 from perdure.job.probes import Probe, Probing
-from tests.job.launching import on_linux, python, start, wait_until
+from tests.job.launching import is_stopped, on_linux, python, start, wait_until
 
 TASK = Task(node="n1", host=os.uname().nodename, pid=os.getpid())
 
@@ -159,7 +159,7 @@ def test_a_node_whose_agent_and_job_freeze_is_silent(share, tmp_path):
         node = TASK.host.partition(".")[0]
         for process in (job, watcher):
             process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: all(_is_stopped(process.pid) for process in (job, watcher)))
+        wait_until(lambda: all(is_stopped(process.pid) for process in (job, watcher)))
         log = look(0.0)
         log = look(14.0)
         assert silent(log, 14.0, rules, {"7": [node]}).nodes[0].sources == ("agent", "job 7")
@@ -171,11 +171,6 @@ def test_a_node_whose_agent_and_job_freeze_is_silent(share, tmp_path):
         for process in (job, watcher):
             process.kill()
             process.communicate()
-
-
-def _is_stopped(pid):
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rpartition(")")[2].split()[0] == "T"
 
 
 def command(*words):

@@ -72,7 +72,7 @@ time.sleep(60)
 
 def test_a_hang_is_told_when_it_is_noticed_and_when_it_is_ended(tmp_path, service):
     reach, posted = service
-    care = "Care(hang=HangRule(after_s=0.5, min_gaps=3, soft_s=0.2), look_s=0.02, poll_s=0.02, beat_s=0.0)"
+    care = "Care(hang=HangRule(after_s=1.5, min_gaps=3, soft_s=0.2), look_s=0.02, poll_s=0.02, beat_s=0.0)"
     assert finish(start(tmp_path, python(HANGS), care=care, variables=reach))[0] == 75
     assert [record["type"] for _, _, record in posted] == ["app.hang", "process.hang"]
     assert "last at step 19" in posted[0][2]["note"]

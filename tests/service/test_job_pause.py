@@ -6,19 +6,14 @@ import pytest
 
 import perdure.client as client
 from perdure.service.api import events
-from tests.job.launching import finish, on_linux, python, start, wait_until
+from tests.job.launching import finish, is_stopped, on_linux, python, start, wait_until
 from tests.service.test_taking_part import serving
 from tests.service.web_world import fill, site
 
-COUNTS = """
-import sys, time
-from pathlib import Path
-count, end = Path(sys.argv[1]), Path(sys.argv[2])
-for step in range(100_000):
-    count.write_text(str(step))
-    time.sleep(0.01)
-    if end.exists():
-        break
+WAITS = """
+import os, sys
+print(os.getpid(), flush=True)
+sys.stdin.read()
 """
 CARE = "Care(pause_signal=signal.SIGSTOP, look_s=0.05, poll_s=0.05)"
 
@@ -39,23 +34,14 @@ def place(tmp_path, monkeypatch):
 
 @on_linux
 def test_a_job_stands_still_while_its_store_is_down(place, tmp_path):
-    count, end = tmp_path / "count", tmp_path / "end"
     incarnation = next(a.id.incarnation for a in place.world.view().running() if a.id.job_id == "200")
     reach = {"PERDURE_URL": place.service.url, "PERDURE_TOKEN": place.mira, "PERDURE_JOB_ID": "200"}
-    process = start(tmp_path / "fence", python(COUNTS, count, end), incarnation, CARE, reach)
-
-    def stands_still():
-        before = count.read_text()
-        time.sleep(0.2)
-        return before == count.read_text()
-
+    process = start(tmp_path / "fence", python(WAITS), incarnation, CARE, reach)
+    pid = int(process.stdout.readline())
     site_ = client.Service(place.service.url, place.operator)
-    wait_until(count.exists)
     client.raise_exception("storage.down", resource="pfs:/scratch", severity=1, job="", service=site_)
-    wait_until(stands_still)
+    assert "because of storage.down of pfs:/scratch: the program is stopped" in process.stderr.readline()
+    wait_until(lambda: is_stopped(pid))
     client.raise_exception("storage.restored", resource="pfs:/scratch", severity=6, job="", service=site_)
-    wait_until(lambda: not stands_still())
-    end.touch()
-    code, _, err = finish(process)
-    assert code == 0, err
-    assert "because of storage.down of pfs:/scratch: the program is stopped" in err
+    wait_until(lambda: not is_stopped(pid))
+    assert finish(process)[0] == 0

@@ -35,6 +35,7 @@ from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.simulate import simulate
 from perdure.simulation.sweep import Setting, cases, sweep
 from perdure.traces.read import read
+from tests.job.launching import is_alive
 from tests.service.web_world import CLUSTER, fill, site
 from tests.service.whatif_world import ASK, PATIENCE_S, ROWS, WHATIF, answered, asked, awaited, packed, send
 
@@ -468,7 +469,7 @@ def test_a_service_that_is_killed_takes_the_simulation_along(place):
         service.kill()
         service.wait()
     until = time.monotonic() + PATIENCE_S
-    while Path(f"/proc/{process}").exists() and "Z" not in Path(f"/proc/{process}/stat").read_text().split()[2]:
+    while is_alive(process):
         assert time.monotonic() < until
         time.sleep(0.05)
     (found,) = bench_like(bench).shelf.all()
