@@ -155,7 +155,7 @@ class SlurmCluster:
         return last
 
     def cancel_all(self) -> None:
-        """End all jobs and wait until every node is free and in service again."""
+        """End all jobs and wait until every node is free and in service again, and accounting knows all."""
         if waiting_or_running := self.run("squeue", "-h", "-o", "%i").split():
             self.run("scancel", *waiting_or_running, check=False)
         await_("an empty queue", lambda: not self.run("squeue", "-h").strip(), 60, lambda: "\n" + self.run("squeue"))
@@ -163,9 +163,19 @@ class SlurmCluster:
             if state.startswith("drain"):
                 self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
         self._await_idle()
+        self.await_accounting()
+
+    def await_accounting(self) -> None:
+        """Wait until accounting knows all that slurmctld has to tell: that takes a while once slurmdbd was away."""
+
+        def is_told() -> bool:
+            return "DBD Agent queue size: 0\n" in self.run("sdiag")
+
+        await_("accounting up to date", is_told, 60, lambda: "\n" + self.run("sdiag"))
 
     def ends(self, job_id: str) -> list[dict[str, str]]:
-        """The rows of all starts of a job, as accounting has them, the oldest first; instants in seconds."""
+        """The rows of all starts of a job, once accounting knows all, the oldest first; instants in seconds."""
+        self.await_accounting()
         fields = "JobIDRaw,State,ExitCode,Start,End,NodeList"
         environment = {**self.env, "SLURM_TIME_FORMAT": "%s"}
         argv = ("sacct", "-nPXD", "-j", job_id, "-o", fields)

@@ -151,6 +151,16 @@ class Site:
 
         return await_(f"job {job_id} {outcome}", ended, within_s, lambda: self.told(job_id))
 
+    def await_done(self, job_id: str, *kinds: str, within_s: float = 90) -> None:
+        """Wait until these, each once, and no others are the actions on the job, and all are done."""
+
+        def all_done() -> bool:
+            return sorted((action["kind"], action["state"]) for action in self.actions(job_id)) == [
+                (kind, "done") for kind in sorted(kinds)
+            ]
+
+        await_(f"{kinds} done to job {job_id}", all_done, within_s, lambda: self.told(job_id))
+
     def raise_(self, kind: str, **more: Any) -> str:
         """Raise an exception as the operator; returns its id."""
         return raise_exception(kind, service=self.service, **more)
