@@ -85,16 +85,16 @@ def rows_of(effects: Iterable[Effect], before: State, after: State) -> Rows:
 
 
 class _Texts:
-    """Records as text, each made once: the event that tells of one and the row that holds it say the same."""
+    """Records as text, each made once: the row that holds one comes after the event that tells of it."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[ExceptionRecord, str]] = {}  # by identity, which a record in here keeps
+        self._latest: ExceptionRecord | None = None
+        self._text = ""
 
     def of(self, record: ExceptionRecord) -> str:
-        known = self._known.get(id(record))
-        if known is None:
-            known = self._known[id(record)] = record, codec.EXCEPTION.encode(record)
-        return known[1]
+        if record is not self._latest:
+            self._latest, self._text = record, codec.EXCEPTION.encode(record)
+        return self._text
 
 
 def _add_event(rows: Rows, event: StoredEvent, texts: _Texts) -> None:
@@ -182,9 +182,10 @@ def node_row(cluster: str, node: Node, changed_s: float) -> Row:
 
 
 def _exception(noted: Noted, texts: _Texts) -> Row:
-    failure, record = noted.failure, noted.record
-    decision = failure.decision if failure else None
-    return {
+    """The row of an exception; what is known of failures alone is in no other's."""
+    record, failure = noted.record, noted.failure
+    owner = record.owner
+    row = {
         "id": clean(record.id),
         "cluster": record.subject.cluster,
         "job_id": clean(record.subject.job_id),
@@ -192,16 +193,22 @@ def _exception(noted: Noted, texts: _Texts) -> Row:
         "time_s": record.time_s,
         "type": clean(record.type),
         "state": record.standing,
-        "owner": record.owner.value if record.owner else "",
-        "decision": decision.kind.value if decision else "",
-        "reason": clean(decision.reason) if decision else "",
-        "wasted_gpu_h": failure.attempt.gpu_hours if failure else 0.0,
-        "saved_gpu_h": noted.saved_gpu_h,
+        "owner": str(owner) if owner else "",
         "said": len(record.verdicts),
         "payload": texts.of(record),
-        "decided": codec.DECISION.encode(decision) if decision else None,
         "of_attempt": failure is not None,
         "is_open": record.state is ExceptionState.IN_CHAIN or record.is_in_force,
+    }
+    if failure is None:
+        return row
+    decision = failure.decision
+    return {
+        **row,
+        "decision": decision.kind.value if decision else "",
+        "reason": clean(decision.reason) if decision else "",
+        "wasted_gpu_h": failure.attempt.gpu_hours,
+        "saved_gpu_h": noted.saved_gpu_h,
+        "decided": codec.DECISION.encode(decision) if decision else None,
     }
 
 

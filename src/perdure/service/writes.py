@@ -14,7 +14,9 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    false,
     literal_column,
+    null,
     update,
 )
 
@@ -27,7 +29,14 @@ PLANNED, STARTED = "planned", "started"  # as in `journal.ActionState`
 IN_VAIN = ("refused", "superseded", "expired")
 
 _NOT_INSERTED = {"seq", "verdict"}
-_OF_FAILURES = ("of_attempt", "decision", "reason", "decided", "wasted_gpu_h", "saved_gpu_h")  # once known, they stay
+_OF_NO_FAILURE = {  # what is known of failures alone, for all others; once known, it stays
+    "of_attempt": false(),
+    "decision": literal_column("''"),
+    "reason": literal_column("''"),
+    "decided": null(),
+    "wasted_gpu_h": literal_column("0.0"),
+    "saved_gpu_h": literal_column("0.0"),
+}
 
 
 class Writes:
@@ -36,18 +45,19 @@ class Writes:
     def __init__(self, dialect: Dialect) -> None:
         insert = _insert_of(dialect)
         first_word = attempts.c.state.in_(reads.LIVE_ATTEMPTS)  # on how an attempt ended: that counts
-        self._event = _Bulk(events, insert(events).on_conflict_do_nothing(index_elements=["key"]), dialect)
-        self._job = _Bulk(jobs, _upsert(insert, jobs, "cluster", "job_id"), dialect)
+        self._event = _Bulk(insert(events).on_conflict_do_nothing(index_elements=["key"]), dialect)
+        self._job = _Bulk(_upsert(insert(jobs), "cluster", "job_id"), dialect)
         key = ("cluster", "job_id", "incarnation")
-        self._attempt = _Bulk(attempts, _upsert(insert, attempts, *key, where=first_word), dialect)
-        self._node = _Bulk(nodes, _upsert(insert, nodes, "cluster", "name"), dialect)
-        self._case = _Bulk(cases, _upsert(insert, cases, "cluster", "job_id"), dialect)
-        self._memory = _Bulk(memory, _upsert(insert, memory, "cluster", "name"), dialect)
-        self._handler = _Bulk(handlers, _upsert(insert, handlers, "cluster", "id"), dialect)
+        self._attempt = _Bulk(_upsert(insert(attempts), *key, where=first_word), dialect)
+        self._node = _Bulk(_upsert(insert(nodes), "cluster", "name"), dialect)
+        self._case = _Bulk(_upsert(insert(cases), "cluster", "job_id"), dialect)
+        self._memory = _Bulk(_upsert(insert(memory), "cluster", "name"), dialect)
+        self._handler = _Bulk(_upsert(insert(handlers), "cluster", "id"), dialect)
         not_less = literal_column("excluded.said") >= exceptions.c.said  # verdicts are only ever appended
+        of_failure, of_none = insert(exceptions), insert(exceptions).values(_OF_NO_FAILURE)
         self._exceptions = {
-            True: _Bulk(exceptions, _upsert(insert, exceptions, "id", greatest="saved_gpu_h", where=not_less), dialect),
-            False: _Bulk(exceptions, _upsert(insert, exceptions, "id", but=_OF_FAILURES, where=not_less), dialect),
+            True: _Bulk(_upsert(of_failure, "id", greatest="saved_gpu_h", where=not_less), dialect),
+            False: _Bulk(_upsert(of_none, "id", but=_OF_NO_FAILURE, where=not_less), dialect),
         }
         self._action = insert(actions).on_conflict_do_nothing(index_elements=["key"]).inline()
         self._verdict = update(attempts).where(*_at(attempts, *key)).values(verdict=bindparam("verdict"))
@@ -101,8 +111,8 @@ class Writes:
 class _Bulk:
     """An INSERT of many rows, compiled once: a row costs little more than with the driver's own `executemany`."""
 
-    def __init__(self, table: Table, statement: Any, dialect: Dialect) -> None:
-        names = [column.name for column in table.c if column.name not in _NOT_INSERTED]
+    def __init__(self, statement: Any, dialect: Dialect) -> None:
+        names = [column.name for column in statement.table.c if column.name not in _NOT_INSERTED]
         compiled = statement.inline().compile(dialect=dialect, column_keys=names)
         self._sql = str(compiled)
         self._tuple_of = itemgetter(*compiled.positiontup) if compiled.positiontup else None
@@ -129,15 +139,12 @@ def _insert_of(dialect: Dialect) -> Any:
     return insert_postgresql
 
 
-def _upsert(
-    insert: Any, table: Table, *key: str, where: Any = None, greatest: str = "", but: Iterable[str] = ()
-) -> Any:
+def _upsert(statement: Any, *key: str, where: Any = None, greatest: str = "", but: Iterable[str] = ()) -> Any:
     """Insert, or overwrite the row of the same key, all `but` some columns, where `where` holds of it.
 
     `greatest` never goes down.
     """
-    statement = insert(table)
-    left_alone = {*key, *_NOT_INSERTED, *but}
+    table, left_alone = statement.table, {*key, *_NOT_INSERTED, *but}
     changed = {c.name: statement.excluded[c.name] for c in table.c if c.name not in left_alone}
     if greatest:
         old, new = table.c[greatest], statement.excluded[greatest]
