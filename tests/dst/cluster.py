@@ -9,6 +9,7 @@ from perdure.backends.simulated import FaultPlan, SimulatedBackend, SimulatedClu
 from perdure.backends.simulated.cluster import REMEMBERED_S
 from perdure.model.actions import Outcome, OutcomeStatus
 from perdure.model.jobs import JobState
+from perdure.model.nodes import NodeState
 
 LOSSY = FaultPlan(p_lose_request=0.1, p_lose_reply=0.2, p_delay=0.1, delay_s=30.0)
 HOSTILE = FaultPlan(0.1, 0.2, 0.1, 30.0, p_duplicate=0.2, p_stale=0.1, p_blind=0.05)
@@ -34,6 +35,11 @@ class Manager(SimulatedCluster):
         if submitted is not None and submitted.over_s <= self.now - REMEMBERED_S:
             return Outcome(OutcomeStatus.REFUSED, "the job is gone")
         return super()._on_job(action)
+
+    def return_all(self) -> None:
+        for node in self._nodes.values():
+            if node.state is not NodeState.UP:
+                self.return_node(node.name)
 
     @property
     def at_rest(self) -> bool:

@@ -10,6 +10,7 @@ import sqlite3
 from collections import namedtuple
 from contextlib import nullcontext
 from functools import cache
+from operator import itemgetter
 
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
@@ -141,9 +142,13 @@ class _Connection:
 def _compiled(statement, names):
     """The SQL text of a statement for values of these names, and how they are put into their places."""
     made = statement.compile(dialect=DIALECT, column_keys=list(names) or None, compile_kwargs=POST_COMPILE)
-    fixed = made.construct_params(_check=False)
-    order = made.positiontup or ()
-    return str(made), lambda values: tuple([values.get(name, fixed.get(name)) for name in order])
+    fixed, order = made.construct_params(_check=False), made.positiontup or ()
+    if not order:
+        return str(made), lambda values: ()
+    in_order = itemgetter(*order) if len(order) > 1 else lambda values: (values[order[0]],)
+    if names and set(order) <= set(names):
+        return str(made), in_order
+    return str(made), lambda values: in_order({**fixed, **values})
 
 
 POST_COMPILE = {"render_postcompile": True}

@@ -286,8 +286,7 @@ class _Run:
         must(False, "everything ends", self._left())
 
     def _round(self, seconds: float) -> None:
-        for node in self.manager.node_names:
-            self.manager.return_node(node)
+        self.manager.return_all()
         self.manager.advance(seconds)
         engine = self.life.engine
         engine.look()

@@ -44,6 +44,18 @@ class Checked:
             raise ValueError("negative")
 
 
+@quick
+@dataclass(frozen=True, slots=True)
+class Crowded:
+    """Its fields are called what the code that makes it may call its own."""
+
+    own: int
+    set: int = 2
+    thawed: int = 3
+    MISSING: list = field(default_factory=list)
+    cls: int = 5
+
+
 ARGUMENTS = st.fixed_dictionaries(
     {"name": st.text()}, optional={"size": st.integers(), "tags": st.dictionaries(st.text(), st.integers())}
 )
@@ -77,6 +89,10 @@ def test_nobody_changes_it(value):
 
 def test_each_has_a_default_of_its_own():
     assert Quick("a").tags is not Quick("a").tags
+
+
+def test_names_do_not_collide():
+    assert dataclasses.astuple(Crowded(1)) == (1, 2, 3, [], 5)
 
 
 def test_what_inherits_has_all_fields():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from perdure.coordination.chain import Chain
 from perdure.coordination.handlers.registry import HANDLERS
@@ -11,11 +11,13 @@ from perdure.coordination.playbook import Plan, Playbook
 from perdure.coordination.record import AnswerKind, Budget, Component, ExceptionRecord, Scope
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
+from perdure.model.value import quick, replace
 
 ALL_SEATS = tuple(Component)
 NOT_PLANNED = Plan("")
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class PlaybookBench:
     """What the chain asks (`chain.Bench`), answered from a playbook and a view of the site."""

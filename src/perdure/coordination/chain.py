@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Protocol
 
@@ -48,6 +48,7 @@ from perdure.coordination.record import (
 from perdure.coordination.ruling import Registration, Ruling
 from perdure.model.actions import Action, Hold
 from perdure.model.identity import AttemptId
+from perdure.model.value import quick, replace
 
 MAX_OPEN = 10_000
 MAX_OF_GUESTS = MAX_OPEN // 2  # so many of these may be users'
@@ -87,6 +88,7 @@ class Bench(Protocol):
         """The user whose job it is about; "" where it is about none."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Turn:
     """Whom the chain waits for; `handler` "" is Perdure's own, which has put it off."""
@@ -97,6 +99,7 @@ class Turn:
     note: str = ""  # why it is put off
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Chain:
     """All exceptions on their way and those that ended lately, and who may be asked. Never changed in place."""

@@ -8,10 +8,12 @@ from perdure.coordination.record import Annotation, ExceptionRecord, Outcome
 from perdure.coordination.ruling import Registration, Ruling
 from perdure.model.actions import Action
 from perdure.model.identity import AttemptId
+from perdure.model.value import quick
 
 # -- what comes in
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Raised:
     """A new exception.
@@ -96,6 +98,7 @@ class Changed:
     actions: tuple[Action, ...] = ()  # to be carried out now: its HANDLED verdict owns them
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A registered handler is to be told that it is its turn."""
@@ -105,6 +108,7 @@ class Asked:
     until_s: float
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Refused:
     """An input that changed nothing, and why."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from perdure.coordination.record import Annotation, Answer, AnswerKind, Budget, Component, ExceptionRecord
 from perdure.model.actions import Action
+from perdure.model.value import quick, replace
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """The verdict of one handler, with all that comes of it."""
@@ -38,6 +40,7 @@ def handled(note: str, *actions: Action, forbids: tuple[str, ...] = (), ends_job
     return Ruling(AnswerKind.HANDLED, note, actions, forbids=forbids, ends_job=ends_job)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Registration:
     """A program that asked to be asked: what about, in whose seat, and until when its lease runs."""

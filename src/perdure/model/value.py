@@ -34,22 +34,29 @@ def quick(cls: type[T]) -> type[T]:
 
 def _init_of(cls: type, thawed: type) -> Callable[..., None]:
     """What `dataclass` writes for a class that is not frozen, between leaving the own class and coming back to it."""
-    scope: dict[str, Any] = {"thawed": thawed, "set": _set, "MISSING": MISSING}
+    scope: dict[str, Any] = {"__thawed": thawed, "__set": _set, "__missing": MISSING}  # names that no field has
     takes, makes, sets = ["self"], [], []
     for field in _fields(cls):
-        name, default = field.name, f"default_{field.name}"
+        name, default = field.name, f"__default_{field.name}"
         if field.default is not MISSING:
             scope[default] = field.default
             takes.append(f"{name}={default}")
         elif field.default_factory is not MISSING:
             scope[default] = field.default_factory
-            takes.append(f"{name}=MISSING")
-            makes.append(f"if {name} is MISSING: {name} = {default}()")
+            takes.append(f"{name}=__missing")
+            makes.append(f"if {name} is __missing: {name} = {default}()")
         else:
             takes.append(name)
         sets.append(f"self.{name} = {name}")
     ends = ["self.__post_init__()"] if hasattr(cls, "__post_init__") else []
-    body = ("own = self.__class__", "set(self, '__class__', thawed)", *makes, *sets, "self.__class__ = own", *ends)
+    body = (
+        "__own = self.__class__",
+        "__set(self, '__class__', __thawed)",
+        *makes,
+        *sets,
+        "self.__class__ = __own",
+        *ends,
+    )
     exec(f"def __init__({', '.join(takes)}):\n" + "".join(f"    {line}\n" for line in body), scope)  # noqa: S102
     init: Callable[..., None] = scope["__init__"]
     init.__qualname__, init.__annotations__ = f"{cls.__qualname__}.__init__", vars(cls)["__init__"].__annotations__

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from perdure.coordination.bench import PlaybookBench
@@ -24,6 +24,7 @@ from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, Clus
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Known, Observation, changes
+from perdure.model.value import quick, replace
 from perdure.retry.decide import DecisionKind
 from perdure.retry.history import Fleet, PastFailure, Spent, blamed, usable_nodes
 from perdure.retry.rules import RetryRules
@@ -59,6 +60,7 @@ class Looked:
     kind: Literal["looked"] = "looked"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Triage has a verdict on a failed attempt."""
@@ -159,6 +161,7 @@ class Study:
     job: Job
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Act:
     """An action to be journalled as an intent, then carried out unless it has expired."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain as chained
 
 from perdure.coordination.chain import Chain
@@ -15,6 +15,7 @@ from perdure.coordination.site import Resource
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node
+from perdure.model.value import quick, replace
 from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.rules import RetryRules
 from perdure.service.case import Failure, State
@@ -25,6 +26,7 @@ PARKED_S = 120.0  # a job put back while what it needs is down starts no sooner:
 _NOT_THE_JOBS = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SiteView:
     """One look at the state at one instant."""
