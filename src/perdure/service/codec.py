@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cached_property
 from typing import Annotated, Any, Generic, TypeVar, cast
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -43,7 +43,7 @@ class Codec(Generic[T]):
 
     def encode(self, value: T) -> str:
         """The JSON text of `value`: without NULs and lone surrogates, hence safe for any database."""
-        to_json = _adapter(self).serializer.to_json
+        to_json = self._adapter.serializer.to_json
         try:
             text = to_json(value).decode()
         except (PydanticSerializationError, UnicodeEncodeError):
@@ -55,7 +55,7 @@ class Codec(Generic[T]):
     def decode(self, text: str | bytes) -> T:
         """Read what `encode` wrote. Raises `StateError` for anything else."""
         try:
-            return cast("T", _adapter(self).validator.validate_json(text))
+            return cast("T", self._adapter.validator.validate_json(text))
         except ValidationError as err:
             first = err.errors(include_url=False, include_input=False)[0]
             at = ".".join(map(str, first["loc"])) or "the whole"
@@ -71,10 +71,9 @@ class Codec(Generic[T]):
     def kind(self) -> Any:
         return self._kind
 
-
-@cache
-def _adapter(codec: Codec[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(codec.kind)
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self._kind)
 
 
 EVENT: Codec[StoredEvent] = Codec(Annotated[StoredEvent, Field(discriminator="kind")])

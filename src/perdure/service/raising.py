@@ -20,7 +20,7 @@ from perdure.coordination.record import (
     ExceptionRecord,
     Scope,
 )
-from perdure.coordination.ruling import Registration, Ruling, is_kind_of
+from perdure.coordination.ruling import Registration, Ruling
 from perdure.coordination.wire import MAX_NOTE, MAX_WORD, decode, type_of
 from perdure.errors import Fenced, InputError, NotFound, NotPermitted
 from perdure.model.identity import AttemptId
@@ -32,6 +32,7 @@ MAX_LEASE_S = 3600.0
 NOT_YOURS = ("verdicts", "state", "outcome", "budget", "repeats")
 OF_PERDURE = ("job", "node.failure", "resource.needed")  # told by the service itself of what it sees
 OWNED = "+"  # stands between a user and the name that he gave
+_BELOW_OF_PERDURE = tuple([f"{kind}." for kind in OF_PERDURE])
 _IN_IDS = frozenset(ascii_letters + digits + "._-")
 
 
@@ -85,7 +86,7 @@ def _signed(note: Annotation, source: str, is_guest: bool) -> Annotation:
 
 def _plan(record: ExceptionRecord, view: SiteView) -> Plan:
     """What is done about it, and how far it reaches, by its type alone: who raises it cannot say."""
-    if is_kind_of(record.type, *OF_PERDURE):
+    if f"{record.type}.".startswith(_BELOW_OF_PERDURE):
         raise InputError(
             "type", f"{record.type} is told by the service itself", "Use one below app, process or launcher"
         )

@@ -36,7 +36,6 @@ events = Table(
     Column("kind", String, nullable=False),
     Column("job_id", String, nullable=False, default=""),
     Column("payload", JSON, nullable=False),
-    Index("events_by_job", "cluster", "job_id", "seq"),
 )
 
 jobs = Table(
