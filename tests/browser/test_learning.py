@@ -44,7 +44,7 @@ def test_a_round_is_held_and_rolled_back(open_site):
     visit.go("/learning")
     page.click("button:has-text('Teach now')")
     # the first round reads all that is known
-    page.wait_for_selector("section:has(#rounds) .pill:has-text('In use')", timeout=60_000)
+    page.wait_for_selector("section:has(#rounds) .pill:has-text('In use')", timeout=240_000)
     page.click("button:has-text('Roll back')")
     page.click("dialog button:has-text('Yes')")
     page.wait_for_selector("section:has(#rounds) .pill:has-text('In use')", state="detached")

@@ -22,6 +22,8 @@ from perdure.service.learning.notebook import Notebook
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules
 
+PATIENCE_S = 120.0  # for what takes seconds on a quiet machine
+
 
 class Running:
     """A service at work, and questions to its journal."""
@@ -60,14 +62,14 @@ class Running:
         lines = (*unseen, *seen, *self.attempts(job_id), *self.exceptions(job_id), *self.actions(job_id))
         return "\n".join(("", f"last look at {self.engine.last_look_s}, now {time.time()}", *map(str, lines)))
 
-    def await_job(self, job_id: str, *states: JobState, within_s: float = 60.0) -> str:
+    def await_job(self, job_id: str, *states: JobState, within_s: float = PATIENCE_S) -> str:
         def now() -> str:
             return self.job_state(job_id)
 
         await_(lambda: now() in states, within_s, lambda: f"job {job_id} is {now()!r}{self.told(job_id)}")
         return self.job_state(job_id)
 
-    def await_action(self, job_id: str, state: ActionState, within_s: float = 60.0) -> ActionRow:
+    def await_action(self, job_id: str, state: ActionState, within_s: float = PATIENCE_S) -> ActionRow:
         """Wait for the first action on a job that stands so."""
 
         def found() -> list[ActionRow]:
@@ -76,7 +78,7 @@ class Running:
         await_(lambda: bool(found()), within_s, lambda: f"no action on job {job_id} is {state}{self.told(job_id)}")
         return found()[0]
 
-    def await_exception(self, job_id: str, state: str, within_s: float = 60.0) -> dict:
+    def await_exception(self, job_id: str, state: str, within_s: float = PATIENCE_S) -> dict:
         def last() -> str:
             found = self.exceptions(job_id)
             return found[-1]["state"] if found else ""
@@ -88,7 +90,7 @@ class Running:
         return self.exceptions(job_id)[-1]
 
 
-def await_(condition: Callable[[], bool], within_s: float, words: Callable[[], str] = lambda: "") -> None:
+def await_(condition: Callable[[], bool], within_s: float = PATIENCE_S, words: Callable[[], str] = lambda: "") -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {within_s} s: {words()}"

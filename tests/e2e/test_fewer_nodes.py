@@ -39,11 +39,11 @@ def test_a_gang_loses_a_node_for_good_and_gets_another_at_a_later_restart(tmp_pa
             job = cluster.submit(JobSpec(argv=argv, user="ada", gpus_per_node=1, node_count=3, min_nodes=2))
             service.await_job(job, JobState.RUNNING)
             cluster.fault("n2", "fail")
-            await_(lambda: len(service.attempts(job)) == 2, 30, lambda: service.told(job))
+            await_(lambda: len(service.attempts(job)) == 2, words=lambda: service.told(job))
             cluster.perform(Undrain("n4", "1"))
-            await_(lambda: service.engine.state.known.nodes["n4"].is_usable, 30)
+            await_(lambda: service.engine.state.known.nodes["n4"].is_usable)
             gate.touch()
-            service.await_job(job, JobState.COMPLETED, within_s=30)
+            service.await_job(job, JobState.COMPLETED)
             nodes = [json.loads(attempt["payload"])["nodes"] for attempt in service.attempts(job)]
             kinds = [(row.action.kind, row.action.node_count) for row in service.actions(job)]
     finally:

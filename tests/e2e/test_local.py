@@ -100,7 +100,7 @@ def test_a_line_that_good_runs_print_too_misleads_nobody(cluster, tmp_path):
         service.await_exception(stopped, "stopped")
         good = submit(cluster, HABIT.format(fails="no"), name="habit")
         service.await_job(good, JobState.COMPLETED)
-        await_(lambda: service.has_good_run(good), 30)
+        await_(lambda: service.has_good_run(good))
         retried = submit(cluster, HABIT.format(fails="yes"), name="habit", require=("n1",))
         service.await_exception(retried, "recovered")
         assert json.loads(service.attempts(retried)[0]["verdict"])["category"] == "net"
@@ -149,7 +149,7 @@ def test_in_shadow_mode_it_says_what_it_would_do_and_does_nothing(cluster, tmp_p
 def test_the_kill_switch_keeps_actions_from_beginning(cluster, service):
     (service.state / "STOP").touch()
     job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",))
-    await_(lambda: [row.detail for row in service.actions(job)] == ["the kill switch is on"], 30)
+    await_(lambda: [row.detail for row in service.actions(job)] == ["the kill switch is on"])
     assert len(service.attempts(job)) == 1
     (service.state / "STOP").unlink()
     service.await_job(job, JobState.COMPLETED)
@@ -159,7 +159,7 @@ def test_a_service_that_was_down_acts_on_what_failed_meanwhile(cluster, tmp_path
     with running(cluster, tmp_path, settings=QUICK) as service:
         service.await_job(submit(cluster, "print('done')"), JobState.COMPLETED)
     job = submit(cluster, PEER_LOST.format(bad="n3"), require=("n3",))
-    await_(lambda: _is_over(cluster, job), 30)
+    await_(lambda: _is_over(cluster, job))
     with running(cluster, tmp_path, settings=QUICK) as service:
         service.await_exception(job, "recovered")
         assert len(service.attempts(job)) == 2
@@ -167,9 +167,9 @@ def test_a_service_that_was_down_acts_on_what_failed_meanwhile(cluster, tmp_path
 
 def test_what_failed_before_the_first_start_is_left_alone(cluster, tmp_path):
     job = submit(cluster, PEER_LOST.format(bad="n3"), require=("n3",))
-    await_(lambda: _is_over(cluster, job), 30)
+    await_(lambda: _is_over(cluster, job))
     over_s = time.time()
-    await_(lambda: int(time.time()) > int(over_s), 5)  # the line is drawn in whole seconds
+    await_(lambda: int(time.time()) > int(over_s))  # the line is drawn in whole seconds
     with running(cluster, tmp_path, settings=QUICK) as service:
         later = submit(cluster, SHAPE)
         service.await_exception(later, "stopped")

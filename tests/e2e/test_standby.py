@@ -14,7 +14,7 @@ from perdure.errors import NotFound
 from perdure.service.client import Client, ServiceFile
 from tests.service.conftest import postgres_database, postgres_url  # noqa: F401, fixtures
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 JOB = {"workdir": "/tmp", "user": "ada"}
 
 
@@ -77,7 +77,7 @@ def two(home, database):
             if up.process.poll() is None:
                 up.process.send_signal(signal.SIGINT)
         for up in ups:
-            up.process.wait(30)
+            up.process.wait(PATIENCE_S)
 
 
 def until(condition, up, patience_s=PATIENCE_S):

@@ -28,6 +28,7 @@ HOOKS = Path(perdure.backends.slurm.__file__).parent / "hooks"
 PACKAGES = "slurmctld slurmd slurmdbd slurm-client munge mariadb-server slurm-wlm-basic-plugins slurm-wlm-mysql-plugin"
 PROGRAMS = ("munged", "mariadbd", "mariadb-install-db", "slurmdbd", "slurmctld", "slurmd", "scontrol", "sacct")
 SEARCH = "/usr/local/sbin:/usr/sbin:/sbin"
+PATIENCE_S = 60.0  # for what takes a moment on a quiet machine
 ACCOUNT_S, ACCOUNT_BYTES = 300, 8000  # how much is told of what came before a failure
 NODE_MARK = "PERDURE_TEST_NODE"
 
@@ -43,7 +44,9 @@ def missing() -> str:
     return f"not installed: {', '.join(gone)} (packages: {PACKAGES})" if gone else ""
 
 
-def await_(what: str, condition: Callable[[], T | None], patience_s: float, words: Callable[[], str] = lambda: "") -> T:
+def await_(
+    what: str, condition: Callable[[], T | None], patience_s: float = PATIENCE_S, words: Callable[[], str] = lambda: ""
+) -> T:
     """Return the first true value of a condition. Raises `NotReady`, with `words` of what was seen instead."""
     end = time.monotonic() + patience_s
     while True:
@@ -142,7 +145,9 @@ class SlurmCluster:
         answer = self.run("scontrol", "-o", "show", "job", job_id, check=False)
         return dict(word.partition("=")[::2] for word in answer.split() if "=" in word)
 
-    def wait(self, job_id: str, condition: Callable[[dict[str, str]], bool], patience_s: float = 60) -> dict[str, str]:
+    def wait(
+        self, job_id: str, condition: Callable[[dict[str, str]], bool], patience_s: float = PATIENCE_S
+    ) -> dict[str, str]:
         """Wait until a condition holds for the job's fields; return them."""
         last: dict[str, str] = {}
 
@@ -158,7 +163,7 @@ class SlurmCluster:
         """End all jobs and wait until every node is free and in service again, and accounting knows all."""
         if waiting_or_running := self.run("squeue", "-h", "-o", "%i").split():
             self.run("scancel", *waiting_or_running, check=False)
-        await_("an empty queue", lambda: not self.run("squeue", "-h").strip(), 60, lambda: "\n" + self.run("squeue"))
+        await_("an empty queue", lambda: not self.run("squeue", "-h").strip(), words=lambda: "\n" + self.run("squeue"))
         for node, state in self.node_states().items():
             if state.startswith("drain"):
                 self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
@@ -171,7 +176,7 @@ class SlurmCluster:
         def is_told() -> bool:
             return "DBD Agent queue size: 0\n" in self.run("sdiag")
 
-        await_("accounting up to date", is_told, 60, lambda: "\n" + self.run("sdiag"))
+        await_("accounting up to date", is_told, words=lambda: "\n" + self.run("sdiag"))
 
     def ends(self, job_id: str) -> list[dict[str, str]]:
         """The rows of all starts of a job, once accounting knows all, the oldest first; instants in seconds."""
@@ -194,7 +199,7 @@ class SlurmCluster:
         def idle() -> bool:
             return {node for node, state in self.node_states().items() if state == "idle"} == every
 
-        await_("idle nodes", idle, 60, lambda: f": {self.node_states()}")
+        await_("idle nodes", idle, words=lambda: f": {self.node_states()}")
 
     def account(self) -> str:
         """What Slurm says of its nodes and jobs, and the end of its controller's log: for a test that failed."""
@@ -248,7 +253,7 @@ class SlurmCluster:
                 self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
             return state in ("idle", "mixed", "allocated")
 
-        await_(f"{node} in service", idle, 60, lambda: f": {self.node_states()}")
+        await_(f"{node} in service", idle, words=lambda: f": {self.node_states()}")
 
     @contextlib.contextmanager
     def failing_prolog(self, node: str) -> Iterator[None]:
@@ -294,19 +299,19 @@ class SlurmCluster:
                 return found if job_name.encode() in found else None
             return None
 
-        return await_("slurmctld to save its state", saved, 20)
+        return await_("slurmctld to save its state", saved)
 
     def start_ctld(self, first: bool = False) -> None:
         clean = ("-i",) if first else ()
         self._start("slurmctld", ("slurmctld", "-D", "-f", str(self._conf), *clean))
-        await_("slurmctld", lambda: "UP" in self.run("scontrol", "ping", check=False), 30)
+        await_("slurmctld", lambda: "UP" in self.run("scontrol", "ping", check=False))
 
     def kill_dbd(self) -> None:
         self._end("slurmdbd", signal.SIGKILL)
 
     def start_dbd(self) -> None:
         self._start("slurmdbd", ("slurmdbd", "-D"))
-        await_("slurmdbd", lambda: _listens(self._ports[1]), 30)
+        await_("slurmdbd", lambda: _listens(self._ports[1]))
 
     # Inside
 
@@ -345,7 +350,7 @@ class SlurmCluster:
         if process is None or process.poll() is not None:
             return
         process.send_signal(sig)
-        process.wait(30)
+        process.wait(PATIENCE_S)
 
     def _machine(self, node: str) -> Machine:
         """The node's daemon and step daemons bear our mark, jobs bear Slurm's own."""
@@ -368,7 +373,7 @@ class SlurmCluster:
                 f"--seed-file={run}/munge.seed",
             ),
         )
-        await_("munged", (run / "munge.socket").exists, 10)
+        await_("munged", (run / "munge.socket").exists)
 
     def _start_database(self) -> None:
         data, run, port = self.directory / "db", self.directory / "run", self._ports[2]
@@ -381,7 +386,7 @@ class SlurmCluster:
             env=self.env,
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=180,
         )
         (self.directory / "etc" / "init.sql").write_text(
             "CREATE DATABASE IF NOT EXISTS slurm_acct_db;\n"
@@ -392,7 +397,7 @@ class SlurmCluster:
         small = ("--skip-name-resolve", "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900")
         init = (f"--init-file={self.directory}/etc/init.sql", f"--pid-file={run}/mariadbd.pid")
         self._start("mariadbd", ("mariadbd", *base, *options, *small, *fast, *init))
-        await_("mariadbd", lambda: _listens(port), 30)
+        await_("mariadbd", lambda: _listens(port))
 
     def _configure(self) -> None:
         for part in ("etc", "run", "log", "spool/ctld", "dev", "out", "db", "events"):

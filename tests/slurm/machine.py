@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 ROUND_S = 0.01
 
 Environment = frozenset[bytes]

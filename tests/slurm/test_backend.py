@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,11 @@ from tests.slurm.cluster import await_
 pytestmark = pytest.mark.slurm
 
 PATIENCE_S = 60.0
+
+
+def is_cleared_up(record):
+    """Whether Slurm has done with the nodes of a job's last attempt: before that it takes no change."""
+    return record["JobState"] != "COMPLETING"
 
 
 @dataclass
@@ -53,6 +59,15 @@ class Look:
 
         return await_(f"attempt {number} of job {job_id}", runs, PATIENCE_S, lambda: self.words(job_id))
 
+    def perform(self, action):
+        """What became of an action, once slurmctld has cleared up after the last attempt."""
+
+        def outcome():
+            with suppress(ClusterBusy):
+                return self.backend.perform(action)
+
+        return await_(f"an answer to {action.key}", outcome, PATIENCE_S)
+
     def words(self, job_id):
         """What a look sees of the job."""
         return "\n".join(("", *map(str, (self.job(job_id), *self.attempts(job_id)))))
@@ -80,6 +95,7 @@ def processes(monkeypatch):
 def test_a_look_takes_two_processes_and_an_action_one(look, quiet_cluster, processes):
     job_id = quiet_cluster.submit("exit 1", "-w", "node2")
     first = look.ended(job_id)
+    quiet_cluster.wait(job_id, is_cleared_up)
     processes.clear()
     look.backend.observe(look.since_s)
     assert sorted(processes) == ["sacct", "scontrol"]
@@ -102,6 +118,7 @@ def test_an_action_broken_off_is_taken_up_where_it_stands(look, quiet_cluster, c
         "exit 1", "-w", "node2,node3", "-N2", "--ntasks-per-node=2", "--comment=perdure:nodes=1-2"
     )
     action = Requeue(look.ended(job_id).id, exclude=("node2",), node_count=1)
+    quiet_cluster.wait(job_id, is_cleared_up)
     quiet_cluster.run("scontrol", "requeuehold", job_id)
     if changed:
         quiet_cluster.run("scontrol", "update", f"jobid={job_id}", "ReqNodeList=node3", *changed)
@@ -120,7 +137,7 @@ def test_a_task_of_an_array_is_put_back_alone(look, quiet_cluster):
     assert failed.exit_code == 1
     assert look.ended(f"{job_id}_1").state is AttemptState.COMPLETED
     assert look.ended(f"{job_id}_3").exit_code == 2
-    assert look.backend.perform(Requeue(failed.id, exclude=failed.nodes, delay_s=30)).status is OutcomeStatus.DONE
+    assert look.perform(Requeue(failed.id, exclude=failed.nodes, delay_s=30)).status is OutcomeStatus.DONE
     states = {t: look.job(f"{job_id}_{t}").state for t in (1, 2, 3)}
     assert states == {1: JobState.COMPLETED, 2: JobState.PENDING, 3: JobState.FAILED}
 
@@ -146,14 +163,7 @@ def test_a_frozen_node_is_named_and_the_job_goes_on_elsewhere(look, quiet_cluste
         assert look.job(wide).state is JobState.PENDING
         # A look at a job that waits while its old nodes clear up must not see a start that is none.
         assert len(look.attempts(wide)) == 1
-
-        def put_off():
-            try:
-                return look.backend.perform(Requeue(first.id, exclude=("node2",)))
-            except ClusterBusy:  # still completing on the frozen node
-                return None
-
-        assert await_("slurmctld to clear up", put_off, PATIENCE_S).status is OutcomeStatus.DONE
+        assert look.perform(Requeue(first.id, exclude=("node2",))).status is OutcomeStatus.DONE
         job = look.job(wide)
         assert (job.excluded, job.required) == (("node2",), ("node3",))
         second = look.running(wide, number=2)
@@ -189,7 +199,7 @@ def test_without_accounting_the_rest_is_seen(look, quiet_cluster):
         assert [a.id for a in seen.attempts if a.id.job_id == running] == [first.id]
         failed = quiet_cluster.submit("exit 3")
         assert look.ended(failed).exit_code == 3
-        assert look.backend.perform(Requeue(look.ended(failed).id, delay_s=60)).status is OutcomeStatus.DONE
+        assert look.perform(Requeue(look.ended(failed).id, delay_s=60)).status is OutcomeStatus.DONE
         assert look.job(failed).state is JobState.PENDING
     finally:
         quiet_cluster.start_dbd()
@@ -254,7 +264,7 @@ def test_hostile_text_deceives_nobody(look, quiet_cluster):
     assert (jobs[victim].user, jobs[victim].state, jobs[victim].name) == ("root", JobState.RUNNING, "sbatch")
     assert (jobs[last].user, ended[last].exit_code) == ("root", 6)
     hostile = AttemptId(quiet_cluster.name, ids[2], ended[ids[2]].id.incarnation)
-    assert look.backend.perform(Requeue(hostile, exclude=("node3",), delay_s=60)).status is OutcomeStatus.DONE
+    assert look.perform(Requeue(hostile, exclude=("node3",), delay_s=60)).status is OutcomeStatus.DONE
     assert look.job(victim).state is JobState.RUNNING
 
 

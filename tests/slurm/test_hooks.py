@@ -17,7 +17,7 @@ def test_a_trigger_tells_of_a_node_that_is_down(quiet_cluster):
     quiet_cluster.run("strigger", "--set", "--node=node4", "--down", program)
     quiet_cluster.run("scontrol", "update", "nodename=node4", "state=down", "reason=tested")
     try:
-        (notice,) = await_("a trigger", lambda: spool.take().notices, 40)
+        (notice,) = await_("a trigger", lambda: spool.take().notices)
         (record,) = read("slurm", notice, quiet_cluster.name, 4e9).records
         assert (record.type, record.subject.nodes, record.severity) == ("node.down", ("node4",), 0)
         line = quiet_cluster.run("scontrol", "show", "node", "-o", "node4")

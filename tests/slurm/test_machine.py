@@ -57,7 +57,7 @@ def test_what_never_rests_is_frozen_thawed_and_killed(machine, tmp_path):
     start(sys.executable, "-c", RESTLESS, str(log))
     for _ in range(3):
         size = log.stat().st_size if log.exists() else 0
-        await_("more lines", lambda so_far=size: log.exists() and log.stat().st_size > so_far + 1000, 20)
+        await_("more lines", lambda so_far=size: log.exists() and log.stat().st_size > so_far + 1000)
         restless.freeze()
         frozen = log.read_bytes()
         time.sleep(0.05)
@@ -72,7 +72,7 @@ def test_nobody_tells_of_a_power_cut(machine, tmp_path, turn):
     dying, start = machine
     log = tmp_path / "log"
     shell = start("sh", "-c", TELLTALE, str(log))
-    await_("a shell, its shell and what that runs", lambda: len(dying.processes()) == 3, 20)
+    await_("a shell, its shell and what that runs", lambda: len(dying.processes()) == 3)
     dying.cut_power()
     assert shell.wait() == -signal.SIGKILL
     assert not log.exists()

@@ -42,7 +42,7 @@ def perdure(quiet_cluster, tmp_path):
     yield start, ask
     for up in running:
         up.send_signal(signal.SIGINT)
-        assert up.wait(30) == 0
+        assert up.wait(60) == 0
         up.stdout.close()
 
 
