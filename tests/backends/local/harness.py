@@ -12,7 +12,7 @@ from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_dae
 from perdure.backends.local.records import Timing
 
 FAST = Timing(detect_s=0.1, kill_wait_s=0.5, thaw_s=0.2)
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 _PROGRAM = """
 import sys, time
