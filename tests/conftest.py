@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -14,7 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(threads, "1")  # numeric threads of several workers slow each other down
 
-settings.register_profile("perdure", deadline=None)  # a busy machine is not a fault of the code
+# A busy machine is not a fault of the code.
+settings.register_profile("perdure", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Before a change lands: the same examples each time. What others find is a bug of its own, and not of that change.
+settings.register_profile("landing", settings.get_profile("perdure"), derandomize=True)
 settings.load_profile("perdure")
 
 LONGEST = ("tests/slurm", "tests/backends/test_conformance", "tests/crash", "tests/dst/test_dst", "tests/browser")

@@ -31,7 +31,7 @@ SAMPLES = {
 
 @pytest.mark.parametrize("form", SAMPLES)
 @given(data=st.data())
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_damaged_file_is_read_or_refused(form, data, tmp_path):
     raw = bytearray(SAMPLES[form].encode())
     for _ in range(data.draw(st.integers(1, 3))):

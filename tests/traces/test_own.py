@@ -66,7 +66,7 @@ def assert_same(one: JobTable, other: JobTable) -> None:
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
 @given(table=tables())
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_what_is_written_is_read_back_unchanged(table, suffix, tmp_path):
     path = tmp_path / f"it's a 'trace' [1].{suffix}"
     write(table, path)
