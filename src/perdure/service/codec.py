@@ -6,14 +6,14 @@ become U+FFFD here, so what is read back equals `cleaned` of what was written. F
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, get_args
 
-from pydantic import Field, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
+import msgspec
+from pydantic import BaseModel
 
 from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.ruling import Registration
@@ -35,49 +35,81 @@ StoredEvent = ClusterEvent | Judged | ActionEnded | Ordered | ExceptionChanged |
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
-class Codec(Generic[T]):
-    """JSON text of one kind of value. The adapter behind it is built at the first use."""
+def encode(value: Any) -> str:
+    """The JSON text of `value`: without NULs and lone surrogates, hence safe for any database."""
+    try:
+        text = _to_json(value).decode()
+    except UnicodeEncodeError:
+        return _to_json(cleaned(value)).decode()
+    return _to_json(cleaned(value)).decode() if r"\u0000" in text else text
 
-    def __init__(self, kind: Any) -> None:
-        self._kind = kind
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: models of the API, and the numbers of NumPy."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, float):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def _model(kind: type[Any], value: Any) -> Any:
+    """A model of the API, of what `_plain` made of it. Raises `ValueError`."""
+    if issubclass(kind, BaseModel):
+        return kind.model_validate(value)
+    raise TypeError(f"{kind.__name__} cannot be read")
+
+
+_to_json = msgspec.json.Encoder(enc_hook=_plain).encode
+
+
+class Codec(Generic[T]):
+    """Reads the JSON text of one kind of value, or of several dataclasses that their field `kind` tells apart."""
+
+    def __init__(self, *kinds: Any) -> None:
+        self.kinds = kinds
 
     def encode(self, value: T) -> str:
-        """The JSON text of `value`: without NULs and lone surrogates, hence safe for any database."""
-        to_json = self._adapter.serializer.to_json
-        try:
-            text = to_json(value).decode()
-        except (PydanticSerializationError, UnicodeEncodeError):
-            return to_json(cleaned(value)).decode()
-        if r"\u0000" in text or REPLACEMENT in text:  # of a key, a surrogate is replaced without a word, and thrice
-            text = to_json(cleaned(value)).decode()
-        return text
+        """`encode`, for values of this kind alone."""
+        return encode(value)
 
     def decode(self, text: str | bytes) -> T:
         """Read what `encode` wrote. Raises `StateError` for anything else."""
         try:
-            return cast("T", self._adapter.validator.validate_json(text))
-        except ValidationError as err:
-            first = err.errors(include_url=False, include_input=False)[0]
-            at = ".".join(map(str, first["loc"])) or "the whole"
-            raise StateError(
-                "the journal", f"a stored value is unreadable at {at}: {first['msg']}", "Restore it from a backup"
-            ) from err
+            return cast("T", self._read(text))
+        except (ValueError, KeyError) as err:
+            what = f"a stored value is unreadable: {' '.join(str(err).split())}"
+            raise StateError("the journal", what, "Restore it from a backup") from err
 
     def of(self, value: Any) -> T:
         """Read what `encode` wrote, parsed already. Raises `StateError` for anything else."""
-        return self.decode(json.dumps(value))
-
-    @property
-    def kind(self) -> Any:
-        return self._kind
+        return self.decode(_to_json(value))
 
     @cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
-        return TypeAdapter(self._kind)
+    def _read(self) -> Callable[[str | bytes], Any]:
+        """Made at the first use."""
+        if len(self.kinds) == 1:
+            return _reader(self.kinds[0])
+        readers = {_kind_of(kind): _reader(kind) for kind in self.kinds}
+        return lambda text: readers[_tag(text).kind](text)
 
 
-EVENT: Codec[StoredEvent] = Codec(Annotated[StoredEvent, Field(discriminator="kind")])
-ACTION: Codec[Action] = Codec(Annotated[Action, Field(discriminator="kind")])
+def _reader(kind: Any) -> Callable[[str | bytes], Any]:
+    return msgspec.json.Decoder(kind, dec_hook=_model).decode
+
+
+class _Tag(msgspec.Struct):
+    kind: str
+
+
+_tag = _reader(_Tag)
+
+
+def _kind_of(kind: type[Any]) -> str:
+    return next(str(field.default) for field in fields(kind) if field.name == "kind")
+
+
+ACTION: Codec[Action] = Codec(*get_args(Action))
 JOB: Codec[Job] = Codec(Job)
 ATTEMPT: Codec[Attempt] = Codec(Attempt)
 NODE: Codec[Node] = Codec(Node)

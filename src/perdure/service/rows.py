@@ -134,13 +134,13 @@ def _add_event(rows: Rows, event: StoredEvent, texts: _Texts) -> None:
             "cluster": rows.cluster,
             "kind": event.kind,
             "job_id": clean(job_id),
-            "payload": payload or codec.EVENT.encode(event),
+            "payload": payload or codec.encode(event),
         }
     )
 
 
 def _payload(event: ExceptionChanged | JobChanged | AttemptStarted, name: str, text: str) -> str:
-    """What `codec.EVENT` makes of an event that holds one value beside its instant, whose `text` is there already."""
+    """What `codec.encode` makes of an event that holds one value beside its instant, whose `text` is there already."""
     return f'{{"time_s":{event.time_s!r},"{name}":{text},"kind":"{event.kind}"}}'
 
 
