@@ -65,10 +65,14 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     events += [
         NodeChanged(now, seen.cluster, node)
         for node in seen.nodes
-        if _notable(node) != _notable(known.nodes.get(node.name))
+        if node is not (before := known.nodes.get(node.name)) and _notable(node) != _notable(before)
     ]
     jobs = _jobs_after(known, seen)
-    events += [JobChanged(now, job) for job in seen.jobs if job != known.jobs.get(job.job_id)]
+    events += [
+        JobChanged(now, job)
+        for job in seen.jobs
+        if job is not (before := known.jobs.get(job.job_id)) and job != before
+    ]
 
     mentioned = {attempt.id for attempt in seen.attempts}
     running = {a.id: a for a in seen.attempts if not a.state.is_over}
