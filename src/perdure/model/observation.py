@@ -65,14 +65,10 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     events += [
         NodeChanged(now, seen.cluster, node)
         for node in seen.nodes
-        if node is not (before := known.nodes.get(node.name)) and _notable(node) != _notable(before)
+        if _is_notable(node, known.nodes.get(node.name))
     ]
     jobs = _jobs_after(known, seen)
-    events += [
-        JobChanged(now, job)
-        for job in seen.jobs
-        if job is not (before := known.jobs.get(job.job_id)) and job != before
-    ]
+    events += [JobChanged(now, job) for job in seen.jobs if _is_other(job, known.jobs.get(job.job_id))]
 
     mentioned = {attempt.id for attempt in seen.attempts}
     running = {a.id: a for a in seen.attempts if not a.state.is_over}
@@ -104,9 +100,15 @@ def _ended_unseen(attempt: Attempt, nodes: Mapping[str, Node], since: float) -> 
     return replace(attempt, state=state, end_s=since, reason=reason, failed_nodes=down)
 
 
-def _notable(node: Node | None) -> tuple[object, ...] | None:
-    """What is worth an event: GPUs come and go with every job and are not."""
-    return None if node is None else (node.state, node.reason, node.gpus)
+def _is_other(job: Job, before: Job | None) -> bool:
+    return job is not before and job != before  # the same object need not be compared by its many fields
+
+
+def _is_notable(node: Node, before: Node | None) -> bool:
+    """Whether a change is worth an event: GPUs in use come and go with every job and are not."""
+    if node is before or before is None:
+        return before is None
+    return (node.state, node.reason, node.gpus) != (before.state, before.reason, before.gpus)
 
 
 def _jobs_after(known: Known, seen: Observation) -> dict[str, Job]:
