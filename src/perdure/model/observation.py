@@ -63,9 +63,7 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     ]
     nodes = {**known.nodes, **{node.name: node for node in seen.nodes}}
     events += [
-        NodeChanged(now, seen.cluster, node)
-        for node in seen.nodes
-        if _is_notable(node, known.nodes.get(node.name))
+        NodeChanged(now, seen.cluster, node) for node in seen.nodes if _is_notable(node, known.nodes.get(node.name))
     ]
     jobs = _jobs_after(known, seen)
     events += [JobChanged(now, job) for job in seen.jobs if _is_other(job, known.jobs.get(job.job_id))]
