@@ -141,11 +141,10 @@ def restored(
 
 def equal_of(record: ExceptionRecord) -> tuple[object, ...]:
     """Faults that agree in this are one: ranks and GPUs of one start, and all users of one shared resource."""
-    subject = record.subject
-    what = (record.type, record.is_all_clear, subject.cluster)
+    kind, is_over, about = record.type, record.is_all_clear, record.subject
     if record.scope is Scope.GLOBAL:
-        return (*what, subject.resource, subject.nodes if not subject.resource else ())
-    return (*what, subject.job_id, record.incarnation, subject.nodes, subject.resource)
+        return kind, is_over, about.cluster, about.resource, about.nodes if not about.resource else ()
+    return kind, is_over, about.cluster, about.job_id, record.incarnation, about.nodes, about.resource
 
 
 def is_same(known: ExceptionRecord, again: ExceptionRecord) -> bool:

@@ -28,7 +28,7 @@ class Ruling:
 
     def answer(self, component: Component, now: float, handler: str = "") -> Answer:
         """The verdict as it is written into the record."""
-        keys = tuple([action.key for action in self.actions])
+        keys = tuple([action.key for action in self.actions]) if self.actions else ()
         return Answer(component, self.kind, now, self.note, keys, handler, self.forbids, self.until_s)
 
 

@@ -99,9 +99,10 @@ def decode(value: Any) -> ExceptionRecord:
     for name in _NEEDED:
         if name not in given:
             raise InputError("exception", f"{name} is missing", f"Give it a {name}")
-    read = {known[0]: known[1](given[name], name) for name in given if (known := _FIELDS.get(name))}
-    extra = _extra(given) if len(given) > len(read) else ()
-    return _BLANK.but(**read, extra=extra)
+    read = {known[0]: known[1](part, name) for name, part in given.items() if (known := _FIELDS.get(name))}
+    if len(given) > len(read):
+        read["extra"] = _extra(given)
+    return _BLANK.but(**read)
 
 
 def type_of(value: Any, where: str = "type") -> str:
@@ -117,24 +118,6 @@ def severity_of(value: Any, where: str = "severity") -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not FATAL <= value <= LEAST:
         raise InputError(where, f"{_shown(value)} is none", f"Use {FATAL} (fatal) to {LEAST} (least)")
     return value
-
-
-def _subject(value: Any, where: str) -> Subject:
-    return Subject(**{"cluster": "", **_parts(value, where, _OF_SUBJECT)})
-
-
-def _origin(value: Any, where: str) -> Origin:
-    return Origin(**{"component": "", **_parts(value, where, _OF_ORIGIN)})
-
-
-def _parts(value: Any, where: str, known: Mapping[str, tuple[str, Read[Any]]]) -> dict[str, Any]:
-    """The fields of an object that has none but the known ones."""
-    read = {}
-    for name, part in _object(value, where).items():
-        if (field := known.get(name)) is None:
-            raise _unknown(name, known, where)
-        read[field[0]] = field[1](part, f"{where}.{name}")
-    return read
 
 
 def _annotation(value: Any, where: str) -> Annotation:
@@ -247,6 +230,21 @@ def _many(read: Read[T], most: int = MAX_ITEMS) -> Callable[[Any, str], tuple[T,
     return read_all
 
 
+def _object_of(make: Callable[..., T], known: Mapping[str, tuple[str, Read[Any]]], **blank: Any) -> Read[T]:
+    """Reads an object that has none but the known fields; what is not given is as in `blank`."""
+
+    def read(value: Any, where: str) -> T:
+        parts = dict(blank)
+        for name, part in _object(value, where).items():
+            if name not in known:
+                raise _unknown(name, known, where)
+            attribute, read_part = known[name]
+            parts[attribute] = read_part(part, f"{where}.{name}")
+        return make(**parts)
+
+    return read
+
+
 def _perhaps(read: Read[T]) -> Callable[[Any, str], T | None]:
     return lambda value, where: None if value is None else read(value, where)
 
@@ -264,6 +262,21 @@ _words, _texts = _many(_word), _many(_text)
 _keys, _answers = _many(_long_word, MAX_MANY), _many(_answer, MAX_MANY)  # of a storm, and of all that it held back
 _many_words, _maybe_instant = _many(_word, MAX_MANY), _perhaps(_instant)
 
+_OF_ORIGIN: Mapping[str, tuple[str, Read[Any]]] = {
+    "component": ("component", _word),
+    "host": ("host", _word),
+    "pid": ("pid", _number),
+}
+_OF_SUBJECT: Mapping[str, tuple[str, Read[Any]]] = {
+    "cluster": ("cluster", _word),
+    "node": ("nodes", _many_words),
+    "gpu": ("gpus", _many_words),
+    "job": ("job_id", _word),
+    "step": ("step", _word),
+    "rank": ("ranks", _many(_number, MAX_MANY)),
+    "resource": ("resource", _word),
+}
+
 _NEEDED = ("id", "type", "subject", "time")
 _BLANK = ExceptionRecord("", "", FATAL, Scope.LOCAL, Subject(""), 0.0, origin=Origin(""))
 _FIELDS: Mapping[str, tuple[str, Read[Any]]] = {
@@ -271,8 +284,8 @@ _FIELDS: Mapping[str, tuple[str, Read[Any]]] = {
     "type": ("type", type_of),
     "severity": ("severity", severity_of),
     "scope": ("scope", _one_of(Scope)),
-    "origin": ("origin", _origin),
-    "subject": ("subject", _subject),
+    "origin": ("origin", _object_of(Origin, _OF_ORIGIN, component="")),
+    "subject": ("subject", _object_of(Subject, _OF_SUBJECT, cluster="")),
     "incarnation": ("incarnation", _number),
     "time": ("time_s", _instant),
     "detected_by": ("detected_by", _word),
@@ -287,18 +300,4 @@ _FIELDS: Mapping[str, tuple[str, Read[Any]]] = {
     "repeats": ("repeats", _number),
     "state": ("state", _one_of(ExceptionState)),
     "outcome": ("outcome", _one_of(Outcome)),
-}
-_OF_ORIGIN: Mapping[str, tuple[str, Read[Any]]] = {
-    "component": ("component", _word),
-    "host": ("host", _word),
-    "pid": ("pid", _number),
-}
-_OF_SUBJECT: Mapping[str, tuple[str, Read[Any]]] = {
-    "cluster": ("cluster", _word),
-    "node": ("nodes", _many_words),
-    "gpu": ("gpus", _many_words),
-    "job": ("job_id", _word),
-    "step": ("step", _word),
-    "rank": ("ranks", _many(_number, MAX_MANY)),
-    "resource": ("resource", _word),
 }

@@ -49,9 +49,9 @@ def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
     subject = value.get("subject", {})
     if isinstance(subject, dict):
         subject = {"cluster": view.state.cluster, **subject}
-    is_named = "id" in value
-    name = _id(value["id"], identity) if is_named else str(uuid.uuid4())
     source, is_guest = f"{identity.role}:{identity.user}", identity.role is not Role.OPERATOR
+    is_named = "id" in value
+    name = _id(value["id"], f"{identity.user}{OWNED}" if is_guest else "") if is_named else str(uuid.uuid4())
     record = decode({"time": view.now, **value, "id": name, "subject": subject, "detected_by": source})
     _check_time(record, view.now)
     plan, incarnation = _plan(record, view), _incarnation(record, identity, view)
@@ -63,11 +63,10 @@ def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
     return Raised(record, guest=is_guest, is_named=is_named)
 
 
-def _id(given: Any, identity: Identity) -> Any:
+def _id(given: Any, prefix: str) -> Any:
     """The id that it gets: a user's names are his own, so that he takes none that another, or Perdure, will need."""
     if not isinstance(given, str):
         return given  # refused in a moment, with the reason
-    prefix = "" if identity.role is Role.OPERATOR else f"{identity.user}{OWNED}"
     name = given.removeprefix(prefix)
     if not name.strip(".") or not _IN_IDS.issuperset(name):
         what = f"{given[:80]!r} is no name for an exception"
