@@ -78,7 +78,7 @@ def served(place: Site) -> Iterator[str]:
             yield f"http://127.0.0.1:{sock.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(10)
+            thread.join(60)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_up_prints_its_address_and_ends_on_ctrl_c(environment, tmp_path):
         assert up.stdout is not None
         assert "http://127.0.0.1:" in up.stdout.readline()
         os.killpg(up.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
-        assert up.wait(30) in (0, -signal.SIGINT)  # make itself ends by the signal, once what it ran has ended
+        assert up.wait(60) in (0, -signal.SIGINT)  # make itself ends by the signal, once what it ran has ended
         left = list((tmp_path / "state").rglob("service.json")) + list((tmp_path / "state").rglob("cluster.address"))
         assert left == []
     finally:

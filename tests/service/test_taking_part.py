@@ -47,7 +47,7 @@ class serving:
 
     def __exit__(self, *_):
         self.server.should_exit = True
-        self.thread.join(10)
+        self.thread.join(PATIENCE_S)
         self.local.__exit__(None, None, None)
 
 
