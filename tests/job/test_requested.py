@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(f"id: {count}\n{event}\n".encode())
                 time.sleep(0.02)
         elif path.startswith("/exceptions?"):
-            told = [record for record in self.server.exceptions.values() if "cause" in record]
+            told = [record for record in list(self.server.exceptions.values()) if "cause" in record]
             self.wfile.write(json.dumps({"items": told}).encode())
         else:
             self.wfile.write(json.dumps(self.server.exceptions[path.removeprefix("/exceptions/")]).encode())
