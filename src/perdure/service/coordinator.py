@@ -71,7 +71,7 @@ class Coordinator:
         read = self._as_before([_read(value, by, view) for value in values], view.state.chain)
         if any(isinstance(given, NotFound) for given in read):
             self._look()
-        refused = self._intake.tell(tuple(given for given in read if isinstance(given, Raised)))
+        refused = self._intake.tell(tuple([given for given in read if isinstance(given, Raised)]))
         errors = {id(effect.given): _error_of(effect) for effect in refused}
         chain = self.chain()
         return [

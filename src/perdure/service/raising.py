@@ -52,7 +52,9 @@ def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
     source, is_guest = f"{identity.role}:{identity.user}", identity.role is not Role.OPERATOR
     is_named = "id" in value
     name = _id(value["id"], f"{identity.user}{OWNED}" if is_guest else "") if is_named else str(uuid.uuid4())
-    record = decode({"time": view.now, **value, "id": name, "subject": subject, "detected_by": source})
+    given = dict(value, id=name, subject=subject, detected_by=source)
+    given.setdefault("time", view.now)
+    record = decode(given)
     _check_time(record, view.now)
     plan, incarnation = _plan(record, view), _incarnation(record, identity, view)
     if plan.outlives_job and plan.scope is Scope.LOCAL:
