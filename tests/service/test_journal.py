@@ -25,6 +25,7 @@ from perdure.service.controller import (
     Act,
     ControllerSettings,
     Ended,
+    ExceptionChanged,
     Journalled,
     Judge,
     Judged,
@@ -371,7 +372,8 @@ def test_one_service_at_a_time(where, journal, monkeypatch):
 def test_exceptions_are_recalled_by_their_ids(journal, many):
     subject = Subject("c", "1")
     records = [ExceptionRecord(f"x{i}", "site.note", 1, Scope.LOCAL, subject, 1.0) for i in range(many)]
-    journal.record([Noted(record) for record in records], State("c"), State("c"))
+    told = [Journalled(ExceptionChanged(1.0, record)) for record in records]
+    journal.record(told, State("c"), State("c"))
     hostile = ["nobody", "", "a'b", "%s", "\N{SNOWMAN}"]
     assert journal.recall([*(record.id for record in records), *hostile]) == {record.id: record for record in records}
 

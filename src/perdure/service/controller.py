@@ -101,7 +101,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class ExceptionChanged:
-    """An exception is new, or something was said of it."""
+    """An exception is new, or something was said of it: its standing is written over what was written before."""
 
     time_s: float
     record: ExceptionRecord
@@ -141,7 +141,7 @@ Event = Looked | Judged | Ended | Ordered | Told
 
 @dataclass(frozen=True, slots=True)
 class Journalled:
-    """A fact to be written down. Cluster events also update what is shown of jobs, attempts and nodes."""
+    """A fact to be written down. Events also update what is shown of jobs, attempts, nodes and exceptions."""
 
     event: ClusterEvent | Judged | ActionEnded | Ordered | ExceptionChanged | HandlerAsked
 
@@ -175,17 +175,16 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """The standing of an exception, to be written over what was written of it before."""
+    """The standing of an exception that is a failure, to be written over what was written of it before."""
 
     record: ExceptionRecord
-    failure: Failure | None = None  # that it is; None where somebody raised it
+    failure: Failure
 
     @property
     def saved_gpu_h(self) -> float:
         """What another start would have burnt again, had the decision not been to stop."""
-        decision = self.failure.decision if self.failure else None
-        stops = decision is not None and decision.kind is DecisionKind.STOP
-        return self.failure.attempt.gpu_hours if self.failure and stops else 0.0
+        decision = self.failure.decision
+        return self.failure.attempt.gpu_hours if decision and decision.kind is DecisionKind.STOP else 0.0
 
 
 Effect = Journalled | Judge | Study | Act | Noted | Refused
@@ -412,8 +411,9 @@ def _advance(
                 effects.append(Journalled(ExceptionChanged(now, record)))
                 if actions:
                     effects += _acts(record, actions, settings, now)
-                state, noted = _noted(state, record, bool(actions), view, settings)
-                effects.append(noted)
+                if (failure := _failure_of(state, record)) is not None:
+                    state, noted = _noted(state, record, failure, bool(actions), view, settings)
+                    effects.append(noted)
             case Asked(record=record, handler=handler, until_s=until_s):
                 effects.append(Journalled(HandlerAsked(now, record, handler, until_s)))
             case Refused():
@@ -426,14 +426,18 @@ def _acts(record: ExceptionRecord, actions: tuple[Action, ...], settings: Contro
     return [Act(action, PERDURE, note, now + settings.action_ttl_s, record.id) for action in actions]
 
 
-def _noted(
-    state: State, record: ExceptionRecord, acts: bool, view: SiteView, settings: ControllerSettings
-) -> tuple[State, Noted]:
-    """Write a changed record down; where it is a job's latest failure, with what was decided on it."""
+def _failure_of(state: State, record: ExceptionRecord) -> Failure | None:
+    """The latest failure of the job that a record is about, if that is the record."""
     case = state.cases.get(record.subject.job_id)
     failure = case.failure if case else None
-    if case is None or failure is None or failure.record.id != record.id:
-        return state, Noted(record)
+    return failure if failure is not None and failure.record.id == record.id else None
+
+
+def _noted(
+    state: State, record: ExceptionRecord, failure: Failure, acts: bool, view: SiteView, settings: ControllerSettings
+) -> tuple[State, Noted]:
+    """Write a failure's changed record down with what was decided on it."""
+    case = state.cases[record.subject.job_id]
     was_open, verdict, decision = failure.record.owner is None, failure.verdict, failure.decision
     if verdict is not None and was_open:
         decision = view.decision(record)

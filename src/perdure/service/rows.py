@@ -66,14 +66,14 @@ class Rows:
 def rows_of(effects: Iterable[Effect], before: State, after: State) -> Rows:
     """The rows for `effects`, and for what lies between the two states."""
     rows = Rows(after.cluster)
-    now, texts = 0.0, _Texts()
+    now = 0.0
     for effect in effects:
         match effect:
             case Journalled(event=event):
                 now = event.time_s
-                _add_event(rows, event, texts)
+                _add_event(rows, event)
             case Noted():
-                rows.exceptions.append(_exception(effect, texts))
+                rows.exceptions.append(failure_row(effect))
             case Act():
                 rows.actions.append((effect, now))
             case Judge() | Study() | Refused():
@@ -84,24 +84,13 @@ def rows_of(effects: Iterable[Effect], before: State, after: State) -> Rows:
     return rows
 
 
-class _Texts:
-    """Records as text, each made once: the row that holds one comes after the event that tells of it."""
-
-    def __init__(self) -> None:
-        self._latest: ExceptionRecord | None = None
-        self._text = ""
-
-    def of(self, record: ExceptionRecord) -> str:
-        if record is not self._latest:
-            self._latest, self._text = record, codec.EXCEPTION.encode(record)
-        return self._text
-
-
-def _add_event(rows: Rows, event: StoredEvent, texts: _Texts) -> None:
+def _add_event(rows: Rows, event: StoredEvent) -> None:
     job_id, payload = "", ""
     match event:
         case ExceptionChanged(record=record):
-            job_id, payload = record.subject.job_id, _payload(event, "record", texts.of(record))
+            text = codec.EXCEPTION.encode(record)
+            rows.exceptions.append(exception_row(record, text))
+            job_id, payload = record.subject.job_id, _payload(event, "record", text)
         case JobChanged(time_s=time_s, job=job):
             text = codec.JOB.encode(job)
             rows.jobs.append(job_row(job, time_s, text))
@@ -181,11 +170,10 @@ def node_row(cluster: str, node: Node, changed_s: float) -> Row:
     }
 
 
-def _exception(noted: Noted, texts: _Texts) -> Row:
-    """The row of an exception; what is known of failures alone is in no other's."""
-    record, failure = noted.record, noted.failure
+def exception_row(record: ExceptionRecord, payload: str) -> Row:
+    """The row of an exception, without what is known of failures alone."""
     owner = record.owner
-    row = {
+    return {
         "id": clean(record.id),
         "cluster": record.subject.cluster,
         "job_id": clean(record.subject.job_id),
@@ -195,15 +183,17 @@ def _exception(noted: Noted, texts: _Texts) -> Row:
         "state": record.standing,
         "owner": str(owner) if owner else "",
         "said": len(record.verdicts),
-        "payload": texts.of(record),
-        "of_attempt": failure is not None,
+        "payload": payload,
+        "of_attempt": False,
         "is_open": record.state is ExceptionState.IN_CHAIN or record.is_in_force,
     }
-    if failure is None:
-        return row
-    decision = failure.decision
+
+
+def failure_row(noted: Noted) -> Row:
+    failure, decision = noted.failure, noted.failure.decision
     return {
-        **row,
+        **exception_row(noted.record, codec.EXCEPTION.encode(noted.record)),
+        "of_attempt": True,
         "decision": decision.kind.value if decision else "",
         "reason": clean(decision.reason) if decision else "",
         "wasted_gpu_h": failure.attempt.gpu_hours,
