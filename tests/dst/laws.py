@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from functools import lru_cache
+
+import msgspec
 
 from perdure.coordination.record import AnswerKind
 from perdure.model.actions import Drain
@@ -223,7 +224,7 @@ def _may_repeat(key: str) -> bool:
 @lru_cache(maxsize=1024)
 def _read(text: str):
     """The same record is asked about many times."""
-    return json.loads(text)
+    return msgspec.json.decode(text)
 
 
 def _in_order(some, all_) -> bool:

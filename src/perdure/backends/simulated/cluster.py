@@ -319,7 +319,8 @@ class SimulatedCluster:
             fitting = [n for n, left in free.items() if left >= script.gpus_per_node and n not in job.excluded]
             if len(fitting) < job.node_count:
                 continue
-            chosen = tuple(sorted(map(str, self._rng.choice(fitting, job.node_count, replace=False))))
+            order = self._rng.permutation(len(fitting))
+            chosen = tuple(sorted([fitting[place] for place in order[: job.node_count]]))
             for name in chosen:
                 free[name] -= script.gpus_per_node
             self._start(submitted, chosen)
