@@ -152,6 +152,13 @@ def test_what_starts_once_we_let_it_go_was_done_by_us():
     assert for_job(requeue, WAITS, 100, NOW, let_go=True) == step(requeue, WAITS)
 
 
+@pytest.mark.parametrize("action", [Requeue(ATTEMPT), Release(ATTEMPT), Exclude(ATTEMPT, ("n1",))])
+def test_what_started_between_the_look_at_the_job_and_at_accounting_was_let_go_by_us(action):
+    assert for_job(action, WAITS, 995, NOW, let_go=True).status is DONE
+    assert for_job(action, WAITS, 995, NOW).status is SUPERSEDED
+    assert for_job(action, WAITS, 95, NOW, let_go=True).status is SUPERSEDED
+
+
 def test_cancel():
     assert step(Cancel(ATTEMPT), record()) == Todo(("scancel 7",))
     assert step(Cancel(ATTEMPT), WAITS) == Todo(("scancel 7",))

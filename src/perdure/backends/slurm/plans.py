@@ -68,6 +68,8 @@ def for_job(
         raise ClusterBusy(f"job {job.job_id}", "still completing", "Ask again in a moment")
     wanted = action.attempt.incarnation
     latest = job.start_s if has_run(job, now) else last_start
+    if let_go and latest is not None and latest > wanted:  # accounting, asked after the job, knows of it already
+        return done("started again")
     if latest is not None and latest != wanted:
         return superseded(f"a {'newer' if latest > wanted else 'different'} attempt of the job exists")
     match action:
