@@ -99,6 +99,7 @@ class Told:
     kind: Literal["told"] = "told"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ExceptionChanged:
     """An exception is new, or something was said of it: its standing is written over what was written before."""
