@@ -38,6 +38,7 @@ class Auditor:
         self.answered = []
         self.ordered = []
         self.enlisted = {}
+        self._written = {}  # records by id, as they stand in the end
 
     # -- after every step
 
@@ -97,6 +98,8 @@ class Auditor:
         return any(v["kind"] == "handled" and key in v["action_keys"] for v in self._record(exception_id)["verdicts"])
 
     def _record(self, exception_id: str):
+        if exception_id in self._written:
+            return self._written[exception_id]
         found = self._db.execute("SELECT payload FROM exceptions WHERE id = ?", (exception_id,)).fetchone()
         must(found, "what is acknowledged is written down", exception_id)
         return _read(found[0])
@@ -129,6 +132,7 @@ class Auditor:
 
     def check_end(self) -> None:
         """Everything that was acknowledged is there, everything has ended, and what was decided has been done."""
+        self._written = {name: _read(text) for name, text in self._db.execute("SELECT id, payload FROM exceptions")}
         self._check_acknowledged()
         left = self._db.execute("SELECT key, state FROM actions WHERE state IN ('planned', 'started')").fetchall()
         must(not left, "every action ends", left)

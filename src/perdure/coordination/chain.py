@@ -12,7 +12,7 @@ are only appended; what is about an incarnation that is gone changes nothing; ev
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
@@ -177,7 +177,7 @@ class _Draft:
         self._changed: dict[str, ExceptionRecord] = {}
         self._actions: dict[str, tuple[Action, ...]] = {}  # by exception
         self._effects: list[Effect] = []
-        self._folded: Counter[str] = Counter()
+        self._folded: defaultdict[str, int] = defaultdict(int)
         self._let_go: set[LetGo] = set()
         self._sources: Counter[str] | None = None  # counted where it is asked for
         self._given: Input = Ticked()

@@ -85,8 +85,8 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     events += [AttemptEnded(now, attempt, jobs.get(attempt.id.job_id)) for attempt in ends]
     events += [AttemptStarted(now, a) for i, a in running.items() if i not in known.running]
 
-    last = {i: now if i in mentioned else at for i, at in known.ended.items()}
-    ended = {i: at for i, at in last.items() if i in mentioned or now - at < REMEMBERED_S}
+    last = ((i, now if i in mentioned else at) for i, at in known.ended.items())
+    ended = {i: at for i, at in last if now - at < REMEMBERED_S}
     ended |= {attempt.id: now for attempt in ends}
     return Known(jobs, running, missing, ended, nodes, dict(seen.unseen)), events
 

@@ -73,7 +73,7 @@ def rows_of(effects: Iterable[Effect], before: State, after: State) -> Rows:
                 now = event.time_s
                 _add_event(rows, event)
             case Noted():
-                rows.exceptions.append(failure_row(effect))
+                _add_failure(rows, effect)
             case Act():
                 rows.actions.append((effect, now))
             case Judge() | Study() | Refused():
@@ -187,6 +187,14 @@ def exception_row(record: ExceptionRecord, payload: str) -> Row:
         "of_attempt": False,
         "is_open": record.state is ExceptionState.IN_CHAIN or record.is_in_force,
     }
+
+
+def _add_failure(rows: Rows, noted: Noted) -> None:
+    """In the place of the row that the event of it has just made, which says less."""
+    row, last = failure_row(noted), rows.exceptions[-1] if rows.exceptions else None
+    if last is not None and last["id"] == row["id"] and not last["of_attempt"]:
+        rows.exceptions.pop()
+    rows.exceptions.append(row)
 
 
 def failure_row(noted: Noted) -> Row:
