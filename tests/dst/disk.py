@@ -115,6 +115,7 @@ class _Connection:
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self._raw = raw
+        self._row_of = {}  # by statement: what makes a row of it; None where it has none
 
     def execute(self, statement, values=None):
         if isinstance(values, list):
@@ -123,8 +124,9 @@ class _Connection:
         values = values or {}
         text, places = _compiled(statement, tuple(values))
         found = self._raw.execute(text, places(values))
-        if found.description is not None:
-            found.row_factory = _row_of(tuple(column[0] for column in found.description))
+        if text not in self._row_of:
+            self._row_of[text] = _row_of(found.description)
+        found.row_factory = self._row_of[text]
         return found
 
     def scalars(self, statement, values=None):
@@ -154,8 +156,9 @@ def _compiled(statement, names):
 POST_COMPILE = {"render_postcompile": True}
 
 
-@cache
-def _row_of(names):
-    fields = [name if name.isidentifier() else f"column{place}" for place, name in enumerate(names)]
-    kind = namedtuple("Row", fields, rename=True)
+def _row_of(description):
+    if description is None:
+        return None
+    names = [name if name.isidentifier() else f"column{place}" for place, (name, *_) in enumerate(description)]
+    kind = namedtuple("Row", names, rename=True)
     return lambda _, row: kind._make(row)
