@@ -83,6 +83,26 @@ def test_a_storm_was_one_action(browser):
     assert f"GPU fault: xid79 gpu06 {STORM} equal faults were one exception, with one action" in storms
 
 
+def test_what_keeps_jobs_from_starting_is_shown_until_it_works_again(tmp_path):
+    place = site(tmp_path)
+    fill(place.world)
+    place.world.carry_out()
+    told, browser = Told(place.world), browser_of(place, place.jonas)
+    waiting = len(place.world.view().waiting())
+    told.raise_("down", "storage.down", resource="pfs:/scratch")
+    outages = card(browser.get("/exceptions").text, "outages")
+    assert f"Storage fault: down pfs:/scratch {waiting} jobs are held until somebody says that it works" in outages
+    place.world.submit("900", "late", "mira", 1)
+    place.world.look()
+    assert f"{waiting + 1} jobs are held until" in card(browser.get("/exceptions").text, "outages")
+    assert "outages" not in browser.get("/exceptions?state=handled").text
+    place.world.carry_out()
+    told.raise_("up", "storage.restored", resource="pfs:/scratch")
+    assert f"{waiting + 1} jobs are held; it works again" in card(browser.get("/exceptions").text, "outages")
+    place.world.carry_out()
+    assert "outages" not in browser.get("/exceptions").text
+
+
 def test_ended_ones_tell_owner_outcome_and_how_long_it_took(browser):
     ended = card(browser.get("/exceptions").text, "ended")
     assert re.search(r"Process failed: exit .* job 200 Owned airflow as workflow after 11 s", ended)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -33,6 +34,14 @@ OPEN = "in_chain"
 ENDED = ("handled", "escalated", "expired", "clearing", "recovered", "stopped", "withdrawn")
 
 Word = Annotated[str, Query(max_length=256)]
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A shared resource that keeps jobs from starting: what was told of it first, and how many are held for it."""
+
+    record: ExceptionRecord
+    held: int
 
 
 @router.get("/exceptions")
@@ -74,6 +83,7 @@ def exceptions_page(
         older_open=_path(chosen | {"state": OPEN}, opened),
         older_ended=_path(chosen, ended),
         turns=chain.turns,
+        outages=_outages(chain) if not (chosen or cursor) else (),
         storms=_storms(web, identity, chain) if not (chosen or cursor) else (),
         handlers=[h for h in chain.handlers.values() if identity.role is Role.OPERATOR or h.by == identity.user],
         tabs=[(name, _path(chosen | {"state": name})) for name in ("", OPEN, *ENDED)],
@@ -130,6 +140,17 @@ def annotate(
 def _user(identity: Identity) -> str | None:
     """Whose exceptions are shown; None is everybody's."""
     return None if identity.role is Role.OPERATOR else identity.user
+
+
+def _outages(chain: Chain) -> list[Outage]:
+    """They are everybody's to see: all are about what is shared."""
+    found: dict[str, Outage] = {}
+    for record in chain.ended.values():
+        resource = record.subject.resource
+        if resource and record.is_in_force:
+            before = found.get(resource, Outage(record, 0))
+            found[resource] = Outage(before.record, before.held + len(record.holds))
+    return list(found.values())
 
 
 def _storms(web: Web, identity: Identity, chain: Chain) -> list[ExceptionRecord]:
