@@ -57,6 +57,7 @@ def _init_of(cls: type, thawed: type) -> Callable[..., None]:
         "self.__class__ = __own",
         *ends,
     )
+    # As `dataclasses` itself does it: the text holds nothing but names of fields, which Python has taken as such.
     exec(f"def __init__({', '.join(takes)}):\n" + "".join(f"    {line}\n" for line in body), scope)  # noqa: S102
     init: Callable[..., None] = scope["__init__"]
     init.__qualname__, init.__annotations__ = f"{cls.__qualname__}.__init__", vars(cls)["__init__"].__annotations__
