@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
 from perdure.model.nodes import Node, NodeState
+from perdure.model.signals import SENT_BY_PERSONS
+from perdure.retry.budget import at, cluster_limit, node_limit
 from perdure.retry.decide import DecisionKind, decide
-from perdure.retry.history import HOUR_S, Fleet, NodeTrouble, PastFailure, Spent, usable_nodes
+from perdure.retry.history import HOUR_S, Fleet, NodeTrouble, PastFailure, Spent, fingerprint_of, usable_nodes
 from perdure.retry.rules import RetryRules
 from perdure.triage.verdict import Bound, Evidence, Label, Role, Verdict
 
@@ -24,8 +26,8 @@ RULES = RetryRules()
 NOW = 100_000.0
 
 
-def decided(verdict=TRANSIENT, job=JOB, attempt=TRIED, past=(), fleet=FLEET, rules=RULES, now=NOW):
-    return decide(job, attempt, verdict, past, fleet, rules, now)
+def decided(verdict=TRANSIENT, job=JOB, attempt=TRIED, past=(), fleet=FLEET, rules=RULES, now=NOW, uncounted=0):
+    return decide(job, attempt, verdict, past, fleet, rules, now, uncounted)
 
 
 def earlier(n, node="n1", fingerprint="f", infrastructure=True, retried=True):
@@ -88,8 +90,85 @@ def test_each_return_elsewhere_multiplies_the_odds():
     assert decision.p_transient == pytest.approx(9 / 25)
 
 
-def test_a_return_on_the_same_node_says_nothing_of_other_nodes():
-    assert decided(past=earlier(2, node="n2")).p_transient == pytest.approx(0.9)
+def test_a_return_on_the_same_node_lowers_it_less():
+    assert decided(past=earlier(1, node="n2")).p_transient == pytest.approx(5.4 / 6.4)  # odds 9 -> 9 * 0.6
+
+
+VERDICTS = st.builds(
+    Verdict,
+    st.sampled_from(Label),
+    st.floats(1e-9, 1.0 - 1e-9) | st.sampled_from([0.0, 1.0]),
+    st.just("net"),
+    st.just("it failed"),
+    fingerprint=st.sampled_from(["", "f", "g"]),
+)
+ENDS = st.builds(
+    lambda code, signal, node: replace(TRIED, exit_code=code, signal=signal, nodes=(node,)),
+    st.integers(0, 2),
+    st.sampled_from([0, 9, 11]),
+    st.sampled_from(["n1", "n2"]),
+)
+
+
+@given(st.lists(st.tuples(VERDICTS, ENDS), min_size=2, max_size=6))
+def test_a_failure_that_came_back_is_less_likely_to_pass_than_before(story):
+    """Whatever surrounds it: `p_transient` of the verdicts is what circumstances make of it."""
+    past, before = [], {}
+    for verdict, attempt in story:
+        p, equal = decided(verdict, attempt=attempt, past=past).p_transient, fingerprint_of(verdict, attempt)
+        assert p <= verdict.p_transient
+        if equal in before:
+            assert p < before[equal] or before[equal] in (0.0, 1.0)
+            assert p <= before[equal]
+        before[equal] = p
+        past.append(as_past(verdict, attempt, p))
+
+
+def as_past(verdict, attempt, p):
+    fingerprint = fingerprint_of(verdict, attempt)
+    said = (verdict.label, verdict.category, fingerprint, False, 60.0, True, p)
+    return PastFailure(attempt.id, NOW, attempt.nodes, *said)
+
+
+def test_what_nobody_recognises_is_equal_where_it_ended_alike():
+    silent = replace(UNSURE, fingerprint="")
+    first = as_past(silent, TRIED, 0.5)
+    assert decided(silent, past=[first]).p_transient < 0.5
+    assert decided(silent, past=[first], attempt=replace(TRIED, exit_code=2)).p_transient == 0.5
+
+
+@pytest.mark.parametrize("number", sorted(SENT_BY_PERSONS))
+def test_a_job_that_a_person_ended_by_a_signal_is_that_persons(number):
+    decision = decided(attempt=replace(TRIED, exit_code=0, signal=number))
+    assert decision.kind is DecisionKind.STOP
+    assert f"signal {number} (" in decision.reason
+    assert "nobody starts it again but its owner" in decision.reason
+
+
+def test_a_machine_that_shuts_down_sends_the_same_signal():
+    ended = replace(TRIED, exit_code=0, signal=15, failed_nodes=("n2",))
+    assert decided(attempt=ended).kind is DecisionKind.RETRY
+
+
+@pytest.mark.parametrize(("verdict", "most"), [(UNSURE, 1), (TRANSIENT, RULES.max_infrastructure_retries)])
+def test_starts_that_only_the_resource_manager_counted_are_tries(verdict, most):
+    """Those that another state directory granted among them."""
+    assert decided(verdict, uncounted=most - 1).retries
+    stopped = decided(verdict, uncounted=most)
+    assert stopped.kind is DecisionKind.STOP
+    assert f"({most} of {most}, {most} of them by the resource manager's count alone)" in stopped.reason
+    lost = replace(TRIED, state=AttemptState.NODE_FAIL)
+    assert decided(verdict, attempt=lost, uncounted=most).retries  # what the site did is no try of its own
+
+
+def test_preemptions_are_no_tries_and_cost_no_budget():
+    preempted = [replace(one, preempted=True) for one in earlier(30, fingerprint="x")]
+    assert decided(past=preempted).kind is DecisionKind.RETRY
+    spent = tuple(Spent(NOW - 1, "9", "ada", ("n2",)) for _ in range(500))
+    decision = decided(attempt=replace(TRIED, state=AttemptState.PREEMPTED), fleet=replace(FLEET, spent=spent))
+    assert decision.delay_s == 0.0
+    waits = decided(job=replace(JOB, state=JobState.PENDING), fleet=replace(FLEET, spent=spent))
+    assert waits.delay_s == RULES.back_off_s
 
 
 def test_infrastructure_and_user_causes_have_budgets_of_their_own():
@@ -101,15 +180,70 @@ def test_infrastructure_and_user_causes_have_budgets_of_their_own():
 @pytest.mark.parametrize(
     ("spent", "words"),
     [
-        ([Spent(NOW - 1, "9", "ada", ("n9",))] * RULES.per_user_per_hour, "user ada's retries"),
-        ([Spent(NOW - 1, "9", "bob", ("n2",))] * RULES.per_node_per_hour, "this node's failures"),
-        ([Spent(NOW - 1, "9", "bob", ("n9",))] * RULES.cluster_floor_per_hour, "the cluster's retries"),
+        ([Spent(NOW - 1, "9", "ada", ("n9",))] * 50, "user ada's share of the cluster's retries of an hour are spent"),
+        ([Spent(NOW - 1, "9", "ada", ("n2",))] * 30, "user ada's share of the retries after failures on n2"),
+        (
+            [Spent(NOW - 1, "9", "bob", ("n2",))] * 60,
+            "the retries after failures on n2 of an hour are spent (60 of 60)",
+        ),
+        ([Spent(NOW - 1, "9", "bob", ("n9",))] * 100, "the cluster's retries of an hour are spent (100 of 100)"),
     ],
 )
-def test_budgets_of_the_hour(spent, words):
-    assert words in decided(fleet=replace(FLEET, spent=tuple(spent))).reason
+def test_a_budget_that_is_spent_means_later(spent, words):
+    decision = decided(fleet=replace(FLEET, spent=tuple(spent)))
+    assert decision.kind is DecisionKind.RETRY
+    assert decision.delay_s == pytest.approx(HOUR_S - 1)
+    assert f"later, at {at(NOW + HOUR_S - 1, NOW)}, since {words}" in decision.reason
     old = tuple(replace(s, time_s=NOW - 2 * HOUR_S) for s in spent)
-    assert decided(fleet=replace(FLEET, spent=old)).retries
+    assert decided(fleet=replace(FLEET, spent=old)).delay_s == RULES.back_off_s
+
+
+def test_a_budget_of_nothing_stops():
+    decision = decided(rules=replace(RULES, per_cluster_per_hour=0))
+    assert decision.kind is DecisionKind.STOP
+    assert "(0 of 0)" in decision.reason
+
+
+ARRIVALS = st.lists(
+    st.tuples(st.floats(0, 1800), st.sampled_from(["ada", "bob", "eve"]), st.sampled_from(["n1", "n2"])), max_size=60
+)
+
+
+@given(ARRIVALS, st.integers(1, 8), st.integers(1, 5))
+def test_no_hour_holds_more_retries_than_its_budgets(arrivals, of_all, of_node):
+    """However they arrive: counted at the instants for which they are planned; a user has half of each at most."""
+    rules = replace(RULES, cluster_floor_per_hour=0, cluster_share_per_hour=0.0, per_node_per_hour=of_node)
+    rules = replace(rules, cluster_floor_per_hour=of_all, per_cluster_per_hour=of_all)
+    fleet, now, planned = FLEET, NOW, []
+    for wait_s, user, node in arrivals:
+        now += wait_s
+        job, attempt = replace(JOB, user=user), replace(TRIED, nodes=(node,))
+        decision = decided(job=job, attempt=attempt, fleet=fleet, rules=rules, now=now)
+        assert decision.kind is DecisionKind.RETRY
+        assert decision.delay_s >= RULES.back_off_s
+        one = Spent(now + decision.delay_s, "1", user, (node,))
+        planned.append(one)
+        fleet = fleet.with_spent(one, now)
+    most_in_an_hour(planned, of_all)
+    for user in ("ada", "bob", "eve"):
+        most_in_an_hour([s for s in planned if s.user == user], max(1, of_all // 2))
+    for node in ("n1", "n2"):
+        most_in_an_hour([s for s in planned if node in s.nodes], of_node)
+
+
+def most_in_an_hour(spent, limit):
+    times = sorted(s.time_s for s in spent)
+    assert all(last - first > HOUR_S - 0.01 for first, last in zip(times, times[limit:], strict=False))
+
+
+@pytest.mark.parametrize(("live", "limit"), [(4, 100), (400, 400), (50_000, 5000)])
+def test_the_clusters_budget_grows_with_its_jobs(live, limit):
+    assert cluster_limit(replace(FLEET, live_jobs=live), RULES) == limit
+
+
+def test_a_nodes_budget_grows_with_what_runs_on_it():
+    assert node_limit(replace(FLEET, running_jobs=8, live_jobs=50_000), RULES) == RULES.per_node_per_hour
+    assert node_limit(replace(FLEET, running_jobs=800), RULES) == 200
 
 
 @given(st.integers(0, 40))

@@ -5,7 +5,7 @@ import pytest
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.decide import Decision, DecisionKind, decide
-from perdure.retry.history import Fleet, PastFailure, blamed
+from perdure.retry.history import Fleet, PastFailure, blamed, fingerprint_of
 from perdure.retry.rules import RetryRules
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Verdict
@@ -45,7 +45,7 @@ def _answers(lie: str, attempts: int) -> list[Decision]:
                 attempt.nodes,
                 verdict.label,
                 verdict.category,
-                verdict.fingerprint,
+                fingerprint_of(verdict, attempt),
                 verdict.infrastructure and not verdict.hearsay,
                 attempt.elapsed_s,
                 answers[-1].retries,

@@ -6,9 +6,11 @@ import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.signals import SENT_BY_PERSONS
+from perdure.triage.judge import judge
 from perdure.triage.rule import Force
 from perdure.triage.scheduler import facts
-from perdure.triage.verdict import Role
+from perdure.triage.verdict import Label, Role
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 10.0, exit_code=1)
 
@@ -74,6 +76,24 @@ def test_a_failed_launch_is_the_sites(attempt: Attempt) -> None:
     fact = facts(attempt)[0]
     assert fact.cause.category == "launcher"
     assert fact.cause.infrastructure
+
+
+@pytest.mark.parametrize("number", sorted(SENT_BY_PERSONS))
+def test_a_signal_that_a_person_sent_to_the_script_outranks_any_log(number: int) -> None:
+    """Slurm 22.05 calls it JobLaunchFailure, later ones RaisedSignal."""
+    for reason in ("JobLaunchFailure", f"RaisedSignal:{number}(Terminated)"):
+        attempt = replace(FAILED, exit_code=0, signal=number, reason=reason)
+        (fact,) = facts(attempt)
+        assert (fact.cause.category, fact.cause.force) == ("cancelled", Force.DECISIVE)
+        verdict = judge(b"step 10\nRuntimeError: NCCL error: unhandled system error\n", attempt)
+        assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "cancelled")
+        assert f"ended by signal {number} (" in verdict.summary
+
+
+@pytest.mark.parametrize("number", [4, 6, 7, 8, 9, 11])
+def test_a_script_that_a_signal_ended_did_run(number: int) -> None:
+    attempt = replace(FAILED, exit_code=0, signal=number, reason="JobLaunchFailure")
+    assert [fact.cause.name.split("-")[0] for fact in facts(attempt)] == ["signal"]
 
 
 def test_the_nodes_that_went_down_are_named() -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.jobs import Attempt, AttemptState, Job, Wish
+from perdure.model.signals import in_words, persons_signal, signal_name
 from perdure.model.value import quick
-from perdure.retry.history import HOUR_S, Fleet, PastFailure
+from perdure.retry.budget import at, room
+from perdure.retry.history import HOUR_S, Fleet, PastFailure, fingerprint_of
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
 from perdure.triage.verdict import Bound, Label, Role, Verdict
+
+OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
+"""Ends that the resource manager answers for: they say nothing of the job."""
 
 
 class DecisionKind(StrEnum):
@@ -50,19 +56,22 @@ def decide(
     fleet: Fleet,
     rules: RetryRules,
     now: float,
+    uncounted: int = 0,
 ) -> Decision:
     """Decide what follows on the failure of `attempt`, the latest of `job`.
 
-    `past` holds the job's earlier failures, oldest first, without this one. A deterministic failure is
+    `past` holds the job's earlier failures, oldest first, without this one; `uncounted` is how many further starts the
+    resource manager has counted of which nothing is known here: they are tries. A deterministic failure is
     stopped. Blame of the site that stands in the job's own log alone buys one probing retry. Otherwise, with p
     the chance that a retry passes, t the hours this attempt ran and g its GPUs:
 
         retrying costs (1 - p) * g * (t + nuisance_h),   stopping costs p * g * person_delay_h   [GPU-hours]
 
-    and the cheaper is taken, unless a wish or a budget forbids it. Longer runs must be surer to be repeated:
-    the break-even is p = (t + n) / (t + n + d). Each return of the same failure elsewhere multiplies the
-    odds of p by `repeat_odds`. A program that asks by its exit code not to be run again is not. One that asks to be is,
-    within the budgets, unless its log names a cause that no retry mends: a script may ask so whatever happened.
+    and the cheaper is taken, unless a wish or a limit forbids it. Longer runs must be surer to be repeated:
+    the break-even is p = (t + n) / (t + n + d). A failure that comes back is less likely to pass each time, whatever
+    surrounds it (`_after_history`). The job's own limits stop it; a budget that jobs share lets it start later. A
+    program that asks by its exit code not to be run again is not. One that asks to be is, within the limits, unless its
+    log names a cause that no retry mends: a script may ask so whatever happened.
     """
     p = _after_history(verdict, attempt, past, rules)
     gpus = max(1, attempt.gpus)
@@ -76,7 +85,7 @@ def decide(
 
     weighed = f"expected cost {retry_cost:.2f} GPU-h if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
     asked = _wish_of_program(attempt, verdict)
-    if refusal := _refused_by_owner(job) or _refused_by_program(asked, attempt):
+    if refusal := _refused_by_owner(job) or _refused_by_person(attempt) or _refused_by_program(asked, attempt):
         return decision(DecisionKind.STOP, refusal)
     if asked is ExitWish.NONE and verdict.label is Label.DETERMINISTIC:
         return decision(DecisionKind.STOP, f"{verdict.summary}: it would fail again; {weighed}")
@@ -84,7 +93,7 @@ def decide(
         return decision(DecisionKind.STOP, f"{verdict.summary}: a retry is not worth it; {weighed}")
     believed = asked is ExitWish.RETRY or (verdict.label is Label.TRANSIENT and not verdict.hearsay)
     kind = DecisionKind.RETRY if believed else DecisionKind.PROBE
-    if exhausted := _budget_exhausted(kind, job, attempt, verdict, past, fleet, rules, now):
+    if exhausted := _own_limit_reached(kind, attempt, verdict, past, rules, uncounted):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {exhausted}")
     exclude, where = _elsewhere(job, attempt, verdict, fleet, rules, now)
     node_count = restart_size(job, exclude, fleet)
@@ -92,19 +101,37 @@ def decide(
     if asked is ExitWish.RETRY:
         where = f"the program asks for it by exit code {attempt.exit_code}: {where}"
     delay_s = max(verdict.wait_s, _back_off_s(attempt, past, rules))
+    if not _is_free(job, attempt):
+        instant_s, waits_for = room(job, attempt, fleet, rules, now + delay_s, now)
+        if instant_s == math.inf:
+            return decision(DecisionKind.STOP, f"{verdict.summary}: {waits_for}")
+        if waits_for:
+            delay_s = instant_s - now
+            where += f", later, at {at(instant_s, now)}, since {waits_for}"
     return decision(kind, f"{verdict.summary}: {where}, in {delay_s:.0f} s; {weighed}", exclude, delay_s, node_count)
 
 
 def _after_history(verdict: Verdict, attempt: Attempt, past: Sequence[PastFailure], rules: RetryRules) -> float:
-    """The chance that a retry passes, once it is known how often this very failure came back elsewhere."""
-    if not verdict.fingerprint or attempt.state is AttemptState.PREEMPTED:
-        return verdict.p_transient
-    returns = sum(
-        1 for f in past if f.fingerprint == verdict.fingerprint and f.retried and not set(f.nodes) & set(attempt.nodes)
-    )
-    p = min(max(verdict.p_transient, 1e-6), 1 - 1e-6)
-    odds = p / (1 - p) * rules.repeat_odds**returns
-    return odds / (1 + odds)
+    """The chance that a retry passes, once it is known how often this very failure came back.
+
+    Never more than it was before, whatever speaks for a retry now, and strictly less where it lies in (0, 1): the odds
+    are multiplied by `repeat_odds` for each return elsewhere, by `same_place_odds` for one in the same place.
+    """
+    fingerprint = fingerprint_of(verdict, attempt)
+    p = verdict.p_transient
+    if attempt.state is AttemptState.PREEMPTED:
+        return p
+    for before in past:
+        if before.fingerprint == fingerprint and not before.preempted:
+            elsewhere = not set(before.nodes) & set(attempt.nodes)
+            factor = rules.repeat_odds if elsewhere else rules.same_place_odds
+            p = min(_with_odds(p, factor), _with_odds(before.p_transient, factor))
+    return p
+
+
+def _with_odds(p: float, factor: float) -> float:
+    """`p` with its odds multiplied by `factor`."""
+    return p * factor / (p * factor + 1 - p) if p < 1 else p
 
 
 def _refused_by_owner(job: Job) -> str:
@@ -134,41 +161,43 @@ def _refused_by_program(asked: ExitWish, attempt: Attempt) -> str:
     return ""
 
 
-def _budget_exhausted(
+def _refused_by_person(attempt: Attempt) -> str:
+    number = persons_signal(attempt)
+    how = f"it was ended by {in_words(number)}, as scancel -s {signal_name(number)} -f does"
+    return f"{how}; nobody starts it again but its owner" if number else ""
+
+
+def _is_free(job: Job, attempt: Attempt) -> bool:
+    """Whether it costs what jobs share nothing: a preemption, or the resource manager has put the job back itself."""
+    return attempt.state is AttemptState.PREEMPTED or job.state.is_waiting
+
+
+def _own_limit_reached(
     kind: DecisionKind,
-    job: Job,
     attempt: Attempt,
     verdict: Verdict,
     past: Sequence[PastFailure],
-    fleet: Fleet,
     rules: RetryRules,
-    now: float,
+    uncounted: int,
 ) -> str:
-    """Name the first budget that has no retry left, or "" where all have."""
-    retried = [f for f in past if f.retried]
-    alike = sum(f.fingerprint == verdict.fingerprint for f in retried)
+    """Name the first of the job's own limits that leaves no retry, or "". What the site did is no try of the job's."""
+    if attempt.state in OF_THE_SITE:
+        uncounted = 0
+    tried = [f for f in past if f.retried and not f.preempted]
+    fingerprint = fingerprint_of(verdict, attempt)
+    unknown = not verdict.fingerprint  # what nobody recognises is one kind of failure, however it ended
+    alike = sum(f.fingerprint == fingerprint or (unknown and not f.is_recognised) for f in tried) + uncounted
     site = verdict.infrastructure and not verdict.hearsay
-    charged = sum(f.infrastructure == site for f in retried)
-    recent = [s for s in fleet.spent if s.time_s > now - HOUR_S]
-    of_user = sum(s.user == job.user for s in recent)
-    of_node = max((sum(n in s.nodes for s in recent) for n in attempt.nodes), default=0)
-    share = max(rules.cluster_floor_per_hour, int(rules.cluster_share_per_hour * fleet.live_jobs))
-    probing = kind is DecisionKind.PROBE
-    ours, cause = (
-        (rules.max_infrastructure_retries, "the site's causes")
-        if site
-        else (rules.max_user_retries, "causes of its own")
-    )
-    limits = [
-        ("the probing retry for this failure is spent", alike if probing else 0, rules.max_probes),
-        (f"the job's retries for {cause} are spent", charged, ours),
-        (f"user {job.user}'s retries of this hour are spent", of_user, rules.per_user_per_hour),
-        ("this node's failures have used their retries of this hour", of_node, rules.per_node_per_hour),
-        ("the cluster's retries of this hour are spent", len(recent), min(rules.per_cluster_per_hour, share)),
-    ]
-    for words, used, limit in limits:
-        if used >= limit:
-            return f"{words} ({used} of {limit})"
+    charged = sum(f.infrastructure == site for f in tried) + uncounted
+    most = rules.max_infrastructure_retries if site else rules.max_user_retries
+    cause = "the site's causes" if site else "causes of its own"
+    told = f", {uncounted} of them by the resource manager's count alone" if uncounted else ""
+    if attempt.state is AttemptState.PREEMPTED:
+        return ""
+    if kind is DecisionKind.PROBE and alike >= rules.max_probes:
+        return f"the probing retry for this failure is spent ({alike} of {rules.max_probes}{told})"
+    if charged >= most:
+        return f"the job's retries for {cause} are spent ({charged} of {most}{told})"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from perdure.triage.verdict import Label, Verdict
 
 HOUR_S = 3600.0
 MAX_TROUBLES = 50  # remembered of one node
-MAX_SPENT = 5000  # retries remembered of one hour
+MAX_SPENT = 20_000  # retries remembered of the last hour, and planned
 
 
 @quick
@@ -30,6 +31,21 @@ class PastFailure:
     infrastructure: bool
     elapsed_s: float
     retried: bool = False  # by us, or by the resource manager itself
+    p_transient: float = 1.0  # as it was decided on
+    preempted: bool = False  # nothing went wrong: no try of the job
+
+    @property
+    def is_recognised(self) -> bool:
+        return bool(self.fingerprint) and _ENDED_SO not in self.fingerprint
+
+
+_ENDED_SO = ":"  # in the fingerprint of what nobody recognised
+
+
+def fingerprint_of(verdict: Verdict, attempt: Attempt) -> str:
+    """The same for failures that are equal: what was recognised, else how the attempt ended."""
+    ended_so = (attempt.state.value, str(attempt.exit_code), str(attempt.signal))
+    return verdict.fingerprint or _ENDED_SO.join(ended_so)
 
 
 @quick
@@ -48,7 +64,7 @@ class NodeTrouble:
 class Spent:
     """One retry that was granted."""
 
-    time_s: float
+    time_s: float  # for which it is planned
     job_id: str
     user: str
     nodes: tuple[str, ...]  # whose failure it answered
@@ -60,9 +76,10 @@ class Fleet:
     """What is known of the cluster as a whole. Bounded: troubles by node and age, spending by the hour."""
 
     usable: Mapping[str, frozenset[str]] = field(default_factory=dict)  # nodes by partition; "" is all of them
-    live_jobs: int = 0
+    live_jobs: int = 0  # that run or wait
+    running_jobs: int = 0
     troubles: Mapping[str, tuple[NodeTrouble, ...]] = field(default_factory=dict)  # by node
-    spent: tuple[Spent, ...] = ()  # of the last hour, oldest first
+    spent: tuple[Spent, ...] = ()  # of the last hour and to come, the earliest first
 
     def nodes_for(self, partition: str) -> frozenset[str]:
         """Nodes that a job in `partition` (or several, as in "a,b") may get; all where it is not known."""
@@ -81,10 +98,11 @@ class Fleet:
             kept[name] = (*kept.get(name, ()), trouble)[-MAX_TROUBLES:]
         return replace(self, troubles=kept)
 
-    def with_spent(self, spent: Spent) -> Fleet:
+    def with_spent(self, spent: Spent, now: float) -> Fleet:
         """Remember a retry, and forget those of more than an hour ago."""
-        recent = tuple(s for s in self.spent if s.time_s > spent.time_s - HOUR_S)
-        return replace(self, spent=(*recent, spent)[-MAX_SPENT:])
+        recent = [s for s in self.spent if s.time_s > now - HOUR_S]
+        insort(recent, spent, key=lambda s: s.time_s)
+        return replace(self, spent=tuple(recent[-MAX_SPENT:]))
 
     def suspects(self, now: float, memory_s: float) -> frozenset[str]:
         """Nodes to keep a retry off: the resource manager spoke against them, or jobs of two users failed there.

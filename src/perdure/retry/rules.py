@@ -24,15 +24,22 @@ class RetryRules:
     max_probes: int = 1
     """Retries of one job after one kind of failure that nobody can tell."""
 
-    per_user_per_hour: int = 30
-    per_node_per_hour: int = 20
-    """Retries that failures on one node may cause; beyond that the node eats jobs and a person must look."""
+    cluster_share_per_hour: float = 1.0
+    """Retries that start in any hour, as a share of the jobs that run or wait; from `cluster_floor_per_hour` to
+    `per_cluster_per_hour`. What jobs share, spent, makes a retry come later, and stops none: with 50,000 jobs that wait
+    for 4 nodes, the nodes' own budgets are what is reached first."""
 
-    per_cluster_per_hour: int = 200
-    cluster_share_per_hour: float = 0.5
-    """Also at most this share of the cluster's live jobs, but never fewer than `cluster_floor_per_hour`."""
+    cluster_floor_per_hour: int = 100
+    per_cluster_per_hour: int = 5000
+    per_node_per_hour: int = 60
+    """Retries that failures on one node may cause in an hour; where more jobs run on a node,
+    `cluster_share_per_hour` of these. Beyond that the node eats jobs, and what failed there starts later."""
 
-    cluster_floor_per_hour: int = 20
+    user_share: float = 0.5
+    """Of each of these budgets, at most so much goes to one user."""
+
+    per_user_per_hour: int = 2500
+    """Whatever the share."""
 
     back_off_s: float = 10.0
     """Wait before the first retry; doubled for each further failure of the job in a row."""
@@ -41,6 +48,9 @@ class RetryRules:
 
     repeat_odds: float = 0.25
     """Factor on the odds of a retry for each time the same failure came back on other nodes."""
+
+    same_place_odds: float = 0.6
+    """The same where it came back on a node that it was seen on before: part of that is the node's."""
 
     node_memory_s: float = 24 * 60.0 * 60.0
     """How long a failure on a node is remembered against it."""

@@ -41,6 +41,7 @@ class Case:
     latest: int  # highest incarnation seen of the job
     past: tuple[PastFailure, ...] = ()  # judged failures, oldest first, `failure` left out
     failure: Failure | None = None  # the latest
+    before_us: int = 0  # failures that were over before this journal began: nobody here judged them
 
     @property
     def moved_on(self) -> bool:

@@ -26,7 +26,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Known, Observation, changes
 from perdure.model.value import quick, replace
 from perdure.retry.decide import DecisionKind
-from perdure.retry.history import Fleet, PastFailure, Spent, blamed, usable_nodes
+from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint_of, usable_nodes
 from perdure.retry.rules import RetryRules
 from perdure.service.case import MAX_PAST, Case, Failure, State
 from perdure.service.view import SiteView
@@ -246,7 +246,8 @@ def _hold_newcomers(state: State, settings: ControllerSettings, now: float) -> t
 def fleet_of(known: Known, fleet: Fleet) -> Fleet:
     """The fleet with what is usable and live."""
     live = sum(not job.state.is_over for job in known.jobs.values())
-    return replace(fleet, usable=usable_nodes(known.nodes.values()) if known.nodes else {}, live_jobs=live)
+    usable = usable_nodes(known.nodes.values()) if known.nodes else {}
+    return replace(fleet, usable=usable, live_jobs=live, running_jobs=len(known.running))
 
 
 def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettings) -> tuple[State, list[Effect]]:
@@ -256,7 +257,7 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
         state, effects = _settle(state, old, attempt, settings, event.time_s)
         return state, [*effects, *_worth_study(event, old, settings)]
     if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
-        return state, []
+        return _counted(state, old, event, settings), []
     if old is not None and _is_known(old, attempt):
         return state, []
     job = event.job or _forgotten(attempt, old)
@@ -270,6 +271,16 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
     case = replace(_closed(old), job=job, latest=latest) if old else Case(job, latest)
     state = _with_case(state, replace(case, failure=failure), settings)
     return state, [*passed, Noted(failure.record, failure), Judge(attempt)]
+
+
+def _counted(state: State, case: Case | None, event: AttemptEnded, settings: ControllerSettings) -> State:
+    """Remember of a failure from before we came that it was a try, where its job goes on."""
+    job, attempt = event.job, event.attempt
+    if job is None or job.state.is_over or attempt.state is AttemptState.PREEMPTED:
+        return state
+    case = case or Case(job, attempt.id.incarnation)
+    latest = max(case.latest, attempt.id.incarnation)
+    return _with_case(state, replace(case, latest=latest, before_us=case.before_us + 1), settings)
 
 
 def _is_known(case: Case, attempt: Attempt) -> bool:
@@ -349,10 +360,12 @@ def _closed(case: Case) -> Case:
         failure.attempt.nodes,
         verdict.label,
         verdict.category,
-        verdict.fingerprint,
+        fingerprint_of(verdict, failure.attempt),
         verdict.infrastructure and not verdict.hearsay,
         failure.attempt.elapsed_s,
         retried=decision is None or decision.retries or failure.record.owner is not Component.SCHEDULER,
+        p_transient=decision.p_transient if decision else verdict.p_transient,
+        preempted=failure.attempt.state is AttemptState.PREEMPTED,
     )
     return replace(case, failure=None, past=(*case.past, past)[-MAX_PAST:])
 
@@ -413,7 +426,7 @@ def _advance(
                 if actions:
                     effects += _acts(record, actions, settings, now)
                 if (failure := _failure_of(state, record)) is not None:
-                    state, noted = _noted(state, record, failure, bool(actions), view, settings)
+                    state, noted = _noted(state, record, failure, actions, view, settings)
                     effects.append(noted)
             case Asked(record=record, handler=handler, until_s=until_s):
                 effects.append(Journalled(HandlerAsked(now, record, handler, until_s)))
@@ -435,7 +448,12 @@ def _failure_of(state: State, record: ExceptionRecord) -> Failure | None:
 
 
 def _noted(
-    state: State, record: ExceptionRecord, failure: Failure, acts: bool, view: SiteView, settings: ControllerSettings
+    state: State,
+    record: ExceptionRecord,
+    failure: Failure,
+    actions: tuple[Action, ...],
+    view: SiteView,
+    settings: ControllerSettings,
 ) -> tuple[State, Noted]:
     """Write a failure's changed record down with what was decided on it."""
     case = state.cases[record.subject.job_id]
@@ -444,20 +462,26 @@ def _noted(
         decision = view.decision(record)
         if (owning := record.owning) is not None:
             decision = replace(decision, reason=owning.note)
-            granted = decision.retries and acts
-            state = _remember(state, case.job, failure.attempt, verdict, granted, settings, view.now)
+            starts_s = view.now + decision.delay_s if any(isinstance(a, Requeue) for a in actions) else None
+            state = _remember(state, case.job, failure.attempt, verdict, starts_s, settings, view.now)
     failure = replace(failure, record=record, decision=decision)
     state = _with_case(state, replace(case, failure=failure), settings)
     return state, Noted(record, failure)
 
 
 def _remember(
-    state: State, job: Job, attempt: Attempt, verdict: Verdict, granted: bool, settings: ControllerSettings, now: float
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    verdict: Verdict,
+    starts_s: float | None,
+    settings: ControllerSettings,
+    now: float,
 ) -> State:
-    """Charge the nodes and the budgets."""
+    """Charge the nodes, and the budgets with a retry of ours that `starts_s`. What the manager puts back costs none."""
     fleet = blamed(state.fleet, job, attempt, verdict, settings.retry.node_memory_s, now)
-    if granted:
-        fleet = fleet.with_spent(Spent(now, job.job_id, job.user, attempt.nodes))
+    if starts_s is not None:
+        fleet = fleet.with_spent(Spent(starts_s, job.job_id, job.user, attempt.nodes), now)
     return replace(state, fleet=fleet)
 
 

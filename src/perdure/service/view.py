@@ -18,7 +18,7 @@ from perdure.model.nodes import Node
 from perdure.model.value import quick, replace
 from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.rules import RetryRules
-from perdure.service.case import Failure, State
+from perdure.service.case import Case, Failure, State
 from perdure.service.recovery import recovery_of
 
 REQUEUE = "requeue"  # what an owner may forbid all others
@@ -84,7 +84,14 @@ class SiteView:
             if failure is None or failure.verdict is None:
                 raise ValueError(f"{record.id} is not judged")
             decision = decide(
-                case.job, failure.attempt, failure.verdict, case.past, self.state.fleet, self.rules, self.now
+                case.job,
+                failure.attempt,
+                failure.verdict,
+                case.past,
+                self.state.fleet,
+                self.rules,
+                self.now,
+                self._uncounted(case, failure.attempt.id),
             )
             if forbidden := self._forbids_requeue(failure.attempt, failure.record.time_s):
                 decision = replace(decision, kind=DecisionKind.STOP, reason=forbidden)
@@ -93,6 +100,15 @@ class SiteView:
                 decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)
             self.decisions[record.id] = decision
         return self.decisions[record.id]
+
+    def _uncounted(self, case: Case, failed: AttemptId) -> int:
+        """Starts before `failed` that the resource manager has counted, and that were never judged here."""
+        job = case.job
+        before = job.restarts - (1 if job.state.is_waiting else 0)
+        if before <= 0:
+            return case.before_us
+        seen = sum(a.job_id == job.job_id and a < failed for a in self.state.known.ended)
+        return max(0, before - seen) + case.before_us
 
     def _forbids_requeue(self, attempt: Attempt, failed_s: float) -> str:
         """The words of who took what led to this failure and wants no requeue; "" where nobody does.

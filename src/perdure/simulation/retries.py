@@ -13,7 +13,7 @@ from perdure.errors import ConfigError
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.decide import decide
-from perdure.retry.history import Fleet, PastFailure, Spent, blamed
+from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint_of
 from perdure.retry.rules import RetryRules
 from perdure.scheduling.placement.draw import uniform
 from perdure.simulation.asking import Again, Failed, Retry
@@ -152,8 +152,9 @@ class Service:
         self.fleet = blamed(self.fleet, job, attempt, verdict, self.rules.node_memory_s, now)
         if not decision.retries:
             return None
-        self.past[failed.row] = *past, _past(attempt, verdict, now)
-        self.fleet = self.fleet.with_spent(Spent(now, job.job_id, job.user, attempt.nodes))
+        self.past[failed.row] = *past, _past(attempt, verdict, decision.p_transient, now)
+        starts_s = now + decision.delay_s
+        self.fleet = self.fleet.with_spent(Spent(starts_s, job.job_id, job.user, attempt.nodes), now)
         return Again(decision.delay_s, tuple(map(int, decision.exclude)))
 
     def _seen(self, failed: Failed) -> tuple[Job, Attempt]:
@@ -175,7 +176,8 @@ class Service:
         """What is known of the cluster: nothing takes its nodes out of use."""
         if failed.all_nodes and not self.fleet.usable:
             self.fleet = replace(self.fleet, usable={"": frozenset(_names(range(failed.all_nodes)))})
-        return replace(self.fleet, live_jobs=self._live_jobs(failed.now_s))
+        live = self._live_jobs(failed.now_s)
+        return replace(self.fleet, live_jobs=live, running_jobs=live)
 
     def _live_jobs(self, now: float) -> int:
         return bisect_right(self.submit_s, now) - bisect_right(self.gone_s, now)
@@ -185,9 +187,9 @@ def _names(nodes: Iterable[int]) -> tuple[str, ...]:
     return tuple(map(str, nodes))
 
 
-def _past(attempt: Attempt, verdict: Verdict, now: float) -> PastFailure:
-    said = verdict.label, verdict.category, verdict.fingerprint, verdict.infrastructure
-    return PastFailure(attempt.id, now, attempt.nodes, *said, attempt.elapsed_s, retried=True)
+def _past(attempt: Attempt, verdict: Verdict, p_transient: float, now: float) -> PastFailure:
+    said = verdict.label, verdict.category, fingerprint_of(verdict, attempt), verdict.infrastructure
+    return PastFailure(attempt.id, now, attempt.nodes, *said, attempt.elapsed_s, True, p_transient)
 
 
 def _recorded(failures: Failures, seed: int) -> None:  # noqa: ARG001

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.signals import SENT_BY_PERSONS, in_words, persons_signal, signal_name
 from perdure.triage.rule import Cause, Force
 from perdure.triage.verdict import Bound, Role
 
@@ -88,7 +89,7 @@ LAUNCH_SIGNAL = 53
 
 def _of_launch(attempt: Attempt) -> Fact | None:
     told = attempt.reason.replace(" ", "").lower()
-    named = "launchfail" in told or "joblaunch" in told
+    named = not attempt.signal and ("launchfail" in told or "joblaunch" in told)
     if attempt.state is AttemptState.FAILED and (named or (attempt.signal, attempt.exit_code) == (LAUNCH_SIGNAL, 0)):
         text = f"exit {attempt.exit_code}:{attempt.signal} {attempt.reason}".strip()
         return Fact(_OF_STATE[AttemptState.LAUNCH_FAILED], text)
@@ -128,9 +129,21 @@ _OF_SIGNAL: dict[int, Cause] = {
 }  # fmt: skip
 
 
+_OF_PERSONS = {
+    number: Cause(
+        f"signal-of-a-person-{number}", "cancelled", 0.02, Role.ROOT, Force.DECISIVE,
+        f"it was ended by {in_words(number)}, as scancel -s {signal_name(number)} -f does",
+        "Nobody starts it again but its owner.",
+    )
+    for number in sorted(SENT_BY_PERSONS)
+}  # fmt: skip
+
+
 def _of_signal(attempt: Attempt) -> Fact | None:
     if attempt.state is not AttemptState.FAILED:
         return None
+    if number := persons_signal(attempt):
+        return Fact(_OF_PERSONS[number], f"the script ended by {in_words(number)}, exit code 0")
     signal = attempt.signal or (attempt.exit_code - 128 if attempt.exit_code > 128 else 0)
     cause = _OF_SIGNAL.get(signal)
     return Fact(cause, f"exit code {attempt.exit_code}, signal {signal}") if cause is not None else None

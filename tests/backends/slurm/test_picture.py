@@ -158,3 +158,12 @@ def test_a_user_that_cannot_be_looked_up_goes_by_number():
     assert picture.user_name("nobody", 4711) == "4711"
     assert picture.user_name("", 4711) == "4711"
     assert picture.user_name("ada", 1000) == "ada"
+
+
+@pytest.mark.parametrize(
+    ("went_down", "told"), [({"boot": 130}, ("n1",)), ({"state": "DOWN"}, ("n1",)), ({}, ()), ({"boot": 5000}, ())]
+)
+def test_a_machine_that_shuts_down_ends_scripts_by_a_signal(went_down, told):
+    ended = job(7, state="FAILED", end="110", exit_code="0:15", reason="JobLaunchFailure")
+    (attempt,) = picture.attempts("c", look(ended, nodes=(node("n1", **went_down),)), NOW)
+    assert (attempt.state, attempt.signal, attempt.failed_nodes) == (A.FAILED, 15, told)

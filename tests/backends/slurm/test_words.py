@@ -28,6 +28,9 @@ A, J, N = AttemptState, JobState, NodeState
         ("FAILED", "3:0", "NonZeroExitCode", A.FAILED),
         ("FAILED", "0:53", "", A.LAUNCH_FAILED),
         ("FAILED", "1:0", "JobLaunchFailure", A.LAUNCH_FAILED),
+        ("FAILED", "0:15", "JobLaunchFailure", A.FAILED),  # 22.05 says so of every script that a signal ended
+        ("FAILED", "0:11", "JobLaunchFailure", A.FAILED),
+        ("FAILED", "0:15", "RaisedSignal:15(Terminated)", A.FAILED),
         ("LAUNCH_FAILED", "0:0", "", A.LAUNCH_FAILED),
         ("TIMEOUT", "0:15", "", A.TIMEOUT),
         ("NODE_FAIL", "0:0", "", A.NODE_FAIL),

@@ -13,7 +13,9 @@ from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waitin
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
+from perdure.model.signals import persons_signal
 
+SHUT_DOWN_S = 600.0  # at most, from the signal that a shutdown sends to the next start of the machine
 CLOCKS_APART_S = 1.0  # at most, between slurmctld's machine and ours
 
 
@@ -184,13 +186,16 @@ def _of_record(cluster: str, record: JobRecord, now: float) -> Attempt | None:
 
 
 class _NodeBlame:
-    """Says which nodes of an attempt failed under it: Slurm before 23.02 tells only the whole allocation."""
+    """Says which nodes of an attempt failed under it: Slurm before 23.02 tells only the whole allocation.
+
+    A machine that shuts down ends scripts by signal 15 before Slurm knows that it is gone.
+    """
 
     def __init__(self, nodes: Iterable[NodeRecord]) -> None:
         self._nodes = {record.node.name: record for record in nodes}
 
     def __call__(self, attempt: Attempt) -> Attempt:
-        if attempt.state is not AttemptState.NODE_FAIL or attempt.failed_nodes:
+        if attempt.failed_nodes or not (attempt.state is AttemptState.NODE_FAIL or persons_signal(attempt)):
             return attempt
         known = [self._nodes[name] for name in attempt.nodes if name in self._nodes]
         down = tuple(record.node.name for record in known if record.node.state is NodeState.DOWN)
@@ -201,6 +206,8 @@ class _NodeBlame:
 def _came_back(record: NodeRecord, attempt: Attempt) -> bool:
     """True where the machine, or its daemon, has started since the attempt was given up."""
     booted = record.boot_s is not None and record.boot_s > attempt.start_s
+    if persons_signal(attempt):
+        return booted and (record.boot_s or 0) < (attempt.end_s or 0) + SHUT_DOWN_S
     restarted = None not in (record.daemon_start_s, attempt.end_s) and (record.daemon_start_s or 0) > (
         attempt.end_s or 0
     )

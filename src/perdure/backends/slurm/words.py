@@ -86,12 +86,13 @@ def attempt_state(word: str, exit_code: int, signal: int, reason: str) -> Attemp
     """How an attempt stands. An unknown word of a newer Slurm is a failure that is told apart by its reason.
 
     An attempt that ended by itself with a code, and was put back afterwards, is recorded as REQUEUED with that
-    code; one that was put back while it ran has none.
+    code; one that was put back while it ran has none. Slurm 22.05 gives JobLaunchFailure as the reason of every batch
+    script that a signal ended: then it did run.
     """
     state = _ATTEMPT_STATES.get(_whole_word(word), AttemptState.FAILED)
     if state is AttemptState.REQUEUED and exit_code:
         return AttemptState.FAILED
-    not_launched = reason == "JobLaunchFailure" or (exit_code, signal) == (0, _CANNOT_OPEN_OUTPUT)
+    not_launched = (reason == "JobLaunchFailure" and not signal) or (exit_code, signal) == (0, _CANNOT_OPEN_OUTPUT)
     if state is AttemptState.FAILED and not_launched:
         return AttemptState.LAUNCH_FAILED
     return state

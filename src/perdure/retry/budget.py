@@ -1,0 +1,129 @@
+"""The budgets that jobs share: how many retries may start in any hour, and when the next one has room.
+
+What is charged is the instant for which a retry is planned, past or to come. A budget that is spent makes a retry come
+later; it stops none.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from perdure.model.jobs import Attempt, Job
+from perdure.retry.history import HOUR_S, Fleet, Spent
+from perdure.retry.rules import RetryRules
+
+_ROUNDING_S = 1e-3
+_SOON_S = 12 * HOUR_S
+
+
+class Budget(NamedTuple):
+    """At most `limit` starts in any hour; those that are planned or were, sorted."""
+
+    name: str
+    times: list[float]
+    limit: int
+
+
+class Room(NamedTuple):
+    """When a retry may start, and the words for what makes it wait; "" where nothing does."""
+
+    instant_s: float  # infinite where a budget is 0
+    waits_for: str
+
+
+def room(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules, start_s: float, now: float) -> Room:
+    """The first instant from `start_s` on at which every budget that this retry is charged to has room."""
+    budgets = _budgets(job, attempt, fleet, rules)
+    instant_s, full = start_s, None
+    while True:
+        before_s = instant_s
+        for budget in budgets:
+            later_s = earliest(budget.times, budget.limit, instant_s)
+            if later_s > instant_s:
+                instant_s, full = later_s, budget
+        if instant_s in (before_s, math.inf):
+            return Room(instant_s, _spent(full, now) if full else "")
+
+
+def earliest(times: Sequence[float], limit: int, start_s: float, window_s: float = HOUR_S) -> float:
+    """The first instant from `start_s` on where one more leaves at most `limit` in every window; infinite if that is 0.
+
+    `times` are sorted, and may lie ahead of `start_s`.
+
+    >>> earliest([0.0, 10.0], 2, 20.0, 100.0), earliest([0.0, 10.0], 3, 20.0, 100.0)
+    (100.0, 20.0)
+    """
+    if limit <= 0:
+        return math.inf
+    if _fits(times, start_s, limit, window_s):
+        return start_s
+    freed = (time_s + window_s for time_s in times[bisect_right(times, start_s - window_s) :])
+    return next(at_s for at_s in freed if at_s > start_s and _fits(times, at_s, limit, window_s))
+
+
+def at(instant_s: float, now: float) -> str:
+    """An instant in words, by this machine's clock: ``08:04``, with its day where that is not near."""
+    return datetime.fromtimestamp(instant_s).strftime("%H:%M" if instant_s - now < _SOON_S else "%Y-%m-%d %H:%M")
+
+
+def cluster_limit(fleet: Fleet, rules: RetryRules) -> int:
+    """Retries that may start in an hour on the whole cluster."""
+    share = int(rules.cluster_share_per_hour * fleet.live_jobs)
+    return min(rules.per_cluster_per_hour, max(rules.cluster_floor_per_hour, share))
+
+
+def node_limit(fleet: Fleet, rules: RetryRules) -> int:
+    """Retries that failures on one node may cause in an hour."""
+    nodes = len(fleet.usable.get("", ()))
+    return max(rules.per_node_per_hour, int(rules.cluster_share_per_hour * fleet.running_jobs / nodes) if nodes else 0)
+
+
+def _budgets(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules) -> list[Budget]:
+    """Those of the cluster and of the nodes it ran on, and the user's share of each."""
+    of_all, of_node = cluster_limit(fleet, rules), node_limit(fleet, rules)
+    found = [
+        Budget(
+            f"user {job.user}'s share of the cluster's retries",
+            _times(fleet.spent, job.user),
+            min(rules.per_user_per_hour, _share(of_all, rules)),
+        ),
+        Budget("the cluster's retries", _times(fleet.spent), of_all),
+    ]
+    nodes = set(attempt.nodes)
+    where = [(s, nodes.intersection(s.nodes)) for s in fleet.spent]
+    for node in sorted(set().union(*(names for _, names in where))):
+        on_it = [s for s, names in where if node in names]
+        name = f"retries after failures on {node}"
+        found += [
+            Budget(f"user {job.user}'s share of the {name}", _times(on_it, job.user), _share(of_node, rules)),
+            Budget(f"the {name}", _times(on_it), of_node),
+        ]
+    return found
+
+
+def _times(spent: Iterable[Spent], user: str | None = None) -> list[float]:
+    return [s.time_s for s in spent if user in (None, s.user)]
+
+
+def _share(limit: int, rules: RetryRules) -> int:
+    return min(limit, max(1, int(rules.user_share * limit)))
+
+
+def _spent(budget: Budget, now: float) -> str:
+    used = len(budget.times) - bisect_right(budget.times, now - HOUR_S)
+    return f"{budget.name} of an hour are spent ({used} of {budget.limit})"
+
+
+def _fits(times: Sequence[float], at_s: float, limit: int, window_s: float) -> bool:
+    """Whether no window that holds `at_s` would hold more than `limit`."""
+    near = times[bisect_right(times, at_s - window_s) : bisect_left(times, at_s + window_s)]
+    if len(near) < limit:
+        return True
+    place = bisect_left(near, at_s)
+    all_of_them = [*near[:place], at_s, *near[place:]]
+    pairs = zip(all_of_them, all_of_them[limit:], strict=False)
+    return all(last - first >= window_s - _ROUNDING_S for first, last in pairs)
