@@ -11,12 +11,23 @@ from pathlib import Path
 import pytest
 
 from perdure.backends import logfile
-from perdure.backends.logfile import read_tail
+from perdure.backends.reader import HEAD_BYTES, Request, Wanted, read_output
 from perdure.errors import LogRefused, NotFound
+from perdure.model.output import OutputKind, Why
 
 ME = os.getuid()
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can give a file to somebody else")
+
+
+def read_tail(path, owner_uid, max_bytes=4 << 20, head_bytes=HEAD_BYTES):
+    """One file by itself; an error where it is absent."""
+    wanted = Wanted((os.fspath(path),), OutputKind.STDOUT)
+    output = read_output(Request(owner_uid, (wanted,), max_bytes=max_bytes, head_bytes=head_bytes))
+    for absent in output.absent:
+        refused = absent.why in (Why.REFUSED, Why.NOT_WRITABLE)
+        raise (LogRefused if refused else NotFound)(absent.path, absent.says, "")
+    return output.files[0]
 
 
 @pytest.fixture
@@ -204,9 +215,9 @@ def test_a_file_swapped_between_look_and_open_is_refused(log, monkeypatch, swap)
 
 _MEASURE = """
 import resource, sys
-from perdure.backends.logfile import read_tail
+from perdure.backends.reader import Request, Wanted, read_output
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-log = read_tail(sys.argv[1], int(sys.argv[2]))
+log = read_output(Request(int(sys.argv[2]), (Wanted((sys.argv[1],), "stdout"),))).files[0]
 assert log.tail.endswith(b"the end") and log.skipped > 2**30, (len(log.tail), log.skipped)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """

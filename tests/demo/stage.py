@@ -43,7 +43,7 @@ class Stage:
         return sorted(found, key=lambda attempt: attempt.id.incarnation)
 
     def log(self, attempt: Attempt) -> str:
-        return self.backend.log_tail(attempt).tail.decode()
+        return self.backend.output(attempt).main.tail.decode()
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S

@@ -122,9 +122,7 @@ def test_stopping_mends_what_is_broken(tmp_path: Path, until_s: float, mended: l
     assert [what for _, what in seen if what.startswith(("return", "thaw"))] == mended
 
 
-@given(
-    st.sampled_from(sorted(ARRIVALS)), st.integers(1, 8), st.integers(1, 64), st.sampled_from([0.1, 1.0])
-)
+@given(st.sampled_from(sorted(ARRIVALS)), st.integers(1, 8), st.integers(1, 64), st.sampled_from([0.1, 1.0]))
 def test_a_job_fits_the_site_or_is_left_out(name: str, nodes: int, gpus: int, pace: float) -> None:
     site = Site(tuple(f"gpu{i}" for i in range(nodes)), gpus, pace)
     arrival = ARRIVALS[name]

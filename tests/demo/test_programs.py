@@ -25,7 +25,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 def judged_rightly(stage: Stage, name: str, attempt: Attempt) -> None:
     """Triage finds what the workload knows to be true, where the log can tell it."""
-    verdict = judge(stage.backend.log_tail(attempt).tail, attempt)
+    verdict = judge(stage.backend.output(attempt).main.tail, attempt)
     expected = ARRIVALS[name]
     if expected.tells:
         assert (verdict.label, verdict.category) == (expected.truth, expected.category), verdict
@@ -139,9 +139,7 @@ def test_a_rank_that_waits_for_ever_is_ended_by_its_peers_watchdog(stage: Stage)
     assert stage.job(warmer).state is JobState.RUNNING
 
 
-@pytest.mark.parametrize(
-    ("name", "fault", "mend"), [("resnet-32", "fail", "return"), ("resnet-16", "freeze", "thaw")]
-)
+@pytest.mark.parametrize(("name", "fault", "mend"), [("resnet-32", "fail", "return"), ("resnet-16", "freeze", "thaw")])
 def test_a_run_goes_on_elsewhere_when_its_node_is_gone(stage: Stage, name: str, fault: str, mend: str) -> None:
     job_id = stage.submit(name, pace=0.1)
     (node,) = stage.until_says(job_id, "checkpoint saved at step 10").nodes

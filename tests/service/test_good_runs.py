@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from perdure.backends.protocol import LogTail
-from perdure.errors import NotFound
 from perdure.model.events import JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Observation
+from perdure.model.output import Absent, Output, Why
 from perdure.service import studies
 from perdure.service.case import State
 from perdure.service.controller import ControllerSettings, Journalled, Looked, Study, step
@@ -65,14 +64,14 @@ def known(journal, job):
 def test_a_habit_of_good_runs_misleads_no_verdict(journal, learner):
     failed = known(journal, replace(JOB, job_id="2"))
     assert learner.judge(BAD_LOG, failed, Context()).label is Label.DETERMINISTIC
-    learner.study(GOOD_LOG, JOB)
+    learner.study(Output.of(GOOD_LOG), JOB)
     verdict = learner.judge(BAD_LOG, failed, Context())
     assert (verdict.label, verdict.category) == (Label.TRANSIENT, "net")
 
 
 @pytest.mark.parametrize("other", [{"user": "eve"}, {"name": "eval"}])
 def test_other_users_and_other_names_are_other_jobs(journal, learner, other):
-    learner.study(GOOD_LOG, JOB)
+    learner.study(Output.of(GOOD_LOG), JOB)
     failed = known(journal, replace(JOB, job_id="2", **other))
     assert learner.judge(BAD_LOG, failed, Context()).label is Label.DETERMINISTIC
 
@@ -114,7 +113,7 @@ def test_one_that_is_too_large_leaves_the_one_before_it(journal, good_runs, monk
 
 
 def test_a_damaged_one_leaves_no_failure_without_an_answer(journal, learner, caplog):
-    learner.study(GOOD_LOG, JOB)
+    learner.study(Output.of(GOOD_LOG), JOB)
     with journal.store.writing() as db:
         db.execute(update(table).values(state=b"garbage"))
     assert learner.judge(BAD_LOG, known(journal, JOB), Context()).label is Label.DETERMINISTIC
@@ -186,11 +185,11 @@ class Shelf:
     def observe(self, since_s):
         return self._looks.pop(0)
 
-    def log_tail(self, attempt, max_bytes):
+    def output(self, attempt, max_bytes, known=()):
         self.read.append(attempt.id.job_id)
         if attempt.id.job_id not in self.logs:
-            raise NotFound("log", "there is no such log", "It may have been moved")
-        return LogTail("log", self.logs[attempt.id.job_id])
+            return Output((), (Absent("log", Why.MISSING, "it is not there"),))
+        return Output.of(self.logs[attempt.id.job_id])
 
     def close(self):
         pass

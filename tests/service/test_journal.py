@@ -131,7 +131,7 @@ def test_whatever_happens_the_journal_knows_what_the_controller_knows(seed, tmp_
         cluster.advance(5.0)
         effects = service.feed(Looked(backend.observe(cluster.now - 60.0)))
         for effect in [e for e in effects if isinstance(e, Judge)]:
-            verdict = judge(backend.log_tail(effect.attempt).tail, effect.attempt)
+            verdict = judge(backend.output(effect.attempt), effect.attempt)
             service.feed(Judged(cluster.now, effect.attempt.id, verdict))
     restored = journal.restore()
     assert durable(restored) == durable(service.state)

@@ -11,10 +11,11 @@ import pytest
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
-from perdure.errors import ClusterBusy, LogRefused
+from perdure.errors import ClusterBusy
 from perdure.model.actions import Exclude, OutcomeStatus, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState, Wish
+from perdure.model.output import Why
 from tests.slurm.cluster import await_
 
 pytestmark = pytest.mark.slurm
@@ -272,14 +273,14 @@ def test_a_log_is_read_with_its_owners_rights(look, quiet_cluster):
     mine = quiet_cluster.submit("echo says nobody; exit 1", user="nobody")
     attempt = look.ended(mine)
     assert attempt.user == "nobody"
-    assert b"says nobody" in look.backend.log_tail(attempt).tail
+    assert b"says nobody" in look.backend.output(attempt).main.tail
     secret = quiet_cluster.directory / "secret"
     secret.write_text("of root's")
     secret.chmod(0o600)
     link = quiet_cluster.output / "link.out"
     linked = quiet_cluster.submit(f"rm {link}; ln -s {secret} {link}", "-o", str(link), user="nobody")
-    with pytest.raises(LogRefused):
-        look.backend.log_tail(look.ended(linked))
+    output = look.backend.output(look.ended(linked))
+    assert (output.files, [absent.why for absent in output.absent]) == ((), [Why.REFUSED])
 
 
 def test_a_missing_output_directory_is_a_launch_failure(look, quiet_cluster):

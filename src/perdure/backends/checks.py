@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from perdure.backends.protocol import Backend
-from perdure.errors import ClusterBusy, NotFound
+from perdure.backends.protocol import TAIL_BYTES, Backend
+from perdure.errors import ClusterBusy
 from perdure.model.actions import (
     Action,
     Cancel,
@@ -34,6 +34,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import NodeState
 from perdure.model.observation import Known, Observation, changes
+from perdure.model.output import OutputFile
 
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ def check_success_is_seen(harness: Harness) -> None:
     assert set(attempt.nodes) <= set(harness.nodes)
     assert attempt.end_s is not None
     assert attempt.start_s <= attempt.end_s
-    assert b"all is well" in harness.backend.log_tail(attempt).tail
+    assert b"all is well" in _log(harness, attempt).tail
     _until(harness, lambda seen: _job(seen, job_id).state is JobState.COMPLETED, "the job to be completed")
 
 
@@ -97,22 +98,26 @@ def check_failure_is_seen(harness: Harness) -> None:
     attempt = _ended(harness, job_id)
     assert attempt.state is AttemptState.FAILED
     assert (attempt.exit_code, attempt.signal) == (3, 0)
-    assert b"RuntimeError: no luck" in harness.backend.log_tail(attempt).tail
+    assert b"RuntimeError: no luck" in _log(harness, attempt).tail
     _until(harness, lambda seen: _job(seen, job_id).state is JobState.FAILED, "the job to have failed")
 
 
-def check_log_tail_is_bounded(harness: Harness) -> None:
-    """Of a long log its end is read, at most as much as was asked for; a log that is not there is `NotFound`."""
+def check_output_is_bounded(harness: Harness) -> None:
+    """Of a long log its end is read, at most as much as was asked for; a log that is not there is named."""
     attempt = _ended(harness, harness.submit(Program(says="x" * 5000 + " the end")))
-    log = harness.backend.log_tail(attempt, max_bytes=1000)
+    log = _log(harness, attempt, max_bytes=1000)
     assert len(log.tail) <= 1000
     assert b"the end" in log.tail
     assert log.head.startswith(b"x")
-    try:
-        harness.backend.log_tail(replace(attempt, stdout="/nowhere/at/all", stderr=""))
-    except NotFound:
-        return
-    raise AssertionError("a log that does not exist was read")
+    nowhere = harness.backend.output(replace(attempt, stdout="/nowhere/at/all", stderr=""))
+    assert nowhere.main is None
+    assert [absent.path for absent in nowhere.absent] == ["/nowhere/at/all"]
+
+
+def _log(harness: Harness, attempt: Attempt, max_bytes: int = TAIL_BYTES) -> OutputFile:
+    log = harness.backend.output(attempt, max_bytes).main
+    assert log is not None
+    return log
 
 
 def check_gang_has_its_nodes(harness: Harness) -> None:
@@ -361,7 +366,7 @@ def check_silence_is_named(harness: Harness) -> None:
 BACKEND_CHECKS: tuple[Callable[[Harness], None], ...] = (
     check_success_is_seen,
     check_failure_is_seen,
-    check_log_tail_is_bounded,
+    check_output_is_bounded,
     check_gang_has_its_nodes,
     check_looking_changes_nothing,
     check_requeue_is_one_new_attempt,

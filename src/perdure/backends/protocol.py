@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Protocol
 
 from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
+from perdure.model.output import LogMark, Output
 
 TAIL_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class LogTail:
-    """The end of an attempt's log, and its beginning where the whole was longer than asked for.
-
-    `head` is empty where `tail` holds all. `skipped` counts the bytes between the two.
-    """
-
-    path: str
-    tail: bytes
-    head: bytes = b""
-    skipped: int = 0
-    free_bytes: int | None = None  # what the owner may still write on the file system that it is on
 
 
 class Backend(Protocol):
@@ -41,10 +28,12 @@ class Backend(Protocol):
         Never raises for a part that is down: it names that part in `Observation.unseen`.
         """
 
-    def log_tail(self, attempt: Attempt, max_bytes: int = TAIL_BYTES) -> LogTail:
-        """Read the end of an attempt's output, with its owner's rights.
+    def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
+        """Read all of an attempt's output, with its owner's rights: standard output, errors, and ranks' own files.
 
-        Raises `LogRefused` for anything but a regular file of the owner, `NotFound` where there is none.
+        Of stdout and stderr at most the last `max_bytes` each, and their beginning. `known` tells
+        where the job's earlier attempts ended; what a file held before is not this attempt's. What cannot be read is
+        named in the answer. Raises `ClusterBusy` where a file system does not answer.
         """
 
     def perform(self, action: Action) -> Outcome:

@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.errors import InputError, LogRefused
+from perdure.triage.filenames import numbers_after, parts_of, ranks_of
 
 if TYPE_CHECKING:
     from perdure.triage.gather import Signs
@@ -23,8 +23,6 @@ MIN_FILE_BYTES = 64 * 1024
 
 LOOKED_AT_BYTES = 1024
 """A file of a directory with a zero byte among its first is no log."""
-
-STREAMS = frozenset({"stdout", "stderr", "out", "err", "output", "error"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,42 +138,11 @@ def _walk(directory: Path, depth: int) -> Iterator[Path]:
             yield Path(entry.path)
 
 
-def _parts(name: str) -> list[str]:
-    """A name cut between digits and others."""
-    return ["".join(run) for _, run in groupby(name, str.isdecimal)]
-
-
 def _natural(name: str) -> list[tuple[int, str]]:
     """Sorts rank2 before rank10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _parts(name)]
-
-
-def _after(word: str, name: str) -> list[int]:
-    """The numbers that stand behind a word."""
-    pairs = pairwise(_parts(name))
-    return [int(part) for before, part in pairs if part.isdecimal() and before.lower().rstrip("._-/").endswith(word)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts_of(name)]
 
 
 def _attempt(path: Path, directory: Path) -> int | None:
     """The number of torchrun's attempt that a file belongs to."""
-    return max(_after("attempt", str(path.relative_to(directory).parent) + "/"), default=None)
-
-
-def ranks_of(names: list[str]) -> list[str]:
-    """The rank that each file's name tells: the number after the word rank, else the last one that tells them apart.
-
-    Where numbers do not, the names themselves are taken; "" where they only tell a task's streams apart.
-
-    >>> ranks_of(["job-17_rank0.err", "job-17_rank1.err"]), ranks_of(["17/0/stdout.log", "17/1/stdout.log"])
-    (['0', '1'], ['0', '1'])
-    """
-    told = [_after("rank", name) for name in names]
-    if all(told):
-        return [str(found[-1]) for found in told]
-    numbers = [[int(part) for part in _parts(name) if part.isdecimal()] for name in names]
-    for back in range(1, 1 + min(map(len, numbers), default=0)):
-        column = [str(found[-back]) for found in numbers]
-        if len(set(column)) > 1:
-            return column
-    stems = [Path(name).stem for name in names]
-    return [""] * len(names) if {stem.lower() for stem in stems} <= STREAMS else stems
+    return max(numbers_after("attempt", str(path.relative_to(directory).parent) + "/"), default=None)

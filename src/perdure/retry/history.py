@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node
+from perdure.model.output import LogMark
 from perdure.model.value import quick, replace
 from perdure.triage.verdict import Label, Verdict
 
@@ -33,6 +34,7 @@ class PastFailure:
     retried: bool = False  # by us, or by the resource manager itself
     p_transient: float = 1.0  # as it was decided on
     preempted: bool = False  # nothing went wrong: no try of the job
+    logs: tuple[LogMark, ...] = ()  # how far its logs were read; kept of the latest failure only
 
     @property
     def is_recognised(self) -> bool:

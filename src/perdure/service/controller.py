@@ -366,8 +366,10 @@ def _closed(case: Case) -> Case:
         retried=decision is None or decision.retries or failure.record.owner is not Component.SCHEDULER,
         p_transient=decision.p_transient if decision else verdict.p_transient,
         preempted=failure.attempt.state is AttemptState.PREEMPTED,
+        logs=verdict.logs,
     )
-    return replace(case, failure=None, past=(*case.past, past)[-MAX_PAST:])
+    before = case.past[-1:] and (replace(case.past[-1], logs=()),)
+    return replace(case, failure=None, past=(*case.past[:-1], *before, past)[-MAX_PAST:])
 
 
 def _with_case(state: State, case: Case, settings: ControllerSettings) -> State:

@@ -7,9 +7,10 @@ from typing import Any, Literal, cast, get_args
 
 from perdure.backends.local import JobSpec, LocalBackend
 from perdure.backends.local.wire import decode
-from perdure.errors import ClusterError, InputError, NotFound, StateError
+from perdure.errors import ClusterError, InputError, LogRefused, NotFound, StateError
 from perdure.model.actions import Action
 from perdure.model.identity import AttemptId
+from perdure.model.output import Why, as_one_text
 from perdure.service.controller import Ordered, undo_of
 from perdure.service.coordinator import Coordinator
 from perdure.service.engine import Engine
@@ -105,4 +106,9 @@ class Desk:
         attempt = self._engine.journal.attempt(AttemptId(self._engine.backend.cluster, job_id, incarnation))
         if attempt is None:
             raise NotFound(f"job {job_id}", f"no attempt {incarnation} is known", "See `perdure jobs`")
-        return self._engine.backend.log_tail(attempt, max_bytes).tail
+        output = self._engine.backend.output(attempt, max_bytes)
+        if not output.files and output.absent:
+            absent = output.absent[0]
+            kind = LogRefused if absent.why in (Why.REFUSED, Why.NOT_WRITABLE) else NotFound
+            raise kind(absent.path or f"job {job_id}", absent.says, "Look at the job's output option")
+        return as_one_text(output, max_bytes)

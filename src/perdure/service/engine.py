@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 
-from perdure.backends.protocol import TAIL_BYTES, Backend, LogTail
+from perdure.backends.protocol import TAIL_BYTES, Backend
 from perdure.coordination.messages import Input, Refused
 from perdure.errors import PerdureError
 from perdure.model.jobs import Attempt, Job
+from perdure.model.output import Absent, LogMark, Output, Why
 from perdure.model.value import replace
 from perdure.service.case import State
 from perdure.service.controller import (
@@ -46,8 +47,8 @@ from perdure.triage.verdict import Label, Verdict
 
 log = logging.getLogger("perdure")
 
-Triage = Callable[[bytes, Attempt, Context], Verdict]
-Student = Callable[[bytes, Job], None]
+Triage = Callable[[Output, Attempt, Context], Verdict]
+Student = Callable[[Output, Job], None]
 
 LOOK_BACK_S = 600.0  # accounting may tell of an end this much later
 LOG_PATIENCE_S = 20.0  # a log that cannot be read in this time is judged without
@@ -159,9 +160,9 @@ class Engine:
         except queue.Empty:
             self._study_next()
             return False
-        tail, begun_s = self._log_of(attempt), time.monotonic()
+        output, begun_s = self._output_of(attempt), time.monotonic()
         try:
-            self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, tail))])
+            self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, output))])
         except BaseException:  # a full disk, say: the failure must not be left without an answer
             self._to_judge.put(attempt)
             raise
@@ -174,36 +175,44 @@ class Engine:
         if found is None or self._student is None:
             return
         attempt, job = found
-        reading = self._good_reader.submit(self.backend.log_tail, attempt, GOOD_BYTES)
+        reading = self._good_reader.submit(self.backend.output, attempt, GOOD_BYTES)
         try:
-            self._student(_text_of(reading.result(GOOD_LOG_PATIENCE_S)), job)
+            output = reading.result(GOOD_LOG_PATIENCE_S)
+            if output.files:
+                self._student(output, job)
         except NotInTime:
             reading.cancel()
         except PerdureError as err:
             log.info("%s: its good run is not kept: %s", attempt.id, err)
 
-    def _judge(self, attempt: Attempt, log_tail: LogTail) -> Verdict:
+    def _judge(self, attempt: Attempt, output: Output) -> Verdict:
         """A log that triage stumbles over must not leave the failure without an answer."""
         state = self._state
         case = state.cases.get(attempt.id.job_id)
         try:
-            context = context_of(attempt, case, state.fleet, log_tail.free_bytes, self.clock())
-            return self._triage(_text_of(log_tail), attempt, context)
+            context = context_of(attempt, case, state.fleet, output.free_bytes, self.clock())
+            return self._triage(output, attempt, context)
         except Exception:
             log.exception("%s: triage failed", attempt.id)
             return Verdict(Label.UNSURE, 0.5, "unknown", "triage itself failed on this log")
 
-    def _log_of(self, attempt: Attempt) -> LogTail:
-        """The log to judge by; empty where it cannot be had, for then the scheduler's own facts must do."""
-        reading = self._readers.submit(self.backend.log_tail, attempt, TAIL_BYTES)
+    def _output_of(self, attempt: Attempt) -> Output:
+        """What to judge by; without files where none can be had, for then the scheduler's own facts must do."""
+        reading = self._readers.submit(self.backend.output, attempt, TAIL_BYTES, self._marks(attempt))
         try:
             return reading.result(LOG_PATIENCE_S)
         except NotInTime:
             reading.cancel()
-            log.warning("%s: its log could not be read within %.0f s", attempt.id, LOG_PATIENCE_S)
+            why = f"its log could not be read within {LOG_PATIENCE_S:.0f} s"
         except PerdureError as err:
-            log.info("%s: judged without a log: %s", attempt.id, err)
-        return LogTail("", b"")
+            why = f"its log could not be read: {err.what}"
+        log.warning("%s: %s", attempt.id, why)
+        return Output((), (Absent(attempt.stdout, Why.UNKNOWN, why),))
+
+    def _marks(self, attempt: Attempt) -> tuple[LogMark, ...]:
+        """How far the logs of the job's attempt before this one were read."""
+        case = self._state.cases.get(attempt.id.job_id)
+        return case.past[-1].logs if case is not None and case.past else ()
 
     def act(self) -> None:
         """Carry out what is due."""
@@ -225,7 +234,3 @@ class Engine:
         self._good_reader.shutdown(wait=False, cancel_futures=True)
         self.journal.close()
         self.backend.close()
-
-
-def _text_of(log_tail: LogTail) -> bytes:
-    return log_tail.head + b"\n" + log_tail.tail if log_tail.head else log_tail.tail

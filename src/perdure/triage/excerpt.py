@@ -96,9 +96,9 @@ def excerpt(text: LogText, hits: Sequence[Hit] = (), good: GoodRun | None = None
 
 
 def _last_window(text: LogText, first: Hit | None) -> Window:
-    """The end of the file that the first failure stands in."""
-    source = first.block.window.source if first else None
-    return next(window for window in reversed(text.windows) if source is None or window.source is source)
+    """The end of the file that the first failure stands in; without one, of the first file."""
+    source = (first.block.window if first else text.windows[0]).source
+    return next(window for window in reversed(text.windows) if window.source is source)
 
 
 def _numbered(window: Window, start: int, end: int) -> list[tuple[int, bytes]]:

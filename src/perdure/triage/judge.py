@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from perdure.model.jobs import Attempt
+from perdure.model.output import Output
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
@@ -29,10 +30,11 @@ from perdure.triage.logtext import LogText
 from perdure.triage.masking import mask
 from perdure.triage.matching import Hit, RuleBook
 from perdure.triage.ranks import Merged, merged
+from perdure.triage.remarks import remarks_on
 from perdure.triage.rule import Cause, Force
 from perdure.triage.rules import own_rules
 from perdure.triage.scheduler import Fact, facts
-from perdure.triage.verdict import Evidence, Label, Role, Verdict
+from perdure.triage.verdict import MAX_LOGS, Evidence, Label, Role, Verdict
 
 
 class Leaning(Protocol):
@@ -77,7 +79,7 @@ class Finding:
 
 
 def judge(
-    log: bytes | LogText,
+    log: bytes | LogText | Output,
     attempt: Attempt | None = None,
     context: Context | None = None,
     model: Leaning | None = None,
@@ -90,7 +92,7 @@ def judge(
 
 
 def examine(
-    log: bytes | LogText,
+    log: bytes | LogText | Output,
     attempt: Attempt | None = None,
     context: Context | None = None,
     model: Leaning | None = None,
@@ -100,25 +102,45 @@ def examine(
 ) -> Finding:
     """Say why an attempt failed, and whether a retry would get past this point.
 
-    `log` is raw, of any size and content; `attempt` adds what the resource manager knows, `context` what surrounds
+    `log` is raw, of any size and content; of an `Output` only what is known to be the attempt's own counts, and what
+    could not be read is said. `attempt` adds what the resource manager knows, `context` what surrounds
     the failure. `model` and `rules` are those that come with Perdure unless others are given. What `good`, the last
     good run of the job, said as well is held against nobody. Never fails on any input; what shows no failure is
     unsure.
     """
     weights = weights or Weights()
-    text = LogText.of(log) if isinstance(log, bytes) else log
+    output = log if isinstance(log, Output) else Output()
+    text = _text_of(log)
+    remarks = remarks_on(output)
     in_order = merged((rules or own_rules()).hits(text))
     hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
     reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
-    known = facts(attempt) if attempt is not None else ()
+    known = facts(attempt, output.absent) if attempt is not None else ()
     primary = _primary(hits, known)
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
-        return Finding(Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says), reading)
+        nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
+        return Finding(_with_output(nothing, output, remarks), reading)
     surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context or Context())
     leaning = _leaning(weights.pulls[_rank(primary.cause)], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
-    return Finding(_verdict(primary, p, replace(in_order, hits=tuple(hits)), known, surroundings, weights), reading)
+    verdict = _verdict(primary, p, replace(in_order, hits=tuple(hits)), known, surroundings, weights)
+    return Finding(_with_output(verdict, output, remarks if isinstance(primary, Fact) else ()), reading)
+
+
+def _text_of(log: bytes | LogText | Output) -> LogText:
+    if isinstance(log, Output):
+        return LogText.of_output(log)
+    return LogText.of(log) if isinstance(log, bytes) else log
+
+
+def _with_output(verdict: Verdict, output: Output, remarks: Sequence[str]) -> Verdict:
+    """Say of what the verdict was made, and what `remarks` there are on it."""
+    return replace(
+        verdict,
+        summary="; ".join([verdict.summary, *remarks]),
+        logs=tuple(file.mark for file in output.files[:MAX_LOGS]),
+    )
 
 
 def _primary(hits: Sequence[Hit], known: Sequence[Fact]) -> Hit | Fact | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perdure.errors import InputError, LogRefused
+from perdure.model.output import Output, OutputKind
 from perdure.triage.clean import scrub
 
 MIB = 1 << 20
@@ -74,6 +75,27 @@ class LogText:
         start = len(data) - limits.tail_bytes
         tail = Window(data[start:], 1 + data.count(b"\n", 0, start))
         return cls((Window(data[: limits.head_bytes]), tail), start - limits.head_bytes)
+
+    @classmethod
+    def of_output(cls, output: Output) -> LogText:
+        """Take what an attempt wrote, as far as it is known to be its own: errors first, ranks' files last."""
+        files = [file for file in output.files if file.text and not file.doubt]
+        skipped = sum(file.skipped for file in files)
+        if len(files) == 1 and not files[0].rank:
+            return cls((Window(files[0].text),), skipped)
+        files.sort(key=lambda file: _READ_FIRST.index(file.kind))
+        names = _short_names([file.path for file in files])
+        sources = [Source(name, file.rank, file.written_s) for name, file in zip(names, files, strict=True)]
+        return cls(tuple(Window(f.text, source=source) for f, source in zip(files, sources, strict=True)), skipped)
+
+
+_READ_FIRST = (OutputKind.STDERR, OutputKind.STDOUT, OutputKind.RANK)
+
+
+def _short_names(paths: list[str]) -> list[str]:
+    """Names that tell files apart: without the directories that all have in common."""
+    common = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""
+    return [path.removeprefix(common).lstrip("/") for path in paths]
 
 
 def blocks(window: Window, size: int = BLOCK_BYTES, end_bytes: int = END_BYTES) -> Iterator[Block]:

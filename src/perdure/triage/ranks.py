@@ -68,13 +68,14 @@ def _by_number(rank: str) -> tuple[int, str]:
 
 def merged(hits: Sequence[Hit]) -> Merged:
     """Put the hits of all tasks in one order; `Hit.order` is counted anew."""
-    if len({hit.rank for hit in hits if hit.rank}) < 2:
+    several_ranks = len({hit.rank for hit in hits if hit.rank}) > 1
+    if not several_ranks and len({hit.block.window.source for hit in hits}) < 2:
         return Merged(tuple(hits))
     stamps = _stamps(hits)
     if None not in stamps:
         return Merged(_ordered(hits, comparable([stamp for stamp in stamps if stamp])), Order.TIMES)
     written = [hit.block.window.source.written_s for hit in hits if hit.block.window.source]
-    if len(written) == len(hits):
+    if several_ranks and len(written) == len(hits):  # streams of one task belong together
         return Merged(_ordered(hits, written), Order.LAST_WRITES)
     return Merged(tuple(hits))
 

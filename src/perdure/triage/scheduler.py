@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.signals import SENT_BY_PERSONS, in_words, persons_signal, signal_name
+from perdure.model.output import IS_NOT_THERE, Absent, Why
 from perdure.triage.rule import Cause, Force
 from perdure.triage.verdict import Bound, Role
 
@@ -18,8 +20,11 @@ class Fact:
     text: str
 
 
-def facts(attempt: Attempt) -> tuple[Fact, ...]:
+def facts(attempt: Attempt, absent: Sequence[Absent] = ()) -> tuple[Fact, ...]:
     """The facts that bear on why `attempt` failed, the weightiest first; none for one that runs or went well.
+
+    `absent` is what could not be read of its output: a launch that failed since its output has no place is no
+    node's fault.
 
     A state that the resource manager knows at first hand (a node lost, a preemption, a limit) is decisive: no
     text outranks it. Where it says only that the program failed, the exit code and signal are faint evidence,
@@ -27,7 +32,13 @@ def facts(attempt: Attempt) -> tuple[Fact, ...]:
     """
     if not attempt.state.is_failure and attempt.state not in _OF_STATE:
         return ()
-    found = [_of_state(attempt), _of_launch(attempt), _of_signal(attempt), _of_exit_code(attempt)]
+    found = [
+        _of_output(attempt, absent),
+        _of_state(attempt),
+        _of_launch(attempt),
+        _of_signal(attempt),
+        _of_exit_code(attempt),
+    ]
     return tuple(fact for fact in found if fact is not None)
 
 
@@ -94,6 +105,33 @@ def _of_launch(attempt: Attempt) -> Fact | None:
         text = f"exit {attempt.exit_code}:{attempt.signal} {attempt.reason}".strip()
         return Fact(_OF_STATE[AttemptState.LAUNCH_FAILED], text)
     return None
+
+
+_OUTPUT_ADVICE = "Create the directory or correct --output and --error, then submit the job again."
+
+_OF_OUTPUT: dict[Why, Cause] = {
+    Why.NO_DIRECTORY: Cause(
+        "output-directory-missing", "missing_file", 0.03, Role.ROOT, Force.DECISIVE,
+        "the job was not started, as the directory for its output does not exist", _OUTPUT_ADVICE,
+    ),
+    Why.NOT_WRITABLE: Cause(
+        "output-not-writable", "permission", 0.04, Role.ROOT, Force.DECISIVE,
+        "the job was not started, as its user may not write its output there", _OUTPUT_ADVICE,
+    ),
+    Why.MISSING: Cause(
+        "output-not-seen", "launcher", 0.4, Role.ROOT, Force.DECISIVE,
+        "the job was not started, and the directory for its output is not seen from here", _OUTPUT_ADVICE,
+    ),
+}  # fmt: skip
+
+
+def _of_output(attempt: Attempt, absent: Sequence[Absent]) -> Fact | None:
+    """Why a launch failed, by where the output was to go."""
+    if attempt.exit_code or not (attempt.state is AttemptState.LAUNCH_FAILED or _of_launch(attempt)):
+        return None
+    found = [each for each in absent if each.why in (Why.NO_DIRECTORY, Why.NOT_WRITABLE)]
+    found += [each for each in absent if each.why is Why.MISSING and each.says != IS_NOT_THERE]
+    return Fact(_OF_OUTPUT[found[0].why], f"{found[0].path}: {found[0].says}") if found else None
 
 
 def _faint(name: str, category: str, p: float, says: str, advice: str = "", infrastructure: bool = False) -> Cause:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from perdure.model.output import LogMark
 from perdure.model.value import quick
+
+MAX_LOGS = 16
+"""So many files are remembered with a verdict, those of the job itself before those of its ranks."""
 
 
 class Label(StrEnum):
@@ -59,3 +63,4 @@ class Verdict:
     advice: str = ""  # what a person can do about it, one sentence
     wait_s: float = 0.0  # how long to wait before a retry makes sense
     hearsay: bool = False  # it blames the site, and only the job's own log says so
+    logs: tuple[LogMark, ...] = ()  # what it was made from, `MAX_LOGS` at most

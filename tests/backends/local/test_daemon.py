@@ -46,12 +46,12 @@ class Cluster:
         return until(lambda: [a for a in self.attempts(job_id) if a.id.incarnation >= incarnation])[0]
 
     def ended(self, job_id, incarnation=1):
-        return until(
-            lambda: [a for a in self.attempts(job_id) if a.id.incarnation >= incarnation and a.state.is_over]
-        )[0]
+        return until(lambda: [a for a in self.attempts(job_id) if a.id.incarnation >= incarnation and a.state.is_over])[
+            0
+        ]
 
     def log(self, attempt):
-        return self.backend.log_tail(attempt).tail.decode()
+        return self.backend.output(attempt).main.tail.decode()
 
     def says(self, attempt, text):
         return until(lambda: text in self.log(attempt) and self.log(attempt))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
 from perdure.backends.simulated.server import RemoteBackend, handlers_of, serve
-from perdure.errors import ClusterBusy, NotFound
+from perdure.errors import ClusterBusy
 from perdure.model.actions import Exclude, Hold, OutcomeStatus, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
@@ -170,14 +170,14 @@ def test_a_cluster_in_another_process_says_the_same(tmp_path):
         remote = RemoteBackend(tmp_path / "sim", "sim")
         first = remote.observe(0.0)
         assert first == backend.observe(0.0)
-        assert b"no luck" in remote.log_tail(first.attempts[0]).tail
+        assert b"no luck" in remote.output(first.attempts[0]).main.tail
         assert remote.lookup(Requeue(attempt)) is None
         assert remote.perform(Requeue(attempt)).status is OutcomeStatus.DONE
         backend.silent = True
         with pytest.raises(ClusterBusy):
             remote.lookup(Requeue(attempt))
-        with pytest.raises(NotFound):
-            remote.log_tail(first.attempts[0].__class__(attempt, AttemptState.FAILED, (), 0.0, stdout="/nowhere"))
+        nowhere = first.attempts[0].__class__(attempt, AttemptState.FAILED, (), 0.0, stdout="/nowhere")
+        assert [absent.path for absent in remote.output(nowhere).absent] == ["/nowhere"]
         remote.ask("stop")
         remote.close()
         server.join()

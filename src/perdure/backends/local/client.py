@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,12 +16,13 @@ from perdure import errors
 from perdure.backends.local import paths
 from perdure.backends.local.spec import JobSpec
 from perdure.backends.local.wire import decode, encode
-from perdure.backends.logfile import read_tail
-from perdure.backends.protocol import TAIL_BYTES, LogTail
+from perdure.backends.protocol import TAIL_BYTES
+from perdure.backends.reader import Request, Wanted, read_output
 from perdure.errors import ClusterBusy, ClusterError, PerdureError
 from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
+from perdure.model.output import LogMark, Output, OutputKind
 
 T = TypeVar("T")
 
@@ -50,9 +52,10 @@ class LocalBackend:
             raise ClusterError(str(self._state_dir), f"its cluster is called {seen.cluster!r}", "Use that name")
         return seen
 
-    def log_tail(self, attempt: Attempt, max_bytes: int = TAIL_BYTES) -> LogTail:
-        """See `Backend.log_tail`. All logs belong to the user that runs the cluster."""
-        return read_tail(attempt.stdout, os.getuid(), max_bytes)
+    def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
+        """See `Backend.output`. All logs belong to the user that runs the cluster; both streams are one file."""
+        wanted = Wanted((attempt.stdout,), OutputKind.STDOUT)
+        return read_output(Request(os.getuid(), (wanted,), marks=tuple(known), max_bytes=max_bytes))
 
     def perform(self, action: Action) -> Outcome:
         """See `Backend.perform`. The daemon remembers every key that it has answered."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 
-from perdure.backends.protocol import TAIL_BYTES, LogTail
+from perdure.backends.protocol import TAIL_BYTES
 from perdure.backends.simulated.cluster import SimulatedCluster
-from perdure.errors import ClusterBusy
+from perdure.errors import ClusterBusy, NotFound
 from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
+from perdure.model.output import Absent, LogMark, Output, OutputFile, Why, digest_of
 from perdure.model.value import replace
 
 
@@ -60,14 +62,19 @@ class SimulatedBackend:
         self._last = self._truth.observation(since_s)
         return self._last
 
-    def log_tail(self, attempt: Attempt, max_bytes: int = TAIL_BYTES) -> LogTail:
-        """The end of an attempt's output, and its beginning where that is longer than `max_bytes`."""
-        data = self._truth.log(attempt.stdout)
+    def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:  # noqa: ARG002  (each attempt writes to a file of its own)
+        """An attempt's output: its end, and its beginning where that is longer than `max_bytes`."""
+        path = attempt.stdout
+        try:
+            data = self._truth.log(path)
+        except NotFound as err:
+            return Output((), (Absent(path, Why.MISSING, err.what),))
         if len(data) <= max_bytes:
-            return LogTail(attempt.stdout, data)
+            return Output.of(data, path)
         head = data[: max(1, max_bytes // 8)]
         tail = data[len(data) - max_bytes + len(head) :]
-        return LogTail(attempt.stdout, tail, head, len(data) - len(head) - len(tail))
+        skipped = len(data) - len(head) - len(tail)
+        return Output((OutputFile(path, tail, head, skipped, end=len(data), digest=digest_of(data)),))
 
     def perform(self, action: Action) -> Outcome:
         """Carry out an action, if the line lets it through and its answer back."""

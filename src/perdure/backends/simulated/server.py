@@ -7,7 +7,7 @@ the next client hears anything, as a resource manager would.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,11 +15,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from perdure.backends.protocol import TAIL_BYTES, Backend, LogTail
+from perdure.backends.protocol import TAIL_BYTES, Backend
 from perdure.errors import ClusterBusy, ClusterError, NotFound
 from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
+from perdure.model.output import LogMark, Output
 
 Handler = Callable[[Any], Any]
 _ERRORS = {error.__name__: error for error in (ClusterBusy, ClusterError, NotFound)}
@@ -95,9 +96,9 @@ class RemoteBackend:
         seen: Observation = _read(Observation, self.ask("observe", since_s))
         return seen
 
-    def log_tail(self, attempt: Attempt, max_bytes: int = TAIL_BYTES) -> LogTail:
-        log: LogTail = _read(LogTail, self.ask("log_tail", [attempt, max_bytes]))
-        return log
+    def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
+        read: Output = _read(Output, self.ask("output", [attempt, max_bytes, known]))
+        return read
 
     def perform(self, action: Action) -> Outcome:
         outcome: Outcome = _read(Outcome, self.ask("perform", action))
@@ -121,7 +122,9 @@ def handlers_of(backend: Backend) -> dict[str, Handler]:
     """The handlers that a `RemoteBackend` calls, for any backend."""
     return {
         "observe": backend.observe,
-        "log_tail": lambda given: backend.log_tail(_read(Attempt, given[0]), given[1]),
+        "output": lambda given: backend.output(
+            _read(Attempt, given[0]), given[1], _read(tuple[LogMark, ...], given[2])
+        ),
         "perform": lambda given: backend.perform(_read(ACTION, given)),
         "lookup": lambda given: backend.lookup(_read(ACTION, given)),
         "stop": lambda _: None,

@@ -6,13 +6,13 @@ import pwd
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import re2
 
-from perdure.backends.logfile import read_tail
-from perdure.backends.protocol import TAIL_BYTES, LogTail
+from perdure.backends.protocol import TAIL_BYTES
+from perdure.backends.reader import Request, Wanted, read_output
 from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.paths import expand_patterns
@@ -29,7 +29,7 @@ from perdure.backends.slurm.records import (
 )
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Dialog, Tools
-from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, NotFound, PerdureError
+from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, PerdureError
 from perdure.model.actions import (
     Action,
     Exclude,
@@ -45,8 +45,8 @@ from perdure.model.hostlist import is_node_name
 from perdure.model.jobs import Attempt
 from perdure.model.nodes import Node
 from perdure.model.observation import Observation
+from perdure.model.output import Absent, LogMark, Output, OutputKind, Why
 
-LOG_HEAD_BYTES = 64 * 1024
 MAX_DONE = 10_000  # outcomes, and ends that hooks told of, that are remembered
 MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 
@@ -190,11 +190,14 @@ class SlurmBackend:
         self._latest = latest
         self._uids |= {job.user: job.uid for job in jobs} | {row.user: row.uid for row in rows}
 
-    def log_tail(self, attempt: Attempt, max_bytes: int = TAIL_BYTES) -> LogTail:
-        """Read the end of an attempt's output, with its owner's rights."""
+    def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
+        """Read all of an attempt's output, with its owner's rights."""
         if not attempt.stdout:
-            raise NotFound(f"job {attempt.id.job_id}", "Slurm no longer tells where its log is", "Read it by hand")
-        return read_tail(attempt.stdout, self._uid(attempt.user), max_bytes, LOG_HEAD_BYTES)
+            return Output((), (Absent("", Why.UNKNOWN, "Slurm no longer tells where its log is"),))
+        wanted = [Wanted((attempt.stdout,), OutputKind.STDOUT)]
+        if attempt.stderr not in ("", attempt.stdout):
+            wanted.append(Wanted((attempt.stderr,), OutputKind.STDERR))
+        return read_output(Request(self._uid(attempt.user), tuple(wanted), (), tuple(known), max_bytes))
 
     def _uid(self, user: str) -> int:
         if user in self._uids:

@@ -13,6 +13,7 @@ from pathlib import Path
 from perdure.errors import PerdureError
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
+from perdure.model.output import Output
 from perdure.service.learning.corrections import corrected
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.notebook import Correction, Notebook, Read
@@ -62,20 +63,20 @@ class Learner:
             log.warning("%s Using the model that came with Perdure.", err)
             return self.base
 
-    def judge(self, log_bytes: bytes, attempt: Attempt, context: Context) -> Verdict:
+    def judge(self, output: Output, attempt: Attempt, context: Context) -> Verdict:
         """The verdict on a failed attempt by its log, the model in use and what persons said; keeps what was read."""
         good = self._good_run(attempt.id)
-        found = examine(log_bytes, attempt, context, self.model, self._rules, good=good)
+        found = examine(output, attempt, context, self.model, self._rules, good=good)
         try:
             self.notebook.keep(Read.of(attempt, found, self._clock()))
         except PerdureError as err:  # no reason to leave the failure unanswered
             log.warning("%s: what was read is not kept: %s", attempt.id, err)
         return self.corrected(found.verdict, attempt.user)
 
-    def study(self, log_bytes: bytes, job: Job) -> None:
+    def study(self, output: Output, job: Job) -> None:
         """Keep what the log of a good run of `job` said. Raises `StateError` where that cannot be written."""
         if self._good_runs is not None:
-            self._good_runs.keep(job.user, job.name, GoodRun.of(LogText.of(log_bytes)), self._clock())
+            self._good_runs.keep(job.user, job.name, GoodRun.of(LogText.of_output(output)), self._clock())
 
     def _good_run(self, attempt: AttemptId) -> GoodRun | None:
         try:
