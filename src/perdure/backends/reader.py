@@ -177,6 +177,8 @@ def _first_of(
     """The first of its paths that is there; None where it was read under another name before."""
     absent: Absent | None = None
     for path in wanted.paths:
+        if not path or "\0" in path:
+            return Absent(path, Why.MISSING, "it is no path of a log", wanted.kind)
         try:
             descriptor = open_log(path, request.owner_uid)
         except LogRefused as err:

@@ -30,7 +30,7 @@ def test_what_slurm_leaves_of_a_pattern_is_written_out():
     pattern = "/o/%x-%N-%A_%a-%04j-%u-%%.out"
     text = job(8, before_name="ArrayJobId=5 ArrayTaskId=3 ", name="x", stdout=pattern, nodes="n7")
     (found,) = read(text).whole
-    assert expand_patterns(found).stdout == "/o/x-n7-5_3-0008-ada-%.out"
+    assert expand_patterns(found, {}).stdout == "/o/x-n7-5_3-0008-ada-%.out"
 
 
 def test_a_name_cannot_forge_the_owner():

@@ -28,7 +28,7 @@ def sources(request):
     mended = mend(records.torn, {job.raw_id for job in records.whole}, claims, MARK)
     assert (lost, records.unreadable, mended.unreadable) == (0, 0, 0)
     assert len(mended.whole) == 1
-    jobs = [expand_patterns(job) for job in (*records.whole, *mended.whole)]
+    jobs = [expand_patterns(job, {}) for job in (*records.whole, *mended.whole)]
     return picture.Sources(jobs, read_nodes((folder / "nodes").read_bytes(), MARK), rows)
 
 

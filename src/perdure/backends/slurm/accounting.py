@@ -17,6 +17,8 @@ FIELDS = ("JobID", "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "U
           "AllocTRES", "Reason")  # fmt: skip
 LATER_FIELDS = ("FailedNode", "StdOut", "StdErr")  # not in every version: asked for where `--helpformat` names them
 
+SUBMIT_LINE = "SubmitLine"  # long: asked for where it is needed
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -38,6 +40,7 @@ class Row:
     failed_nodes: tuple[str, ...] = ()
     stdout: str = ""
     stderr: str = ""
+    submit_line: str = ""
 
 
 def arguments(fields: Sequence[str], delimiter: str, *which: str) -> tuple[str, ...]:
@@ -96,6 +99,7 @@ def _row(cell: dict[str, str]) -> Row:
         failed_nodes=expand(cell.get("FailedNode", "")),
         stdout=cell.get("StdOut", ""),
         stderr=cell.get("StdErr", ""),
+        submit_line=cell.get(SUBMIT_LINE, ""),
     )
 
 

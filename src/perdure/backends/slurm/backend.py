@@ -12,9 +12,10 @@ from dataclasses import replace
 import re2
 
 from perdure.backends.protocol import TAIL_BYTES
-from perdure.backends.reader import Request, Wanted, read_output
+from perdure.backends.reader import read_output
 from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.outputs import JobOutputs, has_failed, outputs_of, request_of, with_ranks
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import (
     Claim,
@@ -27,8 +28,10 @@ from perdure.backends.slurm.records import (
     read_nodes,
     read_one_job,
 )
+from perdure.backends.slurm.script import appends as script_appends
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Dialog, Tools
+from perdure.backends.slurm.writers import Writers, with_owner
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, PerdureError
 from perdure.model.actions import (
     Action,
@@ -45,11 +48,16 @@ from perdure.model.hostlist import is_node_name
 from perdure.model.jobs import Attempt
 from perdure.model.nodes import Node
 from perdure.model.observation import Observation
-from perdure.model.output import Absent, LogMark, Output, OutputKind, Why
+from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
 
 MAX_DONE = 10_000  # outcomes, and ends that hooks told of, that are remembered
 MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 
+MAX_SCRIPTS = 100  # asked for in one look
+MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they write to
+
+_UNRESOLVED = "where its ranks write to cannot be told from {!r} in its script"
+_APPENDS = re2.compile(rb"(?m)^JobFileAppend\s+= 1$")
 _JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
 _VERSION = re2.compile(r"(\d+\.\d+(?:\.\d+)?)")
 _NO_SUCH = ("Invalid job id", "not found")
@@ -77,8 +85,13 @@ class SlurmBackend:
         self._notices: deque[str] = deque(maxlen=MAX_DONE)
         self._claims: dict[int, frozenset[Claim]] = {}  # by the numbers that are in doubt
         self._version = ""
+        self._tells_submit_line = False
         self._accounting_fields: tuple[str, ...] = ()
         self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
+        self._outputs: dict[str, JobOutputs] = {}  # of jobs that failed
+        self._writers = Writers()
+        self._hosts: dict[str, str] = {}  # names of nodes' machines, where they are not those of the nodes
+        self._appends: bool | None = None  # what slurm.conf says; None: not asked yet
         self._done: dict[str, Outcome] = {}
         self._nodes: frozenset[str] = frozenset()
         self._uids: dict[str, int] = {}  # by user name, as Slurm told them
@@ -107,13 +120,14 @@ class SlurmBackend:
         self._listen()
         records, mark = JobRecords(()), ""
         nodes: tuple[NodeRecord, ...] = ()
+        scripts: dict[str, bytes] = {}
         try:
-            records, nodes, mark = self._ask_controller()
+            records, nodes, mark, scripts = self._ask_controller()
         except PerdureError as err:
             unseen["controller"] = err.what
         rows: tuple[Row, ...] | None = None
         try:
-            rows = self._ask_accounting(*accounting.since(since_s))
+            rows = self._ask_accounting(*accounting.since(since_s), submit_lines=bool(scripts))
         except PerdureError as err:
             unseen["accounting"] = err.what
         jobs = self._whole(records, rows or (), mark, unseen)
@@ -121,6 +135,8 @@ class SlurmBackend:
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
         sources = picture.Sources(None if "controller" in unseen else jobs, nodes, ends)
         attempts = picture.attempts(self.cluster, sources, now)
+        self._note_outputs(records.whole, scripts, rows or ())
+        self._writers.note(attempts)
         self._remember(jobs, rows or (), now)
         return Observation(
             cluster=self.cluster,
@@ -150,21 +166,56 @@ class SlurmBackend:
             said.append(self._notices.popleft())
         return said
 
-    def _ask_controller(self) -> tuple[JobRecords, tuple[NodeRecord, ...], str]:
+    def _ask_controller(self) -> tuple[JobRecords, tuple[NodeRecord, ...], str, dict[str, bytes]]:
         with self._tools.dialog() as scontrol:
             records = read_jobs(_answered(scontrol, "show job"), scontrol.mark)
             nodes = read_nodes(_answered(scontrol, "show node"), scontrol.mark)
-            return records, nodes, scontrol.mark
+            self._hosts = {n.node.name: n.host for n in nodes if n.host not in ("", n.node.name)} or self._hosts
+            return records, nodes, scontrol.mark, self._ask_scripts(scontrol, records.whole)
 
-    def _ask_accounting(self, *which: str) -> tuple[Row, ...]:
+    def _ask_scripts(self, scontrol: Dialog, records: Sequence[JobRecord]) -> dict[str, bytes]:
+        """The batch scripts of jobs that are new among those that failed; of an array one for all its tasks."""
+        failed = [record for record in records if self._is_newly_failed(record)]
+        if failed and self._appends is None:
+            self._appends = _APPENDS.search(_answered(scontrol, "show config")) is not None
+        scripts: dict[str, bytes] = {}
+        for record in failed[:MAX_SCRIPTS]:
+            array = record.job_id.partition("_")[0]
+            if array not in scripts:
+                answer = scontrol.ask(f"write batch_script {record.raw_id} -")
+                scripts[array] = answer.out
+        return scripts
+
+    def _is_newly_failed(self, record: JobRecord) -> bool:
+        """Whether an attempt of the job failed, and it is not known yet where it writes to."""
+        return record.job_id not in self._outputs and (has_failed(record) or record.restarts > 0)
+
+    def _note_outputs(self, records: Iterable[JobRecord], scripts: dict[str, bytes], rows: Iterable[Row]) -> None:
+        """Remember where jobs that failed write to."""
+        if not scripts:
+            return
+        lines = {row.job_id: row.submit_line for row in rows}
+        for record in records:
+            script = scripts.get(record.job_id.partition("_")[0])
+            if script is not None and self._is_newly_failed(record):
+                appends = bool(self._appends) or script_appends(lines.get(record.job_id, ""))
+                self._outputs[record.job_id] = outputs_of(record, script, self._hosts, appends)
+        while len(self._outputs) > MAX_OUTPUTS:
+            del self._outputs[next(iter(self._outputs))]
+
+    def _ask_accounting(self, *which: str, submit_lines: bool = False) -> tuple[Row, ...]:
         if not self._accounting_fields:
-            self._accounting_fields = accounting.known_fields(self._tools.run("sacct", "--helpformat").out)
+            known = self._tools.run("sacct", "--helpformat").out
+            self._accounting_fields = accounting.known_fields(known)
+            self._tells_submit_line = accounting.SUBMIT_LINE.encode() in known.split()
         delimiter = secrets.token_hex(16)
-        argv = accounting.arguments(self._accounting_fields, delimiter, *which)
+        asked = submit_lines and self._tells_submit_line
+        fields = (*self._accounting_fields, *([accounting.SUBMIT_LINE] if asked else []))
+        argv = accounting.arguments(fields, delimiter, *which)
         answer = self._tools.run(*argv)
         if answer.code:
             raise ClusterBusy("sacct", answer.complaint or f"exit code {answer.code}", "Run `sacctmgr ping`")
-        rows, unreadable = accounting.read_rows(answer.out, self._accounting_fields, delimiter)
+        rows, unreadable = accounting.read_rows(answer.out, fields, delimiter)
         if unreadable and not rows:
             raise ClusterError("sacct", f"none of {unreadable} rows can be read", "Report this with Slurm's version")
         return rows
@@ -177,7 +228,7 @@ class SlurmBackend:
         mended = mend(records.torn, {record.raw_id for record in records.whole}, self._claims, mark)
         if unreadable := records.unreadable + mended.unreadable:
             unseen["records"] = f"{unreadable} job records cannot be told apart from what users wrote into them"
-        return [expand_patterns(record) for record in (*records.whole, *mended.whole)]
+        return [expand_patterns(record, self._hosts) for record in (*records.whole, *mended.whole)]
 
     def _remember(self, jobs: Iterable[JobRecord], rows: Iterable[Row], now: float) -> None:
         """Keep each known job's latest start, to know later whose a waiting job's last attempt was."""
@@ -191,13 +242,20 @@ class SlurmBackend:
         self._uids |= {job.user: job.uid for job in jobs} | {row.user: row.uid for row in rows}
 
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
-        """Read all of an attempt's output, with its owner's rights."""
+        """See `Backend.output`. Whose the lines are is told by who else had the same path lately."""
+        outputs = self._outputs.get(attempt.id.job_id)
         if not attempt.stdout:
             return Output((), (Absent("", Why.UNKNOWN, "Slurm no longer tells where its log is"),))
-        wanted = [Wanted((attempt.stdout,), OutputKind.STDOUT)]
-        if attempt.stderr not in ("", attempt.stdout):
-            wanted.append(Wanted((attempt.stderr,), OutputKind.STDERR))
-        return read_output(Request(self._uid(attempt.user), tuple(wanted), (), tuple(known), max_bytes))
+        read = read_output(request_of(attempt, outputs, self._uid(attempt.user), max_bytes, known))
+        unknown = [Absent(text, Why.UNKNOWN, _UNRESOLVED.format(text)) for text in (outputs.unknown if outputs else ())]
+        files = with_ranks(tuple(self._owned(file, attempt, outputs) for file in read.files))
+        return replace(read, files=files, absent=(*read.absent, *unknown))
+
+    def _owned(self, file: OutputFile, attempt: Attempt, outputs: JobOutputs | None) -> OutputFile:
+        path = {OutputKind.STDOUT: attempt.stdout, OutputKind.STDERR: attempt.stderr}.get(file.kind, file.path)
+        ids = {attempt.id.job_id, *([str(outputs.raw_id)] if outputs else [])}
+        others = self._writers.others(path, attempt)
+        return with_owner(file, attempt, others, ids, outputs is not None and outputs.appends)
 
     def _uid(self, user: str) -> int:
         if user in self._uids:

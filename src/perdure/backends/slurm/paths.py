@@ -1,47 +1,75 @@
-"""What is left of the patterns in a log file's path after Slurm has written out what it knows.
+"""The patterns in a log file's path, as Slurm writes them out when it opens the file.
 
-``scontrol`` 22.05 writes out %A %a %j %u %x and leaves %N, %n, %t, %s and %% as they are; later versions know more.
+``scontrol`` 22.05 writes out %A %a %j %u %x and leaves %N, %n, %t, %s, %b and %% as they are; later versions know more.
+What it printed may hold a % that is no pattern (of a job's name), or one that this version does not know: then the file
+is named so. All names that a file may have are told, the likeliest first.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
 
 import re2
 
 from perdure.backends.slurm.records import JobRecord
 
+MAX_NAMES = 12
 _PATTERN = re2.compile(r"%(\d{0,2})([%AaJjNnstuxb])")
+_NO_TASK = "4294967294"
 
 
-def expand_patterns(record: JobRecord) -> JobRecord:
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The values of patterns for one job: for each letter those that it may have, the likeliest first."""
+
+    of: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def for_job(cls, record: JobRecord, hosts: Mapping[str, str]) -> Names:
+        """`hosts` are the names of nodes' machines, which %N tells, where they differ from those of the nodes."""
+        array, _, task = record.job_id.partition("_")
+        number = str(record.raw_id)
+        first = record.nodes[0] if record.nodes else ""
+        return cls({
+            "%": ("%",),
+            "A": (array if task else number,),
+            "a": (task or _NO_TASK,),
+            "J": (number,),
+            "j": (number,),
+            "N": tuple(dict.fromkeys(name.partition(".")[0] for name in (hosts.get(first, first), first))),
+            "n": ("0",),
+            "s": ("batch",),
+            "t": ("0",),
+            "u": (record.user,),
+            "x": (record.name,),
+            "b": (str(int(task) % 10) if task else "0",),
+        })  # fmt: skip
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """All names that a file with this path may have, at most `MAX_NAMES`."""
+        if "%" not in path:
+            return (path,)
+        pieces: list[Sequence[str]] = []
+        at = 0
+        for match in _PATTERN.finditer(path):
+            pieces.append((path[at : match.start()],))
+            values = [padded(value, match[1]) for value in self.of[match[2]]]
+            pieces.append(tuple(dict.fromkeys([*values, match[0]])))
+            at = match.end()
+        pieces.append((path[at:],))
+        return tuple(islice(("".join(parts) for parts in product(*pieces)), MAX_NAMES))
+
+
+def padded(text: str, width: str) -> str:
+    """A number with zeros before it, at most 10 digits, as %5t asks for."""
+    return text.zfill(min(int(width), 10)) if width and text.isdecimal() else text
+
+
+def expand_patterns(record: JobRecord, hosts: Mapping[str, str]) -> JobRecord:
     """Return the record with its paths written out, as the batch script's own output."""
     if "%" not in record.stdout and "%" not in record.stderr:
         return record
-    return replace(record, stdout=_expand(record.stdout, record), stderr=_expand(record.stderr, record))
-
-
-def _expand(path: str, record: JobRecord) -> str:
-    array, _, task = record.job_id.partition("_")
-    number = str(record.raw_id)
-    values = {
-        "%": "%",
-        "A": array if task else number,
-        "a": task or "4294967294",
-        "J": number,
-        "j": number,
-        "N": record.nodes[0].partition(".")[0] if record.nodes else "",
-        "n": "0",
-        "s": "batch",
-        "t": "0",
-        "u": record.user,
-        "x": record.name,
-        "b": str(int(task) % 10) if task else "0",
-    }
-
-    def value(match: object) -> str:
-        width, letter = match[1], match[2]  # type: ignore[index]
-        text = values[letter]
-        return text.zfill(min(int(width), 10)) if width and text.isdecimal() else text
-
-    return str(_PATTERN.sub(value, path))
+    names = Names.for_job(record, hosts)
+    return replace(record, stdout=names.names(record.stdout)[0], stderr=names.names(record.stderr)[0])

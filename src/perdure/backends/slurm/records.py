@@ -352,6 +352,7 @@ class NodeRecord:
     node: Node
     boot_s: int | None
     daemon_start_s: int | None
+    host: str = ""  # of its machine
 
 
 def read_nodes(text: bytes, mark: str) -> tuple[NodeRecord, ...]:
@@ -382,4 +383,5 @@ def _node(line: str, mark: str) -> NodeRecord | None:
         ),
         boot_s=_instant(fields.get("BootTime", ""), mark),
         daemon_start_s=_instant(fields.get("SlurmdStartTime", ""), mark),
+        host=fields.get("NodeHostName", ""),
     )

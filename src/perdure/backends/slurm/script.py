@@ -1,0 +1,183 @@
+"""What a batch script says of the files that its ranks write: `srun -o`, `torchrun --log-dir`, `mpirun`'s option.
+
+The text is its owner's and may be anything. Nothing of it is run; it is read line by line, each a few times, up to
+`MAX_BYTES`. Variables that Slurm sets or that the script assigns plainly are written out; what a rank's number stands
+for, or nobody can tell, becomes one of three signs that match names later (`RANK`, `NUMBER`, `ANY`).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import re2
+
+MAX_BYTES, MAX_LINE, MAX_LAUNCHES = 256 * 1024, 8192, 64
+MAX_PATH = 1024
+RANK, NUMBER, ANY = "\x01", "\x02", "\x03"
+"""Signs in a path: a rank's number, another number, anything but a slash. Control characters are taken from scripts."""
+
+_CONTROL = re2.compile(r"[\x00-\x08\x0b-\x1f]")
+_ASSIGNS = re2.compile(r"\s*(?:export\s+|declare\s+(?:-x\s+)?)?([A-Za-z_]\w{0,63})=(.*)")
+_VARIABLE = re2.compile(r"\$(?:\{([A-Za-z_]\w{0,63})(?:[:#%/\^,\-+?=][^{}]{0,200})?\}|([A-Za-z_]\w{0,63}))")
+_COMMAND = re2.compile(r"\$\([^()]{0,500}\)|`[^`]{0,500}`")
+_LAUNCHES = re2.compile(r"\b(?:srun|torchrun|torch\.distributed|mpirun|mpiexec|accelerate)\b")
+_PATTERN = re2.compile(r"%(\d{0,2})([%AaJjNnstuxb])")
+_APPENDS = re2.compile(r"--open-mode[=\s]+[\"']?a")
+
+_RANKS = frozenset({"SLURM_PROCID", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
+_NUMBERS = frozenset({"SLURM_LOCALID", "LOCAL_RANK", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"})
+_SEPARATORS = frozenset({";", "|", "||", "&", "&&", "(", ")", ">", ">>", "<"})
+_FLAGS = frozenset({
+    "exclusive", "label", "unbuffered", "overlap", "exact", "kill-on-bad-exit", "no-kill", "verbose", "quiet",
+    "multi-prog", "pty", "overcommit", "oversubscribe", "immediate", "hold", "preserve-env", "disable-status",
+    "contiguous", "standalone", "no-python", "tag-output", "allow-run-as-root", "display-map", "report-bindings",
+})  # fmt: skip
+"""Options of launchers that take no value: the word after them may be the program."""
+_SHORT_FLAGS = frozenset("EHIkKlOQsuvVX")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a script says of its output. Paths may hold signs, and be relative to the working directory."""
+
+    files: tuple[str, ...] = ()  # of ranks
+    directories: tuple[str, ...] = ()  # below which launchers make one for each rank
+    appends: bool = False  # the job's own files are not cut at a start
+
+
+def appends(text: str) -> bool:
+    """Whether options of sbatch ask that files are not cut when the job starts."""
+    return _APPENDS.search(text) is not None
+
+
+def read_script(script: bytes, known: Mapping[str, str], patterns: Mapping[str, str]) -> Said:
+    """Read what a script says; `known` are variables that are set, `patterns` the values of %-patterns of srun."""
+    text = _CONTROL.sub("", script[:MAX_BYTES].decode("utf-8", "replace"))
+    reading = _Reading(dict(known), dict(patterns))
+    said_append = False
+    for line in _lines(text):
+        if line.startswith("#"):
+            said_append = said_append or (line.startswith("#SBATCH") and appends(line))
+        else:
+            reading.take(line)
+    return Said(tuple(dict.fromkeys(reading.files)), tuple(dict.fromkeys(reading.directories)), said_append)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Lines with those that a backslash continues, none longer than `MAX_LINE`."""
+    joined = ""
+    for line in text.split("\n"):
+        joined += line.strip()
+        if joined.endswith("\\") and len(joined) < MAX_LINE:
+            joined = joined[:-1] + " "
+            continue
+        if joined and len(joined) <= MAX_LINE:
+            yield joined
+        joined = ""
+    if joined and len(joined) <= MAX_LINE:
+        yield joined
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was found so far, and the variables that are set."""
+
+    variables: dict[str, str]
+    patterns: dict[str, str]
+    files: list[str] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+    launches: int = 0
+
+    def take(self, line: str) -> None:
+        if _LAUNCHES.search(line) is not None and self.launches < MAX_LAUNCHES:
+            self.launches += 1
+            words = _words(line)
+            for at, word in enumerate(words):
+                self._launcher(word.rpartition("/")[2], words[at + 1 :])
+        elif (assigned := _ASSIGNS.fullmatch(line)) is not None and len(self.variables) < 500:
+            value = _words(assigned[2])
+            if len(value) == 1 or not assigned[2]:
+                self.variables[assigned[1]] = self._written_out("".join(value))
+
+    def _launcher(self, name: str, words: list[str]) -> None:
+        if name == "srun":
+            for option, value in _options(words):
+                if option in ("-o", "--output", "-e", "--error"):
+                    self._add(self.files, value, step=True)
+        elif name in ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate"):
+            for option, value in _options(words):
+                if option.replace("_", "-") == "--log-dir":
+                    self._add(self.directories, value)
+        elif name in ("mpirun", "mpiexec"):
+            for option, value in _options(words):
+                if option in ("--output-filename", "-output-filename"):
+                    self._add(self.directories, value)
+
+    def _add(self, to: list[str], value: str, step: bool = False) -> None:
+        path = self._written_out(value)
+        if step:
+            path = _PATTERN.sub(lambda found: self.patterns.get(found[2], found[0]), path)
+        if path and len(path) <= MAX_PATH and path not in ("none", "all", "/dev/null") and not path.isdecimal():
+            to.append(path)
+
+    def _written_out(self, text: str) -> str:
+        def value(found: object) -> str:
+            name = found[1] or found[2]  # type: ignore[index]
+            if name in _RANKS:
+                return RANK
+            return self.variables.get(name, NUMBER if name in _NUMBERS else ANY)
+
+        return str(_VARIABLE.sub(value, _COMMAND.sub(ANY, text)))[: 2 * MAX_PATH]
+
+
+def _words(line: str) -> list[str]:
+    """A line cut as a shell does, roughly; at blanks where its quotes do not match."""
+    cutter = shlex.shlex(_COMMAND.sub(ANY, line), posix=True, punctuation_chars=";|&<>")
+    cutter.whitespace_split, cutter.commenters = True, "#"
+    try:
+        return list(cutter)
+    except ValueError:
+        return line.split()
+
+
+def _options(words: list[str]) -> Iterator[tuple[str, str]]:
+    """The options of a launcher with their values, up to the program that it starts."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word in _SEPARATORS or not word.startswith("-") or word == "--":
+            return
+        option, equals, value = word.partition("=")
+        following = words[at] if at < len(words) else ""
+        is_long = "-" in option[1:] or (len(option) > 2 and option[1:].isalpha() and option[1] not in "oe")
+        if is_long:
+            if equals:
+                yield option, value
+            elif option.lstrip("-") not in _FLAGS and not set(option[1:]) <= _SHORT_FLAGS:
+                at += 1
+                yield option, following
+        elif len(word) > 2 and word[1] not in _SHORT_FLAGS:
+            yield word[:2], word[2:].removeprefix("=")
+        elif word[1:2] not in _SHORT_FLAGS:
+            at += 1
+            yield word, following
+
+
+def pattern_of(component: str) -> str:
+    """A component of a path with signs, as a regular expression that does not backtrack over numbers."""
+    pieces, told = [], False
+    for piece in re.split("([\x01-\x03])", component):
+        if piece == RANK:
+            pieces.append(r"\d{1,10}+" if told else r"(?P<rank>\d{1,10}+)")
+            told = True
+        elif piece == NUMBER:
+            pieces.append(r"\d{1,10}+")
+        elif piece == ANY:
+            pieces.append("[^/]{0,64}")
+        else:
+            pieces.append(re.escape(piece))
+    return "".join(pieces)
