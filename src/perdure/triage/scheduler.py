@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.model.jobs import Attempt, AttemptState
-from perdure.model.signals import SENT_BY_PERSONS, in_words, persons_signal, signal_name
 from perdure.model.output import IS_NOT_THERE, Absent, Why
+from perdure.model.signals import SENT_BY_PERSONS, in_words, persons_signal, signal_name
 from perdure.triage.rule import Cause, Force
 from perdure.triage.verdict import Bound, Role
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import product
 
 import re2
 
 from perdure.backends.slurm.records import JobRecord
 
-MAX_NAMES = 12
+MAX_NAMES = 24
+MAX_DOUBTFUL = 5  # patterns of one path that may be something else
 _PATTERN = re2.compile(r"%(\d{0,2})([%AaJjNnstuxb])")
 _NO_TASK = "4294967294"
 
@@ -53,13 +54,14 @@ class Names:
             return (path,)
         pieces: list[Sequence[str]] = []
         at = 0
-        for match in _PATTERN.finditer(path):
-            pieces.append((path[at : match.start()],))
+        for count, match in enumerate(_PATTERN.finditer(path)):
             values = [padded(value, match[1]) for value in self.of[match[2]]]
-            pieces.append(tuple(dict.fromkeys([*values, match[0]])))
+            choices = tuple(dict.fromkeys([*values, match[0]]))
+            pieces += [(path[at : match.start()],), choices if count < MAX_DOUBTFUL else choices[:1]]
             at = match.end()
         pieces.append((path[at:],))
-        return tuple(islice(("".join(parts) for parts in product(*pieces)), MAX_NAMES))
+        ways = sorted(product(*(range(len(piece)) for piece in pieces)), key=sum)[:MAX_NAMES]
+        return tuple("".join(piece[choice] for piece, choice in zip(pieces, way, strict=True)) for way in ways)
 
 
 def padded(text: str, width: str) -> str:

@@ -140,7 +140,7 @@ def _words(line: str) -> list[str]:
     try:
         return list(cutter)
     except ValueError:
-        return line.split()
+        return [word.strip("\"'") for word in line.split()]
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,188 @@
+"""What real Slurm makes of jobs' output: every file is read, and nobody is judged by another's lines."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.tools import Tools
+from perdure.model.jobs import AttemptState
+from perdure.retry.rules import RetryRules
+from perdure.service.controller import ControllerSettings
+from perdure.triage.judge import judge
+from perdure.triage.verdict import Label
+from tests.e2e.service import await_, running
+
+pytestmark = pytest.mark.slurm
+
+SHAPE = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)"
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer"
+NO_NAME = "socket.gaierror: [Errno -3] Temporary failure in name resolution"
+RANKS = f"""
+LOGS={{out}}/ranks
+mkdir -p "$LOGS"
+srun -n 2 --overcommit -o "$LOGS/rank.%j.%t.log" sh -c '
+if [ "$SLURM_PROCID" = 1 ]; then echo "{SHAPE}"; exit 1; fi
+sleep 1; echo "{RESET}"; exit 1'
+exit 1
+"""
+LAUNCHER = f"""
+torchrun() {{{{ # what it leaves behind
+    for rank in 0 1; do mkdir -p "$2/none_x1/attempt_0/$rank"; done
+    echo "{SHAPE}" > "$2/none_x1/attempt_0/1/stderr.log"
+    echo "{RESET}" > "$2/none_x1/attempt_0/0/stderr.log"
+}}}}
+export BASE={{out}}/elastic
+mkdir -p $BASE/old/attempt_0/0
+echo "{NO_NAME}" > $BASE/old/attempt_0/0/stderr.log
+touch -d '1 hour ago' $BASE/old/attempt_0/0/stderr.log
+torchrun --log-dir $BASE train.py
+exit 1
+"""
+SHARED = f"[ $SLURM_ARRAY_TASK_ID = 1 ] && echo '{SHAPE}'; sleep 2; exit 1"
+DATED = f"echo \"$(date '+%Y-%m-%d %H:%M:%S') ERROR {NO_NAME}\"; exit 1"
+
+
+class Jobs:
+    """All cases, submitted together; one look once all have ended."""
+
+    def __init__(self, cluster):
+        out = self.out = cluster.output
+        foreign, appended = out / "foreign.out", out / "appended.out"
+        foreign.touch()
+        foreign.chmod(0o666)
+        appended.write_text(SHAPE + "\n")
+        silent = out / "silent.out"
+        silent.write_text(SHAPE + "\n")
+        time.sleep(1.0)  # Slurm tells starts in whole seconds
+
+        def submit(script, *options, user=None):
+            return cluster.submit(script, "--no-requeue", *options, user=user)
+
+        streams = ("-o", f"{out}/sep.out", "-e", f"{out}/sep.err")
+        self.ids = {
+            "streams": submit(f"echo 'step 1 loss 0.5'; echo '{SHAPE}' >&2; exit 1", *streams),
+            "ranks": submit(RANKS.format(out=out), "-n", "2"),
+            "launcher": submit(LAUNCHER.format(out=out)),
+            "by id": submit(f"echo '{SHAPE}' > train-job$SLURM_JOB_ID.log; exit 1", f"--chdir={out}"),
+            "shared": submit(SHARED, "--array=1-2", "-o", f"{out}/shared.out"),
+            "cut": submit(f"sleep 1; echo '{RESET}'; exit 1", "-o", f"{out}/cut.out"),
+            "appended": submit(DATED, "--open-mode=append", "-o", str(appended)),
+            "silent": submit("#SBATCH --open-mode=append\nexit 1", "-o", str(silent)),
+            "no directory": submit("true", "-o", f"{out}/typo/x.out"),
+            "foreign": submit("echo hello; exit 1", "-o", str(foreign), user="nobody"),
+            "names": submit(f"echo '{SHAPE}'; exit 1", "-J", "50%job", "-o", f"{out}/%x-%N-%A_%a-%4t-%b.log"),
+            "removed": submit(f"rm {out}/removed.out; exit 1", "-o", f"{out}/removed.out"),
+        }
+        after = f"--dependency=afterany:{self.ids['cut']}"
+        self.ids["cutter"] = submit(f"echo '{SHAPE}'; exit 1", after, "-o", f"{out}/cut.out")
+        for name in self.ids:
+            cluster.wait(self.ids[name], lambda job: job.get("JobState") in ("FAILED", "COMPLETED"))
+        await_(lambda: all(s != "RUNNING" for s in cluster.run("squeue", "-h", "-o", "%T").split()))
+        cluster.await_accounting()
+        self.backend = SlurmBackend(cluster.name, Tools(timeout_s=15.0, environment=cluster.env))
+        self.attempts = {a.id.job_id: a for a in self.backend.observe(cluster.since_s).attempts}
+
+    def verdict(self, name, task=""):
+        attempt = self.attempts[self.ids[name] + task]
+        return judge(self.backend.output(attempt), attempt)
+
+
+@pytest.fixture(scope="module")
+def jobs(cluster):
+    yield Jobs(cluster)
+    cluster.cancel_all()
+
+
+def shown(verdict):
+    return [(line.text, line.source) for line in verdict.evidence if line.line]
+
+
+@pytest.mark.parametrize(
+    ("name", "source"), [("streams", "sep.err"), ("ranks", "1.log"), ("launcher", "1/stderr.log"), ("by id", ".log")]
+)
+def test_a_shape_error_is_found_in_whichever_file_it_stands(jobs, name, source):
+    verdict = jobs.verdict(name)
+    assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "shape")
+    if name != "by id":  # there it is the only file with a word in it
+        assert any(text == SHAPE and where.endswith(source) for text, where in shown(verdict)), verdict
+
+
+def test_the_rank_that_broke_is_named(jobs):
+    assert "rank 1 broke first, then rank 0" in jobs.verdict("ranks").summary
+
+
+@pytest.mark.parametrize("task", ["_1", "_2"])
+def test_tasks_that_share_a_file_are_not_judged_by_it(jobs, task):
+    verdict = jobs.verdict("shared", task)
+    assert verdict.label is Label.UNSURE
+    assert f"is shared with job {jobs.ids['shared']}_" in verdict.summary
+
+
+def test_what_a_later_job_wrote_over_is_nobodys_word_against_the_first(jobs):
+    first, later = jobs.verdict("cut"), jobs.verdict("cutter")
+    assert first.label is Label.UNSURE
+    assert f"has been overwritten since by job {jobs.ids['cutter']}" in first.summary
+    assert (later.label, later.category) == (Label.DETERMINISTIC, "shape")
+
+
+def test_of_an_appended_file_only_lines_of_this_attempts_time_count(jobs):
+    verdict = jobs.verdict("appended")
+    assert verdict.category != "shape"
+    assert [text for text, _ in shown(verdict) if "gaierror" in text], verdict
+    assert verdict.label is Label.TRANSIENT
+
+
+def test_a_silent_failure_is_not_explained_by_what_stood_in_its_file(jobs):
+    verdict = jobs.verdict("silent")
+    assert verdict.label is Label.UNSURE
+    assert "may hold lines from before this attempt" in verdict.summary
+
+
+def test_a_typing_error_in_the_output_is_its_owners_mistake(jobs):
+    attempt = jobs.attempts[jobs.ids["no directory"]]
+    assert attempt.state in (AttemptState.LAUNCH_FAILED, AttemptState.FAILED)
+    verdict = jobs.verdict("no directory")
+    assert verdict.label is Label.DETERMINISTIC
+    assert not verdict.infrastructure
+    assert next(line.rule for line in verdict.evidence) == "output-directory-missing"
+    assert f"{jobs.out}/typo" in verdict.summary
+
+
+def test_what_cannot_be_read_is_said(jobs):
+    assert "it belongs to user 0" in jobs.verdict("foreign").summary
+    assert f"its log {jobs.out}/removed.out is not there" in jobs.verdict("removed").summary
+
+
+def test_names_are_written_out_as_slurm_does(jobs):
+    assert jobs.verdict("names").category == "shape"
+
+
+def test_the_second_failure_is_judged_by_what_it_wrote_itself(quiet_cluster, tmp_path):
+    """The first attempt's line stands in the file still, as the job appends to it."""
+    backend = SlurmBackend(quiet_cluster.name, Tools(timeout_s=15.0, environment=quiet_cluster.env))
+    script = f"[ -z \"$SLURM_RESTART_COUNT\" ] && echo '{RESET}'; exit 1"
+    settings = ControllerSettings(retry=RetryRules(back_off_s=1.0))
+    with running(backend, tmp_path, look_every_s=1.0, settings=settings, armed=False) as service:
+        job = quiet_cluster.submit(script, "--open-mode=append")
+
+        def verdicts():
+            cases = service.engine.state.cases
+            case = cases.get(job)
+            return [*(case.past if case else ()), *([case.failure] if case and case.failure else [])]
+
+        def judged(count):
+            found = verdicts()
+            return len(found) == count and getattr(found[-1], "verdict", None) is not None
+
+        await_(lambda: judged(1))
+        first = service.engine.state.cases[job].failure.verdict
+        quiet_cluster.run("scontrol", "requeue", job)
+        await_(lambda: judged(2), within_s=90.0)
+        second = service.engine.state.cases[job].failure.verdict
+    assert first.evidence, first
+    assert [line for line in second.evidence if line.line] == []
+    assert "this attempt wrote nothing" in second.summary
+    assert second.logs[0].start == second.logs[0].end == len(RESET) + 1
