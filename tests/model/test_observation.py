@@ -116,3 +116,12 @@ def test_an_attempt_id_that_is_none_is_refused(text):
 def test_an_attempt_id_reads_what_it_writes():
     wanted = AttemptId("prod", "4711_3", 2)
     assert AttemptId.parse(str(wanted)) == wanted
+
+
+def test_a_look_at_a_few_jobs_proves_nothing_of_the_others():
+    other = replace(RUN, id=AttemptId("c", "2", 1))
+    known, _ = seen_so_far(look(2.0, attempts=[RUN, other], accounting="down"))
+    over = replace(RUN, state=AttemptState.FAILED, end_s=99.0)
+    after, events = changes(known, replace(look(100.0, attempts=[over], nodes=[]), only=frozenset("1")))
+    assert kinds(events) == [AttemptEnded]
+    assert (list(after.running), after.unseen, after.missing) == ([other.id], {"accounting": "down"}, {})

@@ -12,6 +12,8 @@ from typing import Literal
 
 from perdure.model.identity import AttemptId
 
+COMMENT_PREFIX = "perdure: "
+
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
@@ -24,6 +26,7 @@ class Requeue:
     exclude: tuple[str, ...] = ()  # added to what the job excludes already; taken out of what it requires
     delay_s: float = 0.0
     node_count: int = 0  # that it starts on; 0: as many as it asks for already
+    comment: str = ""  # one line for who looks at the job: see `Comment`
     kind: Literal["requeue"] = "requeue"
 
     @property
@@ -104,6 +107,22 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class Comment:
+    """Write one line into the job's record: what failed, what was decided, where to read more.
+
+    It begins with `COMMENT_PREFIX`, by which the next one replaces it. What others wrote there stays.
+    """
+
+    attempt: AttemptId
+    comment: str
+    kind: Literal["comment"] = "comment"
+
+    @property
+    def key(self) -> str:
+        return f"comment:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Give a node no new work. `episode` tells one drain of a node from the next."""
 
@@ -148,9 +167,9 @@ def _at(episode: str) -> str:
     return f"@{episode}" if episode else ""
 
 
-JobAction = Requeue | Exclude | Hold | Release | Cancel | Extend
+JobAction = Requeue | Exclude | Hold | Release | Cancel | Extend | Comment
 NodeAction = Drain | Down | Undrain
-Action = Requeue | Exclude | Hold | Release | Cancel | Extend | Drain | Down | Undrain
+Action = Requeue | Exclude | Hold | Release | Cancel | Extend | Comment | Drain | Down | Undrain
 
 
 class OutcomeStatus(StrEnum):

@@ -23,6 +23,7 @@ class Observation:
     `attempts` holds what runs, and what ended since the instant that was asked for; more is harmless.
     `unseen` names each part that could not be asked, with the reason. A part that is unseen proves nothing:
     a job that is missing while the controller is unseen is not gone.
+    `only` names the jobs that were looked at, where it was not all: what is not mentioned is then as it was.
     """
 
     cluster: str
@@ -31,6 +32,7 @@ class Observation:
     attempts: tuple[Attempt, ...] = ()
     nodes: tuple[Node, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)  # part -> why
+    only: frozenset[str] | None = None  # job ids
 
 
 @quick
@@ -56,6 +58,8 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     unseen: `LOST`, or `NODE_FAIL` where one of its nodes is down.
     """
     now = seen.time_s
+    if seen.only is not None:
+        seen = replace(seen, unseen=known.unseen)
     events: list[ClusterEvent] = [
         SightChanged(now, seen.cluster, part, seen.unseen.get(part, ""))
         for part in sorted({*known.unseen, *seen.unseen})
@@ -76,8 +80,9 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
         if attempt_id in mentioned:
             continue
         since = known.missing.get(attempt_id, now)
-        if "controller" in seen.unseen:  # silence: what ran may run still
+        if "controller" in seen.unseen or seen.only is not None:  # silence: what ran may run still
             running[attempt_id] = attempt
+            missing |= {attempt_id: known.missing[attempt_id]} if attempt_id in known.missing else {}
         elif now - since < grace_s:
             running[attempt_id], missing[attempt_id] = attempt, since
         else:
@@ -110,6 +115,6 @@ def _is_notable(node: Node, before: Node | None) -> bool:
 
 
 def _jobs_after(known: Known, seen: Observation) -> dict[str, Job]:
-    if "controller" in seen.unseen:
+    if "controller" in seen.unseen or seen.only is not None:
         return {**known.jobs, **{job.job_id: job for job in seen.jobs}}
     return {job.job_id: job for job in seen.jobs}

@@ -18,8 +18,11 @@ from concurrent.futures import TimeoutError as NotInTime
 
 from perdure.backends.protocol import TAIL_BYTES, Backend
 from perdure.coordination.messages import Input, Refused
+from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
+from perdure.model.actions import Comment
 from perdure.model.jobs import Attempt, Job
+from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, Why
 from perdure.model.value import replace
 from perdure.service.case import State
@@ -153,6 +156,19 @@ class Engine:
         self.absorb([Looked(seen)])
         self.last_look_s = seen.time_s
 
+    def look_at(self, look: Callable[[], Observation]) -> None:
+        """Take in a look at a few jobs. Raises what `look` raises."""
+        with self._backend_lock:
+            seen = look()
+        self.absorb([Looked(seen)])
+
+    def undecided(self) -> set[str]:
+        """The jobs whose latest failure nobody has decided on yet, or of which an action is still to be carried out."""
+        failures = (case.failure for case in self._state.cases.values())
+        open_ = {each.attempt.id.job_id for each in failures if each is not None and _is_open(each.record)}
+        rows = (*self.journal.planned(), *self.journal.open_intents())
+        return open_ | {row.attempt.job_id for row in rows if row.attempt and not isinstance(row.action, Comment)}
+
     def judge_next(self, timeout_s: float) -> bool:
         """Judge one failed attempt, if there is one within `timeout_s`; else study one that went well."""
         try:
@@ -234,3 +250,7 @@ class Engine:
         self._good_reader.shutdown(wait=False, cancel_futures=True)
         self.journal.close()
         self.backend.close()
+
+
+def _is_open(record: ExceptionRecord) -> bool:
+    return record.owner is None and not record.state.is_over

@@ -139,6 +139,11 @@ class Executor:
             return True
         return True
 
+    @property
+    def acts(self) -> bool:
+        """Whether anything is carried out now: Perdure is armed, and the kill switch is off."""
+        return self._settings.armed and not self.stopped
+
     def recover(self, now: float) -> list[ActionEnded]:
         """At the start: tell of ends that were never reported, and find out what became of every open intent."""
         return [*self._journal.unreported(), *self._settle(now)]

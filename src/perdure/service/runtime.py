@@ -22,10 +22,8 @@ from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
 from perdure.blame.builders.topology import NO_SWITCHES, Topology, read_topology
-from perdure.coordination.bridges.registry import read as read_bridged
-from perdure.coordination.messages import Input, Raised
+from perdure.coordination.messages import Input
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
-from perdure.coordination.record import ExceptionRecord
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, InputError, InUse, StateError
@@ -36,11 +34,12 @@ from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
 from perdure.service.collector import keep_pauses_short
 from perdure.service.context import WebSettings
-from perdure.service.controller import PERDURE, Told
+from perdure.service.controller import Told
 from perdure.service.desk import Desk
 from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
 from perdure.service.hands import end, forever, threads
+from perdure.service.hooks import LISTEN_EVERY_S, Hooks
 from perdure.service.journal import Journal
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
@@ -55,7 +54,6 @@ from perdure.triage.rules import own_rules, with_site_rules
 
 log = logging.getLogger("perdure")
 
-HEED_HOOKS_S = 1.0
 END_S = 3  # that requests have to end in; streams of events take one
 STANDBY_S = 0.5  # from one try to take over to the next
 SOCKET_FILE = "perdure.sock"  # in the state directory
@@ -253,23 +251,15 @@ def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:
 
 
 def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event) -> threading.Thread:
-    """The thread that looks at once where one of Slurm's hooks says that something happened."""
+    """The thread that listens to Slurm's hooks."""
+    listener = Hooks(backend, engine)
 
-    def heed() -> None:
-        if backend.has_news():
-            engine.look_now.set()
-        for notice in backend.notices():
-            said = read_bridged("slurm", notice, backend.cluster, time.time())
-            refused = engine.tell(tuple(Raised(_own(record, backend.cluster)) for record in said.records))
-            for effect in refused:
-                log.warning("a hook's word is not taken: %s. %s", effect.what, effect.mend)
+    def listen() -> None:
+        listener.turn()
+        if stop.wait(LISTEN_EVERY_S):
+            listener.close()
 
-    return forever("hooks", stop, heed, lambda: stop.wait(HEED_HOOKS_S))
-
-
-def _own(record: ExceptionRecord, cluster: str) -> ExceptionRecord:
-    """What the site's own hooks say is the service's word, under a name that nobody outside can take."""
-    return record.but(id=f"{cluster}:{record.id}", detected_by=PERDURE)
+    return forever("hooks", stop, listen, lambda: None)
 
 
 def vigil(settings: CoordinationSettings, engine: Engine, stop: threading.Event) -> threading.Thread:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.backends.slurm.plans import Todo, for_job, for_node, lets_go, refused_twice
+from perdure.backends.slurm.plans import Accounted, Dependant, Todo, for_job, for_node, lets_go, refused_twice
 from perdure.backends.slurm.records import read_one_job
 from perdure.errors import ClusterBusy
-from perdure.model.actions import Cancel, Down, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
+from perdure.model.actions import Cancel, Comment, Down, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.identity import AttemptId
 from perdure.model.nodes import Node, NodeState
 from tests.backends.slurm.text import MARK, job
@@ -208,3 +208,66 @@ def test_a_node_is_given_up_and_taken_back():
     )
     down = Node("n1", NodeState.DOWN, "silent [perdure e1]")
     assert for_node(Undrain("n1", "e1"), down) == Todo(("update nodename=n1 state=resume",))
+
+
+COMPLETES = replace(record(state="COMPLETING", end="995"), reason="NonZeroExitCode")
+SHAPE = "perdure: a wrong shape: it would fail again. perdure why 7"
+
+
+@pytest.mark.parametrize("nodes", [("n1",), ()])
+def test_a_job_that_failed_is_put_back_before_its_epilogs_end(nodes):
+    """24.11 gives its nodes away before EpilogSlurmctld ends."""
+    completes = replace(COMPLETES, nodes=nodes)
+    assert step(Requeue(ATTEMPT), completes) == Todo(("requeuehold 7",))
+    put_back = replace(completes, reason="job_requeued_in_held_state", start_s=995, end_s=4600, restarts=1, priority=0)
+    with pytest.raises(ClusterBusy):
+        step(Requeue(ATTEMPT), put_back)
+    with pytest.raises(ClusterBusy):  # a person's requeue leaves the reason as it is
+        step(Requeue(ATTEMPT), replace(put_back, reason="NonZeroExitCode", priority=1))
+    with pytest.raises(ClusterBusy):  # cancelled, say
+        step(Requeue(ATTEMPT), replace(completes, reason=""))
+    for action in (Hold(ATTEMPT), Release(ATTEMPT), Exclude(ATTEMPT, ("n1",))):
+        with pytest.raises(ClusterBusy):
+            step(action, completes)
+
+
+def test_dependants_are_mended_before_the_job_is_let_go():
+    waits = replace(WAITS, job_id="9", raw_id=9, dependency="afterok:7(failed),afterany:8(unfulfilled)")
+    ran = replace(record(state="COMPLETED", start=996), job_id="10")
+    dependants = (Dependant(waits.dependency, waits), Dependant("afterany:7(unfulfilled)", ran))
+    found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=dependants)
+    assert found == Todo(
+        ("release 7",),
+        ("update jobid=9 dependency=afterok:7,afterany:8",),
+        ("job 10 ran at this failure (afterany)",),
+    )
+
+
+def test_a_retry_waits_for_the_singleton_that_overtook_it():
+    runs = replace(record(state="RUNNING", start=996), job_id="10")
+    found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant("singleton(unfulfilled)", runs),))
+    assert found.commands == ("update jobid=7 dependency=singleton", "release 7")
+
+
+def test_a_comment_is_written_with_the_requeue_and_takes_nobody_s_words_away():
+    action = Requeue(ATTEMPT, comment="perdure: new")
+
+    def commands(admin, own):
+        return step(action, replace(PUT_BACK, admin_comment=admin, comment=own)).commands
+
+    both = 'update jobid=7 AdminComment="perdure: new" Comment="perdure: new"'
+    assert commands("", "") == commands("perdure: old", "perdure: old") == (both, "release 7")
+    assert commands("mine", "perdure:retry=never") == ('update jobid=7 AdminComment="mine | perdure: new"', "release 7")
+    kept = 'update jobid=7 AdminComment="mine | perdure: new"'
+    assert commands("mine | perdure: old", "x") == (kept, "release 7")
+    assert commands('{"site": 1}', "x") == commands("perdure: new", "x") == commands("x" * 999, "x") == ("release 7",)
+
+
+def test_the_comment_of_a_job_that_is_over_goes_to_accounting():
+    assert step(Comment(ATTEMPT, SHAPE), FAILED) == Accounted("7", SHAPE)
+    assert step(Comment(ATTEMPT, SHAPE), COMPLETES) == Accounted("7", SHAPE)
+    assert step(Comment(ATTEMPT, SHAPE), replace(FAILED, admin_comment="mine")) == Accounted("7", f"mine | {SHAPE}")
+    assert status(Comment(ATTEMPT, SHAPE), replace(FAILED, admin_comment='{"a": 1}')) is DONE
+    assert step(Comment(ATTEMPT, SHAPE), replace(WAITS, comment="x")) == Todo(
+        (f'update jobid=7 AdminComment="{SHAPE}"',)
+    )

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perdure.backends.slurm
-from perdure.backends.slurm.spool import MAX_BYTES, MAX_FILES, Spool, Taken, _end
+from perdure.backends.slurm.spool import MAX_BYTES, MAX_FILES, Question, Spool, Taken, _end
 from perdure.coordination.bridges.registry import read
 from perdure.errors import ConfigError
 
@@ -184,3 +185,107 @@ def test_a_spool_that_everybody_may_write_to_is_refused(tmp_path):
 @given(st.text(max_size=80))
 def test_any_text_is_an_end_or_nothing(text):
     _end("perdure-event 1 end\n" + text)
+
+
+FAILED = {"SLURM_JOB_ID": "7", "SLURM_JOB_EXIT_CODE2": "1:0", "SLURM_JOB_NODELIST": "n[1-2]"}
+
+
+@pytest.fixture
+def waiting(spool):
+    """An epilog of a failed job, which waits for an answer."""
+    spool.write_alive(time.time())
+    environment = {"PATH": os.environ["PATH"], "PERDURE_SPOOL": str(spool.directory), **FAILED}
+    with subprocess.Popen([HOOKS / "epilogctld"], env={**environment, "PERDURE_EPILOG_WAIT_S": "10"}) as hook:
+        await_(spool.has_news)
+        yield hook
+        hook.kill()
+
+
+def await_(condition):
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_an_epilog_of_a_failure_waits_until_it_is_answered(spool, waiting):
+    taken = spool.take()
+    (question,) = taken.questions
+    assert (question.job_id, question.nodes, taken.looks, taken.ignored) == ("7", ("n1", "n2"), 0, 0)
+    assert waiting.poll() is None
+    begun_s = time.monotonic()
+    await_(lambda: spool.answer(question))
+    assert waiting.wait(5) == 0
+    assert time.monotonic() - begun_s < 1
+    assert [path.name for path in spool.directory.iterdir()] == ["alive"]
+    assert spool.answer(question)  # nobody waits any more
+
+
+@pytest.mark.parametrize(
+    ("alive_s", "more"),
+    [(None, {}), (-10, {}), (0, {"SLURM_JOB_EXIT_CODE2": "0:0"}), (0, {"PERDURE_EPILOG_WAIT_S": "0"})],
+)
+def test_no_epilog_waits_for_a_good_end_or_where_nobody_decides(spool, alive_s, more):
+    if alive_s is not None:
+        spool.write_alive(time.time() + alive_s)
+    begun_s = time.monotonic()
+    drop(spool, "epilogctld", {**FAILED, **more})
+    assert time.monotonic() - begun_s < 2
+    taken = spool.take()
+    assert (taken.questions, taken.looks) == ((), 1)
+
+
+def test_an_epilog_waits_no_longer_than_it_is_told(spool):
+    spool.write_alive(time.time())
+    begun_s = time.monotonic()
+    drop(spool, "epilogctld", {**FAILED, "PERDURE_EPILOG_WAIT_S": "1"})
+    assert 0.9 < time.monotonic() - begun_s < 5
+    (question,) = spool.take().questions
+    assert spool.answer(question)
+
+
+@pytest.mark.parametrize("alive", ["", "x", "99999999999999999999999x", "$(touch /tmp/x)", "-1"])
+def test_a_sign_of_life_that_makes_no_sense_is_none(spool, alive):
+    (spool.directory / "alive").write_text(f"{alive}\n")
+    drop(spool, "epilogctld", FAILED)
+    assert spool.take().questions == ()
+
+
+@pytest.mark.parametrize("answer", ["../x", "/etc/passwd", "7.epilogctld.1.answer/..", "7.epilogctld.1.event", "alive"])
+def test_an_answer_goes_to_pipes_of_hooks_alone(spool, answer):
+    (spool.directory / "7.event").write_text(f"perdure-event 1 ended\nJOBID=7\nNODES=n1\nANSWER={answer}\n")
+    taken = spool.take()
+    assert (taken.questions, taken.looks) == ((), 1)
+
+
+def test_what_lies_in_the_place_of_a_pipe_stays_as_it_is(spool, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    question = Question("7", (), "7.epilogctld.1.answer")
+    (spool.directory / question.answer).symlink_to(precious)
+    assert spool.answer(question)
+    (spool.directory / question.answer).unlink()
+    (spool.directory / question.answer).write_text("kept")
+    assert spool.answer(question)
+    assert (spool.directory / question.answer).read_text() == precious.read_text() == "kept"
+
+
+def test_pipes_of_hooks_that_were_killed_are_removed(spool):
+    for name, age_s in (("1.epilogctld.1.answer", 0), ("2.epilogctld.2.answer", 100)):
+        os.mkfifo(spool.directory / name)
+        os.utime(spool.directory / name, (1000 - age_s, 1000 - age_s))
+    assert not spool.answer(Question("1", (), "1.epilogctld.1.answer"))
+    spool.remove_stale_answers(1001)
+    assert [path.name for path in spool.directory.iterdir()] == ["1.epilogctld.1.answer"]
+
+
+def test_a_sign_of_life_is_no_news(spool):
+    spool.write_alive(100)
+    before = spool.changed_ns()
+    spool.write_alive(1795352837)
+    assert (spool.directory / "alive").read_text() == "1795352837\n"
+    assert spool.changed_ns() == before
+    drop(spool, "epilog", {"SLURM_JOB_ID": "7"})
+    assert spool.changed_ns() != before
+    spool.remove_alive()
+    assert not (spool.directory / "alive").exists()

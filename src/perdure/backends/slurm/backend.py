@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import pwd
 import secrets
+import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import re2
@@ -15,6 +17,7 @@ from perdure.backends.protocol import TAIL_BYTES
 from perdure.backends.reader import read_output
 from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, of_job
 from perdure.backends.slurm.outputs import JobOutputs, has_failed, outputs_of, request_of, with_ranks
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import (
@@ -23,13 +26,14 @@ from perdure.backends.slurm.records import (
     JobRecords,
     NodeRecord,
     claims_in_doubt,
+    ended_badly,
     mend,
     read_jobs,
     read_nodes,
     read_one_job,
 )
 from perdure.backends.slurm.script import appends as script_appends
-from perdure.backends.slurm.spool import Spool
+from perdure.backends.slurm.spool import Question, Spool, Taken
 from perdure.backends.slurm.tools import Dialog, Tools
 from perdure.backends.slurm.writers import Writers, with_owner
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, PerdureError
@@ -44,13 +48,14 @@ from perdure.model.actions import (
     Release,
     Requeue,
 )
-from perdure.model.hostlist import is_node_name
+from perdure.model.hostlist import expand, is_node_name
 from perdure.model.jobs import Attempt
 from perdure.model.nodes import Node
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
 
 MAX_DONE = 10_000  # outcomes, and ends that hooks told of, that are remembered
+COMPLETED_S = 1.0  # that a job which was put back is waited for while its epilogs end
 MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 
 MAX_SCRIPTS = 100  # asked for in one look
@@ -81,12 +86,15 @@ class SlurmBackend:
         self._spool = spool
         if spool is not None:
             spool.check()
+        self._listening = threading.Lock()
         self._told: dict[tuple[str, int], Row] = {}  # ends that hooks told of, by job and start
         self._notices: deque[str] = deque(maxlen=MAX_DONE)
         self._claims: dict[int, frozenset[Claim]] = {}  # by the numbers that are in doubt
         self._version = ""
         self._tells_submit_line = False
         self._accounting_fields: tuple[str, ...] = ()
+        self._dependants: Dependants = {}
+        self._waiting: dict[str, Question] = {}  # epilogs that wait for a decision, by job
         self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
         self._outputs: dict[str, JobOutputs] = {}  # of jobs that failed
         self._writers = Writers()
@@ -109,15 +117,40 @@ class SlurmBackend:
 
     # Looking
 
-    def has_news(self) -> bool:
-        """True where a hook says that a look is worth while now. Costs no call to Slurm."""
-        return self._spool is not None and self._spool.has_news()
+    @property
+    def spool(self) -> Spool | None:
+        return self._spool
+
+    def answer(self, job_id: str) -> None:
+        """Let the epilog of a failed attempt go on, where it waits for a decision. From any thread."""
+        question = self._waiting.get(job_id)
+        if question is not None and self._spool is not None and self._spool.answer(question):
+            self._waiting.pop(job_id, None)
+
+    def waiting(self) -> dict[str, Question]:
+        """The epilogs that wait, by job."""
+        return dict(self._waiting)
+
+    def listen(self) -> Taken:
+        """Take what hooks dropped, from any thread. What it tells is kept for the next look. Costs no call to Slurm."""
+        if self._spool is None:
+            return Taken()
+        with self._listening:
+            taken = self._spool.take()
+            self._notices.extend(taken.notices)
+            self._waiting |= {question.job_id: question for question in taken.questions}
+            for row in taken.ends:
+                if row.start_s is not None:
+                    self._told[row.job_id, row.start_s] = row
+            while len(self._told) > MAX_DONE:
+                del self._told[next(iter(self._told))]
+        return taken
 
     def observe(self, since_s: float) -> Observation:
         """Look once. Never raises for a part that is down: it names the part in `Observation.unseen`."""
         unseen: dict[str, str] = {}
         now = time.time()
-        self._listen()
+        self.listen()  # before the controller is asked, so that its answer is never older
         records, mark = JobRecords(()), ""
         nodes: tuple[NodeRecord, ...] = ()
         scripts: dict[str, bytes] = {}
@@ -131,7 +164,8 @@ class SlurmBackend:
         except PerdureError as err:
             unseen["accounting"] = err.what
         jobs = self._whole(records, rows or (), mark, unseen)
-        ends = picture.with_told_ends(rows or (), self._told)
+        with self._listening:
+            ends = picture.with_told_ends(rows or (), self._told)
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
         sources = picture.Sources(None if "controller" in unseen else jobs, nodes, ends)
         attempts = picture.attempts(self.cluster, sources, now)
@@ -147,17 +181,32 @@ class SlurmBackend:
             unseen=unseen,
         )
 
-    def _listen(self) -> None:
-        """Take what hooks dropped before the controller is asked, so that its answer is never older."""
-        if self._spool is None:
-            return
-        taken = self._spool.take()
-        self._notices.extend(taken.notices)
-        for row in taken.ends:
-            if row.start_s is not None:
-                self._told[row.job_id, row.start_s] = row
-        while len(self._told) > MAX_DONE:
-            del self._told[next(iter(self._told))]
+    def look_at(self, questions: Iterable[Question]) -> Observation:
+        """Look at a few jobs only, which have just failed and whose epilogs wait: `Observation.only` names them.
+
+        Raises `ClusterBusy`.
+        """
+        now = time.time()
+        jobs: list[JobRecord] = []
+        with self._tools.dialog() as scontrol:
+            for question in questions:
+                record = self._record(scontrol, question.job_id)
+                if record is not None and ended_badly(record, now):
+                    jobs.append(replace(expand_patterns(record, self._hosts), nodes=record.nodes or question.nodes))
+            scripts = self._ask_scripts(scontrol, jobs)
+        self._note_outputs(jobs, scripts, self._submit_lines(scripts))
+        sources = picture.Sources(jobs, (), ())
+        attempts = picture.attempts(self.cluster, sources, now)
+        self._writers.note(attempts)
+        self._latest |= {job.job_id: (job.start_s, job.restarts) for job in jobs if job.start_s is not None}
+        self._uids |= {job.user: job.uid for job in jobs}
+        return Observation(
+            cluster=self.cluster,
+            time_s=now,
+            jobs=picture.jobs(self.cluster, sources, now),
+            attempts=attempts,
+            only=frozenset(job.job_id for job in jobs),
+        )
 
     def notices(self) -> list[str]:
         """What the site's own hooks said of nodes since the last time, as `coordination.bridges.slurm` reads it."""
@@ -203,6 +252,13 @@ class SlurmBackend:
         while len(self._outputs) > MAX_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]
 
+    def _submit_lines(self, scripts: Iterable[str]) -> tuple[Row, ...]:
+        """How these jobs were submitted; nothing where accounting does not answer."""
+        job_ids = ",".join(scripts)
+        with contextlib.suppress(PerdureError):
+            return self._ask_accounting("-j", job_ids, submit_lines=True) if job_ids else ()
+        return ()
+
     def _ask_accounting(self, *which: str, submit_lines: bool = False) -> tuple[Row, ...]:
         if not self._accounting_fields:
             known = self._tools.run("sacct", "--helpformat").out
@@ -230,7 +286,7 @@ class SlurmBackend:
             unseen["records"] = f"{unreadable} job records cannot be told apart from what users wrote into them"
         return [expand_patterns(record, self._hosts) for record in (*records.whole, *mended.whole)]
 
-    def _remember(self, jobs: Iterable[JobRecord], rows: Iterable[Row], now: float) -> None:
+    def _remember(self, jobs: Collection[JobRecord], rows: Iterable[Row], now: float) -> None:
         """Keep each known job's latest start, to know later whose a waiting job's last attempt was."""
         latest: dict[str, tuple[int, int]] = {}
         for job in jobs:
@@ -239,6 +295,7 @@ class SlurmBackend:
             elif job.job_id in self._latest:
                 latest[job.job_id] = self._latest[job.job_id]
         self._latest = latest
+        self._dependants = dependants(jobs, self._dependants) if latest or jobs else self._dependants
         self._uids |= {job.user: job.uid for job in jobs} | {row.user: row.uid for row in rows}
 
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
@@ -283,15 +340,21 @@ class SlurmBackend:
     def _perform(self, action: Action) -> Outcome:
         with self._tools.dialog() as scontrol:
             complaint, let_go = "", False
+            said: tuple[str, ...] = ()
             for _ in range(MAX_STEPS):
                 step = self._next(scontrol, action, let_go)
                 if isinstance(step, Outcome):
-                    return step
+                    return replace(step, detail="; ".join([step.detail, *said]))
+                if isinstance(step, plans.Accounted):
+                    return self._account(step)
                 before = complaint
+                said += (*step.said, *self._repair(scontrol, step))
                 complaint = self._carry_out(scontrol, step)
                 if complaint and complaint == before:
                     return plans.refused_twice(action, step, complaint)
                 let_go = not complaint and plans.lets_go(step)
+                if plans.puts_back(step) and isinstance(action, Requeue):
+                    self._await_completed(scontrol, action)
             raise ClusterBusy("scontrol", f"{action.key} does not come to rest: {complaint}", "Look at the job by hand")
 
     def lookup(self, action: Action) -> Outcome | None:
@@ -305,7 +368,7 @@ class SlurmBackend:
             step = self._next(scontrol, action)
             return step if isinstance(step, Outcome) else None
 
-    def _next(self, scontrol: Dialog, action: Action, let_go: bool = False) -> Outcome | plans.Todo:
+    def _next(self, scontrol: Dialog, action: Action, let_go: bool = False) -> Outcome | plans.Todo | plans.Accounted:
         if isinstance(action, NodeAction):
             return plans.for_node(action, self._node(scontrol, action.node))
         if isinstance(action, Requeue | Exclude) and self._nodes:  # Slurm refuses all names for one it does not know
@@ -313,7 +376,54 @@ class SlurmBackend:
         job = self._job(scontrol, action)
         now = time.time()
         last_start = self._last_start(job) if job is not None and not plans.has_run(job, now) else None
-        return plans.for_job(action, job, last_start, now, let_go=let_go)
+        waiting = self._waiting_for(scontrol, job) if isinstance(action, Requeue) and job is not None else ()
+        return plans.for_job(action, job, last_start, now, let_go=let_go, dependants=waiting)
+
+    def _waiting_for(self, scontrol: Dialog, job: JobRecord) -> tuple[plans.Dependant, ...]:
+        """What waits for a job that is held after it was put back, as it stands now."""
+        known = of_job(job, self._dependants)
+        if not known or job.priority or not job.restarts:
+            return ()
+        array, _, task = job.job_id.partition("_")
+        tasks = self._tasks_of(scontrol, array) if task else ()
+        records = ((before, self._record(scontrol, job_id)) for job_id, before in known.items())
+        return tuple(plans.Dependant(before, now, tasks) for before, now in records if now is not None)
+
+    def _tasks_of(self, scontrol: Dialog, array: str) -> tuple[int, ...]:
+        """The tasks of an array that the controller knows; none where they are too many to be named one by one."""
+        line = re2.compile(rf"(?m)^JobId=\d+ ArrayJobId={array} ArrayTaskId=([\d,-]+)".encode())
+        lists = (match[1].decode() for match in line.finditer(scontrol.ask(f"show job {array}").out))
+        found = {int(name[1:]) for tasks in lists for name in expand(f"t[{tasks}]")}
+        return tuple(sorted(found)) if len(found) <= MAX_TASKS else ()
+
+    def _await_completed(self, scontrol: Dialog, action: Requeue) -> None:
+        """A job that was put back takes no changes before its epilogs end; one of them may wait for us."""
+        end = time.monotonic() + COMPLETED_S
+        while time.monotonic() < end:
+            self.answer(action.attempt.job_id)
+            job = self._job(scontrol, action)
+            if job is None or job.state != "COMPLETING":
+                return
+            time.sleep(COMPLETED_S / 20)
+
+    def _repair(self, scontrol: Dialog, step: plans.Todo) -> tuple[str, ...]:
+        """Put the commands about other jobs; what came of them."""
+        words = []
+        for command in step.repairs:
+            job = command.split()[1].removeprefix("jobid=")
+            complaint = scontrol.ask(command).complaint
+            words.append(f"job {job} {f'waits in vain: {complaint}' if complaint else 'waits for it again'}")
+        return tuple(words)
+
+    def _account(self, what: plans.Accounted) -> Outcome:
+        """Let accounting write a job's AdminComment. Raises `ClusterBusy` where it does not answer."""
+        where = ("modify", "job", "where", f"jobid={what.job_id}", "set", f"AdminComment={what.text}")
+        answer = self._tools.run("sacctmgr", "-i", "-Q", *where)
+        if answer.code and "onnect" in answer.complaint:
+            raise ClusterBusy("sacctmgr", answer.complaint, "Run `sacctmgr ping`")
+        if answer.code:
+            return plans.refused(answer.complaint or f"sacctmgr: exit code {answer.code}")
+        return plans.done("written to accounting")
 
     def _carry_out(self, scontrol: Dialog, step: plans.Todo) -> str:
         """Put the commands in order; return what Slurm last complained of, "" where it did not."""
@@ -325,7 +435,9 @@ class SlurmBackend:
         return complaint
 
     def _job(self, scontrol: Dialog, action: JobAction) -> JobRecord | None:
-        job_id = action.attempt.job_id
+        return self._record(scontrol, action.attempt.job_id)
+
+    def _record(self, scontrol: Dialog, job_id: str) -> JobRecord | None:
         if not _JOB_ID.fullmatch(job_id):
             raise InputError("job", f"{job_id[:80]!r} is no job id of Slurm", "Use 7, 7_2 or 7+1")
         answer = scontrol.ask(f"show job {job_id}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from perdure.backends.slurm.accounting import Row
-from perdure.backends.slurm.records import JobRecord, NodeRecord, waits_again
+from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
 from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state, restart_nodes, wish
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
@@ -16,7 +16,6 @@ from perdure.model.nodes import NodeState
 from perdure.model.signals import persons_signal
 
 SHUT_DOWN_S = 600.0  # at most, from the signal that a shutdown sends to the next start of the machine
-CLOCKS_APART_S = 1.0  # at most, between slurmctld's machine and ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +157,15 @@ def _may_run(row: Row, records: Mapping[str, JobRecord], sources: Sources) -> bo
 def _of_record(cluster: str, record: JobRecord, now: float) -> Attempt | None:
     """The start that a record tells of; a waiting job's start is only a forecast.
 
-    COMPLETING hides how it ended.
+    COMPLETING hides how it ended, unless the reason tells.
     """
     if record.start_s is None or not record.nodes or is_waiting(record.state) or waits_again(record, now):
         return None
-    completing = record.state == "COMPLETING"
+    word = "FAILED" if ended_badly(record, now) else record.state
     state = (
         AttemptState.RUNNING
-        if completing
-        else attempt_state(record.state, record.exit_code, record.signal, record.reason)
+        if word == "COMPLETING"
+        else attempt_state(word, record.exit_code, record.signal, record.reason)
     )
     return Attempt(
         id=AttemptId(cluster, record.job_id, record.start_s),

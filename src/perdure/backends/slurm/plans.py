@@ -7,13 +7,18 @@ it stands: a job that is found put back and held gets its exclusions and is let 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from perdure.backends.slurm.records import JobRecord, waits_again
+from perdure.backends.slurm.dependants import is_singleton, mended, word_on
+from perdure.backends.slurm.records import JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.words import HELD_BY_A_PERSON, is_held, is_waiting
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
+    COMMENT_PREFIX,
     Cancel,
+    Comment,
     Down,
     Drain,
     Exclude,
@@ -28,6 +33,7 @@ from perdure.model.actions import (
 )
 from perdure.model.nodes import Node, NodeState
 
+MAX_COMMENT = 1000  # characters of AdminComment, with what others wrote there
 OURS = "[perdure "  # begins the mark that what we do to a node leaves in its reason
 
 
@@ -36,6 +42,23 @@ class Todo:
     """Commands to put, in order; then look again."""
 
     commands: tuple[str, ...]
+    repairs: tuple[str, ...] = ()  # of other jobs, put first; where one is refused, that is said, and the rest goes on
+    said: tuple[str, ...] = ()  # to be told with the outcome
+
+
+class Accounted(NamedTuple):
+    """What accounting is to write into a job's AdminComment; that ends the action."""
+
+    job_id: str
+    text: str
+
+
+class Dependant(NamedTuple):
+    """A job that waits for the one that is put back, or waited for it when it was last looked at."""
+
+    before: str  # its dependencies then
+    now: JobRecord
+    tasks: tuple[int, ...] = ()  # of the array that the job is a task of
 
 
 def done(detail: str) -> Outcome:
@@ -51,20 +74,31 @@ def superseded(detail: str) -> Outcome:
 
 
 def for_job(
-    action: JobAction, job: JobRecord | None, last_start: int | None, now: float, *, let_go: bool = False
-) -> Outcome | Todo:
+    action: JobAction,
+    job: JobRecord | None,
+    last_start: int | None,
+    now: float,
+    *,
+    let_go: bool = False,
+    dependants: Sequence[Dependant] = (),
+) -> Outcome | Todo | Accounted:
     """Decide the next step. `last_start`: of the job's latest attempt, where `has_run` is false of its record.
 
     `let_go`: the step before was our own, `lets_go` was true of it, and Slurm took it: what has started since did so
     by our doing.
 
-    Raises `ClusterBusy` while Slurm is still clearing up after the attempt: it takes no change then.
+    `dependants`: what waits for the job, or waited at the last look. They are told of the retry before it may start.
+
+    A job that failed is put back while its nodes or EpilogSlurmctld still clear up, so that its dependants hear nothing
+    of it. Raises `ClusterBusy` until they are through: what is changed before may be written over the failed attempt in
+    accounting (22.05), and of any other end it is not known how it ended.
     """
     if job is None:
         return superseded("the job is gone")
     if let_go and has_run(job, now):
         return done("started again")
-    if job.state == "COMPLETING" and not isinstance(action, Cancel):
+    at_once = isinstance(action, Cancel | Comment) or (isinstance(action, Requeue) and ended_badly(job, now))
+    if job.state == "COMPLETING" and not at_once:
         raise ClusterBusy(f"job {job.job_id}", "still completing", "Ask again in a moment")
     wanted = action.attempt.incarnation
     latest = job.start_s if has_run(job, now) else last_start
@@ -72,9 +106,15 @@ def for_job(
         return done("started again")
     if latest is not None and latest != wanted:
         return superseded(f"a {'newer' if latest > wanted else 'different'} attempt of the job exists")
+    if isinstance(action, Requeue):
+        return _requeue(action, job, now, dependants)
+    if isinstance(action, Comment):
+        return _comment(action, job)
+    return _simple(action, job, now)
+
+
+def _simple(action: Exclude | Extend | Hold | Release | Cancel, job: JobRecord, now: float) -> Outcome | Todo:
     match action:
-        case Requeue():
-            return _requeue(action, job, now)
         case Exclude():
             return _exclude(action, job)
         case Extend():
@@ -89,13 +129,18 @@ def for_job(
 
 def has_run(job: JobRecord, now: float) -> bool:
     """True where the record's own start is that of an attempt: it neither waits nor was cancelled while waiting."""
-    return not is_waiting(job.state) and not waits_again(job, now) and bool(job.nodes)
+    has_nodes = bool(job.nodes) or job.state == "COMPLETING"  # they may be free before EpilogSlurmctld ends
+    return not is_waiting(job.state) and not waits_again(job, now) and has_nodes
 
 
 def lets_go(step: Todo) -> bool:
     """True of a step after which nothing of ours keeps a job that waits from starting."""
     last = step.commands[-1]
     return last.startswith(("release ", "update jobid=")) and " TimeLimit=" not in last
+
+
+def puts_back(step: Todo) -> bool:
+    return step.commands[-1].startswith("requeuehold ")
 
 
 def whole(job: JobRecord) -> str:
@@ -105,16 +150,16 @@ def whole(job: JobRecord) -> str:
 
 def refused_twice(action: JobAction | NodeAction, step: Todo, complaint: str) -> Outcome:
     """What has come of an action whose last step Slurm refuses again and again."""
-    if isinstance(action, Requeue) and not step.commands[0].startswith("requeuehold"):
+    if isinstance(action, Requeue) and not puts_back(step):
         return done(f"in the queue, but as it was: {complaint}")
     return refused(complaint)
 
 
-def _requeue(action: Requeue, job: JobRecord, now: float) -> Outcome | Todo:
+def _requeue(action: Requeue, job: JobRecord, now: float, dependants: Sequence[Dependant]) -> Outcome | Todo:
     if job.state == "CANCELLED":
         return superseded("the job was cancelled")
     if not is_waiting(job.state):
-        if job.state in _NOT_OVER:
+        if job.state in _NOT_OVER and not ended_badly(job, now):
             return refused(f"the attempt is not over: {job.state}")
         if not job.requeue:
             return refused("the job was submitted with --no-requeue")
@@ -126,10 +171,55 @@ def _requeue(action: Requeue, job: JobRecord, now: float) -> Outcome | Todo:
     if job.reason in HELD_BY_A_PERSON:
         return refused(f"a person holds the job: {job.reason}")
     changes = _placement(job, action.exclude) + _size(job, action.node_count) + _delay(job, action.delay_s, now)
+    if not is_held(job.state, job.priority, job.reason):
+        return Todo((_update(job, changes),)) if changes else done(_where(job))
+    changes += _comments(job, action.comment) + _turn(job, dependants)
     commands: tuple[str, ...] = (_update(job, changes),) if changes else ()
-    if is_held(job.state, job.priority, job.reason):
-        commands += (f"release {whole(job)}",)
-    return Todo(commands) if commands else done(_where(job))
+    repairs = tuple(command for one in dependants if (command := _repair(one, job)))
+    words = (word_on(one.before, one.now, job, action.attempt.incarnation) for one in dependants)
+    return Todo((*commands, f"release {whole(job)}"), repairs, tuple(filter(None, words)))
+
+
+def _turn(job: JobRecord, dependants: Sequence[Dependant]) -> tuple[str, ...]:
+    """Of two jobs of one name, one waits for the other: a singleton does not wait for a job that is completing."""
+    overtaken = any(is_singleton(one.before) and one.now.state in _NOT_OVER for one in dependants)
+    return ("dependency=singleton",) if overtaken and not job.dependency else ()
+
+
+def _repair(dependant: Dependant, job: JobRecord) -> str:
+    """The command that lets a dependant wait for the retry; "" where it does already."""
+    waits = is_waiting(dependant.now.state) or dependant.now.dependency
+    text = mended(dependant.now.dependency, job.job_id, dependant.tasks) if waits else None
+    return "" if text is None else _update(dependant.now, (f"dependency={text}",))
+
+
+def _comment(action: Comment, job: JobRecord) -> Outcome | Todo | Accounted:
+    """Of a job that is over or completing the controller takes none; accounting does."""
+    if job.state == "COMPLETING" or not (is_waiting(job.state) or job.state in _NOT_OVER):
+        text = _with_ours(job.admin_comment, action.comment)
+        return Accounted(_named(job), text) if text else done("others wrote there: left as it is")
+    changes = _comments(job, action.comment)
+    return Todo((_update(job, changes),)) if changes else done("written")
+
+
+def _comments(job: JobRecord, comment: str) -> tuple[str, ...]:
+    """AdminComment, and Comment where its owner wrote none: neither takes anybody's words away."""
+    if not comment:
+        return ()
+    ours, text = one_line(comment), _with_ours(job.admin_comment, comment)
+    changes: tuple[str, ...] = (f'AdminComment="{text}"',) if text not in ("", job.admin_comment) else ()
+    if job.comment != ours and (not job.comment or job.comment.startswith(COMMENT_PREFIX)):
+        changes += (f'Comment="{ours}"',)
+    return changes
+
+
+def _with_ours(text: str, comment: str) -> str:
+    """The text with our part replaced or added; "" where what others wrote would not stay whole."""
+    if one_line(text, MAX_COMMENT) != text:
+        return ""
+    others = [part for part in text.split(" | ") if part and not part.startswith(COMMENT_PREFIX)]
+    whole_text = " | ".join([*others, one_line(comment)])
+    return whole_text if len(whole_text) <= MAX_COMMENT else ""
 
 
 def _extend(action: Extend, job: JobRecord) -> Outcome | Todo:
@@ -207,7 +297,11 @@ def _delay(job: JobRecord, delay_s: float, now: float) -> tuple[str, ...]:
 
 
 def _update(job: JobRecord, changes: tuple[str, ...]) -> str:
-    return f"update jobid={job.raw_id if '+' in job.job_id else job.job_id} {' '.join(changes)}"
+    return f"update jobid={_named(job)} {' '.join(changes)}"
+
+
+def _named(job: JobRecord) -> str:
+    return str(job.raw_id) if "+" in job.job_id else job.job_id
 
 
 def _where(job: JobRecord) -> str:
@@ -218,18 +312,18 @@ def for_node(action: NodeAction, node: Node | None) -> Outcome | Todo:
     """Decide the next step. What we do to a node carries its episode in the reason; nobody else's is undone."""
     if node is None:
         return refused("there is no such node")
-    mine = f"[perdure {_one_line(action.episode)}]"
+    mine = f"[perdure {one_line(action.episode)}]"
     down = node.state is NodeState.DOWN
     drained = node.state in (NodeState.DRAINING, NodeState.DRAINED) or (down and OURS in node.reason)
     match action:
         case Drain() if drained:
             return done(f"drained: {node.reason}")
         case Drain():
-            return Todo((f'update nodename={node.name} state=drain reason="{_one_line(action.reason)} {mine}"',))
+            return Todo((f'update nodename={node.name} state=drain reason="{one_line(action.reason)} {mine}"',))
         case Down() if down:
             return done(f"down: {node.reason}")
         case Down():
-            return Todo((f'update nodename={node.name} state=down reason="{_one_line(action.reason)} {mine}"',))
+            return Todo((f'update nodename={node.name} state=down reason="{one_line(action.reason)} {mine}"',))
     if not drained:
         return done("in service")
     if OURS not in node.reason:
@@ -237,7 +331,7 @@ def for_node(action: NodeAction, node: Node | None) -> Outcome | Todo:
     return Todo((f"update nodename={node.name} state={'resume' if down else 'undrain'}",))
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str, most: int = 200) -> str:
     """Leave out what would end the quotes or the line; Slurm keeps the rest as it is."""
     kept = "".join(char if char.isprintable() and char not in "\"'\\[]" else " " for char in text)
-    return " ".join(kept.split())[:200]
+    return " ".join(kept.split())[:most]

@@ -32,6 +32,9 @@ _USER = re2.compile(r"(.*)\((\d{1,10})\)")
 _BETWEEN, _LICENCE = re2.compile(r"[,;|]"), re2.compile(r"[:@]")
 _REASON = re2.compile(r"(?s)(.*?)(?: \[([^\[\]]*)@(\d{1,12})~?[0-9a-z]*\])?")
 
+CLOCKS_APART_S = 1.0  # at most, between slurmctld's machine and ours; the shortest time limit is a minute
+_BAD_ENDS = ("NonZeroExitCode", "RaisedSignal")
+_NULL = "(null)"
 _MAX_TASK = 4_000_000_000  # larger numbers stand for "no task in particular"
 
 # What may follow a path in a record, to find where a path with blanks ends.
@@ -82,6 +85,8 @@ class JobRecord:
     tasks_per_node: int = 1  # also where only nodes were asked for
     cpus_per_task: int = 1
     gpus_in_all: bool = False  # they were asked for as a total (--gpus), whatever the number of nodes
+    dependency: str = ""  # what it waits for: afterok:12(unfulfilled)
+    admin_comment: str = ""
 
     @property
     def component(self) -> int:
@@ -94,7 +99,16 @@ def waits_again(record: JobRecord, now: float) -> bool:
 
     Of a job without a time limit the end is told only where it lies behind.
     """
-    return record.state == "COMPLETING" and (record.end_s is None or record.end_s > now)
+    return record.state == "COMPLETING" and (record.end_s is None or record.end_s > now + CLOCKS_APART_S)
+
+
+def ended_badly(record: JobRecord, now: float) -> bool:
+    """True for a job that failed by itself, while its nodes or an EpilogSlurmctld still clear up.
+
+    COMPLETING hides the state; the reason tells it, of ends by an exit code or a signal. Slurm takes a requeue now, and
+    what depends on the job has not heard of its end.
+    """
+    return record.state == "COMPLETING" and record.reason.startswith(_BAD_ENDS) and not waits_again(record, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +276,8 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         tasks_per_node=_number(own.get("NtasksPerN:B:S:C", "").partition(":")[0], 0) or 1,
         cpus_per_task=_number(own.get("CPUs/Task", ""), 0) or 1,
         gpus_in_all=bool(_after("TresPerJob", tail)),
+        dependency="" if own.get("Dependency", _NULL) == _NULL else own["Dependency"],
+        admin_comment=_after("AdminComment", tail),
     )
 
 

@@ -14,6 +14,10 @@ slurm.conf::
     PrologSlurmctld=/usr/local/libexec/perdure/prolog
     EpilogSlurmctld=/usr/local/libexec/perdure/epilogctld
 
+``epilogctld`` waits for the decision on a failed attempt, so that no dependant of the job sees a failure that is
+retried: it makes a pipe and names it in its file, and the service opens and closes that pipe (`Spool.answer`). It waits
+only while the service acts (`Spool.write_alive`). ``PERDURE_EPILOG_WAIT_S=0`` turns that off.
+
 ``epilog`` says less than ``epilogctld`` and may run on the nodes where they share the directory, and so may ``prolog``;
 ``healthcheck`` (HealthCheckProgram) runs on the nodes only. ``strigger`` is set by SlurmUser, for down, fail and up::
 
@@ -29,11 +33,14 @@ has a JobCompType already leaves out the first two lines: nothing is lost but sp
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import re2
 
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.words import exit_status
@@ -43,10 +50,15 @@ from perdure.model.hostlist import expand
 MAX_FILES = 1000  # taken at a time
 MAX_BYTES = 16 * 1024  # of one file: a list of nodes is the long part
 SUFFIX = ".event"
+ANSWERS = ".answer"
+ALIVE = "alive"
+STALE_S = 60.0  # a pipe that no hook waits at any more
 _NO_TASK = 4_000_000_000
 _PUT_BACK = {"PENDING": "REQUEUED"}  # a job that ended and waits: so it is told of one whose prolog failed
 
+_PIPE = re2.compile(r"\d{1,10}\.epilogctld\.\d{1,10}\.answer")
 _END = "perdure-event 1 end"
+_ENDED = "perdure-event 1 ended"
 _LOOKS = tuple(f"perdure-event 1 {kind}\n" for kind in ("look", "prolog", "ended"))
 _NOTICES = tuple(f"perdure-event 1 {kind}\n" for kind in ("node", "health"))
 
@@ -59,6 +71,16 @@ class Taken:
     looks: int = 0
     ignored: int = 0
     notices: tuple[str, ...] = ()  # the text of each
+    questions: tuple[Question, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A failed attempt whose epilog waits for the decision."""
+
+    job_id: str
+    nodes: tuple[str, ...]
+    answer: str  # name of the pipe in the spool
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +98,44 @@ class Spool:
         if not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_IWOTH:
             raise ConfigError(str(self.directory), "everybody may write to the spool", "chmod o-w it")
 
+    def changed_ns(self) -> int:
+        """When a file last came or went, by the directory's own time stamp; 0 where it is gone."""
+        with contextlib.suppress(OSError):
+            return self.directory.stat().st_mtime_ns
+        return 0
+
+    def write_alive(self, now: float) -> None:
+        """Tell hooks that somebody decides. Overwrites in place: the directory's time stamp stays."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self.directory / ALIVE, flags, 0o644)
+            try:
+                os.fchmod(descriptor, 0o644)  # whatever the umask: the hook may run as another user
+                os.pwrite(descriptor, f"{now:.0f}\n".encode(), 0)
+            finally:
+                os.close(descriptor)
+
+    def remove_alive(self) -> None:
+        """From now on no hook waits."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.directory / ALIVE)
+
+    def answer(self, question: Question) -> bool:
+        """Let the hook go on. False where it does not listen yet."""
+        try:
+            descriptor = os.open(self.directory / question.answer, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError as err:
+            return err.errno != errno.ENXIO  # any other: it is gone, or no pipe
+        os.close(descriptor)
+        return True
+
+    def remove_stale_answers(self, now: float) -> None:
+        """Remove pipes of hooks that were killed."""
+        with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(ANSWERS) and now - entry.stat(follow_symlinks=False).st_mtime > STALE_S:
+                    os.unlink(entry.path)
+
     def has_news(self) -> bool:
         """True where something was dropped since the last `take`."""
         with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
@@ -86,6 +146,7 @@ class Spool:
         """Read and remove what is there, at most `MAX_FILES`. Never raises; a spool that is gone is empty."""
         ends: list[Row] = []
         notices: list[str] = []
+        questions: list[Question] = []
         looks = ignored = 0
         try:
             folder = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -100,6 +161,8 @@ class Spool:
                 end = _end(text)
                 if end is not None:
                     ends.append(end)
+                elif (question := _question(text)) is not None:
+                    questions.append(question)
                 elif text.startswith(_LOOKS):
                     looks += 1
                 elif text.startswith(_NOTICES) and text.endswith("\n"):
@@ -108,7 +171,7 @@ class Spool:
                     ignored += 1
         finally:
             os.close(folder)
-        return Taken(tuple(ends), looks, ignored, tuple(notices))
+        return Taken(tuple(ends), looks, ignored, tuple(notices), tuple(questions))
 
     def _names(self) -> Iterator[str]:
         with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
@@ -136,18 +199,14 @@ def _read(folder: int, name: str, trusted: set[int]) -> str:
 
 def _end(text: str) -> Row | None:
     """Read what ``hooks/jobcomp`` writes. None for anything else."""
-    first, _, rest = text.partition("\n")
-    if first != _END or not rest.endswith("\n"):
-        return None
-    said = dict(line.partition("=")[::2] for line in rest.splitlines())
+    said = _said(text, _END)
     try:
-        job, task = int(said["JOBID"]), int(said.get("ARRAYTASKID") or _NO_TASK)
-        array = int(said.get("ARRAYJOBID") or 0)
+        job, name = int(said["JOBID"]), _job_id(said)
         exit_code, signal = exit_status(said["EXITCODE"])
         nodes = expand(said["NODES"])
         start_s = int(said["START"])
         return Row(
-            job_id=f"{array}_{task}" if array and task < _NO_TASK else str(job),
+            job_id=name,
             raw_id=job,
             state=_PUT_BACK.get(said["JOBSTATE"], said["JOBSTATE"]),
             exit_code=exit_code,
@@ -163,3 +222,28 @@ def _end(text: str) -> Row | None:
         )
     except (KeyError, ValueError, InputError):
         return None
+
+
+def _question(text: str) -> Question | None:
+    """Read what ``hooks/epilogctld`` writes where it waits. None for anything else."""
+    said = _said(text, _ENDED)
+    try:
+        if not _PIPE.fullmatch(said["ANSWER"]):
+            return None
+        return Question(_job_id(said), expand(said["NODES"]), said["ANSWER"])
+    except (KeyError, ValueError, InputError):
+        return None
+
+
+def _said(text: str, kind: str) -> dict[str, str]:
+    """The ``KEY=VALUE`` lines below a first line of this kind; {} where it is another, or its end is missing."""
+    first, _, rest = text.partition("\n")
+    if first != kind or not rest.endswith("\n"):
+        return {}
+    return dict(line.partition("=")[::2] for line in rest.splitlines())
+
+
+def _job_id(said: dict[str, str]) -> str:
+    """Raises `KeyError`, `ValueError`."""
+    job, task, array = int(said["JOBID"]), int(said.get("ARRAYTASKID") or _NO_TASK), int(said.get("ARRAYJOBID") or 0)
+    return f"{array}_{task}" if array and task < _NO_TASK else str(job)

@@ -1,0 +1,94 @@
+"""What Slurm's hooks tell: reasons to look, news of nodes, and failed attempts whose epilogs wait for a decision."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.spool import Question, Spool
+from perdure.coordination.bridges.registry import read as read_bridged
+from perdure.coordination.messages import Raised
+from perdure.coordination.record import ExceptionRecord
+from perdure.errors import PerdureError
+from perdure.service.controller import PERDURE
+from perdure.service.engine import Engine
+
+log = logging.getLogger("perdure")
+
+LISTEN_EVERY_S = 0.04  # one `stat` of the spool each time
+ALIVE_EVERY_S = 1.0  # the spool is read this often, whatever its time stamp says
+
+
+class Hooks:
+    """Listens to the spool; one turn every `LISTEN_EVERY_S`, from one thread.
+
+    An epilog is answered once nothing is left to be done about its attempt: a decision was made and carried out. It is
+    answered at once where nothing is carried out, while the kill switch is on, and where nothing failed.
+    """
+
+    def __init__(self, backend: SlurmBackend, engine: Engine, clock: Callable[[], float] = time.time) -> None:
+        self._backend, self._engine, self._clock = backend, engine, clock
+        self._changed_ns, self._alive_s = 0, 0.0
+
+    def turn(self) -> None:
+        """Heed what was dropped since the last turn."""
+        spool = self._backend.spool
+        if spool is None:
+            return
+        now, changed_ns = self._clock(), spool.changed_ns()
+        is_due = not 0 <= now - self._alive_s < ALIVE_EVERY_S
+        if is_due:
+            self._alive_s = now
+            self._tell_alive(spool, now)
+        if is_due or changed_ns != self._changed_ns:
+            self._changed_ns = changed_ns
+            self._listen(now)
+        self._answer()
+
+    def close(self) -> None:
+        """Let all epilogs go on, and none wait from now on."""
+        if (spool := self._backend.spool) is not None:
+            spool.remove_alive()
+            for job_id in self._backend.waiting():
+                self._backend.answer(job_id)
+
+    def _tell_alive(self, spool: Spool, now: float) -> None:
+        if self._engine.executor.acts:
+            spool.write_alive(now)
+        else:
+            spool.remove_alive()
+        spool.remove_stale_answers(now)
+
+    def _listen(self, now: float) -> None:
+        taken = self._backend.listen()
+        if taken.ends or taken.looks:
+            self._engine.look_now.set()
+        if taken.questions:
+            self._look_at(taken.questions)
+        for notice in self._backend.notices():
+            said = read_bridged("slurm", notice, self._backend.cluster, now)
+            refused = self._engine.tell(tuple(Raised(_own(record, self._backend.cluster)) for record in said.records))
+            for effect in refused:
+                log.warning("a hook's word is not taken: %s. %s", effect.what, effect.mend)
+
+    def _look_at(self, questions: tuple[Question, ...]) -> None:
+        try:
+            self._engine.look_at(lambda: self._backend.look_at(questions))
+        except PerdureError as err:
+            log.warning("failed attempts cannot be looked at before their epilogs end: %s", err)
+
+    def _answer(self) -> None:
+        waiting = self._backend.waiting()
+        if not waiting:
+            return
+        acts, undecided = self._engine.executor.acts, self._engine.undecided()
+        for job_id in waiting:
+            if not (acts and job_id in undecided):
+                self._backend.answer(job_id)
+
+
+def _own(record: ExceptionRecord, cluster: str) -> ExceptionRecord:
+    """What the site's own hooks say is the service's word, under a name that nobody outside can take."""
+    return record.but(id=f"{cluster}:{record.id}", detected_by=PERDURE)

@@ -1,0 +1,76 @@
+"""What a failure does to the jobs that depend on it, and what is given back to them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.backends.slurm.dependants import dependants, mended, of_job, parts, word_on
+from tests.backends.slurm.test_plans import record
+
+WAITS = record(state="PENDING", nodes="", start="Unknown")
+
+
+@pytest.mark.parametrize(
+    ("expression", "given_back"),
+    [
+        ("afterok:7(failed)", "afterok:7"),
+        ("afterok:7(unfulfilled)", None),
+        ("afterany:7(unfulfilled),afterok:8(failed)", None),
+        ("afterok:7(failed),afterany:8(unfulfilled)", "afterok:7,afterany:8"),
+        ("afterok:7(failed)?afterok:8+5(unfulfilled)?singleton(unfulfilled)", "afterok:7?afterok:8+5?singleton"),
+        ("aftercorr:7_*(failed)", None),
+        ("afternotok:7(failed)", None),
+        ("afterok:7(failed) ExcNodeList=n1", None),
+        ("", None),
+    ],
+)
+def test_only_what_the_failure_broke_is_given_back(expression, given_back):
+    assert mended(expression, "7", ()) == given_back
+
+
+@pytest.mark.parametrize(
+    ("expression", "given_back"),
+    [
+        ("afterok:7_1(failed)", "afterok:7_1"),
+        ("afterok:7_2(failed)", None),
+        ("aftercorr:7_*(failed)", "aftercorr:7"),
+        ("aftercorr:7_*(unfulfilled)", None),
+        ("afterok:7_*(unfulfilled)", "afterok:7_0:7_1"),  # Slurm remembers the failure until the array's end
+        ("afterok:7_*(failed),afterok:9_*(unfulfilled)", "afterok:7_0:7_1,afterok:9"),
+    ],
+)
+def test_of_an_array_each_task_is_named(expression, given_back):
+    assert mended(expression, "7_1", (0, 1)) == given_back
+
+
+@given(st.text(alphabet="afterok:12_*+(),?singleton ", max_size=60))
+def test_what_is_given_back_can_be_read_and_holds_no_blank(text):
+    found = mended(text, "1", (1, 2))
+    if found is not None:
+        assert " " not in found
+        assert [p.kind for p in parts(found)] == [p.kind for p in parts(text)]
+
+
+def test_who_waited_is_remembered_while_both_jobs_are_known():
+    first = record(state="RUNNING")
+    after = replace(WAITS, job_id="9", name="other", dependency="afterany:7(unfulfilled)")
+    twin = replace(WAITS, job_id="10", dependency="singleton(unfulfilled)")
+    known = dependants((first, after, twin), {})
+    assert of_job(first, known) == {"9": after.dependency, "10": twin.dependency}
+    ran = replace(after, state="COMPLETED", dependency="", nodes=("n1",), start_s=150)
+    assert of_job(first, dependants((first, ran), known)) == {"9": after.dependency}
+    assert of_job(first, dependants((first,), known)) == {}
+    assert dependants((ran,), known) == {}
+
+
+def test_what_cannot_be_taken_back_is_said():
+    job = record(state="FAILED", end="110")
+    ran = replace(record(state="COMPLETED", start=112), job_id="9")
+    assert word_on("afterany:7(unfulfilled)", ran, job, 100) == "job 9 ran at this failure (afterany)"
+    assert word_on("afterany:8(unfulfilled)", ran, job, 100) == ""
+    assert word_on("afterany:7(unfulfilled)", replace(ran, start_s=90), job, 100) == ""
+    killed = replace(ran, state="CANCELLED", nodes=(), start_s=None, end_s=112)
+    assert word_on("afterok:7(unfulfilled)", killed, job, 100) == "job 9 was cancelled at this failure (afterok)"
+    assert word_on("afterok:7(unfulfilled)", WAITS, job, 100) == ""

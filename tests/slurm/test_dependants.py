@@ -1,0 +1,136 @@
+"""Dependants of a job that fails and is retried: with the hook none hears of it; without it, they are mended."""
+
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from tests.slurm.cluster import await_
+from tests.slurm.site import Site
+
+pytestmark = pytest.mark.slurm
+
+ONCE = """
+sleep 2
+[ -n "$SLURM_RESTART_COUNT" ] && exit 0
+[ "${SLURM_ARRAY_TASK_ID:-1}" = 1 ] || exit 0
+echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2
+exit 1
+"""
+SHAPE = """
+sleep 2
+echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2
+exit 1
+"""
+
+
+@contextmanager
+def acting(cluster, home, settings=None):
+    one = Site(cluster, home, settings)
+    try:
+        yield one.start()
+    finally:
+        one.stop()
+
+
+@pytest.fixture
+def site(quiet_cluster, tmp_path):
+    with acting(quiet_cluster, tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def deaf_site(quiet_cluster, tmp_path):
+    """A service to which no hook talks: it looks every three seconds."""
+    (tmp_path / "spool").mkdir(mode=0o700)
+    settings = {"PERDURE_SLURM_SPOOL": str(tmp_path / "spool"), "PERDURE_SERVICE_POLL_S": "3"}
+    with acting(quiet_cluster, tmp_path, settings) as one:
+        yield one
+
+
+def submit_all(cluster, script):
+    """A job and an array that fail, and one job of each kind that depends on them."""
+    job = cluster.submit(script, "--requeue", "--job-name=first")
+    array = cluster.submit(script, "--requeue", "--array=0-1")
+    other = cluster.submit("sleep 600", "--requeue")
+    options = {
+        "afterok": (f"afterok:{job}",),
+        "afterok_killed": (f"afterok:{job}", "--kill-on-invalid-dep=yes"),
+        "afterany": (f"afterany:{job}",),
+        "afternotok": (f"afternotok:{job}",),
+        "singleton": ("singleton", "--job-name=first"),
+        "array_ok": (f"afterok:{array}",),
+        "array_killed": (f"afterok:{array}", "--kill-on-invalid-dep=yes"),
+        "task_ok": (f"afterok:{array}_1",),
+        "corr": (f"aftercorr:{array}", "--array=0-1"),
+        "both": (f"afterok:{job},afterany:{other}",),
+        "either": (f"afterok:{job}?afternotok:{other}",),
+    }
+    return job, array, {kind: cluster.submit("true", "-d", *given) for kind, given in options.items()}
+
+
+def await_ends(cluster, job_id, state):
+    def ended():
+        rows = cluster.ends(job_id)
+        return bool(rows) and rows[-1]["State"].startswith(state)
+
+    await_(f"job {job_id} {state}", ended, words=lambda: f": {cluster.ends(job_id)} {cluster.job(job_id)}")
+
+
+def starts(cluster, job_id):
+    """The seconds in which each start of a job began and ended."""
+    return [(int(row["Start"]), int(row["End"])) for row in cluster.ends(job_id)]
+
+
+def test_with_the_hook_no_dependant_hears_of_a_failure_that_is_retried(site):
+    """A singleton does not wait for a job that is completing: it may run first, but never beside the retry."""
+    cluster = site.cluster
+    job, array, waiting = submit_all(cluster, ONCE)
+    await_ends(cluster, job, "COMPLETED")
+    await_ends(cluster, f"{array}_1", "COMPLETED")
+    assert [(row["State"], row["ExitCode"]) for row in cluster.ends(job)] == [("REQUEUED", "1:0"), ("COMPLETED", "0:0")]
+    for kind in ("afterok", "afterok_killed", "afterany", "array_ok", "array_killed", "task_ok", "either"):
+        await_ends(cluster, waiting[kind], "COMPLETED")
+        target = f"{array}_1" if kind.startswith(("array", "task")) else job
+        assert starts(cluster, waiting[kind])[0][0] >= starts(cluster, target)[-1][1], (kind, site.told(job))
+    await_ends(cluster, f"{waiting['corr']}_1", "COMPLETED")
+    await_ends(cluster, waiting["singleton"], "COMPLETED")
+    ordered = sorted([*starts(cluster, waiting["singleton"]), *starts(cluster, job)])
+    assert all(before[1] <= after[0] for before, after in pairwise(ordered)), (ordered, site.told(job))
+    assert cluster.job(waiting["both"])["Dependency"].startswith("afterany")
+    assert cluster.job(waiting["afternotok"])["Reason"] == "DependencyNeverSatisfied"
+    (action,) = site.actions(job)
+    assert action["ended_s"] - starts(cluster, job)[0][1] < 3, action  # Slurm tells whole seconds
+
+
+def test_with_the_hook_a_failure_that_is_stopped_ends_as_slurm_ends_it(site):
+    cluster = site.cluster
+    job = cluster.submit(SHAPE, "--requeue")
+    after, unlike = (cluster.submit("true", "-d", f"{kind}:{job}") for kind in ("afternotok", "afterok"))
+    await_ends(cluster, after, "COMPLETED")
+    assert cluster.job(unlike)["Reason"] == "DependencyNeverSatisfied"
+    assert [(row["State"], row["ExitCode"]) for row in cluster.ends(job)] == [("FAILED", "1:0")]
+    assert starts(cluster, after)[0][0] - starts(cluster, job)[0][1] < 4, site.told(job)
+
+
+@pytest.mark.slow
+def test_without_the_hook_dependants_are_mended_and_what_cannot_be_is_said(deaf_site):
+    site = deaf_site
+    cluster = site.cluster
+    job, array, waiting = submit_all(cluster, ONCE.replace("sleep 2", "sleep 5"))  # long enough to be seen waiting
+    await_ends(cluster, job, "COMPLETED")
+    await_ends(cluster, f"{array}_1", "COMPLETED")
+    for kind in ("afterok", "array_ok", "task_ok", "either"):
+        await_ends(cluster, waiting[kind], "COMPLETED")
+        target = f"{array}_1" if kind.startswith(("array", "task")) else job
+        assert starts(cluster, waiting[kind])[0][0] >= starts(cluster, target)[-1][1], (kind, site.told(job))
+    await_ends(cluster, f"{waiting['corr']}_1", "COMPLETED")
+    assert cluster.job(waiting["both"])["Dependency"].startswith("afterany")
+    (action,) = site.actions(job)
+    for kind, word in (
+        ("afterok_killed", "was cancelled"),
+        ("afterany", "ran"),
+        ("afternotok", "ran"),
+        ("afterok", "waits for it again"),
+    ):
+        assert f"job {waiting[kind]} {word}" in action["detail"], action
