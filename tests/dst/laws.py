@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from perdure.coordination.record import AnswerKind
-from perdure.model.actions import Drain
+from perdure.model.actions import Drain, Requeue
 from perdure.service.auth import Role
 
 HOUR_S = 3600.0
@@ -105,16 +105,15 @@ class Auditor:
         return _read(found[0])
 
     def _check_caps(self, action) -> None:
-        now = self._clock()
-        self._begun[action.key] = now
+        """A retry counts at the instant from which on it may start, which may lie ahead."""
+        if _lets_go(action.key):
+            return
+        self._begun[action.key] = self._clock() + (action.delay_s if isinstance(action, Requeue) else 0.0)
         done = self._manager.effects  # an order that was lost on the way is given again, and counts once
-        lately = [k for k, at in self._begun.items() if now - HOUR_S < at <= now and (k in done or k == action.key)]
-        lately = [key for key in lately if not _lets_go(key)]
-        if not _lets_go(action.key):
-            must(len(lately) <= self._caps.actions_per_hour, "the cap on actions is kept", len(lately))
-        if isinstance(action, Drain):
-            drains = sum(key.startswith("drain:") for key in lately)
-            must(drains <= self._caps.drains_per_hour, "the cap on drains is kept", drains)
+        counted = {k: at for k, at in self._begun.items() if k in done or k == action.key}
+        _must_fit(counted.values(), self._caps.actions_per_hour, "the cap on actions is kept")
+        drains = [at for key, at in counted.items() if key.startswith("drain:")]
+        _must_fit(drains, self._caps.drains_per_hour, "the cap on drains is kept")
 
     def check_deeds(self, guarded: bool) -> None:
         """No failure is recovered twice; no order is carried out more often than it was given."""
@@ -213,6 +212,13 @@ class Auditor:
         if owner == "resource_manager" or any(key.startswith("requeue:") for key in keys):
             times = self._manager.recoveries[attempt.id]
             must(times == 1, "what was decided is done", exception_id, owner, keys, times)
+
+
+def _must_fit(instants, limit: int, law: str) -> None:
+    """No hour, wherever it begins, holds more than `limit`."""
+    times = sorted(instants)
+    for first, last in zip(times, times[limit:], strict=False):
+        must(last - first > HOUR_S - 0.01, law, first, last)
 
 
 def _lets_go(key: str) -> bool:

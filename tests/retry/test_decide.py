@@ -161,8 +161,52 @@ def test_starts_that_only_the_resource_manager_counted_are_tries(verdict, most):
     assert decided(verdict, attempt=lost, uncounted=most).retries  # what the site did is no try of its own
 
 
+OUT_OF_TIME = replace(TRIED, state=AttemptState.TIMEOUT, exit_code=0, end_s=100 * HOUR_S)
+TIMEOUT = Verdict(Label.DETERMINISTIC, 0.04, "time_limit", "the walltime was reached", fingerprint="t")
+
+
+def timed_out(*steps):
+    one = earlier(1, fingerprint="t", infrastructure=False)[0]
+    return [replace(one, state=AttemptState.TIMEOUT, steps=each) for each in steps]
+
+
+@pytest.mark.parametrize(
+    ("steps", "goes_on"),
+    [
+        ((10,), True),
+        ((None,), True),  # nobody knows: once
+        ((None, None), False),
+        ((10, 20, 30, 40), True),
+        ((10, 10), True),
+        ((10, 20, 20, 15), False),
+        ((10, None, 20), True),
+        ((10, None, None), False),
+    ],
+)
+def test_a_job_that_saves_checkpoints_goes_on_at_its_walltime_while_it_makes_progress(steps, goes_on):
+    *before, now = steps
+    verdict, past = replace(TIMEOUT, steps=now), timed_out(*before)
+    for job, rules in [
+        (replace(JOB, requeue_at_timeout=True), RULES),
+        (replace(JOB, partition="gpu"), replace(RULES, requeue_at_timeout=("gpu",))),
+    ]:
+        decision = decided(verdict, job, OUT_OF_TIME, past, rules=rules)
+        assert decision.retries is goes_on
+        assert decision.exclude == ()
+        refused = decided(verdict, replace(job, may_requeue=False), OUT_OF_TIME, past, rules=rules)
+        assert "--no-requeue" in refused.reason
+    assert decided(verdict, attempt=OUT_OF_TIME, past=past).kind is DecisionKind.STOP  # nobody asked for it
+
+
+def test_what_its_owner_wrote_and_nobody_understands_is_said():
+    assert (
+        '"perdure:retry=nevr" in its comment is not understood'
+        in decided(job=replace(JOB, misread="perdure:retry=nevr")).reason
+    )
+
+
 def test_preemptions_are_no_tries_and_cost_no_budget():
-    preempted = [replace(one, preempted=True) for one in earlier(30, fingerprint="x")]
+    preempted = [replace(one, state=AttemptState.PREEMPTED) for one in earlier(30, fingerprint="x")]
     assert decided(past=preempted).kind is DecisionKind.RETRY
     spent = tuple(Spent(NOW - 1, "9", "ada", ("n2",)) for _ in range(500))
     decision = decided(attempt=replace(TRIED, state=AttemptState.PREEMPTED), fleet=replace(FLEET, spent=spent))

@@ -3,6 +3,8 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -13,11 +15,13 @@ from perdure.errors import ClusterBusy, ClusterError
 from perdure.model.actions import Drain, Exclude, Hold, Outcome, OutcomeStatus, Release, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import JobState
+from perdure.retry.budget import at
 from perdure.service.caps import Caps
 from perdure.service.case import State
 from perdure.service.controller import PERDURE, Act
 from perdure.service.executor import Executor, ExecutorSettings, Ruling, Used, rule
-from perdure.service.journal import ActionRow, ActionState, Journal
+from perdure.service.journal import ActionRow, ActionState, Charge, Journal
+from perdure.service.scope import ScopeSettings
 
 DONE = Outcome(OutcomeStatus.DONE, "ok")
 SUPERSEDED = Outcome(OutcomeStatus.SUPERSEDED, "a newer attempt exists")
@@ -88,39 +92,71 @@ def bench(tmp_path):
 
 ROW = ActionRow("requeue:c/1#1", requeue(1), PERDURE, "why", ActionState.PLANNED, "", 0.0, 900.0)
 DRAIN = replace(ROW, action=Drain("n1", "r", "e"))
-CAPS = Caps(actions_per_hour=10, jobs_share_per_hour=0.5, floor_per_hour=2, drains_per_hour=2, nodes_share_per_hour=0.1)
+CAPS = Caps(actions_per_hour=10, jobs_share_per_hour=0.5, floor_per_hour=2, drains_per_hour=3, nodes_share_per_hour=0.1)
+
+
+def used(by_kind, live_jobs=0, nodes=0, nodes_out=0, user=""):
+    """So many actions of each kind at the first instant."""
+    return Used(
+        tuple(Charge(0.0, kind, user) for kind, n in by_kind.items() for _ in range(n)), live_jobs, nodes, nodes_out
+    )
 
 
 @pytest.mark.parametrize(
     ("row", "now", "armed", "stopped", "used", "ruling"),
     [
-        (ROW, 1.0, True, False, Used(live_jobs=100), Ruling.GO),
-        (ROW, 900.0, True, False, Used(live_jobs=100), Ruling.EXPIRE),
-        (ROW, 900.0, True, True, Used(live_jobs=100), Ruling.EXPIRE),
-        (ROW, 1.0, False, False, Used(live_jobs=100), Ruling.SHADOW),
-        (ROW, 1.0, True, True, Used(live_jobs=100), Ruling.WAIT),
-        (ROW, 1.0, True, False, Used({"requeue": 9}, 100), Ruling.GO),
-        (ROW, 1.0, True, False, Used({"requeue": 5, "hold": 5}, 100), Ruling.WAIT),  # the absolute cap
-        (ROW, 1.0, True, False, Used({"requeue": 3}, 6), Ruling.WAIT),  # the share of the jobs
-        (ROW, 1.0, True, False, Used({"requeue": 1}, 0), Ruling.GO),  # never fewer than the floor
-        (replace(ROW, by="ada"), 1.0, True, False, Used({"requeue": 500}, 0), Ruling.GO),
-        (replace(ROW, by="ada"), 1.0, True, True, Used(), Ruling.WAIT),
-        (DRAIN, 1.0, True, False, Used({"drain": 0}, 100, 3), Ruling.GO),  # one node may always go
-        (DRAIN, 1.0, True, False, Used({"drain": 1}, 100, 19), Ruling.WAIT),
-        (DRAIN, 1.0, True, False, Used({"drain": 2}, 100, 1000), Ruling.WAIT),
+        (ROW, 1.0, True, False, used({}, 100), Ruling.GO),
+        (ROW, 900.0, True, False, used({}, 100), Ruling.EXPIRE),
+        (ROW, 900.0, True, True, used({}, 100), Ruling.EXPIRE),
+        (ROW, 900.0, True, False, used({"hold": 10}, 100), Ruling.WAIT),  # what a cap holds back does not expire
+        (ROW, 1.0, False, False, used({}, 100), Ruling.SHADOW),
+        (ROW, 1.0, True, True, used({}, 100), Ruling.WAIT),
+        (ROW, 1.0, True, False, used({"requeue": 9}, 100), Ruling.GO),
+        (ROW, 1.0, True, False, used({"requeue": 5, "hold": 5}, 100), Ruling.WAIT),  # the absolute cap
+        (ROW, 1.0, True, False, used({"requeue": 3}, 6), Ruling.WAIT),  # the share of the jobs
+        (ROW, 1.0, True, False, used({"requeue": 1}, 0), Ruling.GO),  # never fewer than the floor
+        (ROW, 1.0, True, False, used({"requeue": 5}, 100, user="eve"), Ruling.WAIT),  # half of it is this user's
+        (ROW, 1.0, True, False, used({"requeue": 5}, 100, user="bob"), Ruling.GO),
+        (replace(ROW, by="ada"), 1.0, True, False, used({"requeue": 500}, 0), Ruling.GO),
+        (replace(ROW, by="ada"), 1.0, True, True, used({}), Ruling.WAIT),
+        (DRAIN, 1.0, True, False, used({"drain": 1}, 100, 19), Ruling.GO),  # two may always go
+        (DRAIN, 1.0, True, False, used({"drain": 2}, 100, 19), Ruling.WAIT),
+        (DRAIN, 1.0, True, False, used({"drain": 3}, 100, 1000), Ruling.WAIT),
+        (DRAIN, 1.0, True, False, used({}, 100, 4, 1), Ruling.GO),
+        (DRAIN, 1.0, True, False, used({}, 100, 4, 2), Ruling.WAIT),  # never more than half at once
+        (DRAIN, 1.0, True, False, used({}, 100, 1, 0), Ruling.WAIT),
     ],
 )
 def test_rulings(row, now, armed, stopped, used, ruling):
-    found, reason = rule(row, now, armed, stopped, CAPS, used)
-    assert found is ruling
-    assert bool(reason) is (ruling is not Ruling.GO)
+    found = rule(row, now, armed, stopped, CAPS, used, "eve")
+    assert found.ruling is ruling
+    assert bool(found.why) is (ruling is not Ruling.GO)
 
 
-@given(now=st.floats(0, 2000), armed=st.booleans(), stopped=st.booleans(), used=st.integers(0, 50))
-def test_nothing_goes_while_stopped_or_in_shadow_or_late(now, armed, stopped, used):
-    ruling, _ = rule(ROW, now, armed, stopped, CAPS, Used({"requeue": used}, 10))
-    if stopped or not armed or now >= ROW.expires_s or used >= 10:
+@given(now=st.floats(0, 2000), armed=st.booleans(), stopped=st.booleans(), count=st.integers(0, 50))
+def test_nothing_goes_while_stopped_or_in_shadow_or_late(now, armed, stopped, count):
+    ruling = rule(ROW, now, armed, stopped, CAPS, used({"requeue": count}, 10)).ruling
+    if stopped or not armed or now >= ROW.expires_s or count >= 10:
         assert ruling is not Ruling.GO
+
+
+def test_what_waits_for_a_cap_says_until_when():
+    caps = replace(CAPS, drains_per_hour=2)
+    found = rule(DRAIN, 60.0, True, False, caps, used({"drain": 2}, 100, 1000))
+    assert found.until_s == 3600.0
+    assert found.why == f"the hour's cap on drains is reached (2 of 2); it waits until {at(3600.0, 60.0)}"
+
+
+def test_what_lies_outside_the_scope_is_shown_and_not_done(tmp_path):
+    bench = Bench(tmp_path, scope=ScopeSettings(users=("ada",), not_actions=("drain",)))
+    bench.plan(requeue(1), Drain("n1", "r", "e"), expires_s=60.0)
+    bench.plan(requeue(2), by="ada", expires_s=60.0)
+    bench.executor.run_due(5.0)
+    assert bench.state(requeue(1)) is ActionState.SHADOW
+    assert bench.detail(requeue(1)) == "outside the scope: user unknown is not in scope.users"
+    assert "action drain is left alone (scope.not_actions)" in bench.detail(Drain("n1", "r", "e"))
+    assert bench.backend.performed == [requeue(2).key]  # what a person asks for is done everywhere
+    bench.journal.close()
 
 
 # -- carrying out
@@ -220,20 +256,66 @@ def test_what_comes_too_late_is_not_begun_and_says_what_it_waited_for(bench):
     assert bench.backend.performed == []
 
 
+def exclude(number):
+    return Exclude(AttemptId("c", str(number), 1), ("n1",))
+
+
 def test_caps_outlive_the_service_and_do_not_bind_people(tmp_path):
-    caps = Caps(actions_per_hour=2)
-    bench = Bench(tmp_path, caps=caps)
-    bench.plan(*(requeue(i) for i in range(4)), expires_s=1e6)
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=2))
+    bench.plan(*(exclude(i) for i in range(4)), expires_s=60.0)
     bench.executor.run_due(5.0)
-    assert bench.state(requeue(2)) is ActionState.PLANNED
-    assert "cap on actions" in bench.detail(requeue(2))
+    assert bench.state(exclude(2)) is ActionState.PLANNED
+    assert f"cap on actions is reached (2 of 2); it waits until {at(3605.0, 5.0)}" in bench.detail(exclude(2))
     bench.restart()
-    bench.plan(requeue("theirs"), by="ada")
+    bench.plan(exclude("theirs"), by="ada")
     bench.executor.run_due(6.0)
-    assert bench.backend.performed == ["requeue:c/0#1", "requeue:c/1#1", "requeue:c/theirs#1"]
+    assert bench.backend.performed == ["exclude:c/0#1", "exclude:c/1#1", "exclude:c/theirs#1"]
+    bench.executor.run_due(2000.0)
+    assert bench.state(exclude(3)) is ActionState.PLANNED  # its time is over, but it is the cap that holds it back
+    bench.restart()
     bench.executor.run_due(5.0 + 3601.0)
-    assert bench.state(requeue(3)) is ActionState.DONE
+    assert bench.state(exclude(3)) is ActionState.DONE
     bench.journal.close()
+
+
+def test_a_retry_that_a_cap_holds_back_is_put_back_at_once_to_start_later(tmp_path):
+    """Slurm would have forgotten the job by then. It counts when it may start."""
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=2))
+    bench.plan(*(requeue(i) for i in range(5)), expires_s=60.0)
+    assert len(bench.executor.run_due(5.0)) == 5
+    starts = [5.0 + bench.journal.action(requeue(i).key).action.delay_s for i in range(5)]
+    assert starts == [5.0, 5.0, 3605.0, 3605.0, 7205.0]
+    bench.restart()  # and so it does after a restart
+    bench.plan(requeue(5), expires_s=60.0)
+    bench.executor.run_due(10.0)
+    assert bench.journal.action(requeue(5).key).action.delay_s == 7195.0
+    bench.journal.close()
+
+
+@given(st.lists(st.tuples(st.floats(0, 900), st.floats(0, 4000)), max_size=25))
+def test_no_hour_holds_more_retries_than_the_cap(arrivals):
+    now, starts = 0.0, []
+    with TemporaryDirectory() as directory:
+        bench = Bench(Path(directory), caps=Caps(actions_per_hour=3))
+        for number, (wait_s, delay_s) in enumerate(arrivals):
+            now += wait_s
+            one = replace(requeue(number), delay_s=delay_s)
+            bench.plan(one, expires_s=now + 1e6)
+            bench.executor.run_due(now)
+            found = bench.journal.action(one.key)
+            if found.state is ActionState.DONE:
+                starts.append(now + found.action.delay_s)
+        bench.journal.close()
+    starts.sort()
+    assert all(last - first > 3599.9 for first, last in zip(starts, starts[3:], strict=False))
+
+
+def test_what_has_got_a_successor_since_is_not_put_back(bench):
+    bench.plan(requeue(1), requeue(2))
+    bench.executor.run_due(5.0, lambda action: "job 18 is there" if action.attempt.job_id == "1" else "")
+    assert bench.state(requeue(1)) is ActionState.SUPERSEDED
+    assert bench.detail(requeue(1)) == "job 18 is there"
+    assert bench.backend.performed == [requeue(2).key]
 
 
 HELD = [Hold(AttemptId("c", str(number), 0), "down") for number in range(6)]
@@ -254,20 +336,19 @@ def test_what_perdure_held_is_let_go_whatever_the_caps_say_and_however_late(tmp_
 
 def test_letting_go_takes_nobody_elses_place(tmp_path):
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=2))
-    bench.plan(*LET_GO, requeue(1))
+    bench.plan(*LET_GO, exclude(1))
     bench.executor.run_due(5.0)
     bench.restart()
-    bench.plan(requeue(2), requeue(3))
+    bench.plan(exclude(2), exclude(3))
     bench.executor.run_due(6.0)
-    assert bench.backend.performed[-2:] == ["requeue:c/1#1", "requeue:c/2#1"]
+    assert bench.backend.performed[-2:] == ["exclude:c/1#1", "exclude:c/2#1"]
     bench.journal.close()
 
 
 def test_a_release_that_only_perdures_retry_asks_for_is_charged(tmp_path):
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=1))
     bench.plan(*(Release(AttemptId("c", str(number), 1)) for number in range(2)), expires_s=60.0)
-    assert [len(bench.executor.run_due(now)) for now in (5.0, 60.0)] == [1, 1]
-    assert bench.state(Release(AttemptId("c", "1", 1))) is ActionState.EXPIRED
+    assert [len(bench.executor.run_due(now)) for now in (5.0, 60.0, 3606.0)] == [1, 0, 1]
     bench.journal.close()
 
 

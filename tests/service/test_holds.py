@@ -17,7 +17,7 @@ from perdure.triage.verdict import Label, Verdict
 TTL_S = 20.0
 SHORT = Script(run_s=5.0)
 ONCE = Script(run_s=5.0, failures=1)
-CAPS = Caps(actions_per_hour=30, floor_per_hour=30)
+CAPS = Caps(actions_per_hour=60, floor_per_hour=60)  # of which one user has half
 
 
 class Place:
@@ -90,7 +90,7 @@ def place(tmp_path):
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_every_job_runs_after_the_all_clear_whatever_the_cap_and_the_time_it_takes(place, dies):
-    """36 jobs wait, 30 actions an hour are allowed, and no action may be older than 20 seconds."""
+    """36 jobs of one user wait, 30 of its actions an hour are allowed, and no action may be older than 20 seconds."""
     place.full()
     for _ in range(36):
         place.cluster.submit(SHORT)

@@ -290,7 +290,7 @@ def test_what_was_not_carried_out_can_be_begun_anew(journal):
     key = plan(journal, Requeue(ONE))
     journal.begin(key, 2.0)
     assert journal.hand_back(key, "no answer")
-    assert journal.begun_since(0.0) == {}
+    assert journal.charges(0.0) == {}
     assert journal.begin(key, 3.0)
 
 
@@ -301,7 +301,7 @@ def test_begun_actions_are_counted_by_kind_and_those_of_people_are_not(where, jo
     journal.begin(plan(journal, Hold(ONE), by="ada"), 15.0)
     journal.close()
     again = Journal.open(where, "c")
-    assert again.begun_since(5.0) == {"requeue": 2, "drain": 1}
+    assert sorted(again.charges(5.0).values()) == [(10.0, "requeue", ""), (15.0, "drain", ""), (20.0, "requeue", "")]
     again.close()
 
 
@@ -318,7 +318,7 @@ def test_ends_that_the_controller_never_heard_of_are_told(service):
 def test_unknown_actions_and_attempts(journal):
     assert journal.action("requeue:c/9#1") is None
     assert journal.attempt(AttemptId("c", "9", 1)) is None
-    assert journal.extent() == (0, 0)
+    assert journal.extent() == (0, 0, 0)
 
 
 # -- retention

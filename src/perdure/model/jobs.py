@@ -88,6 +88,13 @@ class Job:
     restarts: int = 0  # the resource manager's own count; no identity
     eligible_s: float | None = None  # it does not start before this instant
     licences: tuple[str, ...] = ()  # names of what it asks for besides nodes
+    command: str = ""  # its script with the arguments, by its owner's word; "" where there is no file
+    work_dir: str = ""
+    submitted_from: str = ""  # host and session of whoever submitted it, "login1:4711"
+    qos: str = ""
+    account: str = ""
+    requeue_at_timeout: bool = False  # it saves checkpoints: its owner wants it back in the queue at its walltime
+    misread: str = ""  # what its owner wrote for Perdure, and nobody understands
 
 
 @quick
@@ -108,6 +115,7 @@ class Attempt:
     stdout: str = ""  # path; "" where unknown
     stderr: str = ""  # path; equal to `stdout` or "" where the two are one file
     failed_nodes: tuple[str, ...] = ()  # of `nodes`, those known to have gone down under it
+    resubmits: bool = False  # its batch script submits jobs, or puts itself back
 
     @property
     def elapsed_s(self) -> float:

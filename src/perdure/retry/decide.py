@@ -81,23 +81,28 @@ def decide(
     def decision(
         kind: DecisionKind, reason: str, exclude: tuple[str, ...] = (), delay_s: float = 0.0, node_count: int = 0
     ) -> Decision:
-        return Decision(kind, reason, exclude, delay_s, node_count, p, retry_cost, stop_cost)
+        return Decision(kind, reason + _misread(job), exclude, delay_s, node_count, p, retry_cost, stop_cost)
 
     weighed = f"expected cost {retry_cost:.2f} GPU-h if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
     asked = _wish_of_program(attempt, verdict)
     if refusal := _refused_by_owner(job) or _refused_by_person(attempt) or _refused_by_program(asked, attempt):
         return decision(DecisionKind.STOP, refusal)
-    if asked is ExitWish.NONE and verdict.label is Label.DETERMINISTIC:
+    goes_on = attempt.state is AttemptState.TIMEOUT and _goes_on_after_walltime(job, rules)
+    if goes_on and (stuck := _stands_still(verdict, past)):
+        return decision(DecisionKind.STOP, f"{verdict.summary}: {stuck}")
+    if not goes_on and asked is ExitWish.NONE and verdict.label is Label.DETERMINISTIC:
         return decision(DecisionKind.STOP, f"{verdict.summary}: it would fail again; {weighed}")
-    if asked is ExitWish.NONE and retry_cost >= stop_cost:
+    if not goes_on and asked is ExitWish.NONE and retry_cost >= stop_cost:
         return decision(DecisionKind.STOP, f"{verdict.summary}: a retry is not worth it; {weighed}")
-    believed = asked is ExitWish.RETRY or (verdict.label is Label.TRANSIENT and not verdict.hearsay)
+    believed = goes_on or asked is ExitWish.RETRY or (verdict.label is Label.TRANSIENT and not verdict.hearsay)
     kind = DecisionKind.RETRY if believed else DecisionKind.PROBE
-    if exhausted := _own_limit_reached(kind, attempt, verdict, past, rules, uncounted):
+    if not goes_on and (exhausted := _own_limit_reached(kind, attempt, verdict, past, rules, uncounted)):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {exhausted}")
     exclude, where = _elsewhere(job, attempt, verdict, fleet, rules, now)
     node_count = restart_size(job, exclude, fleet)
     where += _fewer(job, node_count)
+    if goes_on:
+        where = f"it goes on from its checkpoint ({_whose_word(job)}): {where}"
     if asked is ExitWish.RETRY:
         where = f"the program asks for it by exit code {attempt.exit_code}: {where}"
     delay_s = max(verdict.wait_s, _back_off_s(attempt, past, rules))
@@ -132,6 +137,36 @@ def _after_history(verdict: Verdict, attempt: Attempt, past: Sequence[PastFailur
 def _with_odds(p: float, factor: float) -> float:
     """`p` with its odds multiplied by `factor`."""
     return p * factor / (p * factor + 1 - p) if p < 1 else p
+
+
+def _goes_on_after_walltime(job: Job, rules: RetryRules) -> bool:
+    """Whether its owner, or the site for its partition, said that it saves checkpoints."""
+    return job.requeue_at_timeout or not set(job.partition.split(",")).isdisjoint(rules.requeue_at_timeout)
+
+
+def _whose_word(job: Job) -> str:
+    return "its owner asks for it" if job.requeue_at_timeout else f"as the site says of partition {job.partition}"
+
+
+def _stands_still(verdict: Verdict, past: Sequence[PastFailure]) -> str:
+    """Why it is not put back any more: two runs up to the walltime in a row, without a newer step as far as is known.
+
+    A job whose log tells of no steps is put back once.
+    """
+    *before, last = [f.steps for f in past if f.state is AttemptState.TIMEOUT] or [None]
+    if not any(f.state is AttemptState.TIMEOUT for f in past):
+        return ""
+    if _is_newer(verdict.steps, [*before, last]) or _is_newer(last, before):
+        return ""
+    return "two runs in a row reached the walltime, and neither log tells of a newer step"
+
+
+def _is_newer(steps: int | None, before: Sequence[int | None]) -> bool:
+    return steps is not None and steps > max((each for each in before if each is not None), default=-1)
+
+
+def _misread(job: Job) -> str:
+    return f'; "{job.misread}" in its comment is not understood' if job.misread else ""
 
 
 def _refused_by_owner(job: Job) -> str:
@@ -210,7 +245,7 @@ def _elsewhere(
     are left, lest a job be driven, one suspicion after the other, onto the one node that is bad. A job that may run on
     fewer nodes gives up only those that went down under it, by the resource manager's word.
     """
-    if attempt.state is AttemptState.PREEMPTED:
+    if attempt.state in (AttemptState.PREEMPTED, AttemptState.TIMEOUT):
         return (), "retry anywhere, the node did nothing wrong"
     named = attempt.failed_nodes or attempt.nodes
     suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named))
@@ -234,7 +269,7 @@ def _fewer(job: Job, node_count: int) -> str:
 
 
 def _back_off_s(attempt: Attempt, past: Sequence[PastFailure], rules: RetryRules) -> float:
-    """No wait after a preemption; otherwise doubled with each failure in a row, up to the cap."""
-    if attempt.state is AttemptState.PREEMPTED:
+    """No wait after a preemption or a walltime; otherwise doubled with each failure in a row, up to the cap."""
+    if attempt.state in (AttemptState.PREEMPTED, AttemptState.TIMEOUT):
         return 0.0
     return min(rules.back_off_cap_s, rules.back_off_s * 2.0 ** min(len(past), 30))

@@ -33,8 +33,14 @@ class PastFailure:
     elapsed_s: float
     retried: bool = False  # by us, or by the resource manager itself
     p_transient: float = 1.0  # as it was decided on
-    preempted: bool = False  # nothing went wrong: no try of the job
     logs: tuple[LogMark, ...] = ()  # how far its logs were read; kept of the latest failure only
+    state: AttemptState | None = None  # how it ended; None: written down by an older version
+    steps: int | None = None  # how far its log says that it came, where it ran out of walltime
+
+    @property
+    def preempted(self) -> bool:
+        """True where nothing went wrong: it was no try of the job."""
+        return self.state is AttemptState.PREEMPTED
 
     @property
     def is_recognised(self) -> bool:

@@ -52,5 +52,9 @@ class RetryRules:
     same_place_odds: float = 0.6
     """The same where it came back on a node that it was seen on before: part of that is the node's."""
 
+    requeue_at_timeout: tuple[str, ...] = ()
+    """Partitions whose jobs save checkpoints: they are put back when their walltime is over, while their logs tell of
+    newer steps. A job may ask for it itself: ``--comment perdure:timeout=requeue``."""
+
     node_memory_s: float = 24 * 60.0 * 60.0
     """How long a failure on a node is remembered against it."""

@@ -365,8 +365,9 @@ def _closed(case: Case) -> Case:
         failure.attempt.elapsed_s,
         retried=decision is None or decision.retries or failure.record.owner is not Component.SCHEDULER,
         p_transient=decision.p_transient if decision else verdict.p_transient,
-        preempted=failure.attempt.state is AttemptState.PREEMPTED,
         logs=verdict.logs,
+        state=failure.attempt.state,
+        steps=verdict.steps,
     )
     before = case.past[-1:] and (replace(case.past[-1], logs=()),)
     return replace(case, failure=None, past=(*case.past[:-1], *before, past)[-MAX_PAST:])

@@ -20,8 +20,8 @@ from perdure.backends.protocol import TAIL_BYTES, Backend
 from perdure.coordination.messages import Input, Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
-from perdure.model.actions import Comment
-from perdure.model.jobs import Attempt, Job
+from perdure.model.actions import Action, Comment, Requeue
+from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, Why
 from perdure.model.value import replace
@@ -43,9 +43,10 @@ from perdure.service.controller import (
 from perdure.service.executor import Executor
 from perdure.service.journal import Journal
 from perdure.service.studies import GOOD_BYTES, Studies
+from perdure.service.successor import successor_of
 from perdure.service.surroundings import context_of
 from perdure.service.view import SiteView
-from perdure.triage.context import Context
+from perdure.triage.context import Context, last_step
 from perdure.triage.verdict import Label, Verdict
 
 log = logging.getLogger("perdure")
@@ -207,7 +208,10 @@ class Engine:
         case = state.cases.get(attempt.id.job_id)
         try:
             context = context_of(attempt, case, state.fleet, output.free_bytes, self.clock())
-            return self._triage(output, attempt, context)
+            verdict = self._triage(output, attempt, context)
+            if attempt.state is AttemptState.TIMEOUT:
+                verdict = replace(verdict, steps=last_step(output))
+            return verdict
         except Exception:
             log.exception("%s: triage failed", attempt.id)
             return Verdict(Label.UNSURE, 0.5, "unknown", "triage itself failed on this log")
@@ -233,10 +237,16 @@ class Engine:
     def act(self) -> None:
         """Carry out what is due."""
         with self._backend_lock:
-            ended = self.executor.run_due(self.clock())
+            ended = self.executor.run_due(self.clock(), self._overtakes)
         if ended:
             self.absorb([Ended(tuple(ended))])
             self.look_now.set()
+
+    def _overtakes(self, action: Action) -> str:
+        """The successor that a job has got since it was decided to put it back."""
+        case = self._state.cases.get(action.attempt.job_id) if isinstance(action, Requeue) else None
+        failure = case.failure if case else None
+        return successor_of(case.job, failure.attempt, self._state.known.jobs) if case and failure else ""
 
     def recover(self) -> None:
         """Find out what became of every action that was begun before the service last died."""

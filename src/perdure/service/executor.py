@@ -6,24 +6,32 @@ what became of the intent is looked up before anything is done again.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from perdure.backends.protocol import Backend
 from perdure.errors import ClusterBusy, PerdureError
-from perdure.model.actions import Down, Drain, Hold, Outcome, OutcomeStatus, Release
+from perdure.model.actions import Action, Cancel, Down, Drain, Extend, Hold, Outcome, OutcomeStatus, Release, Requeue
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
+from perdure.model.jobs import Job
 from perdure.model.value import replace
+from perdure.retry.budget import at, earliest
 from perdure.service.caps import Caps as Caps
 from perdure.service.caps import undoes_own
-from perdure.service.journal import ActionRow, Journal
+from perdure.service.journal import ActionRow, Charge, Journal
 from perdure.service.journal import ActionState as ActionState  # its home is the journal; callers of both need one
+from perdure.service.scope import ScopeSettings
 
 HOUR_S = 3600.0
+FARTHEST_S = 24 * HOUR_S
+"""A retry that a cap holds back is put back at once to start later, but not so much later."""
+HELD_BACK_S = 900.0
+"""What a cap held back may still be begun so long after there is room again."""
 STOP_FILE = "STOP"
 
 
@@ -36,6 +44,7 @@ class ExecutorSettings:
     stop_file: Path
     """The kill switch: while this file exists, nothing is begun."""
     caps: Caps = field(default_factory=Caps)
+    scope: ScopeSettings = field(default_factory=ScopeSettings)
     back_off_s: float = 1.0
     """Wait before asking again what became of an action; doubled each time, up to `back_off_cap_s`."""
     back_off_cap_s: float = 60.0
@@ -43,14 +52,16 @@ class ExecutorSettings:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Perdure's own actions of the last hour by kind, and how large the cluster is."""
+    """Perdure's own actions of the last hour, and how large the cluster is."""
 
-    by_kind: Mapping[str, int] = field(default_factory=dict)
+    charges: tuple[Charge, ...] = ()
     live_jobs: int = 0
     nodes: int = 0
+    nodes_out: int = 0  # that take no new work now
 
-    def with_one_more(self, kind: str) -> Used:
-        return Used(Counter(self.by_kind) + Counter([kind]), self.live_jobs, self.nodes)
+    def times(self, *kinds: str, user: str | None = None) -> list[float]:
+        """When those of these kinds (all without one) and of this user count, sorted."""
+        return sorted(c.at_s for c in self.charges if c.kind in (kinds or (c.kind,)) and user in (None, c.user))
 
 
 class Ruling(StrEnum):
@@ -62,18 +73,40 @@ class Ruling(StrEnum):
     SHADOW = "shadow"
 
 
-def rule(row: ActionRow, now: float, armed: bool, stopped: bool, caps: Caps, used: Used) -> tuple[Ruling, str]:
-    """Decide whether a planned action is begun now, with the reason where it is not."""
-    if now >= row.expires_s and not lets_go(row):
+class Ruled(NamedTuple):
+    """What is to be done with an action, why not, and until when it waits at least; None: nobody can tell."""
+
+    ruling: Ruling
+    why: str = ""
+    until_s: float | None = None
+
+
+def rule(
+    row: ActionRow, now: float, armed: bool, stopped: bool, caps: Caps, used: Used, user: str = "", outside: str = ""
+) -> Ruled:
+    """Decide whether a planned action is begun now, with the reason where it is not.
+
+    `user` is whose job it is about; `outside` says why it lies outside the scope in which Perdure acts. A retry or a
+    drain that waits for a cap does not expire meanwhile.
+    """
+    full, until_s = "", None
+    if is_charged(row) and armed and not stopped and not outside:
+        full, until_s = _cap_reached(row, caps, used, user, now)
+    if now >= row.expires_s and not lets_go(row) and not (full and keeps(row.action)):
         waited = f": it waited because {row.detail}" if row.detail else ""
-        return Ruling.EXPIRE, f"not begun within {row.expires_s - row.created_s:.0f} s{waited}"
+        return Ruled(Ruling.EXPIRE, f"not begun within {row.expires_s - row.created_s:.0f} s{waited}")
     if not armed:
-        return Ruling.SHADOW, "shadow mode: not carried out"
+        return Ruled(Ruling.SHADOW, "shadow mode: not carried out")
+    if outside and row.automatic and not lets_go(row):
+        return Ruled(Ruling.SHADOW, outside)
     if stopped:
-        return Ruling.WAIT, "the kill switch is on"
-    if is_charged(row) and (full := _cap_reached(row, caps, used)):
-        return Ruling.WAIT, full
-    return Ruling.GO, ""
+        return Ruled(Ruling.WAIT, "the kill switch is on")
+    return Ruled(Ruling.WAIT, full, until_s) if full else Ruled(Ruling.GO)
+
+
+def keeps(action: Action) -> bool:
+    """Whether an action is worth as much an hour later: a hold is not, the job has run by then."""
+    return not isinstance(action, Hold | Extend | Cancel)
 
 
 def lets_go(row: ActionRow) -> bool:
@@ -99,18 +132,33 @@ def taken_back(waiting: Sequence[ActionRow]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _cap_reached(row: ActionRow, caps: Caps, used: Used) -> str:
-    """Name the cap that has no room left, or ""."""
+def _cap_reached(
+    row: ActionRow, caps: Caps, used: Used, user: str, now: float, from_s: float | None = None
+) -> tuple[str, float | None]:
+    """Name the cap that has no room at `from_s` (unless told, when the action would count), and when it has; or ""."""
+    starts_s = counts_at(row.action, now) if from_s is None else from_s
     share = max(caps.floor_per_hour, int(caps.jobs_share_per_hour * used.live_jobs))
-    total, most = sum(used.by_kind.values()), min(caps.actions_per_hour, share)
-    if total >= most:
-        return f"the hour's cap on actions is reached ({total} of {most})"
+    most = min(caps.actions_per_hour, share)
+    asked = [("the hour's cap on actions", used.times(), most)]
+    if user:
+        asked.append((f"user {user}'s share of the hour's cap on actions", used.times(user=user), math.ceil(most / 2)))
     if isinstance(row.action, Drain | Down):
-        share = max(1, int(caps.nodes_share_per_hour * used.nodes))
-        drains, most = used.by_kind.get("drain", 0) + used.by_kind.get("down", 0), min(caps.drains_per_hour, share)
-        if drains >= most:
-            return f"the hour's cap on drains is reached ({drains} of {most})"
-    return ""
+        if used.nodes and used.nodes_out + 1 > int(caps.nodes_out_share * used.nodes):
+            return f"{used.nodes_out} of {used.nodes} nodes take no work already; it waits until one returns", None
+        share = max(caps.drains_floor_per_hour, int(caps.nodes_share_per_hour * used.nodes))
+        asked.append(("the hour's cap on drains", used.times("drain", "down"), min(caps.drains_per_hour, share)))
+    for name, times, limit in asked:
+        until_s = earliest(times, limit, starts_s)
+        if until_s > starts_s:
+            recent = sum(at_s > now - HOUR_S for at_s in times)
+            until = f"; it waits until {at(until_s, now)}" if math.isfinite(until_s) else ""
+            return f"{name} is reached ({recent} of {limit}){until}", until_s
+    return "", None
+
+
+def counts_at(action: Action, begun_s: float) -> float:
+    """When an action that is begun now counts in the caps: a retry when it may start."""
+    return begun_s + action.delay_s if isinstance(action, Requeue) else begun_s
 
 
 @dataclass(slots=True)
@@ -127,6 +175,7 @@ class Executor:
         self._backend = backend
         self._settings = settings
         self._unanswered: dict[str, _Patience] = {}  # by key, of actions begun and unknown
+        self._charges: dict[str, Charge] | None = None  # by key, of what counts in the caps; None: not read yet
 
     @property
     def stopped(self) -> bool:
@@ -148,9 +197,10 @@ class Executor:
         """At the start: tell of ends that were never reported, and find out what became of every open intent."""
         return [*self._journal.unreported(), *self._settle(now)]
 
-    def run_due(self, now: float) -> list[ActionEnded]:
+    def run_due(self, now: float, overtakes: Callable[[Action], str] = lambda _: "") -> list[ActionEnded]:
         """Carry out what may be carried out; return what came to its end.
 
+        `overtakes` says what has taken the place of an action of Perdure's since it was planned, "" where nothing has.
         One job's actions keep their order: none is begun while an earlier one is unknown. After a call without an
         answer the cluster is left in peace until the next round.
         """
@@ -159,8 +209,7 @@ class Executor:
         if not waiting:
             return ended
         busy_jobs = {row.attempt.job_id for row in self._journal.open_intents() if row.attempt}
-        used = Used(self._journal.begun_since(now - HOUR_S), *self._journal.extent())
-        settings, needless = self._settings, taken_back(waiting)
+        used, needless = self._used(now), taken_back(waiting)
         for row in waiting:
             job_id = row.attempt.job_id if row.attempt else None
             if row.key in needless:
@@ -168,22 +217,65 @@ class Executor:
                 continue
             if job_id in busy_jobs:
                 continue
-            ruling, why = rule(row, now, settings.armed, self.stopped, settings.caps, used)
-            match ruling:
+            job = self._journal.job_of(row.action)
+            ruled, row = self._ruled(row, job, used, now)
+            match ruled.ruling:
+                case Ruling.GO if row.automatic and (overtaken := overtakes(row.action)):
+                    ended += self._end(row, ActionState.SUPERSEDED, overtaken, now)
                 case Ruling.GO:
-                    used = used.with_one_more(row.action.kind) if is_charged(row) else used
+                    used = self._charged(used, row, job, now)
                     try:
                         ended += self._carry_out(row, now)
                     except ClusterBusy:
                         break
                 case Ruling.WAIT:
-                    self._journal.note(row, why)
+                    self._wait(row, ruled)
                     busy_jobs |= {job_id} if job_id else set()
                 case Ruling.EXPIRE:
-                    ended += self._end(row, ActionState.EXPIRED, why, now)
+                    ended += self._end(row, ActionState.EXPIRED, ruled.why, now)
                 case Ruling.SHADOW:
-                    ended += self._end(row, ActionState.SHADOW, why, now)
+                    ended += self._end(row, ActionState.SHADOW, ruled.why, now)
         return ended
+
+    def _ruled(self, row: ActionRow, job: Job | None, used: Used, now: float) -> tuple[Ruled, ActionRow]:
+        """The ruling on an action, and the action as it is then carried out.
+
+        Slurm forgets a job minutes after its end. So a retry that a cap holds back is put back at once, to start when
+        the cap has room: that is the instant at which it counts.
+        """
+        settings, action = self._settings, row.action
+        outside = settings.scope.refuses(action, job, self._journal.node_of(action))
+        user = job.user if job else ""
+        ruled = rule(row, now, settings.armed, self.stopped, settings.caps, used, user, outside)
+        if not isinstance(action, Requeue) or ruled.until_s is None:
+            return ruled, row
+        free_s: float | None = ruled.until_s
+        while free_s is not None and free_s < now + FARTHEST_S:  # room in one cap is not yet room in all
+            until_s, (_, free_s) = free_s, _cap_reached(row, settings.caps, used, user, now, free_s)
+        if free_s is not None:
+            return ruled, row
+        later = replace(row, action=replace(action, delay_s=until_s - now))
+        return (Ruled(Ruling.GO), later) if self._journal.change(later) else (ruled, row)
+
+    def _used(self, now: float) -> Used:
+        """What counts now: read from the journal once, and kept up from then on."""
+        if self._charges is None:
+            self._charges = self._journal.charges(now - HOUR_S - FARTHEST_S)
+        self._charges = {key: charge for key, charge in self._charges.items() if charge.at_s > now - HOUR_S}
+        return Used(tuple(self._charges.values()), *self._journal.extent())
+
+    def _charged(self, used: Used, row: ActionRow, job: Job | None, now: float) -> Used:
+        if not is_charged(row) or self._charges is None:
+            return used
+        self._charges[row.key] = Charge(counts_at(row.action, now), row.action.kind, job.user if job else "")
+        return replace(used, charges=tuple(self._charges.values()))
+
+    def _wait(self, row: ActionRow, ruled: Ruled) -> None:
+        """Write down why it waits; what a cap holds back expires that much later."""
+        until_s = ruled.until_s
+        if keeps(row.action) and until_s is not None and row.expires_s <= until_s < math.inf:
+            row = self._journal.postpone(row, until_s + HELD_BACK_S)
+        self._journal.note(row, ruled.why)
 
     def _carry_out(self, row: ActionRow, now: float) -> list[ActionEnded]:
         """Intent, deed, outcome. Raises `ClusterBusy` where it is not known whether the deed was done."""
@@ -218,6 +310,8 @@ class Executor:
                 continue
             if outcome is None:
                 self._journal.hand_back(row.key, "the resource manager did not answer")
+                if self._charges:
+                    self._charges.pop(row.key, None)
             else:
                 ended += self._end(row, ActionState.of(outcome.status), outcome.detail, now)
         return ended

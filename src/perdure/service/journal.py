@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, Select, and_, delete, select
 from sqlalchemy import Row as Fetched
@@ -18,12 +18,13 @@ from sqlalchemy import Row as Fetched
 from perdure.coordination.chain import Chain, restored
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
-from perdure.model.actions import Action, OutcomeStatus
+from perdure.model.actions import Action, NodeAction, OutcomeStatus, Requeue
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, JobState
+from perdure.model.jobs import Attempt, Job, JobState
+from perdure.model.nodes import Node
 from perdure.model.observation import Known
-from perdure.model.value import quick
+from perdure.model.value import quick, replace
 from perdure.retry.history import Fleet
 from perdure.service import codec, reads, rows
 from perdure.service.case import Case, State
@@ -89,6 +90,14 @@ class ActionRow:
     def automatic(self) -> bool:
         """True where Perdure, and no person, asked for it."""
         return self.by == PERDURE
+
+
+class Charge(NamedTuple):
+    """One of Perdure's own actions: the instant at which it counts in the caps, its kind, and whose job it is about."""
+
+    at_s: float
+    kind: str
+    user: str = ""
 
 
 class Journal:
@@ -229,17 +238,44 @@ class Journal:
         """Actions that were begun, and of which nobody has heard since."""
         return self._actions(reads.IN_STATE, state=ActionState.STARTED.value)
 
-    def begun_since(self, since_s: float) -> dict[str, int]:
-        """How many of Perdure's own actions were begun after `since_s`, by kind. It outlives a restart."""
+    def charges(self, since_s: float) -> dict[str, Charge]:
+        """Perdure's own actions that were begun after `since_s`, by key, but for what lets go of its own holds.
+
+        It outlives a restart.
+        """
         values = {"since_s": since_s, "by": PERDURE, "here": self.cluster}
         with self._store.reading() as db:
-            return {found.kind: found[1] for found in db.execute(reads.BEGUN, values)}
+            found = list(db.execute(reads.BEGUN, values))
+        return {row.key: Charge(_counts_at(row), row.kind, row.user or "") for row in found}
 
-    def extent(self) -> tuple[int, int]:
-        """How many jobs are not over, and how many nodes there are."""
+    def job_of(self, action: Action) -> Job | None:
+        """The job that an action is about, as last written down."""
+        if isinstance(action, NodeAction):
+            return None
+        with self._store.reading() as db:
+            return next(iter(self._all(db, reads.JOB, codec.JOB, job_id=action.attempt.job_id)), None)
+
+    def node_of(self, action: Action) -> Node | None:
+        """The node that an action is about, as last written down."""
+        if not isinstance(action, NodeAction):
+            return None
+        with self._store.reading() as db:
+            return next(iter(self._all(db, reads.NODE, codec.NODE, name=action.node)), None)
+
+    def extent(self) -> tuple[int, int, int]:
+        """How many jobs are not over, how many nodes there are, and how many of these take no new work."""
         here = {"here": self.cluster}
         with self._store.reading() as db:
-            return db.scalar(reads.LIVE, here) or 0, db.scalar(reads.ALL_NODES, here) or 0
+            return tuple(db.scalar(each, here) or 0 for each in (reads.LIVE, reads.ALL_NODES, reads.NODES_OUT))  # type: ignore[return-value]
+
+    def change(self, row: ActionRow) -> bool:
+        """Write down that a planned action is to be carried out in another way."""
+        return self._move(row.key, ActionState.PLANNED, ActionState.PLANNED, payload=codec.ACTION.encode(row.action))
+
+    def postpone(self, row: ActionRow, expires_s: float) -> ActionRow:
+        """Let a planned action expire later."""
+        self._move(row.key, ActionState.PLANNED, ActionState.PLANNED, expires_s=expires_s)
+        return replace(row, expires_s=expires_s)
 
     def begin(self, key: str, now: float) -> bool:
         """Write down that a planned action is about to be carried out. False: it is not planned any more."""
@@ -325,6 +361,12 @@ def _fleet(remembered: dict[str, Any], known: Known) -> Fleet:
     """What was remembered of nodes and budgets, and what was up and live at the last look."""
     troubles = {n.removeprefix(rows.TROUBLE): t for n, t in remembered.items() if n.startswith(rows.TROUBLE)}
     return fleet_of(known, Fleet(troubles=troubles, spent=remembered.get(rows.SPENT, ())))
+
+
+def _counts_at(found: Fetched[Any]) -> float:
+    """A retry counts when it may start."""
+    action = codec.ACTION.decode(found.text)
+    return float(found.started_s + (action.delay_s if isinstance(action, Requeue) else 0.0))
 
 
 def _action_row(found: Fetched[Any]) -> ActionRow:

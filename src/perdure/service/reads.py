@@ -60,6 +60,8 @@ RUNNING = _payloads(attempts, attempts.c.state.in_(LIVE_ATTEMPTS))
 ATTEMPT = _payloads(
     attempts, attempts.c.job_id == bindparam("job_id"), attempts.c.incarnation == bindparam("incarnation")
 )
+JOB = _payloads(jobs, jobs.c.job_id == bindparam("job_id"))
+NODE = _payloads(nodes, nodes.c.name == bindparam("name"))
 NODES, CASES, HANDLERS = _payloads(nodes), _payloads(cases), _payloads(handlers)
 MEMORY = select(memory.c.name, cast(memory.c.payload, Text)).where(memory.c.cluster == _HERE)
 ENDED = (
@@ -92,13 +94,16 @@ UNREPORTED = ACTIONS.where(
     actions.c.ended_s > _SINCE_S,
     ~select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists(),
 )
-BEGUN = (  # all but what lets go of what Perdure held itself
-    select(actions.c.kind, func.count())
+BEGUN = (  # all but what lets go of what Perdure held itself, with whose job it is about
+    select(actions.c.key, actions.c.kind, actions.c.started_s, cast(actions.c.payload, Text).label("text"), jobs.c.user)
+    .join(jobs, and_(jobs.c.cluster == actions.c.cluster, jobs.c.job_id == actions.c.job_id), isouter=True)
     .where(actions.c.started_s > _SINCE_S, actions.c.by == bindparam("by"), actions.c.cluster == _HERE)
     .where(actions.c.key.not_like("release:%@%"))
-    .group_by(actions.c.kind)
 )
 LIVE = select(func.count()).where(jobs.c.state.in_(LIVE_JOBS), jobs.c.cluster == _HERE)
+NODES_OUT = select(func.count()).where(
+    nodes.c.cluster == _HERE, nodes.c.state.in_(_words("draining", "drained", "down"))
+)
 ALL_NODES = select(func.count()).where(nodes.c.cluster == _HERE)
 PLANNED_AS = (  # the keys under which one action was planned, with their states, the newest first
     select(actions.c.key, actions.c.state, actions.c.by)

@@ -197,7 +197,8 @@ def engine_of(
     settings: Settings, backend: Backend, journal: Journal, learner: Learner, metrics: Metrics, state: Path
 ) -> Engine:
     """The engine with its parts in place."""
-    executor = Executor(journal, backend, ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps))
+    rulings = ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps, settings.scope)
+    executor = Executor(journal, backend, rulings)
 
     controller = replace(settings.controller, playbook=playbook_of(settings))
     student = learner.study if settings.triage.learn else None

@@ -24,6 +24,7 @@ from perdure.retry.rules import RetryRules
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.caps import Caps
 from perdure.service.controller import ControllerSettings
+from perdure.service.scope import KINDS, ScopeSettings
 from perdure.service.whatif.limits import WhatifSettings
 
 SYSTEM_FILE = Path("/etc/perdure/config.toml")
@@ -143,6 +144,7 @@ class Settings:
     whatif: WhatifSettings = field(default_factory=WhatifSettings)
     blame: BlameSettings = field(default_factory=BlameSettings)
     coordination: CoordinationSettings = field(default_factory=CoordinationSettings)
+    scope: ScopeSettings = field(default_factory=ScopeSettings)
 
     @property
     def retry(self) -> RetryRules:
@@ -174,6 +176,7 @@ GROUPS: Mapping[str, type] = {
     "local": LocalSettings,
     "retry": RetryRules,
     "caps": Caps,
+    "scope": ScopeSettings,
     "controller": ControllerSettings,
     "coordination": CoordinationSettings,
     "slurm": SlurmSettings,
@@ -209,7 +212,8 @@ _HIGHEST: Mapping[str, float] = {
     "retry.user_share": 1,
     "retry.same_place_odds": 1,
     "retry.repeat_odds": 1,
-    "caps.jobs_share_per_hour": 1,
+    "caps.jobs_share_per_hour": 100,
+    "caps.nodes_out_share": 1,
     "caps.nodes_share_per_hour": 1,
     "whatif.upload_mib": 4096,
     "whatif.nice": 19,
@@ -239,6 +243,7 @@ def load(env: Mapping[str, str], config: Path | None = None, flags: Mapping[str,
         origin[one.name] = one.where
     settings = _assemble(values)
     _check_host(settings.service, origin)
+    _check_kinds(settings.scope, origin)
     return Loaded(settings, origin, files)
 
 
@@ -459,6 +464,14 @@ def _check_host(service: ServiceSettings, origin: Mapping[str, str]) -> None:
     if not loopback:
         mend = "Use 127.0.0.1 or ::1, or set service.allow_remote = true behind a proxy that speaks TLS"
         raise ConfigError(f"{origin['service.host']}: host", f"{service.host!r} is not a loopback address", mend)
+
+
+def _check_kinds(scope: ScopeSettings, origin: Mapping[str, str]) -> None:
+    """A kind of action that is misspelt would bar all, or none."""
+    for key in ("actions", "not_actions"):
+        if unknown := sorted(set(getattr(scope, key)) - set(KINDS)):
+            mend = f"Use {', '.join(KINDS)}"
+            raise ConfigError(f"{origin[f'scope.{key}']}: {key}", f"{unknown[0]!r} is no kind of action", mend)
 
 
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:

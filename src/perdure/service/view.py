@@ -20,6 +20,7 @@ from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.rules import RetryRules
 from perdure.service.case import Case, Failure, State
 from perdure.service.recovery import recovery_of
+from perdure.service.successor import successor_of
 
 REQUEUE = "requeue"  # what an owner may forbid all others
 PARKED_S = 120.0  # a job put back while what it needs is down starts no sooner: a look finds it before, and holds it
@@ -95,6 +96,8 @@ class SiteView:
             )
             if forbidden := self._forbids_requeue(failure.attempt, failure.record.time_s):
                 decision = replace(decision, kind=DecisionKind.STOP, reason=forbidden)
+            if decision.retries and (successor := successor_of(case.job, failure.attempt, self.state.known.jobs)):
+                decision = replace(decision, kind=DecisionKind.STOP, reason=successor)
             if decision.retries and (brake := self._brake_on(case.job)):
                 reason = f"{decision.reason}; it waits until {brake.subject.resource} works again ({brake.id})"
                 decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)

@@ -12,10 +12,8 @@ from perdure.backends.slurm.words import (
     job_state,
     node_state,
     node_total,
-    restart_nodes,
-    wish,
 )
-from perdure.model.jobs import AttemptState, JobState, Wish
+from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
 
 A, J, N = AttemptState, JobState, NodeState
@@ -137,43 +135,6 @@ def test_durations_are_read(text, seconds):
     assert duration_s(text) == seconds
 
 
-@pytest.mark.parametrize(
-    ("comment", "said"),
-    [
-        ("perdure:retry=never", Wish.NEVER),
-        ("mine; perdure:retry=never, thanks", Wish.NEVER),
-        ('{"perdure": {"retry": "never"}, "APS": {}}', Wish.NEVER),
-        ('{"perdure": {"retry": "auto"}}', Wish.AUTO),
-        ('{"perdure": "never"}', Wish.AUTO),
-        ('{"perdure": ', Wish.AUTO),
-        ("[" * 100_000, Wish.AUTO),
-        ("{" + '"a":{' * 100_000, Wish.AUTO),
-        ("xperdure:retry=never", Wish.AUTO),
-        ("", Wish.AUTO),
-    ],
-)
-def test_the_owners_wish_is_found(comment, said):
-    assert wish(comment) is said
-
-
-@pytest.mark.parametrize(
-    ("comment", "allowed"),
-    [
-        ("perdure:nodes=2-3", (2, 3)),
-        ("perdure:retry=never perdure:nodes=4-4", (4, 4)),
-        ('{"perdure": {"nodes": "2-16"}, "APS": {}}', (2, 16)),
-        ('{"perdure": {"nodes": 2}}', None),
-        ("perdure:nodes=3-2", None),
-        ("perdure:nodes=0-2", None),
-        ("perdure:nodes=2-3x", None),
-        ("perdure:nodes=2", None),
-        ("", None),
-    ],
-)
-def test_how_many_nodes_a_restart_may_have_is_found(comment, allowed):
-    assert restart_nodes(comment) == allowed
-
-
 @given(st.text(max_size=60))
 def test_any_text_has_a_meaning(text):
     attempt_state(text, *exit_status(text), text)
@@ -181,6 +142,4 @@ def test_any_text_has_a_meaning(text):
     node_state(text)
     gpus(text)
     duration_s(text)
-    wish(text)
-    restart_nodes(text)
     node_total(text)

@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
-from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state, restart_nodes, wish
+from perdure.backends.slurm.wishes import Wishes, wishes
+from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
@@ -79,7 +80,8 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
 
 def _job(cluster: str, record: JobRecord, now: float) -> Job:
     waiting = is_waiting(record.state) or waits_again(record, now)
-    allowed = _restart_nodes(record)
+    asked = wishes(record.comment)
+    allowed = _restart_nodes(record, asked)
     return Job(
         cluster=cluster,
         job_id=record.job_id,
@@ -94,18 +96,25 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
         restart_nodes=allowed,
         walltime_s=record.walltime_s,
         may_requeue=record.requeue,
-        wish=wish(record.comment),
+        wish=asked.retry,
+        misread=asked.misread,
+        requeue_at_timeout=asked.requeue_at_timeout,
         reason=record.reason,
         excluded=record.excluded,
         required=record.required,
         restarts=record.restarts,
         eligible_s=float(record.eligible_s) if waiting and record.eligible_s is not None else None,
+        command=record.command,
+        work_dir=record.work_dir,
+        submitted_from=record.submitted_from,
+        qos=record.qos,
+        account=record.account,
     )
 
 
-def _restart_nodes(record: JobRecord) -> tuple[int, int] | None:
+def _restart_nodes(record: JobRecord, asked: Wishes) -> tuple[int, int] | None:
     """None also where what the job asks for cannot be cut by nodes: a total of GPUs or tasks, or a part of a whole."""
-    allowed = restart_nodes(record.comment)
+    allowed = asked.nodes
     if allowed is None or record.gpus_in_all or "+" in record.job_id:
         return None
     node_count, left_over = divmod(record.tasks, record.tasks_per_node)

@@ -35,6 +35,7 @@ _REASON = re2.compile(r"(?s)(.*?)(?: \[([^\[\]]*)@(\d{1,12})~?[0-9a-z]*\])?")
 CLOCKS_APART_S = 1.0  # at most, between slurmctld's machine and ours; the shortest time limit is a minute
 _BAD_ENDS = ("NonZeroExitCode", "RaisedSignal")
 _NULL = "(null)"
+MAX_NAME = 1024  # characters of what is compared and never followed
 _MAX_TASK = 4_000_000_000  # larger numbers stand for "no task in particular"
 
 # What may follow a path in a record, to find where a path with blanks ends.
@@ -87,6 +88,10 @@ class JobRecord:
     gpus_in_all: bool = False  # they were asked for as a total (--gpus), whatever the number of nodes
     dependency: str = ""  # what it waits for: afterok:12(unfulfilled)
     admin_comment: str = ""
+    command: str = ""  # the script with its arguments; "" where it was not a file
+    submitted_from: str = ""  # host and session, "login1:4711"
+    qos: str = ""
+    account: str = ""
 
     @property
     def component(self) -> int:
@@ -278,6 +283,10 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         gpus_in_all=bool(_after("TresPerJob", tail)),
         dependency="" if own.get("Dependency", _NULL) == _NULL else own["Dependency"],
         admin_comment=_after("AdminComment", tail),
+        command=_command(tail),
+        submitted_from=own.get("AllocNode:Sid", "")[:MAX_NAME],
+        qos=_named(own.get("QOS", "")),
+        account=_named(own.get("Account", "")),
     )
 
 
@@ -342,6 +351,16 @@ def _after(key: str, tail: str) -> str:
         return ""
     following = _TAIL_KEY.search(text)
     return text[: following.start()].rstrip() if following else text.rstrip()
+
+
+def _command(tail: str) -> str:
+    """The script and its arguments. Its owner can forge it."""
+    text = tail.partition(" Command=")[2].partition(" WorkDir=")[0]
+    return "" if text == "(null)" else text[:MAX_NAME]
+
+
+def _named(word: str) -> str:
+    return "" if word in ("(null)", "N/A") else word[:MAX_NAME]
 
 
 def _path(key: str, tail: str, work_dir: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 
 import re2
 
-from perdure.model.jobs import AttemptState, JobState, Wish
+from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
 
 _ATTEMPT_STATES = {
@@ -45,9 +44,6 @@ LAUNCH_FAILED = "launch_failed_requeued_held"  # blanks are printed as underscor
 _HELD_TEXTS = ("job_requeued_in_held_state", LAUNCH_FAILED)
 _CANNOT_OPEN_OUTPUT = 53  # the signal part of an exit code; no signal has that number
 
-_NEVER = re2.compile(r"(?:^|[\s;,])perdure:retry=never(?:$|[\s;,])")
-_RANGE = re2.compile(r"(\d{1,6})-(\d{1,6})")
-_NODES = re2.compile(r"(?:^|[\s;,])perdure:nodes=(\d{1,6})-(\d{1,6})(?:$|[\s;,])")
 _NODE_TOTAL = re2.compile(r"(?:^|,)node=(\d{1,6})(?:$|,)")
 _DURATION = re2.compile(r"(?:(\d{1,6})-)?(\d{1,6}):(\d\d)(?::(\d\d))?")
 
@@ -164,35 +160,6 @@ def node_state(text: str) -> NodeState | None:
     if silent or words & {"NOT_RESPONDING", "UNKNOWN"}:
         return NodeState.UNKNOWN
     return NodeState.UP
-
-
-def wish(comment: str) -> Wish:
-    """What the owner asked for by ``--comment``: ``perdure:retry=never`` or ``{"perdure": {"retry": "never"}}``."""
-    said = _NEVER.search(comment) or _said(comment).get("retry") == "never"
-    return Wish.NEVER if said else Wish.AUTO
-
-
-def restart_nodes(comment: str) -> tuple[int, int] | None:
-    """How many nodes a restart may have: ``perdure:nodes=2-3`` or ``{"perdure": {"nodes": "2-3"}}`` in the comment.
-
-    >>> restart_nodes("perdure:nodes=2-3"), restart_nodes('{"perdure": {"nodes": "4-2"}}')
-    ((2, 3), None)
-    """
-    found = _NODES.search(comment) or _RANGE.fullmatch(str(_said(comment).get("nodes", "")))
-    fewest, most = (int(found[1]), int(found[2])) if found else (0, 0)
-    return (fewest, most) if 1 <= fewest <= most else None
-
-
-def _said(comment: str) -> dict[str, object]:
-    """What stands under "perdure" in a comment that is JSON; {} where nothing does."""
-    if not comment.lstrip().startswith("{"):
-        return {}
-    try:
-        said = json.loads(comment)
-    except (ValueError, RecursionError):
-        return {}
-    ours = said.get("perdure") if isinstance(said, dict) else None
-    return ours if isinstance(ours, dict) else {}
 
 
 def node_total(text: str) -> int | None:

@@ -1,0 +1,77 @@
+"""What owners ask for in their jobs' comments."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.backends.slurm.wishes import MAX_MISREAD, Wishes, wishes
+from perdure.model.jobs import Wish
+
+
+@pytest.mark.parametrize(
+    ("comment", "said"),
+    [
+        ("perdure:retry=never", Wish.NEVER),
+        ("mine; perdure:retry=never, thanks", Wish.NEVER),
+        ('{"perdure": {"retry": "never"}, "APS": {}}', Wish.NEVER),
+        ('{"perdure": {"retry": "auto"}}', Wish.AUTO),
+        ('{"perdure": "never"}', Wish.AUTO),
+        ('{"perdure": ', Wish.AUTO),
+        ("[" * 100_000, Wish.AUTO),
+        ("{" + '"a":{' * 100_000, Wish.AUTO),
+        ("xperdure:retry=never", Wish.AUTO),
+        ("perdure:retry=No", Wish.NEVER),
+        ("PERDURE:RETRY=OFF", Wish.NEVER),
+        ('{"Perdure": {}, "perdure": {"Retry": "NEVER"}}', Wish.NEVER),
+        ('{"perdure": {"retry": false}}', Wish.NEVER),
+        ("perdure:retry=never perdure:retry=auto", Wish.NEVER),
+        ("", Wish.AUTO),
+    ],
+)
+def test_the_owners_wish_is_found(comment, said):
+    assert wishes(comment).retry is said
+
+
+@pytest.mark.parametrize(
+    ("comment", "allowed"),
+    [
+        ("perdure:nodes=2-3", (2, 3)),
+        ("perdure:retry=never perdure:nodes=4-4", (4, 4)),
+        ('{"perdure": {"nodes": "2-16"}, "APS": {}}', (2, 16)),
+        ('{"perdure": {"nodes": 2}}', None),
+        ("perdure:nodes=3-2", None),
+        ("perdure:nodes=0-2", None),
+        ("perdure:nodes=2-3x", None),
+        ("perdure:nodes=2", None),
+        ("", None),
+    ],
+)
+def test_how_many_nodes_a_restart_may_have_is_found(comment, allowed):
+    assert wishes(comment).nodes == allowed
+
+
+@pytest.mark.parametrize(
+    ("comment", "misread"),
+    [
+        ("perdure:retry=nevr", "perdure:retry=nevr"),
+        ("a note perdure:rety=never", "perdure:rety=never"),
+        ('{"perdure": {"retry": "nevr"}}', "perdure:retry=nevr"),
+        ("perdure:nodes=3-2", "perdure:nodes=3-2"),
+        ("perdure:timeout=again", "perdure:timeout=again"),
+        ("perdure:retry=never perdure:timeout=requeue", ""),
+        ("perdure is fine", ""),
+    ],
+)
+def test_what_is_not_understood_is_kept(comment, misread):
+    assert wishes(comment).misread == misread
+
+
+@pytest.mark.parametrize("comment", ["perdure:timeout=requeue", '{"perdure": {"timeout": "Requeue"}}'])
+def test_a_job_that_saves_checkpoints_may_be_put_back_at_its_walltime(comment):
+    assert wishes(comment) == Wishes(requeue_at_timeout=True)
+
+
+@given(st.text(max_size=60))
+def test_any_text_has_a_meaning(text):
+    for comment in (text, f"perdure:{text}={text}", f'{{"perdure": {{"retry": "{text}"}}}}'):
+        assert len(wishes(comment).misread) <= MAX_MISREAD

@@ -1,0 +1,55 @@
+"""A job that has a successor already is not put back beside it."""
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.service.successor import successor_of
+
+FROM = "login1:4711"
+JOB = Job(
+    "c", "17", "train", "ada", JobState.FAILED, 0.0, command="train.sh", work_dir="/home/ada", submitted_from=FROM
+)
+ATTEMPT = Attempt(AttemptId("c", "17", 100), AttemptState.FAILED, ("n2",), 100.0, 200.0, exit_code=1, user="ada")
+NEXT = replace(JOB, job_id="18", state=JobState.PENDING, submit_s=190.0, submitted_from="n2:99")
+
+
+def found(other, job=JOB, attempt=ATTEMPT):
+    return successor_of(job, attempt, {job.job_id: job, other.job_id: other})
+
+
+@pytest.mark.parametrize("host", ["n2:99", "n2.cluster:99", "localhost:99"])
+def test_what_a_job_submitted_itself_goes_on_in_its_place(host):
+    assert found(replace(NEXT, submitted_from=host)) == "it has submitted its own successor, job 18"
+
+
+def test_so_does_what_somebody_submitted_since():
+    assert "job 18, submitted since" in found(replace(NEXT, submit_s=230.0, submitted_from="login2:5"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(NEXT, user="bob"),
+        replace(NEXT, name="evaluate"),
+        replace(NEXT, work_dir="/home/ada/other"),
+        replace(NEXT, submit_s=90.0),  # before it started: a job of its own
+        replace(NEXT, submitted_from=FROM),  # one of many alike that one shell submitted
+        replace(NEXT, submitted_from="login2:5", command="train.sh 2"),
+        replace(NEXT, state=JobState.COMPLETED),
+        replace(NEXT, job_id="16"),
+        replace(NEXT, restarts=1),  # its instant is that of being put back
+        replace(NEXT, job_id="17_4"),
+    ],
+)
+def test_other_jobs_of_the_user_are_no_successors(other):
+    job = replace(JOB, job_id="17_3") if "_" in other.job_id else JOB
+    assert found(other, job) == ""
+
+
+def test_a_script_that_submits_jobs_may_call_another():
+    other = replace(NEXT, submitted_from="login2:5", command="next.sh")
+    assert found(other, attempt=replace(ATTEMPT, resubmits=True)) == "it has submitted its own successor, job 18"
+    assert found(other) == ""
