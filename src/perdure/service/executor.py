@@ -15,7 +15,19 @@ from typing import NamedTuple
 
 from perdure.backends.protocol import Backend
 from perdure.errors import ClusterBusy, PerdureError
-from perdure.model.actions import Action, Cancel, Down, Drain, Extend, Hold, Outcome, OutcomeStatus, Release, Requeue
+from perdure.model.actions import (
+    Action,
+    Cancel,
+    Comment,
+    Down,
+    Drain,
+    Extend,
+    Hold,
+    Outcome,
+    OutcomeStatus,
+    Release,
+    Requeue,
+)
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job
@@ -115,8 +127,8 @@ def lets_go(row: ActionRow) -> bool:
 
 
 def is_charged(row: ActionRow) -> bool:
-    """Whether it counts in the caps."""
-    return row.automatic and not lets_go(row)
+    """Whether it counts in the caps: what is written beside a job moves nothing."""
+    return row.automatic and not lets_go(row) and not isinstance(row.action, Comment)
 
 
 def taken_back(waiting: Sequence[ActionRow]) -> frozenset[str]:

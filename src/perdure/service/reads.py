@@ -94,11 +94,11 @@ UNREPORTED = ACTIONS.where(
     actions.c.ended_s > _SINCE_S,
     ~select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists(),
 )
-BEGUN = (  # all but what lets go of what Perdure held itself, with whose job it is about
+BEGUN = (  # all but comments and what lets go of what Perdure held itself, with whose job it is about
     select(actions.c.key, actions.c.kind, actions.c.started_s, cast(actions.c.payload, Text).label("text"), jobs.c.user)
     .join(jobs, and_(jobs.c.cluster == actions.c.cluster, jobs.c.job_id == actions.c.job_id), isouter=True)
     .where(actions.c.started_s > _SINCE_S, actions.c.by == bindparam("by"), actions.c.cluster == _HERE)
-    .where(actions.c.key.not_like("release:%@%"))
+    .where(actions.c.key.not_like("release:%@%"), actions.c.kind != literal_column("'comment'"))
 )
 LIVE = select(func.count()).where(jobs.c.state.in_(LIVE_JOBS), jobs.c.cluster == _HERE)
 NODES_OUT = select(func.count()).where(
