@@ -16,6 +16,7 @@ from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, ActionState, Executor, ExecutorSettings
 from perdure.service.hands import end, threads
 from perdure.service.journal import ActionRow, Journal
+from perdure.service.kept_logs import KeptLogs
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
@@ -97,13 +98,13 @@ def await_(condition: Callable[[], bool], within_s: float = PATIENCE_S, words: C
         time.sleep(0.05)
 
 
-def _engine(backend, journal, executor_settings, settings, learns) -> Engine:
+def _engine(backend, journal, executor_settings, settings, learns, kept) -> Engine:
     executor, controller = Executor(journal, backend, executor_settings), settings or ControllerSettings()
     if not learns:
-        return Engine(backend, journal, executor, judge, controller, time.time)
+        return Engine(backend, journal, executor, judge, controller, time.time, kept=kept)
     good_runs = GoodRuns(journal.store, journal.cluster)
     learner = Learner(Notebook(journal.store, journal.cluster), own_rules(), time.time, good_runs)
-    return Engine(backend, journal, executor, learner.judge, controller, time.time, student=learner.study)
+    return Engine(backend, journal, executor, learner.judge, controller, time.time, student=learner.study, kept=kept)
 
 
 @contextmanager
@@ -119,7 +120,9 @@ def running(
     """A service over `backend` with its journal in `state`; leaving the block ends it as Ctrl-C does."""
     with (
         closing(Journal.open(state, backend.cluster)) as journal,
-        closing(_engine(backend, journal, ExecutorSettings(armed, state / STOP_FILE), settings, learns)) as engine,
+        closing(
+            _engine(backend, journal, ExecutorSettings(armed, state / STOP_FILE), settings, learns, KeptLogs(state))
+        ) as engine,
     ):
         engine.recover()
         stop = threading.Event()

@@ -9,8 +9,7 @@ import pytest
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
 from perdure.model.jobs import AttemptState
-from perdure.retry.rules import RetryRules
-from perdure.service.controller import ControllerSettings
+from perdure.service.desk import Desk
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label
 from tests.e2e.service import await_, running
@@ -160,29 +159,31 @@ def test_names_are_written_out_as_slurm_does(jobs):
     assert jobs.verdict("names").category == "shape"
 
 
-def test_the_second_failure_is_judged_by_what_it_wrote_itself(quiet_cluster, tmp_path):
-    """The first attempt's line stands in the file still, as the job appends to it."""
+def test_each_failure_is_judged_by_what_it_wrote_itself_and_its_log_is_kept(quiet_cluster, tmp_path):
+    """One job appends to its file, where the first attempt's line stands still; Slurm cuts that of the other."""
     backend = SlurmBackend(quiet_cluster.name, Tools(timeout_s=15.0, environment=quiet_cluster.env))
     script = f"[ -z \"$SLURM_RESTART_COUNT\" ] && echo '{RESET}'; exit 1"
-    settings = ControllerSettings(retry=RetryRules(back_off_s=1.0))
-    with running(backend, tmp_path, look_every_s=1.0, settings=settings, armed=False) as service:
-        job = quiet_cluster.submit(script, "--open-mode=append")
+    with running(backend, tmp_path, look_every_s=1.0, armed=False) as service:
+        engine = service.engine
+        appending, cut = quiet_cluster.submit(script, "--open-mode=append"), quiet_cluster.submit(script)
 
-        def verdicts():
-            cases = service.engine.state.cases
-            case = cases.get(job)
-            return [*(case.past if case else ()), *([case.failure] if case and case.failure else [])]
+        def verdicts(tried):
+            """Those on the latest failures of jobs that have failed so often."""
+            cases = [engine.state.cases.get(job) for job in (appending, cut)]
+            latest = [case.failure for case in cases if case and len(case.past) == tried - 1]
+            return [failure.verdict for failure in latest if failure and failure.verdict]
 
-        def judged(count):
-            found = verdicts()
-            return len(found) == count and getattr(found[-1], "verdict", None) is not None
-
-        await_(lambda: judged(1))
-        first = service.engine.state.cases[job].failure.verdict
-        quiet_cluster.run("scontrol", "requeue", job)
-        await_(lambda: judged(2), within_s=90.0)
-        second = service.engine.state.cases[job].failure.verdict
-    assert first.evidence, first
-    assert [line for line in second.evidence if line.line] == []
-    assert "this attempt wrote nothing" in second.summary
-    assert second.logs[0].start == second.logs[0].end == len(RESET) + 1
+        await_(lambda: len(verdicts(1)) == 2)
+        firsts = [engine.state.cases[job].failure.attempt.id for job in (appending, cut)]
+        quiet_cluster.run("scontrol", "requeue", f"{appending},{cut}")
+        await_(lambda: len(verdicts(2)) == 2, within_s=90.0)
+        for second in verdicts(2):
+            assert [line for line in second.evidence if line.line] == []
+            assert "this attempt wrote nothing" in second.summary
+        of_appending = engine.state.cases[appending].failure.verdict.logs[0]
+        assert of_appending.start == of_appending.end == len(RESET) + 1
+        desk = Desk(engine, "slurm", armed=False, stop_file=tmp_path / "STOP")
+        for first in firsts:
+            assert desk.log_text(first.job_id, first.incarnation, 1000) == f"{RESET}\n".encode()
+            assert desk.kept_log(first.job_id, first.incarnation).endswith(".log.gz")
+    assert (quiet_cluster.output / f"{cut}.out").read_text() == ""

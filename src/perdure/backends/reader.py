@@ -13,8 +13,9 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ _LOOKED_AT_BYTES = 1024
 """A found file with a zero byte among its first is no log."""
 _READER_TIMEOUT_S = 30.0
 _NOBODY = 65534
+_SETUID_AND_SETGID = 1 << 7 | 1 << 6  # CAP_SETUID, CAP_SETGID
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,21 @@ def read_output(request: Request) -> Output:
     Raises `ClusterBusy` where the file system did not answer in time (only noticed where the reader is a process of
     its own).
     """
-    if os.geteuid() == 0 and request.owner_uid != 0:
+    if request.owner_uid not in (0, os.geteuid()) and _may_become_others():
         return _read_as_owner(request)
     return _read_here(request)
+
+
+def _may_become_others() -> bool:
+    """Whether this process is root, or hands on the capabilities to change its user and groups."""
+    if os.geteuid() == 0:
+        return True
+    try:
+        status = Path("/proc/self/status").read_text("ascii", "replace")
+    except OSError:
+        return False
+    found = re.search(r"^CapAmb:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return found is not None and int(found[1], 16) & _SETUID_AND_SETGID == _SETUID_AND_SETGID
 
 
 def _read_here(request: Request) -> Output:
@@ -231,15 +245,25 @@ _AT_EMPTY_PATH, _STATX_BTIME, _STATX_BYTES = 0x1000, 0x800, 256
 
 def _birth_s(descriptor: int) -> float | None:
     """When a file came into being, which Python does not tell on Linux; None where nobody does."""
-    import ctypes  # takes as long as the rest of the reader; few logs need it
-
-    buffer = ctypes.create_string_buffer(_STATX_BYTES)
-    try:
-        failed = ctypes.CDLL(None).statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer)
-    except (AttributeError, OSError):
+    statx = _statx()
+    told = bytearray(_STATX_BYTES)
+    if statx is None or statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, told):
         return None
-    mask, seconds, nanoseconds = struct.unpack_from("=I", buffer, 0)[0], *struct.unpack_from("=qI", buffer, 80)
-    return None if failed or not mask & _STATX_BTIME else seconds + nanoseconds / 1e9
+    (mask,), (seconds, nanoseconds) = struct.unpack_from("=I", told, 0), struct.unpack_from("=qI", told, 80)
+    return seconds + nanoseconds / 1e9 if mask & _STATX_BTIME else None
+
+
+@cache
+def _statx() -> Callable[[int, bytes, int, int, bytearray], int] | None:
+    """The C library's function, which fills a buffer; None where there is none."""
+    try:
+        import ctypes  # takes as long as the rest of the reader; few logs need it
+
+        function = ctypes.CDLL(None).statx
+    except (AttributeError, ImportError, OSError):
+        return None
+    kind = ctypes.c_char * _STATX_BYTES
+    return lambda fd, path, flags, mask, told: int(function(fd, path, flags, mask, kind.from_buffer(told)))
 
 
 # What is not there
@@ -323,6 +347,8 @@ def main() -> None:
         given["head_bytes"],
         given["births"],
     )
+    if request.births:
+        _statx()  # while Python's own files can be read
     _become(request.owner_uid)
     output = _read_here(request)
     files = [

@@ -92,6 +92,9 @@ def _print(found: dict[str, Any], latest: Diagnosis | None) -> None:
     )
     if found["attempts"]:
         print_table(("ATTEMPT", "STATE", "NODES", "STARTED", "WHY"), rows, whole=("ATTEMPT", "STATE", "STARTED"))
+    for attempt in found["attempts"]:
+        if kept := attempt.get("kept_log"):
+            print_line(f"log of attempt {attempt['incarnation']}: {kept} (zcat shows it)")
 
 
 def _because(reason: str) -> str:

@@ -102,13 +102,22 @@ class Desk:
         return backend
 
     def log_text(self, job_id: str, incarnation: int, max_bytes: int) -> bytes:
-        """The end of an attempt's log, read with its owner's rights."""
+        """The end of an attempt's log: as it was kept when the attempt failed, else read with its owner's rights."""
         attempt = self._engine.journal.attempt(AttemptId(self._engine.backend.cluster, job_id, incarnation))
         if attempt is None:
             raise NotFound(f"job {job_id}", f"no attempt {incarnation} is known", "See `perdure jobs`")
+        kept = self._engine.kept.read(attempt.id, max_bytes) if self._engine.kept is not None else None
+        if kept is not None:
+            return kept
         output = self._engine.backend.output(attempt, max_bytes)
         if not output.files and output.absent:
             absent = output.absent[0]
             kind = LogRefused if absent.why in (Why.REFUSED, Why.NOT_WRITABLE) else NotFound
             raise kind(absent.path or f"job {job_id}", absent.says, "Look at the job's output option")
         return as_one_text(output, max_bytes)
+
+    def kept_log(self, job_id: str, incarnation: int) -> str:
+        """Path of the file in which the log of a failed attempt is kept; "" where it is not."""
+        attempt = AttemptId(self._engine.backend.cluster, job_id, incarnation)
+        kept = self._engine.kept
+        return str(kept.path(attempt)) if kept is not None and kept.has(attempt) else ""

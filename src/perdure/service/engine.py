@@ -42,6 +42,7 @@ from perdure.service.controller import (
 )
 from perdure.service.executor import Executor
 from perdure.service.journal import Journal
+from perdure.service.kept_logs import KeptLogs
 from perdure.service.studies import GOOD_BYTES, Studies
 from perdure.service.successor import successor_of
 from perdure.service.surroundings import context_of
@@ -73,10 +74,12 @@ class Engine:
         clock: Callable[[], float],
         decided: Callable[[float], None] = lambda _: None,
         student: Student | None = None,
+        kept: KeptLogs | None = None,
     ) -> None:
         """`decided` is told the seconds from a log at hand to the decision in the journal.
 
         `student` is handed logs of attempts that went well, while no failure waits; None: nobody asks for them.
+        `kept` takes the logs of those that failed.
         """
         self.backend = backend
         self.journal = journal
@@ -85,6 +88,7 @@ class Engine:
         self.clock = clock
         self._decided = decided
         self._student = student
+        self.kept = kept
         self._lock = threading.Lock()  # of the state and the journal's order
         self._backend_lock = threading.Lock()  # a backend is asked one thing at a time
         self._state: State = journal.restore()
@@ -178,6 +182,8 @@ class Engine:
             self._study_next()
             return False
         output, begun_s = self._output_of(attempt), time.monotonic()
+        if self.kept is not None:
+            self.kept.keep(attempt.id, output)
         try:
             self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, output))])
         except BaseException:  # a full disk, say: the failure must not be left without an answer

@@ -15,6 +15,7 @@ ACT_EVERY_S = 0.25  # the kill switch and new intents are heeded this soon
 TICK_EVERY_S = 0.5  # leases and deadlines of exceptions are heeded this soon
 ENDING_S = 5.0  # a thread that has not ended after this long is left to the end of the process
 PRUNE_EVERY_S = 60.0
+PRUNE_LOGS_EVERY_S = 600.0
 
 
 Turn = Callable[[], object]
@@ -47,12 +48,17 @@ def threads(engine: Engine, stop: threading.Event, look_every_s: float) -> list[
         while engine.journal.prune(engine.clock()) and not stop.is_set():
             pass
 
+    def prune_logs() -> None:
+        if engine.kept is not None:
+            engine.kept.prune(engine.clock())
+
     return [
         forever("look", stop, engine.look, lambda: engine.look_now.wait(look_every_s)),
         forever("judge", stop, lambda: engine.judge_next(0.5), lambda: None),
         forever("chain", stop, engine.tick, lambda: stop.wait(TICK_EVERY_S)),
         forever("act", stop, engine.act, rest),
         forever("prune", stop, prune, lambda: stop.wait(PRUNE_EVERY_S)),
+        forever("prune-logs", stop, prune_logs, lambda: stop.wait(PRUNE_LOGS_EVERY_S)),
     ]
 
 

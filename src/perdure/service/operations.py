@@ -50,4 +50,7 @@ class Operations(Protocol):
         """Inject a fault (fail, freeze, thaw, return) into a node of the embedded cluster. Others refuse."""
 
     def log_text(self, job_id: str, incarnation: int, max_bytes: int) -> bytes:
-        """The end of an attempt's log, read with its owner's rights."""
+        """The end of an attempt's log: as it was kept when the attempt failed, else read with its owner's rights."""
+
+    def kept_log(self, job_id: str, incarnation: int) -> str:
+        """Path of the file in which the log of a failed attempt is kept; "" where it is not."""

@@ -41,6 +41,7 @@ from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
 from perdure.service.hands import end, forever, threads
 from perdure.service.hooks import LISTEN_EVERY_S, Hooks
 from perdure.service.journal import Journal
+from perdure.service.kept_logs import KeptLogs, Retention
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
@@ -202,7 +203,9 @@ def engine_of(
 
     controller = replace(settings.controller, playbook=playbook_of(settings))
     student = learner.study if settings.triage.learn else None
-    return Engine(backend, journal, executor, learner.judge, controller, time.time, metrics.decided, student)
+    triage = settings.triage
+    kept = KeptLogs(state, Retention(triage.keep_logs_mib << 20, triage.keep_logs_days * 86400.0))
+    return Engine(backend, journal, executor, learner.judge, controller, time.time, metrics.decided, student, kept)
 
 
 def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:

@@ -115,6 +115,10 @@ class TriageSettings:
     run. What persons say of a failure holds without it."""
     learn_every_s: float = 900.0
     """How often it is looked whether there is something to learn."""
+    keep_logs_mib: int = 1024
+    """Room for the logs of failed attempts, compressed, in MiB; the oldest go first. 0 keeps none."""
+    keep_logs_days: float = 30.0
+    """How long the log of a failed attempt is kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ def get_job(web: Here, identity: Viewer, job_id: JobId) -> JobFull:
     found = jobs.job_detail(web.reader, job_id)
     failed = next((item.attempt for item in found.attempts if item.attempt.state.is_failure), None)
     there = places.places_of(web.reader, failed) if failed else ()
-    return JobFull.of(found, actions.actions_of(web.reader, job_id), there, identity)
+    acts = actions.actions_of(web.reader, job_id)
+    return JobFull.of(found, acts, there, identity, web.operations.kept_log)
 
 
 @router.get("/jobs/{job_id}/log", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
@@ -61,7 +62,7 @@ def get_log(
     incarnation: Annotated[int | None, Query(ge=0, le=2**62, description="Not given: the latest")] = None,
     max_bytes: Annotated[int, Query(ge=1, le=MAX_LOG_BYTES)] = 256 * 1024,
 ) -> Response:
-    """The end of an attempt's log, as it was written. Viewers get those of their own jobs."""
+    """The end of an attempt's log; of one that failed as it was then. Viewers get those of their own jobs."""
     text = read_log(web, identity, job_id, incarnation, max_bytes)
     return Response(text, media_type="text/plain; charset=utf-8")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.wire import encode
 from perdure.model.jobs import Attempt, Job
+from perdure.model.output import LogMark
 from perdure.retry.decide import Decision
 from perdure.service import codec
 from perdure.service.auth import Identity
@@ -89,6 +91,7 @@ class VerdictItem(BaseModel):
     infrastructure: bool
     hearsay: bool
     evidence: list[Evidence] | None
+    logs: list[LogMark] | None = Field(None, description="What it was made from; null like `evidence`")
 
     @classmethod
     def of(cls, verdict: Verdict, *, with_log: bool) -> VerdictItem:
@@ -102,6 +105,7 @@ class VerdictItem(BaseModel):
             infrastructure=verdict.infrastructure,
             hearsay=verdict.hearsay,
             evidence=list(verdict.evidence) if with_log else None,
+            logs=list(verdict.logs) if with_log else None,
         )
 
 
@@ -120,9 +124,10 @@ class AttemptItem(BaseModel):
     gpus: int
     gpu_hours: float
     verdict: VerdictItem | None
+    kept_log: str = Field("", description="File in which Perdure keeps its log; for those who may read it")
 
     @classmethod
-    def of(cls, judged: JudgedAttempt, *, with_log: bool) -> AttemptItem:
+    def of(cls, judged: JudgedAttempt, *, with_log: bool, kept_log: Callable[[str, int], str]) -> AttemptItem:
         attempt: Attempt = judged.attempt
         return cls(
             incarnation=attempt.id.incarnation,
@@ -137,6 +142,7 @@ class AttemptItem(BaseModel):
             gpus=attempt.gpus,
             gpu_hours=attempt.gpu_hours,
             verdict=VerdictItem.of(judged.verdict, with_log=with_log) if judged.verdict else None,
+            kept_log=kept_log(attempt.id.job_id, attempt.id.incarnation) if with_log else "",
         )
 
 
@@ -217,12 +223,17 @@ class JobFull(BaseModel):
 
     @classmethod
     def of(
-        cls, found: JobDetail, acts: tuple[ActionRow, ...], places: tuple[Place, ...], identity: Identity
+        cls,
+        found: JobDetail,
+        acts: tuple[ActionRow, ...],
+        places: tuple[Place, ...],
+        identity: Identity,
+        kept_log: Callable[[str, int], str],
     ) -> JobFull:
         with_log = identity.may_read_logs_of(found.job.user)
         return cls(
             job=JobItem.of(found),
-            attempts=[AttemptItem.of(attempt, with_log=with_log) for attempt in found.attempts],
+            attempts=[AttemptItem.of(each, with_log=with_log, kept_log=kept_log) for each in found.attempts],
             exceptions=[ExceptionItem.of(row, with_log=with_log) for row in found.exceptions],
             actions=[ActionItem.of(row) for row in acts],
             places=list(places),

@@ -106,7 +106,10 @@ def log_part(
     shown = [item for item in found.attempts if incarnation in (None, item.attempt.id.incarnation)][:1]
     evidence = shown[0].verdict.evidence if shown and shown[0].verdict and refusal is None else ()
     lines = log_lines(raw, evidence, whole=len(raw) < most)
-    return page(request, web, "log", "Log", job=found.job, lines=lines, refusal=refusal, incarnation=incarnation)
+    kept = bool(shown) and bool(web.operations.kept_log(job_id, shown[0].attempt.id.incarnation))
+    return page(
+        request, web, "log", "Log", job=found.job, lines=lines, refusal=refusal, incarnation=incarnation, kept=kept
+    )
 
 
 def orders(job: Job, *, has_run: bool) -> tuple[str, ...]:

@@ -1,0 +1,174 @@
+"""Where a job's ranks write to, by its batch script, which may hold anything."""
+
+import re
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.backends.slurm.outputs import outputs_of
+from perdure.backends.slurm.paths import MAX_NAMES, Names
+from perdure.backends.slurm.records import read_jobs
+from perdure.backends.slurm.script import MAX_BYTES, RANK, appends, pattern_of, read_script
+from tests.backends.slurm.text import MARK, job
+
+
+@pytest.fixture
+def record():
+    (found,) = read_jobs(job(4711).encode(), MARK).whole
+    return replace(found, work_dir="/w", stdout="/w/slurm-4711.out", stderr="/w/slurm-4711.out", nodes=("n7",))
+
+
+def found(record, script):
+    return outputs_of(record, script.encode(), {})
+
+
+def matches(outputs, path):
+    for search in outputs.searches:
+        if not path.startswith(search.root + "/"):
+            continue
+        parts = path.removeprefix(search.root + "/").split("/")
+        if len(parts) != len(search.parts):
+            continue
+        hits = [re.fullmatch(pattern, part) for pattern, part in zip(search.parts, parts, strict=True)]
+        if all(hits):
+            return next((h["rank"] for h in hits if "rank" in h.groupdict()), "")
+    return None
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "rank"),
+    [
+        ("srun -o rank.%j.%t.log python t.py", "/w/rank.4711.3.log", "3"),
+        ("srun -orank.%t.log python t.py", "/w/rank.3.log", "3"),
+        ("srun -n 4 --output=/l/%j/%4t.out a", "/l/4711/0003.out", "0003"),
+        ("time srun -u -n4 --error /l/%N.%s.%t.err a", "/l/n7.0.3.err", "3"),
+        ('D=/l/$SLURM_JOB_ID\nsrun -o "$D/%t.log" a', "/l/4711/3.log", "3"),
+        ("export D=${SLURM_SUBMIT_DIR}/x; true\nsrun -o logs-%j/%t.log a", "/w/logs-4711/3.log", "3"),
+        ("srun \\\n  -o r%t.log \\\n  a", "/w/r3.log", "3"),
+        ("srun -o r%t.log sh -c '\nmore\n'", "/w/r3.log", "3"),
+        ("D=logs/$(date +%s)\nsrun -o $D/r%t a", "/w/logs/1700000000/r3", "3"),
+    ],
+)
+def test_srun_tells_where_ranks_write_to(record, line, path, rank):
+    assert matches(found(record, line), path) == rank
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# srun -o r%t.log a",
+        "srun python t.py -o r%t.log",
+        "srun -n 2 ./a --output r%t.log",
+        "echo srun; true -o r%t.log",
+        "srun -o none a",
+        "python t.py --log-dir r%t.log",
+    ],
+)
+def test_what_is_no_option_of_srun_is_none(record, line):
+    outputs = found(record, line)
+    assert matches(outputs, "/w/r3.log") is None
+    assert outputs.ranks == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torchrun --nproc-per-node=8 --log-dir /l/run --redirects 3 t.py",
+        "python -m torch.distributed.run --log_dir=/l/run t.py",
+    ],
+)
+def test_a_launchers_directory_is_searched(record, line):
+    search = found(record, line).searches[0]
+    assert (search.root, search.depth) == ("/l/run", 4)
+    assert all(re.fullmatch(search.parts[0], name) for name in ("stdout.log", "stderr.log", "stderr", "rank.0.err"))
+    assert not any(re.fullmatch(search.parts[0], name) for name in ("model.pt", "t.py", "error.json"))
+
+
+def test_mpiruns_option_is_a_directory_or_a_prefix(record):
+    outputs = found(record, "mpirun -np 2 --output-filename /l/mpi ./a")
+    assert [search.root for search in outputs.searches[:2]] == ["/l/mpi", "/l"]
+    assert matches(outputs, "/l/mpi.1.0") == ""
+
+
+def test_what_cannot_be_resolved_is_named(record):
+    outputs = found(record, "srun -o $SCRATCH/r%t.log a")
+    assert outputs.unknown
+    assert matches(outputs, "/w/r3.log") is None
+    assert found(record, "srun -o ../../etc/%t a").unknown == ("../../etc/?",)
+
+
+def test_a_file_named_by_the_job_counts_as_whole_number_alone(record):
+    def named(record, *names):
+        (search,) = outputs_of(record, b"", {}).searches
+        return [name for name in names if re.fullmatch(search.parts[0], name)]
+
+    assert named(record, "t-4711.log", "4711", "14711.log", "47110.log", "a.log") == ["t-4711.log", "4711"]
+    small = replace(record, raw_id=7, job_id="7")
+    assert named(small, "epoch-7.log", "job-7.log", "slurm-7.err", "job_id=7", "job17.log") == [
+        "job-7.log",
+        "slurm-7.err",
+        "job_id=7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("#SBATCH --open-mode=append", True),
+        ("#SBATCH -J a --open-mode append", True),
+        ("#SBATCH --open-mode=truncate", False),
+    ],
+)
+def test_the_open_mode_is_read(record, script, expected):
+    assert outputs_of(record, script.encode(), {}).appends is expected
+    assert appends("sbatch " + script.partition(" ")[2] + " a.sh") is expected
+
+
+hostile = st.text(st.sampled_from("sruno -%tj$({})`'\"\\\n/.=D;|&\x00\x01\x02\x03é0"), max_size=400)
+
+
+@given(hostile)
+def test_no_script_breaks_the_reading(text):
+    said = read_script(b"srun " + text.encode(), {"D": "/x"}, {"t": RANK, "j": "1"})
+    for path in (*said.files, *said.directories):
+        for part in path.split("/"):
+            re.compile(pattern_of(part)).fullmatch("x" * 255)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"srun -o " + b"%t" * 100_000,
+        b"srun " + b"-o %t " * 60_000,
+        b"D=$D$D$D$D\n" * 20_000 + b"srun -o $D a",
+        b"srun '" + b"\\\n" * 100_000,
+        b"$(" * 200_000,
+        b"srun -o a\n" * 50_000,
+    ],
+    ids=range(6),
+)
+def test_no_script_takes_long(text):
+    begun = time.monotonic()
+    said = read_script(text + b"\n" * MAX_BYTES, {"D": "ab"}, {"t": RANK})
+    assert time.monotonic() - begun < 5.0
+    assert len(said.files) <= 2 * 5000
+
+
+@given(st.text(st.sampled_from("%0123tjNxAabnsu/"), max_size=60))
+def test_a_path_has_few_names_and_keeps_its_other_text(text):
+    names = Names(dict.fromkeys("%AaJjNnstuxb", ("v",))).names(text)
+    assert 1 <= len(names) <= MAX_NAMES
+    assert len(set(names)) == len(names)
+    if "%" not in text:
+        assert names == (text,)
+
+
+def test_the_likeliest_names_come_first(record):
+    names = Names.for_job(replace(record, name="50%job"), {"n7": "host7.site"})
+    found = names.names("/o/50%job-%N-%4t-%b.log")
+    assert found[0] == "/o/504711ob-host7-0000-0.log"
+    assert "/o/50%job-host7-0000-%b.log" in found
+    assert "/o/504711ob-n7-0000-0.log" in found

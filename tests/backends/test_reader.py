@@ -1,0 +1,211 @@
+"""All files of an attempt are found and read at once, within bounds, whatever lies in their directories."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.backends import reader
+from perdure.backends.reader import Request, Search, Wanted, read_output
+from perdure.model.output import LogMark, OutputKind, Why, digest_of, own_start
+
+ME = os.getuid()
+LOGS = (r"rank(?P<rank>\d{1,10}+)\.log",)
+
+
+def read(directory, *parts, **more):
+    request = Request(ME, (), (Search(str(directory), parts or LOGS, **more),))
+    return {(file.rank, file.text) for file in read_output(request).files}
+
+
+def test_files_are_found_by_pattern_with_their_ranks(tmp_path):
+    for rank in range(3):
+        (tmp_path / f"rank{rank}.log").write_text(f"of {rank}")
+    (tmp_path / "other.txt").write_text("no")
+    assert read(tmp_path) == {("0", b"of 0"), ("1", b"of 1"), ("2", b"of 2")}
+
+
+def test_directories_of_any_name_may_lie_between(tmp_path):
+    for rank in range(2):
+        (tmp_path / "run_x" / "attempt_0" / str(rank)).mkdir(parents=True)
+        (tmp_path / "run_x" / "attempt_0" / str(rank) / "stderr.log").write_text(f"of {rank}")
+    assert read(tmp_path, r"stderr\.log", depth=3) == {("", b"of 0"), ("", b"of 1")}
+    assert read(tmp_path, r"stderr\.log", depth=2) == set()
+
+
+def test_what_was_written_before_is_passed_over(tmp_path):
+    (tmp_path / "rank0.log").write_text("old")
+    (tmp_path / "rank1.log").write_text("new")
+    os.utime(tmp_path / "rank0.log", (1000, 1000))
+    assert read(tmp_path, since_s=time.time() - 60) == {("1", b"new")}
+
+
+def test_a_listing_may_hold_anything(tmp_path):
+    (tmp_path / "rank1.log").symlink_to("/etc/passwd")
+    (tmp_path / "rank2.log").mkdir()
+    os.mkfifo(tmp_path / "rank3.log")
+    (tmp_path / "rank4.log").write_bytes(b"\x7fELF\0\0")
+    (tmp_path / "rank5.log").symlink_to(tmp_path)
+    (tmp_path / "a\nb\udcff").mkdir()
+    (tmp_path / "rank6.log").write_text("text")
+    os.link(tmp_path / "rank6.log", tmp_path / "rank7.log")  # the same file is read once
+    assert {text for _, text in read(tmp_path, depth=3)} == {b"text"}
+
+
+def test_a_link_to_a_directory_is_not_followed(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "rank0.log").write_text("x")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "link").symlink_to(tmp_path / "real")
+    os.chmod(tmp_path, 0o777)
+    assert read(tmp_path / "logs", depth=2) == set()
+    (tmp_path / "root").symlink_to(tmp_path / "real")
+    assert read(tmp_path / "root") == set()
+
+
+def test_entries_and_files_and_bytes_are_bounded(tmp_path, monkeypatch):
+    for rank in range(40):
+        (tmp_path / f"rank{rank}.log").write_text("x" * 5000)
+    monkeypatch.setattr(reader, "MAX_RANK_FILES", 10)
+    monkeypatch.setattr(reader, "RANKS_BYTES", 40 * 1000)
+    monkeypatch.setattr(reader, "MIN_RANK_BYTES", 100)
+    output = read_output(Request(ME, (), (Search(str(tmp_path), LOGS),)))
+    assert (len(output.files), output.left_out) == (10, 30)
+    assert sum(len(file.head) + len(file.tail) for file in output.files) <= 10 * 1000
+    assert all(file.skipped == 4000 for file in output.files)
+    monkeypatch.setattr(reader, "MAX_ENTRIES", 5)
+    assert len(read(tmp_path)) <= 5
+
+
+def test_of_several_names_the_first_that_is_there_is_read(tmp_path):
+    (tmp_path / "b").write_text("x")
+    wanted = Wanted((str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "c")), OutputKind.STDOUT)
+    assert read_output(Request(ME, (wanted,))).main.path == str(tmp_path / "b")
+    gone = read_output(Request(ME, (Wanted((str(tmp_path / "a"), str(tmp_path / "c")), OutputKind.STDERR),)))
+    assert [(each.path, each.kind, each.why) for each in gone.absent] == [
+        (str(tmp_path / "a"), OutputKind.STDERR, Why.MISSING)
+    ]
+
+
+def test_a_missing_directory_is_told_apart_where_it_can_be(tmp_path):
+    (own,) = read_output(Request(ME, (Wanted((f"{tmp_path}/typo/x",), OutputKind.STDOUT),))).absent
+    (root,) = read_output(Request(ME, (Wanted(("/nowhere/x",), OutputKind.STDOUT),))).absent
+    assert (own.why, root.why) == (Why.NO_DIRECTORY, Why.MISSING)
+    assert f"{tmp_path}/typo does not exist" in own.says
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_becomes_the_owner_for_all_of_it(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("shared")
+    for parent in (directory, directory.parent, directory.parent.parent):
+        os.chmod(parent, 0o755)
+    for rank, mode in ((0, 0o600), (1, 0o200)):
+        path = directory / f"rank{rank}.log"
+        path.write_text("text")
+        os.chown(path, 65534, 65534)
+        os.chmod(path, mode)
+    (directory / "rank2.log").write_text("of root")
+    output = read_output(Request(65534, (), (Search(str(directory), LOGS),), births=True))
+    assert [(file.rank, file.text) for file in output.files] == [("0", b"text")]
+    assert output.files[0].birth_s is None or abs(output.files[0].birth_s - time.time()) < 300
+
+
+_AS_A_SERVICE = """
+import sys
+from perdure.backends.reader import Request, Search, read_output
+output = read_output(Request(int(sys.argv[1]), (), (Search(sys.argv[2], (r"log",)),)))
+print([file.text for file in output.files])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
+def test_a_service_with_the_capabilities_reads_as_the_owner_too():
+    """A user of its own with CAP_SETUID and CAP_SETGID, as a systemd unit gives them."""
+    caps = "+setuid,+setgid"
+    drop = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", "--inh-caps", caps, "--ambient-caps"]
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        path = Path(name, "log")
+        path.write_text("of nobody")
+        os.chown(path, 65534, 65534)
+        os.chmod(path, 0o600)
+        program = ["/usr/bin/python3", "-c", _AS_A_SERVICE, "65534", name]
+        environment = {"PYTHONPATH": copied_source(name)}
+
+        def answer(ambient):
+            argv = [*drop, ambient, *program]
+            return subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+        assert answer(caps) == "[b'of nobody']"
+        assert answer("-all") == "[]"
+
+
+def copied_source(directory):
+    """What the reader needs of Perdure, where everybody can read it."""
+    source = Path(reader.__file__).parents[1]
+    to = Path(directory, "source", "perdure")
+    for part in ("__init__.py", "errors.py", "model", "backends"):
+        copy = shutil.copytree if (source / part).is_dir() else shutil.copy
+        to.mkdir(parents=True, exist_ok=True)
+        copy(source / part, to / part)
+    return str(to.parent)
+
+
+# Marks: what of a file is a later attempt's own
+
+
+def marked(path):
+    return read_output(Request(ME, (Wanted((str(path),), OutputKind.STDOUT),))).main.mark
+
+
+def again(path, mark):
+    return read_output(Request(ME, (Wanted((str(path),), OutputKind.STDOUT),), marks=(mark,))).main.text
+
+
+text = st.binary(max_size=9000)
+
+
+@given(first=text, more=st.binary(min_size=1, max_size=100))
+def test_what_is_appended_is_the_new_attempts(tmp_path_factory, first, more):
+    path = tmp_path_factory.mktemp("marks") / "log"
+    path.write_bytes(first)
+    mark = marked(path)
+    with path.open("ab") as file:
+        file.write(more)
+    assert again(path, mark) == more
+
+
+@given(first=st.binary(min_size=1, max_size=9000), new=text)
+def test_what_is_written_anew_is_all_the_new_attempts(tmp_path_factory, first, new):
+    """Unless it begins as the old one ended: then what stands before it cannot be told from the old."""
+    path = tmp_path_factory.mktemp("marks") / "log"
+    path.write_bytes(first)
+    os.utime(path, (1000, 1000))
+    mark = marked(path)
+    path.write_bytes(new)
+    expected = new[len(first) :] if len(new) > len(first) and new.startswith(first) else new
+    if not new.startswith(first[: len(new)]) or len(new) <= len(first):
+        assert again(path, mark) == new
+    else:
+        assert again(path, mark) == expected
+
+
+def test_a_file_that_nobody_touched_since_holds_nothing_new(tmp_path):
+    path = tmp_path / "log"
+    path.write_text("the first attempt's\n")
+    assert again(path, marked(path)) == b""
+
+
+@given(size=st.integers(0, 100), end=st.integers(0, 100), same=st.booleans(), touched=st.booleans())
+def test_no_more_is_passed_over_than_was_read_before(size, end, same, touched):
+    mark = LogMark("p", 0, end, digest_of(b"x"), 5.0)
+    start = own_start(mark, size, 6.0 if touched else 5.0, digest_of(b"x" if same else b"y"))
+    assert start in (0, end)
+    assert start <= size
+    assert own_start(None, size, 5.0, "") == 0
