@@ -397,3 +397,22 @@ def test_suspects_are_avoided_only_while_half_of_the_nodes_are_left():
         troubles = {name: (trouble("eve"), trouble("eve"), trouble("bob")) for name in others[:suspects]}
         exclude = decided(fleet=replace(FLEET, usable=usable, troubles=troubles)).exclude
         assert set(exclude) == {failed, *(others[:suspects] if suspects <= 4 else ())}
+
+
+def test_a_node_that_was_asked_for_by_name_is_kept_unless_the_failure_is_its_own():
+    job = replace(JOB, required=("n2",))
+    kept = decided(job=job)
+    assert kept.exclude == ()
+    assert "retry, on n2 as asked for by -w" in kept.reason
+    lost = replace(TRIED, state=AttemptState.NODE_FAIL, failed_nodes=("n2",))
+    for decision in (decided(replace(TRANSIENT, bound=Bound.NODE), job), decided(job=job, attempt=lost)):
+        assert decision.exclude == ("n2",)
+        assert "retry away from n2, though n2 was asked for by -w" in decision.reason
+    two = decided(job=replace(JOB, required=("n1",)), attempt=replace(TRIED, nodes=("n1", "n2")))
+    assert two.exclude == ("n2",)
+
+
+def test_a_suspect_that_was_asked_for_by_name_is_kept():
+    fleet = replace(FLEET, troubles={"n1": [trouble("bob", True), trouble("eve", True)]})
+    assert set(decided(fleet=fleet).exclude) == {"n1", "n2"}
+    assert decided(job=replace(JOB, required=("n1",)), fleet=fleet).exclude == ("n2",)

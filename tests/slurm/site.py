@@ -116,7 +116,8 @@ class Site:
         return next(each for each in self.ask("/exceptions") if each["id"] == exception_id)
 
     def actions(self, job_id: str) -> list[Record]:
-        return self.ask("/actions", job_id=job_id)
+        """What was done to a job, but for the lines in its record."""
+        return [action for action in self.ask("/actions", job_id=job_id) if action["kind"] != "comment"]
 
     def told(self, job_id: str) -> str:
         """What the service knows of a job: for a failed assertion."""

@@ -218,7 +218,7 @@ def test_hooks_tell_what_polling_cannot_see(look, quiet_cluster):
     quiet_cluster.kill_dbd()
     try:
         job_id = quiet_cluster.submit("exit 78")
-        await_("a hook", hearing.backend.has_news, PATIENCE_S)
+        await_("a hook", hearing.backend.spool.has_news, PATIENCE_S)
         first = hearing.ended(job_id)
         assert (first.state, first.exit_code) == (AttemptState.FAILED, 78)
         assert hearing.job(job_id).state is JobState.HELD

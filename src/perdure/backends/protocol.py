@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from perdure.model.actions import Action, Outcome
+from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
 from perdure.model.output import LogMark, Output
@@ -47,3 +47,11 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Let go of sockets and processes."""
+
+
+@runtime_checkable
+class Commented(Protocol):
+    """A cluster whose jobs have a line of their own for what was decided on them."""
+
+    def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
+        """Carry out comments, all together; what came of each. Raises `ClusterBusy`."""

@@ -110,7 +110,7 @@ class Extend:
 class Comment:
     """Write one line into the job's record: what failed, what was decided, where to read more.
 
-    It begins with `COMMENT_PREFIX`, by which the next one replaces it. What others wrote there stays.
+    It begins with `COMMENT_PREFIX`, by which the next one replaces it. Where others have written, none is left.
     """
 
     attempt: AttemptId

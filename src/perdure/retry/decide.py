@@ -247,8 +247,9 @@ def _elsewhere(
     """
     if attempt.state in (AttemptState.PREEMPTED, AttemptState.TIMEOUT):
         return (), "retry anywhere, the node did nothing wrong"
-    named = attempt.failed_nodes or attempt.nodes
-    suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named))
+    kept = _kept_nodes(job, attempt, verdict)
+    named = tuple(node for node in attempt.failed_nodes or attempt.nodes if node not in kept)
+    suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named) - kept)
     fewest, most = restart_range(job)
     needed = fewest if attempt.failed_nodes else most
     nodes = fleet.nodes_for(job.partition)
@@ -259,7 +260,16 @@ def _elsewhere(
     may_avoid = spare >= most and 2 * spare >= len(nodes)
     avoid = (*named, *suspects) if may_avoid else tuple(named)
     why = "" if verdict.bound is not Bound.SERVICE else ", once the service had time to come back"
+    replaced = [node for node in avoid if node in job.required]
+    why += f", though {', '.join(replaced)} was asked for by -w" if replaced else ""
+    why += f", on {', '.join(sorted(kept))} as asked for by -w" if kept else ""
     return avoid, f"retry away from {', '.join(avoid)}{why}" if avoid else f"retry{why}"
+
+
+def _kept_nodes(job: Job, attempt: Attempt, verdict: Verdict) -> set[str]:
+    """The nodes that the job's owner asks for by name, unless the failure is theirs."""
+    blamed = attempt.nodes if verdict.bound is Bound.NODE else attempt.failed_nodes
+    return set(job.required) - set(blamed)
 
 
 def _fewer(job: Job, node_count: int) -> str:

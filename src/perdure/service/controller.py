@@ -29,6 +29,7 @@ from perdure.retry.decide import DecisionKind
 from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint_of, usable_nodes
 from perdure.retry.rules import RetryRules
 from perdure.service.case import MAX_PAST, Case, Failure, State
+from perdure.service.comments import commented, line_of
 from perdure.service.view import SiteView
 from perdure.triage.verdict import Verdict
 
@@ -48,6 +49,8 @@ class ControllerSettings:
     """How long an attempt may be missing from what the resource manager says before it counts as ended."""
     ignore_before_s: float = 0.0
     """Attempts that ended before this instant are written down, and that is all: they are none of our business."""
+    mark: str = ""
+    """Of this service, in the line that each decision leaves in the job's record; "": none is left."""
     max_cases: int = 5000
     """Jobs with failures that are remembered; beyond it the oldest that are settled are forgotten."""
 
@@ -426,9 +429,12 @@ def _advance(
         match outcome:
             case Changed(record=record, actions=actions):
                 effects.append(Journalled(ExceptionChanged(now, record)))
+                failure = _failure_of(state, record)
+                if failure is not None and settings.mark:
+                    actions = _commented(record, failure, state.cases[record.subject.job_id].job, actions, settings)
                 if actions:
                     effects += _acts(record, actions, settings, now)
-                if (failure := _failure_of(state, record)) is not None:
+                if failure is not None:
                     state, noted = _noted(state, record, failure, actions, view, settings)
                     effects.append(noted)
             case Asked(record=record, handler=handler, until_s=until_s):
@@ -441,6 +447,16 @@ def _advance(
 def _acts(record: ExceptionRecord, actions: tuple[Action, ...], settings: ControllerSettings, now: float) -> list[Act]:
     note = record.owning.note if record.owning else ""
     return [Act(action, PERDURE, note, now + settings.action_ttl_s, record.id) for action in actions]
+
+
+def _commented(
+    record: ExceptionRecord, failure: Failure, job: Job, actions: tuple[Action, ...], settings: ControllerSettings
+) -> tuple[Action, ...]:
+    """The actions, and a line in the job's record where a decision has just been made."""
+    if record.owning is None or failure.record.owner is not None:
+        return actions
+    line = line_of(failure.attempt.id, record.owning.note, job.misread, settings.mark)
+    return commented(actions, failure.attempt.id, line)
 
 
 def _failure_of(state: State, record: ExceptionRecord) -> Failure | None:
@@ -510,6 +526,8 @@ def _ended(state: State, event: Ended, settings: ControllerSettings) -> tuple[St
 def _consequences(end: ActionEnded) -> Iterator[Input]:
     """What the chain is to know of the end of an action."""
     key = _AGAIN.sub("", end.action_key)
+    if key.startswith("comment:"):
+        return
     if end.status in _LEAVES_IT_TO_A_PERSON:
         yield Failed(key, f"{end.status}: {end.detail}")
     kind, episode = key.partition(":")[0], key.partition("@")[2]

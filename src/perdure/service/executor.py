@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from perdure.backends.protocol import Backend
+from perdure.backends.protocol import Backend, Commented
 from perdure.errors import ClusterBusy, PerdureError
 from perdure.model.actions import (
     Action,
@@ -40,6 +40,8 @@ from perdure.service.journal import ActionState as ActionState  # its home is th
 from perdure.service.scope import ScopeSettings
 
 HOUR_S = 3600.0
+COMMENTS_EVERY_S = 5.0
+MAX_COMMENTS = 200  # written at a time
 FARTHEST_S = 24 * HOUR_S
 """A retry that a cap holds back is put back at once to start later, but not so much later."""
 HELD_BACK_S = 900.0
@@ -173,6 +175,10 @@ def counts_at(action: Action, begun_s: float) -> float:
     return begun_s + action.delay_s if isinstance(action, Requeue) else begun_s
 
 
+def _begun(row: ActionRow) -> ActionRow:
+    return replace(row, state=ActionState.STARTED, detail="")
+
+
 @dataclass(slots=True)
 class _Patience:
     tries: int
@@ -186,6 +192,7 @@ class Executor:
         self._journal = journal
         self._backend = backend
         self._settings = settings
+        self._comments_due_s = 0.0
         self._unanswered: dict[str, _Patience] = {}  # by key, of actions begun and unknown
         self._charges: dict[str, Charge] | None = None  # by key, of what counts in the caps; None: not read yet
 
@@ -222,6 +229,7 @@ class Executor:
             return ended
         busy_jobs = {row.attempt.job_id for row in self._journal.open_intents() if row.attempt}
         used, needless = self._used(now), taken_back(waiting)
+        comments: list[ActionRow] = []
         for row in waiting:
             job_id = row.attempt.job_id if row.attempt else None
             if row.key in needless:
@@ -232,6 +240,8 @@ class Executor:
             job = self._journal.job_of(row.action)
             ruled, row = self._ruled(row, job, used, now)
             match ruled.ruling:
+                case Ruling.GO if isinstance(row.action, Comment):
+                    comments.append(row)
                 case Ruling.GO if row.automatic and (overtaken := overtakes(row.action)):
                     ended += self._end(row, ActionState.SUPERSEDED, overtaken, now)
                 case Ruling.GO:
@@ -247,7 +257,25 @@ class Executor:
                     ended += self._end(row, ActionState.EXPIRED, ruled.why, now)
                 case Ruling.SHADOW:
                     ended += self._end(row, ActionState.SHADOW, ruled.why, now)
-        return ended
+        return [*ended, *self._comment(comments, now)]
+
+    def _comment(self, rows: Sequence[ActionRow], now: float) -> list[ActionEnded]:
+        """Write lines into jobs' records, many at a time: nobody waits for them."""
+        if not rows or not isinstance(self._backend, Commented) or now < self._comments_due_s:
+            return []
+        self._comments_due_s = now + COMMENTS_EVERY_S
+        begun = [_begun(row) for row in rows[:MAX_COMMENTS] if self._journal.begin(row.key, now)]
+        for row in begun:
+            self._be_patient(row.key, now)
+        actions = [row.action for row in begun if isinstance(row.action, Comment)]
+        try:
+            outcomes = self._backend.write_comments(actions)
+        except ClusterBusy:
+            return []
+        except PerdureError as err:
+            outcomes = [Outcome(OutcomeStatus.REFUSED, str(err))] * len(begun)
+        ends = zip(begun, outcomes, strict=True)
+        return [end for row, said in ends for end in self._end(row, ActionState.of(said.status), said.detail, now)]
 
     def _ruled(self, row: ActionRow, job: Job | None, used: Used, now: float) -> tuple[Ruled, ActionRow]:
         """The ruling on an action, and the action as it is then carried out.
@@ -293,7 +321,7 @@ class Executor:
         """Intent, deed, outcome. Raises `ClusterBusy` where it is not known whether the deed was done."""
         if not self._journal.begin(row.key, now):
             return []  # withheld by a person since the round began
-        begun = replace(row, state=ActionState.STARTED, detail="")
+        begun = _begun(row)
         self._be_patient(row.key, now)
         try:
             outcome = self._backend.perform(row.action)

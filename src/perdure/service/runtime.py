@@ -33,6 +33,7 @@ from perdure.service.blame.ledger import Ledger
 from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
 from perdure.service.collector import keep_pauses_short
+from perdure.service.comments import instance_mark, journal_place
 from perdure.service.context import WebSettings
 from perdure.service.controller import Told
 from perdure.service.desk import Desk
@@ -201,7 +202,9 @@ def engine_of(
     rulings = ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps, settings.scope)
     executor = Executor(journal, backend, rulings)
 
-    controller = replace(settings.controller, playbook=playbook_of(settings))
+    is_commented = settings.service.cluster is Cluster.SLURM and settings.service.armed
+    mark = instance_mark(journal_place(settings.service.database, str(state))) if is_commented else ""
+    controller = replace(settings.controller, playbook=playbook_of(settings), mark=mark)
     student = learner.study if settings.triage.learn else None
     triage = settings.triage
     kept = KeptLogs(state, Retention(triage.keep_logs_mib << 20, triage.keep_logs_days * 86400.0))

@@ -188,7 +188,7 @@ GROUPS: Mapping[str, type] = {
     "whatif": WhatifSettings,
     "blame": BlameSettings,
 }
-_NOT_SET_BY_PEOPLE = {"controller.retry", "controller.playbook", "controller.ignore_before_s"}
+_NOT_SET_BY_PEOPLE = {"controller.retry", "controller.playbook", "controller.ignore_before_s", "controller.mark"}
 _LOWEST: Mapping[str, float] = {
     "local.nodes": 1,
     "service.poll_s": 0.1,

@@ -52,7 +52,7 @@ def test_a_requeue_puts_back_excludes_and_lets_go_one_look_at_a_time():
 def test_exclusions_are_added_and_taken_out_of_what_is_required():
     found = replace(PUT_BACK, excluded=("n9",), required=("n1", "n2"))
     assert step(Requeue(ATTEMPT, exclude=("n1",)), found) == Todo(
-        ("update jobid=7 ExcNodeList=n9,n1 ReqNodeList=n2", "release 7")
+        ("update jobid=7 ExcNodeList=n9,n1 ReqNodeList=n2", "release 7"), said=("n1, asked for by -w, is replaced",)
     )
     only = replace(WAITS, required=("n1",))
     assert step(Exclude(ATTEMPT, ("n1",)), only) == Todo(("update jobid=7 ExcNodeList=n1 ReqNodeList=",))
@@ -255,19 +255,17 @@ def test_a_comment_is_written_with_the_requeue_and_takes_nobody_s_words_away():
     def commands(admin, own):
         return step(action, replace(PUT_BACK, admin_comment=admin, comment=own)).commands
 
-    both = 'update jobid=7 AdminComment="perdure: new" Comment="perdure: new"'
-    assert commands("", "") == commands("perdure: old", "perdure: old") == (both, "release 7")
-    assert commands("mine", "perdure:retry=never") == ('update jobid=7 AdminComment="mine | perdure: new"', "release 7")
-    kept = 'update jobid=7 AdminComment="mine | perdure: new"'
-    assert commands("mine | perdure: old", "x") == (kept, "release 7")
-    assert commands('{"site": 1}', "x") == commands("perdure: new", "x") == commands("x" * 999, "x") == ("release 7",)
+    new, old = '"perdure: new"', '"perdure: old"'
+    both = f"update jobid=7 AdminComment={new} Comment={new}"
+    assert commands("", "") == commands(old, old) == commands("perdure: old", old) == (both, "release 7")
+    assert commands("", "perdure:retry=never") == (f"update jobid=7 AdminComment={new}", "release 7")
+    assert commands("mine", "") == (f"update jobid=7 Comment={new}", "release 7")
+    assert commands('{"site": 1}', "x") == commands(new, new) == ("release 7",)
 
 
 def test_the_comment_of_a_job_that_is_over_goes_to_accounting():
     assert step(Comment(ATTEMPT, SHAPE), FAILED) == Accounted("7", SHAPE)
     assert step(Comment(ATTEMPT, SHAPE), COMPLETES) == Accounted("7", SHAPE)
-    assert step(Comment(ATTEMPT, SHAPE), replace(FAILED, admin_comment="mine")) == Accounted("7", f"mine | {SHAPE}")
-    assert status(Comment(ATTEMPT, SHAPE), replace(FAILED, admin_comment='{"a": 1}')) is DONE
-    assert step(Comment(ATTEMPT, SHAPE), replace(WAITS, comment="x")) == Todo(
-        (f'update jobid=7 AdminComment="{SHAPE}"',)
-    )
+    assert status(Comment(ATTEMPT, SHAPE), replace(FAILED, admin_comment="mine")) is DONE
+    waits = replace(WAITS, comment="x")
+    assert step(Comment(ATTEMPT, SHAPE), waits) == Todo((f'update jobid=7 AdminComment="{SHAPE}"',))

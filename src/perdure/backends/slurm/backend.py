@@ -39,6 +39,7 @@ from perdure.backends.slurm.writers import Writers, with_owner
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, PerdureError
 from perdure.model.actions import (
     Action,
+    Comment,
     Exclude,
     Hold,
     JobAction,
@@ -346,7 +347,8 @@ class SlurmBackend:
                 if isinstance(step, Outcome):
                     return replace(step, detail="; ".join([step.detail, *said]))
                 if isinstance(step, plans.Accounted):
-                    return self._account(step)
+                    self._account((step,))
+                    return plans.done("written to accounting")
                 before = complaint
                 said += (*step.said, *self._repair(scontrol, step))
                 complaint = self._carry_out(scontrol, step)
@@ -415,15 +417,31 @@ class SlurmBackend:
             words.append(f"job {job} {f'waits in vain: {complaint}' if complaint else 'waits for it again'}")
         return tuple(words)
 
-    def _account(self, what: plans.Accounted) -> Outcome:
-        """Let accounting write a job's AdminComment. Raises `ClusterBusy` where it does not answer."""
-        where = ("modify", "job", "where", f"jobid={what.job_id}", "set", f"AdminComment={what.text}")
-        answer = self._tools.run("sacctmgr", "-i", "-Q", *where)
-        if answer.code and "onnect" in answer.complaint:
+    def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
+        """See `Commented`. Jobs that are over are told to accounting, which takes them in one process."""
+        accounted: list[plans.Accounted] = []
+        outcomes: list[Outcome] = []
+        with self._tools.dialog() as scontrol:
+            for action in actions:
+                step = self._next(scontrol, action)
+                if isinstance(step, plans.Todo):
+                    complaint = self._carry_out(scontrol, step)
+                    step = plans.refused(complaint) if complaint else plans.done("written")
+                if isinstance(step, plans.Accounted):
+                    accounted.append(step)
+                    step = plans.done("written to accounting")
+                outcomes.append(step)
+        self._account(accounted)
+        return outcomes
+
+    def _account(self, what: Sequence[plans.Accounted]) -> None:
+        """Let accounting write jobs' AdminComments. Raises `ClusterBusy` where it does not answer."""
+        if not what:
+            return
+        lines = (f'modify job where jobid={each.job_id} set AdminComment="{each.text}"\n' for each in what)
+        answer = self._tools.run("sacctmgr", "-i", "-Q", stdin="".join(lines).encode())
+        if b"Modified" not in answer.out and b"Nothing modified" not in answer.out:
             raise ClusterBusy("sacctmgr", answer.complaint, "Run `sacctmgr ping`")
-        if answer.code:
-            return plans.refused(answer.complaint or f"sacctmgr: exit code {answer.code}")
-        return plans.done("written to accounting")
 
     def _carry_out(self, scontrol: Dialog, step: plans.Todo) -> str:
         """Put the commands in order; return what Slurm last complained of, "" where it did not."""

@@ -33,7 +33,6 @@ from perdure.model.actions import (
 )
 from perdure.model.nodes import Node, NodeState
 
-MAX_COMMENT = 1000  # characters of AdminComment, with what others wrote there
 OURS = "[perdure "  # begins the mark that what we do to a node leaves in its reason
 
 
@@ -176,7 +175,9 @@ def _requeue(action: Requeue, job: JobRecord, now: float, dependants: Sequence[D
     changes += _comments(job, action.comment) + _turn(job, dependants)
     commands: tuple[str, ...] = (_update(job, changes),) if changes else ()
     repairs = tuple(command for one in dependants if (command := _repair(one, job)))
-    words = (word_on(one.before, one.now, job, action.attempt.incarnation) for one in dependants)
+    words = [word_on(one.before, one.now, job, action.attempt.incarnation) for one in dependants]
+    replaced = ",".join(node for node in job.required if node in action.exclude)
+    words.append(f"{replaced}, asked for by -w, is replaced" if replaced else "")
     return Todo((*commands, f"release {whole(job)}"), repairs, tuple(filter(None, words)))
 
 
@@ -196,30 +197,21 @@ def _repair(dependant: Dependant, job: JobRecord) -> str:
 def _comment(action: Comment, job: JobRecord) -> Outcome | Todo | Accounted:
     """Of a job that is over or completing the controller takes none; accounting does."""
     if job.state == "COMPLETING" or not (is_waiting(job.state) or job.state in _NOT_OVER):
-        text = _with_ours(job.admin_comment, action.comment)
-        return Accounted(_named(job), text) if text else done("others wrote there: left as it is")
+        ours = _is_ours(job.admin_comment)
+        return Accounted(_named(job), _one_line(action.comment)) if ours else done("others wrote there")
     changes = _comments(job, action.comment)
     return Todo((_update(job, changes),)) if changes else done("written")
 
 
 def _comments(job: JobRecord, comment: str) -> tuple[str, ...]:
-    """AdminComment, and Comment where its owner wrote none: neither takes anybody's words away."""
-    if not comment:
-        return ()
-    ours, text = one_line(comment), _with_ours(job.admin_comment, comment)
-    changes: tuple[str, ...] = (f'AdminComment="{text}"',) if text not in ("", job.admin_comment) else ()
-    if job.comment != ours and (not job.comment or job.comment.startswith(COMMENT_PREFIX)):
-        changes += (f'Comment="{ours}"',)
-    return changes
+    """AdminComment and Comment, each where nobody else has written. Slurm keeps the quotes of a command it reads."""
+    text = f'"{_one_line(comment)}"'
+    fields = (("AdminComment", job.admin_comment), ("Comment", job.comment))
+    return tuple(f"{field}={text}" for field, now in fields if comment and now != text and _is_ours(now))
 
 
-def _with_ours(text: str, comment: str) -> str:
-    """The text with our part replaced or added; "" where what others wrote would not stay whole."""
-    if one_line(text, MAX_COMMENT) != text:
-        return ""
-    others = [part for part in text.split(" | ") if part and not part.startswith(COMMENT_PREFIX)]
-    whole_text = " | ".join([*others, one_line(comment)])
-    return whole_text if len(whole_text) <= MAX_COMMENT else ""
+def _is_ours(text: str) -> bool:
+    return not text or text.removeprefix('"').startswith(COMMENT_PREFIX)
 
 
 def _extend(action: Extend, job: JobRecord) -> Outcome | Todo:
@@ -312,18 +304,18 @@ def for_node(action: NodeAction, node: Node | None) -> Outcome | Todo:
     """Decide the next step. What we do to a node carries its episode in the reason; nobody else's is undone."""
     if node is None:
         return refused("there is no such node")
-    mine = f"[perdure {one_line(action.episode)}]"
+    mine = f"[perdure {_one_line(action.episode)}]"
     down = node.state is NodeState.DOWN
     drained = node.state in (NodeState.DRAINING, NodeState.DRAINED) or (down and OURS in node.reason)
     match action:
         case Drain() if drained:
             return done(f"drained: {node.reason}")
         case Drain():
-            return Todo((f'update nodename={node.name} state=drain reason="{one_line(action.reason)} {mine}"',))
+            return Todo((f'update nodename={node.name} state=drain reason="{_one_line(action.reason)} {mine}"',))
         case Down() if down:
             return done(f"down: {node.reason}")
         case Down():
-            return Todo((f'update nodename={node.name} state=down reason="{one_line(action.reason)} {mine}"',))
+            return Todo((f'update nodename={node.name} state=down reason="{_one_line(action.reason)} {mine}"',))
     if not drained:
         return done("in service")
     if OURS not in node.reason:
@@ -331,7 +323,7 @@ def for_node(action: NodeAction, node: Node | None) -> Outcome | Todo:
     return Todo((f"update nodename={node.name} state={'resume' if down else 'undrain'}",))
 
 
-def one_line(text: str, most: int = 200) -> str:
+def _one_line(text: str) -> str:
     """Leave out what would end the quotes or the line; Slurm keeps the rest as it is."""
     kept = "".join(char if char.isprintable() and char not in "\"'\\[]" else " " for char in text)
-    return " ".join(kept.split())[:most]
+    return " ".join(kept.split())[:200]

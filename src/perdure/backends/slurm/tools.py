@@ -59,13 +59,14 @@ class Tools:
             raise ConfigError(name, "not found in PATH", "Run Perdure where Slurm's client tools are installed")
         return found
 
-    def run(self, *argv: str, time_mark: str = "") -> Answer:
-        """Run one command to its end.
+    def run(self, *argv: str, time_mark: str = "", stdin: bytes = b"") -> Answer:
+        """Run one command to its end; `stdin` is what it reads, at most what a pipe holds.
 
         Raises `ClusterBusy` where it takes longer than `timeout_s`, `ClusterError` where it prints more than
         `cap_bytes`. A failure of the command itself is in the answer.
         """
         with self.start(argv, time_mark) as pipes:
+            pipes.write(stdin)
             pipes.close_input()
             return pipes.read(until=b"", prompts=(), deadline=time.monotonic() + self.timeout_s)
 

@@ -197,6 +197,7 @@ _KINDS = {
     "release": "Release",
     "cancel": "Cancel",
     "extend": "Grant time",
+    "comment": "Comment",
     "drain": "Drain",
     "down": "Set down",
     "undrain": "Return to service",

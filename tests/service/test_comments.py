@@ -1,0 +1,39 @@
+"""The line that each decision leaves in a job's record."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.model.actions import Comment, Hold, Requeue
+from perdure.model.identity import AttemptId
+from perdure.service.comments import MAX_CHARACTERS, commented, instance_mark, line_of, mark_of
+
+ATTEMPT = AttemptId("c", "7", 100)
+
+
+@given(st.text(max_size=400), st.text(max_size=60))
+def test_a_line_is_short_plain_and_tells_whose_it_is(note, misread):
+    line = line_of(ATTEMPT, note, misread, "0a1b2c")
+    assert len(line) <= MAX_CHARACTERS
+    assert line.isprintable()
+    assert line.isascii()
+    assert line.startswith("perdure: ")
+    assert line.endswith(". perdure why 7 #0a1b2c")
+    assert mark_of(line) == "0a1b2c"
+
+
+def test_a_line_leaves_the_numbers_out_and_answers_words_that_nobody_knows():
+    note = "connection lost: retry away from n2, in 60 s; expected cost 0.1 GPU-h"
+    said = "perdure: connection lost: retry away from n2, in 60 s"
+    assert line_of(ATTEMPT, note, "", "0a1b2c") == f"{said}. perdure why 7 #0a1b2c"
+    assert line_of(ATTEMPT, note, "retry=nver", "0") == f"{said}; not understood: retry=nver. perdure why 7 #0"
+
+
+def test_a_requeue_carries_the_line_and_any_other_decision_has_it_of_its_own():
+    put_back, held = Requeue(ATTEMPT), Hold(ATTEMPT)
+    assert commented((put_back,), ATTEMPT, "x") == (Requeue(ATTEMPT, comment="x"),)
+    assert commented((held,), ATTEMPT, "x") == (held, Comment(ATTEMPT, "x"))
+    assert commented((), ATTEMPT, "x") == (Comment(ATTEMPT, "x"),)
+
+
+def test_services_with_one_journal_share_a_mark():
+    assert instance_mark("postgresql://a/b") == instance_mark("postgresql://a/b") != instance_mark("host:/state")

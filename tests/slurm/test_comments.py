@@ -1,0 +1,72 @@
+"""What a job's own record says of a decision: AdminComment and Comment, as users read them."""
+
+import pytest
+
+from perdure.service.comments import mark_of
+from tests.slurm.cluster import await_
+from tests.slurm.site import Site
+
+pytestmark = pytest.mark.slurm
+
+LOST = """
+[ -n "$SLURM_RESTART_COUNT" ] && exec sleep 600
+echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2
+exit 1
+"""
+SHAPE = """
+echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def site(quiet_cluster, tmp_path):
+    one = Site(quiet_cluster, tmp_path)
+    try:
+        yield one.start()
+    finally:
+        one.stop()
+
+
+def comments(cluster, job_id):
+    """AdminComment and Comment of a job, as users read them: of one that is over in accounting."""
+    shown = dict(
+        line.strip().partition("=")[::2] for line in cluster.run("scontrol", "show", "job", job_id).splitlines()
+    )
+    if shown["JobState"].startswith(("FAILED", "COMPLETED")):
+        admin, _, own = cluster.run("sacct", "-nPX", "-j", job_id, "-o", "AdminComment,Comment").strip().partition("|")
+        return admin, own
+    return shown.get("AdminComment", "").strip(), shown.get("Comment", "").strip()
+
+
+def test_each_decision_is_said_in_the_job_s_record(site):
+    cluster = site.cluster
+    lost = cluster.submit(LOST, "--requeue")
+    wishes = cluster.submit(LOST, "--requeue", "--comment=perdure:nodes=1-1")
+    pinned = cluster.submit(LOST, "--requeue", "-w", "node2")
+    noted = cluster.submit(f"sleep 3; {LOST}", "--requeue")
+    json = cluster.submit(f"sleep 3; {LOST}", "--requeue")
+    shape = cluster.submit(SHAPE, "--requeue")
+    cluster.run("scontrol", "update", f"jobid={noted}", "AdminComment=set by an operator")
+    cluster.run("scontrol", "update", f"jobid={json}", 'AdminComment={"site": [1]}')
+    for job_id in (lost, wishes, pinned, noted, json):
+        site.await_done(job_id, "requeue")
+    await_("the line of a job that is over", lambda: comments(cluster, shape)[0], words=lambda: site.told(shape))
+
+    admin, own = comments(cluster, lost)
+    assert admin == own
+    assert admin.startswith('"perdure: ')
+    assert "retry away from node" in admin
+    assert f"perdure why {lost} #" in admin
+    assert comments(cluster, wishes)[1] == "perdure:nodes=1-1"
+    assert comments(cluster, noted) == (
+        "set by an operator",
+        f'{admin.rpartition(". ")[0]}. perdure why {noted} #{mark_of(admin)}"',
+    )
+    assert comments(cluster, json)[0] == '{"site": [1]}'
+    assert "on node2 as asked for by -w" in comments(cluster, pinned)[0]
+    assert cluster.job(pinned)["ReqNodeList"] == "node2"
+    stopped, untouched = comments(cluster, shape)
+    assert "it would fail again" in stopped
+    assert untouched == ""
+    assert mark_of(stopped) == mark_of(admin) != ""
