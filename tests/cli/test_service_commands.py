@@ -157,7 +157,7 @@ def test_the_options_of_submit_reach_the_job(ask):
 def test_a_node_is_drained_and_returned(ask):
     name = ask("nodes", "--json").json["nodes"][0]["name"]
     ran = ask("node drain", name, "--reason", "bad fan")
-    assert ran.out.startswith(f"{name}: planned as drain:{name}:")
+    assert ran.out.startswith(f"{name}: done: ")
     await_(lambda: node(ask, name)["state"] in ("draining", "drained"))
     assert node(ask, name)["reason"] == "bad fan"
     key = ran.out.split()[-1]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged, NodeChanged, SightChanged
+from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged, JobGone, NodeChanged, SightChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
@@ -125,3 +125,21 @@ def test_a_look_at_a_few_jobs_proves_nothing_of_the_others():
     after, events = changes(known, replace(look(100.0, attempts=[over], nodes=[]), only=frozenset("1")))
     assert kinds(events) == [AttemptEnded]
     assert (list(after.running), after.unseen, after.missing) == ([other.id], {"accounting": "down"}, {})
+
+
+def test_the_rest_of_an_array_is_gone_once_its_last_task_has_started():
+    rest = replace(JOB, job_id="7", state=JobState.PENDING)
+    task = replace(JOB, job_id="7_3", state=JobState.PENDING)
+    known, events = seen_so_far(look(2.0, jobs=[rest], attempts=[]), look(3.0, jobs=[task], attempts=[]))
+    assert events == [JobChanged(3.0, task), JobGone(3.0, rest)]
+    assert set(known.jobs) == {"7_3"}
+
+
+def test_a_job_that_is_no_longer_mentioned_is_not_left_as_it_was():
+    waited = replace(JOB, job_id="2", state=JobState.HELD)
+    known, events = seen_so_far(look(2.0, jobs=[JOB, waited]), look(3.0, jobs=[], attempts=[]))
+    assert events == [JobChanged(3.0, replace(waited, state=JobState.CANCELLED))]
+    assert set(known.jobs) == {"1"}  # how it ended is not known yet
+    known, events = changes(known, look(60.0, jobs=[], attempts=[]))
+    assert events[-1] == JobChanged(60.0, replace(JOB, state=JobState.FAILED))
+    assert known.jobs == {}

@@ -39,10 +39,11 @@ def test_nothing_set_is_what_is_built_in(env):
 
 def test_the_embedded_cluster_acts_and_slurm_is_only_watched(env):
     assert load(env).settings.service.armed
-    slurm = load(env, flags={"service.cluster": "slurm"}).settings.service
+    settings = load(env, flags={"service.cluster": "slurm"}).settings
+    slurm = settings.service
     assert slurm.cluster is Cluster.SLURM
     assert not slurm.armed
-    assert slurm.look_every_s > load(env).settings.service.look_every_s
+    assert settings.look_every_s > load(env).settings.look_every_s
     assert load(env, flags={"service.cluster": "slurm", "service.act": True}).settings.service.armed
 
 

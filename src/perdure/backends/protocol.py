@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, runtime_checkable
 
 from perdure.model.actions import Action, Comment, Outcome
@@ -55,3 +56,16 @@ class Commented(Protocol):
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
         """Carry out comments, all together; what came of each. Raises `ClusterBusy`."""
+
+
+@runtime_checkable
+class Batching(Protocol):
+    """A backend for which several calls together cost less than each alone."""
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Inside the block, calls share what they can."""
+
+
+def batch_of(backend: Backend) -> AbstractContextManager[None]:
+    """The block in which several calls are made together."""
+    return backend.batch() if isinstance(backend, Batching) else nullcontext()

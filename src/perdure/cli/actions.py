@@ -10,6 +10,7 @@ import typer
 
 from perdure.cli.options import AsJson, StateDir, load_settings, service, user_name
 from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.picture import header, picture_of, warn
 from perdure.errors import ClusterBusy, InputError, NotFound, StateError
 
 
@@ -32,9 +33,11 @@ def actions(
         return _one(undo or withhold or "", "undo" if undo is not None else "withhold", state)
     if stop or resume:
         return _switch(stop, state)
-    found = list(service(state).pages("/actions", limit))
+    asked = service(state)
+    picture, found = picture_of(asked), list(asked.pages("/actions", limit))
+    warn(picture)
     if as_json:
-        print_json("actions", 1, actions=found)
+        print_json("actions", 1, **header(picture), actions=found)
         return 0
     rows = ([a["key"], a["state"], a["by"], instant(a["created_s"]), _why(a)] for a in found)
     print_table(("KEY", "STATE", "BY", "DECIDED", "REASON"), rows, whole=("KEY", "STATE", "DECIDED"))

@@ -14,6 +14,7 @@ import typer
 
 from perdure.cli.options import AsJson, StateDir, service
 from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.picture import header, picture_of, warn
 from perdure.errors import InputError
 
 MAX_CONTEXT = 64 * 1024
@@ -50,8 +51,10 @@ def events(
         from perdure.service.client import segment
 
         asked.get(f"/jobs/{segment(job)}")  # refused where there is none
+    picture = picture_of(asked)
+    warn(picture)
     if as_json:
-        print_json("exceptions", 1, exceptions=found)
+        print_json("exceptions", 1, **header(picture), exceptions=found)
     elif job is not None:
         _journeys(found[::-1])
         if not found:

@@ -9,6 +9,7 @@ import typer
 
 from perdure.cli.options import AsJson, StateDir, service, user_name
 from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.picture import header, picture_of, warn
 from perdure.errors import InputError
 
 
@@ -23,9 +24,11 @@ def jobs(
 
     Exit codes: 0 listed, 2 usage, or no service.
     """
-    found = list(service(state).pages("/jobs", limit, state=status, user=user))
+    asked = service(state)
+    picture, found = picture_of(asked), list(asked.pages("/jobs", limit, state=status, user=user))
+    warn(picture)
     if as_json:
-        print_json("jobs", 1, jobs=found)
+        print_json("jobs", 1, **header(picture), jobs=found)
         return 0
     print_table(
         ("JOB", "STATE", "USER", "GPUS", "SUBMITTED", "FAILURE", "DECISION", "NAME"),

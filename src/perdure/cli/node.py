@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
 from perdure.cli.options import AsJson, StateDir, service
 from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.picture import header, picture_of, warn
+
+ANSWER_WITHIN_S = 10.0  # that the resource manager has; then the command does not wait any longer
+STEP_S = 0.2
+RECENT = 100  # actions of one kind among which the one asked for is looked for
+_WORDS = {"superseded": "refused", "shadow": "not done"}
 
 app = typer.Typer()
 Node = Annotated[str, typer.Argument(metavar="NODE")]
@@ -19,9 +26,11 @@ def nodes(as_json: AsJson = False, state: StateDir = None) -> int:
 
     Exit codes: 0 listed, 2 usage, or no service.
     """
-    found = list(service(state).pages("/nodes", 1_000_000))
+    asked = service(state)
+    picture, found = picture_of(asked), list(asked.pages("/nodes", 1_000_000))
+    warn(picture)
     if as_json:
-        print_json("nodes", 1, nodes=found)
+        print_json("nodes", 1, **header(picture), nodes=found)
         return 0
     rows = (
         [node["name"], node["state"], f"{node['gpus_used']}/{node['gpus']}", instant(node["since_s"]), node["reason"]]
@@ -35,7 +44,7 @@ def nodes(as_json: AsJson = False, state: StateDir = None) -> int:
 def node() -> None:
     """Drain a node, or break one of the embedded cluster.
 
-    Exit codes: 0 done, 2 refused.
+    Exit codes: 0 done or still planned, 1 the resource manager refused it, 2 usage, or no service.
     """
 
 
@@ -86,6 +95,16 @@ def _fault(name: str, kind: str, state: StateDir) -> int:
 def _order(name: str, kind: str, reason: str, state: StateDir) -> int:
     from perdure.service.client import segment
 
-    answer = service(state).post(f"/nodes/{segment(name)}/{kind}", {"reason": reason})
-    print_line(f"{name}: planned as {answer['key']}")
-    return 0
+    asked = service(state)
+    key = asked.post(f"/nodes/{segment(name)}/{kind}", {"reason": reason})["key"]
+    end = time.monotonic() + ANSWER_WITHIN_S
+    while True:
+        found = next((a for a in asked.pages("/actions", RECENT, kind=kind) if a["key"] == key), None)
+        if found is not None and found["state"] not in ("planned", "started"):
+            print_line(f"{name}: {_WORDS.get(found['state'], found['state'])}: {found['detail']}; key {key}")
+            return 0 if found["state"] in ("done", "shadow") else 1
+        if time.monotonic() > end:
+            why = f" ({found['detail']})" if found and found["detail"] else ""
+            print_line(f"{name}: planned as {key}{why}; see perdure actions")
+            return 0
+        time.sleep(STEP_S)

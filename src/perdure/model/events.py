@@ -28,6 +28,19 @@ class JobChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class JobGone:
+    """The record of a whole array has become that of its last task: there is no such job any more."""
+
+    time_s: float
+    job: Job
+    kind: Literal["job_gone"] = "job_gone"
+
+    @property
+    def key(self) -> str:
+        return f"gone:{self.job.cluster}/{self.job.job_id}:{self.time_s:.3f}"
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptStarted:
     """An attempt runs that was not known before."""
 
@@ -107,4 +120,4 @@ class ActionEnded:
         return f"action:{self.action_key}"
 
 
-ClusterEvent = JobChanged | AttemptStarted | AttemptEnded | NodeChanged | SightChanged
+ClusterEvent = JobChanged | JobGone | AttemptStarted | AttemptEnded | NodeChanged | SightChanged

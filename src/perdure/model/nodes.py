@@ -30,6 +30,7 @@ class Node:
     gpus_used: int = 0
     since_s: float | None = None  # when it came into this state; None where not told
     partitions: tuple[str, ...] = ()  # that it belongs to; () where there are none
+    by: str = ""  # who wrote the reason, where that is told
 
     @property
     def is_usable(self) -> bool:

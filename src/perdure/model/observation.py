@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perdure.model.events import AttemptEnded, AttemptStarted, ClusterEvent, JobChanged, NodeChanged, SightChanged
+from perdure.model.events import (
+    AttemptEnded,
+    AttemptStarted,
+    ClusterEvent,
+    JobChanged,
+    JobGone,
+    NodeChanged,
+    SightChanged,
+)
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, AttemptState, Job
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.value import quick, replace
 
@@ -87,12 +95,17 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
             running[attempt_id], missing[attempt_id] = attempt, since
         else:
             ends.append(_ended_unseen(attempt, nodes, since))
+    ends.sort(key=lambda attempt: attempt.end_s or now)  # who has waited longest is answered first
     events += [AttemptEnded(now, attempt, jobs.get(attempt.id.job_id)) for attempt in ends]
     events += [AttemptStarted(now, a) for i, a in running.items() if i not in known.running]
+
+    gone, lingering = _gone(known, jobs, seen, ends, running)
+    events += gone
 
     last = ((i, now if i in mentioned else at) for i, at in known.ended.items())
     ended = {i: at for i, at in last if now - at < REMEMBERED_S}
     ended |= {attempt.id: now for attempt in ends}
+    jobs = {**jobs, **lingering} if lingering else jobs
     return Known(jobs, running, missing, ended, nodes, dict(seen.unseen)), events
 
 
@@ -118,3 +131,38 @@ def _jobs_after(known: Known, seen: Observation) -> dict[str, Job]:
     if "controller" in seen.unseen or seen.only is not None:
         return {**known.jobs, **{job.job_id: job for job in seen.jobs}}
     return {job.job_id: job for job in seen.jobs}
+
+
+def _gone(
+    known: Known,
+    jobs: Mapping[str, Job],
+    seen: Observation,
+    ends: Sequence[Attempt],
+    running: Mapping[AttemptId, Attempt],
+) -> tuple[list[ClusterEvent], dict[str, Job]]:
+    """What has become of jobs that were not over and are not mentioned any more, and those whose end is not known yet.
+
+    What waited was cancelled, unless it was the rest of an array: its record is now that of a task. How a job that ran
+    has ended is told by its attempt.
+    """
+    missing = [job for job_id, job in known.jobs.items() if job_id not in jobs and not job.state.is_over]
+    if not missing:
+        return [], {}
+    arrays = {job_id.partition("_")[0] for job_id in jobs if "_" in job_id}
+    ended = {attempt.id.job_id: attempt.state for attempt in (*seen.attempts, *ends) if attempt.state.is_over}
+    live = {attempt_id.job_id for attempt_id in running}
+    events: list[ClusterEvent] = []
+    for job in missing:
+        if job.job_id in arrays:
+            events.append(JobGone(seen.time_s, job))
+        elif job.job_id not in live:
+            state = _JOB_STATES.get(ended.get(job.job_id, AttemptState.CANCELLED), JobState.FAILED)
+            events.append(JobChanged(seen.time_s, replace(job, state=state)))
+    return events, {job.job_id: job for job in missing if job.job_id in live}
+
+
+_JOB_STATES = {
+    AttemptState.COMPLETED: JobState.COMPLETED,
+    AttemptState.CANCELLED: JobState.CANCELLED,
+    AttemptState.REQUEUED: JobState.CANCELLED,
+}

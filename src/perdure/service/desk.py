@@ -23,8 +23,11 @@ Fault = Literal["fail", "freeze", "thaw", "return"]
 class Desk:
     """Carries each wish out durably before it returns."""
 
-    def __init__(self, engine: Engine, backend_name: str, armed: bool, stop_file: Path) -> None:
+    def __init__(
+        self, engine: Engine, backend_name: str, armed: bool, stop_file: Path, look_every_s: float = 0.0
+    ) -> None:
         self._engine = engine
+        self._look_every_s = look_every_s
         self._backend_name = backend_name
         self._armed = armed
         self._stop_file = stop_file
@@ -43,6 +46,7 @@ class Desk:
             armed=self._armed,
             stopped=self._stop_file.exists(),
             last_look_s=looked,
+            look_every_s=self._look_every_s,
             unseen=dict(engine.state.known.unseen),
             ready=looked is not None,
         )

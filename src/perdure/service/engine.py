@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 
-from perdure.backends.protocol import TAIL_BYTES, Backend
+from perdure.backends.protocol import TAIL_BYTES, Backend, batch_of
 from perdure.coordination.messages import Input, Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
@@ -43,6 +43,7 @@ from perdure.service.controller import (
 from perdure.service.executor import Executor
 from perdure.service.journal import Journal
 from perdure.service.kept_logs import KeptLogs
+from perdure.service.loglines import lines
 from perdure.service.studies import GOOD_BYTES, Studies
 from perdure.service.successor import successor_of
 from perdure.service.surroundings import context_of
@@ -121,6 +122,8 @@ class Engine:
             if effects or after is not before:
                 self.journal.record(effects, before, after)
             self._state = after
+        for line in lines(effects, before, self.clock()):
+            log.log(line.level, "%s", line.text)
         self._after(effects)
         return effects
 
@@ -240,13 +243,15 @@ class Engine:
         case = self._state.cases.get(attempt.id.job_id)
         return case.past[-1].logs if case is not None and case.past else ()
 
-    def act(self) -> None:
-        """Carry out what is due."""
-        with self._backend_lock:
+    def act(self) -> bool:
+        """Carry out what is due, all of it together. True where the resource manager was asked for something."""
+        before = self.executor.asked
+        with self._backend_lock, batch_of(self.backend):
             ended = self.executor.run_due(self.clock(), self._overtakes)
         if ended:
             self.absorb([Ended(tuple(ended))])
             self.look_now.set()
+        return self.executor.asked != before
 
     def _overtakes(self, action: Action) -> str:
         """The successor that a job has got since it was decided to put it back."""
@@ -256,7 +261,7 @@ class Engine:
 
     def recover(self) -> None:
         """Find out what became of every action that was begun before the service last died."""
-        with self._backend_lock:
+        with self._backend_lock, batch_of(self.backend):
             ended = self.executor.recover(self.clock())
         if ended:
             self.absorb([Ended(tuple(ended))])

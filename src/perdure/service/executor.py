@@ -195,6 +195,7 @@ class Executor:
         self._comments_due_s = 0.0
         self._unanswered: dict[str, _Patience] = {}  # by key, of actions begun and unknown
         self._charges: dict[str, Charge] | None = None  # by key, of what counts in the caps; None: not read yet
+        self.asked = 0  # how often the resource manager was asked for something
 
     @property
     def stopped(self) -> bool:
@@ -323,6 +324,7 @@ class Executor:
             return []  # withheld by a person since the round began
         begun = _begun(row)
         self._be_patient(row.key, now)
+        self.asked += 1
         try:
             outcome = self._backend.perform(row.action)
         except ClusterBusy as err:
@@ -340,6 +342,7 @@ class Executor:
             if patience is not None and now < patience.not_before_s:
                 continue
             self._be_patient(row.key, now)
+            self.asked += 1
             try:
                 outcome = self._backend.lookup(row.action)
             except ClusterBusy as err:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from perdure.errors import PerdureError
 from perdure.service.engine import Engine
+from perdure.service.loglines import Repeats
+from perdure.service.pace import NO_LIMIT, Meter, Pace
 
 log = logging.getLogger("perdure")
 
@@ -16,6 +19,8 @@ TICK_EVERY_S = 0.5  # leases and deadlines of exceptions are heeded this soon
 ENDING_S = 5.0  # a thread that has not ended after this long is left to the end of the process
 PRUNE_EVERY_S = 60.0
 PRUNE_LOGS_EVERY_S = 600.0
+BURST = 3  # rounds of actions that follow each other at once
+LOOK_SHARE = 5.0  # the pause after a look is at least so many times as long as the look, where looks have a budget
 
 
 Turn = Callable[[], object]
@@ -24,25 +29,40 @@ Turn = Callable[[], object]
 def forever(name: str, stop: threading.Event, turn: Turn, pause: Turn) -> threading.Thread:
     """Run `turn` and `pause` in a thread until `stop`; an error is logged, and the next turn is tried."""
 
+    repeats = Repeats()
+
     def loop() -> None:
         while not stop.is_set():
             try:
                 turn()
+                if repeats.ended(name):
+                    log.warning("%s: works again", name)
             except PerdureError as err:
-                log.warning("%s: %s", name, err)
-            except Exception:
-                log.exception("%s: unexpected; going on", name)
+                if repeats.is_news(name, str(err), time.monotonic()):
+                    log.warning("%s: %s", name, err)
+            except Exception as err:
+                if repeats.is_news(name, repr(err), time.monotonic()):
+                    log.exception("%s: unexpected; going on", name)
             pause()
 
     return threading.Thread(target=loop, name=name, daemon=True)
 
 
-def threads(engine: Engine, stop: threading.Event, look_every_s: float) -> list[threading.Thread]:
-    """The hands of the engine: eyes, judgement, deeds, and a broom."""
+def threads(
+    engine: Engine, stop: threading.Event, look_every_s: float, pace: Pace = NO_LIMIT
+) -> list[threading.Thread]:
+    """The threads of the engine: they look, judge, act, let time pass, and remove what is old."""
+    rounds = Meter.per_minute(pace.rounds, BURST)
+
+    def act() -> None:
+        now = time.monotonic()
+        if rounds.wait_s(now) == 0 and engine.act():
+            rounds.take(now)
 
     def rest() -> None:
         engine.acts_wait.wait(ACT_EVERY_S)
         engine.acts_wait.clear()
+        stop.wait(rounds.wait_s(time.monotonic()))
 
     def prune() -> None:
         while engine.journal.prune(engine.clock()) and not stop.is_set():
@@ -52,14 +72,41 @@ def threads(engine: Engine, stop: threading.Event, look_every_s: float) -> list[
         if engine.kept is not None:
             engine.kept.prune(engine.clock())
 
+    look, wait = _looking(engine, stop, look_every_s, Meter.per_minute(pace.looks))
     return [
-        forever("look", stop, engine.look, lambda: engine.look_now.wait(look_every_s)),
+        forever("look", stop, look, wait),
         forever("judge", stop, lambda: engine.judge_next(0.5), lambda: None),
         forever("chain", stop, engine.tick, lambda: stop.wait(TICK_EVERY_S)),
-        forever("act", stop, engine.act, rest),
+        forever("act", stop, act, rest),
         forever("prune", stop, prune, lambda: stop.wait(PRUNE_EVERY_S)),
         forever("prune-logs", stop, prune_logs, lambda: stop.wait(PRUNE_LOGS_EVERY_S)),
     ]
+
+
+def _looking(engine: Engine, stop: threading.Event, every_s: float, looks: Meter) -> tuple[Turn, Turn]:
+    """A look, and the wait for the next one: until it is due, or there is reason to, and the budget allows it.
+
+    A look that takes long is one that costs the resource manager much: then looks are rarer.
+    """
+    last_took_s = 0.0
+
+    def look() -> None:
+        nonlocal last_took_s
+        begun_s = time.monotonic()
+        looks.take(begun_s)
+        try:
+            engine.look()
+        finally:
+            last_took_s = time.monotonic() - begun_s
+
+    def wait() -> None:
+        ended_s = time.monotonic()
+        engine.look_now.wait(every_s)
+        now = time.monotonic()
+        least_s = ended_s + LOOK_SHARE * last_took_s if looks.bucket else now
+        stop.wait(max(looks.wait_s(now), least_s - now, 0.0))
+
+    return look, wait
 
 
 def end(hands: list[threading.Thread], stop: threading.Event, engine: Engine) -> None:

@@ -20,6 +20,7 @@ class Status:
     last_look_s: float | None  # when the cluster was last looked at; None before the first time
     unseen: dict[str, str] = field(default_factory=dict)  # part that cannot be asked -> why
     ready: bool = False  # the journal is open and the cluster has been looked at
+    look_every_s: float = 0.0  # how often it is looked at when nothing happens
 
 
 class Operations(Protocol):

@@ -10,7 +10,15 @@ from perdure.coordination.chain import Chain
 from perdure.coordination.messages import Refused
 from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.model.actions import Action, NodeAction
-from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged, NodeChanged, SightChanged
+from perdure.model.events import (
+    ActionEnded,
+    AttemptEnded,
+    AttemptStarted,
+    JobChanged,
+    JobGone,
+    NodeChanged,
+    SightChanged,
+)
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
 from perdure.model.nodes import Node
@@ -46,6 +54,7 @@ class Rows:
     cluster: str
     events: list[Row] = field(default_factory=list)
     jobs: list[Row] = field(default_factory=list)
+    gone_jobs: list[Row] = field(default_factory=list)
     attempts: list[Row] = field(default_factory=list)
     verdicts: list[Row] = field(default_factory=list)
     nodes: list[Row] = field(default_factory=list)
@@ -95,6 +104,9 @@ def _add_event(rows: Rows, event: StoredEvent) -> None:
             text = codec.JOB.encode(job)
             rows.jobs.append(job_row(job, time_s, text))
             job_id, payload = job.job_id, _payload(event, "job", text)
+        case JobGone(job=job):
+            rows.gone_jobs.append({"at_cluster": job.cluster, "at_job_id": clean(job.job_id)})
+            job_id = job.job_id
         case AttemptStarted(attempt=attempt):
             text = codec.ATTEMPT.encode(attempt)
             rows.attempts.append(attempt_row(attempt, text))

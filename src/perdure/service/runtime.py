@@ -19,6 +19,7 @@ import uvicorn
 from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
 from perdure.backends.protocol import Backend
 from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.config import Config
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
 from perdure.blame.builders.topology import NO_SWITCHES, Topology, read_topology
@@ -26,7 +27,7 @@ from perdure.coordination.messages import Input
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
-from perdure.errors import ConfigError, InputError, InUse, StateError
+from perdure.errors import ConfigError, InputError, InUse, PerdureError, StateError
 from perdure.job.agent import check_share
 from perdure.service.auth import Role, TokenBook
 from perdure.service.blame.ledger import Ledger
@@ -41,11 +42,13 @@ from perdure.service.engine import Engine
 from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
 from perdure.service.hands import end, forever, threads
 from perdure.service.hooks import LISTEN_EVERY_S, Hooks
+from perdure.service.instance import lock_dir, only_one
 from perdure.service.journal import Journal
 from perdure.service.kept_logs import KeptLogs, Retention
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
+from perdure.service.loglines import log_to_stderr
 from perdure.service.metrics import Metrics
 from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
 from perdure.service.vigil import Vigil
@@ -56,6 +59,7 @@ from perdure.triage.rules import own_rules, with_site_rules
 
 log = logging.getLogger("perdure")
 
+WAIT_STEP_S = 1.0  # for a controller that does not answer
 END_S = 3  # that requests have to end in; streams of events take one
 STANDBY_S = 0.5  # from one try to take over to the next
 SOCKET_FILE = "perdure.sock"  # in the state directory
@@ -129,6 +133,7 @@ def state_dir(path: Path) -> Path:
 
 def run(settings: Settings) -> int:
     """Run the service until it is told to end; the exit code of `perdure up`."""
+    log_to_stderr()
     service = settings.service
     state = state_dir(service.state)
     rules = rules_of(settings)
@@ -137,13 +142,14 @@ def run(settings: Settings) -> int:
         journal = stack.enter_context(closing(open_journal(service, state)))
         sock = stack.enter_context(listen(service.host, service.port))
         backend = stack.enter_context(backend_of(settings, state))
+        stack.enter_context(sole_actor(settings, backend, state))
         metrics = Metrics()
         learner = learner_of(settings, journal, rules)
         engine = stack.enter_context(closing(engine_of(settings, backend, journal, learner, metrics, state)))
         keep_pauses_short()
         engine.recover()
         stop = threading.Event()
-        hands = threads(engine, stop, service.look_every_s)
+        hands = threads(engine, stop, settings.look_every_s, settings.pace)
         if isinstance(backend, LocalBackend) and settings.local.demo:
             hands.append(demonstration(settings.local, backend, engine, state, stop))
         if isinstance(backend, SlurmBackend):
@@ -162,6 +168,36 @@ def run(settings: Settings) -> int:
         if bench is not None:
             stack.enter_context(at_work(bench))
         return serve(settings, engine, learner, metrics, sock, state, bench)
+
+
+def reach(backend: SlurmBackend, wait_s: float) -> Config:
+    """What the controller says of its Slurm; waits up to `wait_s` for an answer. Raises `ConfigError` without one."""
+    end = time.monotonic() + wait_s
+    while True:
+        try:
+            return backend.config()
+        except PerdureError as err:
+            if time.monotonic() < end:
+                time.sleep(WAIT_STEP_S)
+                continue
+            conf = os.environ.get("SLURM_CONF", "")
+            where = f"SLURM_CONF={conf}" if conf else "slurm"
+            mend = "Run `scontrol ping`; name slurm.conf in SLURM_CONF, or set slurm.start_wait_s to wait at the start"
+            raise ConfigError(where, f"the controller cannot be asked: {err.what}", mend) from err
+
+
+@contextmanager
+def sole_actor(settings: Settings, backend: Backend, state: Path) -> Iterator[None]:
+    """Inside the block no other service on this machine acts on the same Slurm. Raises `InUse`, `ConfigError`."""
+    if not isinstance(backend, SlurmBackend):
+        yield
+        return
+    config = reach(backend, settings.slurm.start_wait_s)
+    if not settings.service.armed:
+        yield
+        return
+    with only_one(config.identity, state, lock_dir(os.environ, os.geteuid())):
+        yield
 
 
 @contextmanager
@@ -310,7 +346,7 @@ def serve(
     """Serve the pages until a signal ends it."""
     service = settings.service
     url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
-    desk = Desk(engine, service.cluster, service.armed, state / STOP_FILE)
+    desk = Desk(engine, service.cluster, service.armed, state / STOP_FILE, settings.look_every_s)
     tokens = TokenBook(state)
     web = WebSettings(hosts=service.hosts)
     app = create_app(

@@ -24,12 +24,15 @@ from perdure.retry.rules import RetryRules
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.caps import Caps
 from perdure.service.controller import ControllerSettings
+from perdure.service.pace import MINUTE_S, Pace
 from perdure.service.scope import KINDS, ScopeSettings
 from perdure.service.whatif.limits import WhatifSettings
 
 SYSTEM_FILE = Path("/etc/perdure/config.toml")
 MAX_FILE_BYTES = 1 << 20
 BUILT_IN = "built in"
+SLURM_POLL_S = 30.0  # where hooks tell of what happens in between
+LOOKS_PER_MINUTE = 10
 
 
 class Cluster(StrEnum):
@@ -65,7 +68,8 @@ class ServiceSettings:
     database: str = ""
     """URL of a PostgreSQL database for the journal; "" keeps it in SQLite in `state`."""
     poll_s: float | None = None
-    """Seconds between two looks at the cluster; not set: 1 on the embedded cluster, 30 on Slurm."""
+    """Seconds between two looks at the cluster; not set: 1 on the embedded cluster; on Slurm 30 where hooks tell of
+    ends (`slurm.spool`), else as often as `slurm.looks_per_minute` allows."""
     standby: bool = False
     """Where another service has the journal open, wait until it ends or dies, then take over."""
     act: bool | None = None
@@ -74,12 +78,6 @@ class ServiceSettings:
     @property
     def armed(self) -> bool:
         return self.cluster is Cluster.LOCAL if self.act is None else self.act
-
-    @property
-    def look_every_s(self) -> float:
-        if self.poll_s is not None:
-            return self.poll_s
-        return 1.0 if self.cluster is Cluster.LOCAL else 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +100,11 @@ class SlurmSettings:
     """How long one of its command-line tools may take."""
     spool: Path | None = None
     """Directory into which the site's epilog or jobcomp hook drops a file for each job that ended."""
+    looks_per_minute: int | None = None
+    """Most looks at all jobs and nodes in any minute, whatever happens; not set: 10, or as many as `service.poll_s`
+    asks for."""
+    start_wait_s: float = 0.0
+    """How long `perdure up` waits at its start for a controller that does not answer, as after a reboot of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,24 @@ class Settings:
     def retry(self) -> RetryRules:
         return self.controller.retry
 
+    @property
+    def look_every_s(self) -> float:
+        """Seconds between two looks at the cluster."""
+        if self.service.poll_s is not None:
+            return self.service.poll_s
+        if self.service.cluster is Cluster.LOCAL:
+            return 1.0
+        return SLURM_POLL_S if self.slurm.spool else MINUTE_S / max(1.0, (self.pace.looks or 1.0) - 1.0)
+
+    @property
+    def pace(self) -> Pace:
+        """How often the cluster may be asked."""
+        if self.service.cluster is Cluster.LOCAL:
+            return Pace()
+        asked = MINUTE_S / self.service.poll_s if self.service.poll_s else 0.0
+        looks = self.slurm.looks_per_minute or max(LOOKS_PER_MINUTE, asked)
+        return Pace(looks, 2 * looks)
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -193,6 +214,7 @@ _LOWEST: Mapping[str, float] = {
     "local.nodes": 1,
     "service.poll_s": 0.1,
     "slurm.tool_timeout_s": 1,
+    "slurm.looks_per_minute": 1,
     "controller.action_ttl_s": 1,
     "controller.max_cases": 1,
     "whatif.upload_mib": 1,

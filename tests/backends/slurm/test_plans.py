@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from perdure.backends.slurm.het import read_one_job
 from perdure.backends.slurm.plans import Accounted, Dependant, Todo, for_job, for_node, lets_go, refused_twice
-from perdure.backends.slurm.records import read_one_job
 from perdure.errors import ClusterBusy
 from perdure.model.actions import Cancel, Comment, Down, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.identity import AttemptId
@@ -106,13 +106,10 @@ def test_a_waiting_job_whose_last_attempt_is_another_is_left_alone():
 
 
 def test_a_heterogeneous_job_is_put_back_as_a_whole():
-    first = replace(FAILED, job_id="7+0")
-    assert step(Requeue(ATTEMPT), first) == Todo(("requeuehold 7",))
-    assert status(Requeue(ATTEMPT), replace(FAILED, job_id="7+1", raw_id=8)) is REFUSED
-    waits = replace(PUT_BACK, job_id="7+0", raw_id=7)
+    """By its plain id Slurm changes all of its components."""
+    assert step(Requeue(ATTEMPT), replace(FAILED, components=2)) == Todo(("requeuehold 7",))
+    waits = replace(PUT_BACK, components=2)
     assert step(Requeue(ATTEMPT, exclude=("n1",)), waits) == Todo(("update jobid=7 ExcNodeList=n1", "release 7"))
-    second = replace(WAITS, job_id="7+1", raw_id=8)
-    assert step(Exclude(ATTEMPT, ("n1",)), second) == Todo(("update jobid=8 ExcNodeList=n1",))
 
 
 def test_a_job_put_back_without_its_exclusion_is_put_back():
@@ -182,7 +179,7 @@ def test_a_drain_bears_its_episode_and_no_signs_that_end_the_line():
 @pytest.mark.parametrize(
     ("action", "node", "outcome"),
     [
-        (Undrain("n1", "e1"), Node("n1", NodeState.DRAINED, "by hand"), SUPERSEDED),
+        (Undrain("n1", "e1"), Node("n1", NodeState.DRAINED, "by hand"), REFUSED),
         (Undrain("n1", "e1"), UP, DONE),
         (Undrain("n1", "e1"), None, REFUSED),
         (Drain("n1", "bad", "e1"), None, REFUSED),

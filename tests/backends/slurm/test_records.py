@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.backends.slurm.het import read_one_job
 from perdure.backends.slurm.paths import expand_patterns
-from perdure.backends.slurm.records import Claim, claims_in_doubt, mend, read_jobs, read_nodes, read_one_job
+from perdure.backends.slurm.records import Claim, claims_in_doubt, mend, read_jobs, read_nodes
 from perdure.model.nodes import NodeState
 from tests.backends.slurm.text import MARK, job, node
 
@@ -83,13 +84,43 @@ def test_asked_for_one_job_its_own_text_cannot_make_it_another():
     assert read_one_job(b"", MARK, "7") is None
 
 
-def test_a_component_of_a_heterogeneous_job_is_found_among_its_siblings():
-    text = job(5, before_name="HetJobId=5 HetJobOffset=0 ", name="a HetJobIdSet=5-6") + job(
-        6, before_name="HetJobId=5 HetJobOffset=1 ", name="b HetJobIdSet=5-6"
-    )
-    found = read_one_job(text.encode(), MARK, "5+1")
+def test_a_heterogeneous_job_is_one_job_by_its_plain_id():
+    text = component(5, 0, "a") + component(6, 1, "b", nodes="n2", state="FAILED", exit_code="3:0", end="110")
+    found = read_one_job(text.encode(), MARK, "5")
     assert found is not None
-    assert (found.raw_id, found.name) == (6, "b")
+    assert (found.raw_id, found.name, found.nodes, found.state) == (5, "a", ("n1", "n2"), "RUNNING")
+    over = component(5, 0, "a", state="COMPLETED", end="109") + component(
+        6, 1, "b", nodes="n2", state="FAILED", exit_code="3:0", end="110"
+    )
+    found = read_one_job(over.encode(), MARK, "5")
+    assert found is not None
+    assert (found.state, found.exit_code, found.end_s, found.gpus) == ("FAILED", 3, 110, 0)
+
+
+def component(number, offset, name, **more):
+    return job(number, before_name=f"HetJobId=5 HetJobOffset={offset} ", name=f"{name} HetJobIdSet=5-6", **more)
+
+
+OTHER_MARK = "fedcba9876543210z"
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+
+
+@given(
+    name=texts, renamed=texts, state=st.sampled_from(["RUNNING", "PENDING", "COMPLETING"]), ran=st.integers(1, 59),
+    start=st.sampled_from(["100", "Unknown"]), restarts=st.integers(0, 1),
+)  # fmt: skip
+def test_records_that_are_remembered_are_what_is_read(name, renamed, state, ran, start, restarts):
+    first = read_jobs((job(1, name=name) + job(2, name=" RunTime=1 ")).encode(), MARK)
+    text = job(1, name=renamed, state=state, start=start, restarts=restarts, mark=OTHER_MARK)
+    text = (text + job(2, name=" RunTime=2 ", mark=OTHER_MARK)).replace("RunTime=00:00:01", f"RunTime=00:00:{ran}")
+    anew, again = read_jobs(text.encode(), OTHER_MARK), read_jobs(text.encode(), OTHER_MARK, first.by_text)
+    assert again == anew
+
+
+def test_a_record_that_says_the_same_is_the_same_object():
+    first = read_jobs(job(1).encode(), MARK)
+    text = job(1, mark=OTHER_MARK).replace("RunTime=00:00:01", "RunTime=00:00:09")
+    assert read_jobs(text.encode(), OTHER_MARK, first.by_text).whole[0] is first.whole[0]
 
 
 @pytest.mark.parametrize("task", ["1-3%1", "4294967294"])

@@ -53,6 +53,11 @@ def since(instant_s: float) -> tuple[str, ...]:
     return ("-S", datetime.fromtimestamp(max(0, int(instant_s)), UTC).strftime("%Y-%m-%dT%H:%M:%S"))
 
 
+def ran_since(instant_s: float) -> tuple[str, ...]:
+    """Whatever ran at or after an instant: not what only waits, of which there may be very much."""
+    return (*since(instant_s), "-E", "now", "-s", "R")
+
+
 def known_fields(help_format: bytes) -> tuple[str, ...]:
     """The fields to ask this version for, by the answer to ``sacct --helpformat``."""
     named = set(help_format.decode("utf-8", "replace").split())

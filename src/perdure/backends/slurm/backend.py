@@ -1,14 +1,15 @@
-"""One Slurm cluster behind the backend protocol: at most two processes a look, one an action."""
+"""One Slurm cluster behind the backend protocol: at most two processes a look, one for all actions of a round."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import pwd
 import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import re2
@@ -17,7 +18,9 @@ from perdure.backends.protocol import TAIL_BYTES
 from perdure.backends.reader import read_output
 from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, of_job
+from perdure.backends.slurm.het import merge_records, merge_rows, plain_id, read_one_job
 from perdure.backends.slurm.outputs import JobOutputs, has_failed, outputs_of, request_of, with_ranks
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import (
@@ -30,11 +33,11 @@ from perdure.backends.slurm.records import (
     mend,
     read_jobs,
     read_nodes,
-    read_one_job,
 )
 from perdure.backends.slurm.script import appends as script_appends
 from perdure.backends.slurm.spool import Question, Spool, Taken
-from perdure.backends.slurm.tools import Dialog, Tools
+from perdure.backends.slurm.tools import Batch, Dialog, Tools
+from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
 from perdure.backends.slurm.writers import Writers, with_owner
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, PerdureError
 from perdure.model.actions import (
@@ -50,6 +53,7 @@ from perdure.model.actions import (
     Requeue,
 )
 from perdure.model.hostlist import expand, is_node_name
+from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt
 from perdure.model.nodes import Node
 from perdure.model.observation import Observation
@@ -57,6 +61,8 @@ from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind
 
 MAX_DONE = 10_000  # outcomes, and ends that hooks told of, that are remembered
 COMPLETED_S = 1.0  # that a job which was put back is waited for while its epilogs end
+MAX_ASKED = 500  # jobs that accounting is asked about by id; where there are more, it is asked for all
+ACCOUNTING_EVERY_S = 60.0  # accounting is asked for all that ran lately; in between only about jobs that need it
 MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 
 MAX_SCRIPTS = 100  # asked for in one look
@@ -91,6 +97,14 @@ class SlurmBackend:
         self._told: dict[tuple[str, int], Row] = {}  # ends that hooks told of, by job and start
         self._notices: deque[str] = deque(maxlen=MAX_DONE)
         self._claims: dict[int, frozenset[Claim]] = {}  # by the numbers that are in doubt
+        self._proved: frozenset[int] = frozenset()  # of those, the ones that accounting's word has settled
+        self._by_text: Mapping[bytes, JobRecord] = {}  # records of the last look, by what stands for their text
+        self._records: dict[str, JobRecord] = {}  # by job id, as last seen
+        self._components: frozenset[int] = frozenset()  # numbers of jobs that are a part of a heterogeneous one
+        self._gaps: dict[str, Gap] = {}  # that accounting is to fill, by job id
+        self._whole_rows_s = -math.inf  # when accounting was last asked for all
+        self._ended: dict[AttemptId, Attempt] = {}  # told of: accounting is not asked for them again
+        self._pictures = picture.Pictures(cluster)
         self._version = ""
         self._tells_submit_line = False
         self._accounting_fields: tuple[str, ...] = ()
@@ -104,6 +118,7 @@ class SlurmBackend:
         self._done: dict[str, Outcome] = {}
         self._nodes: frozenset[str] = frozenset()
         self._uids: dict[str, int] = {}  # by user name, as Slurm told them
+        self._batch: Batch | None = None
 
     @property
     def version(self) -> str:
@@ -115,6 +130,29 @@ class SlurmBackend:
 
     def close(self) -> None:
         """Nothing is kept open between calls."""
+
+    def config(self) -> Config:
+        """What ``scontrol show config`` says. Raises `ClusterBusy` where the controller does not answer."""
+        with self._dialog() as scontrol:
+            return read_config(_answered(scontrol, "show config"), scontrol.mark)
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[None]:
+        """Inside the block one ``scontrol`` answers all questions and takes all commands."""
+        with Batch(self._tools) as self._batch:
+            try:
+                yield
+            finally:
+                self._batch = None
+
+    @contextlib.contextmanager
+    def _dialog(self) -> Iterator[Dialog]:
+        if self._batch is not None:
+            with self._batch.dialog() as scontrol:
+                yield scontrol
+        else:
+            with self._tools.dialog() as scontrol:
+                yield scontrol
 
     # Looking
 
@@ -159,24 +197,29 @@ class SlurmBackend:
             records, nodes, mark, scripts = self._ask_controller()
         except PerdureError as err:
             unseen["controller"] = err.what
-        rows: tuple[Row, ...] | None = None
-        try:
-            rows = self._ask_accounting(*accounting.since(since_s), submit_lines=bool(scripts))
-        except PerdureError as err:
-            unseen["accounting"] = err.what
-        jobs = self._whole(records, rows or (), mark, unseen)
+        before = self._records
+        merged = merge_records(records.whole)
+        after = before if unseen else {record.job_id: record for record in merged}
+        self._gaps = gaps_between(self._gaps, before, after, now)
+        rows = self._needed_rows(since_s, now, records, scripts, unseen)
+        jobs = None if "controller" in unseen else self._mended(records, rows, mark, unseen)
         with self._listening:
-            ends = picture.with_told_ends(rows or (), self._told)
+            told = {key: row for key, row in self._told.items() if row.raw_id not in self._components}
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
-        sources = picture.Sources(None if "controller" in unseen else jobs, nodes, ends)
-        attempts = picture.attempts(self.cluster, sources, now)
-        self._note_outputs(records.whole, scripts, rows or ())
+        if jobs is not None:
+            self._records = {job.job_id: job for job in jobs}
+        sources = picture.Sources(jobs, nodes, picture.with_told_ends(rows, told))
+        found = {attempt.id: attempt for attempt in picture.attempts(self.cluster, sources, now)}
+        kept = {i: one for i, one in self._ended.items() if one.end_s is None or one.end_s >= since_s}
+        self._ended = kept | {i: one for i, one in found.items() if one.state.is_over}
+        attempts = tuple(sorted((kept | found).values(), key=lambda one: (one.start_s, one.id)))
+        self._note_outputs(merged, scripts, rows)
         self._writers.note(attempts)
-        self._remember(jobs, rows or (), now)
+        self._remember(jobs or (), rows, now)
         return Observation(
             cluster=self.cluster,
             time_s=now,
-            jobs=picture.jobs(self.cluster, sources, now),
+            jobs=self._pictures.jobs(sources, now),
             attempts=attempts,
             nodes=tuple(record.node for record in nodes),
             unseen=unseen,
@@ -189,7 +232,7 @@ class SlurmBackend:
         """
         now = time.time()
         jobs: list[JobRecord] = []
-        with self._tools.dialog() as scontrol:
+        with self._dialog() as scontrol:
             for question in questions:
                 record = self._record(scontrol, question.job_id)
                 if record is not None and ended_badly(record, now):
@@ -199,6 +242,7 @@ class SlurmBackend:
         sources = picture.Sources(jobs, (), ())
         attempts = picture.attempts(self.cluster, sources, now)
         self._writers.note(attempts)
+        self._ended |= {one.id: one for one in attempts if one.state.is_over}
         self._latest |= {job.job_id: (job.start_s, job.restarts) for job in jobs if job.start_s is not None}
         self._uids |= {job.user: job.uid for job in jobs}
         return Observation(
@@ -209,6 +253,37 @@ class SlurmBackend:
             only=frozenset(job.job_id for job in jobs),
         )
 
+    def _needed_rows(
+        self, since_s: float, now: float, records: JobRecords, scripts: Collection[str], unseen: dict[str, str]
+    ) -> tuple[Row, ...]:
+        """What accounting says of the jobs that it must be asked about; of all that ran, from time to time.
+
+        `scripts`: jobs and arrays that failed, of which the line with which they were submitted is wanted.
+        """
+        if self._gaps:
+            with self._listening:
+                told = list(self._told)
+            self._gaps = open_gaps(self._gaps, [*told, *((one.job_id, one.incarnation) for one in self._ended)])
+        numbers = ({number for number, _ in one.candidates} for one in records.torn)
+        torn = {str(number) for some in numbers if not some & self._proved for number in some}
+        asked = sorted({*self._gaps, *torn, *scripts})
+        is_whole = now - self._whole_rows_s >= ACCOUNTING_EVERY_S or len(asked) > MAX_ASKED
+        if not is_whole and not asked:
+            return ()
+        ran = accounting.since(since_s) if torn else accounting.ran_since(since_s)
+        which = ran if is_whole else (*accounting.since(since_s), "-j", ",".join(asked))
+        try:
+            rows = self._ask_accounting(*which, submit_lines=bool(scripts))
+        except PerdureError as err:
+            unseen["accounting"] = err.what
+            self._whole_rows_s = -math.inf
+            return ()
+        if is_whole and "controller" not in unseen:
+            self._whole_rows_s = now
+        over = ((row.job_id, row.start_s) for row in rows if row.start_s is not None and row.end_s is not None)
+        self._gaps = open_gaps(self._gaps, over)
+        return rows
+
     def notices(self) -> list[str]:
         """What the site's own hooks said of nodes since the last time, as `coordination.bridges.slurm` reads it."""
         said = []
@@ -217,11 +292,14 @@ class SlurmBackend:
         return said
 
     def _ask_controller(self) -> tuple[JobRecords, tuple[NodeRecord, ...], str, dict[str, bytes]]:
-        with self._tools.dialog() as scontrol:
-            records = read_jobs(_answered(scontrol, "show job"), scontrol.mark)
+        with self._dialog() as scontrol:
+            text = _answered(scontrol, "show job")
             nodes = read_nodes(_answered(scontrol, "show node"), scontrol.mark)
             self._hosts = {n.node.name: n.host for n in nodes if n.host not in ("", n.node.name)} or self._hosts
-            return records, nodes, scontrol.mark, self._ask_scripts(scontrol, records.whole)
+            records = read_jobs(text, scontrol.mark, self._by_text, self._finished)
+            self._by_text = records.by_text
+            self._components = frozenset(record.raw_id for record in records.whole if "+" in record.job_id)
+            return records, nodes, scontrol.mark, self._ask_scripts(scontrol, merge_records(records.whole))
 
     def _ask_scripts(self, scontrol: Dialog, records: Sequence[JobRecord]) -> dict[str, bytes]:
         """The batch scripts of jobs that are new among those that failed; of an array one for all its tasks."""
@@ -275,9 +353,9 @@ class SlurmBackend:
         rows, unreadable = accounting.read_rows(answer.out, fields, delimiter)
         if unreadable and not rows:
             raise ClusterError("sacct", f"none of {unreadable} rows can be read", "Report this with Slurm's version")
-        return rows
+        return merge_rows(rows)
 
-    def _whole(self, records: JobRecords, rows: Iterable[Row], mark: str, unseen: dict[str, str]) -> list[JobRecord]:
+    def _mended(self, records: JobRecords, rows: Iterable[Row], mark: str, unseen: dict[str, str]) -> list[JobRecord]:
         """Mend what users' text tore; name what is left in doubt."""
         if records.torn:
             told = ((row.raw_id, Claim(row.uid, row.submit_s)) for row in rows)
@@ -285,18 +363,20 @@ class SlurmBackend:
         mended = mend(records.torn, {record.raw_id for record in records.whole}, self._claims, mark)
         if unreadable := records.unreadable + mended.unreadable:
             unseen["records"] = f"{unreadable} job records cannot be told apart from what users wrote into them"
-        return [expand_patterns(record, self._hosts) for record in (*records.whole, *mended.whole)]
+        self._proved = frozenset(record.raw_id for record in mended.whole)
+        return merge_records([*records.whole, *map(self._finished, mended.whole)])
+
+    def _finished(self, record: JobRecord) -> JobRecord:
+        return expand_patterns(record, self._hosts)
 
     def _remember(self, jobs: Collection[JobRecord], rows: Iterable[Row], now: float) -> None:
         """Keep each known job's latest start, to know later whose a waiting job's last attempt was."""
-        latest: dict[str, tuple[int, int]] = {}
         for job in jobs:
             if plans.has_run(job, now) and job.start_s is not None:
-                latest[job.job_id] = (job.start_s, job.restarts)
-            elif job.job_id in self._latest:
-                latest[job.job_id] = self._latest[job.job_id]
-        self._latest = latest
-        self._dependants = dependants(jobs, self._dependants) if latest or jobs else self._dependants
+                self._latest[job.job_id] = (job.start_s, job.restarts)
+        for job_id in self._latest.keys() - self._records.keys():
+            del self._latest[job_id]
+        self._dependants = dependants(jobs, self._dependants) if jobs else self._dependants
         self._uids |= {job.user: job.uid for job in jobs} | {row.user: row.uid for row in rows}
 
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
@@ -339,7 +419,7 @@ class SlurmBackend:
         return outcome
 
     def _perform(self, action: Action) -> Outcome:
-        with self._tools.dialog() as scontrol:
+        with self._dialog() as scontrol:
             complaint, let_go = "", False
             said: tuple[str, ...] = ()
             for _ in range(MAX_STEPS):
@@ -366,7 +446,7 @@ class SlurmBackend:
         """
         if action.key in self._done:
             return self._done[action.key]
-        with self._tools.dialog() as scontrol:
+        with self._dialog() as scontrol:
             step = self._next(scontrol, action)
             return step if isinstance(step, Outcome) else None
 
@@ -421,7 +501,7 @@ class SlurmBackend:
         """See `Commented`. Jobs that are over are told to accounting, which takes them in one process."""
         accounted: list[plans.Accounted] = []
         outcomes: list[Outcome] = []
-        with self._tools.dialog() as scontrol:
+        with self._dialog() as scontrol:
             for action in actions:
                 step = self._next(scontrol, action)
                 if isinstance(step, plans.Todo):
@@ -453,7 +533,7 @@ class SlurmBackend:
         return complaint
 
     def _job(self, scontrol: Dialog, action: JobAction) -> JobRecord | None:
-        return self._record(scontrol, action.attempt.job_id)
+        return self._record(scontrol, plain_id(action.attempt.job_id))
 
     def _record(self, scontrol: Dialog, job_id: str) -> JobRecord | None:
         if not _JOB_ID.fullmatch(job_id):

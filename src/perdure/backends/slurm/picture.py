@@ -30,7 +30,25 @@ class Sources:
 
 def jobs(cluster: str, sources: Sources, now: float) -> tuple[Job, ...]:
     """The jobs that the controller knows, each once."""
-    return tuple({record.job_id: _job(cluster, record, now) for record in sources.jobs or ()}.values())
+    return Pictures(cluster).jobs(sources, now)
+
+
+class Pictures:
+    """Makes jobs of the controller's records. The same record makes the same object again."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._made: dict[str, tuple[JobRecord, Job]] = {}
+
+    def jobs(self, sources: Sources, now: float) -> tuple[Job, ...]:
+        """What `jobs` returns."""
+        made: dict[str, tuple[JobRecord, Job]] = {}
+        for record in sources.jobs or ():
+            before = self._made.get(record.job_id)
+            keeps = before is not None and before[0] is record and record.state != "COMPLETING"
+            made[record.job_id] = before if keeps and before else (record, _job(self._cluster, record, now))
+        self._made = made
+        return tuple(job for _, job in made.values())
 
 
 def with_told_ends(rows: Iterable[Row], told: Mapping[tuple[str, int], Row]) -> tuple[Row, ...]:
@@ -115,7 +133,7 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
 def _restart_nodes(record: JobRecord, asked: Wishes) -> tuple[int, int] | None:
     """None also where what the job asks for cannot be cut by nodes: a total of GPUs or tasks, or a part of a whole."""
     allowed = asked.nodes
-    if allowed is None or record.gpus_in_all or "+" in record.job_id:
+    if allowed is None or record.gpus_in_all:
         return None
     node_count, left_over = divmod(record.tasks, record.tasks_per_node)
     return allowed if 1 <= node_count <= max(allowed[1], record.node_count) and not left_over else None

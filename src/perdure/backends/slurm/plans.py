@@ -162,8 +162,6 @@ def _requeue(action: Requeue, job: JobRecord, now: float, dependants: Sequence[D
             return refused(f"the attempt is not over: {job.state}")
         if not job.requeue:
             return refused("the job was submitted with --no-requeue")
-        if job.component:
-            return refused(f"a component of a heterogeneous job is put back with job {whole(job)}+0")
         return Todo((f"requeuehold {whole(job)}",))
     if job.state == "SPECIAL_EXIT":
         return refused("the site's rule holds the job (RequeueExitHold)")
@@ -319,7 +317,7 @@ def for_node(action: NodeAction, node: Node | None) -> Outcome | Todo:
     if not drained:
         return done("in service")
     if OURS not in node.reason:
-        return superseded(f"somebody else drained it: {node.reason}")
+        return refused(f"{node.by or 'somebody else'} drained it: {node.reason or 'no reason is given'}")
     return Todo((f"update nodename={node.name} state={'resume' if down else 'undrain'}",))
 
 

@@ -14,8 +14,10 @@ are printed as they are. What can be trusted is told apart like this:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import pairwise
 from typing import NamedTuple
 
 import re2
@@ -92,6 +94,7 @@ class JobRecord:
     submitted_from: str = ""  # host and session, "login1:4711"
     qos: str = ""
     account: str = ""
+    components: int = 1  # of a heterogeneous job, once they were merged; `raw_id` is that of the first
 
     @property
     def component(self) -> int:
@@ -145,37 +148,76 @@ class JobRecords:
     whole: tuple[JobRecord, ...]
     torn: tuple[Torn, ...] = ()
     unreadable: int = 0
+    by_text: Mapping[bytes, JobRecord] = field(default_factory=dict)  # by what stands for the text of each
 
 
-def read_jobs(text: bytes, mark: str) -> JobRecords:
-    """Read the answer to ``show job``. Never raises: what cannot be read is counted."""
+def read_jobs(
+    text: bytes,
+    mark: str,
+    known: Mapping[bytes, JobRecord] | None = None,
+    finish: Callable[[JobRecord], JobRecord] = lambda record: record,
+) -> JobRecords:
+    """Read the answer to ``show job``. Never raises: what cannot be read is counted.
+
+    `known`: `JobRecords.by_text` of the last answer. A record whose text is the same is not read again and is the same
+    object. `finish` is applied to each record that is read.
+    """
     anchor = re2.compile(rb" SubmitTime=\d{1,12}~" + mark.encode() + rb" EligibleTime=")
     anchors = [match.start() for match in anchor.finditer(text)]
+    edges = [0, *anchors, len(text)]
+    beginnings = [  # those between two anchors
+        [(int(match[1]), match.start() + begin) for match in _BEGINNING.finditer(text[begin:end])]
+        for begin, end in pairwise(edges)
+    ]
+    by_text: dict[bytes, JobRecord] = {}
     whole: list[JobRecord] = []
     torn: list[Torn] = []
     unreadable = 0
-    for begin, at, end in zip([0, *anchors], anchors, [*anchors[1:], len(text)], strict=False):
-        found = [(int(match[1]), match.start() + begin) for match in _BEGINNING.finditer(text[begin:at])]
-        following = _BEGINNING.search(text[at:end])
-        after = text[at : at + following.start() if following and end != len(text) else end]
+    for at, end, found, following in zip(anchors, edges[2:], beginnings, beginnings[1:], strict=False):
+        after = text[at : following[0][1] if following and end != len(text) else end]
         candidates = tuple((number, text[start:at]) for number, start in found)
         try:
             if len(candidates) == 1:
-                whole.append(_job(*candidates[0], after, mark))
+                key = _text_key(candidates[0][1], after, mark.encode())
+                record = (known or {}).get(key) or finish(_job(*candidates[0], after, mark))
+                by_text[key] = record
+                whole.append(record)
             elif candidates:
                 torn.append(Torn(candidates, after))
             else:
                 unreadable += 1
         except InputError:
             unreadable += 1
-    return JobRecords(tuple(whole), tuple(torn), unreadable)
+    return JobRecords(tuple(whole), tuple(torn), unreadable, by_text)
 
 
-def read_one_job(text: bytes, mark: str, job_id: str) -> JobRecord | None:
-    """Read the answer to ``show job JOB_ID``. None where there is no such job.
+def _text_key(before: bytes, after: bytes, mark: bytes) -> bytes:
+    """Stands for a record's text, without the mark and without instants that change at each look and are not read.
 
-    Everything in the answer belongs to that job, so its first line is the true beginning. (A heterogeneous job
-    answers with all of its components.)
+    Only Slurm's own words are left out; a user can write neither the mark nor a zero byte.
+    """
+    user_at = before.rfind(b" UserId=")
+    features_at = after.find(b" Features=")
+    parts = (
+        before[:user_at],
+        _without(b" RunTime=", before[user_at:]),
+        _without(b" LastSchedEval=", after[:features_at]),
+        after[features_at:],
+    )
+    return blake2b(b"\0\0".join(parts).replace(mark, b"\0"), digest_size=16).digest()
+
+
+def _without(key: bytes, text: bytes) -> bytes:
+    """`text` without the first word that begins with `key`."""
+    at = text.find(key)
+    end = text.find(b" ", at + 1)
+    return text if at < 0 or end < 0 else text[:at] + text[end:]
+
+
+def read_one_answer(text: bytes, mark: str) -> list[JobRecord]:
+    """Read the answer to ``show job JOB_ID``: one record, or all components of a heterogeneous job.
+
+    Everything in the answer belongs to that job, so its first line is the true beginning.
     """
     records = read_jobs(text, mark)
     found = list(records.whole)
@@ -184,7 +226,7 @@ def read_one_job(text: bytes, mark: str, job_id: str) -> JobRecord | None:
             found.append(torn.as_(torn.candidates[0][0], mark))
         except InputError:
             continue
-    return next((record for record in found if record.job_id == job_id), None)
+    return found
 
 
 def claims_in_doubt(
@@ -413,6 +455,7 @@ def _node(line: str, mark: str) -> NodeRecord | None:
             reason=reason[1] if reason else "",
             gpus=gpus(fields.get("Gres", "")) or gpus(fields.get("CfgTRES", "")) or 0,
             gpus_used=gpus(fields.get("AllocTRES", "")) or 0,
+            by=(reason[2] or "") if reason else "",
             since_s=float(reason[3]) if reason and reason[3] else None,
             partitions=tuple(name for name in fields.get("Partitions", "").split(",") if name and name != "(null)"),
         ),

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perdure.errors import ClusterBusy, ClusterError, ConfigError
+from perdure.errors import ClusterBusy, ClusterError, ConfigError, PerdureError
 
 CAP_BYTES = 256 * 1024 * 1024
 DIALOG_PATIENCE_S = 3.0  # a scontrol built without readline keeps its answers back until its input ends
@@ -142,6 +142,33 @@ class Dialog:
         if answer.code is not None:
             raise ClusterBusy("scontrol", f"ended early: {answer.complaint or 'no word why'}", "Run `scontrol ping`")
         return Answer(answer.out.removesuffix(_PROMPT + question + b"\n"), answer.err)
+
+
+class Batch:
+    """One ``scontrol`` for several conversations: opened for the first one, and anew after one that failed."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._stack = contextlib.ExitStack()
+        self._open: Dialog | None = None
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open = None
+        self._stack.close()
+
+    @contextlib.contextmanager
+    def dialog(self) -> Iterator[Dialog]:
+        """The open dialog, which stays open at the end of the block."""
+        if self._open is None:
+            self._open = self._stack.enter_context(self._tools.dialog())
+        try:
+            yield self._open
+        except PerdureError:
+            self.__exit__()
+            raise
 
 
 class _Pipes:

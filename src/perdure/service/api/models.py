@@ -294,6 +294,7 @@ class StatusItem(BaseModel):
     stopped: bool
     ready: bool
     last_look_s: float | None
+    look_every_s: float
     unseen: dict[str, str]
 
     @classmethod
@@ -306,6 +307,7 @@ class StatusItem(BaseModel):
             stopped=status.stopped,
             ready=status.ready,
             last_look_s=status.last_look_s,
+            look_every_s=status.look_every_s,
             unseen=status.unseen,
         )
 

@@ -1,0 +1,50 @@
+"""What ``scontrol show config`` says: which Slurm this is, and how it is set up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import re2
+
+_TIME = re2.compile(r"Configuration data as of (\d{1,12})~")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings of slurm.conf that are in force, as text, by their names; "" for one that is not set."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    time_s: float | None = None  # slurmctld's clock when it answered
+
+    def __getitem__(self, name: str) -> str:
+        return self.values.get(name, "")
+
+    def words(self, name: str) -> frozenset[str]:
+        """The words of a list, in lower case."""
+        return frozenset(word.strip().lower() for word in self[name].split(",") if word.strip())
+
+    def number(self, name: str) -> int | None:
+        """The number that a value begins with."""
+        digits = self[name].partition(" ")[0]
+        return int(digits) if digits.isdecimal() and len(digits) < 12 else None
+
+    @property
+    def identity(self) -> str:
+        """Tells this Slurm from any other: the cluster's name, and where its controller listens."""
+        host = self["SlurmctldHost[0]"] or self["SlurmctldHost"] or self["ControlMachine"]
+        return f"{self['ClusterName']}@{host}:{self['SlurmctldPort']}"
+
+
+def read_config(text: bytes, mark: str) -> Config:
+    """Read the answer to ``show config``; `mark` stands behind each instant."""
+    values: dict[str, str] = {}
+    time_s = None
+    for line in text.decode("utf-8", "replace").splitlines():
+        name, equals, value = line.partition("=")
+        if equals and (key := name.strip()) not in values:
+            said = value.strip()
+            values[key] = "" if said in ("(null)", "N/A") else said.replace(f"~{mark}", "")
+        elif found := _TIME.search(line):
+            time_s = float(found[1])
+    return Config(values, time_s)

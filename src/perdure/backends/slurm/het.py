@@ -1,0 +1,116 @@
+"""Heterogeneous jobs: Slurm tells of each component as a job of its own (12+0, 12+1); here they become job 12."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.records import JobRecord, read_one_answer
+
+START_APART_S = 30  # at most, between the starts of the components of one attempt
+
+# The state of the whole is that of the component whose word comes first here; a word that is not listed comes before
+# all: it says that the component is not over.
+_OVER = ("NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "FAILED", "LAUNCH_FAILED", "RECONFIG_FAIL", "DEADLINE", "TIMEOUT",
+         "PREEMPTED", "REQUEUED", "CANCELLED", "REVOKED", "COMPLETED")  # fmt: skip
+
+
+def plain_id(job_id: str) -> str:
+    """The id of the whole job: 12 of 12+1."""
+    return job_id.partition("+")[0]
+
+
+def read_one_job(text: bytes, mark: str, job_id: str) -> JobRecord | None:
+    """Read the answer to ``show job JOB_ID``. None where there is no such job."""
+    return next((record for record in merge_records(read_one_answer(text, mark)) if record.job_id == job_id), None)
+
+
+def merge_records(records: Iterable[JobRecord]) -> list[JobRecord]:
+    """Make one record of the components of each heterogeneous job; other records stay the same objects."""
+    merged: list[JobRecord] = []
+    components: dict[str, list[JobRecord]] = {}
+    for record in records:
+        if "+" in record.job_id:
+            components.setdefault(plain_id(record.job_id), []).append(record)
+        else:
+            merged.append(record)
+    return [*merged, *(_merged_record(job_id, parts) for job_id, parts in components.items())]
+
+
+def _merged_record(job_id: str, parts: Sequence[JobRecord]) -> JobRecord:
+    parts = sorted(parts, key=lambda part: part.component)
+    first = parts[0]
+    said = min(parts, key=lambda part: _rank(part.state, part.component))
+    return replace(
+        first,
+        job_id=job_id,
+        state=said.state,
+        reason=first.reason or said.reason,
+        exit_code=next((part.exit_code for part in parts if part.exit_code), 0),
+        signal=next((part.signal for part in parts if part.signal), 0),
+        priority=min(part.priority for part in parts),
+        requeue=all(part.requeue for part in parts),
+        end_s=max((part.end_s for part in parts if part.end_s is not None), default=None),
+        required=_joined(part.required for part in parts),
+        excluded=_joined(part.excluded for part in parts),
+        nodes=_joined(part.nodes for part in parts),
+        failed_nodes=_joined(part.failed_nodes for part in parts),
+        licences=_joined(part.licences for part in parts),
+        node_count=sum(part.node_count for part in parts),
+        tasks=sum(part.tasks for part in parts),
+        gpus=sum(part.gpus for part in parts),
+        gpus_in_all=True,  # what it asks for cannot be cut by nodes
+        components=len(parts),
+    )
+
+
+def merge_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Make one row of the rows of all components for each start of a heterogeneous job: that of the first component."""
+    merged: list[Row] = []
+    components: dict[str, list[Row]] = {}
+    for row in rows:
+        if "+" in row.job_id:
+            components.setdefault(plain_id(row.job_id), []).append(row)
+        else:
+            merged.append(row)
+    for job_id, parts in components.items():
+        for first in (row for row in parts if row.job_id.endswith("+0")):
+            merged.append(_merged_row(job_id, first, [first, *(row for row in parts if _belongs(row, first))]))
+    return tuple(merged)
+
+
+def _belongs(row: Row, first: Row) -> bool:
+    """Whether it is the row of another component for the same start (or the same waiting)."""
+    if row.job_id == first.job_id:
+        return False
+    if row.start_s is None or first.start_s is None:
+        return row.start_s is first.start_s
+    return abs(row.start_s - first.start_s) <= START_APART_S
+
+
+def _merged_row(job_id: str, first: Row, parts: Sequence[Row]) -> Row:
+    said = min(parts, key=lambda part: _rank(part.state, 0 if part is first else 1))
+    ends = [part.end_s for part in parts]
+    return replace(
+        first,
+        job_id=job_id,
+        state=said.state,
+        reason=first.reason or said.reason,
+        exit_code=next((part.exit_code for part in parts if part.exit_code), 0),
+        signal=next((part.signal for part in parts if part.signal), 0),
+        end_s=None if None in ends else max(end for end in ends if end is not None),
+        nodes=_joined(part.nodes for part in parts),
+        failed_nodes=_joined(part.failed_nodes for part in parts),
+        gpus=sum(part.gpus for part in parts),
+    )
+
+
+def _rank(state: str, component: int) -> tuple[int, int]:
+    word = state.partition(" ")[0]  # of "CANCELLED by 1000"
+    return (_OVER.index(word) + 1 if word in _OVER else 0, component)
+
+
+def _joined(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The names of all, each once, in their order."""
+    return tuple(dict.fromkeys(name for names in lists for name in names))

@@ -1,0 +1,54 @@
+"""How old the picture is that a command shows, and what is missing from it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from perdure.cli.output import instant
+from perdure.cli.text import plain
+
+if TYPE_CHECKING:
+    from perdure.service.client import Client
+
+LOOKS = 2  # a picture older than so many looks is old
+LEAST_S = 5.0  # and older than this
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """When the service last looked at the cluster, and the parts that it could not ask."""
+
+    last_look_s: float | None
+    look_every_s: float
+    unseen: dict[str, str] = field(default_factory=dict)
+
+    def doubts(self, now: float) -> list[str]:
+        """What a reader must know of it; nothing where it is whole and fresh."""
+        said = [f"{part} cannot be asked: {why}" for part, why in sorted(self.unseen.items())]
+        if self.last_look_s is None:
+            return ["the service has not seen the cluster yet", *said]
+        age_s = now - self.last_look_s
+        if age_s > max(LEAST_S, LOOKS * self.look_every_s):
+            return [f"this is how it was {age_s:.0f} s ago, at {instant(self.last_look_s)}", *said]
+        return said
+
+
+def picture_of(client: Client) -> Picture:
+    """Ask the service."""
+    found: dict[str, Any] = client.get("/status")
+    return Picture(found["last_look_s"], found.get("look_every_s") or 0.0, found["unseen"])
+
+
+def warn(picture: Picture) -> None:
+    """Say on stderr what is doubtful about what is shown."""
+    for doubt in picture.doubts(time.time()):
+        typer.echo(plain(f"perdure: {doubt}"), err=True)
+
+
+def header(picture: Picture) -> dict[str, object]:
+    """The same for JSON, beside the data."""
+    return {"picture": {"last_look_s": picture.last_look_s, "unseen": picture.unseen}}
