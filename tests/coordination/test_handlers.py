@@ -9,7 +9,7 @@ from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import Chain, advance
 from perdure.coordination.chain import restored as rebuilt_from
 from perdure.coordination.handlers.shared import MAX_HELD, newly_needed
-from perdure.coordination.messages import Failed, LetGo, Raised, Settled, Ticked
+from perdure.coordination.messages import Failed, LetGo, Raised, ReadBack, Settled, Ticked
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import (
     Annotation,
@@ -103,10 +103,35 @@ def test_a_broken_gpu_takes_its_node_out_of_service():
     assert site.chain.ended["x"].owner is Component.RESOURCE_MANAGER
 
 
-def test_a_node_that_is_down_already_needs_nothing():
+def test_whether_a_node_is_out_of_service_is_read_back_and_not_believed():
+    """The last look may be old: somebody may have returned it since. That costs nothing of the node's budget."""
     site = Site(nodes={"n1": Node("n1", NodeState.DOWN)})
-    assert site.take(raised("node.down", nodes=("n1",))) == []
+    for number in range(5):
+        later = NOW + 3600 * number
+        assert site.take(raised("node.disk", f"x{number}", nodes=("n1",)), now=later) == [
+            Drain("n1", "perdure: node.disk", f"x{number}")
+        ]
+        assert site.chain.ended[f"x{number}"].owning.note == "n1 is to get no new work"
+
+
+def test_a_fault_that_is_raised_again_after_its_node_was_returned_acts_anew():
+    site = Site(nodes=up("n1"))
+    (first,) = site.take(raised("node.disk", "x", nodes=("n1",)))
+    assert site.take(raised("node.disk", "y", nodes=("n1",)), now=NOW + 1) == []  # on its way: one matter
+    site.take(ReadBack(first.key, "drained: perdure: node.disk"), now=NOW + 2)
+    assert site.chain.ended["x"].annotations[-1].value == "drained: perdure: node.disk"
+    assert site.take(raised("node.disk", "z", nodes=("n1",)), now=NOW + 5) == []  # read back just now
+    assert site.take(raised("node.disk", "z", nodes=("n1",)), now=NOW + 30) == [Drain("n1", "perdure: node.disk", "z")]
+
+
+def test_a_drain_that_a_cap_holds_back_is_open_until_it_is_done():
+    site = Site(nodes=up("n1"))
+    (drain,) = site.take(raised("node.disk", "x", nodes=("n1",)))
+    site.take(Failed(drain.key, "not done yet: the hour's cap on drains is reached"), now=NOW + 1)
+    assert site.chain.ended["x"].needs_a_person
+    site.take(ReadBack(drain.key, "drained: perdure: node.disk"), now=NOW + 2)
     assert site.chain.ended["x"].state is ExceptionState.HANDLED
+    assert not site.chain.ended["x"].needs_a_person
 
 
 def test_one_users_word_drains_nothing_and_two_users_do():

@@ -61,7 +61,7 @@ class _AtOnce:
 
 def judge(log, attempt, context):
     """What triage would say: the logs of the simulation name their fault."""
-    if WRONG in log:
+    if any(WRONG in file.text for file in log.files):
         return Verdict(Label.DETERMINISTIC, 0.02, "shape", "it is wrong", fingerprint="wrong")
     infrastructure = bool(attempt.failed_nodes)
     return Verdict(Label.TRANSIENT, 0.9, "network", "it passes", fingerprint="passing", infrastructure=infrastructure)

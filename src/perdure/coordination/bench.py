@@ -11,6 +11,7 @@ from perdure.coordination.playbook import Plan, Playbook
 from perdure.coordination.record import AnswerKind, Budget, Component, ExceptionRecord, Scope
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
+from perdure.model.actions import Down, Drain
 from perdure.model.value import quick, replace
 
 ALL_SEATS = tuple(Component)
@@ -66,7 +67,7 @@ class PlaybookBench:
     def _within_budget(self, record: ExceptionRecord, ruling: Ruling, plan: Plan, chain: Chain) -> Ruling:
         """The ruling, with what is spent written beside it; a person is asked where nothing is left."""
         allowance = plan.allowance
-        if allowance is None or not ruling.actions:
+        if allowance is None or not ruling.actions or self._only_confirms(ruling):
             return ruling
         charges, since_s = _charged(record, allowance.per), self.now - allowance.window_s
         used = {key: sum(at_s > since_s for at_s in chain.spent.get(key, ())) for key in charges}
@@ -76,6 +77,11 @@ class PlaybookBench:
             hours = allowance.window_s / 3600
             return declined(f"{budget.used} of {budget.limit} recoveries of {key} in {hours:g} h are spent")
         return replace(ruling, budget=budget, charges=charges)
+
+    def _only_confirms(self, ruling: Ruling) -> bool:
+        """Whether all that it acts on was out of service at the last look: then most likely nothing is done."""
+        nodes = [self.site.node(action.node) for action in ruling.actions if isinstance(action, Drain | Down)]
+        return len(nodes) == len(ruling.actions) and all(node is not None and not node.is_usable for node in nodes)
 
     def deadline_s(self, record: ExceptionRecord) -> float:
         return self._plan(record).deadline_s

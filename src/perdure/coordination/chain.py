@@ -30,11 +30,13 @@ from perdure.coordination.messages import (
     Left,
     LetGo,
     Raised,
+    ReadBack,
     Refused,
     Settled,
     Ticked,
 )
 from perdure.coordination.record import (
+    READ_BACK,
     SEEN_BY,
     Annotation,
     Answer,
@@ -60,6 +62,7 @@ MAX_BUDGETS = 10_000
 MAX_SPENT, SPENT_S = 1_000, 30 * 86400.0  # recoveries that are remembered of one budget, and how long
 MAX_ANNOTATIONS = 64
 MAX_DEPTH = 4  # of exceptions that follow from exceptions
+FRESH_S = 10.0  # what was read back of a node is believed so long
 MAX_SOURCES = 8  # kept of one fault
 
 
@@ -220,6 +223,8 @@ class _Draft:
                 self._leave(handler)
             case Failed():
                 self._escalate(given)
+            case ReadBack():
+                self._read_back(given)
             case Settled(exception_id=exception_id, outcome=outcome):
                 self._settle(exception_id, outcome)
             case LetGo():
@@ -308,6 +313,8 @@ class _Draft:
             return False
         match known.state:
             case ExceptionState.HANDLED:
+                if known.read_back_s is not None and self._now - known.read_back_s > FRESH_S:
+                    return False  # somebody may have returned the node since: it is looked at anew
                 return known.outcome in (Outcome.OPEN, Outcome.STOPPED) and not self._is_overtaken(known, ended_s)
             case ExceptionState.ESCALATED:
                 return again.detected_by in known.sources
@@ -500,6 +507,13 @@ class _Draft:
             return
         answer = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, given.note)
         self._put(record.with_answer(answer).but(state=ExceptionState.ESCALATED))
+
+    def _read_back(self, given: ReadBack) -> None:
+        """What an action on a node came to. One that a cap held back was escalated meanwhile."""
+        owning = (r for r in self._ended.values() if any(given.action_key in a.action_keys for a in r.verdicts))
+        if (record := next(owning, None)) is not None:
+            told = Annotation(Component.RESOURCE_MANAGER.value, self._now, READ_BACK, given.note)
+            self._put(self._with(record, (told,)).but(state=ExceptionState.HANDLED))
 
     def _settle(self, exception_id: str, outcome: Outcome) -> None:
         if record := self._ended.get(exception_id):

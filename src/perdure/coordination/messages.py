@@ -64,6 +64,14 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadBack:
+    """An action on a node that a verdict owns was carried out: what the resource manager says of the node since."""
+
+    action_key: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """What became of the subject of an exception is known now."""
 
@@ -84,7 +92,7 @@ class Ticked:
     """Time has passed."""
 
 
-Input = Raised | Answered | Annotated | Enlisted | Left | Failed | Settled | LetGo | Ticked
+Input = Raised | Answered | Annotated | Enlisted | Left | Failed | ReadBack | Settled | LetGo | Ticked
 
 
 # -- what comes out

@@ -18,7 +18,8 @@ FATAL, LEAST = 0, 7  # the ends of the scale of severities
 START = "start"  # what the owner forbids to all jobs that need a shared resource
 CLEARS = "clears"  # key of the annotation of a record that says: this is over
 SEEN_BY = "seen_by"  # key of the annotation that names a further source of a fault
-OF_THE_CHAIN = (SEEN_BY, CLEARS)  # keys that decide something: nobody adds them to what was raised
+READ_BACK = "read_back"  # key of the annotation that tells what a node's manager says after the owner's action
+OF_THE_CHAIN = (SEEN_BY, CLEARS, READ_BACK)  # keys that decide something: nobody adds them to what was raised
 
 
 class Component(StrEnum):
@@ -244,6 +245,16 @@ class ExceptionRecord:
         if owning is None or not (owning.forbids or owning.action_keys):
             return False
         return self.is_brake or bool(self.holds)
+
+    @property
+    def needs_a_person(self) -> bool:
+        """Whether it is about no job, nobody could see to it, and nobody has since."""
+        return self.state is ExceptionState.ESCALATED and self.outcome is Outcome.OPEN and not self.subject.job_id
+
+    @property
+    def read_back_s(self) -> float | None:
+        """When its owner's action on a node was last seen carried out."""
+        return next((a.time_s for a in reversed(self.annotations) if a.key == READ_BACK), None)
 
     @property
     def is_all_clear(self) -> bool:

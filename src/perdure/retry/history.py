@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from perdure.model.value import quick, replace
 from perdure.triage.verdict import Label, Verdict
 
 HOUR_S = 3600.0
+MAX_LINE = 300  # characters kept of a line
+_WORDS = re.compile(r"[A-Za-z0-9_-]+")
 MAX_TROUBLES = 50  # remembered of one node
 MAX_SPENT = 20_000  # retries remembered of the last hour, and planned
 
@@ -66,6 +69,7 @@ class NodeTrouble:
     user: str
     category: str
     witnessed: bool
+    hardware: str = ""  # the line of a job's log that shows broken hardware of this node
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,22 @@ def blamed(fleet: Fleet, job: Job, attempt: Attempt, verdict: Verdict, memory_s:
     if not witnessed and (not verdict.infrastructure or attempt.state is AttemptState.PREEMPTED):
         return fleet
     trouble = NodeTrouble(now, job.job_id, job.user, verdict.category, witnessed)
-    return fleet.with_trouble(attempt.failed_nodes or attempt.nodes, trouble, memory_s)
+    nodes = attempt.failed_nodes or attempt.nodes
+    for name in _shown_broken(attempt, verdict):
+        fleet = fleet.with_trouble((name,), replace(trouble, hardware=verdict.hardware[:MAX_LINE]), memory_s)
+        nodes = tuple(other for other in nodes if other != name)
+    return fleet.with_trouble(nodes, trouble, memory_s)
+
+
+def _shown_broken(attempt: Attempt, verdict: Verdict) -> tuple[str, ...]:
+    """The nodes whose hardware a log shows broken: the only one, or those that the line and its source name."""
+    if not verdict.hardware:
+        return ()
+    if len(attempt.nodes) == 1:
+        return attempt.nodes
+    lines = [verdict.hardware, *(each.source for each in verdict.evidence if each.text == verdict.hardware)]
+    words = {word for line in lines for word in _WORDS.findall(line)}
+    return tuple(name for name in attempt.nodes if name in words)
 
 
 def usable_nodes(nodes: Iterable[Node]) -> dict[str, frozenset[str]]:

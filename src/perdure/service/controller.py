@@ -15,7 +15,18 @@ from typing import Literal
 from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import advance
 from perdure.coordination.handlers.shared import newly_needed
-from perdure.coordination.messages import Asked, Changed, Failed, Input, LetGo, Raised, Refused, Settled, Ticked
+from perdure.coordination.messages import (
+    Asked,
+    Changed,
+    Failed,
+    Input,
+    LetGo,
+    Raised,
+    ReadBack,
+    Refused,
+    Settled,
+    Ticked,
+)
 from perdure.coordination.playbook import Playbook, own_playbook
 from perdure.coordination.record import FATAL, Component, ExceptionRecord, Outcome, Scope, about
 from perdure.coordination.ruling import handled
@@ -30,6 +41,7 @@ from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint
 from perdure.retry.rules import RetryRules
 from perdure.service.case import MAX_PAST, Case, Failure, State
 from perdure.service.comments import commented, line_of
+from perdure.service.hardware import broken_nodes
 from perdure.service.view import SiteView
 from perdure.triage.verdict import Verdict
 
@@ -237,7 +249,21 @@ def _look(state: State, seen: Observation, settings: ControllerSettings) -> tupl
             case _:
                 pass
     state, more = _hold_newcomers(state, settings, seen.time_s)
-    return state, [*effects, *more]
+    state, settled = _settle_nodes(state, settings, seen.time_s)
+    return state, [*effects, *more, *settled]
+
+
+def _settle_nodes(state: State, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
+    """A fault of nodes that waits for a person is seen to once none of them takes new work."""
+    nodes = state.known.nodes
+    seen_to = [
+        Settled(record.id, Outcome.RECOVERED)
+        for record in state.chain.ended.values()
+        if record.subject.nodes
+        and record.needs_a_person
+        and all(name in nodes and not nodes[name].is_usable for name in record.subject.nodes)
+    ]
+    return _advance(state, seen_to, settings, now) if seen_to else (state, [])
 
 
 def _hold_newcomers(state: State, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
@@ -401,7 +427,19 @@ def _judged(state: State, event: Judged, settings: ControllerSettings) -> tuple[
     failure = replace(failure, record=record, verdict=event.verdict)
     state = _with_case(state, replace(case, failure=failure), settings)
     state, effects = _advance(state, [Raised(record, own=True)], settings, event.time_s)
-    return state, [Journalled(event), *effects]
+    state, more = _raise_hardware(state, failure, settings, event.time_s)
+    return state, [Journalled(event), *effects, *more]
+
+
+def _raise_hardware(
+    state: State, failure: Failure, settings: ControllerSettings, now: float
+) -> tuple[State, list[Effect]]:
+    """Speak against the nodes that logs of two users show broken."""
+    if failure.verdict is None or not failure.verdict.hardware:
+        return state, []
+    broken = broken_nodes(state.fleet, state.chain, state.cluster, failure.attempt, PERDURE, now)
+    raised = [Raised(record, own=True) for record in broken]
+    return _advance(state, raised, settings, now) if raised else (state, [])
 
 
 def _typed(failure: Failure, verdict: Verdict) -> str:
@@ -532,11 +570,20 @@ def _consequences(end: ActionEnded) -> Iterator[Input]:
         yield Failed(key, f"{end.status}: {end.detail}")
     kind, episode = key.partition(":")[0], key.partition("@")[2]
     if end.attempt is None:
+        yield from _of_a_node(key, end)
         return
     if kind == "release" and end.status in _LETS_GO:
         yield LetGo(end.attempt)
     if kind == "hold" and episode and end.status != OutcomeStatus.DONE.value:
         yield LetGo(end.attempt, episode)
+
+
+def _of_a_node(key: str, end: ActionEnded) -> Iterator[Input]:
+    """What was read back of a node is said; what is only written down in shadow mode, a person has to do."""
+    if end.status == OutcomeStatus.DONE.value:
+        yield ReadBack(key, end.detail)
+    elif end.status == "shadow":
+        yield Failed(key, end.detail)
 
 
 def _in_chain(state: State, record: ExceptionRecord) -> State:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 
 from perdure.backends.protocol import TAIL_BYTES, Backend, batch_of
-from perdure.coordination.messages import Input, Refused
+from perdure.coordination.messages import Failed, Input, Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
 from perdure.model.actions import Action, Comment, Requeue
@@ -248,6 +248,9 @@ class Engine:
         before = self.executor.asked
         with self._backend_lock, batch_of(self.backend):
             ended = self.executor.run_due(self.clock(), self._overtakes)
+        if held_back := self.executor.held_back():
+            failed = (Failed(key, f"not done yet: {why}") for key, why in held_back)
+            self.absorb([Told(self.clock(), tuple(failed))])
         if ended:
             self.absorb([Ended(tuple(ended))])
             self.look_now.set()

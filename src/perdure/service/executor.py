@@ -7,7 +7,7 @@ what became of the intent is looked up before anything is done again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +23,7 @@ from perdure.model.actions import (
     Drain,
     Extend,
     Hold,
+    NodeAction,
     Outcome,
     OutcomeStatus,
     Release,
@@ -194,6 +195,7 @@ class Executor:
         self._settings = settings
         self._comments_due_s = 0.0
         self._unanswered: dict[str, _Patience] = {}  # by key, of actions begun and unknown
+        self._held_back: list[tuple[str, str]] = []  # keys and words
         self._charges: dict[str, Charge] | None = None  # by key, of what counts in the caps; None: not read yet
         self.asked = 0  # how often the resource manager was asked for something
 
@@ -233,8 +235,8 @@ class Executor:
         comments: list[ActionRow] = []
         for row in waiting:
             job_id = row.attempt.job_id if row.attempt else None
-            if row.key in needless:
-                ended += self._end(row, ActionState.SUPERSEDED, "let go before it was held", now)
+            if (outcome := self._moot(row, needless, overtakes)) is not None:
+                ended += self._end(row, ActionState.of(outcome.status), outcome.detail, now)
                 continue
             if job_id in busy_jobs:
                 continue
@@ -243,8 +245,6 @@ class Executor:
             match ruled.ruling:
                 case Ruling.GO if isinstance(row.action, Comment):
                     comments.append(row)
-                case Ruling.GO if row.automatic and (overtaken := overtakes(row.action)):
-                    ended += self._end(row, ActionState.SUPERSEDED, overtaken, now)
                 case Ruling.GO:
                     used = self._charged(used, row, job, now)
                     try:
@@ -277,6 +277,27 @@ class Executor:
             outcomes = [Outcome(OutcomeStatus.REFUSED, str(err))] * len(begun)
         ends = zip(begun, outcomes, strict=True)
         return [end for row, said in ends for end in self._end(row, ActionState.of(said.status), said.detail, now)]
+
+    def _moot(self, row: ActionRow, needless: Collection[str], overtakes: Callable[[Action], str]) -> Outcome | None:
+        """What became of an action that nothing is to be done for any more; None where it is to be done."""
+        if row.key in needless:
+            return Outcome(OutcomeStatus.SUPERSEDED, "let go before it was held")
+        if row.automatic and (overtaken := overtakes(row.action)):
+            return Outcome(OutcomeStatus.SUPERSEDED, overtaken)
+        return self._already_out(row)
+
+    def _already_out(self, row: ActionRow) -> Outcome | None:
+        """What the resource manager says of a node that the last look saw out of service, where that is so still.
+
+        To find nothing to do takes no room in a cap.
+        """
+        node = self._journal.node_of(row.action) if isinstance(row.action, Drain | Down) else None
+        if node is None or node.is_usable or not self._settings.armed or self.stopped:
+            return None
+        try:
+            return self._backend.lookup(row.action)
+        except PerdureError:
+            return None  # it is asked again when its turn comes
 
     def _ruled(self, row: ActionRow, job: Job | None, used: Used, now: float) -> tuple[Ruled, ActionRow]:
         """The ruling on an action, and the action as it is then carried out.
@@ -311,11 +332,18 @@ class Executor:
         self._charges[row.key] = Charge(counts_at(row.action, now), row.action.kind, job.user if job else "")
         return replace(used, charges=tuple(self._charges.values()))
 
+    def held_back(self) -> list[tuple[str, str]]:
+        """Actions on nodes that a cap holds back since the last call, and the words for it."""
+        found, self._held_back = self._held_back, []
+        return found
+
     def _wait(self, row: ActionRow, ruled: Ruled) -> None:
         """Write down why it waits; what a cap holds back expires that much later."""
         until_s = ruled.until_s
         if keeps(row.action) and until_s is not None and row.expires_s <= until_s < math.inf:
             row = self._journal.postpone(row, until_s + HELD_BACK_S)
+        if isinstance(row.action, NodeAction) and row.automatic and ruled.why != row.detail and not self.stopped:
+            self._held_back.append((row.key, ruled.why))
         self._journal.note(row, ruled.why)
 
     def _carry_out(self, row: ActionRow, now: float) -> list[ActionEnded]:

@@ -197,7 +197,7 @@ def exception_row(record: ExceptionRecord, payload: str) -> Row:
         "said": len(record.verdicts),
         "payload": payload,
         "of_attempt": False,
-        "is_open": record.state is ExceptionState.IN_CHAIN or record.is_in_force,
+        "is_open": record.state is ExceptionState.IN_CHAIN or record.is_in_force or record.needs_a_person,
     }
 
 

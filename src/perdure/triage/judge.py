@@ -195,6 +195,7 @@ def _verdict(
         cause.advice,
         cause.wait_s,
         hearsay,
+        hardware=primary.text if isinstance(primary, Hit) and cause.hard else "",
     )
 
 

@@ -42,6 +42,7 @@ class Cause:
     bound: Bound = Bound.NOTHING
     infrastructure: bool = False
     wait_s: float = 0.0
+    hard: bool = False  # it shows that hardware is broken
 
 
 @dataclass(frozen=True, slots=True)

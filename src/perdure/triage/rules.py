@@ -102,7 +102,7 @@ def _tables(
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "name": str, "pattern": str, "at": str, "category": str, "software": list, "role": str, "force": str,
     "p": (int, float), "says": str, "advice": str, "bound": str, "infrastructure": bool, "wait_s": (int, float),
-    "warns": bool, "see": str, "yes": list, "no": list,
+    "warns": bool, "hard": bool, "see": str, "yes": list, "no": list,
 }  # fmt: skip
 
 
@@ -121,6 +121,7 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary)
         _choice(Bound, merged.get("bound", "nothing"), "bound", where),
         bool(merged.get("infrastructure", False)),
         float(merged.get("wait_s", 0.0)),
+        bool(entry.get("hard", False)),
     )
     software = tuple(entry.get("software", ()))
     see = entry.get("see") or next((known.software[name] for name in software if known.software[name]), "")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from perdure.coordination.record import AnswerKind, ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
 from perdure.model.actions import Down, Drain
-from perdure.model.nodes import Node, NodeState
 
 TRUSTED = ("perdure", "operator:")  # prefixes of `detected_by`: the service's own watch, and people of the site
 SECOND_LOOK_S = 5.0
@@ -17,34 +14,30 @@ WARNING = 3  # faults of a greater severity, which is less of a fault, take no n
 
 def drain(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     """Give the nodes no new work. A user's word alone does not: it waits for a second, independent source."""
-    return _out_of_service(record, site, now, Drain, "gets no new work", lambda node: node.is_usable)
+    return _out_of_service(record, site, now, Drain, "to get no new work")
 
 
 def set_down(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     """Give the nodes up: what runs there fails now and is recovered elsewhere, not when its manager notices."""
-    return _out_of_service(record, site, now, Down, "is set down", lambda node: node.state is not NodeState.DOWN)
+    return _out_of_service(record, site, now, Down, "to be set down")
 
 
 def _out_of_service(
-    record: ExceptionRecord,
-    site: Site,
-    now: float,
-    act: type[Drain] | type[Down],
-    said: str,
-    concerns: Callable[[Node], bool],
+    record: ExceptionRecord, site: Site, now: float, act: type[Drain] | type[Down], what: str
 ) -> Ruling:
-    nodes = [node for name in record.subject.nodes if (node := site.node(name)) is not None]
-    if not nodes:
-        return declined("it names no node that is known")
-    names = [node.name for node in nodes if concerns(node)]
+    """Act on every node that is known, also on what was out of service at the last look: somebody may have returned it.
+
+    Whether it is, the action's end tells: that is read back from the resource manager.
+    """
+    names = [name for name in record.subject.nodes if site.node(name) is not None]
     if not names:
-        return handled(f"{nodes[0].name} is out of service already", forbids=("undrain",))
+        return declined("it names no node that is known")
     if record.severity > WARNING:
         return handled("no more than a warning: written down")
     if not is_vouched_for(record):
         return second_look(record, now)
     actions = tuple(act(name, f"perdure: {record.type}", record.id) for name in names)
-    return handled(f"{', '.join(names)} {said}", *actions, forbids=("undrain",))
+    return handled(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {what}", *actions, forbids=("undrain",))
 
 
 def second_look(record: ExceptionRecord, now: float) -> Ruling:

@@ -1,0 +1,117 @@
+"""Broken hardware that the logs of two users show on one node."""
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.coordination.record import ExceptionState, Outcome
+from perdure.model.actions import Drain
+from perdure.model.events import ActionEnded
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.nodes import Node, NodeState
+from perdure.model.observation import Observation
+from perdure.service.case import State
+from perdure.service.controller import Act, ControllerSettings, Ended, Judged, Looked, step
+from perdure.service.rows import exception_row
+from perdure.triage.judge import judge
+from perdure.triage.rules import own_rules
+
+NODES = tuple(Node(f"n{i}", NodeState.UP) for i in range(1, 5))
+XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus."
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+SOFT = "torch.cuda.OutOfMemoryError: CUDA out of memory."
+
+
+class Run:
+    def __init__(self):
+        self.state, self.effects, self.jobs = State("c"), [], {}
+
+    def feed(self, event):
+        self.state, effects = step(self.state, event, ControllerSettings())
+        self.effects += effects
+
+    def look(self, now, attempts=(), nodes=NODES):
+        self.feed(Looked(Observation("c", now, tuple(self.jobs.values()), tuple(attempts), nodes)))
+
+    def fails(self, job_id, user, line, now, nodes=("n2",)):
+        self.jobs[job_id] = Job("c", job_id, f"job{job_id}", user, JobState.FAILED, 0.0)
+        attempt = Attempt(
+            AttemptId("c", job_id, 1), AttemptState.FAILED, nodes, now - 60, now, exit_code=1, gpus=1, user=user
+        )
+        self.look(now, [attempt])
+        self.feed(Judged(now + 1, attempt.id, judge(f"step 10\n{line}\n".encode(), attempt)))
+
+    def drains(self):
+        return [e.action for e in self.effects if isinstance(e, Act) and isinstance(e.action, Drain)]
+
+    def raised(self):
+        chain = self.state.chain
+        return [r for r in (*chain.open.values(), *chain.ended.values()) if r.type == "node.hardware"]
+
+
+@pytest.fixture
+def run():
+    return Run()
+
+
+def test_two_users_within_an_hour_take_the_node_out_of_service(run):
+    run.fails("1", "ada", XID, 1000.0)
+    assert run.drains() == []
+    run.fails("2", "bob", ECC, 2000.0)
+    assert [drain.node for drain in run.drains()] == ["n2"]
+    (record,) = run.raised()
+    assert record.detected_by == "perdure"
+    assert record.note == "the logs of jobs 1 of ada and 2 of bob show broken hardware on n2"
+    assert [XID in record.evidence[0], ECC in record.evidence[1]] == [True, True]
+    run.fails("3", "eve", ECC, 2010.0)
+    assert len(run.raised()) == 1  # one more says nothing new
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        ("2", "ada", ECC, 2000.0),  # one user alone never does
+        ("2", "bob", SOFT, 2000.0),
+        ("2", "bob", ECC, 6000.0),
+        ("2", "bob", ECC, 2000.0, ("n3",)),
+        ("2", "bob", ECC, 2000.0, ("n1", "n2")),  # which of the two?
+    ],
+    ids=["same user", "no hardware", "too late", "elsewhere", "a gang"],
+)
+def test_less_does_not(run, second):
+    run.fails("1", "ada", XID, 1000.0)
+    run.fails(*second)
+    assert run.raised() == []
+
+
+def test_a_gangs_log_that_names_the_node_counts(run):
+    run.fails("1", "ada", XID, 1000.0)
+    run.fails("2", "bob", f"n2: {XID}", 2000.0, ("n1", "n2"))
+    assert [drain.node for drain in run.drains()] == ["n2"]
+
+
+def test_in_shadow_mode_a_person_is_asked_until_the_node_is_out_of_service(run):
+    run.fails("1", "ada", XID, 1000.0)
+    run.fails("2", "bob", ECC, 2000.0)
+    (drain,) = run.drains()
+    run.feed(Ended((ActionEnded(2005.0, drain.key, None, "shadow", "shadow mode: not carried out"),)))
+    (record,) = run.raised()
+    assert record.state is ExceptionState.ESCALATED
+    assert exception_row(record, "")["is_open"]
+    run.look(2010.0, nodes=tuple(replace(n, state=NodeState.DRAINED) if n.name == "n2" else n for n in NODES))
+    (record,) = run.raised()
+    assert record.outcome is Outcome.RECOVERED
+    assert not exception_row(record, "")["is_open"]
+
+
+def test_which_rules_show_broken_hardware_is_said_in_the_rules():
+    hard = [rule.cause for rule in own_rules().rules if rule.cause.hard]
+    assert {"xid-reset", "gpu-ecc", "gpu-link-or-lost", "local-disk"} <= {cause.name for cause in hard}
+    assert all(cause.infrastructure for cause in hard)
+
+
+def test_a_read_only_file_system_is_hardware_on_a_local_disk_alone():
+    attempt = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 60.0, exit_code=1)
+    said = [f"OSError: [Errno 30] Read-only file system: '{path}/x'\n" for path in ("/tmp", "/data")]
+    assert [bool(judge(line.encode(), attempt).hardware) for line in said] == [True, False]
