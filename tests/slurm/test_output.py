@@ -66,6 +66,7 @@ class Jobs:
             "ranks": submit(RANKS.format(out=out), "-n", "2"),
             "launcher": submit(LAUNCHER.format(out=out)),
             "by id": submit(f"echo '{SHAPE}' > train-job$SLURM_JOB_ID.log; exit 1", f"--chdir={out}"),
+            "redirected": submit(f"exec > {out}/t.log 2>&1; echo '{SHAPE}'; exit 1"),
             "shared": submit(SHARED, "--array=1-2", "-o", f"{out}/shared.out"),
             "cut": submit(f"sleep 1; echo '{RESET}'; exit 1", "-o", f"{out}/cut.out"),
             "appended": submit(DATED, "--open-mode=append", "-o", str(appended)),
@@ -100,12 +101,13 @@ def shown(verdict):
 
 
 @pytest.mark.parametrize(
-    ("name", "source"), [("streams", "sep.err"), ("ranks", "1.log"), ("launcher", "1/stderr.log"), ("by id", ".log")]
+    ("name", "source"),
+    [("streams", "sep.err"), ("ranks", "1.log"), ("launcher", "1/stderr.log"), ("by id", ".log"), ("redirected", "")],
 )
 def test_a_shape_error_is_found_in_whichever_file_it_stands(jobs, name, source):
     verdict = jobs.verdict(name)
     assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "shape")
-    if name != "by id":  # there it is the only file with a word in it
+    if name not in ("by id", "redirected"):  # there it is the only file with a word in it
         assert any(text == SHAPE and where.endswith(source) for text, where in shown(verdict)), verdict
 
 

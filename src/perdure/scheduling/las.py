@@ -182,5 +182,3 @@ class Sinking:
 
     def _limit(self, level: int) -> int:
         return round(self.policy.queue_limits[level] * self.view.ticks_per_s)
-
-

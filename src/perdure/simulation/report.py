@@ -170,9 +170,7 @@ def _groups(runs: Sequence[Run]) -> list[tuple[str, int, list[float]]]:
     if len(runs[0].metrics.groups) < 2:
         return []
     most = sorted(runs[0].metrics.groups.items(), key=lambda each: -each[1].jobs)[:_MAX_GROUPS]
-    return [
-        (name, group.jobs, [run.metrics.groups[name].wait_s.mean / HOUR_S for run in runs]) for name, group in most
-    ]
+    return [(name, group.jobs, [run.metrics.groups[name].wait_s.mean / HOUR_S for run in runs]) for name, group in most]
 
 
 def _packed(png: bytes) -> str:

@@ -13,7 +13,7 @@ def remarks_on(output: Output) -> tuple[str, ...]:
     said += [f"{file.path} {file.doubt}: whose lines these are cannot be told" for file in output.files if file.doubt]
     own = [file for file in output.files if not file.doubt]
     if own and not said and not any(file.text for file in own):
-        said.append("this attempt wrote nothing")
+        said.append("this attempt wrote nothing to its logs")
     if output.left_out:
         said.append(f"{output.left_out} more files of its ranks were not read")
     more = len(said) - MOST_REMARKS

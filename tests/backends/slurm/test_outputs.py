@@ -57,6 +57,25 @@ def test_srun_tells_where_ranks_write_to(record, line, path, rank):
 
 
 @pytest.mark.parametrize(
+    ("line", "files", "appended"),
+    [
+        ("python t.py > t.log 2>&1", ["/w/t.log"], []),
+        ("python t.py >>logs/t.log 2> ./t.err &", ["/w/logs/t.log", "/w/t.err"], ["/w/logs/t.log"]),
+        ("python t.py &> $SLURM_JOB_NAME.log", ["/w/job.log"], []),
+        ("python t.py 2>&1 | tee -a t.log | grep loss", ["/w/t.log"], ["/w/t.log"]),
+        ("srun -o none python t.py > /l/t.log", ["/l/t.log"], []),
+        ("cat > config.yaml <<EOF", [], []),
+        ("python t.py > /dev/null 2>&1", [], []),
+        ("exec >t.log 2>&1", ["/w/t.log"], []),
+        ("[ -z $X ] || python a.py -x 3 >& t.log", ["/w/t.log"], []),
+    ],
+)
+def test_what_is_sent_to_a_file_is_read_there(record, line, files, appended):
+    outputs = found(record, line)
+    assert (list(outputs.ranks), list(outputs.appended)) == (files, appended)
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "# srun -o r%t.log a",

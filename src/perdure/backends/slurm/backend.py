@@ -68,6 +68,8 @@ MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 MAX_SCRIPTS = 100  # asked for in one look
 MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they write to
 
+_FORGOTTEN = "Slurm no longer tells where its log is"
+_NO_BATCH_JOB = "it has no log of its own, as it is no batch job"
 _UNRESOLVED = "where its ranks write to cannot be told from {!r} in its script"
 _APPENDS = re2.compile(rb"(?m)^JobFileAppend\s+= 1$")
 _JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
@@ -383,17 +385,19 @@ class SlurmBackend:
         """See `Backend.output`. Whose the lines are is told by who else had the same path lately."""
         outputs = self._outputs.get(attempt.id.job_id)
         if not attempt.stdout:
-            return Output((), (Absent("", Why.UNKNOWN, "Slurm no longer tells where its log is"),))
+            return Output((), (Absent("", Why.UNKNOWN, _NO_BATCH_JOB if outputs else _FORGOTTEN),))
         read = read_output(request_of(attempt, outputs, self._uid(attempt.user), max_bytes, known))
         unknown = [Absent(text, Why.UNKNOWN, _UNRESOLVED.format(text)) for text in (outputs.unknown if outputs else ())]
-        files = with_ranks(tuple(self._owned(file, attempt, outputs) for file in read.files))
+        files = with_ranks(tuple(self._owned(file, attempt, outputs) for file in read.files), attempt.start_s)
         return replace(read, files=files, absent=(*read.absent, *unknown))
 
     def _owned(self, file: OutputFile, attempt: Attempt, outputs: JobOutputs | None) -> OutputFile:
         path = {OutputKind.STDOUT: attempt.stdout, OutputKind.STDERR: attempt.stderr}.get(file.kind, file.path)
         ids = {attempt.id.job_id, *([str(outputs.raw_id)] if outputs else [])}
         others = self._writers.others(path, attempt)
-        return with_owner(file, attempt, others, ids, outputs is not None and outputs.appends)
+        own = file.kind is not OutputKind.RANK
+        appends = outputs is not None and (outputs.appends if own else file.path in outputs.appended)
+        return with_owner(file, attempt, others, ids, appends)
 
     def _uid(self, user: str) -> int:
         if user in self._uids:

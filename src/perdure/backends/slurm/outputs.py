@@ -33,6 +33,7 @@ class JobOutputs:
     stderr: tuple[str, ...]
     ranks: tuple[str, ...] = ()
     searches: tuple[Search, ...] = ()
+    appended: tuple[str, ...] = ()  # of `ranks`, those that are not cut
     unknown: tuple[str, ...] = ()  # what a script says in words that cannot be resolved
     appends: bool = False
 
@@ -53,6 +54,7 @@ def outputs_of(record: JobRecord, script: bytes, hosts: Mapping[str, str], appen
         stderr,
         ranks,
         (*searches, *by_id)[:MAX_SEARCHES],
+        tuple(_absolute(path, record.work_dir) for path in said.appended),
         unknown,
         appends or said.appends,
     )
@@ -69,17 +71,20 @@ def request_of(
     files += [Wanted((path,), OutputKind.RANK) for path in (outputs.ranks if outputs else ())]
     since_s = attempt.start_s - CLOCKS_APART_S
     searches = [Search(s.root, s.parts, s.depth, since_s) for s in (outputs.searches if outputs else ())]
-    births = outputs is not None and outputs.appends
+    births = outputs is not None and (outputs.appends or bool(outputs.appended))
     return Request(owner_uid, tuple(files), tuple(searches), tuple(known), max_bytes, births=births)
 
 
 def has_failed(record: JobRecord) -> bool:
-    """Whether a record, as it stands, is that of an attempt that failed."""
+    """Whether a record, as it stands, is that of an attempt that failed; COMPLETING tells by its exit code."""
+    if record.state == "COMPLETING":
+        return bool(record.exit_code or record.signal)
     return attempt_state(record.state, record.exit_code, record.signal, record.reason).is_failure
 
 
-def with_ranks(files: tuple[OutputFile, ...]) -> tuple[OutputFile, ...]:
-    """Ranks' files with the numbers that their names tell, where a pattern told none."""
+def with_ranks(files: tuple[OutputFile, ...], start_s: float) -> tuple[OutputFile, ...]:
+    """Ranks' files with the numbers that their names tell, where a pattern told none; without those of before."""
+    files = tuple(f for f in files if f.kind is not OutputKind.RANK or f.written_s >= start_s - CLOCKS_APART_S)
     untold = [file for file in files if file.kind is OutputKind.RANK and not file.rank]
     told = dict(zip((file.path for file in untold), ranks_of([file.path for file in untold]), strict=True))
     ranks = {path: rank for path, rank in told.items() if rank.isdecimal() and len(untold) > 1}
@@ -110,13 +115,17 @@ def _step_patterns(record: JobRecord) -> dict[str, str]:
     }  # fmt: skip
 
 
+def _absolute(path: str, work_dir: str) -> str:
+    return path if path.startswith(("/", ANY)) else f"{work_dir}/{path.removeprefix('./')}"
+
+
 def _of_ranks(said: Said, work_dir: str) -> tuple[tuple[str, ...], tuple[Search, ...], tuple[str, ...]]:
     """Plain paths, searches, and what cannot be resolved."""
     plain: list[str] = []
     searches: list[Search] = []
     unknown: list[str] = []
     for text, is_directory in [(f, False) for f in said.files] + [(d, True) for d in said.directories]:
-        path = text if text.startswith(("/", ANY)) else f"{work_dir}/{text}"
+        path = _absolute(text, work_dir)
         components = [part for part in path.split("/") if part not in ("", ".")]
         fixed = next((at for at, part in enumerate(components) if _SIGNS.search(part)), len(components))
         if path.startswith(ANY) or ".." in components or fixed == 0:

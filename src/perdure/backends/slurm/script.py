@@ -1,4 +1,4 @@
-"""What a batch script says of the files that its ranks write: `srun -o`, `torchrun --log-dir`, `mpirun`'s option.
+"""What a batch script says of further files: `srun -o`, `torchrun --log-dir`, `mpirun`'s option, `> file` and `tee`.
 
 The text is its owner's and may be anything. Nothing of it is run; it is read line by line, each a few times, up to
 `MAX_BYTES`. Variables that Slurm sets or that the script assigns plainly are written out; what a rank's number stands
@@ -11,10 +11,11 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 
 import re2
 
-MAX_BYTES, MAX_LINE, MAX_LAUNCHES = 256 * 1024, 8192, 64
+MAX_BYTES, MAX_LINE, MAX_COMMANDS = 256 * 1024, 8192, 128
 MAX_PATH = 1024
 RANK, NUMBER, ANY = "\x01", "\x02", "\x03"
 """Signs in a path: a rank's number, another number, anything but a slash. Control characters are taken from scripts."""
@@ -29,6 +30,28 @@ _APPENDS = re2.compile(r"--open-mode[=\s]+[\"']?a")
 
 _RANKS = frozenset({"SLURM_PROCID", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
 _NUMBERS = frozenset({"SLURM_LOCALID", "LOCAL_RANK", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"})
+_REDIRECTS = re2.compile(r">|\btee\b")
+_REDIRECTIONS = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
+_NO_PROGRAMS = frozenset(
+    [
+        "cat",
+        "echo",
+        "printf",
+        "sed",
+        "awk",
+        "grep",
+        "cut",
+        "date",
+        "env",
+        "hostname",
+        "ls",
+        "touch",
+        "nvidia-smi",
+        "scontrol",
+        "squeue",
+    ]
+)
+"""What they write is no log."""
 _SEPARATORS = frozenset({";", "|", "||", "&", "&&", "(", ")", ">", ">>", "<"})
 _FLAGS = frozenset({
     "exclusive", "label", "unbuffered", "overlap", "exact", "kill-on-bad-exit", "no-kill", "verbose", "quiet",
@@ -43,7 +66,8 @@ _SHORT_FLAGS = frozenset("EHIkKlOQsuvVX")
 class Said:
     """What a script says of its output. Paths may hold signs, and be relative to the working directory."""
 
-    files: tuple[str, ...] = ()  # of ranks
+    files: tuple[str, ...] = ()  # of ranks, or of what the script sends elsewhere
+    appended: tuple[str, ...] = ()  # of these, those that are not cut
     directories: tuple[str, ...] = ()  # below which launchers make one for each rank
     appends: bool = False  # the job's own files are not cut at a start
 
@@ -63,7 +87,8 @@ def read_script(script: bytes, known: Mapping[str, str], patterns: Mapping[str, 
             said_append = said_append or (line.startswith("#SBATCH") and appends(line))
         else:
             reading.take(line)
-    return Said(tuple(dict.fromkeys(reading.files)), tuple(dict.fromkeys(reading.directories)), said_append)
+    files, appended = tuple(dict.fromkeys(reading.files)), tuple(dict.fromkeys(reading.appended))
+    return Said(files, appended, tuple(dict.fromkeys(reading.directories)), said_append)
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -88,15 +113,19 @@ class _Reading:
     variables: dict[str, str]
     patterns: dict[str, str]
     files: list[str] = field(default_factory=list)
+    appended: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
-    launches: int = 0
+    commands: int = 0
 
     def take(self, line: str) -> None:
-        if _LAUNCHES.search(line) is not None and self.launches < MAX_LAUNCHES:
-            self.launches += 1
+        launches, redirects = _LAUNCHES.search(line) is not None, _REDIRECTS.search(line) is not None
+        if (launches or redirects) and self.commands < MAX_COMMANDS:
+            self.commands += 1
             words = _words(line)
-            for at, word in enumerate(words):
+            for at, word in enumerate(words if launches else ()):
                 self._launcher(word.rpartition("/")[2], words[at + 1 :])
+            if redirects and words[:1] and words[0] not in _NO_PROGRAMS:
+                self._redirects(words)
         elif (assigned := _ASSIGNS.fullmatch(line)) is not None and len(self.variables) < 500:
             value = _words(assigned[2])
             if len(value) == 1 or not assigned[2]:
@@ -115,6 +144,20 @@ class _Reading:
             for option, value in _options(words):
                 if option in ("--output-filename", "-output-filename"):
                     self._add(self.directories, value)
+
+    def _redirects(self, words: list[str]) -> None:
+        for word, target in pairwise(words):
+            if word in _REDIRECTIONS and target not in _SEPARATORS:
+                self._add(self.files, target)
+                if ">>" in word:
+                    self._add(self.appended, target)
+        if "tee" in words:
+            after = words[words.index("tee") + 1 :]
+            options = list(takewhile(lambda word: word.startswith("-"), after))
+            for target in takewhile(lambda word: word not in _SEPARATORS | _REDIRECTIONS, after[len(options) :]):
+                self._add(self.files, target)
+                if {"-a", "--append"} & set(options):
+                    self._add(self.appended, target)
 
     def _add(self, to: list[str], value: str, step: bool = False) -> None:
         path = self._written_out(value)

@@ -91,8 +91,8 @@ def _doubt(file: OutputFile, attempt: Attempt, end_s: float, spans: tuple[Span, 
     later = [s for s in spans if s.start_s >= end_s]
     if later:
         return f"has been {'written to' if appends else 'overwritten'} since by {_named(later, attempt)}"
-    if file.kind is OutputKind.RANK:
-        return "was still written to after this attempt ended" if file.written_s > end_s + LATE_S else ""
+    if file.kind is OutputKind.RANK and file.written_s > end_s + LATE_S:
+        return "was still written to after this attempt ended"
     if appends and file.start == 0 and (file.birth_s is None or file.birth_s < start_s):
         return "may hold lines from before this attempt, as it is appended to"
     return ""

@@ -25,7 +25,9 @@ class Watchdog(threading.Thread):
             time.sleep(0.1)
             waiting = self.waiting
             if waiting and time.monotonic() - waiting[1] > max(PATIENCE_S * PACE, 2.0):
-                say(f"watchdog: all_reduce of step {waiting[0]} timed out, rank {1 - RANK} never arrived; stacks follow")
+                say(
+                    f"watchdog: all_reduce of step {waiting[0]} timed out, rank {1 - RANK} never arrived; stacks follow"
+                )
                 faulthandler.dump_traceback(all_threads=True)
                 os.abort()
 
