@@ -68,6 +68,7 @@ class Jobs:
             "by id": submit(f"echo '{SHAPE}' > train-job$SLURM_JOB_ID.log; exit 1", f"--chdir={out}"),
             "redirected": submit(f"exec > {out}/t.log 2>&1; echo '{SHAPE}'; exit 1"),
             "shared": submit(SHARED, "--array=1-2", "-o", f"{out}/shared.out"),
+            "het": submit(f"echo '{SHAPE}'; exit 1", "-n1", ":", "-n1", "-o", f"{out}/het.out"),
             "cut": submit(f"sleep 1; echo '{RESET}'; exit 1", "-o", f"{out}/cut.out"),
             "appended": submit(DATED, "--open-mode=append", "-o", str(appended)),
             "silent": submit("#SBATCH --open-mode=append\nexit 1", "-o", str(silent)),
@@ -102,13 +103,18 @@ def shown(verdict):
 
 @pytest.mark.parametrize(
     ("name", "source"),
-    [("streams", "sep.err"), ("ranks", "1.log"), ("launcher", "1/stderr.log"), ("by id", ".log"), ("redirected", "")],
+    [("streams", "sep.err"), ("ranks", "1.log"), ("launcher", "1/stderr.log"), ("by id", ""), ("redirected", "")],
 )
 def test_a_shape_error_is_found_in_whichever_file_it_stands(jobs, name, source):
     verdict = jobs.verdict(name)
     assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "shape")
-    if name not in ("by id", "redirected"):  # there it is the only file with a word in it
-        assert any(text == SHAPE and where.endswith(source) for text, where in shown(verdict)), verdict
+    found = [where for text, where in shown(verdict) if text == SHAPE]
+    assert found, verdict
+    assert found[0].endswith(source)  # "" where it is the only file with a word in it
+
+
+def test_the_parts_of_one_job_share_its_file_rightly(jobs):
+    assert jobs.verdict("het").category == "shape"
 
 
 def test_the_rank_that_broke_is_named(jobs):
@@ -143,6 +149,8 @@ def test_a_silent_failure_is_not_explained_by_what_stood_in_its_file(jobs):
 
 
 def test_a_typing_error_in_the_output_is_its_owners_mistake(jobs):
+    if (jobs.out / "typo").exists():
+        pytest.skip("this version of Slurm makes the directory")
     attempt = jobs.attempts[jobs.ids["no directory"]]
     assert attempt.state in (AttemptState.LAUNCH_FAILED, AttemptState.FAILED)
     verdict = jobs.verdict("no directory")

@@ -216,7 +216,7 @@ class SlurmBackend:
         self._ended = kept | {i: one for i, one in found.items() if one.state.is_over}
         attempts = tuple(sorted((kept | found).values(), key=lambda one: (one.start_s, one.id)))
         self._note_outputs(merged, scripts, rows)
-        self._writers.note(attempts)
+        self._writers.note(attempts, None if jobs is None else now)
         self._remember(jobs or (), rows, now)
         return Observation(
             cluster=self.cluster,
