@@ -39,7 +39,7 @@ class JobOutputs:
 
 
 def outputs_of(record: JobRecord, script: bytes, hosts: Mapping[str, str], appends: bool = False) -> JobOutputs:
-    """Where the job of `record`, as the controller prints it, writes to by its batch script.
+    """Where the job of `record` writes to by its batch script.
 
     `appends`: its own files are not cut when it starts, whatever the script says.
     """
@@ -47,11 +47,11 @@ def outputs_of(record: JobRecord, script: bytes, hosts: Mapping[str, str], appen
     said = read_script(script, _variables(record), _step_patterns(record))
     ranks, searches, unknown = _of_ranks(said, record.work_dir)
     by_id = [Search(root, (_named_by(record),)) for root in _directories(record, names)]
-    stderr = () if record.stderr in ("", record.stdout) else names.names(record.stderr)
+    stdout, stderr = record.printed_paths if any(record.printed_paths) else (record.stdout, record.stderr)
     return JobOutputs(
         record.raw_id,
-        names.names(record.stdout) if record.stdout else (),
-        stderr,
+        names.names(stdout) if stdout else (),
+        () if stderr in ("", stdout) else names.names(stderr),
         ranks,
         (*searches, *by_id)[:MAX_SEARCHES],
         tuple(_absolute(path, record.work_dir) for path in said.appended),

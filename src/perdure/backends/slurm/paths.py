@@ -74,4 +74,5 @@ def expand_patterns(record: JobRecord, hosts: Mapping[str, str]) -> JobRecord:
     if "%" not in record.stdout and "%" not in record.stderr:
         return record
     names = Names.for_job(record, hosts)
-    return replace(record, stdout=names.names(record.stdout)[0], stderr=names.names(record.stderr)[0])
+    stdout, stderr = names.names(record.stdout)[0], names.names(record.stderr)[0]
+    return replace(record, stdout=stdout, stderr=stderr, printed_paths=(record.stdout, record.stderr))

@@ -95,6 +95,7 @@ class JobRecord:
     qos: str = ""
     account: str = ""
     components: int = 1  # of a heterogeneous job, once they were merged; `raw_id` is that of the first
+    printed_paths: tuple[str, str] = ("", "")  # of stdout and stderr, where patterns in them were written out since
 
     @property
     def component(self) -> int:
