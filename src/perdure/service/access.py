@@ -1,7 +1,10 @@
 """The door: every route says which role it needs, and nobody gets past without.
 
-A program shows its token (``Authorization: Bearer``). A browser shows the cookie of its session, and with everything
-that changes something the session's CSRF token, in the header ``X-CSRF-Token`` or the form field ``csrf``.
+A program shows its token (``Authorization: Bearer``). On the Unix socket the kernel says who asks without one
+(`perdure.service.peers`): such users reach only what is `own`, and there only what is theirs.
+
+A browser shows the cookie of its session, and with everything that changes something the session's CSRF token, in the
+header ``X-CSRF-Token`` or the form field ``csrf``.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from starlette.routing import BaseRoute
 
 from perdure.errors import NotPermitted
 from perdure.service.auth import Identity, Role, Session, Sessions, TokenBook
+from perdure.service.peers import PEER, identity_of
 from perdure.service.problems import Unauthenticated
 
 READING = ("GET", "HEAD", "OPTIONS")
@@ -34,20 +38,25 @@ class Public:
 class Requires:
     """The need of a route that asks for a role; yields who asks."""
 
-    def __init__(self, role: Role) -> None:
-        self.role = role
+    def __init__(self, role: Role, *, own: bool = False) -> None:
+        """`own`: the route shows users without a token what is theirs, and nothing else."""
+        self.role, self.own = role, own
 
     async def __call__(self, request: Request) -> Identity:
         identity = await identify(request)
         if not identity.role.covers(self.role):
             what = f"a {identity.role} may not do this"
             raise NotPermitted(request.url.path, what, f"Use a token of role {self.role}")
+        if identity.own_only and not self.own:
+            what = "only your own jobs are shown without a token"
+            raise NotPermitted(request.url.path, what, f"Ask the operator for one: perdure token {identity.user}")
         request.state.identity = identity
         return identity
 
 
 public = Public()
 viewer = Requires(Role.VIEWER)
+owner = Requires(Role.VIEWER, own=True)
 operator = Requires(Role.OPERATOR)
 
 
@@ -60,6 +69,9 @@ async def identify(request: Request) -> Identity:
             return identity
         raise Unauthenticated("token", "not one of this service's", "Ask its operator: perdure token USER")
     session = session_of(request)
+    peer = request.scope.get("state", {}).get(PEER)
+    if session is None and peer is not None and (known := identity_of(peer)) is not None:
+        return known
     if session is None:
         raise Unauthenticated(request.url.path, "nobody is logged in", "Send Authorization: Bearer TOKEN, or log in")
     if request.method not in READING and not session.vouches_for(await _csrf_of(request)):

@@ -50,6 +50,11 @@ class Identity:
     user: str
     role: Role
     token_id: str = ""
+    own_only: bool = False  # without a token: of the user's own jobs alone
+
+    def may_see(self, user: str) -> bool:
+        """Whether jobs of this user may be shown."""
+        return not self.own_only or (bool(user) and user == self.user)
 
     def may_read_logs_of(self, user: str) -> bool:
         """Operators read all; others only their own. A job without a user is nobody's own."""

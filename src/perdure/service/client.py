@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from http.client import HTTPException, IncompleteRead
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import HTTPErrorProcessor, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import HTTPErrorProcessor, HTTPHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, NotPermitted, PerdureError, StateError
 
 FILE_NAME = "service.json"
+MACHINE_SOCKET = Path("/run/perdure/perdure.sock")  # where a site lets all its users ask: service.socket
+LOCAL_URL = "http://localhost"
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_FILE_BYTES = 64 * 1024
 
@@ -72,22 +75,38 @@ def _start(state: Path) -> str:
 class Client:
     """The API of a running service. Every method raises a `PerdureError` that says what went wrong where."""
 
-    def __init__(self, url: str, token: str, *, mend: str = "Check the URL", timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, url: str, token: str, *, mend: str = "Check the URL", timeout_s: float = 30.0, socket_path: str = ""
+    ) -> None:
         if urlsplit(url).scheme not in ("http", "https"):
             raise InputError(url, "is not an http or https URL", "Write it like http://127.0.0.1:8470")
         self.url = url.rstrip("/")
         self._token = token
         self._mend = mend
         self._timeout_s = timeout_s
-        self._opener = _opener()
+        self._opener = _opener(socket_path)
 
     @classmethod
     def of(cls, state: Path, env: Mapping[str, str]) -> Client:
-        """The service that ``PERDURE_URL`` and ``PERDURE_TOKEN`` name, or else the one of a state directory."""
+        """The service that ``PERDURE_URL`` or ``PERDURE_SOCKET`` names, or else the one of a state directory.
+
+        ``PERDURE_TOKEN`` says who asks. Whoever may not read that directory asks on the machine's Unix socket, where
+        no token is needed.
+        """
+        token = env.get("PERDURE_TOKEN", "")
         if url := env.get("PERDURE_URL"):
-            return cls(url, env.get("PERDURE_TOKEN", ""), mend="Check PERDURE_URL, and that the service runs there")
-        found = ServiceFile.read(state)
-        return cls(found.url, env.get("PERDURE_TOKEN") or found.token, mend=_start(state))
+            return cls(url, token, mend="Check PERDURE_URL, and that the service runs there")
+        if named := env.get("PERDURE_SOCKET"):
+            return cls(
+                LOCAL_URL, token, mend="Check PERDURE_SOCKET, and that the service runs there", socket_path=named
+            )
+        try:
+            found = ServiceFile.read(state)
+        except (NotFound, StateError):
+            if not MACHINE_SOCKET.is_socket():
+                raise
+            return cls(LOCAL_URL, token, mend="Ask the operator of the service", socket_path=str(MACHINE_SOCKET))
+        return cls(found.url, token or found.token, mend=_start(state))
 
     def get(self, path: str, **query: str | int | None) -> Any:
         """The JSON answer to a GET of ``/api/v1`` + `path`; each segment must be quoted by `segment`."""
@@ -177,6 +196,33 @@ class _AnyStatus(HTTPErrorProcessor):
     https_response = http_response
 
 
-def _opener() -> OpenerDirector:
+class _UnixConnection(HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class _UnixHandler(HTTPHandler):
+    """Opens every address on one Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def http_open(self, req: Request) -> HTTPResponse:
+        def connection(_host: str, timeout: float = 30.0, **_: Any) -> _UnixConnection:
+            return _UnixConnection(self._path, timeout)
+
+        return self.do_open(connection, req)
+
+
+def _opener(socket_path: str) -> OpenerDirector:
     """No proxies: a service on this machine is not to be asked by way of another."""
-    return build_opener(ProxyHandler({}), _AnyStatus)
+    return build_opener(ProxyHandler({}), _AnyStatus, *([_UnixHandler(socket_path)] if socket_path else []))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from perdure.service.access import operator, public, viewer
+from perdure.service.access import operator, owner, public, viewer
 from perdure.service.auth import Identity, Sessions, TokenBook
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.idempotency import Replies
@@ -61,5 +61,6 @@ def web_of(request: Request) -> Web:
 
 Here = Annotated[Web, Depends(web_of)]
 Viewer = Annotated[Identity, Depends(viewer)]
+Owner = Annotated[Identity, Depends(owner)]  # or a viewer
 Operator = Annotated[Identity, Depends(operator)]
 Anybody = Depends(public)

@@ -50,6 +50,7 @@ from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
 from perdure.service.loglines import log_to_stderr
 from perdure.service.metrics import Metrics
+from perdure.service.peers import PeerProtocol
 from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
 from perdure.service.vigil import Vigil
 from perdure.service.web import create_app
@@ -82,7 +83,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def unix_socket(path: Path, *, shared: bool) -> Iterator[socket.socket]:
-    """The same service on a Unix socket; `shared`: every user of the machine may connect, the token tells who it is.
+    """The same service on a Unix socket; `shared`: every user of the machine may connect, and is known by the kernel.
 
     Raises `ConfigError`.
     """
@@ -353,7 +354,9 @@ def serve(
         engine.journal.engine, desk, tokens, web,
         metrics=metrics, bench=bench, learner=learner, suspicion=settings.blame,
     )  # fmt: skip
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=END_S)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=END_S, http=PeerProtocol
+    )
     with left_for_commands(tokens, url, state):
         code = tokens.login_code(getpass.getuser(), Role.OPERATOR)
         print(f"Perdure watches {engine.backend.cluster}: {url}/?code={code}", flush=True)  # noqa: T201

@@ -12,7 +12,7 @@ from perdure.model.jobs import JobState
 from perdure.service.api.models import JobFull, JobItem, Listing, Submitted
 from perdure.service.api.params import Cursor, IdempotencyKey, JobId, Limit, Word
 from perdure.service.auth import Identity
-from perdure.service.context import Here, Operator, Viewer, Web
+from perdure.service.context import Here, Operator, Owner, Web
 from perdure.service.queries import actions, jobs, places
 
 router = APIRouter(tags=["jobs"])
@@ -23,7 +23,7 @@ MAX_LOG_BYTES = 4 * 1024 * 1024
 @router.get("/jobs")
 def list_jobs(
     web: Here,
-    identity: Viewer,  # noqa: ARG001
+    identity: Owner,
     state: Annotated[list[JobState] | None, Query(description="Only jobs that stand so; repeatable")] = None,
     user: Word = "",
     q: Annotated[str, Query(description="Part of a name, or an id or user", max_length=200)] = "",
@@ -31,6 +31,9 @@ def list_jobs(
     limit: Limit = 50,
 ) -> Listing[JobItem]:
     """Jobs, the latest first."""
+    if identity.own_only:
+        _check_own(identity, user or identity.user, "jobs")
+        user = identity.user
     page = jobs.find_jobs(web.reader, states=state or (), user=user, text=q, cursor=cursor, limit=limit)
     return Listing(items=[JobItem.of(row, row.failure) for row in page.items], next_cursor=page.next_cursor)
 
@@ -45,8 +48,9 @@ def submit(
 
 
 @router.get("/jobs/{job_id}")
-def get_job(web: Here, identity: Viewer, job_id: JobId) -> JobFull:
+def get_job(web: Here, identity: Owner, job_id: JobId) -> JobFull:
     """Everything about one job: attempts, verdicts, exceptions with decision, owner and reason, actions."""
+    _check_own(identity, jobs.owner_of(web.reader, job_id), f"job {job_id}")
     found = jobs.job_detail(web.reader, job_id)
     failed = next((item.attempt for item in found.attempts if item.attempt.state.is_failure), None)
     there = places.places_of(web.reader, failed) if failed else ()
@@ -57,7 +61,7 @@ def get_job(web: Here, identity: Viewer, job_id: JobId) -> JobFull:
 @router.get("/jobs/{job_id}/log", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def get_log(
     web: Here,
-    identity: Viewer,
+    identity: Owner,
     job_id: JobId,
     incarnation: Annotated[int | None, Query(ge=0, le=2**62, description="Not given: the latest")] = None,
     max_bytes: Annotated[int, Query(ge=1, le=MAX_LOG_BYTES)] = 256 * 1024,
@@ -65,6 +69,11 @@ def get_log(
     """The end of an attempt's log; of one that failed as it was then. Viewers get those of their own jobs."""
     text = read_log(web, identity, job_id, incarnation, max_bytes)
     return Response(text, media_type="text/plain; charset=utf-8")
+
+
+def _check_own(identity: Identity, user: str, where: str) -> None:
+    if not identity.may_see(user):
+        raise NotPermitted(where, "without a token only your own jobs are shown", "Ask the operator for one")
 
 
 def read_log(web: Web, identity: Identity, job_id: str, incarnation: int | None, max_bytes: int) -> bytes:

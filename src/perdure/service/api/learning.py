@@ -11,7 +11,7 @@ from perdure.errors import ClusterError, NotFound, NotPermitted
 from perdure.model.identity import AttemptId
 from perdure.service.api.params import JobId
 from perdure.service.auth import Identity, Role
-from perdure.service.context import Here, Operator, Viewer, Web
+from perdure.service.context import Here, Operator, Owner, Viewer, Web
 from perdure.service.learning.learner import Learner
 from perdure.service.queries import jobs, learning
 
@@ -63,7 +63,7 @@ class RolledBack(BaseModel):
 
 
 @router.post("/jobs/{job_id}/attempts/{incarnation}/correction", status_code=204)
-def correct(web: Here, identity: Viewer, job_id: JobId, incarnation: Incarnation, asked: CorrectionAsked) -> None:
+def correct(web: Here, identity: Owner, job_id: JobId, incarnation: Incarnation, asked: CorrectionAsked) -> None:
     """Correct the verdict on a failure. An operator's word holds for what looks alike, a user's for his own jobs."""
     put_right(web, identity, job_id, incarnation, asked.label)
 

@@ -1,0 +1,104 @@
+"""Users of the Unix socket without a token: known by the kernel, and shown what is theirs."""
+
+import getpass
+import http.client
+import json
+import os
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+
+from perdure.errors import NotPermitted
+from perdure.service.client import Client
+from perdure.service.peers import PeerProtocol, identity_of, peer_of
+from perdure.service.runtime import unix_socket
+from tests.service.web_world import fill, site
+
+ME = getpass.getuser()
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A service on TCP and on a Unix socket; job 300 is of the user who runs the tests, the others are not."""
+    place = site(tmp_path, now=time.time() - 40_000)
+    fill(place.world)
+    place.world.submit("300", "mine", ME, 8)
+    place.world.start("300", "gpu01")
+    config = uvicorn.Config(place.app, http=PeerProtocol, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    with unix_socket(tmp_path / "s.sock", shared=True) as local, socket.create_server(("127.0.0.1", 0)) as tcp:
+        place.port, place.path = tcp.getsockname()[1], str(tmp_path / "s.sock")
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [tcp, local]}, daemon=True)
+        thread.start()
+        yield place
+        server.should_exit = True
+        thread.join(60)
+
+
+def ask(connection, path, method="GET", **headers):
+    connection.request(method, f"/api/v1{path}", headers={"Host": "localhost", **headers})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read() or b"null")
+
+
+def local(place):
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(place.path)
+    return connection
+
+
+def test_a_user_sees_own_jobs_and_no_others(place):
+    mine = Client("http://localhost", "", socket_path=place.path)
+    assert [job["job_id"] for job in mine.pages("/jobs", 100)] == ["300"]
+    assert mine.get("/jobs/300")["job"]["user"] == ME
+    others = [
+        job["job_id"] for job in Client("http://localhost", place.mira, socket_path=place.path).pages("/jobs", 100)
+    ]
+    assert "300" in others
+    assert len(others) > 1
+    theirs = next(job_id for job_id in others if job_id != "300")
+    for path in (
+        f"/jobs/{theirs}",
+        f"/jobs/{theirs}/log",
+        "/jobs?user=mira",
+        "/exceptions",
+        "/events",
+        "/nodes",
+        "/actions",
+    ):
+        with pytest.raises(NotPermitted):
+            mine.get(path)
+    with pytest.raises(NotPermitted):
+        mine.post("/kill-switch", {"on": True})
+
+
+def test_no_header_makes_anybody_else_of_a_user(place):
+    forged = {
+        "X-Forwarded-For": "unix:0",
+        "Forwarded": "for=mira",
+        "X-Real-IP": "mira",
+        "perdure_peer": "0",
+        "Perdure-Peer": "0",
+        "X-Remote-User": "mira",
+    }
+    status, found = ask(local(place), "/jobs", **forged)
+    assert (status, [job["job_id"] for job in found["items"]]) == (200, ["300"])
+    assert ask(local(place), "/jobs", Authorization="Bearer pdr_wrong")[0] == 401
+    assert ask(http.client.HTTPConnection("127.0.0.1", place.port), "/jobs", **forged)[0] == 401
+
+
+def test_tcp_tells_nobody(place):
+    with socket.create_connection(("127.0.0.1", place.port)) as connection:
+        assert peer_of(connection) is None
+    assert peer_of(None) is None
+    one, other = socket.socketpair()
+    with one, other:
+        assert peer_of(one) == os.geteuid()
+
+
+def test_a_user_without_a_name_goes_by_the_number():
+    assert identity_of(4_123_456_789).user == "4123456789"
