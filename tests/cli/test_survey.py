@@ -84,3 +84,26 @@ def test_a_missing_path_is_told(perdure, tmp_path):
 )
 def test_a_log_belongs_to_the_job_in_its_name(log, job):
     assert jobs_named(["7", "8", "9", "9_2"], [log]) == ({job: [log]} if job else {})
+
+
+def test_failures_that_were_put_back_are_counted_where_slurm_still_tells_of_them(perdure, tmp_path):
+    """Seen on a real Slurm: the row of a failed attempt becomes REQUEUED, with its exit code."""
+    rows = [
+        "7|ada|2026-01-01T00:00:00|2026-01-01T00:00:10|3600|REQUEUED|1:0|gres/gpu=8",
+        "7|ada|2026-01-01T01:00:00|2026-01-01T02:00:10|60|REQUEUED|0:9|gres/gpu=8",
+        "7|ada|2026-01-01T03:00:00|2026-01-01T03:00:10|7200|COMPLETED|0:0|gres/gpu=8",
+        "8|bob|2026-01-01T00:00:00|2026-01-01T00:00:10|60|REQUEUED|0:0|gres/gpu=1",
+        "8|bob|2026-01-01T00:10:00|2026-01-01T00:10:10|60|COMPLETED|0:0|gres/gpu=1",
+    ]
+    (tmp_path / "sacct.txt").write_text("\n".join([HEADER, *rows]) + "\n")
+    ran = perdure("why", "--report", str(tmp_path / "sacct.txt"), "--json")
+    total = ran.json["total"]
+    assert (total["trials"], total["retries"], total["saved"], total["lost_gpu_h"]) == (
+        2,
+        2,
+        2,
+        pytest.approx(8.1333, 0.01),
+    )
+    assert (ran.json["attempts"], ran.json["put_back"]) == (5, 1)
+    told = perdure("why", "--report", str(tmp_path / "sacct.txt")).out
+    assert "1 attempts were put back into the queue; Slurm no longer tells how they ended" in told

@@ -117,6 +117,7 @@ def _document(found: Collected, counted: Tally) -> dict[str, object]:
         "attempts": found.attempts,
         "logs": found.logs,
         "logs_of_no_failure": found.strangers,
+        "put_back": found.put_back,
         "reasons": [asdict(row) for row in counted.rows],
         "total": asdict(counted.total),
     }
@@ -144,6 +145,8 @@ def _print(found: Collected, counted: Tally) -> None:
         f"{counted.total.trials} of {found.attempts} attempts failed; {found.logs} logs were judged"
         + (f", {found.strangers} logs show no failure or belong to no failed job" if found.strangers else "")
     )
+    if found.put_back:
+        print_line(f"{found.put_back} attempts were put back into the queue; Slurm no longer tells how they ended")
     print_line("RTF: hours run until the failure, at its quantiles. AGAIN: trials that a retry would not get past.")
 
 

@@ -40,6 +40,7 @@ class Collected:
     attempts: int = 0  # that ended, failed or not
     logs: int = 0  # that were judged
     strangers: int = 0  # logs of no job that failed
+    put_back: int = 0  # attempts that went back into the queue, and nothing tells any more how they ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class _Ended:
     row: int
     state: AttemptState | None  # None: it did not fail
     passed: bool
+    is_untold: bool = False
 
 
 def of_accounting(records: Records, logs: Sequence[str], judge: Judge) -> Collected:
@@ -56,6 +58,7 @@ def of_accounting(records: Records, logs: Sequence[str], judge: Judge) -> Collec
     for attempts in _jobs(records):
         job_id = str(records.job_id[attempts[0].row])
         found.attempts += len(attempts)
+        found.put_back += sum(ended.is_untold for ended in attempts)
         last = max((place for place, ended in enumerate(attempts) if ended.state), default=-1)
         for place, ended in enumerate(attempts):
             if ended.state is not None:
@@ -103,10 +106,16 @@ def _jobs(records: Records) -> Iterator[list[_Ended]]:
     rows = np.flatnonzero(usable)
     rows = rows[np.lexsort((records.start_s[rows], records.job_id[rows]))]
     for _, group in groupby(rows.tolist(), key=lambda row: records.job_id[row]):
-        ended = [
-            _Ended(row, _STATES.get(str(records.state[row])), str(records.state[row]) == "COMPLETED") for row in group
-        ]
-        yield ended
+        yield [_ended(records, row) for row in group]
+
+
+def _ended(records: Records, row: int) -> _Ended:
+    """Slurm calls an attempt REQUEUED that was put back: with its exit code where it had ended, else without."""
+    word = str(records.state[row])
+    if word != "REQUEUED":
+        return _Ended(row, _STATES.get(word), word == "COMPLETED")
+    has_code = records.exit_code[row] not in (b"", b"0:0")
+    return _Ended(row, AttemptState.FAILED if has_code else None, passed=False, is_untold=not has_code)
 
 
 def _failed(records: Records, attempts: Sequence[_Ended], place: int, logs: Sequence[str], judge: Judge) -> Failed:
