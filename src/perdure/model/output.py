@@ -92,6 +92,7 @@ class Output:
     files: tuple[OutputFile, ...] = ()
     absent: tuple[Absent, ...] = ()
     left_out: int = 0  # files beyond the limits on what is read
+    resubmits: bool = False  # the batch script submits jobs, or puts itself back
 
     @classmethod
     def of(cls, data: bytes, path: str = "log") -> Output:

@@ -114,7 +114,7 @@ def _share(limit: int, rules: RetryRules) -> int:
 
 
 def _spent(budget: Budget, now: float) -> str:
-    used = len(budget.times) - bisect_right(budget.times, now - HOUR_S)
+    used = min(budget.limit, len(budget.times) - bisect_right(budget.times, now - HOUR_S))
     return f"{budget.name} of an hour are spent ({used} of {budget.limit})"
 
 

@@ -424,7 +424,8 @@ def _judged(state: State, event: Judged, settings: ControllerSettings) -> tuple[
     if case is None or failure is None or failure.attempt.id != event.attempt or not failure.awaits_verdict:
         return state, [Journalled(event)]  # an older attempt, or judged before: known, and nothing to do
     record = replace(failure.record, type=_typed(failure, event.verdict))
-    failure = replace(failure, record=record, verdict=event.verdict)
+    attempt = replace(failure.attempt, resubmits=event.verdict.resubmits)
+    failure = replace(failure, attempt=attempt, record=record, verdict=event.verdict)
     state = _with_case(state, replace(case, failure=failure), settings)
     state, effects = _advance(state, [Raised(record, own=True)], settings, event.time_s)
     state, more = _raise_hardware(state, failure, settings, event.time_s)

@@ -56,6 +56,7 @@ log = logging.getLogger("perdure")
 Triage = Callable[[Output, Attempt, Context], Verdict]
 Student = Callable[[Output, Job], None]
 
+CLOCKS_APART_S = 1.0  # at most, between the resource manager's machine and ours; it tells whole seconds
 LOOK_BACK_S = 600.0  # accounting may tell of an end this much later
 LOG_PATIENCE_S = 20.0  # a log that cannot be read in this time is judged without
 MAX_STUCK_READS = 8
@@ -185,6 +186,8 @@ class Engine:
             self._study_next()
             return False
         output, begun_s = self._output_of(attempt), time.monotonic()
+        if output.resubmits and (self.last_look_s or 0.0) <= (attempt.end_s or 0.0) + CLOCKS_APART_S:
+            self.look()  # its successor may be so new that nobody has seen it
         if self.kept is not None:
             self.kept.keep(attempt.id, output)
         try:
@@ -218,9 +221,8 @@ class Engine:
         try:
             context = context_of(attempt, case, state.fleet, output.free_bytes, self.clock())
             verdict = self._triage(output, attempt, context)
-            if attempt.state is AttemptState.TIMEOUT:
-                verdict = replace(verdict, steps=last_step(output))
-            return verdict
+            steps = last_step(output) if attempt.state is AttemptState.TIMEOUT else None
+            return replace(verdict, steps=steps, resubmits=output.resubmits)
         except Exception:
             log.exception("%s: triage failed", attempt.id)
             return Verdict(Label.UNSURE, 0.5, "unknown", "triage itself failed on this log")

@@ -64,5 +64,6 @@ class Verdict:
     wait_s: float = 0.0  # how long to wait before a retry makes sense
     hearsay: bool = False  # it blames the site, and only the job's own log says so
     logs: tuple[LogMark, ...] = ()  # what it was made from, `MAX_LOGS` at most
+    resubmits: bool = False  # the job's batch script submits jobs, or puts itself back
     hardware: str = ""  # the line that shows broken hardware, where that is the cause
     steps: int | None = None  # the last step that the log of a job that ran out of walltime tells of

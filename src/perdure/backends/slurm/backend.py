@@ -389,7 +389,8 @@ class SlurmBackend:
         read = read_output(request_of(attempt, outputs, self._uid(attempt.user), max_bytes, known))
         unknown = [Absent(text, Why.UNKNOWN, _UNRESOLVED.format(text)) for text in (outputs.unknown if outputs else ())]
         files = with_ranks(tuple(self._owned(file, attempt, outputs) for file in read.files), attempt.start_s)
-        return replace(read, files=files, absent=(*read.absent, *unknown))
+        resubmits = outputs is not None and outputs.resubmits
+        return replace(read, files=files, absent=(*read.absent, *unknown), resubmits=resubmits)
 
     def _owned(self, file: OutputFile, attempt: Attempt, outputs: JobOutputs | None) -> OutputFile:
         path = {OutputKind.STDOUT: attempt.stdout, OutputKind.STDERR: attempt.stderr}.get(file.kind, file.path)

@@ -36,6 +36,7 @@ class JobOutputs:
     appended: tuple[str, ...] = ()  # of `ranks`, those that are not cut
     unknown: tuple[str, ...] = ()  # what a script says in words that cannot be resolved
     appends: bool = False
+    resubmits: bool = False
 
 
 def outputs_of(record: JobRecord, script: bytes, hosts: Mapping[str, str], appends: bool = False) -> JobOutputs:
@@ -57,6 +58,7 @@ def outputs_of(record: JobRecord, script: bytes, hosts: Mapping[str, str], appen
         tuple(_absolute(path, record.work_dir) for path in said.appended),
         unknown,
         appends or said.appends,
+        said.resubmits,
     )
 
 

@@ -26,6 +26,7 @@ _VARIABLE = re2.compile(r"\$(?:\{([A-Za-z_]\w{0,63})(?:[:#%/\^,\-+?=][^{}]{0,200
 _COMMAND = re2.compile(r"\$\([^()]{0,500}\)|`[^`]{0,500}`")
 _LAUNCHES = re2.compile(r"\b(?:srun|torchrun|torch\.distributed|mpirun|mpiexec|accelerate)\b")
 _PATTERN = re2.compile(r"%(\d{0,2})([%AaJjNnstuxb])")
+_RESUBMITS = re2.compile(r"\b(?:sbatch|scontrol\s+requeue\w*)\b")
 _APPENDS = re2.compile(r"--open-mode[=\s]+[\"']?a")
 
 _RANKS = frozenset({"SLURM_PROCID", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
@@ -70,6 +71,7 @@ class Said:
     appended: tuple[str, ...] = ()  # of these, those that are not cut
     directories: tuple[str, ...] = ()  # below which launchers make one for each rank
     appends: bool = False  # the job's own files are not cut at a start
+    resubmits: bool = False  # it submits jobs, or puts itself back
 
 
 def appends(text: str) -> bool:
@@ -81,14 +83,15 @@ def read_script(script: bytes, known: Mapping[str, str], patterns: Mapping[str, 
     """Read what a script says; `known` are variables that are set, `patterns` the values of %-patterns of srun."""
     text = _CONTROL.sub("", script[:MAX_BYTES].decode("utf-8", "replace"))
     reading = _Reading(dict(known), dict(patterns))
-    said_append = False
+    said_append = resubmits = False
     for line in _lines(text):
         if line.startswith("#"):
             said_append = said_append or (line.startswith("#SBATCH") and appends(line))
         else:
             reading.take(line)
+            resubmits = resubmits or _RESUBMITS.search(line) is not None
     files, appended = tuple(dict.fromkeys(reading.files)), tuple(dict.fromkeys(reading.appended))
-    return Said(files, appended, tuple(dict.fromkeys(reading.directories)), said_append)
+    return Said(files, appended, tuple(dict.fromkeys(reading.directories)), said_append, resubmits)
 
 
 def _lines(text: str) -> Iterator[str]:
