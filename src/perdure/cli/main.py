@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from perdure import __version__
-from perdure.cli import actions, agent, config, events, jobs, learn, node, token, trace, up, whatif, who, why
+from perdure.cli import actions, agent, config, doctor, events, jobs, learn, node, token, trace, up, whatif, who, why
 from perdure.cli import exec as exec_
 from perdure.cli.text import plain
 from perdure.errors import PerdureError
@@ -29,6 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("up")(up.up)
+app.command("doctor")(doctor.doctor)
 app.command("why")(why.why)
 app.command("who")(who.who)
 app.command("learn")(learn.learn)

@@ -52,12 +52,12 @@ def only_one(identity: str, state: Path, directory: Path, others: tuple[Path, ..
     `others`: directories in which another user's service may have left word. Raises `InUse` where there is another,
     `StateError` where the directory cannot be trusted.
     """
-    name = hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:16]
     for other in others:
-        if other != directory and (holder := read_holder(other / f"{name}.json")) is not None:
+        if other != directory and (holder := holder_of(identity, other)) is not None:
             raise _in_use(identity, holder)
     _make(directory)
-    lock, word = directory / f"{name}.lock", directory / f"{name}.json"
+    word = _word(identity, directory)
+    lock = word.with_suffix(".lock")
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as err:
@@ -74,6 +74,15 @@ def only_one(identity: str, state: Path, directory: Path, others: tuple[Path, ..
             word.unlink(missing_ok=True)
     finally:
         os.close(handle)
+
+
+def holder_of(identity: str, directory: Path) -> Holder | None:
+    """Who acts on the Slurm of that identity, by the word left in a directory."""
+    return read_holder(_word(identity, directory))
+
+
+def _word(identity: str, directory: Path) -> Path:
+    return directory / f"{hashlib.sha256(identity.encode('utf-8', 'replace')).hexdigest()[:16]}.json"
 
 
 def read_holder(word: Path) -> Holder | None:

@@ -87,9 +87,10 @@ class SlurmBackend:
     """
 
     def __init__(self, cluster: str, tools: Tools | None = None, spool: Spool | None = None) -> None:
-        """Raise `ConfigError` where Slurm's tools are not in PATH, or the spool is open to everybody."""
+        """Raise `ConfigError` where Slurm's tools or slurm.conf cannot be found, or the spool is open to everybody."""
         self.cluster = cluster
         self._tools = tools or Tools()
+        self._tools.check()
         for tool in ("scontrol", "sacct", "scancel"):
             self._tools.find(tool)
         self._spool = spool
@@ -115,6 +116,7 @@ class SlurmBackend:
         self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
         self._outputs: dict[str, JobOutputs] = {}  # of jobs that failed
         self._writers = Writers()
+        self._daemons: dict[str, int] = {}  # when each node's daemon started, by the node's clock
         self._hosts: dict[str, str] = {}  # names of nodes' machines, where they are not those of the nodes
         self._appends: bool | None = None  # what slurm.conf says; None: not asked yet
         self._done: dict[str, Outcome] = {}
@@ -132,6 +134,15 @@ class SlurmBackend:
 
     def close(self) -> None:
         """Nothing is kept open between calls."""
+
+    @property
+    def records(self) -> tuple[JobRecord, ...]:
+        """The controller's jobs as the last look saw them."""
+        return tuple(self._records.values())
+
+    def clocks_ahead(self, ctld_s: float | None) -> tuple[str, ...]:
+        """Nodes whose daemon, by its own clock, started later than it is by slurmctld's."""
+        return tuple(sorted(name for name, at in self._daemons.items() if ctld_s is not None and at > ctld_s + 5.0))
 
     def config(self) -> Config:
         """What ``scontrol show config`` says. Raises `ClusterBusy` where the controller does not answer."""
@@ -297,6 +308,7 @@ class SlurmBackend:
         with self._dialog() as scontrol:
             text = _answered(scontrol, "show job")
             nodes = read_nodes(_answered(scontrol, "show node"), scontrol.mark)
+            self._daemons = {n.node.name: n.daemon_start_s for n in nodes if n.daemon_start_s is not None}
             self._hosts = {n.node.name: n.host for n in nodes if n.host not in ("", n.node.name)} or self._hosts
             records = read_jobs(text, scontrol.mark, self._by_text, self._finished)
             self._by_text = records.by_text

@@ -59,6 +59,13 @@ class Tools:
             raise ConfigError(name, "not found in PATH", "Run Perdure where Slurm's client tools are installed")
         return found
 
+    def check(self) -> None:
+        """Raise `ConfigError` for a SLURM_CONF that cannot be read: Slurm's tools would try again for a minute."""
+        conf = self._base().get("SLURM_CONF", "")
+        if conf and not os.access(conf, os.R_OK):
+            what = "cannot be read" if os.path.exists(conf) else "is not there"
+            raise ConfigError(f"SLURM_CONF={conf}", what, "Name this site's slurm.conf, or unset SLURM_CONF")
+
     def run(self, *argv: str, time_mark: str = "", stdin: bytes = b"") -> Answer:
         """Run one command to its end; `stdin` is what it reads, at most what a pipe holds.
 
