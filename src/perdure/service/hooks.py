@@ -14,10 +14,12 @@ from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
 from perdure.service.controller import PERDURE
 from perdure.service.engine import Engine
+from perdure.service.pace import Meter
 
 log = logging.getLogger("perdure")
 
 LISTEN_EVERY_S = 0.04  # one `stat` of the spool each time
+LOOKS_AT_ONCE = 5  # at failed attempts, before they have to wait for each other
 ALIVE_EVERY_S = 1.0  # the spool is read this often, whatever its time stamp says
 
 
@@ -28,9 +30,17 @@ class Hooks:
     answered at once where nothing is carried out, while the kill switch is on, and where nothing failed.
     """
 
-    def __init__(self, backend: SlurmBackend, engine: Engine, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        backend: SlurmBackend,
+        engine: Engine,
+        clock: Callable[[], float] = time.time,
+        looks_per_minute: float | None = None,
+    ) -> None:
         self._backend, self._engine, self._clock = backend, engine, clock
         self._changed_ns, self._alive_s = 0, 0.0
+        self._looks = Meter.per_minute(looks_per_minute, LOOKS_AT_ONCE)
+        self._unseen: dict[str, Question] = {}  # failed attempts that are still to be looked at, by job
 
     def turn(self) -> None:
         """Heed what was dropped since the last turn."""
@@ -45,6 +55,10 @@ class Hooks:
         if is_due or changed_ns != self._changed_ns:
             self._changed_ns = changed_ns
             self._listen(now)
+        if self._unseen and self._looks.wait_s(time.monotonic()) == 0:
+            self._looks.take(time.monotonic())
+            questions, self._unseen = tuple(self._unseen.values()), {}
+            self._look_at(questions)
         self._answer()
 
     def close(self) -> None:
@@ -65,8 +79,7 @@ class Hooks:
         taken = self._backend.listen()
         if taken.ends or taken.looks:
             self._engine.look_now.set()
-        if taken.questions:
-            self._look_at(taken.questions)
+        self._unseen |= {question.job_id: question for question in taken.questions}
         for notice in self._backend.notices():
             said = read_bridged("slurm", notice, self._backend.cluster, now)
             refused = self._engine.tell(tuple(Raised(_own(record, self._backend.cluster)) for record in said.records))
@@ -85,7 +98,7 @@ class Hooks:
             return
         acts, undecided = self._engine.executor.acts, self._engine.undecided()
         for job_id in waiting:
-            if not (acts and job_id in undecided):
+            if job_id not in self._unseen and not (acts and job_id in undecided):
                 self._backend.answer(job_id)
 
 

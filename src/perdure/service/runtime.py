@@ -50,6 +50,7 @@ from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
 from perdure.service.loglines import log_to_stderr
 from perdure.service.metrics import Metrics
+from perdure.service.pace import Pace
 from perdure.service.peers import PeerProtocol
 from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
 from perdure.service.vigil import Vigil
@@ -154,7 +155,7 @@ def run(settings: Settings) -> int:
         if isinstance(backend, LocalBackend) and settings.local.demo:
             hands.append(demonstration(settings.local, backend, engine, state, stop))
         if isinstance(backend, SlurmBackend):
-            hands.append(hooks(backend, engine, stop))
+            hands.append(hooks(backend, engine, stop, settings.pace))
         if settings.coordination.agents is not None:
             hands.append(vigil(settings.coordination, engine, stop))
         if settings.triage.learn:
@@ -294,9 +295,9 @@ def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:
     return Bench(state / "whatif", database, settings.service.cluster, settings.whatif, time.time)
 
 
-def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event) -> threading.Thread:
+def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event, pace: Pace) -> threading.Thread:
     """The thread that listens to Slurm's hooks."""
-    listener = Hooks(backend, engine)
+    listener = Hooks(backend, engine, looks_per_minute=pace.rounds)
 
     def listen() -> None:
         listener.turn()

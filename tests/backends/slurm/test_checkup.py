@@ -1,0 +1,97 @@
+"""What `perdure doctor` makes of what it found."""
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.backends.slurm.checkup import Facts, Mark, SpoolFacts, findings
+from perdure.backends.slurm.config import Config, read_config
+from perdure.backends.slurm.records import read_jobs
+from tests.backends.slurm.text import MARK, job
+
+GOOD = {
+    "SLURM_VERSION": "22.05.8", "ClusterName": "c", "SlurmctldHost[0]": "h", "SlurmctldPort": "6817",
+    "JobRequeue": "1", "MinJobAge": "300 sec", "AccountingStoreFlags": "job_comment,job_env",
+    "SlurmUser": "slurm(64030)", "JobCompType": "jobcomp/script", "JobCompLoc": "/x/jobcomp",
+    "EpilogSlurmctld": "/x/epilogctld",
+}  # fmt: skip
+SPOOL = SpoolFacts("/var/spool/perdure", "", 64030, 64030, 0o2770)
+WELL = Facts(
+    now_s=100.0, user="root", uid=0, config=Config(GOOD, 100.0), logs=(("/a", ""),), spool=SPOOL,
+    state_dir="/state", state_free_mib=10_000,
+)  # fmt: skip
+
+
+def bad(facts):
+    return [(finding.mark, finding.what) for finding in findings(facts) if finding.mark is not Mark.OK]
+
+
+def jobs(*texts):
+    return read_jobs("".join(texts).encode(), MARK).whole
+
+
+def configured(**more):
+    return {"config": Config({**GOOD, **more}, 100.0)}
+
+
+def test_a_site_that_is_set_up_well_has_nothing_to_do():
+    assert bad(WELL) == []
+    assert all(finding.mend == "" for finding in findings(WELL))
+
+
+@pytest.mark.parametrize(
+    ("changed", "mark", "says"),
+    [
+        ({"config": None, "controller_error": "no answer"}, Mark.FAIL, "controller cannot be asked: no answer"),
+        ({"accounting_error": "refused"}, Mark.WARN, "accounting cannot be asked: refused"),
+        (configured(JobRequeue="0"), Mark.FAIL, "JobRequeue=0"),
+        (configured(MinJobAge="5 sec"), Mark.WARN, "MinJobAge=5"),
+        (configured(RequeueExit="75"), Mark.WARN, "RequeueExit=75"),
+        (configured(DependencyParameters="kill_invalid_depend"), Mark.WARN, "kill_invalid_depend"),
+        (configured(SchedulerParameters="x=1,kill_invalid_depend"), Mark.WARN, "kill_invalid_depend"),
+        (configured(AccountingStoreFlags=""), Mark.WARN, "lacks job_comment"),
+        (configured(JobSubmitPlugins="lua"), Mark.WARN, "JobSubmitPlugins=lua"),
+        (configured(SLURM_VERSION="19.05.1"), Mark.WARN, "Slurm 19.05.1"),
+        (configured(EpilogSlurmctld=""), Mark.WARN, "EpilogSlurmctld is not set"),
+        (configured(JobCompType="jobcomp/none"), Mark.WARN, "JobCompType=jobcomp/none"),
+        ({"spool": None}, Mark.WARN, "no hooks"),
+        ({"spool": replace(SPOOL, mode=0o777)}, Mark.FAIL, "everybody may write"),
+        ({"spool": replace(SPOOL, uid=0, mode=0o755)}, Mark.FAIL, "user slurm does not own it"),
+        ({"spool": SpoolFacts("/x", "No such file")}, Mark.FAIL, "No such file"),
+        ({"uid": 7, "user": "ada", "admin_level": "None"}, Mark.FAIL, "own jobs only"),
+        ({"uid": 7, "user": "ada", "admin_level": "Operator"}, Mark.WARN, "is not root"),
+        ({"uid": 7, "user": "ada", "admin_level": "", **configured(PrivateData="jobs,usage")}, Mark.FAIL, "hides"),
+        ({"logs": (("/a", ""), ("/b", "not there"))}, Mark.FAIL, "1 of 2 logs"),
+        ({"logs": tuple((f"/{i}", "" if i else "x") for i in range(20))}, Mark.WARN, "19 of 20 logs"),
+        ({"logs": ()}, Mark.WARN, "no job ended lately"),
+        ({"jobs": jobs(job(1, stdout="/home/%q.out"))}, Mark.WARN, "cannot be resolved"),
+        (
+            {"jobs": jobs(*(job(i, before_name=f"ArrayJobId=4 ArrayTaskId={i} ") for i in (5, 6)))},
+            Mark.WARN,
+            "1 arrays write all",
+        ),
+        ({"now_s": 130.0}, Mark.FAIL, "30 s apart"),
+        ({"node_clocks_ahead": ("n1",)}, Mark.WARN, "clocks of nodes"),
+        ({"state_free_mib": 50}, Mark.FAIL, "50 MiB are free"),
+        ({"descriptors": 256}, Mark.WARN, "256 files"),
+        ({"other_service": "process 7"}, Mark.WARN, "a service acts on this Slurm: process 7"),
+        ({"foreign_drains": ("n1",)}, Mark.WARN, "mark of a Perdure"),
+    ],
+)  # fmt: skip
+def test_each_trouble_is_found_with_what_to_do(changed, mark, says):
+    found = [f for f in findings(replace(WELL, **changed)) if f.mark is mark and says in f.what]
+    assert len(found) == 1, findings(replace(WELL, **changed))
+    assert found[0].mend
+
+
+def test_dependants_are_at_risk_without_the_hook():
+    waiting = jobs(job(1, state="PENDING").replace("Dependency=(null)", "Dependency=afterok:7(unfulfilled),singleton"))
+    hooked = replace(WELL, jobs=waiting)
+    assert bad(hooked) == []
+    assert (Mark.WARN, "jobs wait for others: 1 afterok, 1 singleton") in bad(replace(hooked, spool=None))
+
+
+def test_the_configuration_is_read_with_its_time():
+    text = f"Configuration data as of 90~{MARK}\nClusterName = c \nMinJobAge   = 300 sec\nEpilog = (null)\n"
+    config = read_config(text.encode(), MARK)
+    assert (config.time_s, config["ClusterName"], config.number("MinJobAge"), config["Epilog"]) == (90.0, "c", 300, "")
