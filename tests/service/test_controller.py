@@ -332,3 +332,13 @@ def test_a_persons_order_becomes_an_action_in_their_name():
 )
 def test_what_takes_an_action_back(action, undo):
     assert undo_of(action) == undo
+
+
+@pytest.mark.parametrize(("detail", "charged"), [("outside the scope: user ada is left alone", 0), ("shadow mode", 1)])
+def test_what_lies_outside_the_scope_takes_nobody_elses_retries(detail, charged):
+    run = after_failure()
+    run.judge(TRANSIENT)
+    (requeue,) = [action for action in run.acts() if isinstance(action, Requeue)]
+    assert len(run.state.fleet.spent) == 1
+    run.feed(Ended((ActionEnded(4001.0, requeue.key, ONE, "shadow", detail),)))
+    assert len(run.state.fleet.spent) == charged

@@ -49,6 +49,14 @@ def test_other_jobs_of_the_user_are_no_successors(other):
     assert found(other, job) == ""
 
 
+def test_twenty_alike_are_twenty_jobs():
+    """A workflow submits each in a session of its own."""
+    known = {str(n): replace(NEXT, job_id=str(n), submitted_from=f"login1:{n}") for n in range(18, 38)}
+    assert successor_of(JOB, ATTEMPT, known) == ""
+    known["40"] = replace(NEXT, job_id="40")
+    assert "job 40" in successor_of(JOB, ATTEMPT, known)
+
+
 def test_a_script_that_submits_jobs_may_call_another():
     other = replace(NEXT, submitted_from="login2:5", command="next.sh")
     assert found(other, attempt=replace(ATTEMPT, resubmits=True)) == "it has submitted its own successor, job 18"

@@ -24,7 +24,7 @@ def events(
     job: Annotated[str | None, typer.Argument(help="Only of this job, each step of the way.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as they happen, until interrupted.")] = False,
     kind: Annotated[str | None, typer.Option("--type", help="Only of this dotted type and below.")] = None,
-    only_open: Annotated[bool, typer.Option("--open", help="Only those on their way.")] = False,
+    only_open: Annotated[bool, typer.Option("--open", help="Only those that need an answer, or a person.")] = False,
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Exceptions of the past (what --json printed), tried anew.")
     ] = None,

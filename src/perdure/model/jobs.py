@@ -88,7 +88,7 @@ class Job:
     restarts: int = 0  # the resource manager's own count; no identity
     eligible_s: float | None = None  # it does not start before this instant
     licences: tuple[str, ...] = ()  # names of what it asks for besides nodes
-    command: str = ""  # its script with the arguments, by its owner's word; "" where there is no file
+    command: str = ""  # its script, by its owner's word; "" where there is no file
     work_dir: str = ""
     submitted_from: str = ""  # host and session of whoever submitted it, "login1:4711"
     qos: str = ""

@@ -116,6 +116,11 @@ class Fleet:
         insort(recent, spent, key=lambda s: s.time_s)
         return replace(self, spent=tuple(recent[-MAX_SPENT:]))
 
+    def without_spent(self, job_id: str) -> Fleet:
+        """Take back what the latest retry of a job was charged: it was none."""
+        mine = [at for at, spent in enumerate(self.spent) if spent.job_id == job_id]
+        return replace(self, spent=(*self.spent[: mine[-1]], *self.spent[mine[-1] + 1 :])) if mine else self
+
     def suspects(self, now: float, memory_s: float) -> frozenset[str]:
         """Nodes to keep a retry off: the resource manager spoke against them, or jobs of two users failed there.
 

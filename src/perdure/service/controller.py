@@ -42,6 +42,7 @@ from perdure.retry.rules import RetryRules
 from perdure.service.case import MAX_PAST, Case, Failure, State
 from perdure.service.comments import commented, line_of
 from perdure.service.hardware import broken_nodes
+from perdure.service.scope import OUTSIDE
 from perdure.service.view import SiteView
 from perdure.triage.verdict import Verdict
 
@@ -551,6 +552,9 @@ _LETS_GO = (OutcomeStatus.DONE.value, OutcomeStatus.SUPERSEDED.value)  # a relea
 
 def _ended(state: State, event: Ended, settings: ControllerSettings) -> tuple[State, list[Effect]]:
     effects: list[Effect] = [Journalled(end) for end in event.ends]
+    for end in event.ends:
+        if end.attempt is not None and end.action_key.startswith("requeue:") and end.detail.startswith(OUTSIDE):
+            state = replace(state, fleet=state.fleet.without_spent(end.attempt.job_id))
     inputs = [given for end in event.ends for given in _consequences(end)]
     if not inputs:
         return state, effects

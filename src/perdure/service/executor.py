@@ -235,7 +235,7 @@ class Executor:
         comments: list[ActionRow] = []
         for row in waiting:
             job_id = row.attempt.job_id if row.attempt else None
-            if (outcome := self._moot(row, needless, overtakes)) is not None:
+            if (outcome := self._moot(row, needless)) is not None:
                 ended += self._end(row, ActionState.of(outcome.status), outcome.detail, now)
                 continue
             if job_id in busy_jobs:
@@ -248,7 +248,7 @@ class Executor:
                 case Ruling.GO:
                     used = self._charged(used, row, job, now)
                     try:
-                        ended += self._carry_out(row, now)
+                        ended += self._carry_out(row, now, overtakes)
                     except ClusterBusy:
                         break
                 case Ruling.WAIT:
@@ -278,12 +278,10 @@ class Executor:
         ends = zip(begun, outcomes, strict=True)
         return [end for row, said in ends for end in self._end(row, ActionState.of(said.status), said.detail, now)]
 
-    def _moot(self, row: ActionRow, needless: Collection[str], overtakes: Callable[[Action], str]) -> Outcome | None:
+    def _moot(self, row: ActionRow, needless: Collection[str]) -> Outcome | None:
         """What became of an action that nothing is to be done for any more; None where it is to be done."""
         if row.key in needless:
             return Outcome(OutcomeStatus.SUPERSEDED, "let go before it was held")
-        if row.automatic and (overtaken := overtakes(row.action)):
-            return Outcome(OutcomeStatus.SUPERSEDED, overtaken)
         return self._already_out(row)
 
     def _already_out(self, row: ActionRow) -> Outcome | None:
@@ -332,6 +330,11 @@ class Executor:
         self._charges[row.key] = Charge(counts_at(row.action, now), row.action.kind, job.user if job else "")
         return replace(used, charges=tuple(self._charges.values()))
 
+    def _uncharge(self, key: str) -> None:
+        """What was surely not carried out takes no room in a cap."""
+        if self._charges is not None:
+            self._charges.pop(key, None)
+
     def held_back(self) -> list[tuple[str, str]]:
         """Actions on nodes that a cap holds back since the last call, and the words for it."""
         found, self._held_back = self._held_back, []
@@ -346,8 +349,11 @@ class Executor:
             self._held_back.append((row.key, ruled.why))
         self._journal.note(row, ruled.why)
 
-    def _carry_out(self, row: ActionRow, now: float) -> list[ActionEnded]:
+    def _carry_out(self, row: ActionRow, now: float, overtakes: Callable[[Action], str]) -> list[ActionEnded]:
         """Intent, deed, outcome. Raises `ClusterBusy` where it is not known whether the deed was done."""
+        if row.automatic and (overtaken := overtakes(row.action)):
+            self._uncharge(row.key)
+            return self._end(row, ActionState.SUPERSEDED, overtaken, now)
         if not self._journal.begin(row.key, now):
             return []  # withheld by a person since the round began
         begun = _begun(row)
@@ -381,8 +387,7 @@ class Executor:
                 continue
             if outcome is None:
                 self._journal.hand_back(row.key, "the resource manager did not answer")
-                if self._charges:
-                    self._charges.pop(row.key, None)
+                self._uncharge(row.key)
             else:
                 ended += self._end(row, ActionState.of(outcome.status), outcome.detail, now)
         return ended

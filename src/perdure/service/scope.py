@@ -12,6 +12,7 @@ from perdure.model.actions import Action, NodeAction
 from perdure.model.jobs import Job
 from perdure.model.nodes import Node
 
+OUTSIDE = "outside the scope"  # begins why an action is not carried out
 KINDS = tuple(sorted(str(f.default) for action in get_args(Action) for f in fields(action) if f.name == "kind"))
 
 
@@ -52,9 +53,9 @@ class ScopeSettings:
 
 def _refusal(what: str, has: tuple[str, ...], only: tuple[str, ...], never: tuple[str, ...]) -> str:
     if barred := sorted(set(has) & set(never)):
-        return f"outside the scope: {what} {barred[0]} is left alone (scope.not_{_key(what)})"
+        return f"{OUTSIDE}: {what} {barred[0]} is left alone (scope.not_{_key(what)})"
     if only and not set(has) & set(only):
-        return f"outside the scope: {what} {', '.join(has) or 'unknown'} is not in scope.{_key(what)}"
+        return f"{OUTSIDE}: {what} {', '.join(has) or 'unknown'} is not in scope.{_key(what)}"
     return ""
 
 

@@ -10,27 +10,37 @@ from perdure.model.jobs import Attempt, Job
 def successor_of(job: Job, attempt: Attempt, known: Mapping[str, Job]) -> str:
     """What to say of the live job that goes on in the place of `job`, of which `attempt` is the latest; "" without one.
 
-    It was submitted since the attempt started, by the same user under the same name in the same directory, and from
-    another session than the job itself: who submits twenty alike from one shell means twenty jobs. The command must be
-    the same as well, unless it was submitted on a node of the attempt or the batch script submits jobs.
+    It was submitted since the attempt started, by the same user under the same name in the same directory: on a node of
+    the attempt, or with the same command (or by a script that submits jobs) from another session than the job itself,
+    and it is the only one of its kind. Who submits twenty alike means twenty jobs.
     """
-    for other in known.values():
-        if other.user == job.user and other.name == job.name and _succeeds(other, job, attempt):
-            by_itself = attempt.resubmits or other.submit_s <= (attempt.end_s or other.submit_s)
-            if by_itself or _comes_from(other, attempt):
+    if not job.work_dir:
+        return ""
+    alike = [other for other in known.values() if other.user == job.user and _is_alike(other, job)]
+    for other in alike:
+        if _is_younger(other, job, attempt):
+            by_itself = _comes_from(other, attempt)
+            if not by_itself and (len(alike) > 1 or not _may_be_its_own(other, job, attempt)):
+                continue
+            if by_itself or attempt.resubmits or other.submit_s <= (attempt.end_s or other.submit_s):
                 return f"it has submitted its own successor, job {other.job_id}"
             return f"job {other.job_id}, submitted since under its name in its directory, takes its place"
     return ""
 
 
-def _succeeds(other: Job, job: Job, attempt: Attempt) -> bool:
-    if other.state.is_over or other.restarts or other.submit_s < attempt.start_s or not job.work_dir:
-        return False  # what was put back was not submitted anew, whatever instant it bears
-    if other.work_dir != job.work_dir or _number(other) <= _number(job):
-        return False
-    other_session = other.submitted_from != job.submitted_from
+def _is_alike(other: Job, job: Job) -> bool:
+    same = (other.name, other.work_dir) == (job.name, job.work_dir)
+    return same and not other.state.is_over and _number(other) != _number(job)
+
+
+def _is_younger(other: Job, job: Job, attempt: Attempt) -> bool:
+    """What was put back was not submitted anew, whatever instant it bears."""
+    return not other.restarts and other.submit_s >= attempt.start_s and _number(other) > _number(job)
+
+
+def _may_be_its_own(other: Job, job: Job, attempt: Attempt) -> bool:
     same_command = other.command == job.command or attempt.resubmits
-    return _comes_from(other, attempt) or (other_session and same_command)
+    return same_command and other.submitted_from != job.submitted_from
 
 
 def _comes_from(other: Job, attempt: Attempt) -> bool:

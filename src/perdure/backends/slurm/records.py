@@ -90,7 +90,7 @@ class JobRecord:
     gpus_in_all: bool = False  # they were asked for as a total (--gpus), whatever the number of nodes
     dependency: str = ""  # what it waits for: afterok:12(unfulfilled)
     admin_comment: str = ""
-    command: str = ""  # the script with its arguments; "" where it was not a file
+    command: str = ""  # the script; "" where it was not a file
     submitted_from: str = ""  # host and session, "login1:4711"
     qos: str = ""
     account: str = ""
@@ -397,7 +397,7 @@ def _after(key: str, tail: str) -> str:
 
 
 def _command(tail: str) -> str:
-    """The script and its arguments. Its owner can forge it."""
+    """The script. Its owner can forge it."""
     text = tail.partition(" Command=")[2].partition(" WorkDir=")[0]
     return "" if text == "(null)" else text[:MAX_NAME]
 

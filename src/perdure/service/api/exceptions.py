@@ -128,7 +128,7 @@ def list_exceptions(
     job_id: Word = "",
     type: Annotated[list[Word] | None, Query(description="Dotted, with all below it; repeatable")] = None,
     state: Annotated[list[Word] | None, Query(description="Only those that stand so; repeatable")] = None,
-    only_open: Annotated[bool, Query(alias="open", description="Only those on their way")] = False,
+    only_open: Annotated[bool, Query(alias="open", description="Only those that need an answer, or a person")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[dict[str, Any]]:
