@@ -78,6 +78,12 @@ class Site:
         self._process.wait(60)
         self._process.stdout.close()
 
+    def kill(self) -> None:
+        """End the service at once, wherever it is; `start` goes on from what it left."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(60)
+
     def start_agent(self, node: str) -> None:
         """Start the site's agent on a node."""
         argv = (sys.executable, "-m", "perdure", "agent", str(self.agents), "--node", node)

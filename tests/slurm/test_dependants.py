@@ -134,3 +134,28 @@ def test_without_the_hook_dependants_are_mended_and_what_cannot_be_is_said(deaf_
         ("afterok", "waits for it again"),
     ):
         assert f"job {waiting[kind]} {word}" in action["detail"], action
+
+
+@pytest.mark.slow
+def test_a_service_killed_while_epilogs_wait_loses_no_job_and_starts_none_twice(site, tmp_path):
+    """Killed as soon as the first job is put back: some are held, some wait for a decision, some have just failed."""
+    cluster = site.cluster
+    jobs = [cluster.submit(ONCE, "--requeue") for _ in range(8)]
+    await_("a job that is put back", lambda: any(cluster.job(job)["Restarts"] == "1" for job in jobs))
+    site.kill()
+    await_("no job completes", lambda: not any(cluster.job(job)["JobState"] == "COMPLETING" for job in jobs))
+    site.start()
+    for job in jobs:
+        await_ends(cluster, job, "COMPLETED")
+    for job in jobs:
+        assert len(cluster.ends(job)) == 2, site.told(job)
+        assert [action["state"] for action in site.actions(job)] == ["done"], site.told(job)
+
+
+def test_the_kill_switch_lets_every_epilog_go_on(site, tmp_path):
+    (tmp_path / "state" / "STOP").touch()
+    await_("no sign of life", lambda: not (site.cluster.events / "alive").exists())
+    job = site.cluster.submit(ONCE, "--requeue")
+    after = site.cluster.submit("true", "-d", f"afterany:{job}")
+    await_ends(site.cluster, after, "COMPLETED")
+    assert starts(site.cluster, after)[0][0] - starts(site.cluster, job)[0][1] < 4
