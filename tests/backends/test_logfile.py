@@ -6,18 +6,25 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from perdure.backends import logfile
-from perdure.backends.reader import HEAD_BYTES, Request, Wanted, read_output
+from perdure.backends.owner_reader import OwnerReader
+from perdure.backends.reader import HEAD_BYTES, Request, Wanted
 from perdure.errors import LogRefused, NotFound
 from perdure.model.output import OutputKind, Why
 
 ME = os.getuid()
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can give a file to somebody else")
+
+
+def read_output(request):
+    with closing(OwnerReader()) as reader:
+        return reader.read(request)
 
 
 def read_tail(path, owner_uid, max_bytes=4 << 20, head_bytes=HEAD_BYTES):
@@ -215,9 +222,9 @@ def test_a_file_swapped_between_look_and_open_is_refused(log, monkeypatch, swap)
 
 _MEASURE = """
 import resource, sys
-from perdure.backends.reader import Request, Wanted, read_output
+from perdure.backends.reader import Request, Wanted, read_files
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-log = read_output(Request(int(sys.argv[2]), (Wanted((sys.argv[1],), "stdout"),))).files[0]
+log = read_files(Request(int(sys.argv[2]), (Wanted((sys.argv[1],), "stdout"),))).files[0]
 assert log.tail.endswith(b"the end") and log.skipped > 2**30, (len(log.tail), log.skipped)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """

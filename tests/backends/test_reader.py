@@ -2,9 +2,12 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
+import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,10 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.backends import reader
-from perdure.backends.reader import Request, Search, Wanted, read_output
+from perdure.backends.owner_reader import OwnerReader
+from perdure.backends.reader import Request, Search, Wanted
+from perdure.errors import ClusterBusy
 from perdure.model.output import LogMark, OutputKind, Why, digest_of, own_start
 
 ME = os.getuid()
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def read_output(request):
+    with closing(OwnerReader()) as reader:
+        return reader.read(request)
+
+
 LOGS = (r"rank(?P<rank>\d{1,10}+)\.log",)
 
 
@@ -100,7 +113,7 @@ def test_a_missing_directory_is_told_apart_where_it_can_be(tmp_path):
     assert f"{tmp_path}/typo does not exist" in own.says
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@as_root
 def test_root_becomes_the_owner_for_all_of_it(tmp_path_factory):
     directory = tmp_path_factory.mktemp("shared")
     for parent in (directory, directory.parent, directory.parent.parent):
@@ -118,8 +131,9 @@ def test_root_becomes_the_owner_for_all_of_it(tmp_path_factory):
 
 _AS_A_SERVICE = """
 import sys
-from perdure.backends.reader import Request, Search, read_output
-output = read_output(Request(int(sys.argv[1]), (), (Search(sys.argv[2], (r"log",)),)))
+from perdure.backends.owner_reader import OwnerReader
+from perdure.backends.reader import Request, Search
+output = OwnerReader().read(Request(int(sys.argv[1]), (), (Search(sys.argv[2], (r"log",)),)))
 print([file.text for file in output.files])
 """
 
@@ -155,6 +169,63 @@ def copied_source(directory):
         to.mkdir(parents=True, exist_ok=True)
         copy(source / part, to / part)
     return str(to.parent)
+
+
+@pytest.fixture
+def of_nobody():
+    """A log that nobody alone may read, in a directory that everybody may enter."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        path = Path(name, "log")
+        path.write_text("of nobody")
+        os.chown(path, 65534, 65534)
+        os.chmod(path, 0o600)
+        yield Request(65534, (Wanted((str(path),), OutputKind.STDOUT),))
+
+
+@as_root
+def test_many_are_read_at_once_by_one_process(of_nobody):
+    texts = []
+    with closing(OwnerReader()) as one:
+        readers = [threading.Thread(target=lambda: texts.append(one.read(of_nobody).main.text)) for _ in range(20)]
+        for thread in readers:
+            thread.start()
+        for thread in readers:
+            thread.join()
+    assert texts == [b"of nobody"] * 20
+
+
+@as_root
+def test_a_reader_that_was_killed_is_started_again(of_nobody):
+    with closing(OwnerReader()) as one:
+        one.read(of_nobody)
+        one._server.kill()
+        one._server.wait()
+        assert one.read(of_nobody).main.text == b"of nobody"
+
+
+@as_root
+def test_what_takes_too_long_holds_up_nobody_else(of_nobody):
+    """A fork that is stuck, as on a file system that does not answer, is left behind."""
+    with closing(OwnerReader(timeout_s=2.0)) as one:
+        one.read(of_nobody)
+        (ours, theirs) = socket.socketpair()
+        with ours, theirs:  # a request that never ends
+            socket.send_fds(one._control, [b"r"], [theirs.fileno()])
+            assert one.read(of_nobody).main.text == b"of nobody"
+        with pytest.raises(ClusterBusy):
+            one.read(Request(65534, (), (Search("/", ("(",)),)))  # it ends without an answer
+        assert one.read(of_nobody).main.text == b"of nobody"
+
+
+@as_root
+def test_the_process_ends_with_its_service(of_nobody):
+    one = OwnerReader()
+    one.read(of_nobody)
+    server = one._server
+    one.close()
+    assert server.returncode == 0
+    one.close()
 
 
 # Marks: what of a file is a later attempt's own

@@ -1,27 +1,22 @@
-"""Reading an attempt's output: all its files at once, with its owner's rights.
+"""Reading an attempt's output: all its files at once, each opened as `logfile` allows.
 
-Where the service is root, one process becomes the owner, finds and reads, and writes what it found to its standard
-output. It needs the standard library alone, and starts without Perdure's dependencies.
+Needs the standard library alone: it also runs in a process that has become the files' owner (`owner_reader`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pwd
 import re
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from perdure.backends.logfile import NOT_READ, listed, listed_below, open_log
-from perdure.errors import ClusterBusy, LogRefused
+from perdure.errors import LogRefused
 from perdure.model.output import (
     DIGEST_BYTES,
     IS_NOT_THERE,
@@ -44,9 +39,6 @@ MAX_ENTRIES = 20_000
 """So many names in directories are looked at, all searches together."""
 _LOOKED_AT_BYTES = 1024
 """A found file with a zero byte among its first is no log."""
-_READER_TIMEOUT_S = 30.0
-_NOBODY = 65534
-_SETUID_AND_SETGID = 1 << 7 | 1 << 6  # CAP_SETUID, CAP_SETGID
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +77,8 @@ class Request:
     births: bool = False  # ask when each file came into being
 
 
-def read_output(request: Request) -> Output:
-    """Find and read. Memory is bounded by what is asked for, whatever the files' sizes and number.
-
-    Raises `ClusterBusy` where the file system did not answer in time (only noticed where the reader is a process of
-    its own).
-    """
-    if request.owner_uid not in (0, os.geteuid()) and _may_become_others():
-        return _read_as_owner(request)
-    return _read_here(request)
-
-
-def _may_become_others() -> bool:
-    """Whether this process is root, or hands on the capabilities to change its user and groups."""
-    if os.geteuid() == 0:
-        return True
-    try:
-        status = Path("/proc/self/status").read_text("ascii", "replace")
-    except OSError:
-        return False
-    found = re.search(r"^CapAmb:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return found is not None and int(found[1], 16) & _SETUID_AND_SETGID == _SETUID_AND_SETGID
-
-
-def _read_here(request: Request) -> Output:
+def read_files(request: Request) -> Output:
+    """Find and read, with this process's rights. Memory is bounded by what is asked for, whatever the files' sizes."""
     files: list[OutputFile] = []
     absent: list[Absent] = []
     marks = {mark.path: mark for mark in request.marks}
@@ -312,33 +282,16 @@ def _file_system(directory: str) -> str:
     return next(found, "")
 
 
-# Reading as somebody else: a fresh process, for a fork of a service with threads may hang.
-
-_READER = "import sys; sys.path.insert(0, sys.argv[1]); import perdure.backends.reader as m; m.main()"
+# What goes between a process that reads and one that asks
 
 
-def _read_as_owner(request: Request) -> Output:
-    root = str(Path(__file__).resolve().parents[2])
-    try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _READER, root],
-            input=json.dumps(asdict(request)).encode(),
-            capture_output=True,
-            timeout=_READER_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as err:
-        raise ClusterBusy("its log", "the file system does not answer", "Ask again") from err
-    first, _, data = done.stdout.partition(b"\n")
-    if done.returncode != 0 or not first:
-        raise ClusterBusy("its log", f"the reader ended with code {done.returncode}", "Ask again")
-    return _unpacked(json.loads(first), data)
+def request_to_json(request: Request) -> bytes:
+    return json.dumps(asdict(request)).encode()
 
 
-def main() -> None:
-    """Become the owner for good, read what standard input asks for, and write it to standard output."""
-    given = json.load(sys.stdin.buffer)
-    request = Request(
+def request_of_json(data: bytes) -> Request:
+    given = json.loads(data)
+    return Request(
         given["owner_uid"],
         tuple(Wanted(tuple(w["paths"]), OutputKind(w["kind"]), w["rank"]) for w in given["files"]),
         tuple(Search(s["root"], tuple(s["parts"]), s["depth"], s["since_s"]) for s in given["searches"]),
@@ -347,21 +300,21 @@ def main() -> None:
         given["head_bytes"],
         given["births"],
     )
-    if request.births:
-        _statx()  # while Python's own files can be read
-    _become(request.owner_uid)
-    output = _read_here(request)
+
+
+def packed(output: Output) -> bytes:
+    """An answer as a line of JSON and what was read; a path that is no text is escaped in it."""
     files = [
         {**asdict(replace(file, head=b"", tail=b"")), "head": len(file.head), "tail": len(file.tail)}
         for file in output.files
     ]
     answer = {"files": files, "absent": [asdict(each) for each in output.absent], "left_out": output.left_out}
-    # A path may hold what is no text: as JSON it is escaped, surrogates too.
-    blobs = b"".join(file.head + file.tail for file in output.files)
-    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n" + blobs)
+    return json.dumps(answer).encode() + b"\n" + b"".join(file.head + file.tail for file in output.files)
 
 
-def _unpacked(answer: dict[str, Any], data: bytes) -> Output:
+def unpacked(packed_output: bytes) -> Output:
+    first, _, data = packed_output.partition(b"\n")
+    answer = json.loads(first)
     files, at = [], 0
     for told in answer["files"]:
         tail_at = at + told["head"]
@@ -373,16 +326,6 @@ def _unpacked(answer: dict[str, Any], data: bytes) -> Output:
     return Output(tuple(files), tuple(absent), answer["left_out"])
 
 
-def _become(uid: int) -> None:
-    try:
-        entry = pwd.getpwuid(uid)
-        gid, groups = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
-    except KeyError:
-        gid, groups = _NOBODY, []
-    os.setgroups(groups)
-    if sys.platform == "linux":
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
-    else:
-        os.setgid(gid)  # as root these set the saved ids too
-        os.setuid(uid)
+def warm_up() -> None:
+    """Load all that reading may need while Python's own files can be read."""
+    _statx()

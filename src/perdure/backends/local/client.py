@@ -17,7 +17,7 @@ from perdure.backends.local import paths
 from perdure.backends.local.spec import JobSpec
 from perdure.backends.local.wire import decode, encode
 from perdure.backends.protocol import TAIL_BYTES
-from perdure.backends.reader import Request, Wanted, read_output
+from perdure.backends.reader import Request, Wanted, read_files
 from perdure.errors import ClusterBusy, ClusterError, PerdureError
 from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
@@ -55,7 +55,7 @@ class LocalBackend:
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
         """See `Backend.output`. All logs belong to the user that runs the cluster; both streams are one file."""
         wanted = Wanted((attempt.stdout,), OutputKind.STDOUT)
-        return read_output(Request(os.getuid(), (wanted,), marks=tuple(known), max_bytes=max_bytes))
+        return read_files(Request(os.getuid(), (wanted,), marks=tuple(known), max_bytes=max_bytes))
 
     def perform(self, action: Action) -> Outcome:
         """See `Backend.perform`. The daemon remembers every key that it has answered."""

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import re2
 
+from perdure.backends.owner_reader import OwnerReader
 from perdure.backends.protocol import TAIL_BYTES
-from perdure.backends.reader import read_output
 from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.config import Config, read_config
@@ -116,6 +116,7 @@ class SlurmBackend:
         self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
         self._outputs: dict[str, JobOutputs] = {}  # of jobs that failed
         self._writers = Writers()
+        self._reader = OwnerReader()
         self._daemons: dict[str, int] = {}  # when each node's daemon started, by the node's clock
         self._hosts: dict[str, str] = {}  # names of nodes' machines, where they are not those of the nodes
         self._appends: bool | None = None  # what slurm.conf says; None: not asked yet
@@ -133,7 +134,8 @@ class SlurmBackend:
         return self._version
 
     def close(self) -> None:
-        """Nothing is kept open between calls."""
+        """End the process that reads logs, if there is one."""
+        self._reader.close()
 
     @property
     def records(self) -> tuple[JobRecord, ...]:
@@ -398,7 +400,7 @@ class SlurmBackend:
         outputs = self._outputs.get(attempt.id.job_id)
         if not attempt.stdout:
             return Output((), (Absent("", Why.UNKNOWN, _NO_BATCH_JOB if outputs else _FORGOTTEN),))
-        read = read_output(request_of(attempt, outputs, self._uid(attempt.user), max_bytes, known))
+        read = self._reader.read(request_of(attempt, outputs, self._uid(attempt.user), max_bytes, known))
         unknown = [Absent(text, Why.UNKNOWN, _UNRESOLVED.format(text)) for text in (outputs.unknown if outputs else ())]
         files = with_ranks(tuple(self._owned(file, attempt, outputs) for file in read.files), attempt.start_s)
         resubmits = outputs is not None and outputs.resubmits
