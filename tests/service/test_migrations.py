@@ -86,3 +86,26 @@ def test_exceptions_of_the_first_form_are_read_in_the_new_one(where, monkeypatch
     journal.close()
     assert (record.attempt, record.state, record.outcome) == (AttemptId("c", "1", 2), "handled", "recovered")
     assert [(a.kind, a.action_keys) for a in record.verdicts] == [("handled", ("k",))]
+
+
+def test_components_that_were_live_are_seen_anew_under_the_plain_id(where, monkeypatch):
+    def before(db, *_):
+        made = config()
+        made.attributes["connection"] = db
+        upgrade(made, "0007_events")
+
+    with monkeypatch.context() as then:
+        then.setattr(store, "_bring_up_to_date", before)
+        opened = Store.open(where, "c")
+        insert = (
+            'INSERT INTO jobs (cluster, job_id, name, "user", partition, state, gpus, node_count, submit_s, changed_s,'
+            " payload) VALUES ('c', :id, '', '', '', :state, 0, 1, 1.0, 1.0, '{}')"
+        )
+        with opened.writing() as db:
+            for job_id, state in (("12+0", "running"), ("12+1", "running"), ("9+0", "failed"), ("7", "running")):
+                db.execute(text(insert), {"id": job_id, "state": state})
+        opened.close()
+    opened = Store.open(where, "c")
+    with opened.engine.connect() as db:
+        assert sorted(db.scalars(text("SELECT job_id FROM jobs"))) == ["7", "9+0"]
+    opened.close()

@@ -42,7 +42,7 @@ class OwnerReader:
 
     def read(self, request: Request) -> Output:
         """Find and read. Raises `ClusterBusy` where no answer came: a file system may be stuck."""
-        if request.owner_uid in (0, os.geteuid()) or not _may_become_others():
+        if request.owner_uid in (0, os.geteuid()) or not may_become_others():
             return read_files(request)
         with self._asked() as answer:
             answer.settimeout(self._timeout_s)
@@ -102,7 +102,7 @@ def _received(answer: socket.socket, deadline: float) -> bytes:
     return b"".join(chunks)
 
 
-def _may_become_others() -> bool:
+def may_become_others() -> bool:
     """Whether this process is root, or hands on the capabilities to change its user and groups."""
     if os.geteuid() == 0:
         return True

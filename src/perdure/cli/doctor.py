@@ -51,6 +51,7 @@ def _line(finding: Finding) -> str:
 
 def gather(settings: Settings) -> Facts:
     """Look at Slurm and at this machine. Raises `ConfigError` where Slurm's tools are not in PATH."""
+    from perdure.backends.owner_reader import may_become_others
     from perdure.backends.slurm.backend import SlurmBackend
     from perdure.backends.slurm.checkup import Facts
     from perdure.backends.slurm.tools import Tools
@@ -80,6 +81,7 @@ def gather(settings: Settings) -> Facts:
         accounting_error=seen.unseen.get("accounting", ""),
         admin_level=_admin_level(settings, str(own["user"])),
         jobs=backend.records,
+        reads_as_owner=may_become_others(),
         logs=tuple(_tried(backend, attempt) for attempt in _sample(seen.attempts)),
         node_clocks_ahead=backend.clocks_ahead(config.time_s),
         other_service=other,

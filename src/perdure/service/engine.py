@@ -44,6 +44,7 @@ from perdure.service.executor import Executor
 from perdure.service.journal import Journal
 from perdure.service.kept_logs import KeptLogs
 from perdure.service.loglines import lines
+from perdure.service.others import foreign_marks
 from perdure.service.studies import GOOD_BYTES, Studies
 from perdure.service.successor import successor_of
 from perdure.service.surroundings import context_of
@@ -162,8 +163,10 @@ class Engine:
             seen = self.backend.observe(seen_until_s - LOOK_BACK_S)
         if not seen.unseen:
             self._seen_until_s = seen.time_s
-        self.absorb([Looked(seen)])
+        effects = self.absorb([Looked(seen)])
         self.last_look_s = seen.time_s
+        for node in foreign_marks(effects, lambda key: self.journal.action(key) is not None, self.clock()):
+            log.warning("another Perdure acts on this cluster: node %s: %s", node.name, node.reason)
 
     def look_at(self, look: Callable[[], Observation]) -> None:
         """Take in a look at a few jobs. Raises what `look` raises."""

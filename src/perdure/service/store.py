@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from perdure.errors import InUse, MissingExtra, StateError
 
-SCHEMA = "0007_events"  # the newest migration; a test keeps the two the same
+SCHEMA = "0008_components"  # the newest migration; a test keeps the two the same
 VERSION_TABLE = "perdure_schema"
 FILE_NAME = "journal.db"
 BUSY_S = 10.0

@@ -59,7 +59,7 @@ def test_a_site_that_is_set_up_well_has_nothing_to_do():
         ({"spool": replace(SPOOL, uid=0, mode=0o755)}, Mark.FAIL, "user slurm does not own it"),
         ({"spool": SpoolFacts("/x", "No such file")}, Mark.FAIL, "No such file"),
         ({"uid": 7, "user": "ada", "admin_level": "None"}, Mark.FAIL, "own jobs only"),
-        ({"uid": 7, "user": "ada", "admin_level": "Operator"}, Mark.WARN, "is not root"),
+        ({"uid": 7, "user": "ada", "admin_level": "Operator", "reads_as_owner": False}, Mark.WARN, "is not root"),
         ({"uid": 7, "user": "ada", "admin_level": "", **configured(PrivateData="jobs,usage")}, Mark.FAIL, "hides"),
         ({"logs": (("/a", ""), ("/b", "not there"))}, Mark.FAIL, "1 of 2 logs"),
         ({"logs": tuple((f"/{i}", "" if i else "x") for i in range(20))}, Mark.WARN, "19 of 20 logs"),

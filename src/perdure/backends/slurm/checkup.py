@@ -60,6 +60,7 @@ class Facts:
     accounting_error: str = ""
     admin_level: str | None = None  # by sacctmgr; None where it could not be asked
     jobs: Sequence[JobRecord] = ()
+    reads_as_owner: bool = True  # root, or CAP_SETUID and CAP_SETGID
     logs: Sequence[tuple[str, str]] = ()  # sampled paths, and why each cannot be read ("" where it can)
     node_clocks_ahead: Sequence[str] = ()
     spool: SpoolFacts | None = None
@@ -150,9 +151,9 @@ def _rights(facts: Facts) -> Iterator[Finding]:
     else:
         what = f"{facts.user} may act on its own jobs only, and drain no node"
         yield Finding(Mark.FAIL, what, f"sacctmgr modify user {facts.user} set adminlevel=operator")
-    if facts.uid != 0:
+    if not facts.reads_as_owner:
         yield Finding(Mark.WARN, f"{facts.user} is not root: logs of others are read only where everybody may",
-                      "Run the service as root, or accept verdicts without logs")  # fmt: skip
+                      "Run the service as root, or with CAP_SETUID and CAP_SETGID in AmbientCapabilities")  # fmt: skip
 
 
 def _logs(facts: Facts) -> Iterator[Finding]:
