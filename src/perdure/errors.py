@@ -54,6 +54,10 @@ class ClusterBusy(PerdureError):
     """The resource manager did not answer; asking again may help, and what was asked may have been done."""
 
 
+class JobBusy(ClusterBusy):
+    """The resource manager answers, but takes no change of this one job now."""
+
+
 class NotPermitted(PerdureError):
     """The token is wrong, or its role may not do this."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perdure.backends.protocol import Backend, Commented
-from perdure.errors import ClusterBusy, PerdureError
+from perdure.errors import ClusterBusy, JobBusy, PerdureError
 from perdure.model.actions import (
     Action,
     Cancel,
@@ -249,6 +249,8 @@ class Executor:
                     used = self._charged(used, row, job, now)
                     try:
                         ended += self._carry_out(row, now, overtakes)
+                    except JobBusy:
+                        busy_jobs |= {job_id} if job_id else set()
                     except ClusterBusy:
                         break
                 case Ruling.WAIT:

@@ -499,13 +499,18 @@ class SlurmBackend:
 
     def _await_completed(self, scontrol: Dialog, action: Requeue) -> None:
         """A job that was put back takes no changes before its epilogs end; one of them may wait for us."""
-        end = time.monotonic() + COMPLETED_S
-        while time.monotonic() < end:
-            self.answer(action.attempt.job_id)
-            job = self._job(scontrol, action)
-            if job is None or job.state != "COMPLETING":
-                return
-            time.sleep(COMPLETED_S / 20)
+        begun = time.monotonic()
+        end = begun + COMPLETED_S - (self._batch.waited_s if self._batch else 0.0)  # all of a round together
+        try:
+            while True:
+                self.answer(action.attempt.job_id)
+                job = self._job(scontrol, action)
+                if job is None or job.state != "COMPLETING" or time.monotonic() > end:
+                    return
+                time.sleep(COMPLETED_S / 20)
+        finally:
+            if self._batch is not None:
+                self._batch.waited_s += time.monotonic() - begun
 
     def _repair(self, scontrol: Dialog, step: plans.Todo) -> tuple[str, ...]:
         """Put the commands about other jobs; what came of them."""

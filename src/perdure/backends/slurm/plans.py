@@ -14,7 +14,7 @@ from typing import NamedTuple
 from perdure.backends.slurm.dependants import is_singleton, mended, word_on
 from perdure.backends.slurm.records import JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.words import HELD_BY_A_PERSON, is_held, is_waiting
-from perdure.errors import ClusterBusy
+from perdure.errors import JobBusy
 from perdure.model.actions import (
     COMMENT_PREFIX,
     Cancel,
@@ -98,7 +98,7 @@ def for_job(
         return done("started again")
     at_once = isinstance(action, Cancel | Comment) or (isinstance(action, Requeue) and ended_badly(job, now))
     if job.state == "COMPLETING" and not at_once:
-        raise ClusterBusy(f"job {job.job_id}", "still completing", "Ask again in a moment")
+        raise JobBusy(f"job {job.job_id}", "still completing", "Ask again in a moment")
     wanted = action.attempt.incarnation
     latest = job.start_s if has_run(job, now) else last_start
     if let_go and latest is not None and latest > wanted:  # accounting, asked after the job, knows of it already

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perdure.errors import ClusterBusy, ClusterError, ConfigError, PerdureError
+from perdure.errors import ClusterBusy, ClusterError, ConfigError, JobBusy, PerdureError
 
 CAP_BYTES = 256 * 1024 * 1024
 DIALOG_PATIENCE_S = 3.0  # a scontrol built without readline keeps its answers back until its input ends
@@ -158,6 +158,7 @@ class Batch:
         self._tools = tools
         self._stack = contextlib.ExitStack()
         self._open: Dialog | None = None
+        self.waited_s = 0.0  # for jobs that take no change yet
 
     def __enter__(self) -> Batch:
         return self
@@ -173,6 +174,8 @@ class Batch:
             self._open = self._stack.enter_context(self._tools.dialog())
         try:
             yield self._open
+        except JobBusy:
+            raise
         except PerdureError:
             self.__exit__()
             raise
