@@ -102,6 +102,7 @@ class Engine:
         self.acts_wait = threading.Event()  # set while there may be an action to carry out
         self.look_now = threading.Event()  # set where something is known to have happened
         self.last_look_s: float | None = None
+        self.look_took_s = 0.0  # the last one, of the resource manager's time and ours
         now, first_s, seen_until_s = clock(), journal.first_event_s(), journal.seen_until_s()
         self._seen_until_s = now if seen_until_s is None else min(seen_until_s, now)
         # What failed before we came is not ours. Slurm tells instants in whole seconds.
@@ -160,7 +161,9 @@ class Engine:
         self.look_now.clear()
         with self._backend_lock:
             seen_until_s = min(self._seen_until_s, self.clock())  # what was seen under a wrong clock is seen again
+            begun_s = time.monotonic()
             seen = self.backend.observe(seen_until_s - LOOK_BACK_S)
+            self.look_took_s = time.monotonic() - begun_s
         if not seen.unseen:
             self._seen_until_s = seen.time_s
         effects = self.absorb([Looked(seen)])

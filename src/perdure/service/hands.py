@@ -88,22 +88,16 @@ def _looking(engine: Engine, stop: threading.Event, every_s: float, looks: Meter
 
     A look that takes long is one that costs the resource manager much: then looks are rarer.
     """
-    last_took_s = 0.0
 
     def look() -> None:
-        nonlocal last_took_s
-        begun_s = time.monotonic()
-        looks.take(begun_s)
-        try:
-            engine.look()
-        finally:
-            last_took_s = time.monotonic() - begun_s
+        looks.take(time.monotonic())
+        engine.look()
 
     def wait() -> None:
         ended_s = time.monotonic()
         engine.look_now.wait(every_s)
         now = time.monotonic()
-        least_s = ended_s + LOOK_SHARE * last_took_s if looks.bucket else now
+        least_s = ended_s + LOOK_SHARE * engine.look_took_s if looks.bucket else now
         stop.wait(max(looks.wait_s(now), least_s - now, 0.0))
 
     return look, wait
