@@ -59,7 +59,7 @@ crash: test-tools
 
 # The failure table with real faults on a real Slurm: its slow rows (about 6 minutes).
 slurm-table: test-tools
-	@$(BIN)/python -m pytest -m "slurm and slow" tests/slurm/test_failure_table.py tests/slurm/test_detection.py tests/slurm/test_looks.py $(ARGS)
+	@$(BIN)/python -m pytest -m "slurm and slow" tests/slurm/test_failure_table.py tests/slurm/test_detection.py tests/slurm/test_looks.py tests/slurm/test_decisions.py $(ARGS)
 
 # The fault foundry: every program of it fails again, its truth is proven, the records are written anew (docs/foundry.md).
 FOUNDRY_VENV ?= build/foundry
