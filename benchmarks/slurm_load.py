@@ -188,7 +188,7 @@ def queue(pending: int, running_: int) -> dict[str, float]:
         array = cluster.submit("true", f"--array=0-{pending - 1}", "--begin=now+20hours")
         told = "".join(f"update jobid={array}_{task} nice=1\n" for task in range(pending))
         subprocess.run(("scontrol",), input=told, env=cluster.env, check=True, capture_output=True, text=True)
-        records = cluster.run("scontrol", "-o", "show", "job").count("JobId=")
+        records = cluster.run("scontrol", "-o", "show", "job").count("JobName=")
         with running(cluster, home, {}) as service:
             until(lambda: service.rows("select count(*) from jobs")[0][0] >= records - 5, 120)  # type: ignore[operator]
             begun, spent = rpcs(cluster)
