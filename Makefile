@@ -57,9 +57,14 @@ CUTS ?= 1000
 crash: test-tools
 	@$(BIN)/python -m tests.crash --cuts $(CUTS) --kills $(N)
 
-# The failure table with real faults on a real Slurm: its slow rows (about 6 minutes).
+# The failure table with real faults on a real Slurm, all rows one after the other, and its page of docs (about 30 minutes);
+# then the other slow tests there. ROOT=DIR: in another Debian root, whose Slurm is newer.
 slurm-table: test-tools
-	@$(BIN)/python -m pytest -m "slurm and slow" tests/slurm/test_failure_table.py tests/slurm/test_detection.py tests/slurm/test_looks.py tests/slurm/test_decisions.py $(ARGS)
+	@$(IN_ROOT) env PERDURE_REQUIRE=slurm PERDURE_TABLE=$(CURDIR)/docs/failure-table.json \
+	  $(BIN)/python -m pytest -m slurm tests/slurm/test_failure_table.py $(ARGS); \
+	  $(BIN)/python -m tests.slurm.table.page
+	@$(IN_ROOT) $(BIN)/python -m pytest -m "slurm and slow" tests/slurm --deselect tests/slurm/test_failure_table.py $(ARGS)
+IN_ROOT = $(if $(ROOT),tests/slurm/in-root $(ROOT))
 
 # The fault foundry: every program of it fails again, its truth is proven, the records are written anew (docs/foundry.md).
 FOUNDRY_VENV ?= build/foundry

@@ -79,10 +79,12 @@ class Site:
         self._process.stdout.close()
 
     def kill(self) -> None:
-        """End the service at once, wherever it is; `start` goes on from what it left."""
+        """End the service as a crash does; `start` begins anew on its state."""
         assert self._process is not None
         self._process.kill()
         self._process.wait(60)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def start_agent(self, node: str) -> None:
         """Start the site's agent on a node."""

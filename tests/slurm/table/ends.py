@@ -1,0 +1,267 @@
+"""How programs end: exit codes, signals, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.slurm.cluster import await_
+from tests.slurm.table.programs import LOST_PEER, OUT_OF_MEMORY, SHAPE
+from tests.slurm.table.row import Group
+from tests.slurm.table.stage import Stage
+
+ENDS = Group("ends")
+
+
+def _signalled(stage: Stage, *words: str) -> tuple[str, Iterator[None]]:
+    """A job that has run for some seconds when its owner sends a signal to the batch script."""
+    job = stage.submit(f"echo step 1; touch {stage.mark}; sleep 600 & wait")
+
+    def rest() -> Iterator[None]:
+        yield
+        await_("the job's first step", stage.mark.exists)
+        stage.site.await_known(job)
+        stage.cluster.run("scancel", *words, job)
+
+    return job, rest()
+
+
+@ENDS.row(quick=True)
+def unknown_failure(stage: Stage) -> Iterator[None]:
+    """Exit code 1, and nothing in the log tells why: one probing retry, then a stop."""
+    job = stage.submit("echo step 1; sleep 1; exit 1")
+    yield
+    stage.site.await_outcome(job, "stopped", 150)
+    assert len(stage.requeues(job)) == 1
+    assert stage.states(job) == ["FAILED", "FAILED"] or stage.states(job) == ["REQUEUED", "FAILED"]
+    stage.check()
+
+
+@ENDS.row(quick=True)
+def deterministic(stage: Stage) -> Iterator[None]:
+    """A shape error."""
+    job = stage.submit(SHAPE)
+    yield
+    stage.stopped(job)
+    stage.check()
+
+
+@ENDS.row(quick=True)
+def transient(stage: Stage) -> Iterator[None]:
+    """A peer resets the connection, once."""
+    job = stage.submit(stage.once() + LOST_PEER)
+    yield
+    stage.recovered(job)
+    assert len(stage.requeues(job)) == 1
+    stage.check()
+
+
+@ENDS.row(quick=True)
+def cancelled(stage: Stage) -> Iterator[None]:
+    """`scancel JOB`."""
+    job, rest = _signalled(stage)
+    next(rest)
+    yield
+    next(rest, None)
+    stage.cluster.wait(job, lambda fields: fields["JobState"] == "CANCELLED")
+    stage.left_alone(job)
+
+
+@ENDS.row(quick=True)
+def sent_term(stage: Stage) -> Iterator[None]:
+    """`scancel -s TERM -f JOB`: Slurm says FAILED 0:15, JobLaunchFailure."""
+    job, rest = _signalled(stage, "-s", "TERM", "-f")
+    next(rest)
+    yield
+    next(rest, None)
+    stage.stopped(job)
+    assert "never got as far" not in stage.says(job)
+
+
+@ENDS.row(quick=True)
+def sent_int(stage: Stage) -> Iterator[None]:
+    """`scancel -s INT -f JOB`: Slurm says FAILED 0:2, JobLaunchFailure."""
+    job, rest = _signalled(stage, "-s", "INT", "-f")
+    next(rest)
+    yield
+    next(rest, None)
+    stage.stopped(job)
+    assert "never got as far" not in stage.says(job)
+
+
+@ENDS.row()
+def sent_usr1(stage: Stage) -> Iterator[None]:
+    """`scancel -s USR1 -f JOB`, which its script does not catch."""
+    job, rest = _signalled(stage, "-s", "USR1", "-f")
+    next(rest)
+    yield
+    next(rest, None)
+    stage.stopped(job)
+
+
+@ENDS.row()
+def sent_kill(stage: Stage) -> Iterator[None]:
+    """`scancel -s KILL -f JOB`: nobody can tell it from the kernel's own kill; at most one retry."""
+    job, rest = _signalled(stage, "-s", "KILL", "-f")
+    next(rest)
+    yield
+    next(rest, None)
+    stage.await_failures(job, 1)
+    assert len(stage.requeues(job)) <= 1
+
+
+@ENDS.row(quick=True)
+def script_crashes(stage: Stage) -> Iterator[None]:
+    """The batch script dies of SIGSEGV each time: never called a launch failure, tried once more at most."""
+    job = stage.submit("echo step 1; sleep 1; kill -SEGV $$")
+    yield
+    stage.site.await_outcome(job, "stopped", 150)
+    assert len(stage.requeues(job)) <= 1
+    assert "never got as far" not in stage.says(job)
+
+
+@ENDS.row()
+def script_aborts(stage: Stage) -> Iterator[None]:
+    """The batch script dies of SIGABRT each time."""
+    job = stage.submit("echo step 1; sleep 1; kill -ABRT $$")
+    yield
+    stage.site.await_outcome(job, "stopped", 150)
+    assert len(stage.requeues(job)) <= 1
+
+
+@ENDS.row(quick=True)
+def program_not_found(stage: Stage) -> Iterator[None]:
+    """`srun /nonsense/train.py`."""
+    job = stage.submit("srun /nonsense/train.py")
+    yield
+    record = stage.stopped(job)
+    assert record["verdicts"][-1]["component"] == "scheduler"
+    stage.check()
+
+
+@ENDS.row()
+def command_not_found(stage: Stage) -> Iterator[None]:
+    """The shell does not find the program: exit code 127."""
+    job = stage.submit("torchrunn train.py")
+    yield
+    stage.stopped(job)
+
+
+@ENDS.row()
+def not_executable(stage: Stage) -> Iterator[None]:
+    """The program may not be executed: exit code 126."""
+    job = stage.submit(f"touch {stage.folder}/train; {stage.folder}/train")
+    yield
+    stage.stopped(job)
+
+
+@ENDS.row()
+def asks_for_a_retry(stage: Stage) -> Iterator[None]:
+    """Exit code 75, and the site requeues on it (RequeueExit=75): Slurm's own doing is left at that."""
+    job = stage.submit(f"{stage.once()}echo step 1; exit 75")
+    yield
+    stage.done(job)
+    assert stage.requeues(job) == []
+    stage.check()
+
+
+@ENDS.row()
+def asks_not_to_be_run_again(stage: Stage) -> Iterator[None]:
+    """Exit code 93: NVIDIA's resiliency extension says that a restart makes no progress."""
+    job = stage.submit("echo step 1; exit 93")
+    yield
+    stage.stopped(job)
+
+
+@ENDS.row()
+def held_by_the_sites_rule(stage: Stage) -> Iterator[None]:
+    """Exit code 78, and the site holds on it (RequeueExitHold=78): it stays held."""
+    job = stage.submit("echo step 1; exit 78")
+    yield
+    stage.cluster.wait(job, lambda fields: fields["JobState"] in ("SPECIAL_EXIT", "PENDING"))
+    stage.await_failures(job, 1)
+    assert stage.requeues(job) == []
+    assert stage.cluster.job(job)["Restarts"] in ("0", "1")
+    assert stage.cluster.job(job)["JobState"] != "RUNNING"
+
+
+@ENDS.row()
+def gpu_memory(stage: Stage) -> Iterator[None]:
+    """CUDA out of memory."""
+    job = stage.submit(OUT_OF_MEMORY)
+    yield
+    stage.stopped(job)
+    stage.check()
+
+
+@ENDS.row(quick=True)
+def killed_rank(stage: Stage) -> Iterator[None]:
+    """One of two ranks is killed (signal 9), once; `--kill-on-bad-exit` ends the other."""
+    script = f"""
+srun -n 2 --kill-on-bad-exit=1 sh -c '[ $SLURM_PROCID = 1 ] && [ ! -e {stage.mark} ] && touch {stage.mark} &&
+kill -9 $$; sleep 2'
+"""
+    job = stage.submit(script, "-n", "2")
+    yield
+    record = stage.recovered(job)
+    assert record["verdicts"][-1]["component"] == "scheduler"
+    assert stage.states(job)[1:] == ["COMPLETED"]
+    stage.check()
+
+
+@ENDS.row()
+def step_in_the_background(stage: Stage) -> Iterator[None]:
+    """A step in the background fails; the script waits for it and passes its code on."""
+    job = stage.submit(f"srun -n 1 sh -c '{SHAPE.replace(chr(39), chr(34))}' & wait $!")
+    yield
+    stage.stopped(job)
+    assert "mat1 and mat2" in stage.says(job)
+
+
+@ENDS.row()
+def step_whose_code_is_lost(stage: Stage) -> Iterator[None]:
+    """A step in the background fails, and the script ends with 0: the job went well, by its owner's word."""
+    job = stage.submit("srun -n 1 sh -c 'exit 3' & wait; exit 0")
+    yield
+    stage.done(job)
+    stage.left_alone(job)
+
+
+@ENDS.row()
+def time_limit(stage: Stage) -> Iterator[None]:
+    """The walltime is reached, and its owner did not opt in: it would take as long again."""
+    job = stage.submit("echo step 1; sleep 600", "--time=1")
+    yield
+    stage.site.await_outcome(job, "stopped", 240)
+    assert stage.requeues(job) == []
+
+
+@ENDS.row()
+def time_limit_of_a_job_that_goes_on(stage: Stage) -> Iterator[None]:
+    """The walltime is reached; `--comment=perdure:timeout=requeue`, and the second start ends the work."""
+    job = stage.submit(f"{stage.once('echo step 9')}echo step 1; sleep 600", "--time=1",
+                       "--comment=perdure:timeout=requeue", "--open-mode=append")  # fmt: skip
+    yield
+    stage.recovered(job, 300)
+    assert len(stage.requeues(job)) == 1
+
+
+@ENDS.row()
+def deadline(stage: Stage) -> Iterator[None]:
+    """The job's `--deadline` passes."""
+    job = stage.submit("sleep 600", "--deadline=now+75seconds", "--time=1", "--time-min=1")
+    yield
+    stage.cluster.wait(job, lambda fields: fields["JobState"] in ("DEADLINE", "TIMEOUT"), 240)
+    stage.await_failures(job, 1, 60)
+    assert stage.requeues(job) == []
+
+
+@ENDS.row()
+def many_tasks_fail_at_once(stage: Stage) -> Iterator[None]:
+    """A storm: 24 tasks of an array lose the same store at once; each is put back once."""
+    array = stage.submit(stage.once_each() + LOST_PEER, "--array=1-24")
+    stage.main = f"{array}_1"
+    yield
+    for task in range(1, 25):
+        stage.recovered(f"{array}_{task}", 300)
+    for task in range(1, 25):
+        assert len(stage.requeues(f"{array}_{task}")) == 1

@@ -1,0 +1,164 @@
+"""Slurm's own daemons away, its accounting off, its data private."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from tests.slurm.cluster import await_
+from tests.slurm.table.programs import LOST_PEER, SHAPE
+from tests.slurm.table.row import Group
+from tests.slurm.table.stage import Stage
+
+MANAGER = Group("manager")
+WRITES = """
+import os, time
+from pathlib import Path
+from perdure.errors import Fenced
+from perdure.job import checkpointed
+with Path("{folder}/log").open("a") as log:
+    for step in range(12):
+        try:
+            with checkpointed(Path("{folder}/model")) as draft:
+                Path(draft).write_text(str(step))
+                written_s = time.time()
+        except Fenced:
+            raise SystemExit(93)
+        log.write(f"{{written_s}} {{os.environ['PERDURE_FENCE_TOKEN']}}\\n"); log.flush()
+        time.sleep(0.5)
+"""
+
+
+@MANAGER.row()
+def launch_refused(stage: Stage) -> Iterator[None]:
+    """srun signs by a SLURM_JWT that says nothing, and Slurm refuses the launch, once."""
+    job = stage.submit(f"[ -e {stage.mark} ] || export SLURM_JWT=nonsense\ntouch {stage.mark}\nsrun true || exit $?")
+    yield
+    stage.recovered(job)
+    assert len(stage.cluster.ends(job)) == 2
+    stage.check()
+
+
+@MANAGER.row(alone=True)
+def controller_away(stage: Stage) -> Iterator[None]:
+    """slurmctld is away while the job fails, and comes back."""
+    gate = stage.folder / "gate"
+    job = stage.submit(f"until [ -e {gate} ]; do sleep 0.2; done\n{stage.once()}{LOST_PEER}")
+    yield
+    stage.site.await_known(job)
+    stage.cluster.stop_ctld()
+    try:
+        gate.touch()
+        time.sleep(5)
+    finally:
+        stage.cluster.start_ctld()
+    stage.recovered(job, 180)
+    assert stage.cluster.job(job)["Restarts"] == "1"
+    stage.check()
+
+
+@MANAGER.row(alone=True)
+def accounting_away(stage: Stage) -> Iterator[None]:
+    """slurmdbd is away while the job fails, and comes back."""
+    stage.cluster.kill_dbd()
+    try:
+        job = stage.submit(stage.once() + LOST_PEER)
+        yield
+        stage.recovered(job, 150)
+    finally:
+        stage.cluster.start_dbd()
+    assert stage.cluster.job(job)["Restarts"] == "1"
+
+
+@MANAGER.row(alone=True)
+def accounting_off(stage: Stage) -> Iterator[None]:
+    """The site has no accounting at all: hooks and the controller must do."""
+    with stage.cluster.configured("AccountingStorageType=accounting_storage/none"):
+        job = stage.submit(stage.once() + LOST_PEER)
+        stops = stage.submit(SHAPE)
+        yield
+        stage.recovered(job, 150)
+        stage.stopped(stops)
+        assert len(stage.requeues(job)) == 1
+
+
+@MANAGER.row(alone=True)
+def private_data(stage: Stage) -> Iterator[None]:
+    """PrivateData=jobs,usage,users: the service's own rights let it see, and a user's job is judged."""
+    with stage.cluster.configured("PrivateData=jobs,usage,users,reservations,accounts"):
+        job = stage.submit(SHAPE, user="nobody")
+        yield
+        stage.stopped(job)
+        assert "mat1 and mat2" in stage.says(job)
+
+
+@MANAGER.row(alone=True)
+def start_that_was_forgotten(stage: Stage) -> Iterator[None]:
+    """slurmctld is killed before it saved a start, and starts the job anew: no two write side by side.
+
+    It may give up the node then, on which it finds one job twice, and put the job back once more.
+    """
+    site, cluster, folder = stage.site, stage.cluster, stage.folder
+    job = site.python(WRITES.format(folder=folder), "--begin=now+1hour", "-J", "forgotten-writer")
+    stage.jobs.append(job)
+    saved = cluster.await_saved("forgotten-writer")
+    cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
+    yield
+    await_("writes", lambda: len(_writes(folder)) > 2, 60)
+    cluster.crash_ctld(saved)
+    cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
+    try:
+        stage.done(job)
+    finally:
+        for node in cluster.nodes:
+            cluster.return_node(node)
+    turns = [token for token, _ in groupby(token for _, token in sorted(_writes(folder)))]
+    assert len(turns) > 1
+    assert len(turns) == len({*turns})  # nobody writes again once a newer one does
+    stage.check()
+
+
+def _writes(folder: Path) -> list[tuple[float, str]]:
+    lines = (folder / "log").read_text().splitlines() if (folder / "log").exists() else []
+    return [(float(line.split()[0]), line.split()[1]) for line in lines]
+
+
+@MANAGER.row(alone=True)
+def killed_between_hold_and_release(stage: Stage) -> Iterator[None]:
+    """The service is killed (signal 9) as soon as the job is put back and held: the next one lets it go, once."""
+    job = stage.submit(stage.once() + LOST_PEER)
+    yield
+    stage.cluster.wait(job, lambda fields: fields["JobState"] == "PENDING", 60)
+    stage.site.kill()
+    stage.site.start()
+    stage.recovered(job, 150)
+    assert stage.cluster.job(job)["Restarts"] == "1"
+    stage.check()
+
+
+@MANAGER.row(alone=True)
+def kill_switch(stage: Stage) -> Iterator[None]:
+    """The kill switch is on when the job fails: nothing is done until it is turned off."""
+    stage.site.service.ask("POST", "/kill-switch", {"on": True})
+    job = stage.submit(stage.once() + LOST_PEER)
+    try:
+        yield
+        stage.await_failures(job, 1)
+        time.sleep(4)
+        assert stage.cluster.job(job)["JobState"] == "FAILED"
+    finally:
+        stage.site.service.ask("POST", "/kill-switch", {"on": False})
+    stage.recovered(job, 150)
+
+
+@MANAGER.row(alone=True)
+def reconfigured(stage: Stage) -> Iterator[None]:
+    """`scontrol reconfigure` while jobs run and fail."""
+    job = stage.submit(f"{stage.once()}sleep 3\n{LOST_PEER}")
+    yield
+    stage.site.await_known(job)
+    stage.cluster.run("scontrol", "reconfigure")
+    stage.recovered(job, 150)
+    assert len(stage.requeues(job)) == 1

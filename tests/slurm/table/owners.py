@@ -1,0 +1,184 @@
+"""What owners ask for, and what their scripts do by themselves."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import perdure.client as client
+from perdure.errors import PerdureError
+from tests.slurm.cluster import await_
+from tests.slurm.table.programs import LOST_PEER, SHAPE
+from tests.slurm.table.row import Group
+from tests.slurm.table.stage import Stage
+
+OWNERS = Group("owners")
+NAN = """
+import time
+import perdure.client as perdure
+name = perdure.raise_exception("app.nan", note="loss is NaN at step 7", step=7)
+time.sleep(3)
+raise SystemExit({code})
+"""
+
+
+@OWNERS.row(quick=True)
+def no_requeue(stage: Stage) -> Iterator[None]:
+    """`--no-requeue`, and a transient failure."""
+    job = stage.submit(LOST_PEER, "--no-requeue")
+    yield
+    stage.stopped(job)
+    assert "--no-requeue" in stage.says(job)
+
+
+@OWNERS.row(quick=True)
+def retry_never(stage: Stage) -> Iterator[None]:
+    """`--comment="Perdure:Retry=No"`, and a transient failure."""
+    job = stage.submit(LOST_PEER, "--comment=Perdure:Retry=No")
+    yield
+    stage.stopped(job)
+
+
+@OWNERS.row()
+def retry_never_in_json(stage: Stage) -> Iterator[None]:
+    """`--comment='{"perdure": {"retry": "OFF"}}'`, and a transient failure."""
+    job = stage.submit(LOST_PEER, "--comment=" + json.dumps({"perdure": {"retry": "OFF"}}))
+    yield
+    stage.stopped(job)
+
+
+@OWNERS.row(quick=True)
+def unknown_wish(stage: Stage) -> Iterator[None]:
+    """`--comment=perdure:retry=nevr`: the word that is not known is answered in AdminComment."""
+    job = stage.submit(stage.once() + LOST_PEER, "--comment=perdure:retry=nevr")
+    yield
+    stage.recovered(job)
+    await_("an answer", lambda: "nevr" in _admin_comment(stage, job), 30)
+
+
+@OWNERS.row(quick=True)
+def comment_tells(stage: Stage) -> Iterator[None]:
+    """AdminComment of a stopped job says in a line what failed, what was done and where to read more."""
+    job = stage.submit(SHAPE)
+    yield
+    stage.stopped(job)
+    said = await_("a comment", lambda: _admin_comment(stage, job), 30)
+    assert "perdure" in said
+    assert f"why {job}" in said
+    assert len(said) <= 200
+
+
+def _admin_comment(stage: Stage, job: str) -> str:
+    """As `scontrol` has it, or accounting where that takes no change of a job that is over."""
+    answer = stage.cluster.run("scontrol", "-o", "show", "job", job, check=False)
+    _, found, rest = answer.partition(" AdminComment=")
+    if found:
+        return rest.partition(" SystemComment=")[0].partition(" StdErr=")[0]
+    return stage.cluster.run("sacct", "-nPXD", "-j", job, "-o", "AdminComment", check=False).strip()
+
+
+@OWNERS.row(quick=True)
+def submits_its_own_successor(stage: Stage) -> Iterator[None]:
+    """The script submits itself again and then fails: no second copy beside its successor."""
+    path = stage.folder / "train.sh"
+    path.write_text(
+        f"#!/bin/sh\n[ -e {stage.mark} ] && {{ sleep 30; exit 0; }}\ntouch {stage.mark}\n"
+        f"sbatch --parsable -J chain -o {stage.folder}/%j.out $0 >{stage.folder}/next\nsleep 1\n{LOST_PEER}"
+    )
+    path.chmod(0o755)
+    cluster = stage.cluster
+    script = ("sbatch", "--parsable", "-J", "chain", "-o", f"{stage.folder}/%j.out", f"--chdir={stage.folder}")
+    job = cluster.run(*script, str(path)).strip()
+    stage.jobs.append(job)
+    yield
+    stage.stopped(job)
+    successor = (stage.folder / "next").read_text().strip()
+    stage.jobs.append(successor)
+    assert successor in stage.says(job)
+
+
+@OWNERS.row()
+def requeues_itself(stage: Stage) -> Iterator[None]:
+    """The script calls `scontrol requeue` on itself: its own recovery, and nobody else's."""
+    job = stage.submit(f"{stage.once()}echo saved; scontrol requeue $SLURM_JOB_ID; sleep 60")
+    yield
+    stage.done(job)
+    assert stage.acts(job) == []
+    stage.check()
+
+
+@OWNERS.row()
+def handled_by_the_job(stage: Stage) -> Iterator[None]:
+    """NaN is raised by the program; who registered for the job rolls back and forbids a requeue."""
+    site, took = stage.site, threading.Event()
+    threading.Thread(target=_take, args=(site, "app.nan", took), daemon=True).start()
+    await_("a handler", lambda: site.service.ask("GET", "/handlers"), 30)
+    job = site.python(NAN.format(code=1))
+    stage.jobs.append(job)
+    yield
+    record = site.await_record(job, lambda record: record["type"] == "app.nan" and record["state"] == "handled")
+    (owning,) = [verdict for verdict in record["verdicts"] if verdict["verdict"] == "handled"]
+    assert (owning["component"], owning["handler"], record["step"]) == ("job", "trainer", 7)
+    assert took.wait(60)
+    failure = site.await_outcome(job, "stopped")  # its program ends all the same: that is its own affair
+    assert "forbids a requeue" in failure["verdicts"][-1]["note"]
+    assert stage.acts(job) == []
+    assert len(site.cluster.ends(job)) == 1
+    stage.check()
+
+
+def _take(site, kind, took):
+    for asked in client.handle("trainer", component="job", types=[kind], service=site.service):
+        asked.handled("rolled back to step 6", forbids=["requeue"])
+        took.set()
+        return
+
+
+@OWNERS.row()
+def another_users_word(stage: Stage) -> Iterator[None]:
+    """Another user raises an exception about the job: he is not heard."""
+    site = stage.site
+    job = stage.submit("sleep 600")
+    yield
+    site.await_known(job)
+    token = site.service.ask("POST", "/tokens", {"user": "mallory", "role": "viewer"})["token"]
+    mallory = client.Service(site.service.url, token)
+    with pytest.raises(PerdureError, match="belongs to another user"):
+        client.raise_exception("app.nan", job=job, service=mallory)
+    assert site.records(job) == []
+    stage.cluster.run("scancel", job)
+
+
+@OWNERS.row(quick=True)
+def ordinary_user(stage: Stage) -> Iterator[None]:
+    """A job of an ordinary user, whose log only he may read."""
+    job = stage.submit(f"umask 077; {SHAPE}", user="nobody")
+    yield
+    stage.stopped(job)
+    assert "mat1 and mat2" in stage.says(job)
+
+
+@OWNERS.row(quick=True)
+def required_node(stage: Stage) -> Iterator[None]:
+    """`-w node2`, and a transient failure that speaks against no node but took place there."""
+    job = stage.submit(stage.once() + LOST_PEER, "-w", "node2")
+    yield
+    stage.recovered(job)
+    (requeue,) = stage.requeues(job)
+    moved = stage.cluster.ends(job)[-1]["NodeList"] != "node2"
+    assert not moved or "-w" in stage.says(job) or "asked for" in stage.says(job), stage.says(job)
+
+
+@OWNERS.row()
+def told_twice(stage: Stage) -> Iterator[None]:
+    """Its owner asks for a requeue himself while Perdure decides on one: it starts once more, not twice."""
+    job = stage.submit(stage.once() + LOST_PEER)
+    yield
+    stage.cluster.wait(job, lambda fields: fields["JobState"] in ("FAILED", "PENDING"))
+    stage.cluster.run("scontrol", "requeue", job, check=False)
+    stage.done(job)
+    assert len(stage.cluster.ends(job)) == 2, (getpass.getuser(), stage.site.told(job))

@@ -1,0 +1,77 @@
+"""The page of docs that the failure table makes: ``python -m tests.slurm.table.page`` reads what a run kept.
+
+Each version of Slurm that the table ran on has its column of seconds; words are those of the newest run of the row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.slurm.table import GROUPS
+from tests.slurm.table.row import Row
+
+DOCS = Path(__file__).parents[3] / "docs"
+KEPT, PAGE = DOCS / "failure-table.json", DOCS / "failure-table.md"
+HEAD = """\
+# The failure table
+
+What an operator may rely on. Every row is a test on a real Slurm with the service armed (`make slurm-table`), and this
+page is made by its run: what accounting says of each start of the job, what Perdure did and said, the seconds from the
+end of the failed attempt to the decision, and how often one of Slurm's tools was run meanwhile, looks included. The
+site looks every second, has the hooks installed, and gives a job that was put back 6 s later; budgets are wide, as one
+user has all failures. Where nothing is said, nothing was wrong.
+"""
+TITLES = {
+    "logs": "Where output lies, and whose it is",
+    "ends": "How programs end",
+    "owners": "What owners ask for, and what their scripts do",
+    "structure": "Arrays, heterogeneous jobs, gangs",
+    "dependencies": "Jobs that wait for others",
+    "nodes": "Nodes",
+    "scheduling": "Preemption, suspension, holds, reservations, licences",
+    "manager": "Slurm's daemons, accounting, the service itself",
+    "shared": "What jobs share",
+    "hostile": "Hostile names, paths and logs",
+}
+MOST = 240  # characters of a reason
+
+
+def page(kept: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """The whole page, from the accounts by version of Slurm and row."""
+    versions = sorted(kept, key=lambda text: [int(part) for part in text.split("-")[0].split(".")])
+    return "\n".join([HEAD, _which(versions, kept), *(line for group in GROUPS for line in _group(group.title, group.rows, versions, kept))])  # fmt: skip
+
+
+def _which(versions: list[str], kept: Mapping[str, Mapping[str, Any]]) -> str:
+    return "Rows right on " + ", ".join(f"Slurm {version}: {len(kept[version])}" for version in versions) + ".\n"
+
+
+def _group(title: str, rows: list[Row], versions: list[str], kept: Mapping[str, Any]) -> Iterator[str]:
+    yield f"## {TITLES[title]}\n"
+    yield "| situation | Slurm says | Perdure does | Perdure says | seconds | calls |"
+    yield "|---|---|---|---|---|---|"
+    for row in rows:
+        found = {version: kept[version][row.name] for version in versions if row.name in kept[version]}
+        if found:
+            last = found[max(found, key=versions.index)]
+            seconds = " / ".join(_seconds(each["seconds"]) for each in found.values())
+            calls = " / ".join(str(each["calls"]) for each in found.values())
+            cells = (row.situation, last["slurm"], last["does"], last["says"], seconds, calls)
+            yield f"| {' | '.join(_cell(cell) for cell in cells)} |"
+    yield ""
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _cell(text: str) -> str:
+    shown = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return shown if len(shown) <= MOST else f"{shown[: MOST - 3]}..."
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(json.loads(KEPT.read_text())))

@@ -1,0 +1,28 @@
+"""Shell text of programs that fail: the messages are those of PyTorch, NCCL and Python."""
+
+SHAPE = """
+echo 'step 1 loss 0.5'
+echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2
+exit 1
+"""
+LOST_PEER = """
+echo 'step 700 loss 0.5'
+echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2
+exit 1
+"""
+OUT_OF_MEMORY = """
+echo 'step 1 loss 0.5'
+echo 'torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 79.15 GiB total)' >&2
+exit 1
+"""
+ECC = """
+echo 'step 40 loss 0.5'
+echo 'RuntimeError: CUDA error: uncorrectable ECC error encountered' >&2
+echo '[  812.1] NVRM: Xid (PCI:0000:4e:00): 79, pid=4242, GPU has fallen off the bus.' >&2
+exit 1
+"""
+
+
+def fails_with(program: str) -> str:
+    """The program on one line, to stand inside another's ``if``."""
+    return "; ".join(line for line in program.splitlines() if line)

@@ -1,0 +1,126 @@
+"""What a scheduler does to jobs: preemption, suspension, holds, reservations, licences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.slurm.table.programs import LOST_PEER
+from tests.slurm.table.row import Group
+from tests.slurm.table.stage import Stage
+
+SCHEDULING = Group("scheduling")
+
+
+def _qos(stage: Stage) -> None:
+    stage.cluster.run("sacctmgr", "-i", "add", "qos", "low", check=False)
+    stage.cluster.run("sacctmgr", "-i", "add", "qos", "high", "preempt=low", check=False)
+
+
+@SCHEDULING.row(alone=True)
+def preempted_and_requeued(stage: Stage) -> Iterator[None]:
+    """Preemption by QOS with PreemptMode=REQUEUE: Slurm puts it back."""
+    _qos(stage)
+    with stage.cluster.configured("PreemptType=preempt/qos\nPreemptMode=REQUEUE"):
+        job = stage.submit(f"{stage.once()}sleep 600", "--qos=low")
+        yield
+        stage.site.await_known(job)
+        winner = stage.submit("sleep 2", "--qos=high", "-N", "4", "--exclusive")
+        record = stage.recovered(job, 150)
+        stage.done(winner)
+    assert record["verdicts"][-1]["component"] == "resource_manager"
+    assert stage.states(job) == ["PREEMPTED", "COMPLETED"]
+    assert stage.acts(job) == []
+    stage.check()
+
+
+@SCHEDULING.row(alone=True)
+def preempted_and_cancelled(stage: Stage) -> Iterator[None]:
+    """Preemption by QOS with PreemptMode=CANCEL: the job is over, and may be put back once, at no cost to budgets."""
+    _qos(stage)
+    with stage.cluster.configured("PreemptType=preempt/qos\nPreemptMode=CANCEL"):
+        job = stage.submit(f"{stage.once()}sleep 600", "--qos=low")
+        yield
+        stage.site.await_known(job)
+        winner = stage.submit("sleep 2", "--qos=high", "-N", "4", "--exclusive")
+        stage.done(winner)
+        stage.await_failures(job, 1, 60)
+    assert len(stage.requeues(job)) <= 1
+    stage.check()
+
+
+@SCHEDULING.row(alone=True)
+def preempted_and_suspended(stage: Stage) -> Iterator[None]:
+    """Preemption by partition with PreemptMode=SUSPEND,GANG: the job waits in memory and goes on."""
+    with stage.cluster.configured("PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG"):
+        job = stage.submit("sleep 15", "-N", "4", "--exclusive")
+        yield
+        stage.site.await_known(job)
+        winner = stage.submit("sleep 3", "-p", "urgent", "-N", "4", "--exclusive")
+        stage.done(winner)
+        stage.done(job)
+    stage.left_alone(job)
+
+
+@SCHEDULING.row()
+def suspended_by_its_operator(stage: Stage) -> Iterator[None]:
+    """`scontrol suspend` and `resume`: no failure, no silence."""
+    job = stage.submit("sleep 8")
+    yield
+    stage.site.await_known(job)
+    stage.cluster.run("scontrol", "suspend", job)
+    stage.cluster.wait(job, lambda fields: fields["JobState"] == "SUSPENDED")
+    stage.cluster.run("scontrol", "resume", job)
+    stage.done(job)
+    stage.left_alone(job)
+
+
+@SCHEDULING.row()
+def requeued_by_its_operator(stage: Stage) -> Iterator[None]:
+    """`scontrol requeue` of a running job: a person's doing, and no failure."""
+    job = stage.submit(f"{stage.once()}sleep 600")
+    yield
+    stage.site.await_known(job)
+    stage.cluster.run("scontrol", "requeue", job)
+    stage.done(job)
+    assert stage.acts(job) == []
+    stage.check()
+
+
+@SCHEDULING.row(quick=True)
+def held_after_its_requeue(stage: Stage) -> Iterator[None]:
+    """`scontrol requeuehold` of a running job by its operator: it stays held."""
+    job = stage.submit(f"{stage.once()}sleep 600")
+    yield
+    stage.site.await_known(job)
+    stage.cluster.run("scontrol", "requeuehold", job)
+    stage.cluster.wait(job, lambda fields: fields["JobState"] == "PENDING" and fields["Priority"] == "0")
+    stage.left_alone(job)
+    assert stage.cluster.job(job)["Priority"] == "0"
+    stage.cluster.run("scancel", job)
+
+
+@SCHEDULING.row(alone=True)
+def maintenance(stage: Stage) -> Iterator[None]:
+    """A maintenance reservation of all nodes begins soon: the failed job is put back and waits for its end."""
+    job = stage.submit(f"{stage.once()}sleep 3\n{LOST_PEER}", "--time=1")
+    yield
+    stage.site.await_known(job)
+    made = "starttime=now+20 duration=1 flags=maint,ignore_jobs nodes=ALL users=root reservationname=upkeep".split()
+    stage.cluster.run("scontrol", "create", "reservation", *made)
+    try:
+        stage.await_failures(job, 1)
+        assert len(stage.requeues(job)) == 1
+    finally:
+        stage.cluster.run("scontrol", "delete", "reservationname=upkeep", check=False)
+    stage.recovered(job, 150)
+
+
+@SCHEDULING.row()
+def licence(stage: Stage) -> Iterator[None]:
+    """A job with a licence fails and is put back: it waits for the licence that another job has."""
+    job = stage.submit(f"{stage.once()}sleep 2\n{LOST_PEER}", "-L", "pfs:3")
+    takes = stage.submit("sleep 12", "-L", "pfs:3")
+    yield
+    stage.done(takes)
+    stage.recovered(job, 150)
+    assert len(stage.requeues(job)) == 1
