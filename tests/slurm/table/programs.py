@@ -24,5 +24,5 @@ exit 1
 
 
 def fails_with(program: str) -> str:
-    """The program on one line, to stand inside another's ``if``."""
-    return "; ".join(line for line in program.splitlines() if line)
+    """The program on one line, to stand inside another's ``if`` and within single quotes."""
+    return "; ".join(line for line in program.replace("'", '"').splitlines() if line)

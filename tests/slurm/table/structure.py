@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.slurm.cluster import await_
-from tests.slurm.table.programs import LOST_PEER, SHAPE
+from tests.slurm.table.programs import LOST_PEER, SHAPE, fails_with
 from tests.slurm.table.row import Group
 from tests.slurm.table.stage import Stage
 
@@ -66,12 +66,8 @@ def heterogeneous(stage: Stage) -> Iterator[None]:
 @STRUCTURE.row()
 def gang_of_nodes(stage: Stage) -> Iterator[None]:
     """A job on two nodes; the second rank fails with a shape error."""
-    script = f"srun -N 2 -n 2 sh -c 'if [ $SLURM_PROCID = 1 ]; then {{ {_flat(SHAPE)} }}; fi; sleep 5'"
+    script = f"srun -N 2 -n 2 sh -c 'if [ $SLURM_PROCID = 1 ]; then {fails_with(SHAPE)}; fi; sleep 5'"
     job = stage.submit(script, "-N", "2", "--ntasks-per-node=1")
     yield
     stage.stopped(job)
     assert "mat1 and mat2" in stage.says(job)
-
-
-def _flat(program: str) -> str:
-    return "".join(f"{line}; " for line in program.replace("'", '"').splitlines() if line)
