@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import re2
+
 from perdure.model.jobs import Attempt
 from perdure.model.output import Output
 from perdure.triage.classifiers.linear import own_model
@@ -29,6 +31,7 @@ from perdure.triage.goodrun import GoodRun
 from perdure.triage.logtext import LogText
 from perdure.triage.masking import mask
 from perdure.triage.matching import Hit, RuleBook
+from perdure.triage.patterns import compiled
 from perdure.triage.ranks import Merged, merged
 from perdure.triage.remarks import remarks_on
 from perdure.triage.rule import Cause, Force
@@ -125,6 +128,7 @@ def examine(
     leaning = _leaning(weights.pulls[_rank(primary.cause)], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
     verdict = _verdict(primary, p, replace(in_order, hits=tuple(hits)), known, surroundings, weights)
+    verdict = replace(verdict, fingerprint=_fingerprint(primary, attempt.nodes if attempt is not None else ()))
     return Finding(_with_output(verdict, output, remarks if isinstance(primary, Fact) else ()), reading)
 
 
@@ -191,10 +195,9 @@ def _verdict(
         (*_told(surroundings), *_evidence(primary, seen, known, weights.max_evidence)),
         cause.bound,
         cause.infrastructure,
-        _fingerprint(primary),
-        cause.advice,
-        cause.wait_s,
-        hearsay,
+        advice=cause.advice,
+        wait_s=cause.wait_s,
+        hearsay=hearsay,
         hardware=primary.text if isinstance(primary, Hit) and cause.hard else "",
     )
 
@@ -226,7 +229,13 @@ def _evidence(primary: Hit | Fact, seen: Merged, known: Sequence[Fact], most: in
     )
 
 
-def _fingerprint(primary: Hit | Fact) -> str:
-    """16 hex digits, the same for causes whose lines differ only in numbers, paths, addresses and times."""
+def _fingerprint(primary: Hit | Fact, nodes: Sequence[str]) -> str:
+    """16 hex digits, the same for causes whose lines differ only in numbers, paths, addresses and times.
+
+    So are the names of nodes that are named like `nodes`, on which it ran.
+    """
     text = mask(primary.text.encode()) if isinstance(primary, Hit) else primary.cause.name.encode()
+    stems = {node.rstrip("0123456789") for node in nodes} if isinstance(primary, Hit) else set()
+    for stem in sorted(stems - {""}):
+        text = compiled(rf"\b{re2.escape(stem)}\d+\b").sub(b"<node>", text)
     return hashlib.sha256(primary.cause.category.encode() + b"\0" + text).hexdigest()[:16]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.outputs import outputs_of
+from perdure.backends.slurm.outputs import has_failed, outputs_of
 from perdure.backends.slurm.paths import MAX_NAMES, Names
 from perdure.backends.slurm.records import read_jobs
 from perdure.backends.slurm.script import MAX_BYTES, RANK, appends, pattern_of, read_script
@@ -49,6 +49,9 @@ def matches(outputs, path):
         ("export D=${SLURM_SUBMIT_DIR}/x; true\nsrun -o logs-%j/%t.log a", "/w/logs-4711/3.log", "3"),
         ("srun \\\n  -o r%t.log \\\n  a", "/w/r3.log", "3"),
         ("srun -o r%t.log sh -c '\nmore\n'", "/w/r3.log", "3"),
+        ("cd /scratch/run && true\nsrun -o r%t.log a", "/scratch/run/r3.log", "3"),
+        ('cd "$SLURM_SUBMIT_DIR/x y"; cd z\nsrun -o r%t.log a', "/w/x y/r3.log", "3"),
+        ("cd /l\ncd $SLURM_JOB_ID\nsrun -o r%t.log a", "/l/4711/r3.log", "3"),
         ("D=logs/$(date +%s)\nsrun -o $D/r%t a", "/w/logs/1700000000/r3", "3"),
     ],
 )
@@ -144,6 +147,15 @@ def test_a_file_named_by_the_job_counts_as_whole_number_alone(record):
 def test_the_open_mode_is_read(record, script, expected):
     assert outputs_of(record, script.encode(), {}).appends is expected
     assert appends("sbatch " + script.partition(" ")[2] + " a.sh") is expected
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "expected"),
+    [("PENDING", 0, False), ("RUNNING", 0, False), ("COMPLETED", 0, False), ("COMPLETING", 0, False),
+     ("COMPLETING", 1, True), ("FAILED", 1, True), ("NODE_FAIL", 0, True), ("CANCELLED", 0, False)],
+)  # fmt: skip
+def test_only_of_what_failed_the_script_is_asked_for(record, state, exit_code, expected):
+    assert has_failed(replace(record, state=state, exit_code=exit_code)) is expected
 
 
 hostile = st.text(st.sampled_from("sruno -%tj$({})`'\"\\\n/.=D;|&\x00\x01\x02\x03é0"), max_size=400)

@@ -251,7 +251,7 @@ class SlurmBackend:
             for question in questions:
                 record = self._record(scontrol, question.job_id)
                 if record is not None and ended_badly(record, now):
-                    jobs.append(replace(expand_patterns(record, self._hosts), nodes=record.nodes or question.nodes))
+                    jobs.append(self._finished(replace(record, nodes=record.nodes or question.nodes)))
             scripts = self._ask_scripts(scontrol, jobs)
         self._note_outputs(jobs, scripts, self._submit_lines(scripts))
         sources = picture.Sources(jobs, (), ())

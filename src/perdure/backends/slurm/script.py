@@ -23,6 +23,7 @@ RANK, NUMBER, ANY = "\x01", "\x02", "\x03"
 _CONTROL = re2.compile(r"[\x00-\x08\x0b-\x1f]")
 _ASSIGNS = re2.compile(r"\s*(?:export\s+|declare\s+(?:-x\s+)?)?([A-Za-z_]\w{0,63})=(.*)")
 _VARIABLE = re2.compile(r"\$(?:\{([A-Za-z_]\w{0,63})(?:[:#%/\^,\-+?=][^{}]{0,200})?\}|([A-Za-z_]\w{0,63}))")
+_CHANGES = re2.compile(r"""\s*(?:cd|pushd)\s+("[^"]*"|'[^']*'|[^\s;&|]+)""")
 _COMMAND = re2.compile(r"\$\([^()]{0,500}\)|`[^`]{0,500}`")
 _LAUNCHES = re2.compile(r"\b(?:srun|torchrun|torch\.distributed|mpirun|mpiexec|accelerate)\b")
 _PATTERN = re2.compile(r"%(\d{0,2})([%AaJjNnstuxb])")
@@ -119,8 +120,11 @@ class _Reading:
     appended: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
     commands: int = 0
+    folder: str = ""  # into which the script went; "" while it is where it was started
 
     def take(self, line: str) -> None:
+        if (changed := _CHANGES.match(line)) is not None:
+            self._go("".join(_words(changed[1])))
         launches, redirects = _LAUNCHES.search(line) is not None, _REDIRECTS.search(line) is not None
         if (launches or redirects) and self.commands < MAX_COMMANDS:
             self.commands += 1
@@ -162,12 +166,17 @@ class _Reading:
                 if {"-a", "--append"} & set(options):
                     self._add(self.appended, target)
 
+    def _go(self, folder: str) -> None:
+        """Where ``-`` and a folder that cannot be told lead is not known."""
+        path = self._written_out(folder).rstrip("/")
+        self.folder = path if path.startswith(("/", ANY)) or not self.folder else f"{self.folder}/{path}"
+
     def _add(self, to: list[str], value: str, step: bool = False) -> None:
         path = self._written_out(value)
         if step:
             path = _PATTERN.sub(lambda found: self.patterns.get(found[2], found[0]), path)
         if path and len(path) <= MAX_PATH and path not in ("none", "all", "/dev/null") and not path.isdecimal():
-            to.append(path)
+            to.append(path if path.startswith("/") or not self.folder else f"{self.folder}/{path}")
 
     def _written_out(self, text: str) -> str:
         def value(found: object) -> str:
