@@ -168,7 +168,7 @@ def required_node(stage: Stage) -> Iterator[None]:
     job = stage.submit(stage.once() + LOST_PEER, "-w", "node2")
     yield
     stage.recovered(job)
-    (requeue,) = stage.requeues(job)
+    assert len(stage.requeues(job)) == 1
     moved = stage.cluster.ends(job)[-1]["NodeList"] != "node2"
     assert not moved or "-w" in stage.says(job) or "asked for" in stage.says(job), stage.says(job)
 

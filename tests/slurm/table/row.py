@@ -1,7 +1,7 @@
 """One row of the failure table: a situation on a real Slurm, and what must come of it.
 
-A row is a generator over a `Stage`: up to its first ``yield`` it submits its jobs and returns at once, after it it waits
-and asserts. So the rows of a wave have their jobs in the queue at the same time. Its docstring's first line is the
+A row is a generator over a `Stage`: up to its first ``yield`` it submits its jobs and returns at once; then it waits
+and asserts. So the rows of a wave have their jobs in the queue at the same time. The first line of its docstring is the
 situation as the page has it.
 """
 

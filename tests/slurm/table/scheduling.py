@@ -105,8 +105,8 @@ def maintenance(stage: Stage) -> Iterator[None]:
     job = stage.submit(f"{stage.once()}sleep 3\n{LOST_PEER}", "--time=1")
     yield
     stage.site.await_known(job)
-    made = "starttime=now+20 duration=1 flags=maint,ignore_jobs nodes=ALL users=root reservationname=upkeep".split()
-    stage.cluster.run("scontrol", "create", "reservation", *made)
+    made = ("starttime=now+20", "duration=1", "flags=maint,ignore_jobs", "nodes=ALL", "users=root")
+    stage.cluster.run("scontrol", "create", "reservation", "reservationname=upkeep", *made)
     try:
         stage.await_failures(job, 1)
         assert len(stage.requeues(job)) == 1
