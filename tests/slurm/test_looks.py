@@ -43,7 +43,7 @@ LOOSE = {
 
 
 AS_NOBODY = """
-import os
+import encodings.ascii, os
 from perdure.cli.main import main
 main(["doctor", "--json"])  # loads what the interpreter has where nobody may not read
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
