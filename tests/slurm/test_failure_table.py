@@ -39,7 +39,6 @@ class Table:
         self._site, self._calls = site, calls
         self._wave = wave
         self._playing: dict[str, tuple[Stage, Iterator[None]]] = {}
-        self.accounts: dict[str, Account] = {}
 
     def play(self, row: Row) -> None:
         """Play one row to its end; the first of a wave begins them all."""
@@ -52,7 +51,7 @@ class Table:
         with closing(play):  # type: ignore[type-var]
             next(play, None)
         if ACCOUNTS:
-            self.accounts[row.name] = stage.account()
+            _keep(self._site.cluster.run("scontrol", "--version").split()[-1], row, stage.account())
             for job in stage.jobs:
                 self._site.cluster.run("scancel", job, check=False)
 
@@ -72,19 +71,16 @@ def table(cluster, request, tmp_path_factory):
     calls = Calls(home / "bin", cluster.env["PATH"])
     site = Site(cluster, home, {**SETTINGS, "PATH": f"{calls.folder}:{cluster.env['PATH']}"})
     try:
-        one = Table(site.start(), calls, wave)
-        yield one
+        yield Table(site.start(), calls, wave)
     finally:
         site.stop()
         cluster.cancel_all()
-    if ACCOUNTS:
-        _keep(cluster.run("scontrol", "--version").split()[-1], one.accounts)
 
 
-def _keep(version: str, accounts: dict[str, Account]) -> None:
+def _keep(version: str, row: Row, account: Account) -> None:
     path = Path(ACCOUNTS)
     known = json.loads(path.read_text()) if path.exists() else {}
-    known.setdefault(version, {}).update({name: asdict(account) for name, account in accounts.items()})
+    known.setdefault(version, {})[row.name] = asdict(account)
     path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
