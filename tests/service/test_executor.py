@@ -159,6 +159,19 @@ def test_what_lies_outside_the_scope_is_shown_and_not_done(tmp_path):
     bench.journal.close()
 
 
+def test_a_clock_that_ran_ahead_for_a_while_empties_no_cap(tmp_path):
+    caps = Caps(drains_per_hour=1, drains_floor_per_hour=1, nodes_out_share=1.0)
+    bench = Bench(tmp_path, caps=caps)
+    first, second = Drain("n1", "r", "a"), Drain("n2", "r", "b")
+    bench.plan(first)
+    bench.executor.run_due(5.0)
+    bench.executor.run_due(5000.0)
+    bench.plan(second)
+    bench.executor.run_due(6.0)
+    assert (bench.state(first), bench.state(second)) == (ActionState.DONE, ActionState.PLANNED)
+    bench.journal.close()
+
+
 # -- carrying out
 
 

@@ -197,6 +197,7 @@ class Executor:
         self._unanswered: dict[str, _Patience] = {}  # by key, of actions begun and unknown
         self._held_back: list[tuple[str, str]] = []  # keys and words
         self._charges: dict[str, Charge] | None = None  # by key, of what counts in the caps; None: not read yet
+        self._charged_s = -math.inf  # when these were last looked through
         self.asked = 0  # how often the resource manager was asked for something
 
     @property
@@ -320,9 +321,13 @@ class Executor:
         return (Ruled(Ruling.GO), later) if self._journal.change(later) else (ruled, row)
 
     def _used(self, now: float) -> Used:
-        """What counts now: read from the journal once, and kept up from then on."""
-        if self._charges is None:
+        """What counts now: read from the journal once, and kept up from then on; anew where a clock was set back.
+
+        What a clock that was ahead took for older than an hour may count again.
+        """
+        if self._charges is None or now < self._charged_s:
             self._charges = self._journal.charges(now - HOUR_S - FARTHEST_S)
+        self._charged_s = now
         self._charges = {key: charge for key, charge in self._charges.items() if charge.at_s > now - HOUR_S}
         return Used(tuple(self._charges.values()), *self._journal.extent())
 
