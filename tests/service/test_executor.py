@@ -160,9 +160,8 @@ def test_what_lies_outside_the_scope_is_shown_and_not_done(tmp_path):
 
 
 def test_a_clock_that_ran_ahead_for_a_while_empties_no_cap(tmp_path):
-    caps = Caps(drains_per_hour=1, drains_floor_per_hour=1, nodes_out_share=1.0)
-    bench = Bench(tmp_path, caps=caps)
-    first, second = Drain("n1", "r", "a"), Drain("n2", "r", "b")
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=1))
+    first, second = Exclude(AttemptId("c", "1", 1), ("n1",)), Exclude(AttemptId("c", "2", 1), ("n1",))
     bench.plan(first)
     bench.executor.run_due(5.0)
     bench.executor.run_due(5000.0)
