@@ -164,7 +164,8 @@ def test_a_clock_that_ran_ahead_for_a_while_empties_no_cap(tmp_path):
     first, second = Exclude(AttemptId("c", "1", 1), ("n1",)), Exclude(AttemptId("c", "2", 1), ("n1",))
     bench.plan(first)
     bench.executor.run_due(5.0)
-    bench.executor.run_due(5000.0)
+    bench.plan(requeue(3))
+    bench.executor.run_due(5000.0)  # it has expired by this clock
     bench.plan(second)
     bench.executor.run_due(6.0)
     assert (bench.state(first), bench.state(second)) == (ActionState.DONE, ActionState.PLANNED)
