@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.accounting import FIELDS, arguments, known_fields, read_rows, since
+from perdure.backends.slurm.accounting import FIELDS, NOT_TOLD, arguments, known_fields, read_rows, since
 
 D = "0f1e2d3c"
 
@@ -54,6 +54,12 @@ def test_text_of_a_users_stays_in_its_cell():
 def test_rows_that_make_no_sense_are_counted():
     rows, lost = read(row() + row(UID="?") + row(NodeList="n[") + row())
     assert (len(rows), lost) == (2, 2)
+
+
+def test_a_job_that_has_just_started_is_not_taken_for_roots():
+    """Seen on 22.05: of jobs that had started within some seconds it said UID 0."""
+    (new, roots, nobodys), _ = read(row(UID="0") + row(UID="0", User="root") + row(UID="0", User=""))
+    assert (new.uid, roots.uid, nobodys.uid) == (NOT_TOLD, 0, NOT_TOLD)
 
 
 @given(st.binary(max_size=200))

@@ -22,7 +22,7 @@ def record():
 
 
 def found(record, script):
-    return outputs_of(record, script.encode(), {})
+    return outputs_of(record, script.encode(), {}, home="/home/mira")
 
 
 def matches(outputs, path):
@@ -53,6 +53,7 @@ def matches(outputs, path):
         ('cd "$SLURM_SUBMIT_DIR/x y"; cd z\nsrun -o r%t.log a', "/w/x y/r3.log", "3"),
         ("cd /l\ncd $SLURM_JOB_ID\nsrun -o r%t.log a", "/l/4711/r3.log", "3"),
         ("D=logs/$(date +%s)\nsrun -o $D/r%t a", "/w/logs/1700000000/r3", "3"),
+        ("for s in a b; do\nsrun -o $HOME/l/%j-$s.log a", "/home/mira/l/4711-b.log", ""),
     ],
 )
 def test_srun_tells_where_ranks_write_to(record, line, path, rank):
@@ -65,6 +66,8 @@ def test_srun_tells_where_ranks_write_to(record, line, path, rank):
         ("python t.py > t.log 2>&1", ["/w/t.log"], []),
         ("python t.py >>logs/t.log 2> ./t.err &", ["/w/logs/t.log", "/w/t.err"], ["/w/logs/t.log"]),
         ("python t.py &> $SLURM_JOB_NAME.log", ["/w/job.log"], []),
+        ("exec > >(tee -a ~/t.log) 2>&1", ["/home/mira/t.log"], ["/home/mira/t.log"]),
+        ("L=~/logs\npython t.py > $L/t.log 2>&1", ["/home/mira/logs/t.log"], []),
         ("python t.py 2>&1 | tee -a t.log | grep loss", ["/w/t.log"], ["/w/t.log"]),
         ("srun -o none python t.py > /l/t.log", ["/l/t.log"], []),
         ("cat > config.yaml <<EOF", [], []),

@@ -71,6 +71,13 @@ def test_completing_hides_how_it_ended_and_accounting_tells():
     assert states(look(completing, rows=(ROW,))) == {100: A.FAILED}
 
 
+def test_while_it_completes_the_controller_tells_what_sacct_takes_off_an_exit_code():
+    """Seen on 22.05: a shell's 139 is 11:0 to sacct, which would be a program's own exit code."""
+    completing = job(7, state="COMPLETING", end="110", exit_code="139:0")
+    (found,) = picture.attempts("c", look(completing, rows=(replace(ROW, exit_code=11),)), NOW)
+    assert (found.state, found.exit_code) == (A.FAILED, 139)
+
+
 @pytest.mark.parametrize("ahead", ["4600", "Unknown"])
 def test_completing_with_an_end_that_lies_ahead_waits_again(ahead):
     """Slurm prints a start that moves with the clock while nodes of a job that was put back clear up.

@@ -18,6 +18,10 @@ FIELDS = ("JobID", "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "U
 LATER_FIELDS = ("FailedNode", "StdOut", "StdErr")  # not in every version: asked for where `--helpformat` names them
 
 SUBMIT_LINE = "SubmitLine"  # long: asked for where it is needed
+TAKEN_OFF = 128
+"""What sacct takes off an exit code that is as large: of a shell's 139 it says 11:0."""
+NOT_TOLD = -1
+"""A `uid` that accounting does not know yet: for some seconds slurmdbd says 0 of a job that has just started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def _row(cell: dict[str, str]) -> Row:
         submit_s=int(cell["Submit"]),
         start_s=_instant(cell["Start"]) if nodes else None,  # cancelled while it waited: a start without nodes
         end_s=_instant(cell["End"]),
-        uid=int(cell["UID"]),
+        uid=int(cell["UID"]) or (0 if cell["User"] == "root" else NOT_TOLD),
         user=cell["User"],
         nodes=nodes,
         gpus=gpus(cell["AllocTRES"]) or 0,

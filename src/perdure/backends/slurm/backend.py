@@ -21,7 +21,7 @@ from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, of_job
 from perdure.backends.slurm.het import merge_records, merge_rows, plain_id, read_one_job
-from perdure.backends.slurm.outputs import JobOutputs, has_failed, outputs_of, request_of, with_ranks
+from perdure.backends.slurm.outputs import JobOutputs, has_failed, home_of, outputs_of, request_of, with_ranks
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import (
     Claim,
@@ -343,7 +343,7 @@ class SlurmBackend:
             script = scripts.get(record.job_id.partition("_")[0])
             if script is not None and self._is_newly_failed(record):
                 appends = bool(self._appends) or script_appends(lines.get(record.job_id, ""))
-                self._outputs[record.job_id] = outputs_of(record, script, self._hosts, appends)
+                self._outputs[record.job_id] = outputs_of(record, script, self._hosts, appends, home_of(record.uid))
         while len(self._outputs) > MAX_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]
 
@@ -393,7 +393,8 @@ class SlurmBackend:
         for job_id in self._latest.keys() - self._records.keys():
             del self._latest[job_id]
         self._dependants = dependants(jobs, self._dependants) if jobs else self._dependants
-        self._uids |= {job.user: job.uid for job in jobs} | {row.user: row.uid for row in rows}
+        told = {row.user: row.uid for row in rows if row.uid != accounting.NOT_TOLD}
+        self._uids |= told | {job.user: job.uid for job in jobs}
 
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
         """See `Backend.output`. Whose the lines are is told by who else had the same path lately."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,13 +40,16 @@ class JobOutputs:
     resubmits: bool = False
 
 
-def outputs_of(record: JobRecord, script: bytes, hosts: Mapping[str, str], appends: bool = False) -> JobOutputs:
+def outputs_of(
+    record: JobRecord, script: bytes, hosts: Mapping[str, str], appends: bool = False, home: str = ""
+) -> JobOutputs:
     """Where the job of `record` writes to by its batch script.
 
-    `appends`: its own files are not cut when it starts, whatever the script says.
+    `appends`: its own files are not cut when it starts, whatever the script says. `home`: its user's; "" if unknown.
     """
     names = Names.for_job(record, hosts)
-    said = read_script(script, _variables(record), _step_patterns(record))
+    known = _variables(record) | ({"HOME": home} if home else {})
+    said = read_script(script, known, _step_patterns(record))
     ranks, searches, unknown = _of_ranks(said, record.work_dir)
     by_id = [Search(root, (_named_by(record),)) for root in _directories(record, names)]
     stdout, stderr = record.printed_paths if any(record.printed_paths) else (record.stdout, record.stderr)
@@ -60,6 +64,14 @@ def outputs_of(record: JobRecord, script: bytes, hosts: Mapping[str, str], appen
         appends or said.appends,
         said.resubmits,
     )
+
+
+def home_of(uid: int) -> str:
+    """A user's home directory; "" for a user who is unknown here."""
+    try:
+        return pwd.getpwuid(uid).pw_dir
+    except (KeyError, OverflowError):
+        return ""
 
 
 def request_of(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.accounting import TAKEN_OFF, Row
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
 from perdure.backends.slurm.wishes import Wishes, wishes
 from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state
@@ -92,6 +92,8 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
         accounted = found.get(seen.id)
         if accounted is None or not accounted.state.is_over or record.state != "COMPLETING":
             found[seen.id] = seen
+        elif accounted.exit_code == record.exit_code - TAKEN_OFF:
+            found[seen.id] = replace(accounted, exit_code=record.exit_code)
     blamed = _NodeBlame(sources.nodes)
     return tuple(sorted((blamed(attempt) for attempt in found.values()), key=lambda a: (a.start_s, a.id)))
 

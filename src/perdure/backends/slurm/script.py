@@ -25,6 +25,7 @@ _ASSIGNS = re2.compile(r"\s*(?:export\s+|declare\s+(?:-x\s+)?)?([A-Za-z_]\w{0,63
 _VARIABLE = re2.compile(r"\$(?:\{([A-Za-z_]\w{0,63})(?:[:#%/\^,\-+?=][^{}]{0,200})?\}|([A-Za-z_]\w{0,63}))")
 _CHANGES = re2.compile(r"""\s*(?:cd|pushd)\s+("[^"]*"|'[^']*'|[^\s;&|]+)""")
 _COMMAND = re2.compile(r"\$\([^()]{0,500}\)|`[^`]{0,500}`")
+_SUBSTITUTED = re2.compile(r">\(([^()]{0,500})\)")
 _LAUNCHES = re2.compile(r"\b(?:srun|torchrun|torch\.distributed|mpirun|mpiexec|accelerate)\b")
 _PATTERN = re2.compile(r"%(\d{0,2})([%AaJjNnstuxb])")
 _RESUBMITS = re2.compile(r"\b(?:sbatch|scontrol\s+requeue\w*)\b")
@@ -185,12 +186,14 @@ class _Reading:
                 return RANK
             return self.variables.get(name, NUMBER if name in _NUMBERS else ANY)
 
+        text = "$HOME" + text[1:] if text == "~" or text.startswith("~/") else text
         return str(_VARIABLE.sub(value, _COMMAND.sub(ANY, text)))[: 2 * MAX_PATH]
 
 
 def _words(line: str) -> list[str]:
     """A line cut as a shell does, roughly; at blanks where its quotes do not match."""
-    cutter = shlex.shlex(_COMMAND.sub(ANY, line), posix=True, punctuation_chars=";|&<>")
+    line = _SUBSTITUTED.sub(r"| \1 ;", _COMMAND.sub(ANY, line))  # exec > >(tee file)
+    cutter = shlex.shlex(line, posix=True, punctuation_chars=";|&<>")
     cutter.whitespace_split, cutter.commenters = True, "#"
     try:
         return list(cutter)
