@@ -40,7 +40,7 @@ class Hooks:
         self._backend, self._engine, self._clock = backend, engine, clock
         self._changed_ns, self._alive_s = 0, 0.0
         self._looks = Meter.per_minute(looks_per_minute, LOOKS_AT_ONCE)
-        self._unseen: dict[str, Question] = {}  # failed attempts that are still to be looked at, by job
+        self._seen: dict[str, Question] = {}  # those that wait and were looked at, by job
 
     def turn(self) -> None:
         """Heed what was dropped since the last turn."""
@@ -55,10 +55,12 @@ class Hooks:
         if is_due or changed_ns != self._changed_ns:
             self._changed_ns = changed_ns
             self._listen(now)
-        if self._unseen and self._looks.wait_s(time.monotonic()) == 0:
+        waiting = self._backend.waiting()  # a look may have taken a question from the spool before this thread
+        unseen = tuple(one for job_id, one in waiting.items() if self._seen.get(job_id) != one)
+        if unseen and self._looks.wait_s(time.monotonic()) == 0:
             self._looks.take(time.monotonic())
-            questions, self._unseen = tuple(self._unseen.values()), {}
-            self._look_at(questions)
+            self._look_at(unseen)
+            self._seen = waiting
         self._answer()
 
     def close(self) -> None:
@@ -79,7 +81,6 @@ class Hooks:
         taken = self._backend.listen()
         if taken.ends or taken.looks:
             self._engine.look_now.set()
-        self._unseen |= {question.job_id: question for question in taken.questions}
         for notice in self._backend.notices():
             said = read_bridged("slurm", notice, self._backend.cluster, now)
             refused = self._engine.tell(tuple(Raised(_own(record, self._backend.cluster)) for record in said.records))
@@ -97,8 +98,8 @@ class Hooks:
         if not waiting:
             return
         acts, undecided = self._engine.executor.acts, self._engine.undecided()
-        for job_id in waiting:
-            if job_id not in self._unseen and not (acts and job_id in undecided):
+        for job_id, question in waiting.items():
+            if not acts or (self._seen.get(job_id) == question and job_id not in undecided):
                 self._backend.answer(job_id)
 
 

@@ -1,0 +1,166 @@
+"""When epilogs that wait are let go: the real spool, the real engine, and a ``scontrol`` that knows no job."""
+
+import os
+
+import pytest
+
+from perdure.backends.simulated import SimulatedBackend, SimulatedCluster
+from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.spool import Spool
+from perdure.backends.slurm.tools import Tools
+from perdure.model.actions import Cancel
+from perdure.model.identity import AttemptId
+from perdure.service.controller import PERDURE, ControllerSettings, Ordered
+from perdure.service.engine import Engine
+from perdure.service.executor import Executor, ExecutorSettings
+from perdure.service.hooks import Hooks
+from perdure.service.journal import Journal
+from perdure.triage.verdict import Label, Verdict
+
+SCONTROL = """#!/bin/sh
+while printf 'scontrol: ' && read -r line; do
+  echo "$line"
+  case $line in
+    "show hostlist "*) echo "${line#show hostlist }" ;;
+    "show job "*) echo "$line" >>"$ASKED"; echo "slurm_load_jobs error: Invalid job id specified" ;;
+    exit) exit 0 ;;
+  esac
+done
+"""
+
+
+class Desk:
+    """A service that hears of failed attempts by its spool."""
+
+    def __init__(self, directory, armed=True, looks_per_minute=None):
+        self.directory, self.spool = directory, Spool(directory / "spool")
+        self.spool.directory.mkdir(mode=0o700)
+        self.asked = directory / "asked"
+        self.asked.touch()
+        for tool in ("scontrol", "sacct", "scancel"):
+            (directory / tool).write_text(SCONTROL)
+            (directory / tool).chmod(0o755)
+        path = {"PATH": f"{directory}:{os.environ['PATH']}", "ASKED": str(self.asked)}
+        self.backend = SlurmBackend("sim", Tools(environment=path), self.spool)
+        self.journal = Journal.open(directory, "sim")
+        simulated = SimulatedBackend(SimulatedCluster(0))
+        executor = Executor(self.journal, simulated, ExecutorSettings(armed, directory / "STOP"))
+        self.engine = Engine(simulated, self.journal, executor, judge, ControllerSettings(), lambda: 100.0)
+        self.hooks = Hooks(self.backend, self.engine, lambda: 100.0, looks_per_minute)
+        self.ends = []
+
+    def fail(self, job_id):
+        """A job's epilog waits at its pipe."""
+        answer = f"{job_id}.epilogctld.1.answer"
+        os.mkfifo(self.spool.directory / answer)
+        self.ends.append(os.open(self.spool.directory / answer, os.O_RDONLY | os.O_NONBLOCK))
+        text = f"perdure-event 1 ended\nJOBID={job_id}\nNODES=n1\nANSWER={answer}\n"
+        (self.spool.directory / f"{job_id}.event").write_text(text)
+
+    def order(self, job_id):
+        """An action of the job is still to be carried out."""
+        self.engine.absorb([Ordered(100.0, Cancel(AttemptId("sim", job_id, 1)), "root", "asked for")])
+
+    @property
+    def waiting(self):
+        return sorted(self.backend.waiting())
+
+    @property
+    def looked_at(self):
+        return self.asked.read_text().split()[2::3]
+
+    def close(self):
+        self.engine.close()
+        for end in self.ends:
+            os.close(end)
+
+
+def judge(log, attempt, context):
+    return Verdict(Label.TRANSIENT, 0.9, "network", "it passes", fingerprint="passing")
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = []
+
+    def make(**settings):
+        made.append(Desk(tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_an_epilog_waits_while_something_is_to_be_done_about_its_job(place):
+    desk = place()
+    desk.order("7")
+    desk.fail("7")
+    desk.fail("8")
+    desk.hooks.turn()
+    assert desk.waiting == ["7"]
+    assert sorted(desk.looked_at) == ["7", "8"]
+    (desk.directory / "STOP").touch()
+    desk.hooks.turn()
+    assert desk.waiting == []
+
+
+def test_an_epilog_that_a_look_heard_of_first_waits_until_its_job_was_looked_at(place):
+    """A look takes what lies in the spool before it asks Slurm, and takes in the answer much later."""
+    desk = place()
+    desk.fail("7")
+    desk.backend.listen()
+    desk.hooks.turn()
+    assert (desk.looked_at, desk.waiting) == (["7"], [])
+
+
+def test_an_epilog_waits_for_its_look_where_looks_are_few(place):
+    desk = place(looks_per_minute=1)
+    desk.fail("7")
+    desk.hooks.turn()
+    desk.fail("8")
+    desk.hooks.turn()
+    assert (desk.looked_at, desk.waiting) == (["7"], ["8"])
+    (desk.directory / "STOP").touch()
+    desk.hooks.turn()
+    assert desk.waiting == []
+
+
+def test_hooks_wait_only_for_a_service_that_acts(place):
+    alive = (desk := place()).spool.directory / "alive"
+    desk.hooks.turn()
+    assert alive.read_text() == "100\n"
+    desk.hooks._alive_s = 0.0
+    (desk.directory / "STOP").touch()
+    desk.hooks.turn()
+    assert not alive.exists()
+
+
+def test_no_hook_waits_for_a_service_in_shadow_mode(place):
+    desk = place(armed=False)
+    desk.order("7")
+    desk.fail("7")
+    desk.hooks.turn()
+    assert desk.waiting == []
+    assert not (desk.spool.directory / "alive").exists()
+
+
+def test_a_service_that_ends_lets_all_epilogs_go_on(place):
+    desk = place()
+    desk.order("7")
+    desk.fail("7")
+    desk.hooks.turn()
+    assert desk.waiting == ["7"]
+    desk.hooks.close()
+    assert desk.waiting == []
+    assert not (desk.spool.directory / "alive").exists()
+
+
+def test_what_a_sites_hook_says_of_a_node_is_the_services_own_word(place):
+    desk = place()
+    (desk.spool.directory / "1.event").write_text("perdure-event 1 node\nEVENT=down\nNODES=n1\nTIME=100\n")
+    desk.hooks.turn()
+    chain = desk.engine.state.chain
+    records = [*chain.open.values(), *chain.ended.values()]
+    assert [(one.type, one.detected_by) for one in records] == [("node.down", PERDURE)]
+    assert records[0].id.startswith("sim:")
