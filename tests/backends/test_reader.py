@@ -68,7 +68,8 @@ def test_a_listing_may_hold_anything(tmp_path):
     (tmp_path / "a\nb\udcff").mkdir()
     (tmp_path / "rank6.log").write_text("text")
     os.link(tmp_path / "rank6.log", tmp_path / "rank7.log")  # the same file is read once
-    assert {text for _, text in read(tmp_path, depth=3)} == {b"text"}
+    request = Request(ME, (), (Search(str(tmp_path), LOGS, depth=3),))
+    assert [file.text for file in read_output(request).files] == [b"text"]
 
 
 def test_a_link_to_a_directory_is_not_followed(tmp_path):
@@ -94,6 +95,11 @@ def test_entries_and_files_and_bytes_are_bounded(tmp_path, monkeypatch):
     assert all(file.skipped == 4000 for file in output.files)
     monkeypatch.setattr(reader, "MAX_ENTRIES", 5)
     assert len(read(tmp_path)) <= 5
+    for name in ("a", "b"):
+        (tmp_path / "two" / name).mkdir(parents=True)
+        for rank in range(4):
+            (tmp_path / "two" / name / f"rank{rank}.log").write_text(f"of {rank} in {name}")
+    assert len(read(tmp_path / "two", depth=1)) <= 3  # two of the five names are directories
 
 
 def test_of_several_names_the_first_that_is_there_is_read(tmp_path):

@@ -9,10 +9,19 @@ from hypothesis import strategies as st
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
 from perdure.model.nodes import Node, NodeState
-from perdure.model.signals import SENT_BY_PERSONS
+from perdure.model.signals import SENT_BY_PERSONS, persons_signal
 from perdure.retry.budget import at, cluster_limit, node_limit
 from perdure.retry.decide import DecisionKind, decide
-from perdure.retry.history import HOUR_S, Fleet, NodeTrouble, PastFailure, Spent, fingerprint_of, usable_nodes
+from perdure.retry.history import (
+    HOUR_S,
+    Fleet,
+    NodeTrouble,
+    PastFailure,
+    Spent,
+    blamed,
+    fingerprint_of,
+    usable_nodes,
+)
 from perdure.retry.rules import RetryRules
 from perdure.triage.verdict import Bound, Evidence, Label, Role, Verdict
 
@@ -54,6 +63,9 @@ def test_an_unsure_failure_gets_one_probe_per_fingerprint():
     again = decided(UNSURE, past=earlier(1, fingerprint="u", infrastructure=False))
     assert again.kind is DecisionKind.STOP
     assert "probing retry for this failure is spent (1 of 1)" in again.reason
+    nobody_knows = replace(UNSURE, fingerprint="")  # one kind of failure, however it ended
+    ended_otherwise = earlier(1, fingerprint="failed:9:0", infrastructure=False)
+    assert decided(nobody_knows, past=ended_otherwise).kind is DecisionKind.STOP
     other = decided(UNSURE, past=earlier(1, fingerprint="another", infrastructure=False))
     assert other.kind is DecisionKind.PROBE
 
@@ -145,6 +157,11 @@ def test_a_job_that_a_person_ended_by_a_signal_is_that_persons(number):
     assert "nobody starts it again but its owner" in decision.reason
 
 
+def test_of_a_program_that_ended_by_a_code_of_its_own_a_signal_is_no_persons_word():
+    assert persons_signal(replace(TRIED, exit_code=0, signal=15)) == 15
+    assert persons_signal(replace(TRIED, exit_code=1, signal=15)) == 0
+
+
 def test_a_machine_that_shuts_down_sends_the_same_signal():
     ended = replace(TRIED, exit_code=0, signal=15, failed_nodes=("n2",))
     assert decided(attempt=ended).kind is DecisionKind.RETRY
@@ -211,6 +228,7 @@ def test_preemptions_are_no_tries_and_cost_no_budget():
     spent = tuple(Spent(NOW - 1, "9", "ada", ("n2",)) for _ in range(500))
     decision = decided(attempt=replace(TRIED, state=AttemptState.PREEMPTED), fleet=replace(FLEET, spent=spent))
     assert decision.delay_s == 0.0
+    assert decided(past=[replace(one, state=AttemptState.PREEMPTED) for one in earlier(1)]).p_transient == 0.9
     waits = decided(job=replace(JOB, state=JobState.PENDING), fleet=replace(FLEET, spent=spent))
     assert waits.delay_s == RULES.back_off_s
 
@@ -240,6 +258,28 @@ def test_a_budget_that_is_spent_means_later(spent, words):
     assert f"later, at {at(NOW + HOUR_S - 1, NOW)}, since {words}" in decision.reason
     old = tuple(replace(s, time_s=NOW - 2 * HOUR_S) for s in spent)
     assert decided(fleet=replace(FLEET, spent=old)).delay_s == RULES.back_off_s
+
+
+def test_a_retry_waits_until_every_budget_has_room_at_once():
+    """Where one has room, another may be full by retries that are planned already."""
+    rules = replace(RULES, cluster_floor_per_hour=2, per_cluster_per_hour=2, per_node_per_hour=1)
+    after_s, beside_s = NOW - 10, NOW + HOUR_S + 100
+    spent = (Spent(after_s, "8", "bob", ("n2",)), *[Spent(beside_s, "9", "bob", ("n9",))] * 2)
+    assert decided(fleet=replace(FLEET, spent=spent[:1]), rules=rules).delay_s == pytest.approx(after_s + HOUR_S - NOW)
+    assert decided(fleet=replace(FLEET, spent=spent), rules=rules).delay_s == pytest.approx(beside_s + HOUR_S - NOW)
+
+
+def test_a_budget_needs_room_when_the_retry_starts_and_not_before():
+    soon = NOW + RULES.back_off_s / 2
+    spent = tuple(Spent(soon - HOUR_S, "9", "bob", ("n9",)) for _ in range(100))
+    decision = decided(fleet=replace(FLEET, spent=spent))
+    assert decision.delay_s == RULES.back_off_s
+    assert "later" not in decision.reason
+
+
+def test_an_instant_has_its_day_only_where_it_is_not_near():
+    assert len(at(NOW + 11 * HOUR_S, NOW)) == len("08:04")
+    assert len(at(NOW + 13 * HOUR_S, NOW)) == len("2026-11-22 08:04")
 
 
 def test_a_budget_of_nothing_stops():
@@ -340,12 +380,28 @@ def trouble(user, witnessed=False):
         ([trouble("eve"), trouble("bob")], False),
         ([trouble("eve"), trouble("eve"), trouble("bob")], True),
         ([trouble("eve", witnessed=True)] * 2, True),
+        ([trouble("eve", witnessed=True), trouble("eve")], False),
     ],
 )
 def test_suspects_need_two_users_or_the_resource_manager(troubles, suspected):
     fleet = replace(FLEET, troubles={"n3": tuple(troubles)})
     assert ("n3" in fleet.suspects(NOW, RULES.node_memory_s)) is suspected
     assert ("n3" in decided(fleet=fleet).exclude) is suspected
+
+
+def test_a_preemption_says_nothing_of_the_node():
+    lost = replace(TRIED, state=AttemptState.PREEMPTED)
+    assert blamed(FLEET, JOB, lost, TRANSIENT, 3600.0, NOW) is FLEET
+    assert set(blamed(FLEET, JOB, TRIED, TRANSIENT, 3600.0, NOW).troubles) == {"n2"}
+
+
+def test_what_is_taken_back_is_the_jobs_latest_retry():
+    fleet = FLEET
+    for time_s, job_id in ((30.0, "1"), (10.0, "1"), (20.0, "2")):  # planned in another order than they start
+        fleet = fleet.with_spent(Spent(NOW + time_s, job_id, "ada", ()), NOW)
+    assert [s.time_s - NOW for s in fleet.spent] == [10.0, 20.0, 30.0]
+    assert [(s.time_s - NOW, s.job_id) for s in fleet.without_spent("1").spent] == [(10.0, "1"), (20.0, "2")]
+    assert fleet.without_spent("3") is fleet
 
 
 def test_troubles_are_forgotten_in_time():
@@ -361,6 +417,8 @@ def test_a_program_that_asks_to_be_run_again_is_within_the_budgets():
     assert "the program asks for it by exit code 75" in decision.reason
     spent = earlier(RULES.max_user_retries, fingerprint="d", infrastructure=False)
     assert decided(DETERMINISTIC, attempt=attempt, past=spent).kind is DecisionKind.STOP
+    blames_the_site = replace(TRANSIENT, hearsay=True)  # in its own log alone
+    assert decided(blames_the_site, attempt=attempt, past=spent).kind is DecisionKind.STOP
 
 
 def test_one_whose_log_names_a_cause_that_stays_is_not():

@@ -397,6 +397,33 @@ def test_after_silence_what_was_not_done_is_done(bench):
     assert len(bench.backend.performed) == 2
 
 
+def test_what_was_not_done_takes_no_room_in_a_cap(tmp_path):
+    """One action an hour is allowed: the first was surely not done, the second is overtaken when its turn comes."""
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=1, floor_per_hour=1))
+    first, second, third = (Hold(AttemptId("c", str(job_id), 1)) for job_id in range(3))
+    bench.plan(first)
+    bench.backend.performs, bench.backend.lookups = [BUSY], [None]
+    bench.executor.run_due(5.0)
+    bench.executor.run_due(10.0, lambda action: "it runs again")
+    assert bench.state(first) is ActionState.SUPERSEDED
+    bench.plan(second)
+    bench.executor.run_due(20.0)
+    assert bench.state(second) is ActionState.DONE
+    bench.plan(third)
+    bench.executor.run_due(30.0)
+    assert bench.state(third) is ActionState.PLANNED
+    bench.journal.close()
+
+
+def test_what_was_not_done_is_done_again_where_only_it_has_room(tmp_path):
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=1, floor_per_hour=1))
+    bench.plan(Hold(AttemptId("c", "1", 1)))
+    bench.backend.performs, bench.backend.lookups = [BUSY], [None]
+    bench.executor.run_due(5.0)
+    assert [e.status for e in bench.executor.run_due(10.0)] == ["done"]
+    bench.journal.close()
+
+
 def test_what_was_not_done_before_it_expired_is_not_done(bench):
     bench.plan(requeue(1), expires_s=8.0)
     bench.backend.performs, bench.backend.lookups = [BUSY], [None]

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.coordination.record import ExceptionState, Outcome
+from perdure.coordination.messages import Raised
+from perdure.coordination.record import ExceptionRecord, ExceptionState, Outcome, Scope, Subject
 from perdure.model.actions import Drain
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
@@ -12,7 +13,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
 from perdure.service.case import State
-from perdure.service.controller import Act, ControllerSettings, Ended, Judged, Looked, step
+from perdure.service.controller import Act, ControllerSettings, Ended, Judged, Looked, Told, step
 from perdure.service.rows import exception_row
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules
@@ -91,6 +92,15 @@ def test_a_gangs_log_that_names_the_node_counts(run):
     assert [drain.node for drain in run.drains()] == ["n2"]
 
 
+def test_another_exception_of_the_node_says_nothing_of_its_hardware(run):
+    subject = Subject("c", nodes=("n2",))
+    run.fails("1", "ada", XID, 1000.0)
+    slow = ExceptionRecord("slow", "node.degraded", 2, Scope.LOCAL, subject, 1500.0, detected_by="operator:root")
+    run.feed(Told(1500.0, (Raised(slow),)))
+    run.fails("2", "bob", ECC, 2000.0)
+    assert len(run.raised()) == 1
+
+
 def test_in_shadow_mode_a_person_is_asked_until_the_node_is_out_of_service(run):
     run.fails("1", "ada", XID, 1000.0)
     run.fails("2", "bob", ECC, 2000.0)
@@ -99,6 +109,9 @@ def test_in_shadow_mode_a_person_is_asked_until_the_node_is_out_of_service(run):
     (record,) = run.raised()
     assert record.state is ExceptionState.ESCALATED
     assert exception_row(record, "")["is_open"]
+    run.fails("3", "ada", XID, 2006.0)
+    run.fails("4", "bob", ECC, 2007.0)
+    assert len(run.raised()) == 1  # the person knows of it
     run.look(2010.0, nodes=tuple(replace(n, state=NodeState.DRAINED) if n.name == "n2" else n for n in NODES))
     (record,) = run.raised()
     assert record.outcome is Outcome.RECOVERED

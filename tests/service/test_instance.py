@@ -10,6 +10,8 @@ import pytest
 from perdure.errors import InUse, StateError
 from perdure.service.instance import holder_of, lock_dir, only_one
 
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -64,9 +66,37 @@ def test_a_number_that_another_process_got_is_nobodys(tmp_path):
         assert holder_of("c@h:1", tmp_path / "locks") is None
 
 
-def test_a_directory_that_others_may_write_to_is_not_used(tmp_path):
+@as_root
+@pytest.mark.parametrize("owned", [("*.json",), (".", "*.json")], ids=["the word", "the directory too"])
+def test_a_strangers_word_is_none(tmp_path, owned):
+    """Whose lock directory is another user's may write there what it likes; root's word alone counts for others."""
+    with only_one("c@h:1", tmp_path, tmp_path / "locks", ()):
+        assert holder_of("c@h:1", tmp_path / "locks") is not None
+        for pattern in owned:
+            for path in [tmp_path / "locks"] if pattern == "." else (tmp_path / "locks").glob(pattern):
+                os.chown(path, 12345, 12345)
+        assert holder_of("c@h:1", tmp_path / "locks") is None
+
+
+@as_root
+def test_another_users_directory_is_not_used(tmp_path):
+    (tmp_path / "locks").mkdir(mode=0o755)
+    os.chown(tmp_path / "locks", 12345, 12345)
+    with pytest.raises(StateError, match="somebody else"), only_one("c@h:1", tmp_path, tmp_path / "locks", ()):
+        pass
+
+
+def test_a_lock_is_its_owners_alone_and_the_word_beside_it_everybodys(tmp_path):
+    """Who could open the lock could hold it."""
+    with only_one("c@h:1", tmp_path, tmp_path / "locks", ()):
+        modes = {path.suffix: path.stat().st_mode & 0o777 for path in (tmp_path / "locks").iterdir()}
+    assert modes == {".lock": 0o600, ".json": 0o644}
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
+def test_a_directory_that_others_may_write_to_is_not_used(tmp_path, mode):
     (tmp_path / "locks").mkdir()
-    (tmp_path / "locks").chmod(0o777)
+    (tmp_path / "locks").chmod(mode)
     with pytest.raises(StateError, match="somebody else"), only_one("c@h:1", tmp_path, tmp_path / "locks", ()):
         pass
     (tmp_path / "link").symlink_to(tmp_path)

@@ -41,3 +41,8 @@ def test_what_is_not_used_is_not_saved_up():
 def test_a_clock_that_was_set_back_gives_nothing():
     bucket = TokenBucket.per_minute(10, 1).take(1000.0)
     assert bucket.wait_s(0.0) > 0
+    assert bucket.take(0.0).wait_s(1000.0) > 0  # nor does the way back
+
+
+def test_a_clock_that_was_set_back_takes_nothing():
+    assert TokenBucket.per_minute(10, 2).take(1000.0).wait_s(0.0) == 0

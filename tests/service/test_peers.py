@@ -5,6 +5,8 @@ import http.client
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -74,6 +76,20 @@ def test_a_user_sees_own_jobs_and_no_others(place):
             mine.get(path)
     with pytest.raises(NotPermitted):
         mine.post("/kill-switch", {"on": True})
+
+
+def test_an_end_of_which_the_kernel_tells_no_user_is_nobodys():
+    """So it is of one that is connected to nothing, and of users that another namespace does not know."""
+    with socket.socket(socket.AF_UNIX) as alone, socket.socket(socket.AF_INET) as tcp:
+        assert (peer_of(alone), peer_of(tcp), peer_of(None)) == (None, None, None)
+
+
+@pytest.mark.skipif(subprocess.run(("unshare", "-r", "true"), check=False).returncode != 0, reason="needs unshare")
+@pytest.mark.parametrize("namespace", ["-U", "-r"])
+def test_in_a_namespace_that_does_not_know_all_users_nobody_is_told_by_id(namespace):
+    program = "from perdure.service.peers import identity_of; print(identity_of(0), identity_of(65534))"
+    argv = ("unshare", namespace, sys.executable, "-c", program)
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "None None\n"
 
 
 def test_no_header_makes_anybody_else_of_a_user(place):

@@ -25,6 +25,12 @@ def test_what_a_job_submitted_itself_goes_on_in_its_place(host):
     assert found(replace(NEXT, submitted_from=host)) == "it has submitted its own successor, job 18"
 
 
+@pytest.mark.parametrize("host", ["n2:99", "n2.cluster:99"])
+def test_what_was_submitted_on_its_node_does_so_under_any_command(host):
+    assert "its own successor" in found(replace(NEXT, submitted_from=host, command="resume.sh"))
+    assert found(replace(NEXT, submitted_from=host.replace("2", "3"), command="resume.sh")) == ""
+
+
 def test_so_does_what_somebody_submitted_since():
     assert "job 18, submitted since" in found(replace(NEXT, submit_s=230.0, submitted_from="login2:5"))
 
