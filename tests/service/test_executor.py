@@ -184,6 +184,14 @@ def test_what_is_due_is_carried_out_once_and_in_order(bench):
     assert len(bench.backend.performed) == 2
 
 
+def test_a_round_that_takes_too_long_leaves_the_rest_to_the_next_one(bench):
+    bench.plan(*map(requeue, range(1, 6)))
+    bench.executor.run_due(5.0, goes_on=lambda: len(bench.backend.performed) < 2)
+    assert bench.backend.performed == [requeue(1).key, requeue(2).key]
+    bench.executor.run_due(6.0)
+    assert bench.backend.performed == [requeue(n).key for n in range(1, 6)]
+
+
 def test_the_intent_is_written_before_the_deed(bench):
     bench.plan(requeue(1))
     bench.backend.performs = [lambda: Outcome(OutcomeStatus.DONE, bench.state(requeue(1)))]

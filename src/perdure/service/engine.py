@@ -61,6 +61,7 @@ CLOCKS_APART_S = 1.0  # at most, between the resource manager's machine and ours
 LOOK_BACK_S = 600.0  # accounting may tell of an end this much later
 LOG_PATIENCE_S = 20.0  # a log that cannot be read in this time is judged without
 MAX_STUCK_READS = 8
+ROUND_S = 2.0  # that actions may take before a look has its turn
 GOOD_LOG_PATIENCE_S = 2.0  # failures wait meanwhile
 
 
@@ -255,7 +256,8 @@ class Engine:
         """Carry out what is due, all of it together. True where the resource manager was asked for something."""
         before = self.executor.asked
         with self._backend_lock, batch_of(self.backend):
-            ended = self.executor.run_due(self.clock(), self._overtakes)
+            end_s = time.monotonic() + ROUND_S
+            ended = self.executor.run_due(self.clock(), self._overtakes, lambda: time.monotonic() < end_s)
         if held_back := self.executor.held_back():
             failed = (Failed(key, f"not done yet: {why}") for key, why in held_back)
             self.absorb([Told(self.clock(), tuple(failed))])

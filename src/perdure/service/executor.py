@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -220,10 +221,13 @@ class Executor:
         """At the start: tell of ends that were never reported, and find out what became of every open intent."""
         return [*self._journal.unreported(), *self._settle(now)]
 
-    def run_due(self, now: float, overtakes: Callable[[Action], str] = lambda _: "") -> list[ActionEnded]:
+    def run_due(
+        self, now: float, overtakes: Callable[[Action], str] = lambda _: "", goes_on: Callable[[], bool] = lambda: True
+    ) -> list[ActionEnded]:
         """Carry out what may be carried out; return what came to its end.
 
         `overtakes` says what has taken the place of an action of Perdure's since it was planned, "" where nothing has.
+        Once `goes_on` says no, the rest is left to the next round: others wait to ask the resource manager, too.
         One job's actions keep their order: none is begun while an earlier one is unknown. After a call without an
         answer the cluster is left in peace until the next round.
         """
@@ -234,7 +238,7 @@ class Executor:
         busy_jobs = {row.attempt.job_id for row in self._journal.open_intents() if row.attempt}
         used, needless = self._used(now), taken_back(waiting)
         comments: list[ActionRow] = []
-        for row in waiting:
+        for row in takewhile(lambda _: goes_on(), waiting):
             job_id = row.attempt.job_id if row.attempt else None
             if (outcome := self._moot(row, needless)) is not None:
                 ended += self._end(row, ActionState.of(outcome.status), outcome.detail, now)
