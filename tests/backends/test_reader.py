@@ -120,17 +120,16 @@ def test_a_missing_directory_is_told_apart_where_it_can_be(tmp_path):
 
 
 @as_root
-def test_root_becomes_the_owner_for_all_of_it(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("shared")
-    for parent in (directory, directory.parent, directory.parent.parent):
-        os.chmod(parent, 0o755)
-    for rank, mode in ((0, 0o600), (1, 0o200)):
-        path = directory / f"rank{rank}.log"
-        path.write_text("text")
-        os.chown(path, 65534, 65534)
-        os.chmod(path, mode)
-    (directory / "rank2.log").write_text("of root")
-    output = read_output(Request(65534, (), (Search(str(directory), LOGS),), births=True))
+def test_root_becomes_the_owner_for_all_of_it():
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        for rank, mode in ((0, 0o600), (1, 0o200)):
+            path = Path(name, f"rank{rank}.log")
+            path.write_text("text")
+            os.chown(path, 65534, 65534)
+            os.chmod(path, mode)
+        Path(name, "rank2.log").write_text("of root")
+        output = read_output(Request(65534, (), (Search(name, LOGS),), births=True))
     assert [(file.rank, file.text) for file in output.files] == [("0", b"text")]
     assert output.files[0].birth_s is None or abs(output.files[0].birth_s - time.time()) < 300
 

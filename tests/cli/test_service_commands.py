@@ -297,7 +297,7 @@ def test_what_is_raised_once_more_under_its_id_is_no_repeat(ask):
 
 
 def test_who_raises_is_told_what_was_said_last(ask):
-    assert "handled: n3 gets no new work" in ask("raise --type gpu.fan --node n3").out
+    assert "handled: n3 is to get no new work" in ask("raise --type gpu.fan --node n3").out
 
 
 def test_a_node_that_is_not_known_is_refused(ask):

@@ -65,13 +65,8 @@ def test_who_heeds_no_kill_switch_is_caught(simulation, monkeypatch):
 
 
 def test_who_keeps_no_caps_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.executor._cap_reached", lambda row, caps, used: "")
+    monkeypatch.setattr("perdure.service.executor._cap_reached", lambda *given: ("", None))
     assert any("the cap on" in broken for broken in broken_by(simulation, range(150)))
-
-
-def test_who_lets_a_release_expire_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.executor.lets_go", lambda row: False)
-    assert any("is over" in broken or "is let go" in broken for broken in broken_by(simulation, range(150)))
 
 
 def test_who_lets_nobody_own_an_action_is_caught(simulation, monkeypatch):

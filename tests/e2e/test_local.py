@@ -87,11 +87,10 @@ def test_a_transient_failure_goes_elsewhere_and_succeeds(cluster, service):
     job = submit(cluster, PEER_LOST.format(bad="n1"), require=("n1",))
     service.await_job(job, JobState.COMPLETED)
     service.await_exception(job, "recovered")
-    first, second = service.attempts(job)
-    assert nodes_of(first) == ["n1"]
-    assert nodes_of(second) != ["n1"]
-    (action,) = service.actions(job)
-    assert (type(action.action), action.state) == (Requeue, ActionState.DONE)
+    first, again, last = service.attempts(job)
+    assert nodes_of(first) == nodes_of(again) == ["n1"]  # its owner asks for that node: it gets it once more
+    assert nodes_of(last) != ["n1"]
+    assert [(type(each.action), each.state) for each in service.actions(job)] == [(Requeue, ActionState.DONE)] * 2
 
 
 def test_a_line_that_good_runs_print_too_misleads_nobody(cluster, tmp_path):
@@ -162,7 +161,7 @@ def test_a_service_that_was_down_acts_on_what_failed_meanwhile(cluster, tmp_path
     await_(lambda: _is_over(cluster, job))
     with running(cluster, tmp_path, settings=QUICK) as service:
         service.await_exception(job, "recovered")
-        assert len(service.attempts(job)) == 2
+        assert len(service.attempts(job)) == 3
 
 
 def test_what_failed_before_the_first_start_is_left_alone(cluster, tmp_path):

@@ -27,7 +27,7 @@ exit 1
 """
 PEER_LOST = """
 echo "step 1 on $SLURMD_NODENAME"
-if [ "$SLURMD_NODENAME" = {bad} ]; then
+if [ -z "$SLURM_RESTART_COUNT" ]; then
   echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2
   exit 1
 fi
@@ -68,18 +68,17 @@ def test_a_deterministic_failure_is_stopped_and_explained(quiet_cluster, service
 
 
 def test_a_transient_failure_is_requeued_off_the_bad_node_and_succeeds(quiet_cluster, service):
-    job = quiet_cluster.submit(PEER_LOST.format(bad="node1"), "-w", "node1")
+    job = quiet_cluster.submit(PEER_LOST)
     service.await_exception(job, "recovered")
     first, second = service.attempts(job)
-    assert nodes_of(first) == ["node1"]
-    assert nodes_of(second) != ["node1"]
+    assert nodes_of(second) != nodes_of(first)
     (action,) = service.actions(job)
     assert (type(action.action), action.state) == (Requeue, ActionState.DONE)
     assert quiet_cluster.job(job)["Restarts"] == "1"
 
 
 def test_no_requeue_is_honoured(quiet_cluster, service):
-    job = quiet_cluster.submit(PEER_LOST.format(bad="node1"), "-w", "node1", "--no-requeue")
+    job = quiet_cluster.submit(PEER_LOST, "--no-requeue")
     assert "--no-requeue" in service.await_exception(job, "stopped")["reason"]
     assert service.actions(job) == []
 
@@ -177,7 +176,7 @@ def test_freeze_and_thaw_never_leave_two_incarnations_writing(quiet_cluster, ser
 
 def test_slurmctld_down_and_back_loses_and_doubles_nothing(quiet_cluster, service, tmp_path):
     gate = tmp_path / "gate"
-    job = quiet_cluster.submit(GATED.format(gate=gate) + PEER_LOST.format(bad="node1"), "-w", "node1")
+    job = quiet_cluster.submit(GATED.format(gate=gate) + PEER_LOST)
     service.await_job(job, JobState.RUNNING)
     quiet_cluster.stop_ctld()
     try:
@@ -195,7 +194,7 @@ def test_slurmctld_down_and_back_loses_and_doubles_nothing(quiet_cluster, servic
 def test_slurmdbd_down_loses_and_doubles_nothing(quiet_cluster, service):
     quiet_cluster.kill_dbd()
     try:
-        job = quiet_cluster.submit(PEER_LOST.format(bad="node1"), "-w", "node1")
+        job = quiet_cluster.submit(PEER_LOST)
         await_(lambda: "accounting" in service.engine.state.known.unseen)
         service.await_exception(job, "recovered")
     finally:

@@ -98,7 +98,7 @@ def decide(
     kind = DecisionKind.RETRY if believed else DecisionKind.PROBE
     if not goes_on and (exhausted := _own_limit_reached(kind, attempt, verdict, past, rules, uncounted)):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {exhausted}")
-    exclude, where = _elsewhere(job, attempt, verdict, fleet, rules, now)
+    exclude, where = _elsewhere(job, attempt, verdict, past, fleet, rules, now)
     node_count = restart_size(job, exclude, fleet)
     where += _fewer(job, node_count)
     if goes_on:
@@ -237,7 +237,13 @@ def _own_limit_reached(
 
 
 def _elsewhere(
-    job: Job, attempt: Attempt, verdict: Verdict, fleet: Fleet, rules: RetryRules, now: float
+    job: Job,
+    attempt: Attempt,
+    verdict: Verdict,
+    past: Sequence[PastFailure],
+    fleet: Fleet,
+    rules: RetryRules,
+    now: float,
 ) -> tuple[tuple[str, ...], str]:
     """Nodes to avoid, and the words for it. Enough nodes are left for the gang; what is surest goes first.
 
@@ -247,7 +253,7 @@ def _elsewhere(
     """
     if attempt.state in (AttemptState.PREEMPTED, AttemptState.TIMEOUT):
         return (), "retry anywhere, the node did nothing wrong"
-    kept = _kept_nodes(job, attempt, verdict)
+    kept = _kept_nodes(job, attempt, verdict, past)
     named = tuple(node for node in attempt.failed_nodes or attempt.nodes if node not in kept)
     suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named) - kept)
     fewest, most = restart_range(job)
@@ -266,10 +272,11 @@ def _elsewhere(
     return avoid, f"retry away from {', '.join(avoid)}{why}" if avoid else f"retry{why}"
 
 
-def _kept_nodes(job: Job, attempt: Attempt, verdict: Verdict) -> set[str]:
-    """The nodes that the job's owner asks for by name, unless the failure is theirs."""
+def _kept_nodes(job: Job, attempt: Attempt, verdict: Verdict, past: Sequence[PastFailure]) -> set[str]:
+    """The nodes that the job's owner asks for by name, unless the failure is theirs, or the job has failed there before."""
     blamed = attempt.nodes if verdict.bound is Bound.NODE else attempt.failed_nodes
-    return set(job.required) - set(blamed)
+    before = (node for failure in past if not failure.preempted for node in failure.nodes)
+    return set(job.required).difference(blamed, before)
 
 
 def _fewer(job: Job, node_count: int) -> str:
