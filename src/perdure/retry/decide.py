@@ -273,7 +273,7 @@ def _elsewhere(
 
 
 def _kept_nodes(job: Job, attempt: Attempt, verdict: Verdict, past: Sequence[PastFailure]) -> set[str]:
-    """The nodes that the job's owner asks for by name, unless the failure is theirs, or the job has failed there before."""
+    """The nodes that the job's owner asks for by name, unless the failure is theirs, or it has failed there before."""
     blamed = attempt.nodes if verdict.bound is Bound.NODE else attempt.failed_nodes
     before = (node for failure in past if not failure.preempted for node in failure.nodes)
     return set(job.required).difference(blamed, before)
