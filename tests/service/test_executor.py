@@ -14,13 +14,14 @@ from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBacken
 from perdure.errors import ClusterBusy, ClusterError
 from perdure.model.actions import Comment, Drain, Exclude, Hold, Outcome, OutcomeStatus, Release, Requeue
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import JobState
+from perdure.model.jobs import Job, JobState
 from perdure.retry.budget import at
 from perdure.service.caps import Caps
 from perdure.service.case import State
 from perdure.service.controller import PERDURE, Act
 from perdure.service.executor import Executor, ExecutorSettings, Ruling, Used, rule
 from perdure.service.journal import ActionRow, ActionState, Charge, Journal
+from perdure.service.recovery import is_as_before_retry
 from perdure.service.scope import ScopeSettings
 
 DONE = Outcome(OutcomeStatus.DONE, "ok")
@@ -190,6 +191,18 @@ def test_a_round_that_takes_too_long_leaves_the_rest_to_the_next_one(bench):
     assert bench.backend.performed == [requeue(1).key, requeue(2).key]
     bench.executor.run_due(6.0)
     assert bench.backend.performed == [requeue(n).key for n in range(1, 6)]
+
+
+def test_what_the_manager_has_forgotten_is_carried_out_again(bench):
+    bench.plan(requeue(1))
+    bench.executor.run_due(1.0)
+    assert not bench.journal.doubt(requeue(1).key, 1.0)  # the look may be older than the deed
+    assert bench.journal.doubt(requeue(1).key, 5000.0)  # whenever that is
+    bench.backend.lookups = [None]
+    (ended,) = bench.executor.run_due(5001.0)
+    assert (ended.status, bench.state(requeue(1))) == ("done", ActionState.DONE)
+    assert bench.backend.performed == [requeue(1).key] * 2
+    assert not bench.journal.doubt(requeue(2).key, 5000.0)
 
 
 def test_the_intent_is_written_before_the_deed(bench):
@@ -606,3 +619,18 @@ def test_comments_without_an_answer_are_written_again_and_obey_the_kill_switch(w
     writing.executor.run_due(20.0)
     writing.executor.run_due(30.0)
     assert [writing.state(action) for action in wanted] == [ActionState.DONE] * 2
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "told"),
+    [
+        (JobState.HELD, "job_requeued_in_held_state", True),
+        (JobState.HELD, "JobHeldUser", False),
+        (JobState.FAILED, "NonZeroExitCode", True),
+        (JobState.FAILED, "DeadLine", False),  # over while it waited for its retry
+        (JobState.CANCELLED, "NonZeroExitCode", False),
+    ],
+)
+def test_what_a_job_looks_like_whose_retry_is_forgotten(state, reason, told):
+    job = Job(cluster="c", job_id="1", name="train", user="ada", state=state, submit_s=1.0, reason=reason)
+    assert is_as_before_retry(job) is told

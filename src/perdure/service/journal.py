@@ -1,11 +1,12 @@
 """The journal: what happened, what was decided, what was asked for, and what came of it.
 
 What `record`, `begin` and `finish` acknowledge survives a kill and a power cut. All that the controller knows can be
-read back from here, and an action is planned, begun and ended at most once.
+read back from here, and an action is planned, begun and ended at most once, unless what was done is found undone.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,6 +37,8 @@ from perdure.service.writes import Writes
 
 DAY_S = 86400.0
 LATELY_S = 3600.0  # a job that ended this long before the last event may still be told of
+FORGOTTEN = "the resource manager has forgotten that it was done"
+AGAIN_S = 900.0  # what was forgotten may be carried out again for so long
 
 _OVER_JOBS = [s.value for s in JobState if s.is_over]
 _MEMORY: dict[str, codec.Codec[Any]] = {rows.SPENT: codec.SPENT, rows.UNSEEN: codec.UNSEEN}
@@ -284,6 +287,14 @@ class Journal:
     def hand_back(self, key: str, detail: str) -> bool:
         """Plan an action anew that was begun and, as is now known, not carried out."""
         return self._move(key, ActionState.STARTED, ActionState.PLANNED, started_s=None, detail=detail)
+
+    def doubt(self, key: str, seen_s: float) -> bool:
+        """Find out anew what became of an action that was done before `seen_s`. False: no such action."""
+        row = self.action(key)
+        if row is None or row.state is not ActionState.DONE or (row.ended_s or math.inf) >= seen_s:
+            return False
+        values = {"ended_s": None, "expires_s": seen_s + AGAIN_S, "detail": FORGOTTEN}
+        return self._move(key, ActionState.DONE, ActionState.STARTED, **values)
 
     def finish(self, row: ActionRow, state: ActionState, detail: str, now: float) -> ActionEnded | None:
         """Write down the end of a planned or begun action. None where it has ended already."""

@@ -9,6 +9,8 @@ from perdure.model.jobs import Attempt, Job, JobState
 from perdure.retry.decide import Decision
 from perdure.service.case import Case
 
+_ENDS_OF_ATTEMPTS = ("NonZeroExitCode", "OutOfMemory", "TimeLimit", "NodeDown")  # other reasons end jobs that wait
+
 Recovery = tuple[Component, Ruling]
 
 
@@ -53,5 +55,14 @@ def _amend(job: Job, attempt: Attempt, decision: Decision) -> Recovery:
 
 def _held_by_its_manager(job: Job) -> bool:
     """True where no person but the resource manager's own giving up holds the job."""
-    reason = job.reason.lower().replace("_", " ")  # Slurm prints blanks as underscores
-    return job.state is JobState.HELD and ("launch failed" in reason or "maxrequeue" in reason)
+    return job.state is JobState.HELD and any(said in _plain(job.reason) for said in ("launch failed", "maxrequeue"))
+
+
+def is_as_before_retry(job: Job) -> bool:
+    """True of a job that stands as one does whose attempt failed, or that was put back and not let go yet."""
+    held = job.state is JobState.HELD and "requeued in held state" in _plain(job.reason)
+    return held or (job.state is JobState.FAILED and job.reason in _ENDS_OF_ATTEMPTS)
+
+
+def _plain(reason: str) -> str:
+    return reason.lower().replace("_", " ")  # Slurm prints blanks as underscores

@@ -139,6 +139,28 @@ def killed_between_hold_and_release(stage: Stage) -> Iterator[None]:
 
 
 @MANAGER.row(alone=True)
+def retry_forgotten(stage: Stage) -> Iterator[None]:
+    """slurmctld dies before it saved that the job was put back: it is put back again."""
+    stage.site.service.ask("POST", "/kill-switch", {"on": True})
+    job = stage.submit(stage.once() + LOST_PEER)
+    try:
+        yield
+        stage.await_failures(job, 1)
+        time.sleep(6)  # slurmctld saves every 5 s, and so the failure
+    finally:
+        stage.site.service.ask("POST", "/kill-switch", {"on": False})
+    await_("its retry", lambda: any(act["state"] == "done" for act in stage.requeues(job)), 60)
+    stage.site.kill()
+    stage.cluster.crash_ctld()
+    assert stage.cluster.job(job)["JobState"] == "FAILED"
+    stage.site.start()
+    stage.done(job, 150)
+    assert stage.cluster.job(job)["Restarts"] == "1"
+    assert [act["state"] for act in stage.requeues(job)] == ["done"]
+    stage.check()
+
+
+@MANAGER.row(alone=True)
 def kill_switch(stage: Stage) -> Iterator[None]:
     """The kill switch is on when the job fails: nothing is done until it is turned off."""
     stage.site.service.ask("POST", "/kill-switch", {"on": True})

@@ -38,6 +38,7 @@ from perdure.backends.slurm.script import appends as script_appends
 from perdure.backends.slurm.spool import Question, Spool, Taken
 from perdure.backends.slurm.tools import Batch, Dialog, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
+from perdure.backends.slurm.words import PUT_BACK_AND_HELD
 from perdure.backends.slurm.writers import Writers, with_owner
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, PerdureError
 from perdure.model.actions import (
@@ -429,14 +430,21 @@ class SlurmBackend:
 
     def perform(self, action: Action) -> Outcome:
         """Carry out an action, from wherever an earlier try left it."""
-        if action.key in self._done:
-            return self._done[action.key]
+        if (known := self._known(action)) is not None:
+            return known
         outcome = self._perform(action)
         if outcome.status is OutcomeStatus.DONE and not isinstance(action, NodeAction | Hold | Release):
             self._done[action.key] = outcome
             if len(self._done) > MAX_DONE:
                 del self._done[next(iter(self._done))]
         return outcome
+
+    def _known(self, action: Action) -> Outcome | None:
+        """What came of an action before; None where slurmctld died before it saved that the job was put back."""
+        record = self._records.get(action.attempt.job_id) if isinstance(action, Requeue) else None
+        if record is not None and (record.reason == PUT_BACK_AND_HELD or has_failed(record)):
+            return None
+        return self._done.get(action.key)
 
     def _perform(self, action: Action) -> Outcome:
         with self._dialog() as scontrol:
@@ -464,8 +472,8 @@ class SlurmBackend:
 
         Whose doing a newer attempt is cannot be told after a restart of ours: then the action is superseded.
         """
-        if action.key in self._done:
-            return self._done[action.key]
+        if (known := self._known(action)) is not None:
+            return known
         with self._dialog() as scontrol:
             step = self._next(scontrol, action)
             return step if isinstance(step, Outcome) else None
