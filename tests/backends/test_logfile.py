@@ -176,6 +176,32 @@ def test_a_link_that_only_root_can_have_made_is_followed(tmp_path, monkeypatch):
         read_tail(tmp_path / "scratch" / "log", ME)
 
 
+@as_root
+def test_a_directory_counts_as_roots_where_nobody_else_may_write(tmp_path):
+    def only_root_writes(mode, owner=0):
+        tmp_path.chmod(mode)
+        os.chown(tmp_path, owner, 0)
+        descriptor = os.open(tmp_path, os.O_RDONLY)
+        try:
+            return logfile._only_root_writes(descriptor)
+        finally:
+            os.close(descriptor)
+
+    assert only_root_writes(0o755)
+    assert not any(only_root_writes(mode) for mode in (0o775, 0o757, 0o1777))
+    assert not only_root_writes(0o755, NOBODY)
+
+
+def test_what_became_a_link_since_it_was_listed_is_not_entered(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    with logfile.listed(str(tmp_path)) as parent:
+        with logfile.listed_below(parent, "real") as below:
+            assert os.listdir(below) == []
+        with pytest.raises(OSError, match="link"), logfile.listed_below(parent, "link"):
+            pass
+
+
 def test_a_log_that_is_cut_while_it_is_read_is_read_as_far_as_it_goes(log, monkeypatch):
     real = os.pread
 

@@ -4,17 +4,19 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends import reader
+from perdure.backends import owner_reader, reader
 from perdure.backends.owner_reader import OwnerReader
 from perdure.backends.reader import Request, Search, Wanted
 from perdure.errors import ClusterBusy
@@ -102,6 +104,19 @@ def test_entries_and_files_and_bytes_are_bounded(tmp_path, monkeypatch):
     assert len(read(tmp_path / "two", depth=1)) <= 3  # two of the five names are directories
 
 
+def test_the_rank_that_a_path_is_told_with_stays(tmp_path):
+    (tmp_path / "out").write_text("x")
+    wanted, search = Wanted((str(tmp_path / "out"),), OutputKind.RANK, "3"), Search(str(tmp_path), ("out",))
+    assert [file.rank for file in read_output(Request(ME, (wanted,), (search,))).files] == ["3"]
+
+
+def test_free_is_what_the_owner_may_write_and_not_what_is_kept_for_root(tmp_path, monkeypatch):
+    (tmp_path / "out").write_text("x")
+    disk = SimpleNamespace(f_bavail=2, f_bfree=50, f_frsize=4096)
+    monkeypatch.setattr(os, "fstatvfs", lambda descriptor: disk)
+    assert read_output(Request(ME, (Wanted((str(tmp_path / "out"),), OutputKind.STDOUT),))).free_bytes == 8192
+
+
 def test_of_several_names_the_first_that_is_there_is_read(tmp_path):
     (tmp_path / "b").write_text("x")
     wanted = Wanted((str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "c")), OutputKind.STDOUT)
@@ -163,6 +178,30 @@ def test_a_service_with_the_capabilities_reads_as_the_owner_too():
 
         assert answer(caps) == "[b'of nobody']"
         assert answer("-all") == "[]"
+        assert answer("+setuid") == "[]"  # its groups would stay the service's
+
+
+@as_root
+@pytest.mark.parametrize("uid", [65534, 54321], ids=["nobody", "without a name"])
+@pytest.mark.parametrize("group", [0, 12345])
+def test_no_group_of_the_services_opens_a_directory_for_the_owner(uid, group):
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        path = Path(name, "closed", "log")
+        path.parent.mkdir()
+        path.write_text("text")
+        os.chown(path, uid, uid)
+        os.chown(path.parent, 0, group)
+        environment = {**os.environ, "PYTHONPATH": str(Path(reader.__file__).parents[2])}
+        argv = [sys.executable, "-c", _AS_A_SERVICE, str(uid), str(path.parent)]
+
+        def answer(mode):
+            os.chmod(path.parent, mode)
+            groups = {"extra_groups": [12345], "env": environment}
+            return subprocess.run(argv, capture_output=True, text=True, check=True, **groups).stdout.strip()
+
+        assert answer(0o755) == "[b'text']"
+        assert answer(0o750) == "[]"
 
 
 def copied_source(directory):
@@ -224,6 +263,12 @@ def test_what_takes_too_long_holds_up_nobody_else(of_nobody):
 
 
 @as_root
+def test_an_answer_is_bounded(of_nobody, monkeypatch):
+    monkeypatch.setattr(owner_reader, "MAX_ANSWER_BYTES", 100)
+    with closing(OwnerReader()) as one, pytest.raises(ClusterBusy, match="says too much"):
+        one.read(of_nobody)
+
+
 def test_the_process_ends_with_its_service(of_nobody):
     one = OwnerReader()
     one.read(of_nobody)
