@@ -368,6 +368,26 @@ def test_what_perdure_held_is_let_go_whatever_the_caps_say_and_however_late(tmp_
     bench.journal.close()
 
 
+def test_what_perdure_held_is_let_go_outside_the_scope_too(tmp_path):
+    """The site may have narrowed it since."""
+    bench = Bench(tmp_path, scope=ScopeSettings(users=("ada",)))
+    bench.plan(*LET_GO)
+    assert [e.status for e in bench.executor.run_due(5.0)] == ["done"] * len(LET_GO)
+    bench.journal.close()
+
+
+def test_a_retry_that_was_put_back_long_ago_counts_in_the_hour_in_which_it_starts(tmp_path):
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=2))
+    bench.plan(*(requeue(i) for i in range(5)), expires_s=60.0)
+    bench.executor.run_due(5.0)  # the last is to start at 7205
+    bench.restart()
+    bench.plan(requeue(5), requeue(6), expires_s=8000.0)
+    bench.executor.run_due(7300.0)
+    starts = [7300.0 + bench.journal.action(requeue(i).key).action.delay_s for i in (5, 6)]
+    assert starts == [7300.0, 10805.0]
+    bench.journal.close()
+
+
 def test_letting_go_takes_nobody_elses_place(tmp_path):
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=2))
     bench.plan(*LET_GO, exclude(1))

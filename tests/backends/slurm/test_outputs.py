@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.outputs import has_failed, outputs_of
+from perdure.backends.slurm.outputs import has_failed, outputs_of, request_of, with_ranks
 from perdure.backends.slurm.paths import MAX_NAMES, Names
 from perdure.backends.slurm.records import read_jobs
 from perdure.backends.slurm.script import MAX_BYTES, RANK, appends, pattern_of, read_script
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.output import OutputFile, OutputKind
 from tests.backends.slurm.text import MARK, job
 
 
@@ -87,6 +90,7 @@ def test_what_is_sent_to_a_file_is_read_there(record, line, files, appended):
         "# srun -o r%t.log a",
         "srun python t.py -o r%t.log",
         "srun -n 2 ./a --output r%t.log",
+        "srun --exclusive ./a -o r%t.log",
         "echo srun; true -o r%t.log",
         "srun -o none a",
         "python t.py --log-dir r%t.log",
@@ -150,6 +154,36 @@ def test_a_file_named_by_the_job_counts_as_whole_number_alone(record):
 def test_the_open_mode_is_read(record, script, expected):
     assert outputs_of(record, script.encode(), {}).appends is expected
     assert appends("sbatch " + script.partition(" ")[2] + " a.sh") is expected
+
+
+def test_what_a_remark_says_of_the_open_mode_is_no_option():
+    assert not read_script(b"#!/bin/sh\n# not --open-mode=append\n", {}, {}).appends
+
+
+def test_one_file_is_wanted_once_where_both_streams_go_there(record):
+    assert found(record, "").stderr == ()
+    assert found(replace(record, stderr="/w/e"), "").stderr == ("/w/e",)
+
+
+def test_a_task_of_an_array_names_files_by_the_arrays_number_and_its_own(record):
+    (search,) = found(replace(record, job_id="4700_3"), "").searches
+    names = ["t-4700_3.log", "t-4711.log", "t-4700_31.log", "t-4700.log"]
+    assert [name for name in names if re.fullmatch(search.parts[0], name)] == ["t-4700_3.log", "t-4711.log"]
+
+
+ATTEMPT = Attempt(AttemptId("c", "4711", 1000), AttemptState.FAILED, ("n7",), 1000.0, 1100.0, user="mira")
+
+
+def test_clocks_of_file_servers_may_be_a_moment_behind(record):
+    request = request_of(ATTEMPT, found(record, "srun -o r%t.log a"), 7, 100, ())
+    assert {search.since_s for search in request.searches} == {998.0}
+    files = tuple(OutputFile(f"/w/r{s}", b"x", kind=OutputKind.RANK, written_s=s) for s in (990.0, 999.0, 1050.0))
+    assert [file.written_s for file in with_ranks(files, ATTEMPT.start_s)] == [999.0, 1050.0]
+
+
+@pytest.mark.parametrize(("line", "asked"), [("python t.py >> t.log", True), ("python t.py > t.log", False)])
+def test_when_a_file_came_into_being_is_asked_where_it_is_appended_to(record, line, asked):
+    assert request_of(ATTEMPT, found(record, line), 7, 100, ()).births is asked
 
 
 @pytest.mark.parametrize(
