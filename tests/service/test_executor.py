@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
 from perdure.errors import ClusterBusy, ClusterError
 from perdure.model.actions import Comment, Drain, Exclude, Hold, Outcome, OutcomeStatus, Release, Requeue
+from perdure.model.events import JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
 from perdure.retry.budget import at
 from perdure.service.caps import Caps
 from perdure.service.case import State
-from perdure.service.controller import PERDURE, Act
+from perdure.service.controller import PERDURE, Act, Journalled
 from perdure.service.executor import Executor, ExecutorSettings, Ruling, Used, rule
 from perdure.service.journal import ActionRow, ActionState, Charge, Journal
 from perdure.service.recovery import is_as_before_retry
@@ -74,6 +75,11 @@ class Bench:
         empty = State("c")
         self.journal.record([Act(action, by, "why", expires_s) for action in wanted], empty, empty)
 
+    def owns(self, user, job_id):
+        """The journal knows whose job it is."""
+        empty, job = State("c"), Job("c", str(job_id), "train", user, JobState.FAILED, 0.0)
+        self.journal.record([Journalled(JobChanged(0.0, job))], empty, empty)
+
     def state(self, action):
         return self.journal.action(action.key).state
 
@@ -93,6 +99,7 @@ def bench(tmp_path):
 
 ROW = ActionRow("requeue:c/1#1", requeue(1), PERDURE, "why", ActionState.PLANNED, "", 0.0, 900.0)
 DRAIN = replace(ROW, action=Drain("n1", "r", "e"))
+HOLD = replace(ROW, action=Hold(AttemptId("c", "1", 1)))
 CAPS = Caps(actions_per_hour=10, jobs_share_per_hour=0.5, floor_per_hour=2, drains_per_hour=3, nodes_share_per_hour=0.1)
 
 
@@ -110,6 +117,7 @@ def used(by_kind, live_jobs=0, nodes=0, nodes_out=0, user=""):
         (ROW, 900.0, True, False, used({}, 100), Ruling.EXPIRE),
         (ROW, 900.0, True, True, used({}, 100), Ruling.EXPIRE),
         (ROW, 900.0, True, False, used({"hold": 10}, 100), Ruling.WAIT),  # what a cap holds back does not expire
+        (HOLD, 900.0, True, False, used({"hold": 10}, 100), Ruling.EXPIRE),  # but for a hold: the job has run by then
         (ROW, 1.0, False, False, used({}, 100), Ruling.SHADOW),
         (ROW, 1.0, True, True, used({}, 100), Ruling.WAIT),
         (ROW, 1.0, True, False, used({"requeue": 9}, 100), Ruling.GO),
@@ -323,6 +331,17 @@ def test_a_retry_that_a_cap_holds_back_is_put_back_at_once_to_start_later(tmp_pa
     bench.plan(requeue(5), expires_s=60.0)
     bench.executor.run_due(10.0)
     assert bench.journal.action(requeue(5).key).action.delay_s == 7195.0
+    bench.journal.close()
+
+
+def test_a_retry_that_is_held_back_starts_when_every_cap_has_room(tmp_path):
+    """The cap of all has room again at 3600, the user's half of it at 6600."""
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=4))
+    for job_id, (now, user) in enumerate([(0.0, "bob")] * 2 + [(3000.0, "ada")] * 2 + [(3100.0, "ada")], 1):
+        bench.owns(user, job_id)
+        bench.plan(requeue(job_id), expires_s=9000.0)
+        bench.executor.run_due(now)
+    assert 3100.0 + bench.journal.action(requeue(5).key).action.delay_s == 6600.0
     bench.journal.close()
 
 

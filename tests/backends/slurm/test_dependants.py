@@ -39,6 +39,7 @@ def test_only_what_the_failure_broke_is_given_back(expression, given_back):
         ("aftercorr:7_*(unfulfilled)", None),
         ("afterok:7_*(unfulfilled)", "afterok:7_0:7_1"),  # Slurm remembers the failure until the array's end
         ("afterok:7_*(failed),afterok:9_*(unfulfilled)", "afterok:7_0:7_1,afterok:9"),
+        ("afterok:7_*+5(failed)", "afterok:7_0+5:7_1+5"),
     ],
 )
 def test_of_an_array_each_task_is_named(expression, given_back):
@@ -65,12 +66,20 @@ def test_who_waited_is_remembered_while_both_jobs_are_known():
     assert dependants((ran,), known) == {}
 
 
+def test_singletons_wait_for_their_own_users_jobs_and_not_for_themselves():
+    first = replace(WAITS, dependency="singleton(unfulfilled)")
+    twin = replace(first, job_id="10")
+    strangers = replace(first, job_id="11", uid=first.uid + 1)
+    assert of_job(first, dependants((first, twin, strangers), {})) == {"10": twin.dependency}
+
+
 def test_what_cannot_be_taken_back_is_said():
     job = record(state="FAILED", end="110")
     ran = replace(record(state="COMPLETED", start=112), job_id="9")
     assert word_on("afterany:7(unfulfilled)", ran, job, 100) == "job 9 ran at this failure (afterany)"
     assert word_on("afterany:8(unfulfilled)", ran, job, 100) == ""
-    assert word_on("afterany:7(unfulfilled)", replace(ran, start_s=90), job, 100) == ""
+    for before_s in (90, 100):  # it did not run because of a failure that was still to come
+        assert word_on("afterany:7(unfulfilled)", replace(ran, start_s=before_s), job, 100) == ""
     killed = replace(ran, state="CANCELLED", nodes=(), start_s=None, end_s=112)
     assert word_on("afterok:7(unfulfilled)", killed, job, 100) == "job 9 was cancelled at this failure (afterok)"
     assert word_on("afterok:7(unfulfilled)", WAITS, job, 100) == ""

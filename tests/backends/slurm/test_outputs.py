@@ -240,3 +240,9 @@ def test_the_likeliest_names_come_first(record):
     assert found[0] == "/o/504711ob-host7-0000-0.log"
     assert "/o/50%job-host7-0000-%b.log" in found
     assert "/o/504711ob-n7-0000-0.log" in found
+
+
+def test_patterns_of_an_array_tell_its_number_and_the_tasks(record):
+    path = "/o/%A_%a-%j-%b.log"
+    assert Names.for_job(replace(record, job_id="4700_13"), {}).names(path)[0] == "/o/4700_13-4711-3.log"
+    assert Names.for_job(record, {}).names(path)[0] == "/o/4711_4294967294-4711-0.log"

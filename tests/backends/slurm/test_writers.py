@@ -71,6 +71,17 @@ def test_of_a_shared_file_lines_count_that_name_the_job_or_a_time_when_it_was_al
     ]
 
 
+def test_what_follows_the_last_time_counts_only_where_nobody_else_wrote():
+    text = b"2027-01-15 08:00:05 alone\nwhose?"
+    assert owned(log(text), span(10, 50)).tail == b"2027-01-15 08:00:05 alone"
+    assert owned(log(text), span(-50, -1), appends=True).tail == text
+
+
+def test_the_seconds_in_which_another_began_and_ended_are_anothers():
+    text = b"".join(b"2027-01-15 08:00:%02d at %d\n" % (at, at) for at in (9, 10, 50, 51))
+    assert owned(log(text), span(10, 50)).tail.splitlines() == [b"2027-01-15 08:00:09 at 9", b"2027-01-15 08:00:51 at 51"]
+
+
 lines = st.lists(
     st.sampled_from(
         [b"2027-01-15 07:59:00 a", b"2027-01-15 08:00:20 b", b"2027-01-15 08:01:30 c", b"plain", b"job 17"]
