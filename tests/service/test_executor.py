@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
-from perdure.errors import ClusterBusy, ClusterError
+from perdure.errors import ClusterBusy, ClusterError, JobBusy
 from perdure.model.actions import Comment, Drain, Exclude, Hold, Outcome, OutcomeStatus, Release, Requeue
-from perdure.model.events import JobChanged
+from perdure.model.events import JobChanged, NodeChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
+from perdure.model.nodes import Node, NodeState
 from perdure.retry.budget import at
 from perdure.service.caps import Caps
 from perdure.service.case import State
@@ -404,6 +405,39 @@ def test_a_retry_that_was_put_back_long_ago_counts_in_the_hour_in_which_it_start
     bench.executor.run_due(7300.0)
     starts = [7300.0 + bench.journal.action(requeue(i).key).action.delay_s for i in (5, 6)]
     assert starts == [7300.0, 10805.0]
+    bench.journal.close()
+
+
+def test_a_job_that_is_busy_holds_up_no_other(bench):
+    bench.plan(requeue(1), Exclude(requeue(1).attempt, ("n1",)), requeue(2))
+    bench.backend.performs = [JobBusy("job 1", "still completing", "Ask again")]
+    bench.executor.run_due(5.0)
+    assert bench.backend.performed == [requeue(1).key, requeue(2).key]
+
+
+def test_a_persons_hold_is_not_taken_back_by_a_release_of_perdures(bench):
+    theirs, ours = Hold(AttemptId("c", "1", 1)), Release(AttemptId("c", "1", 1), "up")
+    bench.plan(theirs, by="ada")
+    bench.plan(ours)
+    for now in (5.0, 6.0):
+        bench.executor.run_due(now)
+    assert bench.backend.performed == [theirs.key, ours.key]
+
+
+@pytest.mark.parametrize("armed", [True, False])
+def test_of_a_node_that_is_out_already_nothing_is_asked_while_nothing_is_done(tmp_path, armed):
+    bench, drain = Bench(tmp_path, armed=armed), Drain("n1", "broken", "e")
+    empty, node = State("c"), Node("n1", NodeState.DRAINED)
+    bench.journal.record([Journalled(NodeChanged(0.0, "c", node))], empty, empty)
+    bench.plan(drain)
+    if armed:
+        bench.settings.stop_file.touch()
+    bench.executor.run_due(5.0)
+    assert bench.state(drain) is (ActionState.PLANNED if armed else ActionState.SHADOW)
+    assert bench.backend.looked_up == []
+    bench.settings.stop_file.unlink(missing_ok=True)
+    bench.executor.run_due(6.0)
+    assert bench.backend.looked_up == ([drain.key] if armed else [])
     bench.journal.close()
 
 

@@ -7,7 +7,7 @@ import pytest
 from perdure.backends.slurm.het import read_one_job
 from perdure.backends.slurm.plans import Accounted, Dependant, Todo, for_job, for_node, lets_go, refused_twice
 from perdure.errors import ClusterBusy
-from perdure.model.actions import Cancel, Comment, Down, Drain, Exclude, Hold, OutcomeStatus, Release, Requeue, Undrain
+from perdure.model.actions import Cancel, Comment, Down, Drain, Exclude, Extend, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.identity import AttemptId
 from perdure.model.nodes import Node, NodeState
 from tests.backends.slurm.text import MARK, job
@@ -244,6 +244,21 @@ def test_a_retry_waits_for_the_singleton_that_overtook_it():
     runs = replace(record(state="RUNNING", start=996), job_id="10")
     found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant("singleton(unfulfilled)", runs),))
     assert found.commands == ("update jobid=7 dependency=singleton", "release 7")
+
+
+def test_what_its_owner_lets_a_retry_wait_for_stays():
+    runs = replace(record(state="RUNNING", start=996), job_id="10")
+    waits = replace(PUT_BACK, dependency="afterok:12(unfulfilled)")
+    found = for_job(Requeue(ATTEMPT), waits, 100, NOW, dependants=(Dependant("singleton(unfulfilled)", runs),))
+    assert found.commands == ("release 7",)
+
+
+def test_no_walltime_is_shorter_than_what_was_asked_for():
+    """Slurm takes whole minutes."""
+    runs = replace(record(), walltime_s=3600.0)
+    assert step(Extend(ATTEMPT, walltime_s=3601.0), runs) == Todo(("update jobid=7 TimeLimit=61",))
+    assert status(Extend(ATTEMPT, walltime_s=3600.0), runs) is DONE
+    assert status(Extend(ATTEMPT, walltime_s=7200.0), FAILED) is SUPERSEDED
 
 
 def test_a_comment_is_written_with_the_requeue_and_takes_nobody_s_words_away():

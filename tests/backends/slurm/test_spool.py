@@ -258,6 +258,29 @@ def test_an_answer_goes_to_pipes_of_hooks_alone(spool, answer):
     assert (taken.questions, taken.looks) == ((), 1)
 
 
+def test_the_sign_of_life_is_not_written_through_a_link(spool, tmp_path):
+    (tmp_path / "precious").write_text("kept")
+    (spool.directory / "alive").symlink_to(tmp_path / "precious")
+    spool.write_alive(1000.0)
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_a_link_to_a_pipe_is_not_opened(spool, tmp_path):
+    """Whoever may write to the spool could have the service open what it likes."""
+    os.mkfifo(tmp_path / "elsewhere")  # nobody listens there: to open it would say so
+    (spool.directory / "7.epilogctld.1.answer").symlink_to(tmp_path / "elsewhere")
+    assert spool.answer(Question("7", (), "7.epilogctld.1.answer"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_what_a_stranger_dropped_is_no_word_of_the_site(spool):
+    (spool.directory / "7.event").write_text("perdure-event 1 look\n")
+    (spool.directory / "8.event").write_text("perdure-event 1 look\n")
+    os.chown(spool.directory / "8.event", 12345, 12345)
+    taken = spool.take()
+    assert (taken.looks, taken.ignored) == (1, 1)
+
+
 def test_what_lies_in_the_place_of_a_pipe_stays_as_it_is(spool, tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("kept")
