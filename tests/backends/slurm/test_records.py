@@ -1,10 +1,13 @@
 """Records of jobs and nodes are read as Slurm meant them, whatever users wrote into them."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.het import read_one_job
+from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.het import merge_rows, read_one_job
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import Claim, claims_in_doubt, mend, read_jobs, read_nodes
 from perdure.model.nodes import NodeState
@@ -84,6 +87,11 @@ def test_asked_for_one_job_its_own_text_cannot_make_it_another():
     assert read_one_job(b"", MARK, "7") is None
 
 
+def test_an_instant_that_bears_another_mark_is_none():
+    (found,) = read_jobs(job(1, start="5~0123z", end="7").encode(), MARK).whole
+    assert (found.start_s, found.end_s) == (None, 7)
+
+
 def test_a_heterogeneous_job_is_one_job_by_its_plain_id():
     text = component(5, 0, "a") + component(6, 1, "b", nodes="n2", state="FAILED", exit_code="3:0", end="110")
     found = read_one_job(text.encode(), MARK, "5")
@@ -95,6 +103,30 @@ def test_a_heterogeneous_job_is_one_job_by_its_plain_id():
     found = read_one_job(over.encode(), MARK, "5")
     assert found is not None
     assert (found.state, found.exit_code, found.end_s, found.gpus) == ("FAILED", 3, 110, 0)
+
+
+def test_a_heterogeneous_job_that_one_part_forbids_to_requeue_is_not_requeued():
+    for parts in ((1, 0), (0, 1), (1, 1)):
+        text = "".join(component(5 + at, at, "a", requeue=may) for at, may in enumerate(parts))
+        assert read_one_job(text.encode(), MARK, "5").requeue is all(parts)
+
+
+def row(part, start_s, end_s, nodes):
+    return Row(f"5+{part}", 5 + part, "FAILED", 1, 0, 90, start_s, end_s, 1000, "ada", (nodes,), 1, "")
+
+
+def test_rows_of_one_start_are_one_row_and_those_of_another_start_another():
+    first, again = row(0, 100, 110, "n1"), row(0, 400, 410, "n1")
+    rows = (first, row(1, 102, 115, "n2"), again, row(1, 401, 405, "n3"))
+    assert [(r.job_id, r.start_s, r.end_s, r.nodes) for r in merge_rows(rows)] == [
+        ("5", 100, 115, ("n1", "n2")),
+        ("5", 400, 410, ("n1", "n3")),
+    ]
+
+
+def test_an_attempt_of_which_a_part_runs_has_not_ended():
+    (found,) = merge_rows((row(0, 100, 110, "n1"), replace(row(1, 100, None, "n2"), state="RUNNING")))
+    assert (found.state, found.end_s) == ("RUNNING", None)
 
 
 def component(number, offset, name, **more):

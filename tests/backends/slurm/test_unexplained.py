@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perdure.backends.slurm.records import read_jobs
-from perdure.backends.slurm.unexplained import ASK_AGAIN_S, gaps_between, open_gaps
+from perdure.backends.slurm.unexplained import ASK_AGAIN_S, Gap, gaps_between, open_gaps
 from tests.backends.slurm.text import MARK, job
 
 
@@ -56,6 +56,8 @@ def test_a_gap_is_put_until_it_is_answered_or_nobody_will():
     assert later == gaps
     assert open_gaps(later, [("7", 99)]) == gaps
     assert open_gaps(later, [("7", 100)]) == {}
+    of_any = {"7": Gap(None, 230.0)}  # nobody knows when it began: each end may be an earlier one
+    assert open_gaps(of_any, [("7", 100)]) == of_any
     assert gaps_between(gaps, {"7": AGAIN}, {"7": AGAIN}, 200.0 + ASK_AGAIN_S) == {}
 
 

@@ -59,6 +59,7 @@ def test_how_many_nodes_a_restart_may_have_is_found(comment, allowed):
         ("perdure:nodes=3-2", "perdure:nodes=3-2"),
         ("perdure:timeout=again", "perdure:timeout=again"),
         ("perdure:retry=never perdure:timeout=requeue", ""),
+        ("perdure:retry=nevr perdure:timeout=requeue perdure:x=1", "perdure:retry=nevr"),  # the first
         ("perdure is fine", ""),
     ],
 )
