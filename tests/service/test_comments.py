@@ -1,5 +1,6 @@
 """The line that each decision leaves in a job's record."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,15 @@ def test_a_line_is_short_plain_and_tells_whose_it_is(note, misread):
     assert line.startswith("perdure: ")
     assert line.endswith(". perdure why 7 #0a1b2c")
     assert mark_of(line) == "0a1b2c"
+
+
+def test_of_a_long_reason_the_end_goes():
+    assert len(line_of(ATTEMPT, "x" * 400, "", "0a1b2c")) == MAX_CHARACTERS
+
+
+@pytest.mark.parametrize("text", ["see #12", "perdure:retry=never #12", "#0a1b2c", ""])
+def test_what_others_wrote_bears_no_mark(text):
+    assert mark_of(text) == mark_of(f'"{text}"') == ""
 
 
 def test_a_line_leaves_the_numbers_out_and_answers_words_that_nobody_knows():

@@ -7,7 +7,19 @@ import pytest
 from perdure.backends.slurm.het import read_one_job
 from perdure.backends.slurm.plans import Accounted, Dependant, Todo, for_job, for_node, lets_go, refused_twice
 from perdure.errors import ClusterBusy
-from perdure.model.actions import Cancel, Comment, Down, Drain, Exclude, Extend, Hold, OutcomeStatus, Release, Requeue, Undrain
+from perdure.model.actions import (
+    Cancel,
+    Comment,
+    Down,
+    Drain,
+    Exclude,
+    Extend,
+    Hold,
+    OutcomeStatus,
+    Release,
+    Requeue,
+    Undrain,
+)
 from perdure.model.identity import AttemptId
 from perdure.model.nodes import Node, NodeState
 from tests.backends.slurm.text import MARK, job
