@@ -23,7 +23,7 @@ from perdure.service.case import State
 from perdure.service.controller import PERDURE, Act, Journalled
 from perdure.service.executor import Executor, ExecutorSettings, Ruling, Used, rule
 from perdure.service.journal import ActionRow, ActionState, Charge, Journal
-from perdure.service.recovery import is_as_before_retry
+from perdure.service.recovery import is_not_as_left
 from perdure.service.scope import ScopeSettings
 
 DONE = Outcome(OutcomeStatus.DONE, "ok")
@@ -202,7 +202,7 @@ def test_a_round_that_takes_too_long_leaves_the_rest_to_the_next_one(bench):
     assert bench.backend.performed == [requeue(n).key for n in range(1, 6)]
 
 
-def test_what_the_manager_has_forgotten_is_carried_out_again(bench):
+def test_what_did_not_hold_is_carried_out_again(bench):
     bench.plan(requeue(1))
     bench.executor.run_due(1.0)
     assert not bench.journal.doubt(requeue(1).key, 1.0)  # the look may be older than the deed
@@ -698,12 +698,13 @@ def test_comments_without_an_answer_are_written_again_and_obey_the_kill_switch(w
     ("state", "reason", "told"),
     [
         (JobState.HELD, "job_requeued_in_held_state", True),
+        (JobState.HELD, "BadConstraints", True),
         (JobState.HELD, "JobHeldUser", False),
         (JobState.FAILED, "NonZeroExitCode", True),
         (JobState.FAILED, "DeadLine", False),  # over while it waited for its retry
         (JobState.CANCELLED, "NonZeroExitCode", False),
     ],
 )
-def test_what_a_job_looks_like_whose_retry_is_forgotten(state, reason, told):
+def test_what_a_job_looks_like_whose_retry_does_not_hold(state, reason, told):
     job = Job(cluster="c", job_id="1", name="train", user="ada", state=state, submit_s=1.0, reason=reason)
-    assert is_as_before_retry(job) is told
+    assert is_not_as_left(job) is told

@@ -41,11 +41,11 @@ from perdure.service.controller import (
     unfinished,
 )
 from perdure.service.executor import Executor
-from perdure.service.journal import FORGOTTEN, Journal
+from perdure.service.journal import NOT_AS_LEFT, Journal
 from perdure.service.kept_logs import KeptLogs
 from perdure.service.loglines import lines
 from perdure.service.others import foreign_marks
-from perdure.service.recovery import is_as_before_retry
+from perdure.service.recovery import is_not_as_left
 from perdure.service.studies import GOOD_BYTES, Studies
 from perdure.service.successor import successor_of
 from perdure.service.surroundings import context_of
@@ -175,14 +175,14 @@ class Engine:
             log.warning("another Perdure acts on this cluster: node %s: %s", node.name, node.reason)
 
     def _doubt(self, seen: Observation) -> None:
-        """Carry out again what the resource manager has forgotten: it died before it saved its state."""
+        """Carry out again what did not hold: its manager died before it saved it, or the job cannot start so."""
         for job in seen.jobs:
-            case = self._state.cases.get(job.job_id) if is_as_before_retry(job) else None
+            case = self._state.cases.get(job.job_id) if is_not_as_left(job) else None
             if case is None or case.failure is None or case.moved_on:
                 continue
             key = Requeue(case.failure.attempt.id).key
             if self.journal.doubt(key, seen.time_s):
-                log.warning("action %s: %s: it is carried out again", key, FORGOTTEN)
+                log.warning("action %s: %s: it is carried out again", key, NOT_AS_LEFT)
                 self.acts_wait.set()
 
     def look_at(self, look: Callable[[], Observation]) -> None:

@@ -1,7 +1,7 @@
 """The journal: what happened, what was decided, what was asked for, and what came of it.
 
 What `record`, `begin` and `finish` acknowledge survives a kill and a power cut. All that the controller knows can be
-read back from here, and an action is planned, begun and ended at most once, unless what was done is found undone.
+read back from here, and an action is planned, begun and ended at most once, unless what was done does not hold.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from perdure.service.writes import Writes
 
 DAY_S = 86400.0
 LATELY_S = 3600.0  # a job that ended this long before the last event may still be told of
-FORGOTTEN = "the resource manager has forgotten that it was done"
-AGAIN_S = 900.0  # what was forgotten may be carried out again for so long
+NOT_AS_LEFT = "the job does not stand as it was left"
+AGAIN_S = 900.0  # what did not hold may be carried out again for so long
 
 _OVER_JOBS = [s.value for s in JobState if s.is_over]
 _MEMORY: dict[str, codec.Codec[Any]] = {rows.SPENT: codec.SPENT, rows.UNSEEN: codec.UNSEEN}
@@ -293,7 +293,7 @@ class Journal:
         row = self.action(key)
         if row is None or row.state is not ActionState.DONE or (row.ended_s or math.inf) >= seen_s:
             return False
-        values = {"ended_s": None, "expires_s": seen_s + AGAIN_S, "detail": FORGOTTEN}
+        values = {"ended_s": None, "expires_s": seen_s + AGAIN_S, "detail": NOT_AS_LEFT}
         return self._move(key, ActionState.DONE, ActionState.STARTED, **values)
 
     def finish(self, row: ActionRow, state: ActionState, detail: str, now: float) -> ActionEnded | None:

@@ -58,9 +58,10 @@ def _held_by_its_manager(job: Job) -> bool:
     return job.state is JobState.HELD and any(said in _plain(job.reason) for said in ("launch failed", "maxrequeue"))
 
 
-def is_as_before_retry(job: Job) -> bool:
-    """True of a job that stands as one does whose attempt failed, or that was put back and not let go yet."""
-    held = job.state is JobState.HELD and "requeued in held state" in _plain(job.reason)
+def is_not_as_left(job: Job) -> bool:
+    """True of a job that does not stand as a retry leaves it: failed, put back and not let go, or unable to start."""
+    reason = _plain(job.reason)
+    held = job.state is JobState.HELD and ("requeued in held state" in reason or reason == "badconstraints")
     return held or (job.state is JobState.FAILED and job.reason in _ENDS_OF_ATTEMPTS)
 
 

@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from perdure.backends.slurm.het import read_one_job
-from perdure.backends.slurm.plans import Accounted, Dependant, Todo, for_job, for_node, lets_go, refused_twice
+from perdure.backends.slurm.plans import (
+    Accounted,
+    Dependant,
+    Todo,
+    for_job,
+    for_node,
+    lets_go,
+    refused_twice,
+    takes_back,
+)
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
     Cancel,
@@ -59,6 +68,16 @@ def test_a_requeue_puts_back_excludes_and_lets_go_one_look_at_a_time():
     assert step(action, FAILED) == Todo(("requeuehold 7",))
     assert step(action, PUT_BACK) == Todo(("update jobid=7 ExcNodeList=n1", "release 7"))
     assert status(action, replace(WAITS, excluded=("n1",))) is DONE
+
+
+def test_a_node_is_taken_back_where_no_other_has_what_the_job_asks_for():
+    """Seen on 22.05: Slurm sets the priority to 0, and lets the job start as soon as the list allows it."""
+    stuck = replace(PUT_BACK, reason="BadConstraints", excluded=("n1", "n9"))
+    todo = step(Requeue(ATTEMPT, exclude=("n1",)), stuck)
+    assert todo.commands == ("update jobid=7 ExcNodeList=n9",)
+    assert takes_back(todo)
+    assert not takes_back(step(Requeue(ATTEMPT, exclude=("n1",)), PUT_BACK))
+    assert status(Requeue(ATTEMPT, exclude=("n1",)), replace(stuck, excluded=("n9",))) is REFUSED
 
 
 def test_exclusions_are_added_and_taken_out_of_what_is_required():

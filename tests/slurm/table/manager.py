@@ -142,16 +142,17 @@ def killed_between_hold_and_release(stage: Stage) -> Iterator[None]:
 def retry_forgotten(stage: Stage) -> Iterator[None]:
     """slurmctld dies before it saved that the job was put back: it is put back again."""
     stage.site.service.ask("POST", "/kill-switch", {"on": True})
-    job = stage.submit(stage.once() + LOST_PEER)
+    job = stage.submit(stage.once() + LOST_PEER, "-J", "forgotten-retry")
     try:
         yield
         stage.await_failures(job, 1)
         time.sleep(6)  # slurmctld saves every 5 s, and so the failure
+        saved = stage.cluster.await_saved("forgotten-retry")
     finally:
         stage.site.service.ask("POST", "/kill-switch", {"on": False})
     await_("its retry", lambda: any(act["state"] == "done" for act in stage.requeues(job)), 60)
     stage.site.kill()
-    stage.cluster.crash_ctld()
+    stage.cluster.crash_ctld(saved)
     assert stage.cluster.job(job)["JobState"] == "FAILED"
     stage.site.start()
     stage.done(job, 150)

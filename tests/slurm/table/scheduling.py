@@ -100,6 +100,21 @@ def held_after_its_requeue(stage: Stage) -> Iterator[None]:
 
 
 @SCHEDULING.row(alone=True)
+def only_one_node(stage: Stage) -> Iterator[None]:
+    """Only the node on which the job failed has the feature that it asks for (-C): it starts there again."""
+    node = stage.cluster.nodes[1]
+    stage.cluster.run("scontrol", "update", f"nodename={node}", "availablefeatures=bigmem")
+    try:
+        job = stage.submit(stage.once() + LOST_PEER, "-C", "bigmem")
+        yield
+        stage.recovered(job, 150)
+        assert [act["state"] for act in stage.requeues(job)] == ["done"]
+        assert "no other node has what it asks for" in stage.says(job)
+    finally:
+        stage.cluster.run("scontrol", "update", f"nodename={node}", "activefeatures=", "availablefeatures=")
+
+
+@SCHEDULING.row(alone=True)
 def maintenance(stage: Stage) -> Iterator[None]:
     """A maintenance reservation of all nodes begins soon: the failed job is put back and waits for its end."""
     job = stage.submit(f"{stage.once()}sleep 3\n{LOST_PEER}", "--time=1")

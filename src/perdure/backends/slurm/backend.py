@@ -38,7 +38,7 @@ from perdure.backends.slurm.script import appends as script_appends
 from perdure.backends.slurm.spool import Question, Spool, Taken
 from perdure.backends.slurm.tools import Batch, Dialog, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
-from perdure.backends.slurm.words import PUT_BACK_AND_HELD
+from perdure.backends.slurm.words import CANNOT_RUN, PUT_BACK_AND_HELD
 from perdure.backends.slurm.writers import Writers, with_owner
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, PerdureError
 from perdure.model.actions import (
@@ -440,9 +440,9 @@ class SlurmBackend:
         return outcome
 
     def _known(self, action: Action) -> Outcome | None:
-        """What came of an action before; None where slurmctld died before it saved that the job was put back."""
+        """What came of an action before; None where the job does not stand as it was left."""
         record = self._records.get(action.attempt.job_id) if isinstance(action, Requeue) else None
-        if record is not None and (record.reason == PUT_BACK_AND_HELD or has_failed(record)):
+        if record is not None and (record.reason in (PUT_BACK_AND_HELD, CANNOT_RUN) or has_failed(record)):
             return None
         return self._done.get(action.key)
 
@@ -463,6 +463,8 @@ class SlurmBackend:
                 if complaint and complaint == before:
                     return plans.refused_twice(action, step, complaint)
                 let_go = not complaint and plans.lets_go(step)
+                if isinstance(action, Requeue) and plans.takes_back(step):
+                    action = replace(action, exclude=())
                 if plans.puts_back(step) and isinstance(action, Requeue):
                     self._await_completed(scontrol, action)
             raise ClusterBusy("scontrol", f"{action.key} does not come to rest: {complaint}", "Look at the job by hand")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from perdure.backends.slurm.dependants import is_singleton, mended, word_on
 from perdure.backends.slurm.records import JobRecord, ended_badly, waits_again
-from perdure.backends.slurm.words import HELD_BY_A_PERSON, is_held, is_waiting
+from perdure.backends.slurm.words import CANNOT_RUN, HELD_BY_A_PERSON, is_held, is_waiting
 from perdure.errors import JobBusy
 from perdure.model.actions import (
     COMMENT_PREFIX,
@@ -106,7 +106,7 @@ def for_job(
     if latest is not None and latest != wanted:
         return superseded(f"a {'newer' if latest > wanted else 'different'} attempt of the job exists")
     if isinstance(action, Requeue):
-        return _requeue(action, job, now, dependants)
+        return _requeue(action, job, now, dependants, let_go)
     if isinstance(action, Comment):
         return _comment(action, job)
     return _simple(action, job, now)
@@ -142,6 +142,11 @@ def puts_back(step: Todo) -> bool:
     return step.commands[-1].startswith("requeuehold ")
 
 
+def takes_back(step: Todo) -> bool:
+    """True of a step after which a job that was put back may start on the nodes that it was kept away from."""
+    return any(_TAKEN_BACK in words for words in step.said)
+
+
 def whole(job: JobRecord) -> str:
     """What to call the job: Slurm puts back, holds and cancels a heterogeneous job only as a whole."""
     return job.job_id.partition("+")[0]
@@ -154,7 +159,9 @@ def refused_twice(action: JobAction | NodeAction, step: Todo, complaint: str) ->
     return refused(complaint)
 
 
-def _requeue(action: Requeue, job: JobRecord, now: float, dependants: Sequence[Dependant]) -> Outcome | Todo:
+def _requeue(
+    action: Requeue, job: JobRecord, now: float, dependants: Sequence[Dependant], let_go: bool
+) -> Outcome | Todo:
     if job.state == "CANCELLED":
         return superseded("the job was cancelled")
     if not is_waiting(job.state):
@@ -167,6 +174,8 @@ def _requeue(action: Requeue, job: JobRecord, now: float, dependants: Sequence[D
         return refused("the site's rule holds the job (RequeueExitHold)")
     if job.reason in HELD_BY_A_PERSON:
         return refused(f"a person holds the job: {job.reason}")
+    if job.reason == CANNOT_RUN:
+        return done(_where(job)) if let_go else _anywhere(action, job)
     changes = _placement(job, action.exclude) + _size(job, action.node_count) + _delay(job, action.delay_s, now)
     if not is_held(job.state, job.priority, job.reason):
         return Todo((_update(job, changes),)) if changes else done(_where(job))
@@ -177,6 +186,15 @@ def _requeue(action: Requeue, job: JobRecord, now: float, dependants: Sequence[D
     replaced = ",".join(node for node in job.required if node in action.exclude)
     words.append(f"{replaced}, asked for by -w, is replaced" if replaced else "")
     return Todo((*commands, f"release {whole(job)}"), repairs, tuple(filter(None, words)))
+
+
+def _anywhere(action: Requeue, job: JobRecord) -> Outcome | Todo:
+    """Take back nodes that it was kept away from: no other has what it asks for (-C, a reservation, memory)."""
+    left = [node for node in job.excluded if node not in action.exclude]
+    if len(left) == len(job.excluded):
+        return refused(f"no node has what the job asks for: {job.reason}")
+    words = f"{_TAKEN_BACK}, so not away from {','.join(action.exclude)} any more"
+    return Todo((_update(job, (f"ExcNodeList={','.join(left)}",)),), said=(words,))
 
 
 def _turn(job: JobRecord, dependants: Sequence[Dependant]) -> tuple[str, ...]:
@@ -251,6 +269,7 @@ def _cancel(job: JobRecord, now: float) -> Outcome | Todo:
     return Todo((f"scancel {whole(job)}",))
 
 
+_TAKEN_BACK = "no other node has what it asks for"
 _NOT_OVER = frozenset(
     {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING",
      "POWER_UP_NODE", "EXPEDITING"}

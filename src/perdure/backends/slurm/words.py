@@ -41,6 +41,7 @@ _HELD_STATES = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT"})
 HELD_BY_A_PERSON = frozenset({"JobHeldUser", "JobHeldAdmin"})
 _HELD_REASONS = HELD_BY_A_PERSON | {"SpecialExit", "JobHoldMaxRequeue"}
 LAUNCH_FAILED = "launch_failed_requeued_held"  # blanks are printed as underscores
+CANNOT_RUN = "BadConstraints"  # Slurm then holds the job, too
 PUT_BACK_AND_HELD = "job_requeued_in_held_state"
 _HELD_TEXTS = (PUT_BACK_AND_HELD, LAUNCH_FAILED)
 _CANNOT_OPEN_OUTPUT = 53  # the signal part of an exit code; no signal has that number
