@@ -185,7 +185,7 @@ def _logs(facts: Facts) -> Iterator[Finding]:
 def _hooks(facts: Facts) -> Iterator[Finding]:
     config = facts.config
     if facts.spool is None:
-        mend = "See `Hooks` in docs/how-to.md: set slurm.spool, JobCompLoc and EpilogSlurmctld"
+        mend = "Set slurm.spool, JobCompLoc and EpilogSlurmctld: see `keep dependants from seeing` in docs/how-to.md"
         yield Finding(Mark.WARN, "no hooks: dependants of a job see its failure before it is retried", mend)
         return
     spool = facts.spool
