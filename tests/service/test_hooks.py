@@ -49,9 +49,9 @@ class Desk:
         self.hooks = Hooks(self.backend, self.engine, lambda: 100.0, looks_per_minute)
         self.ends = []
 
-    def fail(self, job_id):
+    def fail(self, job_id, process=1):
         """A job's epilog waits at its pipe."""
-        answer = f"{job_id}.epilogctld.1.answer"
+        answer = f"{job_id}.epilogctld.{process}.answer"
         os.mkfifo(self.spool.directory / answer)
         self.ends.append(os.open(self.spool.directory / answer, os.O_RDONLY | os.O_NONBLOCK))
         text = f"perdure-event 1 ended\nJOBID={job_id}\nNODES=n1\nANSWER={answer}\n"
@@ -124,6 +124,14 @@ def test_an_epilog_waits_for_its_look_where_looks_are_few(place):
     (desk.directory / "STOP").touch()
     desk.hooks.turn()
     assert desk.waiting == []
+
+
+def test_each_failure_of_a_job_is_looked_at(place):
+    desk = place()
+    for process in (1, 2):
+        desk.fail("7", process)
+        desk.hooks.turn()
+        assert (desk.looked_at, desk.waiting) == (["7"] * process, [])
 
 
 def test_hooks_wait_only_for_a_service_that_acts(place):

@@ -9,6 +9,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.output import Output, OutputFile, OutputKind
 from perdure.service import kept_logs
 from perdure.service.kept_logs import KeptLogs, Retention
+from perdure.service.settings import TriageSettings
 
 FIRST, SECOND = AttemptId("c", "17_3", 100), AttemptId("c", "17_3", 200)
 
@@ -24,6 +25,11 @@ def test_what_was_read_is_kept_for_its_attempt_alone(kept):
     assert kept.read(FIRST, 8) == b"no luck\n"
     assert kept.read(SECOND, 100) is None
     assert (kept.has(FIRST), kept.has(SECOND)) == (True, False)
+
+
+def test_as_much_is_kept_as_a_site_that_sets_nothing_is_told():
+    site = TriageSettings()
+    assert Retention() == Retention(site.keep_logs_mib << 20, site.keep_logs_days * 86400.0)
 
 
 def test_nobody_else_may_read_it(kept):
