@@ -52,6 +52,7 @@ def matches(outputs, path):
         ("export D=${SLURM_SUBMIT_DIR}/x; true\nsrun -o logs-%j/%t.log a", "/w/logs-4711/3.log", "3"),
         ("srun \\\n  -o r%t.log \\\n  a", "/w/r3.log", "3"),
         ("srun -o r%t.log sh -c '\nmore\n'", "/w/r3.log", "3"),
+        ("python t.py > r$SLURM_PROCID.log", "/w/r3.log", "3"),
         ("cd /scratch/run && true\nsrun -o r%t.log a", "/scratch/run/r3.log", "3"),
         ('cd "$SLURM_SUBMIT_DIR/x y"; cd z\nsrun -o r%t.log a', "/w/x y/r3.log", "3"),
         ("cd /l\ncd $SLURM_JOB_ID\nsrun -o r%t.log a", "/l/4711/r3.log", "3"),
@@ -219,9 +220,9 @@ def test_no_script_breaks_the_reading(text):
     ids=range(6),
 )
 def test_no_script_takes_long(text):
-    begun = time.monotonic()
+    begun = time.process_time()
     said = read_script(text + b"\n" * MAX_BYTES, {"D": "ab"}, {"t": RANK})
-    assert time.monotonic() - begun < 5.0
+    assert time.process_time() - begun < 5.0
     assert len(said.files) <= 2 * 5000
 
 
