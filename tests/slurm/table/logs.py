@@ -73,7 +73,7 @@ def overwritten_by_the_next_job(stage: Stage) -> Iterator[None]:
     second = stage.submit(fails_with(SHAPE), "-o", path, f"--dependency=afterany:{first}")
     yield
     stage.recovered(first)
-    stage.stopped(second)
+    stage.site.await_outcome(second, "stopped")  # after a probing retry where it began as the first one ended
 
 
 @LOGS.row(quick=True)

@@ -54,6 +54,7 @@ class Stage:
         self.jobs: list[str] = []
         self.main = ""  # another job than the first may be what the row is about
         self._calls_before = calls.count()
+        self.begun_s = time.time()
         self.folder = site.cluster.output / f"{name}-{time.monotonic_ns()}"
         self.folder.mkdir()
         self.folder.chmod(0o1777)

@@ -72,7 +72,6 @@ MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they writ
 _FORGOTTEN = "Slurm no longer tells where its log is"
 _NO_BATCH_JOB = "it has no log of its own, as it is no batch job"
 _UNRESOLVED = "where its ranks write to cannot be told from {!r} in its script"
-_APPENDS = re2.compile(rb"(?m)^JobFileAppend\s+= 1$")
 _JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
 _VERSION = re2.compile(r"(\d+\.\d+(?:\.\d+)?)")
 _NO_SUCH = ("Invalid job id", "not found")
@@ -120,7 +119,7 @@ class SlurmBackend:
         self._reader = OwnerReader()
         self._daemons: dict[str, int] = {}  # when each node's daemon started, by the node's clock
         self._hosts: dict[str, str] = {}  # names of nodes' machines, where they are not those of the nodes
-        self._appends: bool | None = None  # what slurm.conf says; None: not asked yet
+        self._site: Config | None = None  # what slurm.conf says; None: not asked yet
         self._done: dict[str, Outcome] = {}
         self._nodes: frozenset[str] = frozenset()
         self._uids: dict[str, int] = {}  # by user name, as Slurm told them
@@ -150,7 +149,19 @@ class SlurmBackend:
     def config(self) -> Config:
         """What ``scontrol show config`` says. Raises `ClusterBusy` where the controller does not answer."""
         with self._dialog() as scontrol:
-            return read_config(_answered(scontrol, "show config"), scontrol.mark)
+            self._site = None
+            return self._config(scontrol)
+
+    def _config(self, scontrol: Dialog) -> Config:
+        """The same, asked for once."""
+        if self._site is None:
+            self._site = read_config(_answered(scontrol, "show config"), scontrol.mark)
+        return self._site
+
+    @property
+    def _appends(self) -> bool:
+        """Whether the site's jobs add to the files that they find."""
+        return self._site is not None and self._site["JobFileAppend"] == "1"
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
@@ -244,14 +255,15 @@ class SlurmBackend:
     def look_at(self, questions: Iterable[Question]) -> Observation:
         """Look at a few jobs only, which have just failed and whose epilogs wait: `Observation.only` names them.
 
-        Raises `ClusterBusy`.
+        Those that Slurm puts back by itself for their exit code are left to it. Raises `ClusterBusy`.
         """
         now = time.time()
         jobs: list[JobRecord] = []
         with self._dialog() as scontrol:
+            slurms_own = self._config(scontrol).codes("RequeueExit")
             for question in questions:
                 record = self._record(scontrol, question.job_id)
-                if record is not None and ended_badly(record, now):
+                if record is not None and ended_badly(record, now) and record.exit_code not in slurms_own:
                     jobs.append(self._finished(replace(record, nodes=record.nodes or question.nodes)))
             scripts = self._ask_scripts(scontrol, jobs)
         self._note_outputs(jobs, scripts, self._submit_lines(scripts))
@@ -321,8 +333,8 @@ class SlurmBackend:
     def _ask_scripts(self, scontrol: Dialog, records: Sequence[JobRecord]) -> dict[str, bytes]:
         """The batch scripts of jobs that are new among those that failed; of an array one for all its tasks."""
         failed = [record for record in records if self._is_newly_failed(record)]
-        if failed and self._appends is None:
-            self._appends = _APPENDS.search(_answered(scontrol, "show config")) is not None
+        if failed:
+            self._config(scontrol)
         scripts: dict[str, bytes] = {}
         for record in failed[:MAX_SCRIPTS]:
             array = record.job_id.partition("_")[0]
@@ -343,7 +355,7 @@ class SlurmBackend:
         for record in records:
             script = scripts.get(record.job_id.partition("_")[0])
             if script is not None and self._is_newly_failed(record):
-                appends = bool(self._appends) or script_appends(lines.get(record.job_id, ""))
+                appends = self._appends or script_appends(lines.get(record.job_id, ""))
                 self._outputs[record.job_id] = outputs_of(record, script, self._hosts, appends, home_of(record.uid))
         while len(self._outputs) > MAX_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]

@@ -29,6 +29,15 @@ class Config:
         digits = self[name].partition(" ")[0]
         return int(digits) if digits.isdecimal() and len(digits) < 12 else None
 
+    def codes(self, name: str) -> frozenset[int]:
+        """The exit codes of a list such as ``75,100-110``."""
+        found: set[int] = set()
+        for word in self.words(name):
+            first, _, last = word.partition("-")
+            if first.isdecimal() and (last or first).isdecimal():
+                found.update(range(min(int(first), 256), min(int(last or first), 255) + 1))
+        return frozenset(found)
+
     @property
     def identity(self) -> str:
         """Tells this Slurm from any other: the cluster's name, and where its controller listens."""
