@@ -466,6 +466,8 @@ def test_a_node_that_was_asked_for_by_name_is_kept_unless_the_failure_is_its_own
     for decision in (decided(replace(TRANSIENT, bound=Bound.NODE), job), decided(job=job, attempt=lost)):
         assert decision.exclude == ("n2",)
         assert "retry away from n2, though n2 was asked for by -w" in decision.reason
+    drained = decided(job=job, fleet=replace(FLEET, usable={"": frozenset({"n1", "n3"})}))
+    assert drained.exclude == ("n2",)
     again = decided(job=job, past=earlier(1, node="n2"))
     assert again.exclude == ("n2",)
     two = decided(job=replace(JOB, required=("n1",)), attempt=replace(TRIED, nodes=("n1", "n2")))

@@ -253,7 +253,7 @@ def _elsewhere(
     """
     if attempt.state in (AttemptState.PREEMPTED, AttemptState.TIMEOUT):
         return (), "retry anywhere, the node did nothing wrong"
-    kept = _kept_nodes(job, attempt, verdict, past)
+    kept = _kept_nodes(job, attempt, verdict, past, fleet)
     named = tuple(node for node in attempt.failed_nodes or attempt.nodes if node not in kept)
     suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named) - kept)
     fewest, most = restart_range(job)
@@ -272,11 +272,17 @@ def _elsewhere(
     return avoid, f"retry away from {', '.join(avoid)}{why}" if avoid else f"retry{why}"
 
 
-def _kept_nodes(job: Job, attempt: Attempt, verdict: Verdict, past: Sequence[PastFailure]) -> set[str]:
-    """The nodes that the job's owner asks for by name, unless the failure is theirs, or it has failed there before."""
+def _kept_nodes(
+    job: Job, attempt: Attempt, verdict: Verdict, past: Sequence[PastFailure], fleet: Fleet
+) -> set[str]:
+    """The nodes that the job's owner asks for by name and can have.
+
+    Not those whose the failure is, nor any on which it has failed before.
+    """
     blamed = attempt.nodes if verdict.bound is Bound.NODE else attempt.failed_nodes
     before = (node for failure in past if not failure.preempted for node in failure.nodes)
-    return set(job.required).difference(blamed, before)
+    kept = set(job.required).difference(blamed, before)
+    return kept & fleet.nodes_for(job.partition) if fleet.usable else kept
 
 
 def _fewer(job: Job, node_count: int) -> str:
