@@ -47,7 +47,14 @@ def page(kept: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
 
 
 def _which(versions: list[str], kept: Mapping[str, Mapping[str, Any]]) -> str:
-    return "Rows right on " + ", ".join(f"Slurm {version}: {len(kept[version])}" for version in versions) + ".\n"
+    """How many rows are right on each version, and which are not, or were not run."""
+    told = []
+    for version in versions:
+        open_ = [row.name for group in GROUPS for row in group.rows if row.name not in kept[version]]
+        count = sum(len(group.rows) for group in GROUPS)
+        told.append(f"- Slurm {version}: {count - len(open_)} of {count} rows are right")
+        told[-1] += f"; not right, or not run: {', '.join(open_)}." if open_ else "."
+    return "\n".join(told) + "\n"
 
 
 def _group(title: str, rows: list[Row], versions: list[str], kept: Mapping[str, Any]) -> Iterator[str]:
@@ -70,7 +77,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _cell(text: str) -> str:
-    shown = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    shown = " ".join(text.partition("; expected cost")[0].split()).replace("|", "\\|").replace("<", "&lt;")
     return shown if len(shown) <= MOST else f"{shown[: MOST - 3]}..."
 
 
