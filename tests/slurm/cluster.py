@@ -271,8 +271,8 @@ class SlurmCluster:
         before = self._conf.read_text()
         self.stop_ctld()
         self._conf.write_text(f"{before}\n{more}\n")
-        self.start_ctld()
         try:
+            self.start_ctld()
             yield
         finally:
             self.stop_ctld()

@@ -75,7 +75,7 @@ def accounting_away(stage: Stage) -> Iterator[None]:
 @MANAGER.row(alone=True)
 def accounting_off(stage: Stage) -> Iterator[None]:
     """The site has no accounting at all: hooks and the controller must do."""
-    with stage.cluster.configured("AccountingStorageType=accounting_storage/none"):
+    with stage.cluster.configured("AccountingStorageType=accounting_storage/none\nAccountingStorageTRES=node"):
         job = stage.submit(stage.once() + LOST_PEER)
         stops = stage.submit(SHAPE)
         yield
