@@ -188,12 +188,13 @@ def test_when_a_file_came_into_being_is_asked_where_it_is_appended_to(record, li
 
 
 @pytest.mark.parametrize(
-    ("state", "exit_code", "expected"),
-    [("PENDING", 0, False), ("RUNNING", 0, False), ("COMPLETED", 0, False), ("COMPLETING", 0, False),
-     ("COMPLETING", 1, True), ("FAILED", 1, True), ("NODE_FAIL", 0, True), ("CANCELLED", 0, False)],
+    ("state", "reason", "expected"),
+    [("PENDING", "", False), ("RUNNING", "", False), ("COMPLETED", "", False), ("COMPLETING", "", False),
+     ("COMPLETING", "NonZeroExitCode", True), ("COMPLETING", "RaisedSignal:9(Killed)", True),
+     ("FAILED", "NonZeroExitCode", True), ("NODE_FAIL", "", True), ("CANCELLED", "", False)],
 )  # fmt: skip
-def test_only_of_what_failed_the_script_is_asked_for(record, state, exit_code, expected):
-    assert has_failed(replace(record, state=state, exit_code=exit_code)) is expected
+def test_only_of_what_failed_the_script_is_asked_for(record, state, reason, expected):
+    assert has_failed(replace(record, state=state, reason=reason)) is expected
 
 
 hostile = st.text(st.sampled_from("sruno -%tj$({})`'\"\\\n/.=D;|&\x00\x01\x02\x03é0"), max_size=400)

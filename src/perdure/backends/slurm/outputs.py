@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from perdure.backends.reader import Request, Search, Wanted
 from perdure.backends.slurm.paths import Names
-from perdure.backends.slurm.records import JobRecord
+from perdure.backends.slurm.records import JobRecord, tells_failure
 from perdure.backends.slurm.script import ANY, NUMBER, RANK, Said, pattern_of, read_script
 from perdure.backends.slurm.words import attempt_state, is_waiting
 from perdure.model.jobs import Attempt
@@ -92,7 +92,7 @@ def request_of(
 def has_failed(record: JobRecord) -> bool:
     """Whether a record, as it stands, is that of an attempt that failed, or that is about to be told as failed."""
     if record.state == "COMPLETING":
-        return bool(record.exit_code or record.signal)
+        return tells_failure(record)
     state = attempt_state(record.state, record.exit_code, record.signal, record.reason)
     return not is_waiting(record.state) and state.is_failure
 

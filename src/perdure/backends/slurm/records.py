@@ -114,10 +114,14 @@ def waits_again(record: JobRecord, now: float) -> bool:
 def ended_badly(record: JobRecord, now: float) -> bool:
     """True for a job that failed by itself, while its nodes or an EpilogSlurmctld still clear up.
 
-    COMPLETING hides the state; the reason tells it, of ends by an exit code or a signal. Slurm takes a requeue now, and
-    what depends on the job has not heard of its end.
+    Slurm takes a requeue now, and what depends on the job has not heard of its end.
     """
-    return record.state == "COMPLETING" and record.reason.startswith(_BAD_ENDS) and not waits_again(record, now)
+    return tells_failure(record) and not waits_again(record, now)
+
+
+def tells_failure(record: JobRecord) -> bool:
+    """Whether a job that is COMPLETING failed: that hides the state, while the reason tells of a code or a signal."""
+    return record.state == "COMPLETING" and record.reason.startswith(_BAD_ENDS)
 
 
 @dataclass(frozen=True, slots=True)
