@@ -97,9 +97,13 @@ def test_a_look_takes_one_process_and_an_action_one(look, quiet_cluster, process
     job_id = quiet_cluster.submit("exit 1", "-w", "node2")
     first = look.ended(job_id)
     quiet_cluster.wait(job_id, is_cleared_up)
-    processes.clear()
-    look.backend.observe(look.since_s)
-    assert processes == ["scontrol"]  # accounting has nothing to add
+
+    def controller_alone():
+        processes.clear()
+        look.backend.observe(look.since_s)
+        return processes == ["scontrol"]
+
+    await_("a look to which accounting has nothing to add, as of jobs that others cancelled", controller_alone, 60)
     processes.clear()
     action = Requeue(first.id, exclude=first.nodes, delay_s=30.0)
     assert look.backend.perform(action).status is OutcomeStatus.DONE
@@ -254,8 +258,12 @@ def test_hostile_text_deceives_nobody(look, quiet_cluster):
     ids = [quiet_cluster.submit("exit 5", "-w", "node3", *option, user="nobody") for option in options]
     last = quiet_cluster.submit("exit 6", "-w", "node4")
     ended = {job_id: look.ended(job_id) for job_id in (*ids, last)}
-    seen = look.backend.observe(look.since_s)
-    assert "records" not in seen.unseen
+
+    def told_apart():
+        seen = look.backend.observe(look.since_s)
+        return None if "records" in seen.unseen else seen
+
+    seen = await_("accounting's word on whose the records are", told_apart)
     jobs = {job.job_id: job for job in seen.jobs}
     for job_id in ids:
         assert (jobs[job_id].user, ended[job_id].user) == ("nobody", "nobody")

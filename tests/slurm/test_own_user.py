@@ -42,7 +42,9 @@ def test_why_and_jobs_answer_a_job_s_own_user(quiet_cluster, tmp_path):
         told = perdure("why", own)
         assert told.returncode == 1, told
         assert "mat1 and mat2 shapes cannot be multiplied" in told.stdout
-        listed = json.loads(perdure("jobs", "--json").stdout)
+        ran = perdure("jobs", "--json")
+        assert ran.returncode == 0, ran
+        listed = json.loads(ran.stdout)
         assert [(job["job_id"], job["user"]) for job in listed["jobs"]] == [(own, "nobody")]
         for words in (("why", other), ("jobs", "--user", "root"), ("actions",), ("events",), ("nodes",)):
             refused = perdure(*words)

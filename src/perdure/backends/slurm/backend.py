@@ -396,6 +396,10 @@ class SlurmBackend:
         return merge_records([*records.whole, *map(self._finished, mended.whole)])
 
     def _finished(self, record: JobRecord) -> JobRecord:
+        """With its paths written out. Nodes may be free before EpilogSlurmctld ends: others tell which they were."""
+        if record.state == "COMPLETING" and not record.nodes:
+            told = self._waiting.get(record.job_id) or self._records.get(record.job_id)
+            record = replace(record, nodes=told.nodes if told is not None else ())
         return expand_patterns(record, self._hosts)
 
     def _remember(self, jobs: Collection[JobRecord], rows: Iterable[Row], now: float) -> None:
@@ -454,8 +458,10 @@ class SlurmBackend:
     def _known(self, action: Action) -> Outcome | None:
         """What came of an action before; None where the job does not stand as it was left."""
         record = self._records.get(action.attempt.job_id) if isinstance(action, Requeue) else None
-        if record is not None and (record.reason in (PUT_BACK_AND_HELD, CANNOT_RUN) or has_failed(record)):
-            return None
+        if record is not None and isinstance(action, Requeue):
+            stands_as_before = record.start_s == action.attempt.incarnation and has_failed(record)
+            if stands_as_before or record.reason in (PUT_BACK_AND_HELD, CANNOT_RUN):
+                return None
         return self._done.get(action.key)
 
     def _perform(self, action: Action) -> Outcome:

@@ -16,6 +16,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
 from perdure.model.signals import persons_signal
 
+OWNER_KNOWN_S = 60.0  # at most, from the end of a job to when accounting knows whose it was
 SHUT_DOWN_S = 600.0  # at most, from the signal that a shutdown sends to the next start of the machine
 
 
@@ -83,7 +84,7 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
         if row is latest.get(row.job_id):
             attempt = _launch_failure(attempt, records.get(row.job_id), sources.nodes)
         is_told = attempt.end_s is not None if attempt.state.is_over else _may_run(row, records, sources)
-        if is_told:
+        if is_told and not (row.job_id not in records and _owner_is_open(row, now)):
             found[attempt.id] = attempt
     for record in records.values():
         seen = _of_record(cluster, record, now)
@@ -96,6 +97,11 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
             found[seen.id] = replace(accounted, exit_code=record.exit_code)
     blamed = _NodeBlame(sources.nodes)
     return tuple(sorted((blamed(attempt) for attempt in found.values()), key=lambda a: (a.start_s, a.id)))
+
+
+def _owner_is_open(row: Row, now: float) -> bool:
+    """Whether it may be another's than root's: for a while slurmdbd says 0, hence root, of a job that is new to it."""
+    return row.uid <= 0 and row.end_s is not None and row.end_s + OWNER_KNOWN_S > now
 
 
 def _job(cluster: str, record: JobRecord, now: float) -> Job:
@@ -152,7 +158,7 @@ def _of_row(cluster: str, row: Row, start_s: int, record: JobRecord | None) -> A
         signal=row.signal,
         reason=row.state if " by " in row.state else "",
         gpus=row.gpus,
-        user=user_name(row.user, row.uid),
+        user=user_name(record.user, record.uid) if record else user_name(row.user, row.uid),
         stdout=record.stdout if record else row.stdout,
         stderr=record.stderr if record else row.stderr,
         failed_nodes=row.failed_nodes,

@@ -7,13 +7,13 @@ from fastapi import APIRouter
 import perdure
 from perdure.service.api.models import Minted, NewToken, StatusItem
 from perdure.service.auth import Role
-from perdure.service.context import Here, Operator, Viewer, Web
+from perdure.service.context import Here, Operator, Owner, Web
 
 router = APIRouter(tags=["service"])
 
 
 @router.get("/status")
-def status(web: Here, identity: Viewer) -> StatusItem:  # noqa: ARG001
+def status(web: Here, identity: Owner) -> StatusItem:  # noqa: ARG001
     """How the service stands: what it watches, whether it may act, what it cannot see."""
     return standing(web)
 
