@@ -71,6 +71,13 @@ def test_completing_hides_how_it_ended_and_accounting_tells():
     assert states(look(completing, rows=(ROW,))) == {100: A.FAILED}
 
 
+def test_while_it_completes_the_controller_tells_of_nodes_that_accounting_leaves_out():
+    """Seen on 22.05: of a job on three nodes sacct named the one that had still to clear up."""
+    completing = job(7, state="COMPLETING", end="110", nodes="n[1-3]")
+    (found,) = picture.attempts("c", look(completing, rows=(ROW,)), NOW)
+    assert (found.state, found.nodes) == (A.FAILED, ("n1", "n2", "n3"))
+
+
 def test_while_it_completes_the_controller_tells_what_sacct_takes_off_an_exit_code():
     """Seen on 22.05: a shell's 139 is 11:0 to sacct, which would be a program's own exit code."""
     completing = job(7, state="COMPLETING", end="110", exit_code="139:0")

@@ -396,10 +396,12 @@ class SlurmBackend:
         return merge_records([*records.whole, *map(self._finished, mended.whole)])
 
     def _finished(self, record: JobRecord) -> JobRecord:
-        """With its paths written out. Nodes may be free before EpilogSlurmctld ends: others tell which they were."""
-        if record.state == "COMPLETING" and not record.nodes:
-            told = self._waiting.get(record.job_id) or self._records.get(record.job_id)
-            record = replace(record, nodes=told.nodes if told is not None else ())
+        """With its paths written out. Nodes are freed while a job completes: others tell which they were."""
+        if record.state == "COMPLETING":
+            question, before = self._waiting.get(record.job_id), self._records.get(record.job_id)
+            known = [record.nodes, question.nodes if question else ()]
+            known += [before.nodes] if before and before.start_s == record.start_s else []
+            record = replace(record, nodes=max(known, key=len))
         return expand_patterns(record, self._hosts)
 
     def _remember(self, jobs: Collection[JobRecord], rows: Iterable[Row], now: float) -> None:

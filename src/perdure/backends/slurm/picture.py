@@ -93,8 +93,10 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
         accounted = found.get(seen.id)
         if accounted is None or not accounted.state.is_over or record.state != "COMPLETING":
             found[seen.id] = seen
-        elif accounted.exit_code == record.exit_code - TAKEN_OFF:
-            found[seen.id] = replace(accounted, exit_code=record.exit_code)
+        else:  # slurmdbd may name only the nodes that still clear up (22.05)
+            taken_off = accounted.exit_code == record.exit_code - TAKEN_OFF
+            code = record.exit_code if taken_off else accounted.exit_code
+            found[seen.id] = replace(accounted, exit_code=code, nodes=max(accounted.nodes, seen.nodes, key=len))
     blamed = _NodeBlame(sources.nodes)
     return tuple(sorted((blamed(attempt) for attempt in found.values()), key=lambda a: (a.start_s, a.id)))
 
