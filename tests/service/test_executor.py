@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
 from perdure.errors import ClusterBusy, ClusterError, JobBusy
-from perdure.model.actions import Comment, Drain, Exclude, Hold, Outcome, OutcomeStatus, Release, Requeue
+from perdure.model.actions import Drain, Exclude, Hold, Outcome, OutcomeStatus, Release, Requeue
 from perdure.model.events import JobChanged, NodeChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
@@ -638,60 +638,6 @@ def test_over_any_bad_line_each_requeue_happens_exactly_once(seed, lose, silent,
     assert cluster.effects == Counter({f"requeue:c/{job_id}#1": 1 for job_id in ids})
     assert all(cluster.job(job_id).state is JobState.PENDING for job_id in ids)
     bench.journal.close()
-
-
-class Writing(Scripted):
-    """A backend that also writes lines into jobs' records."""
-
-    def write_comments(self, actions):
-        self.performed.append([action.key for action in actions])
-        answer = self._answer(self.performs)
-        return [answer] * len(actions)
-
-
-def comments(*job_ids):
-    return [Comment(AttemptId("c", str(job_id), 1), "perdure: said") for job_id in job_ids]
-
-
-@pytest.fixture
-def writing(bench):
-    bench.backend = Writing()
-    bench.restart()
-    return bench
-
-
-def test_comments_are_written_together_after_the_rest_and_cost_no_cap(writing):
-    writing.settings = replace(writing.settings, caps=Caps(actions_per_hour=1, floor_per_hour=1))
-    writing.restart()
-    wanted = [*comments(1, 2, 3), requeue(4)]
-    writing.plan(*wanted)
-    writing.executor.run_due(10.0)
-    assert writing.backend.performed == [wanted[3].key, [action.key for action in wanted[:3]]]
-    assert {writing.state(action) for action in wanted} == {ActionState.DONE}
-    assert writing.journal.action(wanted[3].key).action.delay_s == 0  # no cap holds it back
-    later = comments(5)
-    writing.plan(*later)
-    writing.executor.run_due(11.0)
-    assert writing.state(later[0]) is ActionState.PLANNED  # not more often than every few seconds
-    writing.executor.run_due(16.0)
-    assert writing.state(later[0]) is ActionState.DONE
-
-
-def test_comments_without_an_answer_are_written_again_and_obey_the_kill_switch(writing):
-    wanted = comments(1, 2)
-    writing.plan(*wanted)
-    writing.settings.stop_file.touch()
-    writing.executor.run_due(10.0)
-    assert writing.backend.performed == []
-    writing.settings.stop_file.unlink()
-    writing.backend.performs = [BUSY]
-    writing.backend.lookups = [None, None]
-    writing.executor.run_due(11.0)
-    assert [writing.state(action) for action in wanted] == [ActionState.STARTED] * 2
-    writing.restart()
-    writing.executor.run_due(20.0)
-    writing.executor.run_due(30.0)
-    assert [writing.state(action) for action in wanted] == [ActionState.DONE] * 2
 
 
 @pytest.mark.parametrize(

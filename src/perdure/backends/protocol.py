@@ -55,7 +55,7 @@ class Commented(Protocol):
     """A cluster whose jobs have a line of their own for what was decided on them."""
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
-        """Carry out comments, all together; what came of each. Raises `ClusterBusy`."""
+        """Carry out comments, all together; what came of each. From any thread. Raises `ClusterBusy`."""
 
 
 @runtime_checkable

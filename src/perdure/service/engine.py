@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 
-from perdure.backends.protocol import TAIL_BYTES, Backend, batch_of
+from perdure.backends.protocol import TAIL_BYTES, Backend, Commented, batch_of
 from perdure.coordination.messages import Failed, Input, Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
@@ -26,6 +26,7 @@ from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, Why
 from perdure.model.value import replace
 from perdure.service.case import State
+from perdure.service.comment_writer import CommentWriter
 from perdure.service.controller import (
     Act,
     ControllerSettings,
@@ -89,6 +90,7 @@ class Engine:
         self.backend = backend
         self.journal = journal
         self.executor = executor
+        self._comments = CommentWriter(journal, backend, executor.settings) if isinstance(backend, Commented) else None
         self._triage = triage
         self.clock = clock
         self._decided = decided
@@ -284,6 +286,11 @@ class Engine:
         case = self._state.cases.get(action.attempt.job_id) if isinstance(action, Requeue) else None
         failure = case.failure if case else None
         return successor_of(case.job, failure.attempt, self._state.known.jobs) if case and failure else ""
+
+    def write_comments(self) -> None:
+        """Write into jobs' own records what was decided. No look or action waits for it."""
+        if self._comments is not None and (ended := self._comments.write_due(self.clock())):
+            self.absorb([Ended(tuple(ended))])
 
     def recover(self) -> None:
         """Find out what became of every action that was begun before the service last died."""

@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from perdure.backends.protocol import Backend, Commented
+from perdure.backends.protocol import Backend
 from perdure.errors import ClusterBusy, JobBusy, PerdureError
 from perdure.model.actions import (
     Action,
@@ -42,8 +42,6 @@ from perdure.service.journal import ActionState as ActionState  # its home is th
 from perdure.service.scope import ScopeSettings
 
 HOUR_S = 3600.0
-COMMENTS_EVERY_S = 5.0
-MAX_COMMENTS = 200  # written at a time
 FARTHEST_S = 24 * HOUR_S
 """A retry that a cap holds back is put back at once to start later, but not so much later."""
 HELD_BACK_S = 900.0
@@ -64,6 +62,17 @@ class ExecutorSettings:
     back_off_s: float = 1.0
     """Wait before asking again what became of an action; doubled each time, up to `back_off_cap_s`."""
     back_off_cap_s: float = 60.0
+
+    @property
+    def stopped(self) -> bool:
+        """True while the kill switch is on. Any doubt about it is a yes."""
+        try:
+            self.stop_file.lstat()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +186,9 @@ def counts_at(action: Action, begun_s: float) -> float:
     return begun_s + action.delay_s if isinstance(action, Requeue) else begun_s
 
 
-def _begun(row: ActionRow) -> ActionRow:
-    return replace(row, state=ActionState.STARTED, detail="")
+def _moving(rows: Sequence[ActionRow]) -> list[ActionRow]:
+    """All but what is only written beside a job, which is the `CommentWriter`'s."""
+    return [row for row in rows if not isinstance(row.action, Comment)]
 
 
 @dataclass(slots=True)
@@ -193,8 +203,7 @@ class Executor:
     def __init__(self, journal: Journal, backend: Backend, settings: ExecutorSettings) -> None:
         self._journal = journal
         self._backend = backend
-        self._settings = settings
-        self._comments_due_s = 0.0
+        self.settings = settings
         self._unanswered: dict[str, _Patience] = {}  # by key, of actions begun and unknown
         self._held_back: list[tuple[str, str]] = []  # keys and words
         self._charges: dict[str, Charge] | None = None  # by key, of what counts in the caps; None: not read yet
@@ -203,19 +212,13 @@ class Executor:
 
     @property
     def stopped(self) -> bool:
-        """True while the kill switch is on. Any doubt about it is a yes."""
-        try:
-            self._settings.stop_file.lstat()
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-        return True
+        """True while the kill switch is on."""
+        return self.settings.stopped
 
     @property
     def acts(self) -> bool:
         """Whether anything is carried out now: Perdure is armed, and the kill switch is off."""
-        return self._settings.armed and not self.stopped
+        return self.settings.armed and not self.stopped
 
     def recover(self, now: float) -> list[ActionEnded]:
         """At the start: tell of ends that were never reported, and find out what became of every open intent."""
@@ -232,12 +235,11 @@ class Executor:
         answer the cluster is left in peace until the next round.
         """
         ended = self._settle(now)
-        waiting = self._journal.planned()
+        waiting = _moving(self._journal.planned())
         if not waiting:
             return ended
-        busy_jobs = {row.attempt.job_id for row in self._journal.open_intents() if row.attempt}
+        busy_jobs = {row.attempt.job_id for row in _moving(self._journal.open_intents()) if row.attempt}
         used, needless = self._used(now), taken_back(waiting)
-        comments: list[ActionRow] = []
         for row in takewhile(lambda _: goes_on(), waiting):
             job_id = row.attempt.job_id if row.attempt else None
             if (outcome := self._moot(row, needless)) is not None:
@@ -248,8 +250,6 @@ class Executor:
             job = self._journal.job_of(row.action)
             ruled, row = self._ruled(row, job, used, now)
             match ruled.ruling:
-                case Ruling.GO if isinstance(row.action, Comment):
-                    comments.append(row)
                 case Ruling.GO:
                     used = self._charged(used, row, job, now)
                     try:
@@ -265,25 +265,7 @@ class Executor:
                     ended += self._end(row, ActionState.EXPIRED, ruled.why, now)
                 case Ruling.SHADOW:
                     ended += self._end(row, ActionState.SHADOW, ruled.why, now)
-        return [*ended, *self._comment(comments, now)]
-
-    def _comment(self, rows: Sequence[ActionRow], now: float) -> list[ActionEnded]:
-        """Write lines into jobs' records, many at a time: nobody waits for them."""
-        if not rows or not isinstance(self._backend, Commented) or now < self._comments_due_s:
-            return []
-        self._comments_due_s = now + COMMENTS_EVERY_S
-        begun = [_begun(row) for row in rows[:MAX_COMMENTS] if self._journal.begin(row.key, now)]
-        for row in begun:
-            self._be_patient(row.key, now)
-        actions = [row.action for row in begun if isinstance(row.action, Comment)]
-        try:
-            outcomes = self._backend.write_comments(actions)
-        except ClusterBusy:
-            return []
-        except PerdureError as err:
-            outcomes = [Outcome(OutcomeStatus.REFUSED, str(err))] * len(begun)
-        ends = zip(begun, outcomes, strict=True)
-        return [end for row, said in ends for end in self._end(row, ActionState.of(said.status), said.detail, now)]
+        return ended
 
     def _moot(self, row: ActionRow, needless: Collection[str]) -> Outcome | None:
         """What became of an action that nothing is to be done for any more; None where it is to be done."""
@@ -297,7 +279,7 @@ class Executor:
         To find nothing to do takes no room in a cap.
         """
         node = self._journal.node_of(row.action) if isinstance(row.action, Drain | Down) else None
-        if node is None or node.is_usable or not self._settings.armed or self.stopped:
+        if node is None or node.is_usable or not self.settings.armed or self.stopped:
             return None
         try:
             return self._backend.lookup(row.action)
@@ -310,7 +292,7 @@ class Executor:
         Slurm forgets a job minutes after its end. So a retry that a cap holds back is put back at once, to start when
         the cap has room: that is the instant at which it counts.
         """
-        settings, action = self._settings, row.action
+        settings, action = self.settings, row.action
         outside = settings.scope.refuses(action, job, self._journal.node_of(action))
         user = job.user if job else ""
         ruled = rule(row, now, settings.armed, self.stopped, settings.caps, used, user, outside)
@@ -367,7 +349,7 @@ class Executor:
             return self._end(row, ActionState.SUPERSEDED, overtaken, now)
         if not self._journal.begin(row.key, now):
             return []  # withheld by a person since the round began
-        begun = _begun(row)
+        begun = row.begun()
         self._be_patient(row.key, now)
         self.asked += 1
         try:
@@ -382,7 +364,7 @@ class Executor:
     def _settle(self, now: float) -> list[ActionEnded]:
         """Find out what became of open intents. One that was surely not carried out is planned again."""
         ended: list[ActionEnded] = []
-        for row in self._journal.open_intents():
+        for row in _moving(self._journal.open_intents()):
             patience = self._unanswered.get(row.key)
             if patience is not None and now < patience.not_before_s:
                 continue
@@ -406,7 +388,7 @@ class Executor:
     def _be_patient(self, key: str, now: float) -> None:
         """Set the instant before which this action is not asked about again, should no answer come."""
         tries = self._unanswered[key].tries + 1 if key in self._unanswered else 0
-        wait_s = min(self._settings.back_off_cap_s, self._settings.back_off_s * 2.0 ** min(tries, 30))
+        wait_s = min(self.settings.back_off_cap_s, self.settings.back_off_s * 2.0 ** min(tries, 30))
         self._unanswered[key] = _Patience(tries, now + wait_s)
 
     def _end(self, row: ActionRow, state: ActionState, detail: str, now: float) -> list[ActionEnded]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from perdure.errors import PerdureError
+from perdure.service.comment_writer import COMMENTS_EVERY_S
 from perdure.service.engine import Engine
 from perdure.service.loglines import Repeats
 from perdure.service.pace import NO_LIMIT, Meter, Pace
@@ -51,7 +52,7 @@ def forever(name: str, stop: threading.Event, turn: Turn, pause: Turn) -> thread
 def threads(
     engine: Engine, stop: threading.Event, look_every_s: float, pace: Pace = NO_LIMIT
 ) -> list[threading.Thread]:
-    """The threads of the engine: they look, judge, act, let time pass, and remove what is old."""
+    """The threads of the engine: they look, judge, act, comment, let time pass, and remove what is old."""
     rounds = Meter.per_minute(pace.rounds, BURST)
 
     def act() -> None:
@@ -78,6 +79,7 @@ def threads(
         forever("judge", stop, lambda: engine.judge_next(0.5), lambda: None),
         forever("chain", stop, engine.tick, lambda: stop.wait(TICK_EVERY_S)),
         forever("act", stop, act, rest),
+        forever("comment", stop, engine.write_comments, lambda: stop.wait(COMMENTS_EVERY_S)),
         forever("prune", stop, prune, lambda: stop.wait(PRUNE_EVERY_S)),
         forever("prune-logs", stop, prune_logs, lambda: stop.wait(PRUNE_LOGS_EVERY_S)),
     ]

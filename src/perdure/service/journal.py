@@ -94,6 +94,10 @@ class ActionRow:
         """True where Perdure, and no person, asked for it."""
         return self.by == PERDURE
 
+    def begun(self) -> ActionRow:
+        """The same once it was begun."""
+        return replace(self, state=ActionState.STARTED, detail="")
+
 
 class Charge(NamedTuple):
     """One of Perdure's own actions: the instant at which it counts in the caps, its kind, and whose job it is about."""

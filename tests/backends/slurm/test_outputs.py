@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.outputs import has_failed, outputs_of, request_of, with_ranks
+from perdure.backends.slurm.outputs import has_failed, may_hold_others_lines, outputs_of, request_of, with_ranks
 from perdure.backends.slurm.paths import MAX_NAMES, Names
 from perdure.backends.slurm.records import read_jobs
 from perdure.backends.slurm.script import MAX_BYTES, RANK, appends, pattern_of, read_script
@@ -195,6 +195,16 @@ def test_when_a_file_came_into_being_is_asked_where_it_is_appended_to(record, li
 )  # fmt: skip
 def test_only_of_what_failed_the_script_is_asked_for(record, state, reason, expected):
     assert has_failed(replace(record, state=state, reason=reason)) is expected
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [({}, False), ({"stdout": "/w/train.log"}, True), ({"stderr": "/w/train.err"}, True), ({"restarts": 1}, True),
+     ({"stdout": "/w/47110.out"}, True), ({"stderr": ""}, False), ({"job_id": "4711_2"}, True),
+     ({"job_id": "4711_2", "stdout": "/w/4711_2.out", "stderr": "/w/e-4711_2"}, False)],
+)  # fmt: skip
+def test_a_file_may_hold_lines_of_others_unless_its_name_and_its_age_say_no(record, changed, expected):
+    assert may_hold_others_lines(replace(record, **changed)) is expected
 
 
 hostile = st.text(st.sampled_from("sruno -%tj$({})`'\"\\\n/.=D;|&\x00\x01\x02\x03é0"), max_size=400)

@@ -21,7 +21,15 @@ from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, of_job
 from perdure.backends.slurm.het import merge_records, merge_rows, plain_id, read_one_job
-from perdure.backends.slurm.outputs import JobOutputs, has_failed, home_of, outputs_of, request_of, with_ranks
+from perdure.backends.slurm.outputs import (
+    JobOutputs,
+    has_failed,
+    home_of,
+    may_hold_others_lines,
+    outputs_of,
+    request_of,
+    with_ranks,
+)
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import (
     Claim,
@@ -228,7 +236,7 @@ class SlurmBackend:
         merged = merge_records(records.whole)
         after = before if unseen else {record.job_id: record for record in merged}
         self._gaps = gaps_between(self._gaps, before, after, now)
-        rows = self._needed_rows(since_s, now, records, scripts, unseen)
+        rows = self._needed_rows(since_s, now, records, self._in_doubt(merged, scripts), unseen)
         jobs = None if "controller" in unseen else self._mended(records, rows, mark, unseen)
         with self._listening:
             told = {key: row for key, row in self._told.items() if row.raw_id not in self._components}
@@ -266,7 +274,7 @@ class SlurmBackend:
                 if record is not None and ended_badly(record, now) and record.exit_code not in slurms_own:
                     jobs.append(self._finished(replace(record, nodes=record.nodes or question.nodes)))
             scripts = self._ask_scripts(scontrol, jobs)
-        self._note_outputs(jobs, scripts, self._submit_lines(scripts))
+        self._note_outputs(jobs, scripts, self._submit_lines(self._in_doubt(jobs, scripts)))
         sources = picture.Sources(jobs, (), ())
         attempts = picture.attempts(self.cluster, sources, now)
         self._writers.note(attempts)
@@ -282,11 +290,11 @@ class SlurmBackend:
         )
 
     def _needed_rows(
-        self, since_s: float, now: float, records: JobRecords, scripts: Collection[str], unseen: dict[str, str]
+        self, since_s: float, now: float, records: JobRecords, in_doubt: Collection[str], unseen: dict[str, str]
     ) -> tuple[Row, ...]:
         """What accounting says of the jobs that it must be asked about; of all that ran, from time to time.
 
-        `scripts`: jobs and arrays that failed, of which the line with which they were submitted is wanted.
+        `in_doubt`: jobs and arrays that failed, of which the line with which they were submitted is wanted.
         """
         if self._gaps:
             with self._listening:
@@ -294,14 +302,14 @@ class SlurmBackend:
             self._gaps = open_gaps(self._gaps, [*told, *((one.job_id, one.incarnation) for one in self._ended)])
         numbers = ({number for number, _ in one.candidates} for one in records.torn)
         torn = {str(number) for some in numbers if not some & self._proved for number in some}
-        asked = sorted({*self._gaps, *torn, *scripts})
+        asked = sorted({*self._gaps, *torn, *in_doubt})
         is_whole = now - self._whole_rows_s >= ACCOUNTING_EVERY_S or len(asked) > MAX_ASKED
         if not is_whole and not asked:
             return ()
         ran = accounting.since(since_s) if torn else accounting.ran_since(since_s)
         which = ran if is_whole else (*accounting.since(since_s), "-j", ",".join(asked))
         try:
-            rows = self._ask_accounting(*which, submit_lines=bool(scripts))
+            rows = self._ask_accounting(*which, submit_lines=bool(in_doubt))
         except PerdureError as err:
             unseen["accounting"] = err.what
             self._whole_rows_s = -math.inf
@@ -360,9 +368,14 @@ class SlurmBackend:
         while len(self._outputs) > MAX_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]
 
-    def _submit_lines(self, scripts: Iterable[str]) -> tuple[Row, ...]:
+    def _in_doubt(self, records: Iterable[JobRecord], scripts: Collection[str]) -> set[str]:
+        """Jobs and arrays of which only the line that submitted them tells whether they added to files of others."""
+        found = (r for r in records if self._is_newly_failed(r) and may_hold_others_lines(r))
+        return {record.job_id.partition("_")[0] for record in found} & set(scripts)
+
+    def _submit_lines(self, which: Iterable[str]) -> tuple[Row, ...]:
         """How these jobs were submitted; nothing where accounting does not answer."""
-        job_ids = ",".join(scripts)
+        job_ids = ",".join(which)
         with contextlib.suppress(PerdureError):
             return self._ask_accounting("-j", job_ids, submit_lines=True) if job_ids else ()
         return ()
@@ -556,18 +569,27 @@ class SlurmBackend:
         """See `Commented`. Jobs that are over are told to accounting, which takes them in one process."""
         accounted: list[plans.Accounted] = []
         outcomes: list[Outcome] = []
-        with self._dialog() as scontrol:
+        with Batch(self._tools) as batch:  # one of its own, as another thread may talk meanwhile
             for action in actions:
-                step = self._next(scontrol, action)
-                if isinstance(step, plans.Todo):
-                    complaint = self._carry_out(scontrol, step)
-                    step = plans.refused(complaint) if complaint else plans.done("written")
+                step = self._comment(batch, action)
                 if isinstance(step, plans.Accounted):
                     accounted.append(step)
                     step = plans.done("written to accounting")
                 outcomes.append(step)
         self._account(accounted)
         return outcomes
+
+    def _comment(self, batch: Batch, action: Comment) -> Outcome | plans.Accounted:
+        """Write into a job's record, or leave it to accounting. Of a job that was over, the last look tells enough."""
+        record = self._records.get(action.attempt.job_id)
+        if record is not None and record.start_s == action.attempt.incarnation and plans.is_over(record):
+            return plans.to_account(action, record)
+        with batch.dialog() as scontrol:
+            step = self._next(scontrol, action)
+            if not isinstance(step, plans.Todo):
+                return step
+            complaint = self._carry_out(scontrol, step)
+            return plans.refused(complaint) if complaint else plans.done("written")
 
     def _account(self, what: Sequence[plans.Accounted]) -> None:
         """Let accounting write jobs' AdminComments. Raises `ClusterBusy` where it does not answer."""

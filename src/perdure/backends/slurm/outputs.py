@@ -97,6 +97,14 @@ def has_failed(record: JobRecord) -> bool:
     return not is_waiting(record.state) and state.is_failure
 
 
+def may_hold_others_lines(record: JobRecord) -> bool:
+    """Whether a job's own two files may have been there before it started: they bear no id of it, or it ran before."""
+    if record.restarts:
+        return True
+    its_id = re.compile(rf"(?<!\d){re.escape(record.job_id if '_' in record.job_id else str(record.raw_id))}(?!\d)")
+    return not all(its_id.search(path) for path in (record.stdout, record.stderr) if path)
+
+
 def with_ranks(files: tuple[OutputFile, ...], start_s: float) -> tuple[OutputFile, ...]:
     """Ranks' files with the numbers that their names tell, where a pattern told none; without those of before."""
     files = tuple(f for f in files if f.kind is not OutputKind.RANK or f.written_s >= start_s - CLOCKS_APART_S)

@@ -212,11 +212,21 @@ def _repair(dependant: Dependant, job: JobRecord) -> str:
 
 def _comment(action: Comment, job: JobRecord) -> Outcome | Todo | Accounted:
     """Of a job that is over or completing the controller takes none; accounting does."""
-    if job.state == "COMPLETING" or not (is_waiting(job.state) or job.state in _NOT_OVER):
-        ours = _is_ours(job.admin_comment)
-        return Accounted(_named(job), _one_line(action.comment)) if ours else done("others wrote there")
+    if job.state == "COMPLETING" or is_over(job):
+        return to_account(action, job)
     changes = _comments(job, action.comment)
     return Todo((_update(job, changes),)) if changes else done("written")
+
+
+def is_over(job: JobRecord) -> bool:
+    """Whether the controller has done with it."""
+    return not (is_waiting(job.state) or job.state in _NOT_OVER)
+
+
+def to_account(action: Comment, job: JobRecord) -> Outcome | Accounted:
+    """What accounting is to write, unless others wrote there."""
+    ours = _is_ours(job.admin_comment)
+    return Accounted(_named(job), _one_line(action.comment)) if ours else done("others wrote there")
 
 
 def _comments(job: JobRecord, comment: str) -> tuple[str, ...]:
@@ -264,7 +274,7 @@ def _release(job: JobRecord) -> Outcome | Todo:
 def _cancel(job: JobRecord, now: float) -> Outcome | Todo:
     if job.state == "CANCELLED" or (job.state == "COMPLETING" and not waits_again(job, now)):
         return done("cancelled")
-    if not is_waiting(job.state) and job.state not in _NOT_OVER:
+    if is_over(job):
         return superseded(f"the job is over: {job.state}")
     return Todo((f"scancel {whole(job)}",))
 
