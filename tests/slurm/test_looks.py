@@ -159,6 +159,7 @@ def test_a_second_actor_is_refused_and_a_killed_one_leaves_no_lock(quiet_cluster
 
 def test_a_node_that_somebody_else_drained_is_not_returned(quiet_cluster, up):
     up.start()
+    await_("the first look", lambda: up.ask("nodes")["nodes"])
     quiet_cluster.run("scontrol", "update", "nodename=node2", "state=drain", "reason=bad fan \x1b[2J")
     try:
         ran = up.run("node", "undrain", "node2")
