@@ -13,7 +13,7 @@ from perdure.model.identity import AttemptId
 from perdure.service.controller import PERDURE, ControllerSettings, Ordered
 from perdure.service.engine import Engine
 from perdure.service.executor import Executor, ExecutorSettings
-from perdure.service.hooks import Hooks
+from perdure.service.hooks import EARLY_LOOK, Hooks
 from perdure.service.journal import Journal
 from perdure.triage.verdict import Label, Verdict
 
@@ -124,6 +124,22 @@ def test_an_epilog_waits_for_its_look_where_looks_are_few(place):
     (desk.directory / "STOP").touch()
     desk.hooks.turn()
     assert desk.waiting == []
+
+
+def test_a_controller_that_does_not_answer_is_told_of_once_and_so_is_its_return(place, caplog):
+    desk = place()
+    scontrol = desk.directory / "scontrol"
+    scontrol.write_text("#!/bin/sh\nexit 1\n")
+    for process in (1, 2):
+        desk.fail("7", process)
+        desk.hooks.turn()
+    scontrol.write_text(SCONTROL)
+    desk.fail("7", 3)
+    desk.hooks.turn()
+    desk.fail("7", 4)
+    desk.hooks.turn()
+    told = [record.getMessage().removeprefix(EARLY_LOOK)[:13] for record in caplog.records]
+    assert told == [": no answer: ", ": works again"]
 
 
 def test_each_failure_of_a_job_is_looked_at(place):

@@ -14,12 +14,14 @@ from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
 from perdure.service.controller import PERDURE
 from perdure.service.engine import Engine
+from perdure.service.loglines import Repeats
 from perdure.service.pace import Meter
 
 log = logging.getLogger("perdure")
 
 LISTEN_EVERY_S = 0.04  # one `stat` of the spool each time
 LOOKS_AT_ONCE = 5  # at failed attempts, before they have to wait for each other
+EARLY_LOOK = "a look at failed attempts before their epilogs end"
 ALIVE_EVERY_S = 1.0  # the spool is read this often, whatever its time stamp says
 
 
@@ -40,6 +42,7 @@ class Hooks:
         self._backend, self._engine, self._clock = backend, engine, clock
         self._changed_ns, self._alive_s = 0, 0.0
         self._looks = Meter.per_minute(looks_per_minute, LOOKS_AT_ONCE)
+        self._repeats = Repeats()
         self._seen: dict[str, Question] = {}  # those that wait and were looked at, by job
 
     def turn(self) -> None:
@@ -91,7 +94,11 @@ class Hooks:
         try:
             self._engine.look_at(lambda: self._backend.look_at(questions))
         except PerdureError as err:
-            log.warning("failed attempts cannot be looked at before their epilogs end: %s", err)
+            if self._repeats.is_news(EARLY_LOOK, str(err), self._clock()):
+                log.warning("%s: no answer: %s", EARLY_LOOK, err)
+            return
+        if self._repeats.ended(EARLY_LOOK):
+            log.warning("%s: works again", EARLY_LOOK)
 
     def _answer(self) -> None:
         waiting = self._backend.waiting()

@@ -76,6 +76,9 @@ def test_a_node_is_taken_back_where_no_other_has_what_the_job_asks_for():
     todo = step(Requeue(ATTEMPT, exclude=("n1",)), stuck)
     assert todo.commands == ("update jobid=7 ExcNodeList=n9",)
     assert takes_back(todo)
+    said = "perdure: a peer left: retry away from n1. perdure why 7 #a"
+    (told,) = step(Requeue(ATTEMPT, exclude=("n1",), comment=said), stuck).commands
+    assert 'AdminComment="perdure: a peer left: retry on any node. perdure why 7 #a"' in told
     assert not takes_back(step(Requeue(ATTEMPT, exclude=("n1",)), PUT_BACK))
     assert status(Requeue(ATTEMPT, exclude=("n1",)), replace(stuck, excluded=("n9",))) is REFUSED
 

@@ -238,7 +238,7 @@ def time_limit(stage: Stage) -> Iterator[None]:
 @ENDS.row()
 def time_limit_of_a_job_that_goes_on(stage: Stage) -> Iterator[None]:
     """The walltime is reached; `--comment=perdure:timeout=requeue`, and the second start ends the work."""
-    job = stage.submit(f"{stage.once('echo step 9')}echo step 1; sleep 600", "--time=1",
+    job = stage.submit(f"{stage.once('echo step 9; exit 0')}echo step 1; sleep 600", "--time=1",
                        "--comment=perdure:timeout=requeue", "--open-mode=append")  # fmt: skip
     yield
     stage.recovered(job, 300)

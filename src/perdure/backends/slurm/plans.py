@@ -194,7 +194,9 @@ def _anywhere(action: Requeue, job: JobRecord) -> Outcome | Todo:
     if len(left) == len(job.excluded):
         return refused(f"no node has what the job asks for: {job.reason}")
     words = f"{_TAKEN_BACK}, so not away from {','.join(action.exclude)} any more"
-    return Todo((_update(job, (f"ExcNodeList={','.join(left)}",)),), said=(words,))
+    comment = action.comment.replace(f" away from {', '.join(action.exclude)}", " on any node")
+    changes = (f"ExcNodeList={','.join(left)}", *_comments(job, comment))
+    return Todo((_update(job, changes),), said=(words,))
 
 
 def _turn(job: JobRecord, dependants: Sequence[Dependant]) -> tuple[str, ...]:
