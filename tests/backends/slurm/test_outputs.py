@@ -201,7 +201,8 @@ def test_only_of_what_failed_the_script_is_asked_for(record, state, reason, expe
     ("changed", "expected"),
     [({}, False), ({"stdout": "/w/train.log"}, True), ({"stderr": "/w/train.err"}, True), ({"restarts": 1}, True),
      ({"stdout": "/w/47110.out"}, True), ({"stderr": ""}, False), ({"job_id": "4711_2"}, True),
-     ({"job_id": "4711_2", "stdout": "/w/4711_2.out", "stderr": "/w/e-4711_2"}, False)],
+     ({"job_id": "4711_2", "stdout": "/w/4711_2.out", "stderr": "/w/e-4711_2"}, False),
+     ({"stdout": "/runs/4711/out"}, False), ({"raw_id": 2, "stdout": "/w2/run-2/o", "stderr": ""}, True)],
 )  # fmt: skip
 def test_a_file_may_hold_lines_of_others_unless_its_name_and_its_age_say_no(record, changed, expected):
     assert may_hold_others_lines(replace(record, **changed)) is expected

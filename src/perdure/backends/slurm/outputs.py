@@ -99,10 +99,9 @@ def has_failed(record: JobRecord) -> bool:
 
 def may_hold_others_lines(record: JobRecord) -> bool:
     """Whether a job's own two files may have been there before it started: they bear no id of it, or it ran before."""
-    if record.restarts:
-        return True
-    its_id = re.compile(rf"(?<!\d){re.escape(record.job_id if '_' in record.job_id else str(record.raw_id))}(?!\d)")
-    return not all(its_id.search(path) for path in (record.stdout, record.stderr) if path)
+    its_own = re.compile(_bearing(record, {record.job_id if "_" in record.job_id else str(record.raw_id)}))
+    paths = [path for path in (record.stdout, record.stderr) if path]
+    return record.restarts > 0 or not all(any(map(its_own.fullmatch, path.split("/"))) for path in paths)
 
 
 def with_ranks(files: tuple[OutputFile, ...], start_s: float) -> tuple[OutputFile, ...]:
@@ -176,6 +175,9 @@ def _directories(record: JobRecord, names: Names) -> tuple[str, ...]:
 
 def _named_by(record: JobRecord) -> str:
     """What names of files match that hold the job's id as a whole number."""
-    ids = {str(record.raw_id)} | ({record.job_id} if "_" in record.job_id else set())
+    return _bearing(record, {str(record.raw_id)} | ({record.job_id} if "_" in record.job_id else set()))
+
+
+def _bearing(record: JobRecord, ids: set[str]) -> str:
     before = r"(?:.*\D)?" if record.raw_id >= _PLAIN_ID else r"(?i:.*(?:job|slurm)(?:[-_.]?id)?[-_.=]?)"
     return before + "(?:" + "|".join(sorted(map(re.escape, ids))) + r")(?:\D.*)?"
