@@ -227,12 +227,19 @@ class SlurmCluster:
         """Let a frozen node run on."""
         self._machine(node).thaw()
 
-    def start_node(self, node: str) -> None:
+    def start_node(self, node: str, *options: str) -> None:
         """Start the node's daemon, where it does not run."""
         if self._runs(node):
             return
-        argv = ("slurmd", "-D", "-f", str(self._conf), "-N", node)
+        argv = ("slurmd", "-D", "-f", str(self._conf), "-N", node, *options)
         self._start(node, argv, {NODE_MARK: f"{self.directory}/{node}"})
+
+    def reboot_node(self, node: str) -> None:
+        """End all that runs on the node; its daemon then says that the machine has just booted."""
+        self.fail_node(node)
+        await_(f"the daemon of {node} gone", lambda: not self._runs(node))
+        self.start_node(node, "-b")
+        self.return_node(node)
 
     def start_on(self, node: str, name: str, *argv: str) -> None:
         """Start a program of the site on a node, unless it runs there; it shares the node's fate."""

@@ -187,8 +187,7 @@ def rebooted(stage: Stage) -> Iterator[None]:
     stage.site.await_known(job)
     stage.cluster.run("scontrol", "reboot", "ASAP", "nextstate=resume", "node4")
     stage.recovered(job, 150)
-    stage.cluster.run("scontrol", "update", "nodename=node4", "state=down", "reason=booted")  # as nothing boots here
-    stage.cluster.return_node("node4")
+    stage.cluster.reboot_node("node4")
     stage.check()
 
 
