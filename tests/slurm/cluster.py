@@ -360,10 +360,10 @@ class SlurmCluster:
         process.wait(PATIENCE_S)
 
     def _machine(self, node: str) -> Machine:
-        """The node's daemon and step daemons bear our mark, jobs bear Slurm's own."""
+        """The node's daemon bears our mark, jobs bear Slurm's own; from 24.11 on step daemons bear none."""
         ours = f"{NODE_MARK}={self.directory}/{node}".encode()
         slurms = {f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self._conf}".encode()}
-        return Machine(node, lambda environment: ours in environment or slurms <= environment)
+        return Machine(node, lambda environment: ours in environment or slurms <= environment, "slurmstepd")
 
     def _start_munge(self) -> None:
         run = self.directory / "run"

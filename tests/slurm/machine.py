@@ -27,19 +27,27 @@ class NotReady(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """All processes whose environment is of the machine, and their children, whatever environment these made up."""
+    """All processes whose environment is of the machine, and their children, whatever environment these made up.
+
+    `keeper`: a program whose processes belong to the machine where a child does, as they write over their environment.
+    """
 
     name: str
     is_ours: Callable[[Environment], bool]
+    keeper: str = ""
 
     def processes(self) -> tuple[int, ...]:
         """Their ids, but for the dead that nobody buried."""
         parents: dict[int, int] = {}
         ours: set[int] = set()
-        for pid, parent, environment in _living():
+        keepers: set[int] = set()
+        for pid, program, parent, environment in _living():
             parents[pid] = parent
             if self.is_ours(environment):
                 ours.add(pid)
+            if program == self.keeper:
+                keepers.add(pid)
+        ours |= keepers & {parents[pid] for pid in ours}
         while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
             ours |= more
         return tuple(sorted(ours - {os.getpid()}))
@@ -86,15 +94,17 @@ class Machine:
         raise NotReady(f"{self.name}: processes {self.processes()} do not {what} within {PATIENCE_S:g} s")
 
 
-def _living() -> Iterator[tuple[int, int, Environment]]:
-    """Id, parent and environment of every process that is not dead."""
+def _living() -> Iterator[tuple[int, str, int, Environment]]:
+    """Id, program, parent and environment of every process that is not dead."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
         with contextlib.suppress(OSError, IndexError, ValueError):
             state, parent = _status(entry)
             if state != "Z":
-                yield int(entry.name), int(parent), frozenset((entry / "environ").read_bytes().split(b"\0"))
+                program = (entry / "comm").read_text().rstrip("\n")
+                environment = frozenset((entry / "environ").read_bytes().split(b"\0"))
+                yield int(entry.name), program, int(parent), environment
 
 
 def _stands_still(pid: int) -> bool:
