@@ -74,6 +74,8 @@ MAX_ASKED = 500  # jobs that accounting is asked about by id; where there are mo
 ACCOUNTING_EVERY_S = 60.0  # accounting is asked for all that ran lately; in between only about jobs that need it
 MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 
+LINE_TRIES = 3  # to hear from accounting how a job was submitted
+LINE_EVERY_S = 0.4
 MAX_SCRIPTS = 100  # asked for in one look
 MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they write to
 
@@ -363,7 +365,9 @@ class SlurmBackend:
         for record in records:
             script = scripts.get(record.job_id.partition("_")[0])
             if script is not None and self._is_newly_failed(record):
-                appends = self._appends or script_appends(lines.get(record.job_id, ""))
+                line = lines.get(record.job_id)
+                told = script_appends(line) if line is not None else self._is_line_missing(record)
+                appends = self._appends or told
                 self._outputs[record.job_id] = outputs_of(record, script, self._hosts, appends, home_of(record.uid))
         while len(self._outputs) > MAX_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]
@@ -373,12 +377,24 @@ class SlurmBackend:
         found = (r for r in records if self._is_newly_failed(r) and may_hold_others_lines(r))
         return {record.job_id.partition("_")[0] for record in found} & set(scripts)
 
-    def _submit_lines(self, which: Iterable[str]) -> tuple[Row, ...]:
-        """How these jobs were submitted; nothing where accounting does not answer."""
-        job_ids = ",".join(which)
+    def _is_line_missing(self, record: JobRecord) -> bool:
+        """Whether it is in doubt whose lines a job's files hold, and accounting, which could tell, has not done so."""
+        tells = self._tells_submit_line and self._site is not None and self._site.accounts
+        return tells and may_hold_others_lines(record)
+
+    def _submit_lines(self, which: Collection[str]) -> tuple[Row, ...]:
+        """How these jobs were submitted; nothing where accounting does not answer.
+
+        Accounting hears of a start a moment after it: of a job that failed at once it may know nothing yet.
+        """
+        rows: tuple[Row, ...] = ()
         with contextlib.suppress(PerdureError):
-            return self._ask_accounting("-j", job_ids, submit_lines=True) if job_ids else ()
-        return ()
+            for _ in range(LINE_TRIES if which else 0):
+                rows = self._ask_accounting("-j", ",".join(which), submit_lines=True)
+                if not self._tells_submit_line or {row.job_id.partition("_")[0] for row in rows} >= set(which):
+                    break
+                time.sleep(LINE_EVERY_S)
+        return rows
 
     def _ask_accounting(self, *which: str, submit_lines: bool = False) -> tuple[Row, ...]:
         if not self._accounting_fields:

@@ -39,6 +39,11 @@ class Config:
         return frozenset(found)
 
     @property
+    def accounts(self) -> bool:
+        """Whether a slurmdbd is told of each job."""
+        return self["AccountingStorageType"] == "accounting_storage/slurmdbd"
+
+    @property
     def identity(self) -> str:
         """Tells this Slurm from any other: the cluster's name, and where its controller listens."""
         host = self["SlurmctldHost[0]"] or self["SlurmctldHost"] or self["ControlMachine"]
