@@ -3,6 +3,7 @@
 import os
 import signal
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from perdure.errors import ConfigError
 from perdure.job.exec import FENCED
 from perdure.job.fence import claim
 from perdure.job.identity import identify
+from perdure.job.signals import WITNESS
 from tests.job.launching import LAUNCH, finish, is_alive, on_linux, python, start, wait_until
 
 
@@ -152,11 +154,12 @@ def test_no_two_incarnations_publish_into_one_checkpoint(tmp_path, with_launcher
 
 
 def session(leader):
-    """All processes of a session."""
+    """All processes of a session, but for the witness of its signals: it lives as long as the launcher."""
     found = []
     for entry in os.listdir("/proc"):
         with suppress(ValueError, FileNotFoundError, ProcessLookupError):  # no process, or none any more
-            if os.getsid(int(entry)) == leader and is_alive(entry):
+            is_member = os.getsid(int(entry)) == leader and is_alive(entry)
+            if is_member and Path("/proc", entry, "comm").read_text().strip() != WITNESS:
                 found.append(int(entry))
     return found
 

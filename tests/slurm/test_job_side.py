@@ -8,6 +8,7 @@ import pytest
 
 from perdure.job import report, tracks
 from perdure.job.report import Reason
+from tests.slurm.cluster import await_
 
 pytestmark = pytest.mark.slurm
 
@@ -55,3 +56,68 @@ def test_steps_and_commands_of_one_start_do_not_fence_each_other(quiet_cluster):
     assert "codes 0 0 0 0 0" in (quiet_cluster.output / "steps.log").read_text()
     assert {report.read(task.last_breath).token for task in tracks.tasks(fence)} == {1}
     assert json.loads((fence / "claims" / "1").read_text())["start_s"] >= begun_s - 1
+
+
+COUNTS = """
+import signal, sys, time
+got = open(sys.argv[1], "a", buffering=1)
+for name in ("USR1", "USR2", "TERM"):
+    signal.signal(getattr(signal, f"SIG{name}"), lambda signum, _: got.write(signal.Signals(signum).name + "\\n"))
+got.write("ready\\n")
+while True:
+    time.sleep(0.1)
+"""
+SETTLED_S = 1.5  # a second copy comes within milliseconds, one that is handed on within WITNESS_S
+TRAP = "{launcher} & pid=$!\ntrap 'kill -USR1 $pid' USR1\nwhile kill -0 $pid; do wait $pid; done"
+ONCE = {  # name: batch script, options of sbatch, how a person sends the signal
+    "to the step": ("srun {launcher}", [], ["scancel", "--signal=USR1"]),
+    "to batch script and steps": ("trap : USR1\nsrun {launcher}", [], ["scancel", "--full", "--signal=USR1"]),
+    "to all of the batch script": ("exec {launcher}", [], ["scancel", "--full", "--signal=USR1"]),
+    "to the batch script alone": ("exec {launcher}", [], ["scancel", "--batch", "--signal=USR1"]),
+    "by a trap": (TRAP, [], ["scancel", "--batch", "--signal=USR1"]),
+    "by srun below": ("{around}", [], ["scancel", "--signal=USR1"]),
+}
+BEFORE_WALLTIME = {
+    "to the steps": ("srun {launcher}", ["--time=1", "--signal=USR1@60"], ["SIGUSR1", "SIGTERM"]),
+    "to the script": (TRAP, ["--time=1", "--signal=B:USR1@60"], ["SIGUSR1", "SIGTERM"]),
+    "none": ("srun {launcher}", ["--time=1"], ["SIGTERM"]),
+}
+
+
+def _starts(cluster, table):
+    """Submit these jobs; returns their ids and the files in which their programs note what comes, by name."""
+    program = cluster.output / "counts.py"
+    program.write_text(COUNTS)
+    jobs, notes = {}, {}
+    for name, (script, options, _) in table.items():
+        notes[name] = cluster.output / f"{name.replace(' ', '-')}.got"
+        command = f"{sys.executable} {program} {notes[name]}"
+        launcher = f"{sys.executable} -m perdure exec -- "
+        texts = {"launcher": launcher + command, "around": f"{launcher}srun {command}"}
+        fence = f"export PERDURE_FENCE_DIR={notes[name]}.fence\n"
+        jobs[name] = cluster.submit(fence + script.format(**texts), *options)
+    await_("all programs listen", lambda: all(map(_got, notes.values())))
+    return jobs, notes
+
+
+def _got(notes):
+    return notes.read_text().split() if notes.exists() else []
+
+
+def test_each_signal_of_slurm_reaches_the_program_once(quiet_cluster):
+    """Slurm signals every process of a step, or a batch script alone: a signal comes neither twice nor not at all."""
+    jobs, notes = _starts(quiet_cluster, ONCE)
+    for name, (_, _, command) in ONCE.items():
+        quiet_cluster.run(*command, jobs[name])
+    await_("all have it", lambda: all(len(_got(path)) > 1 for path in notes.values()))
+    time.sleep(SETTLED_S)
+    assert {name: _got(path) for name, path in notes.items()} == {name: ["ready", "SIGUSR1"] for name in ONCE}
+
+
+@pytest.mark.slow
+def test_each_signal_around_the_walltime_comes_once(quiet_cluster):
+    jobs, notes = _starts(quiet_cluster, BEFORE_WALLTIME)
+    for job in jobs.values():
+        quiet_cluster.wait(job, lambda record: record["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"), 240)
+    expected = {name: ["ready", *signals] for name, (_, _, signals) in BEFORE_WALLTIME.items()}
+    assert {name: _got(path) for name, path in notes.items()} == expected

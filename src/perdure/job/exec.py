@@ -45,7 +45,7 @@ from perdure.job.processes import Family, adopt_orphans, children_of_this
 from perdure.job.raising import Raiser, has_service, teller
 from perdure.job.report import LastBreath, Reason
 from perdure.job.requested import ASKED_FILE, Requests
-from perdure.job.signals import Heard, heard_signals
+from perdure.job.signals import Heard, has_terminal, heard_signals
 from perdure.job.starts import learnt
 from perdure.job.tracks import Tracks
 from perdure.job.walltime import EndTime, WalltimeWatch
@@ -77,10 +77,10 @@ def run(
     incarnation holds the claim, at the start or later; 75 where it hung and was ended; and for torchrun, which ends
     with 1, the 75, 78 or 93 of the worker that failed first, where torchelastic passes that on.
 
-    TERM, INT, HUP, QUIT, TSTP, USR1 and USR2 are passed on to the program's process group (USR1 and USR2 of torchrun
-    to its workers that listen, else TERM to its agent), CONT once the claim has been looked at. The program gets
-    ``PERDURE_FENCE_DIR`` and ``PERDURE_FENCE_TOKEN``; a terminal as standard input is kept from it, since it runs in
-    the background of one.
+    TERM, INT, HUP, QUIT, TSTP, USR1 and USR2 are passed on to the program's process group where the program has not got
+    them itself (USR1 and USR2 of torchrun to its workers that listen, else TERM to its agent), CONT once the claim has
+    been looked at. The program gets ``PERDURE_FENCE_DIR`` and ``PERDURE_FENCE_TOKEN``, and standard input, output and
+    error as they are; on a terminal it runs in this process's group: it may read, and Ctrl-C and Ctrl-Z reach it.
     Call it from the main thread. Raises `ConfigError` outside of a job, `StateError` where the fence cannot be used.
     """
     environment = os.environ if environment is None else environment
@@ -92,8 +92,9 @@ def run(
         say(f"perdure exec: {err}")
         return FENCED
     care = settled(care or Care(), argv, environment)
-    with heard_signals() as heard:
-        return _Run(argv, environment, start, held, care).to_the_end(heard, workdir)
+    own_group = not has_terminal()
+    with heard_signals(own_group=own_group) as heard:
+        return _Run(argv, environment, start, held, care).to_the_end(heard, workdir, own_group)
 
 
 def _hold(start: Start) -> Claim:
@@ -118,19 +119,19 @@ class _Run:
         self._started_s, self._oom_kills = time.time(), oom_kills()
         self._watches = self._watch_out()
 
-    def to_the_end(self, heard: Heard, workdir: Path | None) -> int:
+    def to_the_end(self, heard: Heard, workdir: Path | None, own_group: bool) -> int:
         with suppress(OSError):  # it can do without
             self._tracks.make()
         strangers = children_of_this()
         adopt_orphans()
         try:
-            program = _start_program(self._argv, self._for_program(), workdir)
+            program = _start_program(self._argv, self._for_program(), workdir, own_group)
         except OSError as err:
             note = f"{self._argv[0]}: cannot be run: {err.strerror}"
             say(f"perdure exec: {note}. Check the command after --.")
             code = NOT_FOUND if isinstance(err, FileNotFoundError) else NOT_RUNNABLE
             return self._breathe_last(Ending(Reason.EXIT, code, note=note), [])
-        family = Family(program, strangers)
+        family = Family(program, strangers, own_group=own_group)
         if self._watches.is_first:  # not before: a fork beside threads is not safe
             listen(self._start, self._tracks.asked, self._environment)
         try:
@@ -244,14 +245,13 @@ def _first_heartbeat(start: Start, held: Claim, task: Task, care: Care) -> Heart
 
 
 def _start_program(
-    argv: Sequence[str], environment: Mapping[str, str], workdir: Path | None
+    argv: Sequence[str], environment: Mapping[str, str], workdir: Path | None, own_group: bool
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         list(argv),
         env=dict(environment),
         cwd=workdir,
-        stdin=subprocess.DEVNULL if sys.stdin is not None and sys.stdin.isatty() else None,
-        process_group=0,
+        process_group=0 if own_group else -1,
         preexec_fn=_die_with_launcher(),
     )
 

@@ -28,6 +28,7 @@ from perdure.job.tracks import Tracks, write_json
 from perdure.job.walltime import WalltimeWatch
 from perdure.model.exits import RETRY_ME, STOP_HERE
 
+_JOB_CONTROL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 STALL_S = 1.0  # silence of this launcher that may have been a freeze of the whole machine
 HANG_SCHEMA = "perdure.hang/1"
 
@@ -57,7 +58,7 @@ class Watches:
 
 
 class Guard:
-    """Watches one program and one claim until either is over. `told` are the signals that were passed on."""
+    """Watches one program and one claim until either is over. `told` are the signals that came for the program."""
 
     def __init__(
         self, program: subprocess.Popen[bytes], family: Family, held: Claim, heard: Heard, care: Care, watches: Watches
@@ -77,9 +78,9 @@ class Guard:
         """
         looked_s = time.monotonic()
         while True:
-            signals = self._heard(self._care.poll_s)
+            came = self._heard(self._care.poll_s)
             away_s = time.monotonic() - looked_s - self._care.poll_s
-            was_away = signal.SIGCONT in signals or away_s > STALL_S
+            was_away = signal.SIGCONT in came.signals or away_s > STALL_S
             if was_away:  # not one more step of the program before the claim has been looked at
                 self._family.signal_all(signal.SIGSTOP)
             over = has_exited(self._program)
@@ -89,12 +90,16 @@ class Guard:
                 return Ending(Reason.FENCED, STOP_HERE, note=str(err))
             if was_away:
                 self._resume(away_s)
-            for signum in signals.intersection(FORWARDED):
+            for signum in came.signals.intersection(FORWARDED):
+                self._take_note(signum)
+            for signum in came.alone:
                 self._pass_on(signum)
-            if signal.SIGTERM in signals and not over:
+            if signal.SIGTERM in came.signals and not over:
                 foresee(self._ending(-signal.SIGTERM))
             if over:
                 return self._ended()
+            if signal.SIGCHLD in came.signals and self._family.is_on_terminal:
+                self._stop_along()
             self._family.reap_orphans()
             if self._look(time.monotonic()) is Tier.KILL:
                 say("perdure exec: it did not end: it is killed")
@@ -118,20 +123,29 @@ class Guard:
         self._watches.hang.skip(stood_s)
         self._family.signal_all(signal.SIGCONT)
 
-    def _pass_on(self, signum: int) -> None:
-        """Hand a signal to the program; a warning of the resource manager in the way that its framework expects."""
+    def _stop_along(self) -> None:
+        """Stop where job control has stopped the program: the shell sees its job stopped, and continues all of it."""
+        if stopped_by(self._program) in _JOB_CONTROL:
+            self._stopped_s = self._stopped_s or time.monotonic()
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _take_note(self, signum: int) -> None:
+        """A signal has come, for this launcher alone or for the program too."""
         name = signal.Signals(signum).name.removeprefix("SIG")
         if name not in self.told:
             self.told.append(name)
-        if signum == signal.SIGTSTP and self._stopped_s is None:
+        if signum != signal.SIGTSTP:
+            self._go_on(f"{name} has come for it")
+        elif self._stopped_s is None:
             self._stopped_s = time.monotonic()
+
+    def _pass_on(self, signum: int) -> None:
+        """Hand a signal to the program; a warning of the resource manager in the way that its framework expects."""
         if signum in (signal.SIGUSR1, signal.SIGUSR2) and self._care.framework is Framework.TORCHRUN:
             if not self._family.signal_listeners(signum):  # it would end the agent, and no worker would hear of it
                 self._nudge()
         else:
             self._family.signal_group(signum)
-        if signum != signal.SIGTSTP:
-            self._go_on(f"{name} has come for it")
 
     def _look(self, now: float) -> Tier | None:
         """Look for signs of life and at the walltime, where it is time to; act on what is found."""
@@ -239,3 +253,12 @@ def has_exited(program: subprocess.Popen[bytes]) -> bool:
     if waitid is None:
         return program.poll() is not None
     return waitid(os.P_PID, program.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def stopped_by(program: subprocess.Popen[bytes]) -> int:
+    """The signal that has stopped it since the last call; 0 where none has, or the system cannot tell."""
+    waitid: Any = getattr(os, "waitid", None)
+    if waitid is None:
+        return 0
+    stopped = waitid(os.P_PID, program.pid, os.WSTOPPED | os.WNOHANG)
+    return 0 if stopped is None else int(stopped.si_status)

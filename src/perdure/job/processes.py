@@ -34,10 +34,15 @@ def adopt_orphans() -> None:
 
 
 class Family:
-    """A program and all that descends from it. `strangers` are earlier children of this process."""
+    """A program and all that descends from it. `strangers` are earlier children of this process.
 
-    def __init__(self, program: subprocess.Popen[bytes], strangers: frozenset[int]) -> None:
+    The program leads a process group of its own, or on a terminal shares this process's (`own_group` is False).
+    """
+
+    def __init__(self, program: subprocess.Popen[bytes], strangers: frozenset[int], *, own_group: bool = True) -> None:
         self._program, self._strangers = program, strangers
+        self._group = program.pid if own_group else os.getpgrp()
+        self.is_on_terminal = not own_group
 
     def members(self) -> list[int]:
         """All that live, parents before their children; the program alone where there is no /proc."""
@@ -56,15 +61,19 @@ class Family:
         """To the program's process group, as a terminal would."""
         if self._program.returncode is not None:  # reaped: its number may be somebody else's
             return
+        if self._group != self._program.pid:  # this process is in that group too
+            for pid in self.members():
+                if _group_of(pid) == self._group:
+                    _send(pid, signum)
+            return
         with suppress(ProcessLookupError, PermissionError):  # nobody is left; macOS: "not permitted" of zombies
-            os.killpg(self._program.pid, signum)
+            os.killpg(self._group, signum)
 
     def signal_all(self, signum: int) -> None:
         """To every process of the program, in whatever group."""
         self.signal_group(signum)
-        leader = self._program.pid
         for pid in self.members():
-            if _group_of(pid) != leader:
+            if _group_of(pid) != self._group:
                 _send(pid, signum)
 
     def signal_listeners(self, signum: int, *, topmost: bool = False) -> int:

@@ -1,0 +1,182 @@
+"""Signals under ``perdure exec``: each comes once, to a program in a step, in a group and on a terminal."""
+
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.job.signals import WITNESS_S, Sharing
+from tests.job.launching import environment, finish, last_breath, on_linux, python, start
+
+COUNTS = (
+    "import signal, sys, time\n"
+    "signal.signal(signal.SIGUSR1, lambda *_: print('usr1', flush=True))\n"
+    "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+    "print('ready', flush=True)\n"
+    "while True: time.sleep(0.05)"
+)
+
+
+@given(st.floats(0, 0.9 * WITNESS_S), st.booleans())
+def test_what_the_witness_gets_too_did_not_come_alone(apart_s, witness_first):
+    sharing, late = Sharing(), 100.0 + apart_s
+    sharing.came(signal.SIGUSR1, late if witness_first else 100.0)
+    sharing.witnessed(signal.SIGUSR1, 100.0 if witness_first else late)
+    assert sharing.alone(late + 10) == frozenset()
+
+
+def test_what_comes_alone_is_told_once_and_in_time():
+    sharing = Sharing()
+    sharing.witnessed(signal.SIGUSR1, 0.0)  # an earlier one, which did not come here
+    sharing.came(signal.SIGUSR1, 1.0)
+    sharing.came(signal.SIGTERM, 1.0)
+    sharing.witnessed(signal.SIGTERM, 1.0)
+    assert sharing.alone(1.0) == frozenset()
+    assert sharing.patience_s(1.0, 5.0) == pytest.approx(WITNESS_S)
+    assert [sharing.alone(1.0 + WITNESS_S) for _ in range(2)] == [{signal.SIGUSR1}, frozenset()]
+    assert sharing.patience_s(2.0, 5.0) == 5.0
+
+
+@on_linux
+def test_a_signal_to_every_process_is_not_handed_on(tmp_path):
+    """As Slurm sends it; in whatever order the processes get it."""
+    process = start(tmp_path, python(COUNTS))
+    assert process.stdout.readline() == "ready\n"
+    for _ in range(2):
+        for pid in sorted(session(process.pid), reverse=True):
+            os.kill(pid, signal.SIGUSR1)
+        time.sleep(2 * WITNESS_S)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[:2] == (0, "usr1\nusr1\n")
+    assert last_breath(tmp_path).told == ("USR1", "TERM")
+
+
+@on_linux
+def test_a_launcher_without_a_witness_hands_everything_on(tmp_path):
+    process = start(tmp_path, python(COUNTS))
+    assert process.stdout.readline() == "ready\n"
+    (witness,) = [pid for pid in session(process.pid) if name_of(pid) == "perdure-signals"]
+    os.kill(witness, signal.SIGKILL)
+    process.send_signal(signal.SIGUSR1)
+    assert process.stdout.readline() == "usr1\n"
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 0
+
+
+def session(leader):
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]
+    return [pid for pid in pids if session_of(pid) == leader]
+
+
+def session_of(pid):
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def name_of(pid):
+    with open(f"/proc/{pid}/comm") as name:
+        return name.read().strip()
+
+
+class Terminal:
+    """An interactive shell on a terminal of its own."""
+
+    def __init__(self, fence):
+        self.pid, self._fd = pty.fork()
+        if not self.pid:
+            variables = {**environment(fence), "PS1": "", "PATH": os.environ["PATH"], "TERM": "dumb"}
+            os.execvpe("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"], variables)
+        self._seen = ""
+
+    def type(self, text):
+        os.write(self._fd, text.encode())
+
+    def see(self, pattern):
+        """Wait for this in what the terminal shows after what was seen before."""
+        end = time.monotonic() + 60
+        while not (found := re.search(pattern, self._seen)):
+            assert time.monotonic() < end, self._seen
+            if select.select([self._fd], [], [], 0.1)[0]:
+                self._seen += os.read(self._fd, 4096).decode()
+        self._seen = self._seen[found.end() :]
+        return found[0]
+
+    def close(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self._fd)
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    terminal = Terminal(tmp_path / "fence")
+    yield terminal
+    terminal.close()
+
+
+EXEC = f"{sys.executable} -m perdure exec -- "
+
+
+@on_linux
+def test_a_program_on_a_terminal_reads_it_and_draws_on_it(terminal, tmp_path):
+    program = tmp_path / "asks.py"
+    program.write_text(
+        "import sys\n"
+        "print(sys.stdin.isatty(), sys.stdout.isatty(), sys.stderr.isatty())\n"
+        "for done in range(3): print(f'\\r{done} of 2', end='', flush=True)\n"
+        "print(flush=True)\n"
+        "print('hello', input('who? '))\n"
+    )
+    terminal.type(f"{EXEC}{sys.executable} {program}; echo code $?\n")
+    assert terminal.see(r"True True True\r\n.*\r\n") == "True True True\r\n\r0 of 2\r1 of 2\r2 of 2\r\n"
+    terminal.see(r"who\? ")
+    terminal.type("mira\n")
+    terminal.see("hello mira\r\n")
+    terminal.see("code 0")
+
+
+@on_linux
+def test_a_debugger_takes_commands(terminal, tmp_path):
+    program = tmp_path / "stops.py"
+    program.write_text("x = 41\nbreakpoint()\nprint('went on')\n")
+    terminal.type(f"{EXEC}{sys.executable} {program}\n")
+    terminal.see(r"\(Pdb\) ")
+    terminal.type("p x + 1\n")
+    terminal.see("42\r\n")
+    terminal.type("c\n")
+    terminal.see("went on\r\n")
+
+
+@on_linux
+def test_the_keys_of_job_control_do_what_they_do(terminal, tmp_path):
+    """Ctrl-C comes once; Ctrl-Z stops program and launcher, and `fg` continues both."""
+    program = tmp_path / "waits.py"
+    program.write_text(
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, lambda *_: print('interrupted', flush=True))\n"
+        "print('ready', flush=True)\n"
+        "for line in sys.stdin: print('got', line, flush=True)\n"
+        "print('over')\n"
+    )
+    terminal.type(f"{EXEC}{sys.executable} {program}; echo code $?\n")
+    terminal.see("ready\r\n")
+    terminal.type("\x03")
+    terminal.see("interrupted\r\n")
+    time.sleep(2 * WITNESS_S)
+    terminal.type("\x1a")
+    assert "interrupted" not in terminal.see("Stopped|interrupted")
+    terminal.type("fg\n")
+    terminal.see("perdure exec")
+    terminal.type("one\n")
+    terminal.see("got one")
+    terminal.type("\x04")
+    terminal.see("over")
