@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock crash dst fuzz slurm-table foundry bench-triage docs clean
+.PHONY: up setup test test-tools lock crash dst fuzz slurm-table programs foundry bench-triage docs clean
 
 up: setup
 	@exec $(BIN)/perdure up $(ARGS)
@@ -64,6 +64,11 @@ slurm-table: test-tools
 	  $(BIN)/python -m pytest -m slurm tests/slurm/test_failure_table.py $(ARGS); \
 	  $(BIN)/python -m tests.slurm.table.page
 	@$(IN_ROOT) $(BIN)/python -m pytest -m "slurm and slow" tests/slurm --deselect tests/slurm/test_failure_table.py $(ARGS)
+
+# Real PyTorch programs that fail for real (tests/programs), each twice: cause, rank and verdict. Needs PyTorch in the environment.
+programs: test-tools
+	@PERDURE_REQUIRE=torch $(BIN)/python -m pytest -m "slow or not slow" tests/programs $(ARGS)
+
 IN_ROOT = $(if $(ROOT),tests/slurm/in-root $(ROOT))
 
 # The fault foundry: every program of it fails again, its truth is proven, the records are written anew (docs/foundry.md).

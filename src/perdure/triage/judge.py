@@ -2,12 +2,13 @@
 
     z = logit(p of the primary cause) + pull * clip(z of the model, -cap, cap) + shift of the circumstances
 
-The primary cause is, in this order: a decisive fact or line of the resource manager; the first plain root in the
-block of failure lines that was not survived; the first generic root; the first cascade, of text or of fact; the
-first faint root; what merely confirms a failure. The surer the cause, the smaller the model's pull; beside a cascade
-it is none, since there the rules were right more often than the model on logs that it had not seen.
-p = 1 / (1 + exp(-z)); the label follows from it by thresholds that keep the share of errors of each kind under what
-was promised (`conformal`).
+Where a launcher's report names the task that failed first, that task's own words are the primary cause, else what the
+report says of its end (`launchers`). Elsewhere it is, in this order: a decisive fact or line of the resource manager;
+the first plain root in the block of failure lines that was not survived; the first generic root; the first cascade, of
+text or of fact; the first faint root; what merely confirms a failure. The surer the cause, the smaller the model's
+pull; beside a cascade it is none, since there the rules were right more often than the model on logs that it had not
+seen. p = 1 / (1 + exp(-z)); the label follows from it by thresholds that keep the share of errors of each kind under
+what was promised (`conformal`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
 from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.goodrun import GoodRun
+from perdure.triage.launchers import Report, first_failure
 from perdure.triage.logtext import LogText
 from perdure.triage.masking import mask
 from perdure.triage.matching import Hit, RuleBook
@@ -38,6 +40,8 @@ from perdure.triage.rule import Cause, Force
 from perdure.triage.rules import own_rules
 from perdure.triage.scheduler import Fact, facts
 from perdure.triage.verdict import MAX_LOGS, Evidence, Label, Role, Verdict
+
+Sign = Hit | Fact | Report
 
 
 class Leaning(Protocol):
@@ -119,7 +123,8 @@ def examine(
     hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
     reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
     known = facts(attempt, output.absent) if attempt is not None else ()
-    primary = _primary(hits, known)
+    report = first_failure(text, hits)
+    primary = _primary(hits, known, report)
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
         nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
@@ -127,7 +132,8 @@ def examine(
     surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context or Context())
     leaning = _leaning(weights.pulls[_rank(primary.cause)], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
-    verdict = _verdict(primary, p, replace(in_order, hits=tuple(hits)), known, surroundings, weights)
+    seen = _Seen(replace(in_order, hits=tuple(hits)), known, report)
+    verdict = _verdict(primary, p, seen, surroundings, weights)
     verdict = replace(verdict, fingerprint=_fingerprint(primary, attempt.nodes if attempt is not None else ()))
     return Finding(_with_output(verdict, output, remarks if isinstance(primary, Fact) else ()), reading)
 
@@ -147,10 +153,24 @@ def _with_output(verdict: Verdict, output: Output, remarks: Sequence[str]) -> Ve
     )
 
 
-def _primary(hits: Sequence[Hit], known: Sequence[Fact]) -> Hit | Fact | None:
-    """The sign that is believed: the best rank, then facts before text, then the first in time."""
-    signs: list[Hit | Fact] = [*known, *hits]
-    return min(signs, key=lambda sign: _rank(sign.cause), default=None)
+def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: Report | None) -> Sign | None:
+    """The sign that is believed: the best rank, then facts before text, then the first in time.
+
+    A launcher's report is believed before all but the words of the task that it names.
+    """
+    if report is None:
+        signs: list[Sign] = [*known, *hits]
+        return min(signs, key=lambda sign: _rank(sign.cause), default=None)
+    placed: list[tuple[float, Sign]] = [(_place_of_fact(fact), fact) for fact in known]
+    placed += [(0.0, report), *((report.place(hit), hit) for hit in hits)]
+    return min(placed, key=lambda pair: pair[0])[1]
+
+
+def _place_of_fact(fact: Fact) -> float:
+    """How a fact ranks beside a launcher's report: what ended one task is known better than the job's own code."""
+    if fact.cause.role is not Role.ROOT:
+        return 1.0
+    return -4.0 if fact.cause.force is Force.DECISIVE else -2.5
 
 
 def _rank(cause: Cause) -> int:
@@ -176,60 +196,83 @@ def _weighed(cause: Cause, shift: float) -> float:
     return 1.0 / (1.0 + math.exp(-z))
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """All signs of a failure."""
+
+    merged: Merged
+    known: Sequence[Fact]
+    report: Report | None
+
+
 def _verdict(
-    primary: Hit | Fact,
-    p: float,
-    seen: Merged,
-    known: Sequence[Fact],
-    surroundings: Sequence[Circumstance],
-    weights: Weights,
+    primary: Sign, p: float, seen: _Seen, surroundings: Sequence[Circumstance], weights: Weights
 ) -> Verdict:
     cause = primary.cause
     # A user's log can say anything: what it says of the site is hearsay until another source says it too.
     hearsay = isinstance(primary, Hit) and cause.infrastructure
+    rank, node, who = _culprit(primary, seen)
+    says = (cause.says or cause.category) + (", by the job's own log alone" if hearsay else "")
     return Verdict(
         weights.thresholds.label(p),
         round(p, 4),
         cause.category,
-        _summary(primary, seen, hearsay),
-        (*_told(surroundings), *_evidence(primary, seen, known, weights.max_evidence)),
+        f"{says}; {who}" if who else says,
+        (*_told(surroundings), *_evidence(primary, seen, weights.max_evidence)),
         cause.bound,
         cause.infrastructure,
         advice=cause.advice,
         wait_s=cause.wait_s,
         hearsay=hearsay,
         hardware=primary.text if isinstance(primary, Hit) and cause.hard else "",
+        rank=rank,
+        node=node,
     )
 
 
-def _summary(primary: Hit | Fact, seen: Merged, hearsay: bool) -> str:
-    says = primary.cause.says or primary.cause.category
-    who = seen.told(primary) if isinstance(primary, Hit) else ""
-    return says + (", by the job's own log alone" if hearsay else "") + (f"; {who}" if who else "")
+def _culprit(primary: Sign, seen: _Seen) -> tuple[str, str, str]:
+    """Rank and node of the task that failed first, and half a sentence about it; each "" where it is not known."""
+    report = seen.report
+    if isinstance(primary, Fact) and primary.cause.role is Role.ROOT:
+        return "", "", ""
+    if report is not None and not (isinstance(primary, Hit) and primary.rank.isdecimal() and not report.is_of(primary)):
+        who = f"{report.who} failed first, as {report.launcher} tells" if report.is_known else ""
+        return report.rank or report.local_rank, report.node, who
+    if isinstance(primary, Hit):
+        return primary.rank, "", seen.merged.told(primary)
+    return "", "", ""
 
 
 def _told(surroundings: Sequence[Circumstance]) -> tuple[Evidence, ...]:
     return tuple(Evidence(0, each.says, Role.CONFIRMATION, each.name) for each in surroundings)
 
 
-def _evidence(primary: Hit | Fact, seen: Merged, known: Sequence[Fact], most: int) -> tuple[Evidence, ...]:
+def _evidence(primary: Sign, seen: _Seen, most: int) -> tuple[Evidence, ...]:
     """The lines that show it: the facts, then in order the primary one, and one line a rule, roots before cascades."""
-    chosen: list[Hit | Fact] = [primary, *(fact for fact in known if fact is not primary)]
+    others: list[Sign] = [*seen.known, *([seen.report] if seen.report else [])]
+    chosen: list[Sign] = [primary, *(sign for sign in others if sign is not primary)]
     names = {sign.cause.name for sign in chosen}
-    for hit in sorted(seen.hits, key=lambda hit: (_rank(hit.cause), hit.order)):
-        if hit.cause.name not in names and len(chosen) < most:
+    for hit in sorted(seen.merged.hits, key=lambda hit: (_rank(hit.cause), hit.order)):
+        told = seen.report is not None and seen.report.tells(hit)
+        if hit.cause.name not in names and len(chosen) < most and not told:
             names.add(hit.cause.name)
             chosen.append(hit)
-    in_order = sorted(chosen[:most], key=lambda sign: sign.order if isinstance(sign, Hit) else -1)
-    return tuple(
-        Evidence(sign.line, sign.text, sign.cause.role, sign.cause.name, seen.place(sign))
-        if isinstance(sign, Hit)
-        else Evidence(0, sign.text, sign.cause.role, sign.cause.name)
-        for sign in in_order
-    )
+    hits = sorted((sign for sign in chosen[:most] if isinstance(sign, Hit)), key=lambda hit: hit.order)
+    in_order: list[Sign] = [sign for sign in chosen[:most] if isinstance(sign, Fact)]
+    in_order += [*hits, *(sign for sign in chosen[:most] if isinstance(sign, Report))]
+    return tuple(_shown(sign, primary, seen.merged) for sign in in_order)
 
 
-def _fingerprint(primary: Hit | Fact, nodes: Sequence[str]) -> str:
+def _shown(sign: Sign, primary: Sign, merged: Merged) -> Evidence:
+    if isinstance(sign, Fact):
+        return Evidence(0, sign.text, sign.cause.role, sign.cause.name)
+    if isinstance(sign, Hit):
+        return Evidence(sign.line, sign.text, sign.cause.role, sign.cause.name, merged.place(sign))
+    role = Role.ROOT if sign is primary else Role.CONFIRMATION
+    return Evidence(sign.line, sign.text, role, sign.cause.name, sign.source)
+
+
+def _fingerprint(primary: Sign, nodes: Sequence[str]) -> str:
     """16 hex digits, the same for causes whose lines differ only in numbers, paths, addresses and times.
 
     So are the names of nodes that are named like `nodes`, on which it ran.

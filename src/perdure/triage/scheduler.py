@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import IS_NOT_THERE, Absent, Why
 from perdure.model.signals import SENT_BY_PERSONS, in_words, persons_signal, signal_name
+from perdure.triage.deaths import OF_EXIT_CODE, OF_SIGNAL
 from perdure.triage.rule import Cause, Force
 from perdure.triage.verdict import Bound, Role
 
@@ -134,39 +135,6 @@ def _of_output(attempt: Attempt, absent: Sequence[Absent]) -> Fact | None:
     return Fact(_OF_OUTPUT[found[0].why], f"{found[0].path}: {found[0].says}") if found else None
 
 
-def _faint(name: str, category: str, p: float, says: str, advice: str = "", infrastructure: bool = False) -> Cause:
-    return Cause(name, category, p, Role.CASCADE, Force.PLAIN, says, advice, Bound.NOTHING, infrastructure)
-
-
-_OF_EXIT_CODE: dict[int, Cause] = {
-    75: _faint("exit-75", "unknown", 0.85, "the program asked to be tried again (exit code 75)"),
-    78: _faint("exit-78", "config", 0.05, "the program says that its configuration is wrong (exit code 78)",
-               "Mend its settings."),
-    93: _faint("exit-93", "config", 0.08, "the program says that a restart cannot help (exit code 93)",
-               "Read its last words."),
-    99: _faint("exit-99", "unknown", 0.85, "the program asked to be queued again (exit code 99)"),
-    124: _faint("exit-124", "time_limit", 0.15, "a time limit inside the job was reached (exit code 124)",
-                "Raise that limit."),
-    126: _faint("exit-126", "permission", 0.05, "the program is not executable (exit code 126)",
-                "Set its mode, or name another."),
-    127: _faint("exit-127", "missing_file", 0.06, "the program was not found (exit code 127)",
-                "Check its name and the PATH."),
-}  # fmt: skip
-
-_OF_SIGNAL: dict[int, Cause] = {
-    4: _faint("signal-ill", "cuda_env", 0.2, "the program met an instruction that this machine lacks (signal 4)",
-              "Build it for the machine it runs on."),
-    6: _faint("signal-abort", "native_crash", 0.35, "the program aborted (signal 6)"),
-    7: _faint("signal-bus", "env_limit", 0.35, "the program met a bus error, often a full /dev/shm (signal 7)"),
-    8: _faint("signal-fpe", "numeric", 0.08, "the program divided by zero in native code (signal 8)"),
-    9: _faint("signal-kill", "host_oom", 0.4, "the program was killed (signal 9), most often for want of memory"),
-    11: _faint("signal-segv", "native_crash", 0.45, "the program crashed (signal 11)"),
-    15: _faint("signal-term", "preempt", 0.6, "the program was told to end from outside (signal 15)"),
-    24: _faint("signal-xcpu", "env_limit", 0.06, "a limit on CPU time was reached (signal 24)"),
-    25: _faint("signal-xfsz", "disk_quota", 0.05, "a file grew beyond the limit on its size (signal 25)"),
-}  # fmt: skip
-
-
 _OF_PERSONS = {
     number: Cause(
         f"signal-of-a-person-{number}", "cancelled", 0.02, Role.ROOT, Force.DECISIVE,
@@ -183,12 +151,12 @@ def _of_signal(attempt: Attempt) -> Fact | None:
     if number := persons_signal(attempt):
         return Fact(_OF_PERSONS[number], f"the script ended by {in_words(number)}, exit code 0")
     signal = attempt.signal or (attempt.exit_code - 128 if attempt.exit_code > 128 else 0)
-    cause = _OF_SIGNAL.get(signal)
+    cause = OF_SIGNAL.get(signal)
     return Fact(cause, f"exit code {attempt.exit_code}, signal {signal}") if cause is not None else None
 
 
 def _of_exit_code(attempt: Attempt) -> Fact | None:
     if attempt.state is not AttemptState.FAILED or attempt.signal:
         return None
-    cause = _OF_EXIT_CODE.get(attempt.exit_code)
+    cause = OF_EXIT_CODE.get(attempt.exit_code)
     return Fact(cause, f"exit code {attempt.exit_code}") if cause is not None else None

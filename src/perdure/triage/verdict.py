@@ -66,4 +66,7 @@ class Verdict:
     logs: tuple[LogMark, ...] = ()  # what it was made from, `MAX_LOGS` at most
     resubmits: bool = False  # the job's batch script submits jobs, or puts itself back
     hardware: str = ""  # the line that shows broken hardware, where that is the cause
+    rank: str = ""  # of the task that failed first; "" where it is not known, or the job is one task
+    node: str = ""  # on which that task ran, as its launcher calls it
+    frame: str = ""  # innermost place in the job's own code that the traceback names: "train.py:42, in step"
     steps: int | None = None  # the last step that the log of a job that ran out of walltime tells of

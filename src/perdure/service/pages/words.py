@@ -141,6 +141,7 @@ _CAUSES = {
     "launcher": "Launcher",
     "lock": "Lock held",
     "missing_file": "Missing file",
+    "killed": "Killed",
     "native_crash": "Native crash",
     "nccl_comm": "NCCL communication",
     "nccl_timeout": "NCCL timeout",

@@ -1,0 +1,320 @@
+"""What a launcher says of the task that failed first: torchrun, MPI, srun, DeepSpeed, Lightning, Accelerate.
+
+Of a task that died in native code or was killed this is the only witness, as it had no time for a word of its own;
+what its peers say of lost connections follows from it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.triage.clean import decode, scrub, tidy
+from perdure.triage.deaths import death_of_task
+from perdure.triage.logtext import LogText, Window
+from perdure.triage.matching import Hit
+from perdure.triage.patterns import capturing, compiled
+from perdure.triage.prefixes import rank_of
+from perdure.triage.rule import Cause, Force
+from perdure.triage.verdict import Role
+
+END_BYTES = 512 * 1024
+"""Reports stand at the end of a log: so much of each of its stretches is looked at."""
+
+MAX_REPORTS, MAX_WINDOWS = 4096, 256
+BLOCK_LINES = 14
+"""So many lines a report of several lines has at most, without a traceback that it quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The first failure as a launcher tells of it."""
+
+    launcher: str
+    line: int  # that holds the code
+    text: str  # the same, cleaned
+    window: Window
+    first_line: int  # of the report and of the list of other failures before it
+    last_line: int
+    rank: str = ""  # "" where it is not told
+    local_rank: str = ""
+    node: str = ""
+    exit_code: int = 0  # 0 where a signal ended it
+    signal: int = 0
+    time: str = ""  # as the launcher writes it, which sorts
+
+    @property
+    def cause(self) -> Cause:
+        """What the code or signal alone means."""
+        return death_of_task(self.exit_code, self.signal)
+
+    @property
+    def who(self) -> str:
+        """The task, for a sentence."""
+        task = f"rank {self.rank}" if self.rank else f"local rank {self.local_rank}" if self.local_rank else "a task"
+        return f"{task} on {self.node}" if self.node and self.node != "localhost" else task
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it names the task, or its node."""
+        return bool(self.rank or self.local_rank or self.node)
+
+    @property
+    def is_exception(self) -> bool:
+        """Whether it ended as an interpreter does after an exception: its own last words say why."""
+        return self.exit_code == 1
+
+    @property
+    def source(self) -> str:
+        """The file that it stands in; "" for a log of one file."""
+        return self.window.source.name if self.window.source is not None else ""
+
+    def tells(self, hit: Hit) -> bool:
+        """Whether a hit is a line of this report itself, no cause beside it."""
+        return hit.block.window is self.window and self.first_line <= hit.line <= self.last_line
+
+    def is_of(self, hit: Hit) -> bool:
+        """Whether the task that failed first wrote this line, by its number."""
+        if hit.block.window.source is not None and hit.block.window.source.rank == hit.rank != "":
+            return hit.rank in (self.rank, self.local_rank)
+        return hit.rank == (self.rank or self.local_rank) != ""
+
+    def place(self, hit: Hit) -> float:
+        """How a hit ranks beside this report, which has 0: less is believed first.
+
+        The words of the task that failed first explain its end, and so do a root's that bear no task's number. A lost
+        peer explains no signal, and no exit code that a program chose; other tasks' errors follow from the first.
+        """
+        own, cause = self.is_of(hit), hit.cause
+        others = hit.rank.isdecimal() and not own
+        if self.tells(hit) or cause.role is Role.CONFIRMATION or cause.force is Force.FAINT:
+            return 3.0
+        if cause.force is Force.DECISIVE:
+            return -3.0
+        if not self.is_exception and cause.category in _OF_PEERS:
+            return -0.5 if self.signal == _ABORT and cause.category in _ABORTS and not others else 2.0
+        if cause.role is Role.ROOT and (cause.force is Force.PLAIN or not others):
+            return -2.0 if not others else -1.0
+        explains = self.is_exception or cause.category == self.cause.category == "native_crash"
+        return -0.5 if explains and cause.role is Role.CASCADE and not others else 2.0
+
+
+_ABORT = 6
+_OF_PEERS = frozenset({"net", "rdzv_store", "nccl_timeout", "nccl_comm"})
+"""Categories of what a task says whose peer is gone."""
+
+_ABORTS = frozenset({"nccl_timeout", "nccl_comm"})
+"""Watchdogs end their own process by an abort."""
+
+
+def first_failure(text: LogText, hits: Sequence[Hit]) -> Report | None:
+    """The report of the launcher that knows best which task failed first, None where there is none.
+
+    `hits` are those of the last block of failure lines; a report from before it was survived.
+    """
+    begins: dict[int, int] = {}
+    for hit in hits:
+        key = id(hit.block.window)
+        begins[key] = min(hit.line, begins.get(key, hit.line))
+    found: list[Report] = []
+    for window in text.windows[-MAX_WINDOWS:]:
+        found += [report for report in _reports(window) if report.last_line >= begins.get(id(window), 0)]
+    best = min((_KNOWS_BEST.index(report.launcher) for report in found), default=None)
+    if best is None:
+        return None
+    launch = _last_launch([report for report in found if report.launcher == _KNOWS_BEST[best]])
+    return min(launch, key=lambda report: (report.time, report.is_exception))
+
+
+def _last_launch(reports: Sequence[Report]) -> list[Report]:
+    """Those of the last launch: one who reports a second time tells of another."""
+    launch: list[Report] = []
+    for report in reports:
+        again = any(each.who == report.who or each.node == report.node not in ("", "localhost") for each in launch)
+        if report.launcher in _ONE_EACH or (again and report.launcher == "torchrun"):
+            launch = []
+        launch.append(report)
+    return launch
+
+
+_KNOWS_BEST = (
+    "torchrun", "torchrun's agent", "torch.multiprocessing", "MPI", "DeepSpeed", "Lightning", "Accelerate", "srun",
+)  # fmt: skip
+"""The inner before the outer: the exit code that an outer one sees is that of the inner."""
+
+_ONE_EACH = frozenset(_KNOWS_BEST) - {"torchrun", "srun"}
+"""Launchers that tell of one failure each time."""
+
+_CODE = r"(?P<code>-?\d{1,4})"
+_LINES: tuple[tuple[str, str], ...] = (
+    ("torchrun", r"Root Cause \(first observed failure\):"),
+    ("torchrun's agent", rf"failed \(exitcode: {_CODE}\) local_rank: (?P<local>\d{{1,6}}) \(pid: \d+\)"),
+    (
+        "torch.multiprocessing",
+        rf"process (?P<rank>\d{{1,6}}) terminated with (?:exit code {_CODE}|signal (?P<name>SIG[A-Z0-9]+))",
+    ),
+    (
+        "MPI",
+        r"(?:mpirun|mpiexec\S*|prterun|orterun) noticed that process rank (?P<rank>\d{1,6}) with PID \d+ on node "
+        r"(?P<node>\S{1,255}) exited on signal (?P<signal>\d{1,3})",
+    ),
+    ("MPI", rf"application called MPI_Abort\([^)]{{0,200}}?,? ?{_CODE}\) - process (?P<rank>\d{{1,6}})"),
+    ("MPI", r"MPI_ABORT was invoked on rank (?P<rank>\d{1,6})"),
+    ("MPI", r"BAD TERMINATION OF ONE OF YOUR APPLICATION"),
+    ("MPI", r"Process name: \[[^\]]{0,100}[\],]+(?P<rank>\d{1,6})\]"),
+    ("DeepSpeed", rf"(?:--local_rank=(?P<local>\d{{1,6}})\b.*)?exits with return code = {_CODE}"),
+    ("Lightning", rf"Child process with PID \d+ terminated with code {_CODE}"),
+    (
+        "Accelerate",
+        rf"CalledProcessError: Command .*python.*(?:returned non-zero exit status {_CODE}"
+        r"|died with <Signals\.(?P<name>SIG[A-Z0-9]+))",
+    ),
+    (
+        "srun",
+        r"srun: error: (?P<node>[\w.-]{1,255}): tasks? (?P<rank>\d{1,6})[\d,-]*: (?:Exited with exit code "
+        + _CODE
+        + r"|(?P<word>Killed|Terminated|Segmentation fault|Bus error|Aborted|Illegal instruction"
+        r"|Floating point exception))",
+    ),
+)
+_SCREEN = (
+    r"Root Cause \(first|failed \(exitcode:|terminated with|noticed that process rank|application called MPI_Abort"
+    r"|MPI_ABORT was invoked|BAD TERMINATION|Process name: \[|exits with return code|CalledProcessError: Command"
+    r"|srun: error: |" + r"srun: (?:Job step aborted|Terminating|Force Terminated)"
+)
+_STOPS_OTHERS = b"srun: Job step aborted", b"srun: Terminating", b"srun: Force Terminated"
+_OF_WORD = {
+    "Killed": 9, "Terminated": 15, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "Illegal instruction": 4,
+    "Floating point exception": 8,
+}  # fmt: skip
+
+
+def _reports(window: Window) -> Iterator[Report]:
+    """All reports in the end of a window, in their order."""
+    start = max(0, len(window.data) - END_BYTES)
+    data = scrub(window.data[start:])
+    first, counted, position = window.first_line + window.data.count(b"\n", 0, start), 0, 0
+    srun_stops = False
+    for _ in range(MAX_REPORTS):
+        if not (stop := compiled(_SCREEN).search(data, position)):
+            return
+        begin = data.rfind(b"\n", 0, stop.start()) + 1
+        end = data.find(b"\n", stop.end())
+        position = len(data) if end < 0 else end
+        first, counted = first + data.count(b"\n", counted, begin), begin
+        line = tidy(data[begin:position])
+        srun_stops |= any(word in line for word in _STOPS_OTHERS)
+        report = _report(window, line, first, data, begin)
+        if report is not None and not (srun_stops and report.launcher == "srun"):
+            yield report
+
+
+def _report(window: Window, line: bytes, number: int, data: bytes, begin: int) -> Report | None:
+    for launcher, pattern in _LINES:
+        if found := capturing(pattern).search(line):
+            told = _named(found)
+            code = _code(told)
+            if launcher == "torchrun" or (launcher == "MPI" and code is None):
+                return _of_block(launcher, window, told, number, data, begin)
+            if code in (None, 0):
+                return None
+            return _made(launcher, window, (number, decode(line).strip()), (number, number), told, code)
+    return None
+
+
+def _named(found: Any) -> dict[str, str]:
+    """What the groups of a match hold, those that took part."""
+    return {name.decode(): value.decode("ascii", "replace") for name, value in found.groupdict().items() if value}
+
+
+def _code(told: dict[str, str]) -> int | None:
+    """The code as Python tells it, a signal as a negative number; None where the line has none."""
+    if "code" in told:
+        return int(told["code"])
+    if "signal" in told:
+        return -int(told["signal"])
+    if "name" in told:
+        return -_number(told["name"]) or None
+    return -_OF_WORD[told["word"]] if "word" in told else None
+
+
+def _number(name: str) -> int:
+    try:
+        return int(signal.Signals[name])
+    except KeyError:
+        return 0
+
+
+def _made(
+    launcher: str, window: Window, shown: tuple[int, str], lines: tuple[int, int], told: dict[str, str], code: int
+) -> Report:
+    number = -code if code < 0 else code - 128 if 128 < code <= 128 + 64 else 0
+    return Report(
+        launcher, *shown, window, *lines, _plain(told.get("rank", "")), _plain(told.get("local", "")),
+        told.get("node", ""), 0 if number else code, number, told.get("time", ""),
+    )  # fmt: skip
+
+
+def _plain(number: str) -> str:
+    return str(int(number)) if number.isdecimal() else ""
+
+
+# ---------------------------------------------------------------- reports of several lines
+
+_FIELDS = (
+    r"rank\s*: (?P<rank>\d{1,6}) \(local_rank: (?P<local>\d{1,6})\)",
+    rf"exitcode\s*: {_CODE} \(pid",
+    r"host\s*: (?P<node>[\w.-]{1,255})",
+    r"time\s*: (?P<time>[\w:.-]{10,40})",
+    rf"(?:Exit code: +|with errorcode |EXIT CODE: ){_CODE}",
+    r"RANK (?P<rank>\d{1,6}) PID \d+ RUNNING AT (?P<node>[\w.-]{1,255})",
+    r"PID \d+ RUNNING AT (?P<node>[\w.-]{1,255})",
+    r"(?:KILLED BY SIGNAL: |\(signal )(?P<signal>\d{1,3})",
+)
+
+
+def _of_block(
+    launcher: str, window: Window, told: dict[str, str], number: int, data: bytes, begin: int
+) -> Report | None:
+    """A report whose first line is at `begin`; lines of other tasks between its own are passed over."""
+    told, shown, last = dict(told), (number, ""), number
+    lines = _following(data, begin)
+    for at, line in enumerate(lines, number):
+        for field in _FIELDS:
+            if (found := capturing(field).search(line)) is None:
+                continue
+            named = _named(found)
+            told, last = told | named, at
+            if {"code", "signal"} & set(named) and not shown[1]:
+                shown = at, decode(line).strip()
+            break
+        if b"received by PID" in line or b"To enable traceback" in line:
+            last = at
+            break
+    if told.get("signal"):
+        told.pop("code", None)
+    code = _code(told)
+    if not code:
+        return None
+    first = _listed_from(data, begin, number) if launcher == "torchrun" else number
+    return _made(launcher, window, shown, (first, last), told, code)
+
+
+def _following(data: bytes, begin: int) -> list[bytes]:
+    """The lines from `begin` on, tidied, as many as a block may have."""
+    end = begin
+    for _ in range(BLOCK_LINES):
+        end = data.find(b"\n", end) + 1
+        if not end:
+            end = len(data)
+            break
+    own = rank_of(data[begin : begin + 100])
+    return [tidy(line) if rank_of(line) == own else b"" for line in data[begin:end].split(b"\n")]
+
+
+def _listed_from(data: bytes, begin: int, number: int) -> int:
+    """The line at which the list of other failures begins, which stands before a root cause."""
+    at = data.rfind(b"Failures:", max(0, begin - END_BYTES // 2), begin)
+    return number - data.count(b"\n", at, begin) if at >= 0 else number

@@ -1,0 +1,70 @@
+"""One real program that fails, and the truth about it, which stands at its head."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import sys
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TRUTH = "#: "
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+_COMMANDS = {"torchrun": f"{sys.executable} -m torch.distributed.run", "python": sys.executable}
+TORCHRUN = "torchrun --standalone --nproc-per-node 2"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A file of `failing/`: what it does, how it is started, and what is true of its failure."""
+
+    path: Path
+    says: str  # what happens in it
+    cause: list[str]  # category that is right; several where words for the same thing differ
+    verdict: str  # what becomes of its first failure: retry, probe (one retry) or stop
+    rank: str = ""  # that failed first; "" where all do, or there is one process
+    message: str = ""  # holds of the line that names the cause
+    frame: str = ""  # begins the innermost place in own code: "loader.py:"
+    launch: str = TORCHRUN
+    sizes_mib: dict[str, int] = field(default_factory=dict)  # file systems made anew for it, by path; needs root
+    environment: dict[str, str] = field(default_factory=dict)
+    lands: bool = False  # run each time that a change lands
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def missing(self) -> str:
+        """Why it cannot be run here, or ""."""
+        if not HAS_TORCH:
+            return "torch is not installed"
+        return "it mounts file systems of its own, which needs root" if self.sizes_mib and os.geteuid() else ""
+
+    def script(self, work: Path, options: str = "") -> str:
+        """A shell script that runs it in the directory `work`; `options` go to torchrun."""
+        words = [_COMMANDS.get(word, word) for word in f"{self.launch} {options}".split()]
+        variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE), **self.environment}
+        exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+        mounts = "".join(
+            f"mkdir -p {path}; mount -t tmpfs -o size={size}m tmpfs {path}; " for path, size in self.sizes_mib.items()
+        )
+        run = f"cd {shlex.quote(str(work))}; {mounts}exec {' '.join(words)} {self.path}"
+        own_mounts = f"exec unshare -m sh -c {shlex.quote(run)}" if self.sizes_mib else run
+        return f"export {exports}\n{own_mounts}\n"
+
+
+def programs() -> list[Program]:
+    """All, by name."""
+    return [read(path) for path in sorted((HERE / "failing").glob("*.py"))]
+
+
+def read(path: Path) -> Program:
+    """A program, by the docstring and the lines of TOML behind ``#:`` at its head."""
+    text = path.read_text()
+    truth = tomllib.loads("\n".join(line.removeprefix(TRUTH) for line in text.splitlines() if line.startswith(TRUTH)))
+    if unknown := set(truth) - {each.name for each in fields(Program)}:
+        raise ValueError(f"{path}: unknown words {sorted(unknown)}")
+    return Program(path, text.split('"""')[1], **truth)

@@ -1,0 +1,64 @@
+"""Real PyTorch programs fail for real: cause, rank and verdict are right, with and without files of each rank."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.diagnosis import Diagnosis, diagnoser
+from perdure.cli.logs import read_log
+from perdure.service.settings import Settings
+from perdure.triage.rules import own_rules
+from perdure.triage.verdict import Role
+from tests.conftest import require
+from tests.programs.program import HAS_TORCH, Program, programs
+
+PATIENCE_S = 120.0
+ALL = programs()
+
+
+def fail(program: Program, work: Path, options: str = "") -> Path:
+    """Run a program to its end; the file that holds what it and its launcher wrote."""
+    require("torch", HAS_TORCH, "torch is not installed")
+    if why := program.missing():
+        pytest.skip(why)
+    work.mkdir()
+    log = work / "job.out"
+    with log.open("wb") as out:
+        ended = subprocess.run(
+            ["sh", "-c", program.script(work, options)],
+            stdout=out, stderr=subprocess.STDOUT, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+    assert ended.returncode, log.read_text()
+    return log
+
+
+def diagnosis(target: Path) -> Diagnosis:
+    return diagnoser(Settings())(str(target), read_log(str(target), own_rules().matcher()).text)
+
+
+def assert_right(program: Program, found: Diagnosis) -> None:
+    """Cause, rank, verdict, and the words shown are those that the program's head gives."""
+    verdict = found.verdict
+    assert verdict.category in program.cause, verdict
+    assert verdict.rank == program.rank, verdict
+    assert found.decision.kind == program.verdict, (found.decision, verdict)
+    if program.message:
+        assert any(program.message in line.text for line in verdict.evidence if line.role is Role.ROOT), verdict
+    assert verdict.frame.startswith(program.frame), verdict
+
+
+@pytest.mark.parametrize(
+    "program", [pytest.param(p, id=p.name, marks=() if p.lands else pytest.mark.slow) for p in ALL]
+)
+def test_what_a_program_prints_tells_why_it_failed(program, tmp_path):
+    assert_right(program, diagnosis(fail(program, tmp_path / "work")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [pytest.param(p, id=p.name) for p in ALL if "torchrun" in p.launch])
+def test_so_do_the_files_of_its_ranks_beside_what_torchrun_prints(program, tmp_path):
+    log = fail(program, tmp_path / "work", "--redirects 3 --log-dir logs")
+    assert_right(program, diagnosis(log.parent))

@@ -1,0 +1,215 @@
+"""What launchers say of the task that failed first is read as it is meant, whatever else stands in the log."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.triage.judge import judge
+from perdure.triage.launchers import END_BYTES, first_failure
+from perdure.triage.logtext import LogText
+from perdure.triage.verdict import Verdict
+
+PEER = (
+    "[rank{rank}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer "
+    "[10.0.0.{rank}]:9634. This is typically caused by a remote worker crashing."
+)
+CODES = {9: "SIGKILL", 11: "SIGSEGV", 6: "SIGABRT", 7: "SIGBUS", 15: "SIGTERM"}
+
+
+def torchrun(rank: int, code: int, host: str = "n1", at: str = "2026-01-02_03:04:05", local: int | None = None) -> str:
+    """The end of what torchrun 2.13 prints where `rank` failed first and rank 0 was ended after it."""
+    name = f" ({CODES[-code]})" if -code in CODES else ""
+    local = rank if local is None else local
+    return f"""\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : {at}
+  host      : {host}
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 28)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 28
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : {at}
+  host      : {host}
+  rank      : {rank} (local_rank: {local})
+  exitcode  : {code} (pid: 29) {name}
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+
+
+def told(text: str) -> Verdict:
+    return judge(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("code", "category"),
+    [(-9, "killed"), (-11, "native_crash"), (-6, "native_crash"), (-7, "env_limit"), (-15, "killed"), (7, "unknown")],
+)
+def test_a_death_is_explained_by_its_code_and_not_by_its_peers(code: int, category: str) -> None:
+    verdict = told("\n".join(["step 5 loss 0.3", PEER.format(rank=0), PEER.format(rank=2), torchrun(1, code)]))
+    assert (verdict.category, verdict.rank, verdict.node) == (category, "1", "n1")
+    assert "rank 1 on n1 failed first, as torchrun tells" in verdict.summary
+    assert verdict.p_transient < 0.5
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        "[ 4711.1] Memory cgroup out of memory: Killed process 29 (python) total-vm:9kB, anon-rss:9kB",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed.",
+    ],
+)
+def test_with_a_word_of_memory_a_kill_is_for_memory(memory: str) -> None:
+    assert told("\n".join([PEER.format(rank=0), memory, torchrun(1, -9)])).category == "host_oom"
+
+
+def test_the_words_of_the_rank_that_failed_first_explain_its_end() -> None:
+    own = "[rank1]: RuntimeError: mat1 and mat2 shapes cannot be multiplied (16x31 and 32x64)"
+    verdict = told("\n".join([PEER.format(rank=0), own, torchrun(1, 1)]))
+    assert (verdict.category, verdict.rank) == ("shape", "1")
+
+
+def test_another_ranks_error_of_its_own_is_not_taken_for_that_of_the_first() -> None:
+    verdict = told("\n".join(["[rank0]: RuntimeError: odd", torchrun(1, -11)]))
+    assert (verdict.category, verdict.rank) == ("native_crash", "1")
+
+
+def test_a_sibling_that_torchrun_ended_was_not_told_to_end_from_outside() -> None:
+    verdict = told(torchrun(1, 1))  # its words are in a file of its own
+    assert (verdict.category, verdict.rank) == ("unknown", "1")
+    assert "its own words are not in this log" in verdict.summary
+
+
+def test_of_several_nodes_reports_the_earliest_counts() -> None:
+    late, early = torchrun(3, 1, "n2", "2026-01-02_03:04:09", 1), torchrun(1, -11, "n1", "2026-01-02_03:04:05")
+    for text in (late + early, early + late):
+        verdict = told(PEER.format(rank=3) + "\n" + text)
+        assert (verdict.category, verdict.rank, verdict.node) == ("native_crash", "1", "n1")
+
+
+def test_of_two_launches_one_after_the_other_the_last_counts() -> None:
+    verdict = told(torchrun(1, -11) + "trying again\n" + torchrun(2, -9, at="2026-01-02_03:09:05"))
+    assert (verdict.category, verdict.rank) == ("killed", "2")
+
+
+def test_a_report_that_was_survived_long_ago_explains_nothing() -> None:
+    calm = "".join(f"step {n} loss 0.3\n" for n in range(2000))
+    verdict = told(torchrun(1, -11) + calm + "ValueError: bad value\n")
+    assert verdict.rank == ""
+    assert verdict.category != "native_crash"
+
+
+MPICH = """\
+===================================================================================
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 4711 RUNNING AT n3
+=   EXIT CODE: 139
+=   CLEANING UP REMAINING PROCESSES
+===================================================================================
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)
+"""
+INTEL = """\
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   RANK 2 PID 4711 RUNNING AT n3
+=   KILLED BY SIGNAL: 9 (Killed)
+"""
+OPEN_MPI_CODE = """\
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[61183,1],3]
+  Exit code:    7
+"""
+ABORT = """\
+MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD
+with errorcode 7.
+"""
+SRUN = """\
+srun: error: n2: task 3: {how}
+srun: Terminating StepId=5.0
+slurmstepd: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-01-02T03:04:05 ***
+srun: error: n1: tasks 0-1: Terminated
+srun: error: n2: task 2: Killed
+"""
+DEEPSPEED = """\
+[2026-01-02 03:04:05,678] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 28
+[2026-01-02 03:04:05,679] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 29
+[2026-01-02 03:04:05,679] [ERROR] [launch.py:322:sigkill_handler] ['/usr/bin/python', '-u', 'train.py', \
+'--local_rank=3', '--deepspeed'] exits with return code = -11
+"""
+ACCELERATE = "subprocess.CalledProcessError: Command '['/usr/bin/python', 'train.py']' "
+
+
+@pytest.mark.parametrize(
+    ("report", "category", "rank", "node"),
+    [
+        ("mpirun noticed that process rank 3 with PID 7 on node n2 exited on signal 9 (Killed).", "killed", "3", "n2"),
+        ("prterun noticed that process rank 3 with PID 7 on node n2 exited on signal 11 (Segmentation fault).",
+         "native_crash", "3", "n2"),
+        (OPEN_MPI_CODE, "unknown", "3", ""),
+        (ABORT, "unknown", "3", ""),
+        ("application called MPI_Abort(MPI_COMM_WORLD, 7) - process 3", "unknown", "3", ""),
+        (MPICH, "native_crash", "", "n3"),
+        (INTEL, "killed", "2", "n3"),
+        (SRUN.format(how="Killed"), "killed", "3", "n2"),
+        (SRUN.format(how="Segmentation fault (core dumped)"), "native_crash", "3", "n2"),
+        (SRUN.format(how="Exited with exit code 7"), "unknown", "3", "n2"),
+        (DEEPSPEED, "native_crash", "3", ""),
+        ("Child process with PID 29 terminated with code -9. Forcefully terminating all other processes to avoid "
+         "zombies", "killed", "", ""),
+        (ACCELERATE + "died with <Signals.SIGKILL: 9>.", "killed", "", ""),
+        (ACCELERATE + "returned non-zero exit status 7.", "unknown", "", ""),
+        ("torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
+         "killed", "1", ""),
+        ("torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with exit code 7",
+         "unknown", "1", ""),
+        ("E0102 03:04:05.1 7 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: -7) "
+         "local_rank: 1 (pid: 29) of binary: /usr/bin/python", "env_limit", "1", ""),
+    ],
+)  # fmt: skip
+def test_each_launcher_is_understood(report: str, category: str, rank: str, node: str) -> None:
+    noise = "[n1:28] pml error: Connection reset by peer\nRuntimeError: Connection closed by peer [10.0.0.2]:3\n"
+    verdict = told(noise + report)
+    assert (verdict.category, verdict.rank, verdict.node) == (category, rank, node)
+
+
+def test_torchruns_report_is_found_behind_what_srun_puts_before_each_line() -> None:
+    mixed = []
+    for line in torchrun(1, -11).splitlines():
+        mixed += [f"0: {line}", "1: " + PEER.format(rank=3)]
+    assert (told("\n".join(mixed)).category, told("\n".join(mixed)).rank) == ("native_crash", "1")
+
+
+_PIECES = [line for rank in (0, 1) for line in torchrun(rank, -9).splitlines()] + [
+    *MPICH.splitlines(), *INTEL.splitlines(), *OPEN_MPI_CODE.splitlines(), *SRUN.format(how="Killed").splitlines(),
+    *DEEPSPEED.splitlines(), PEER.format(rank=0), "rank : 99999999999999999999 (local_rank: 1)", "exitcode : --9 (pid",
+    "\x1b[31m", "\0", "failed (exitcode: 99999) local_rank: 1 (pid: 1)",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(_PIECES) | st.text(max_size=40), max_size=40))
+def test_any_mixture_of_reports_has_a_verdict_that_never_says_retry_for_sure(lines: list[str]) -> None:
+    text = "\n".join(lines).encode("utf-8", "surrogatepass")
+    report = first_failure(LogText.of(text), [])
+    if report is not None:
+        assert 1 <= report.first_line <= report.last_line <= text.count(b"\n") + 1
+        assert (report.exit_code > 0) != (report.signal > 0)
+    assert 0.0 < judge(text).p_transient < 1.0
+
+
+def test_a_storm_of_reports_takes_time_in_proportion() -> None:
+    storm = (torchrun(1, -9) * (END_BYTES // 900)).encode()
+    begun = time.process_time()
+    first_failure(LogText.of(storm), [])
+    assert time.process_time() - begun < 2.0
