@@ -133,9 +133,10 @@ def test_a_controller_that_does_not_answer_is_told_of_once_and_so_is_its_return(
     for process in (1, 2):
         desk.fail("7", process)
         desk.hooks.turn()
+    assert desk.waiting == ["7"]  # nothing is known of it yet
     scontrol.write_text(SCONTROL)
-    desk.fail("7", 3)
     desk.hooks.turn()
+    assert desk.waiting == []
     desk.fail("7", 4)
     desk.hooks.turn()
     told = [record.getMessage().removeprefix(EARLY_LOOK)[:13] for record in caplog.records]

@@ -103,6 +103,24 @@ def test_with_the_hook_no_dependant_hears_of_a_failure_that_is_retried(site):
     assert action["ended_s"] - starts(cluster, job)[0][1] < 3, action  # Slurm tells whole seconds
 
 
+def test_in_a_burst_at_the_pace_of_a_site_no_dependant_sees_a_failure(quiet_cluster, tmp_path):
+    """Twelve jobs fail within ten seconds, one of them heterogeneous: its parts ask by numbers of their own."""
+    cluster = quiet_cluster
+    with acting(cluster, tmp_path, {"PERDURE_SERVICE_POLL_S": "30"}) as site:
+        await_("the first look", lambda: site.ask("/nodes"))
+        het = "#!/bin/sh\n#SBATCH -n1 --requeue\n#SBATCH hetjob\n#SBATCH -n1\n" + ONCE
+        jobs, dependants = [cluster.run("sbatch", "--parsable", stdin=het).strip()], []
+        for number in range(11):
+            jobs.append(cluster.submit(f"sleep {number * 0.8}\n{ONCE}", "--requeue", "--mem=10"))
+        for job in jobs:
+            dependants.append(cluster.submit("true", "-d", f"afternotok:{job}"))
+            dependants.append(cluster.submit("true", "-d", f"afterok:{job}", "--kill-on-invalid-dep=yes"))
+        for job, wrong, right in zip(jobs, dependants[::2], dependants[1::2], strict=True):
+            await_ends(cluster, right, "COMPLETED")
+            assert starts(cluster, wrong) == [], (job, site.told(job))
+            assert len(site.actions(job)) == 1, site.told(job)
+
+
 def test_with_the_hook_a_failure_that_is_stopped_ends_as_slurm_ends_it(site):
     cluster = site.cluster
     job = cluster.submit(SHAPE, "--requeue")

@@ -62,8 +62,8 @@ class Hooks:
         unseen = tuple(one for job_id, one in waiting.items() if self._seen.get(job_id) != one)
         if unseen and self._looks.wait_s(time.monotonic()) == 0:
             self._looks.take(time.monotonic())
-            self._look_at(unseen)
-            self._seen = waiting
+            if self._look_at(unseen):
+                self._seen = waiting
         self._answer()
 
     def close(self) -> None:
@@ -90,15 +90,17 @@ class Hooks:
             for effect in refused:
                 log.warning("a hook's word is not taken: %s. %s", effect.what, effect.mend)
 
-    def _look_at(self, questions: tuple[Question, ...]) -> None:
+    def _look_at(self, questions: tuple[Question, ...]) -> bool:
+        """Look at attempts. False: nothing is known of them yet."""
         try:
             self._engine.look_at(lambda: self._backend.look_at(questions))
         except PerdureError as err:
             if self._repeats.is_news(EARLY_LOOK, str(err), self._clock()):
                 log.warning("%s: no answer: %s", EARLY_LOOK, err)
-            return
+            return False
         if self._repeats.ended(EARLY_LOOK):
             log.warning("%s: works again", EARLY_LOOK)
+        return True
 
     def _answer(self) -> None:
         waiting = self._backend.waiting()

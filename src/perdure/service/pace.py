@@ -51,6 +51,8 @@ class Pace:
     """Looks at everything."""
     rounds: float | None = None
     """Rounds in which actions are carried out: all that are due go together."""
+    early_looks: float | None = None
+    """Looks at those failed attempts whose epilogs wait: all that do are looked at together."""
 
 
 NO_LIMIT = Pace()

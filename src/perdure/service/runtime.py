@@ -61,6 +61,7 @@ from perdure.triage.rules import own_rules, with_site_rules
 
 log = logging.getLogger("perdure")
 
+KEEP_OPEN_S = 10.0  # one `scontrol` for looks and actions: longer, and a new slurm.conf would be heeded late
 WAIT_STEP_S = 1.0  # for a controller that does not answer
 END_S = 3  # that requests have to end in; streams of events take one
 STANDBY_S = 0.5  # from one try to take over to the next
@@ -219,7 +220,7 @@ def backend_of(settings: Settings, state: Path) -> Iterator[Backend]:
 def slurm_backend(settings: Settings) -> Backend:
     """This machine's Slurm. Raises `ConfigError` where there is none."""
     spool = Spool(settings.slurm.spool) if settings.slurm.spool else None
-    return SlurmBackend(settings.service.cluster, Tools(settings.slurm.tool_timeout_s), spool)
+    return SlurmBackend(settings.service.cluster, Tools(settings.slurm.tool_timeout_s), spool, KEEP_OPEN_S)
 
 
 def rules_of(settings: Settings) -> RuleBook:
@@ -297,7 +298,7 @@ def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:
 
 def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event, pace: Pace) -> threading.Thread:
     """The thread that listens to Slurm's hooks."""
-    listener = Hooks(backend, engine, looks_per_minute=pace.rounds)
+    listener = Hooks(backend, engine, looks_per_minute=pace.early_looks)
 
     def listen() -> None:
         listener.turn()

@@ -173,7 +173,7 @@ class Settings:
             return Pace()
         asked = MINUTE_S / self.service.poll_s if self.service.poll_s else 0.0
         looks = self.slurm.looks_per_minute or max(LOOKS_PER_MINUTE, asked)
-        return Pace(looks, 1.5 * looks)
+        return Pace(looks, rounds=6 * looks, early_looks=3 * looks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.backends.slurm.accounting import Row
-from perdure.backends.slurm.het import merge_rows, read_one_job
+from perdure.backends.slurm.het import merge_rows, read_one_job, whole_of
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import Claim, claims_in_doubt, mend, read_jobs, read_nodes
 from perdure.model.nodes import NodeState
@@ -103,6 +103,11 @@ def test_a_heterogeneous_job_is_one_job_by_its_plain_id():
     found = read_one_job(over.encode(), MARK, "5")
     assert found is not None
     assert (found.state, found.exit_code, found.end_s, found.gpus) == ("FAILED", 3, 110, 0)
+
+
+def test_a_component_tells_which_job_it_belongs_to():
+    assert whole_of(component(6, 1, "b").encode(), MARK) == "5"
+    assert whole_of(job(6).encode(), MARK) == whole_of(b"", MARK) == ""
 
 
 def test_a_heterogeneous_job_that_one_part_forbids_to_requeue_is_not_requeued():

@@ -50,6 +50,13 @@ def test_what_the_records_do_not_tell(was, now, about):
     assert asked(was, now) == about
 
 
+def test_of_an_attempt_whose_end_is_known_nobody_is_asked():
+    assert gaps_between({}, {}, {"7": AGAIN}, 200.0, {"7": 1}) == {}
+    assert gaps_between({}, {}, {"7": replace(AGAIN, restarts=2)}, 200.0, {"7": 1}) == {"7": Gap(None, 230.0)}
+    completing = record(state="COMPLETING")
+    assert gaps_between({}, {"7": RUNS}, {"7": completing}, 200.0, asked_of=("7",)) == {}
+
+
 def test_a_gap_is_put_until_it_is_answered_or_nobody_will():
     gaps = gaps_between({}, {"7": RUNS}, {"7": AGAIN}, 200.0)
     later = gaps_between(gaps, {"7": AGAIN}, {"7": AGAIN}, 210.0)

@@ -8,7 +8,7 @@ import pwd
 import secrets
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, of_job
-from perdure.backends.slurm.het import merge_records, merge_rows, plain_id, read_one_job
+from perdure.backends.slurm.het import merge_records, merge_rows, plain_id, read_one_job, whole_of
 from perdure.backends.slurm.outputs import (
     JobOutputs,
     has_failed,
@@ -44,7 +44,7 @@ from perdure.backends.slurm.records import (
 )
 from perdure.backends.slurm.script import appends as script_appends
 from perdure.backends.slurm.spool import Question, Spool, Taken
-from perdure.backends.slurm.tools import Batch, Dialog, Tools
+from perdure.backends.slurm.tools import Answer, Batch, Dialog, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
 from perdure.backends.slurm.words import CANNOT_RUN, PUT_BACK_AND_HELD
 from perdure.backends.slurm.writers import Writers, with_owner
@@ -96,10 +96,16 @@ class SlurmBackend:
     Acting on other users' jobs needs Slurm's operator role; without it the user's own jobs can be acted on.
     """
 
-    def __init__(self, cluster: str, tools: Tools | None = None, spool: Spool | None = None) -> None:
-        """Raise `ConfigError` where Slurm's tools or slurm.conf cannot be found, or the spool is open to everybody."""
+    def __init__(
+        self, cluster: str, tools: Tools | None = None, spool: Spool | None = None, keep_s: float = 0.0
+    ) -> None:
+        """`keep_s`: a ``scontrol`` stays open so long, for whoever asks next.
+
+        Raise `ConfigError` where Slurm's tools or slurm.conf cannot be found, or the spool is open to everybody.
+        """
         self.cluster = cluster
         self._tools = tools or Tools()
+        self._kept = Batch(self._tools, keep_s) if keep_s else None
         self._tools.check()
         for tool in ("scontrol", "sacct", "scancel"):
             self._tools.find(tool)
@@ -144,8 +150,10 @@ class SlurmBackend:
         return self._version
 
     def close(self) -> None:
-        """End the process that reads logs, if there is one."""
+        """End the processes that read logs and talk to the controller, if there are any."""
         self._reader.close()
+        if self._kept is not None:
+            self._kept.close()
 
     @property
     def records(self) -> tuple[JobRecord, ...]:
@@ -176,7 +184,8 @@ class SlurmBackend:
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
         """Inside the block one ``scontrol`` answers all questions and takes all commands."""
-        with Batch(self._tools) as self._batch:
+        with contextlib.nullcontext(self._kept) if self._kept else Batch(self._tools) as self._batch:
+            self._batch.waited_s = 0.0
             try:
                 yield
             finally:
@@ -184,12 +193,9 @@ class SlurmBackend:
 
     @contextlib.contextmanager
     def _dialog(self) -> Iterator[Dialog]:
-        if self._batch is not None:
-            with self._batch.dialog() as scontrol:
-                yield scontrol
-        else:
-            with self._tools.dialog() as scontrol:
-                yield scontrol
+        batch = self._batch or self._kept
+        with batch.dialog() if batch else self._tools.dialog() as scontrol:
+            yield scontrol
 
     # Looking
 
@@ -237,7 +243,8 @@ class SlurmBackend:
         before = self._records
         merged = merge_records(records.whole)
         after = before if unseen else {record.job_id: record for record in merged}
-        self._gaps = gaps_between(self._gaps, before, after, now)
+        ends = Counter(attempt.job_id for attempt in self._ended)
+        self._gaps = gaps_between(self._gaps, before, after, now, ends, self._waiting)
         rows = self._needed_rows(since_s, now, records, self._in_doubt(merged, scripts), unseen)
         jobs = None if "controller" in unseen else self._mended(records, rows, mark, unseen)
         with self._listening:
@@ -272,7 +279,7 @@ class SlurmBackend:
         with self._dialog() as scontrol:
             slurms_own = self._config(scontrol).codes("RequeueExit")
             for question in questions:
-                record = self._record(scontrol, question.job_id)
+                record = self._failed(scontrol, question.job_id)
                 if record is not None and ended_badly(record, now) and record.exit_code not in slurms_own:
                     jobs.append(self._finished(replace(record, nodes=record.nodes or question.nodes)))
             scripts = self._ask_scripts(scontrol, jobs)
@@ -628,10 +635,21 @@ class SlurmBackend:
     def _job(self, scontrol: Dialog, action: JobAction) -> JobRecord | None:
         return self._record(scontrol, plain_id(action.attempt.job_id))
 
+    def _failed(self, scontrol: Dialog, job_id: str) -> JobRecord | None:
+        """The job that an epilog asks about, which names a heterogeneous one by the number of a component."""
+        answer = self._ask_job(scontrol, job_id)
+        whole = whole_of(answer.out, scontrol.mark)
+        return self._record(scontrol, whole) if whole else self._read(scontrol, answer, job_id)
+
     def _record(self, scontrol: Dialog, job_id: str) -> JobRecord | None:
+        return self._read(scontrol, self._ask_job(scontrol, job_id), job_id)
+
+    def _ask_job(self, scontrol: Dialog, job_id: str) -> Answer:
         if not _JOB_ID.fullmatch(job_id):
             raise InputError("job", f"{job_id[:80]!r} is no job id of Slurm", "Use 7, 7_2 or 7+1")
-        answer = scontrol.ask(f"show job {job_id}")
+        return scontrol.ask(f"show job {job_id}")
+
+    def _read(self, scontrol: Dialog, answer: Answer, job_id: str) -> JobRecord | None:
         record = read_one_job(answer.out, scontrol.mark, job_id)
         if record is None and not any(said in answer.complaint or said.encode() in answer.out for said in _NO_SUCH):
             raise ClusterBusy("scontrol", answer.complaint or "no answer", "Run `scontrol ping`")

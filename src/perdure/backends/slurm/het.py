@@ -26,6 +26,11 @@ def read_one_job(text: bytes, mark: str, job_id: str) -> JobRecord | None:
     return next((record for record in merge_records(read_one_answer(text, mark)) if record.job_id == job_id), None)
 
 
+def whole_of(text: bytes, mark: str) -> str:
+    """The id of the heterogeneous job that an answer to ``show job NUMBER`` tells of; "" where it tells of another."""
+    return next((plain_id(record.job_id) for record in read_one_answer(text, mark) if "+" in record.job_id), "")
+
+
 def merge_records(records: Iterable[JobRecord]) -> list[JobRecord]:
     """Make one record of the components of each heterogeneous job; other records stay the same objects."""
     merged: list[JobRecord] = []

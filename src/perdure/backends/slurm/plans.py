@@ -207,7 +207,7 @@ def _turn(job: JobRecord, dependants: Sequence[Dependant]) -> tuple[str, ...]:
 
 def _repair(dependant: Dependant, job: JobRecord) -> str:
     """The command that lets a dependant wait for the retry; "" where it does already."""
-    waits = is_waiting(dependant.now.state) or dependant.now.dependency
+    waits = is_waiting(dependant.now.state)
     text = mended(dependant.now.dependency, job.job_id, dependant.tasks) if waits else None
     return "" if text is None else _update(dependant.now, (f"dependency={text}",))
 

@@ -9,6 +9,7 @@ controller, and nobody who named a job beforehand could know it. The same word s
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import selectors
@@ -19,7 +20,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from perdure.errors import ClusterBusy, ClusterError, ConfigError, JobBusy, PerdureError
+from perdure.errors import ClusterBusy, ClusterError, ConfigError, JobBusy
 
 CAP_BYTES = 256 * 1024 * 1024
 DIALOG_PATIENCE_S = 3.0  # a scontrol built without readline keeps its answers back until its input ends
@@ -113,6 +114,11 @@ class Dialog:
         self._asked = 0
         self._at_once: bool | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        """True once the process is gone."""
+        return self._pipes.has_ended
+
     def ask(self, command: str) -> Answer:
         """Put one command and return its answer.
 
@@ -152,32 +158,43 @@ class Dialog:
 
 
 class Batch:
-    """One ``scontrol`` for several conversations: opened for the first one, and anew after one that failed."""
+    """One ``scontrol`` for several conversations: opened for the first one, and anew after one that failed.
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    `keep_s`: also anew where it is older than that, as slurm.conf may have changed since it was read.
+    """
+
+    def __init__(self, tools: Tools, keep_s: float = math.inf) -> None:
+        self._tools, self._keep_s = tools, keep_s
         self._stack = contextlib.ExitStack()
         self._open: Dialog | None = None
+        self._opened_s = 0.0
         self.waited_s = 0.0  # for jobs that take no change yet
 
     def __enter__(self) -> Batch:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
         self._open = None
         self._stack.close()
 
     @contextlib.contextmanager
     def dialog(self) -> Iterator[Dialog]:
         """The open dialog, which stays open at the end of the block."""
+        now = time.monotonic()
+        if self._open is not None and (now - self._opened_s > self._keep_s or self._open.has_ended):
+            self.close()
         if self._open is None:
-            self._open = self._stack.enter_context(self._tools.dialog())
+            self._open, self._opened_s = self._stack.enter_context(self._tools.dialog()), now
         try:
             yield self._open
         except JobBusy:
             raise
-        except PerdureError:
-            self.__exit__()
+        except BaseException:  # the rest of an answer may still come
+            self.close()
             raise
 
 
@@ -200,6 +217,10 @@ class _Pipes:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._process.stdout, selectors.EVENT_READ, "out")
         self._selector.register(self._process.stderr, selectors.EVENT_READ, "err")
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
 
     def write(self, data: bytes) -> None:
         assert self._process.stdin is not None

@@ -24,17 +24,27 @@ class Gap:
 
 
 def gaps_between(
-    gaps: Mapping[str, Gap], before: Mapping[str, JobRecord], now: Mapping[str, JobRecord], time_s: float
+    gaps: Mapping[str, Gap],
+    before: Mapping[str, JobRecord],
+    now: Mapping[str, JobRecord],
+    time_s: float,
+    ends: Mapping[str, int] | None = None,
+    asked_of: Collection[str] = (),
 ) -> dict[str, Gap]:
-    """The gaps that are not answered yet, and those that come up between two looks; by job id."""
+    """The gaps that are not answered yet, and those that come up between two looks; by job id.
+
+    `ends`: of how many attempts of a job the end is known. `asked_of`: jobs whose epilogs wait for a look at them.
+    """
     kept = {job_id: gap for job_id, gap in gaps.items() if gap.until_s > time_s}
     until_s = time_s + ASK_AGAIN_S
     for job_id, record in now.items():
         was = before.get(job_id)
+        if was is None and 0 < record.restarts <= (ends or {}).get(job_id, 0):
+            continue
         if was is not record and _was_put_back(was, record):
             ran = was is not None and not is_waiting(was.state) and record.restarts <= was.restarts + 1
             kept[job_id] = Gap(was.start_s if was is not None and ran else None, until_s)
-        elif record.state == "COMPLETING":
+        elif record.state == "COMPLETING" and job_id not in asked_of:
             kept[job_id] = Gap(record.start_s, time_s + 1.0)
     taken_over = {str(record.raw_id) for record in now.values()}  # an array's own record becomes that of its last task
     for job_id in before.keys() - now.keys() - taken_over:
