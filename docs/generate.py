@@ -16,8 +16,8 @@ from typing import Any
 from sqlalchemy import create_engine
 from typer.main import get_command
 
+from perdure.cli.commands import app
 from perdure.cli.config import as_toml, shown
-from perdure.cli.main import app
 from perdure.service.auth import TokenBook
 from perdure.service.operations import Status
 from perdure.service.settings import GROUPS, Settings, known_names, value_of

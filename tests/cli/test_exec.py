@@ -5,8 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
+from perdure.cli.commands import app
 from perdure.job import report, tracks
+from perdure.job.care import care_of, read_words
 
 
 def run(tmp_path, *words, **variables):
@@ -50,3 +53,41 @@ def test_settings_reach_the_launcher(tmp_path):
     assert ran.returncode == 75
     (task,) = tracks.tasks(tmp_path / ".perdure" / "7")
     assert report.read(task.last_breath).reason is report.Reason.WALLTIME
+
+
+NOT_LOADED = {
+    "typer", "click", "rich", "pydantic", "msgspec", "numpy", "re2", "shutil", "tempfile", "uuid", "hashlib", "socket",
+    "urllib.request", "http.client", "datetime", "ssl", "asyncio", "multiprocessing", "logging", "argparse",
+}  # fmt: skip
+
+
+def test_a_launcher_loads_little(tmp_path):
+    """Eight start at once on two cores: what each loads is waited for by all."""
+    code = (
+        "import sys; from perdure.cli.main import main; code = main(['exec', '--hang-after', '60', '--', 'true']);"
+        "print(*sys.modules); sys.exit(code)"
+    )
+    env = {**os.environ, "PERDURE_JOB_ID": "7", "PERDURE_INCARNATION": "1", "PERDURE_FENCE_DIR": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert not NOT_LOADED & set(ran.stdout.split())
+
+
+def test_words_are_read_alike_with_and_without_the_command_line_library():
+    """Whatever the short way does not take as plain is left to the library."""
+    options = {name for each in get_command(app).commands["exec"].params for name in each.opts} - {"command"}
+    assert options == {f"--{name.replace('_', '-')}" for name in care_of.__kwdefaults__}
+    words = ["--hang-after", "20", "--signal-before=120:USR1", "--", "python", "-c", "--hang-after", "x"]
+    given = {"hang_after": 20.0, "signal_before": "120:USR1"}
+    assert read_words(words) == (["python", "-c", "--hang-after", "x"], given)
+    assert read_words(["train.py", "--lr", "1"]) == (["train.py", "--lr", "1"], {})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [], ["--"], ["--help"], ["-h", "true"], ["--hang-after"], ["--hang-after", "--", "x"],
+        ["--hang-after", "-1", "x"], ["--hang-after", "nan", "x"], ["--hang_after", "1", "x"], ["--hang", "1", "x"], ["--nonsense", "1", "x"],
+    ],
+)  # fmt: skip
+def test_words_that_are_not_plain(words):
+    assert read_words(words) is None

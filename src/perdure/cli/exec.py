@@ -64,25 +64,16 @@ def exec_(
     Exit codes: the program's own (75 asks for a retry, 78 and 93 for none), 128 + n after signal n,
     75 after a hang, 93 fenced, 126 or 127 where it cannot be started, 2 usage.
     """
-    from perdure.job.care import Care, warn_before
+    from perdure.job.care import care_of
     from perdure.job.exec import run
-    from perdure.job.framework import framework_of, signal_of
-    from perdure.job.silence import HangRule
 
-    hang = HangRule(
-        after_s=hang_after,
-        soft_s=hang_grace,
-        grace_s=hang_grace,
-        start_within_s=start_within,
-        must_beat=bool(start_within),
-    )
-    warn_s, warn_signal = warn_before(signal_before) if signal_before is not None else (None, None)
-    care = Care(
-        hang=hang,
-        dump_signal=signal_of(hang_signal, "--hang-signal") if hang_signal else None,
-        warn_s=warn_s,
-        warn_signal=warn_signal,
-        pause_signal=signal_of(on_pause, "--on-pause") if on_pause else None,
-        framework=framework_of(framework),
+    care = care_of(
+        hang_after=hang_after,
+        start_within=start_within,
+        hang_signal=hang_signal,
+        hang_grace=hang_grace,
+        signal_before=signal_before,
+        on_pause=on_pause,
+        framework=framework,
     )
     return run(command, care=care)

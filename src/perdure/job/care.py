@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from perdure.errors import ConfigError
 from perdure.job.beats import DEFAULT_BEAT_S
-from perdure.job.framework import Framework, recognised, signal_of
+from perdure.job.framework import Framework, framework_of, recognised, signal_of
 from perdure.job.silence import HangRule
 
 GANG_STARTS_WITHIN_S = 7200.0  # of programs whose tasks wait for each other at the start
+_SECONDS = ("hang_after", "start_within", "hang_grace")
 _GANGS = (Framework.TORCHRUN, Framework.LIGHTNING, Framework.SUBMITIT)
 
 
@@ -37,6 +39,58 @@ def settled(care: Care, argv: Sequence[str], environment: Mapping[str, str]) -> 
     if care.hang.start_within_s is None and care.hang.after_s and care.framework in _GANGS:
         care = replace(care, hang=replace(care.hang, start_within_s=GANG_STARTS_WITHIN_S))
     return care
+
+
+def care_of(
+    *,
+    hang_after: float = 1800.0,
+    start_within: float | None = None,
+    hang_signal: str | None = None,
+    hang_grace: float = 60.0,
+    signal_before: str | None = None,
+    on_pause: str | None = None,
+    framework: str = "auto",
+) -> Care:
+    """The settings that the options of ``perdure exec`` name. Raises `ConfigError`."""
+    hang = HangRule(
+        after_s=hang_after,
+        soft_s=hang_grace,
+        grace_s=hang_grace,
+        start_within_s=start_within,
+        must_beat=bool(start_within),
+    )
+    warn_s, warn_signal = warn_before(signal_before) if signal_before is not None else (None, None)
+    return Care(
+        hang=hang,
+        dump_signal=signal_of(hang_signal, "--hang-signal") if hang_signal else None,
+        warn_s=warn_s,
+        warn_signal=warn_signal,
+        pause_signal=signal_of(on_pause, "--on-pause") if on_pause else None,
+        framework=framework_of(framework),
+    )
+
+
+def read_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]] | None:
+    """The program's words, and the options before them as `care_of` takes them; None where they are not plain.
+
+    Plain are options that are spelled out, with values that can be, before a program.
+    """
+    left, given = list(words), dict[str, Any]()
+    while left and left[0].startswith("-"):
+        word, _, value = left.pop(0).partition("=")
+        if word == "--":
+            break
+        if not value and not left:
+            return None
+        name, value = word.removeprefix("--").replace("-", "_"), value or left.pop(0)
+        if name not in (care_of.__kwdefaults__ or {}) or not word.startswith("--") or "_" in word:
+            return None
+        given[name] = value
+        if name in _SECONDS:
+            if not (value.isascii() and value.replace(".", "", 1).isdecimal()):
+                return None
+            given[name] = float(value)
+    return (left, given) if left else None
 
 
 def warn_before(text: str) -> tuple[float, int | None]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perdure.errors import Fenced, InputError, StateError
 from perdure.job.exchange import exchange
-from perdure.job.fence import Claim, current_claim
+from perdure.job.fence import Claim, current_claim, remove_tree
 
 
 @contextmanager
@@ -61,6 +59,8 @@ def _stage(claim: Claim | None, parent: Path) -> Iterator[Path]:
         with claim.stage(parent) as stage:
             yield stage
     else:
+        import tempfile  # only here: a launcher does not need it
+
         with tempfile.TemporaryDirectory(prefix=".perdure-", dir=parent, ignore_cleanup_errors=True) as name:
             yield Path(name)
 
@@ -90,7 +90,7 @@ def _swap(draft: Path, target: Path) -> None:
     except OSError as err:
         what = f"this checkpoint exists, and its file system cannot swap two ({err.strerror})"
         raise StateError(str(target), what, "Give each checkpoint a name of its own") from err
-    shutil.rmtree(draft, ignore_errors=True)
+    remove_tree(draft)
 
 
 def _sync_tree(path: Path) -> None:

@@ -14,11 +14,8 @@ from __future__ import annotations
 import glob
 import json
 import os
-import shutil
-import socket
 import stat
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -90,7 +87,7 @@ class Claim:
         nothing. Raises `Fenced`. The order makes that safe: a newer claimant first claims, then takes away every
         stage that is noted; we first note it, then make it, then look whether there is a newer claim.
         """
-        name = f"{self.token}-{uuid.uuid4().hex}"
+        name = f"{self.token}-{os.urandom(16).hex()}"
         stage, note = parent.resolve() / _stage_name(name), _stages(self.directory) / name
         try:
             _write_whole(note, os.fsencode(stage))
@@ -98,7 +95,7 @@ class Claim:
             self.check()
             yield stage
         finally:
-            shutil.rmtree(stage, ignore_errors=True)
+            remove_tree(stage)
             note.unlink(missing_ok=True)
 
 
@@ -113,7 +110,7 @@ def claim(
     cannot be used.
     """
     directory = Path(directory)
-    wanted = Holder(job_id, incarnation, start, socket.gethostname(), cluster, start_s)
+    wanted = Holder(job_id, incarnation, start, os.uname().nodename, cluster, start_s)
     try:
         for part in (_claims(directory), _stages(directory)):
             part.mkdir(parents=True, exist_ok=True)
@@ -141,7 +138,7 @@ def current_claim(environment: Mapping[str, str]) -> Claim | None:
 
 def _take_token(directory: Path, wanted: Holder) -> int:
     """Find or make this start's claim."""
-    draft = directory / f"draft-{uuid.uuid4().hex}"
+    draft = directory / f"draft-{os.urandom(16).hex()}"
     _write(draft, json.dumps(asdict(wanted)).encode())
     try:
         while True:
@@ -200,10 +197,10 @@ def _revoke_older(directory: Path, token: int) -> None:
                 continue
             with suppress(FileNotFoundError):
                 if _is_own_directory(stage):
-                    stage.rename(f"{stage}.revoked-{uuid.uuid4().hex}")
+                    stage.rename(f"{stage}.revoked-{os.urandom(16).hex()}")
             for revoked in stage.parent.glob(f"{glob.escape(stage.name)}.revoked-*"):
                 if _is_own_directory(revoked):
-                    shutil.rmtree(revoked, ignore_errors=True)
+                    remove_tree(revoked)
             note.unlink()
 
 
@@ -259,7 +256,7 @@ def _stage_name(note: str) -> str:
 
 def _write_whole(path: Path, data: bytes) -> None:
     """Make a file that is there completely or not at all."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    draft = path.with_name(f".{path.name}.{os.urandom(16).hex()}")
     _write(draft, data)
     draft.rename(path)
     _sync_directory(path.parent)
@@ -278,3 +275,10 @@ def _sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a directory and all that is in it, as far as that goes."""
+    import shutil  # only here: it takes long to load, and most launchers start without it
+
+    shutil.rmtree(directory, ignore_errors=True)

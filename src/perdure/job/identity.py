@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +94,7 @@ def service_job_of(environment: Mapping[str, str]) -> str:
 
 def task_of(environment: Mapping[str, str]) -> Task:
     """Which task of its start this process is."""
-    host = socket.gethostname()
+    host = os.uname().nodename
     return Task(
         node=environment.get("SLURMD_NODENAME") or host.partition(".")[0],
         host=host,
@@ -118,7 +116,7 @@ def _incarnation(environment: Mapping[str, str]) -> tuple[int, str]:
 def _script(environment: Mapping[str, str]) -> str:
     """What all that one batch script starts on its machine has in common: the script's own process."""
     variable = "PERDURE_JOB_ID" if environment.get("PERDURE_JOB_ID") else SLURM_JOB
-    return mark_of(topmost(variable, job_of(environment))) or uuid.uuid4().hex
+    return mark_of(topmost(variable, job_of(environment))) or os.urandom(16).hex()
 
 
 def _cluster(environment: Mapping[str, str]) -> str:

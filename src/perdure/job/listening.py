@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
 
 from perdure.errors import NotFound, PerdureError
 from perdure.job import requested
@@ -57,6 +56,8 @@ class Listener:
         threading.Thread(target=self._listen, name="listening", daemon=True).start()
 
     def _listen(self) -> None:
+        from urllib.parse import urlencode  # only where there is a service, as below
+
         query = urlencode({"kind": "exception_changed", "job_id": self._job})
         while True:
             with suppress(*_NO_ANSWER):
@@ -77,6 +78,8 @@ class Listener:
 
     def _asked(self) -> Iterator[Request]:
         """Raises `PerdureError`."""
+        from urllib.parse import urlencode
+
         query = urlencode({"job_id": self._job, "type": list(KINDS), "limit": LATEST}, doseq=True)
         is_over: dict[str, bool] = {}
         for record in self._service.ask("GET", f"/exceptions?{query}")["items"]:
@@ -89,6 +92,8 @@ class Listener:
                 yield Request(record["id"], KINDS[record["type"]], _said(record))
 
     def _is_over(self, exception_id: str) -> bool:
+        from urllib.parse import quote
+
         try:
             return bool(self._service.ask("GET", f"/exceptions/{quote(exception_id, safe='')}")["outcome"])
         except NotFound:

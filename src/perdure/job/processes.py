@@ -97,13 +97,19 @@ class Family:
         """Kill all, and what they start meanwhile, until none is left or 2 s have passed."""
         deadline_s = time.monotonic() + _GONE_S
         self.signal_group(signal.SIGKILL)
-        while left := [pid for pid in self.members() if pid != self._program.pid]:
+        while left := self._left():
             for pid in left:
                 _send(pid, signal.SIGKILL)
             self.reap_orphans()
             if time.monotonic() > deadline_s:
                 return
             time.sleep(0.005)
+
+    def _left(self) -> list[int]:
+        """The members but the program. Once that is over, whoever is left has a child of this process above it."""
+        if self._program.returncode is not None and children_of_this() <= self._strangers:
+            return []
+        return [pid for pid in self.members() if pid != self._program.pid]
 
     def reap_orphans(self) -> None:
         """Let adopted processes that have ended go; the program itself stays to be waited for."""
@@ -120,7 +126,14 @@ class Family:
 
 
 def children_of_this() -> frozenset[int]:
-    return frozenset(pid for pid, seen in _seen().items() if seen.parent == os.getpid())
+    found = set[int]()
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children", "rb") as children:
+                found.update(map(int, children.read().split()))
+    except (OSError, ValueError):  # a thread has ended, or the kernel has no such file
+        return frozenset(pid for pid, seen in _seen().items() if seen.parent == os.getpid())
+    return frozenset(found)
 
 
 def topmost(variable: str, value: str) -> int:
@@ -190,7 +203,8 @@ def _seen() -> dict[int, _Seen]:
         for name in os.listdir(_PROC):
             if name.isdecimal():
                 with suppress(OSError, ValueError, IndexError):  # it has ended
-                    state, parent = (_PROC / name / "stat").read_text().rpartition(")")[2].split()[:2]
+                    with open(f"/proc/{name}/stat", "rb") as stat:
+                        state, parent = stat.read().decode("ascii", "replace").rpartition(")")[2].split()[:2]
                     found[int(name)] = _Seen(int(parent), state)
     return found
 

@@ -12,9 +12,7 @@ batch script alone.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -27,7 +25,6 @@ from perdure.job.fields import Fields
 from perdure.job.identity import RESTART_COUNT, SLURM_JOB, Start, task_of
 from perdure.job.processes import began_s, topmost
 from perdure.job.tracks import read_json, write_json
-from perdure.model.hostlist import expand
 
 SCHEMA = "perdure.start/1"
 KEPT_NOTES = 64
@@ -60,7 +57,7 @@ def learnt(start: Start, environment: Mapping[str, str], ask: Ask | None = None)
     note = _note(start)
     if noted := _read(note, start):
         return noted
-    ask = ask or (asking(environment) if shutil.which("scontrol", path=environment.get("PATH")) else None)
+    ask = ask or (asking(environment) if _has_scontrol(environment) else None)
     if ask is None:
         return start
     if task_of(environment).rank and (noted := _awaited(note, start)):
@@ -105,6 +102,8 @@ def asking(environment: Mapping[str, str]) -> Ask:
 def understood(text: str, job_id: str) -> Answer | None:
     """Read ``scontrol -o show job``, one line a job: an array's number brings its other tasks too, a heterogeneous
     job's all its components, whose nodes count together. None for anything else."""
+    from perdure.model.hostlist import expand  # only where Slurm must be asked
+
     heads = [(line, _words(line.partition(" JobName=")[0])) for line in text.splitlines()]
     lines = [line for line, head in heads if head.get("JobId") == job_id]
     parts = [line for line, head in heads if head.get("HetJobId") == job_id]
@@ -129,7 +128,14 @@ def _words(text: str) -> dict[str, str]:
     return {key: value for key, equals, value in pairs if equals}
 
 
+def _has_scontrol(environment: Mapping[str, str]) -> bool:
+    places = environment.get("PATH", os.defpath).split(os.pathsep)
+    return any(os.access(Path(place, "scontrol"), os.X_OK) for place in places)
+
+
 def _note(start: Start) -> Path:
+    import hashlib  # only where Slurm must be asked
+
     which = f"{start.cluster}:{start.job_id}:{start.incarnation}:{start.name}"
     return start.directory / "starts" / f"{hashlib.sha256(which.encode()).hexdigest()[:32]}.json"
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import stat
-import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.errors import InputError
-from perdure.job.fence import KEPT_CLAIMS
+from perdure.job.fence import KEPT_CLAIMS, remove_tree
 from perdure.job.identity import Task
 
 MAX_BYTES = 64 * 1024
@@ -83,7 +81,7 @@ def tasks(fence: Path) -> Iterator[Tracks]:
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Put a small object in place in one step. Raises `OSError`."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    draft = path.with_name(f".{path.name}.{os.urandom(16).hex()}")
     try:
         draft.write_text(json.dumps(data))
         draft.replace(path)
@@ -134,7 +132,7 @@ def small_file(path: Path, limit: int, owners: Collection[int] | None = None) ->
 def _prune(attempt: Path) -> None:
     for other in _numbered(attempt.parent):
         if int(other.name) <= int(attempt.name) - KEPT_CLAIMS:
-            shutil.rmtree(other, ignore_errors=True)
+            remove_tree(other)
 
 
 def _numbered(directory: Path) -> list[Path]:

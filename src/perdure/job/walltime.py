@@ -11,7 +11,6 @@ import math
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 
 from perdure.errors import InputError
@@ -125,6 +124,8 @@ def ask_squeue(job_id: str) -> float | None:
 
 def _instant(text: str) -> float | None:
     """``2026-11-21T18:00:00`` in this machine's zone; Slurm also says N/A and NONE."""
+    from datetime import datetime  # only where Slurm must be asked
+
     try:
         return datetime.fromisoformat(text.splitlines()[0]).timestamp()
     except (ValueError, IndexError):
