@@ -29,7 +29,8 @@ def elapsed_s(command: list[str], count: int, environment: dict[str, str]) -> fl
     """Wall time until all of `count` that start at once have ended."""
     begun_s = time.perf_counter()
     started = [subprocess.Popen(command, env={**environment, "SLURM_PROCID": str(rank)}) for rank in range(count)]
-    assert not any([each.wait() for each in started])
+    codes = [each.wait() for each in started]
+    assert not any(codes)
     return time.perf_counter() - begun_s
 
 

@@ -86,7 +86,8 @@ def test_words_are_read_alike_with_and_without_the_command_line_library():
     "words",
     [
         [], ["--"], ["--help"], ["-h", "true"], ["--hang-after"], ["--hang-after", "--", "x"],
-        ["--hang-after", "-1", "x"], ["--hang-after", "nan", "x"], ["--hang_after", "1", "x"], ["--hang", "1", "x"], ["--nonsense", "1", "x"],
+        ["--hang-after", "-1", "x"], ["--hang-after", "nan", "x"], ["--hang_after", "1", "x"], ["--hang", "1", "x"],
+        ["--nonsense", "1", "x"],
     ],
 )  # fmt: skip
 def test_words_that_are_not_plain(words):
