@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tests.slurm.cluster import await_
 from tests.slurm.table.programs import LOST_PEER, SHAPE
@@ -62,13 +63,15 @@ def afternotok(stage: Stage) -> Iterator[None]:
 
 @DEPENDENCIES.row()
 def singleton(stage: Stage) -> Iterator[None]:
-    """`singleton`: the next job of that name starts after the retry."""
+    """`singleton`: the next job of that name may start while this one completes; it never runs beside the retry."""
     job = _fails_once(stage, "-J", "lonely")
-    waits = stage.submit("true", "--dependency=singleton", "-J", "lonely")
+    waits = stage.submit("sleep 8", "--dependency=singleton", "-J", "lonely")
     yield
     stage.recovered(job)
     stage.done(waits)
-    _order(stage, job, waits)
+    ran = [(int(row["Start"]), int(row["End"])) for each in (job, waits) for row in stage.cluster.ends(each)]
+    assert len(ran) == 3
+    assert all(end <= start for (_, end), (start, _) in pairwise(sorted(ran))), ran
 
 
 @DEPENDENCIES.row()

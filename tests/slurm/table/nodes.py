@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from perdure.coordination.chain import FRESH_S
 from tests.slurm.cluster import await_
 from tests.slurm.table.programs import ECC, LOST_PEER
 from tests.slurm.table.row import Group
@@ -154,7 +155,7 @@ def raised_again_after_a_resume(stage: Stage) -> Iterator[None]:
     yield
     site.raise_("node.health", nodes=["node4"], note="fan", severity=1)
     await_("drained", lambda: cluster.node_states()["node4"].startswith("drain"), 60)
-    time.sleep(3)
+    time.sleep(FRESH_S + 2)  # an equal fault sooner after what was read back is one with it
     cluster.run("scontrol", "update", "nodename=node4", "state=resume")
     await_("in service", lambda: cluster.node_states()["node4"] == "idle", 30)
     name = site.raise_("node.health", nodes=["node4"], note="fan", severity=1)
