@@ -63,6 +63,67 @@ def test_twenty_alike_are_twenty_jobs():
     assert "job 40" in successor_of(JOB, ATTEMPT, known)
 
 
+def known_as(*others):
+    return {other.job_id: other for other in (JOB, *others)}
+
+
+AGAIN = replace(NEXT, submit_s=202.0, submitted_from=FROM, state=JobState.RUNNING)  # by hand, from the same terminal
+
+
+def test_what_its_owner_submits_again_after_its_end_takes_its_place_whatever_the_session():
+    assert found(AGAIN) == "job 18, submitted since under its name in its directory, takes its place"
+    assert "takes its place" in found(replace(AGAIN, submitted_from="login2:5"))
+    assert "takes its place" in found(AGAIN, attempt=replace(ATTEMPT, resubmits=True))
+
+
+def test_it_does_so_though_others_of_a_sweep_go_on():
+    sweep = [replace(AGAIN, job_id=str(n), submit_s=n / 10) for n in range(1, 15)]
+    assert "job 18" in successor_of(JOB, ATTEMPT, known_as(AGAIN, *sweep))
+
+
+def test_two_that_failed_may_be_submitted_again_together():
+    failed = replace(JOB, job_id="16", submit_s=50.0)
+    again = [AGAIN, replace(AGAIN, job_id="19", submit_s=203.0)]
+    assert "takes its place" in successor_of(JOB, ATTEMPT, known_as(failed, *again))
+    assert successor_of(JOB, ATTEMPT, known_as(*again)) == ""  # more than failed: a loop
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(AGAIN, submit_s=200.0),  # in the second of its end
+        replace(AGAIN, submit_s=150.0),
+        replace(AGAIN, command="train.sh --lr 2"),
+        replace(AGAIN, name="evaluate"),
+        replace(AGAIN, work_dir="/home/ada/other"),
+        replace(AGAIN, user="bob"),
+        replace(AGAIN, state=JobState.CANCELLED),
+    ],
+)
+def test_from_the_same_session_it_is_one_of_many_unless_it_came_after_the_end(other):
+    assert found(other) == ""
+
+
+def test_scripts_that_are_no_files_are_not_known_to_be_the_same():
+    assert found(replace(AGAIN, command=""), job=replace(JOB, command="")) == ""
+
+
+@pytest.mark.parametrize("first_s", [199.0, 199.5])
+def test_a_loop_that_submits_still_when_its_first_job_has_failed_means_many(first_s):
+    """Five a second; each fails at once."""
+    job = replace(JOB, submit_s=first_s)
+    loop = [replace(AGAIN, job_id=str(18 + n), submit_s=first_s + n / 5, state=JobState.FAILED) for n in range(1, 20)]
+    last = replace(AGAIN, job_id="40", submit_s=first_s + 4)
+    assert successor_of(job, ATTEMPT, known_as(*loop, last)) == ""
+
+
+def test_a_task_of_an_array_takes_the_place_of_that_task_alone():
+    job = replace(JOB, job_id="17_3")
+    assert "job 18_3" in found(replace(AGAIN, job_id="18_3"), job)
+    assert "job 18, " in found(replace(AGAIN, job_id="18"), job)  # tasks that wait still
+    assert found(replace(AGAIN, job_id="18_4"), job) == ""
+
+
 def test_a_script_that_submits_jobs_may_call_another():
     other = replace(NEXT, submitted_from="login2:5", command="next.sh")
     assert found(other, attempt=replace(ATTEMPT, resubmits=True)) == "it has submitted its own successor, job 18"

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -85,6 +86,16 @@ class Site:
         self._process.wait(60)
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Within the block the service does nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def start_agent(self, node: str) -> None:
         """Start the site's agent on a node."""

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from perdure.model.jobs import Attempt, Job
+from perdure.model.jobs import Attempt, Job, JobState
+
+TOGETHER_S = 1.0  # at most, between two submissions of one loop; instants are whole seconds
 
 
 def successor_of(job: Job, attempt: Attempt, known: Mapping[str, Job]) -> str:
     """What to say of the live job that goes on in the place of `job`, of which `attempt` is the latest; "" without one.
 
     It was submitted since the attempt started, by the same user under the same name in the same directory: on a node of
-    the attempt, or with the same command (or by a script that submits jobs) from another session than the job itself,
-    and it is the only one of its kind. Who submits twenty alike means twenty jobs.
+    the attempt; or with the same script after the attempt's end (`_submitted_anew`); or with the same command (or by a
+    script that submits jobs) from another session than the job itself, as the only one of its kind. Who submits twenty
+    alike means twenty jobs.
     """
     if not job.work_dir:
         return ""
     alike = [other for other in known.values() if other.user == job.user and _is_alike(other, job)]
-    for other in alike:
+    anew = _submitted_anew(job, attempt, alike)
+    live = [other for other in alike if not other.state.is_over]
+    for other in live:
         if _is_younger(other, job, attempt):
             by_itself = _comes_from(other, attempt)
-            if not by_itself and (len(alike) > 1 or not _may_be_its_own(other, job, attempt)):
+            is_only_one = len(live) == 1 and _may_be_its_own(other, job, attempt)
+            if not (by_itself or is_only_one or other in anew):
                 continue
-            if by_itself or attempt.resubmits or other.submit_s <= (attempt.end_s or other.submit_s):
+            if by_itself or other.submit_s <= (attempt.end_s or other.submit_s):
                 return f"it has submitted its own successor, job {other.job_id}"
             return f"job {other.job_id}, submitted since under its name in its directory, takes its place"
     return ""
 
 
 def _is_alike(other: Job, job: Job) -> bool:
-    same = (other.name, other.work_dir) == (job.name, job.work_dir)
-    return same and not other.state.is_over and _number(other) != _number(job)
+    return (other.name, other.work_dir) == (job.name, job.work_dir) and _number(other) != _number(job)
 
 
 def _is_younger(other: Job, job: Job, attempt: Attempt) -> bool:
@@ -43,6 +48,31 @@ def _may_be_its_own(other: Job, job: Job, attempt: Attempt) -> bool:
     return same_command and other.submitted_from != job.submitted_from
 
 
+def _submitted_anew(job: Job, attempt: Attempt, alike: Sequence[Job]) -> list[Job]:
+    """Those that run the same script, submitted after the attempt's end: from wherever, they take a failed job's place.
+
+    Not so where a loop still submits what it began with `job`, or where there are more of them than jobs that failed.
+    """
+    if attempt.end_s is None:
+        return []
+    first = [other for other in alike if not other.restarts and other.state is not JobState.CANCELLED]
+    same = [other for other in first if _runs_the_same(other, job)]
+    last_s = job.submit_s  # of those that were submitted together with it
+    for other in sorted(same, key=lambda one: one.submit_s):
+        if last_s <= other.submit_s <= last_s + TOGETHER_S:
+            last_s = other.submit_s
+    since = [other for other in same if other.submit_s > max(attempt.end_s, last_s) and _number(other) > _number(job)]
+    failed = {_number(o) for o in same if o.state is JobState.FAILED and o.submit_s <= attempt.end_s}
+    return since if len({_number(other) for other in since}) <= 1 + len(failed) else []
+
+
+def _runs_the_same(other: Job, job: Job) -> bool:
+    """Where there is no file, nobody knows what one session's jobs run; a task of an array takes that task's place."""
+    is_known = job.command or other.submitted_from != job.submitted_from
+    tasks = {_task(other), _task(job)}
+    return other.command == job.command and bool(is_known) and (len(tasks) == 1 or "" in tasks)
+
+
 def _comes_from(other: Job, attempt: Attempt) -> bool:
     """Whether it was submitted on a node of the attempt."""
     host = other.submitted_from.partition(":")[0]
@@ -53,3 +83,8 @@ def _number(job: Job) -> int:
     """The number under which it was submitted: tasks of one array, and parts of one job, share it."""
     text = job.job_id.partition("_")[0].partition("+")[0]
     return int(text) if text.isdecimal() else 0
+
+
+def _task(job: Job) -> str:
+    """Of an array; "" of any other job, and of tasks that wait together."""
+    return job.job_id.partition("_")[2]

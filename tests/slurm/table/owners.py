@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -99,6 +100,24 @@ def submits_its_own_successor(stage: Stage) -> Iterator[None]:
     successor = (stage.folder / "next").read_text().strip()
     stage.jobs.append(successor)
     assert successor in stage.says(job)
+
+
+@OWNERS.row()
+def submitted_again_by_hand(stage: Stage) -> Iterator[None]:
+    """It fails, and its owner submits the same script again from the same terminal: no second copy beside that job."""
+    path = stage.folder / "train.sh"
+    path.write_text(f"#!/bin/sh\n[ -e {stage.mark} ] && {{ sleep 30; exit 0; }}\ntouch {stage.mark}\n{LOST_PEER}")
+    path.chmod(0o755)
+    words = ("sbatch", "--parsable", "-o", f"{stage.folder}/%j.out", f"--chdir={stage.folder}", str(path))
+    with stage.site.frozen():
+        job = stage.cluster.run(*words).strip()
+        stage.cluster.wait(job, lambda fields: fields["JobState"] == "FAILED")
+        time.sleep(2.0)  # it fails in the second of its submission: what follows within one more may be of one loop
+        again = stage.cluster.run(*words).strip()
+    stage.jobs += [job, again]
+    yield
+    stage.stopped(job)
+    assert f"job {again}, submitted since" in stage.says(job)
 
 
 @OWNERS.row()
