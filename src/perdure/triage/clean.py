@@ -86,6 +86,40 @@ SURVIVED = (
 )
 """Words of a line that tells of a failure which the program dealt with."""
 
+_CLEAN = r"\[?\s*(?:none|nothing|ok(?:ay)?|pass(?:ed)?|clean|clear|good|healthy|success(?:ful)?|0|no|n/a)\b[\s\]|.!]*$"
+_ZERO = r"(?:0|none|n/a)(?:[^\w.]|$)"
+_HARDWARE = r"(?:s?xids?|ecc|[cu]e|[ds]be|nvlinks?|mces?|machine[- ]checks?|uncorr\w*|fallen off)"
+_SEEN = r"(?:found|detected|seen|present|reported|logged)"
+CLEARED = (
+    rf"(?i)(?:\.{{2,}}|…) *{_CLEAN}"
+    rf"|\b(?:(?:health[- ]?)?check(?:s|ed|ing)?|health|diag\w*|scan(?:s|ned|ning)?)\b.*[:=>-]\s*{_CLEAN}"
+    r"|\|\s*(?:pass|healthy|skip)\b[\w\s-]*\|?\s*$"  # dcgmi
+    # counts
+    rf"|\berrors(?: ?\([^)]{{1,40}}\))?\s*(?:[:=|]|is|are|was|were)?\s*{_ZERO}"
+    rf"|\berror(?:s| counts?| counters?) (?:on|for|in|of|since) [^:=|]{{1,40}}[:=|]\s*{_ZERO}"
+    rf"|\b(?:error|ecc|xid|failure|event|fault)s?[ _](?:count|total|counter)s?\s*(?:[:=|]|is|was)?\s*{_ZERO}"
+    rf"|\b(?:(?:un)?corr(?:ect\w*)?|(?:single|double)[- ]bit)\.?(?: (?:ecc|errors?|memory))*\s*[:=|]\s*{_ZERO}"
+    r"|(?:^|[\]:=,;(|]\s*|\b(?:found|with|has|had|have|reports?|saw|are|is|were|was|total|got|info|notice) )"
+    rf"(?:0|zero) (?:[\w-]+ ){{0,4}}?(?:errors|failures|faults|events|{_HARDWARE})\b"
+    r"|\b(?:pending|failures?|failed|occurred|required|requires \w+|recommended|lost|detected|present|found)\s*"
+    r"[:=|?]\s*(?:no|none|false|0)[\s|.,;)]*$"
+    # negations
+    rf"|\b(?:no|without|not any|never an?|free of) (?:[\w-]+ ){{0,4}}?{_HARDWARE}\b"
+    rf"|\b{_HARDWARE}\b.*\b(?:not|none|nothing|never)(?: was| were| been)? {_SEEN}\b"
+    rf"|\bno (?:[\w-]+ ){{0,3}}(?:errors?|faults?|failures?|problems?|issues?)(?: was| were)? {_SEEN}\b"
+    # what is going to be looked for
+    r"|^\s*(?:(?:\[[^\]]{1,40}\]:?|(?-i:[a-z][a-z\d. -]{0,30}(?:\[\d+\])?|[A-Z]+(?: \d+)?):|info|debug|notice)[\s-]+)*"
+    r"(?:checking|looking|scanning|searching|testing|verifying)\b[^:]*\b(?:for|if|whether|that)\b[^:]*:?\s*$"
+)
+"""Words of a check that found nothing, or that says what it looks for."""
+
+QUOTED = (
+    r"^\s*(?:#|//|\++ |[\"'][^\"']*[\"'][,)]*\s*$"
+    r"|(?:echo|printf|e?grep|awk|sed|if|elif|while|case|assert|raise|except|print|log\w*\.\w+|\w+ = )\b.*[\"'()=:;]"
+    r"|(?i:e\.g\.|for example|example|such as|if you see)\b)"
+)
+"""A line of a program or a comment, quoted by a shell that echoes, by a traceback or by a person."""
+
 WARNED = r"(?i)\bwarn(?:ing)?\b"
 """Words of a line that only warns; some programs have no other word for their errors."""
 

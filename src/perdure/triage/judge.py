@@ -27,7 +27,7 @@ from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
-from perdure.triage.excerpt import excerpt, last_block
+from perdure.triage.excerpt import excerpt, last_block, without_outlived
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.launchers import Report, first_failure
 from perdure.triage.logtext import LogText
@@ -120,7 +120,7 @@ def examine(
     text = _text_of(log)
     remarks = remarks_on(output)
     in_order = merged((rules or own_rules()).hits(text))
-    hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
+    hits = without_outlived(last_block(good.unfamiliar(in_order.hits) if good else in_order.hits))
     reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
     known = facts(attempt, output.absent) if attempt is not None else ()
     report = first_failure(text, hits)

@@ -20,7 +20,7 @@ from typing import Any
 
 import re2
 
-from perdure.triage.clean import ADVICE, MAX_LINE_BYTES, PIECE, SURVIVED, WARNED, decode, tidy
+from perdure.triage.clean import ADVICE, CLEARED, MAX_LINE_BYTES, PIECE, QUOTED, SURVIVED, WARNED, decode, tidy
 from perdure.triage.logtext import END_BLOCK_BYTES, Block, LogText, blocks
 from perdure.triage.patterns import options
 from perdure.triage.prefixes import rank_before, rank_of
@@ -102,7 +102,7 @@ class RuleBook:
     @cached_property
     def _set(self) -> Any:
         rules = re2.Set.SearchSet(options(_MAX_MEM, never_capture=True))
-        for pattern in (*(rule.anchored for rule in self.rules), SURVIVED, WARNED, ADVICE):
+        for pattern in (*(rule.anchored for rule in self.rules), SURVIVED, WARNED, ADVICE, CLEARED, QUOTED):
             rules.Add(pattern.encode())
         rules.Compile()
         return rules
@@ -114,18 +114,21 @@ class RuleBook:
     def match(self, line: bytes) -> Rule | None:
         """The first rule that matches a cleaned line, or None.
 
-        A line of mere advice matches none. One that tells of a failure which was dealt with confirms at most.
+        A line of mere advice matches none, nor does one of a check that found nothing, nor a quoted one that would
+        blame the site. One that tells of a failure which was dealt with confirms at most.
         """
         found = self._set.Match(line) or ()
         first, survived = min(found, default=len(self.rules)), len(self.rules)
-        warned, advice = survived + 1, survived + 2
+        warned, advice, cleared, quoted = range(survived + 1, survived + 5)
         if first >= survived or advice in found:
             return None
         rule = self.rules[first]
         if rule.cause.force is Force.DECISIVE:
             return rule
+        if cleared in found or (quoted in found and rule.cause.infrastructure):
+            return None
         if survived in found or (warned in found and not rule.warns):
-            return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION))
+            return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION, hard=False))
         return rule
 
     def hits(self, text: LogText, keep: int = 48) -> list[Hit]:

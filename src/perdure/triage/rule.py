@@ -17,6 +17,7 @@ class At(StrEnum):
     START = "start"
     WHOLE = "whole"
     EXCEPTION = "exception"  # at the start, after a module path if there is one
+    KERNEL = "kernel"  # at the start, after what dmesg, syslog, journald and pdsh put before a line of the kernel
 
 
 class Force(StrEnum):
@@ -43,6 +44,13 @@ class Cause:
     infrastructure: bool = False
     wait_s: float = 0.0
     hard: bool = False  # it shows that hardware is broken
+    of_kernel: bool = False  # it is a line of the kernel, not of the job
+
+
+_BEFORE_KERNEL = (
+    r"(?:<\d{1,3}>|\[[^\]]{1,48}\]:?|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\w:.,+-]+"
+    r"|(?:[\w.-]{1,64} )?kernel:|[\w.-]{1,64}:|\s)*"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,8 @@ class Rule:
         before = "" if self.at is At.ANYWHERE else r"^\s*"
         if self.at is At.EXCEPTION:
             before += r"(?:[\[(<]?(?:ERROR|CRITICAL|FATAL|E)[\])>]?:? +(?:\S+ )?(?:[-|] )?)?(?:[A-Za-z_][\w.]*\.)?"
+        if self.at is At.KERNEL:
+            before += _BEFORE_KERNEL
         return f"{before}(?:{self.pattern})" + (r"\s*$" if self.at is At.WHOLE else "")
 
     @property

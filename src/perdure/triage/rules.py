@@ -110,6 +110,7 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary)
     where = f"{source}: rule {entry.get('name', number)!r}"
     _check_entry(entry, where, known)
     merged = {**known.categories[entry["category"]], **entry}
+    at = _choice(At, entry.get("at", "anywhere"), "at", where)
     cause = Cause(
         entry["name"],
         entry["category"],
@@ -122,10 +123,10 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary)
         bool(merged.get("infrastructure", False)),
         float(merged.get("wait_s", 0.0)),
         bool(entry.get("hard", False)),
+        at is At.KERNEL,
     )
     software = tuple(entry.get("software", ()))
     see = entry.get("see") or next((known.software[name] for name in software if known.software[name]), "")
-    at = _choice(At, entry.get("at", "anywhere"), "at", where)
     pattern = _with_codes(entry["pattern"], known.codes, where)
     yes, no = tuple(entry.get("yes", ())), tuple(entry.get("no", ()))
     rule = Rule(cause, pattern, at, yes, no, software, entry.get("warns", False), see)

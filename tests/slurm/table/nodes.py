@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from perdure.coordination.chain import FRESH_S
 from tests.slurm.cluster import await_
-from tests.slurm.table.programs import ECC, LOST_PEER
+from tests.slurm.table.programs import ECC, LOST_PEER, PASSED_CHECK_AND_KEY_ERROR
 from tests.slurm.table.row import Group
 from tests.slurm.table.stage import Stage
 
@@ -145,6 +145,17 @@ def hard_evidence_of_two_users(stage: Stage) -> Iterator[None]:
     for job in (first, second):
         stage.recovered(job, 150)
     stage.cluster.return_node("node2")
+
+
+@NODES.row(quick=True)
+def passed_health_checks(stage: Stage) -> Iterator[None]:
+    """Jobs of two users on one node print a passed GPU check, then a KeyError: both are stopped, no node is blamed."""
+    jobs = [stage.submit(PASSED_CHECK_AND_KEY_ERROR, "-w", "node3", user=user) for user in (None, "nobody")]
+    yield
+    for job in jobs:
+        stage.stopped(job)
+        assert [verdict["category"] for verdict in stage.verdicts(job)] == ["index"]
+    assert not stage.cluster.node_states()["node3"].startswith("drain")
 
 
 @NODES.row(alone=True)
