@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.model.actions import Comment, Hold, Requeue
+from perdure.model.comment_line import mark_of
 from perdure.model.identity import AttemptId
-from perdure.service.comments import MAX_CHARACTERS, commented, instance_mark, line_of, mark_of
+from perdure.service.comments import MAX_CHARACTERS, commented, instance_mark, line_of
 
 ATTEMPT = AttemptId("c", "7", 100)
 
@@ -26,9 +27,25 @@ def test_of_a_long_reason_the_end_goes():
     assert len(line_of(ATTEMPT, "x" * 400, "", "0a1b2c")) == MAX_CHARACTERS
 
 
-@pytest.mark.parametrize("text", ["see #12", "perdure:retry=never #12", "#0a1b2c", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see #12",
+        "perdure:retry=never #12",
+        "#0a1b2c",
+        "",
+        "perdure: writes to prod, see #0a1b2c",
+        "perdure: retry=never",
+    ],
+)
 def test_what_others_wrote_bears_no_mark(text):
     assert mark_of(text) == mark_of(f'"{text}"') == ""
+
+
+def test_of_a_long_reason_what_was_not_understood_is_answered_all_the_same():
+    assert "; not understood: perdure:retry=nevr. perdure why" in line_of(
+        ATTEMPT, "x" * 400, "perdure:retry=nevr", "0a1b2c"
+    )
 
 
 def test_a_line_leaves_the_numbers_out_and_answers_words_that_nobody_knows():

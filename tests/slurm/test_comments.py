@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.service.comments import mark_of
+from perdure.model.comment_line import mark_of
 from tests.slurm.cluster import await_
 from tests.slurm.site import Site
 

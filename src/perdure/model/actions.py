@@ -12,8 +12,6 @@ from typing import Literal
 
 from perdure.model.identity import AttemptId
 
-COMMENT_PREFIX = "perdure: "
-
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
@@ -110,7 +108,7 @@ class Extend:
 class Comment:
     """Write one line into the job's record: what failed, what was decided, where to read more.
 
-    It begins with `COMMENT_PREFIX`, by which the next one replaces it. Where others have written, none is left.
+    It ends in the service's mark, by which the next one replaces it. Where others have written, none is left.
     """
 
     attempt: AttemptId

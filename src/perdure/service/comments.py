@@ -6,12 +6,14 @@ import hashlib
 import socket
 from collections.abc import Sequence
 
-from perdure.model.actions import COMMENT_PREFIX, Action, Comment, Requeue
+from perdure.model.actions import Action, Comment, Requeue
+from perdure.model.comment_line import COMMENT_PREFIX
 from perdure.model.identity import AttemptId
 from perdure.model.value import replace
 
 MAX_CHARACTERS = 200
 MARK_CHARACTERS = 6
+MAX_ANSWERED = 40  # characters of what was not understood
 
 
 def instance_mark(where: str) -> str:
@@ -24,22 +26,16 @@ def journal_place(database: str, state: str) -> str:
     return database or f"{socket.gethostname()}:{state}"
 
 
-def mark_of(text: str) -> str:
-    """The mark of the service that wrote a line; "" where it is none of ours.
-
-    >>> mark_of("perdure: a wrong shape: it would fail again. perdure why 7 #0a1b2c"), mark_of("perdure:retry=never")
-    ('0a1b2c', '')
-    """
-    line = text.strip('"')
-    return line.rpartition("#")[2] if line.startswith(COMMENT_PREFIX) and "#" in line else ""
-
-
 def line_of(attempt: AttemptId, note: str, misread: str, mark: str) -> str:
     """The line about a decision; `note`: its reason, `misread`: the owner's words for Perdure that it does not know."""
-    said = note.partition(";")[0] + (f"; not understood: {misread[:40]}" if misread else "")
-    end = f". perdure why {attempt.job_id} #{mark}"
-    plain = " ".join("".join(char if 32 <= ord(char) < 127 else " " for char in said).split())
-    return f"{COMMENT_PREFIX}{plain[: MAX_CHARACTERS - len(COMMENT_PREFIX) - len(end)]}{end}"
+    end = f"; not understood: {misread[:MAX_ANSWERED]}" if misread else ""
+    end = f"{_plain(end)}. perdure why {attempt.job_id} #{mark}"
+    said = _plain(note.partition(";")[0])[: MAX_CHARACTERS - len(COMMENT_PREFIX) - len(end)]
+    return f"{COMMENT_PREFIX}{said}{end}"
+
+
+def _plain(text: str) -> str:
+    return " ".join("".join(char if 32 <= ord(char) < 127 else " " for char in text).split())
 
 
 def commented(actions: Sequence[Action], attempt: AttemptId, line: str) -> tuple[Action, ...]:

@@ -242,7 +242,7 @@ def test_a_node_is_given_up_and_taken_back():
 
 
 COMPLETES = replace(record(state="COMPLETING", end="995"), reason="NonZeroExitCode")
-SHAPE = "perdure: a wrong shape: it would fail again. perdure why 7"
+SHAPE = "perdure: a wrong shape: it would fail again. perdure why 7 #0a1b2c"
 
 
 @pytest.mark.parametrize("nodes", [("n1",), ()])
@@ -296,15 +296,17 @@ def test_no_walltime_is_shorter_than_what_was_asked_for():
 
 
 def test_a_comment_is_written_with_the_requeue_and_takes_nobody_s_words_away():
-    action = Requeue(ATTEMPT, comment="perdure: new")
+    new, old = (f'"perdure: {word}: retry. perdure why 7 #0a1b2c"' for word in ("new", "old"))
+    action = Requeue(ATTEMPT, comment=new.strip('"'))
 
     def commands(admin, own):
         return step(action, replace(PUT_BACK, admin_comment=admin, comment=own)).commands
 
-    new, old = '"perdure: new"', '"perdure: old"'
     both = f"update jobid=7 AdminComment={new} Comment={new}"
-    assert commands("", "") == commands(old, old) == commands("perdure: old", old) == (both, "release 7")
+    assert commands("", "") == commands(old, old) == commands(old.strip('"'), old) == (both, "release 7")
     assert commands("", "perdure:retry=never") == (f"update jobid=7 AdminComment={new}", "release 7")
+    for own in ("perdure: retry=never", "perdure: please do not retry this one", '"perdure: see #12"'):
+        assert commands(own, own) == ("release 7",)
     assert commands("mine", "") == (f"update jobid=7 Comment={new}", "release 7")
     assert commands('{"site": 1}', "x") == commands(new, new) == ("release 7",)
 

@@ -15,7 +15,17 @@ from perdure.model.jobs import Wish
         ("mine; perdure:retry=never, thanks", Wish.NEVER),
         ('{"perdure": {"retry": "never"}, "APS": {}}', Wish.NEVER),
         ('{"perdure": {"retry": "auto"}}', Wish.AUTO),
-        ('{"perdure": "never"}', Wish.AUTO),
+        ('{"perdure": "never"}', Wish.NEVER),
+        ('{"perdure": "gently"}', Wish.AUTO),
+        ("perdure: retry=never", Wish.NEVER),
+        ("Perdure:  Retry = Never.", Wish.NEVER),
+        ("perdure retry=never", Wish.NEVER),
+        ("perdure=off", Wish.NEVER),
+        ("perdure:never", Wish.NEVER),
+        ("perdure: timeout=requeue, retry=never", Wish.NEVER),
+        ("'perdure:retry=never'", Wish.NEVER),
+        ("perdure: not found: retry away from n1. perdure why 7 #0a1b2c", Wish.AUTO),
+        ("perdure: see retry=never. perdure why 7 #0a1b2c", Wish.AUTO),  # our own line
         ('{"perdure": ', Wish.AUTO),
         ("[" * 100_000, Wish.AUTO),
         ("{" + '"a":{' * 100_000, Wish.AUTO),
@@ -60,7 +70,24 @@ def test_how_many_nodes_a_restart_may_have_is_found(comment, allowed):
         ("perdure:timeout=again", "perdure:timeout=again"),
         ("perdure:retry=never perdure:timeout=requeue", ""),
         ("perdure:retry=nevr perdure:timeout=requeue perdure:x=1", "perdure:retry=nevr"),  # the first
-        ("perdure is fine", ""),
+        ("perdure: retry=nevr", "perdure:retry=nevr"),
+        ("perdure is fine", "perdure is fine"),
+        ("perdure", "perdure"),
+        (
+            "perdure: please do not retry this one, writes to prod DB",
+            "perdure: please do not retry this one, writes to prod DB",
+        ),
+        ("PERDURE: no\x1b[2J\nrestarts", "PERDURE: no [2J"),
+        ("for the group; perdure, hands off; thanks", "perdure, hands off"),
+        ("perdure:never again", "perdure:never again"),
+        ('{"perdure": {"retry": "never"}', '{"perdure": {"retry": "never"}'),  # it is not closed
+        ('{"perdure": ["never"]}', "perdure:retry=['never']"),
+        ("perdure: retry away from n1. perdure why 7 #0a1b2c", ""),  # our own line
+        ("perdure: writes to prod DB, see #123456", "perdure: writes to prod DB, see #123456"),
+        ("perdure:retry=never thanks", ""),
+        ("tests of perdure", ""),
+        ("perdure-bench run 3", ""),
+        ("perdured", ""),
     ],
 )
 def test_what_is_not_understood_is_kept(comment, misread):
@@ -74,5 +101,5 @@ def test_a_job_that_saves_checkpoints_may_be_put_back_at_its_walltime(comment):
 
 @given(st.text(max_size=60))
 def test_any_text_has_a_meaning(text):
-    for comment in (text, f"perdure:{text}={text}", f'{{"perdure": {{"retry": "{text}"}}}}'):
+    for comment in (text, f"perdure: {text}", f"perdure:{text}={text}", f'{{"perdure": {{"retry": "{text}"}}}}'):
         assert len(wishes(comment).misread) <= MAX_MISREAD

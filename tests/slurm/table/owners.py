@@ -39,9 +39,10 @@ def no_requeue(stage: Stage) -> Iterator[None]:
 @OWNERS.row(quick=True)
 def retry_never(stage: Stage) -> Iterator[None]:
     """`--comment="Perdure:Retry=No"`, and a transient failure."""
-    job = stage.submit(LOST_PEER, "--comment=Perdure:Retry=No")
+    jobs = [stage.submit(LOST_PEER, f"--comment={said}") for said in ("Perdure:Retry=No", "perdure: retry=never")]
     yield
-    stage.stopped(job)
+    for job in jobs:
+        stage.stopped(job)
 
 
 @OWNERS.row()
@@ -56,9 +57,14 @@ def retry_never_in_json(stage: Stage) -> Iterator[None]:
 def unknown_wish(stage: Stage) -> Iterator[None]:
     """`--comment=perdure:retry=nevr`: the word that is not known is answered in AdminComment."""
     job = stage.submit(stage.once() + LOST_PEER, "--comment=perdure:retry=nevr")
+    plea = "perdure: please do not retry this one, writes to prod DB"
+    again = '[ "${SLURM_RESTART_COUNT:-0}" != 0 ] && exec sleep 20\n'
+    other = stage.submit(again + LOST_PEER, f"--comment={plea}")
     yield
     stage.recovered(job)
     await_("an answer", lambda: "nevr" in _admin_comment(stage, job), 30)
+    await_("an answer", lambda: "not understood: perdure: please" in _admin_comment(stage, other), 30)
+    assert f" Comment={plea} " in stage.cluster.run("scontrol", "-o", "show", "job", other)
 
 
 @OWNERS.row(quick=True)

@@ -16,7 +16,6 @@ from perdure.backends.slurm.records import JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.words import CANNOT_RUN, HELD_BY_A_PERSON, is_held, is_waiting
 from perdure.errors import JobBusy
 from perdure.model.actions import (
-    COMMENT_PREFIX,
     Cancel,
     Comment,
     Down,
@@ -31,6 +30,7 @@ from perdure.model.actions import (
     Release,
     Requeue,
 )
+from perdure.model.comment_line import mark_of
 from perdure.model.nodes import Node, NodeState
 
 OURS = "[perdure "  # begins the mark that what we do to a node leaves in its reason
@@ -239,7 +239,7 @@ def _comments(job: JobRecord, comment: str) -> tuple[str, ...]:
 
 
 def _is_ours(text: str) -> bool:
-    return not text or text.removeprefix('"').startswith(COMMENT_PREFIX)
+    return not text or bool(mark_of(text))
 
 
 def _extend(action: Extend, job: JobRecord) -> Outcome | Todo:

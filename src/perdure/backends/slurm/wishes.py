@@ -1,26 +1,33 @@
 """What a job's owner asks of Perdure in the job's comment: ``perdure:KEY=VALUE``, or the same as JSON.
 
-    perdure:retry=never      (no, off)  leave the job alone
+    perdure:retry=never      (no, off)  leave the job alone; so does ``perdure:never``
     perdure:nodes=3-4        fewest and most nodes of a restart
     perdure:timeout=requeue  it saves checkpoints: put it back when its walltime is over
 
-Upper and lower case are the same. What is meant for Perdure and not understood is kept, to be answered.
+Upper and lower case are the same, and blanks may stand around the signs. What is said to Perdure and not understood is
+kept, to be answered. The line that Perdure itself left there says nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import re2
 
+from perdure.model.comment_line import mark_of
 from perdure.model.jobs import Wish
 
 MAX_MISREAD = 60  # characters of what was not understood
+MAX_TEXT = 4096  # characters that are read, where it is not JSON
 
-_SAID = re2.compile(r"(?i)(?:^|[\s;,])perdure:([^\s;,=]{1,40})=([^\s;,]*)")
+_NAME = re2.compile(r"(?i)perdure")
+_FIRST = re2.compile(r"([^\s,=:]{1,40})\s?=\s?([^\s,]*)")
+_KNOWN = re2.compile(r"(?:^|[\s,])(retry|nodes|timeout)\s?[=:]\s?([^\s,]*)")
 _RANGE = re2.compile(r"(\d{1,6})-(\d{1,6})")
+_AROUND = " \t\"'()."
 _RETRY = {"never": Wish.NEVER, "no": Wish.NEVER, "off": Wish.NEVER, "false": Wish.NEVER}
 _RETRY |= {"auto": Wish.AUTO, "yes": Wish.AUTO, "on": Wish.AUTO, "true": Wish.AUTO}
 _TIMEOUT = {"requeue": True, "stop": False}
@@ -33,21 +40,21 @@ class Wishes:
     retry: Wish = Wish.AUTO
     nodes: tuple[int, int] | None = None
     requeue_at_timeout: bool = False
-    misread: str = ""  # the first word for us that means nothing
+    misread: str = ""  # the first words for us that mean nothing, on one line
 
 
 def wishes(comment: str) -> Wishes:
     """Read a job's comment.
 
-    >>> wishes("mine; perdure:retry=Off").retry, wishes('{"perdure": {"nodes": "2-3"}}').nodes
+    >>> wishes("mine; Perdure: retry=Off").retry, wishes('{"perdure": {"nodes": "2-3"}}').nodes
     (<Wish.NEVER: 'never'>, (2, 3))
-    >>> wishes("perdure:retry=nevr").misread
-    'perdure:retry=nevr'
+    >>> wishes("perdure:retry=nevr").misread, wishes("perdure: please do not retry").misread
+    ('perdure:retry=nevr', 'perdure: please do not retry')
     """
-    if "perdure" not in comment.lower():
+    if "perdure" not in comment.lower() or mark_of(comment):
         return Wishes()
     retry, nodes, at_timeout, misread = Wish.AUTO, None, False, ""
-    for key, value in _said(comment):
+    for key, value in _in_json(comment) if comment.lstrip().startswith("{") else _in_text(comment[:MAX_TEXT]):
         found: object = None
         match key:
             case "retry" if value in _RETRY:
@@ -56,26 +63,51 @@ def wishes(comment: str) -> Wishes:
                 found = nodes = _range(value) or nodes
             case "timeout" if value in _TIMEOUT:
                 found, at_timeout = True, _TIMEOUT[value]
-        misread = misread or ("" if found else f"perdure:{key}={value}"[:MAX_MISREAD])
+        misread = misread or ("" if found else _on_one_line(f"perdure:{key}={value}" if key else value))
     return Wishes(retry, nodes, at_timeout, misread)
 
 
-def _said(comment: str) -> list[tuple[str, str]]:
-    """Keys and values, in lower case."""
-    plain = [(found[1].lower(), found[2].lower()) for found in _SAID.finditer(comment)]
-    return [*plain, *((str(key).lower(), str(value).lower()) for key, value in _json(comment).items())]
+def _in_text(comment: str) -> Iterator[tuple[str, str]]:
+    """Keys and values, in lower case; of words for us without a key, "" and the words."""
+    begins = [found.start() for found in _NAME.finditer(comment) if _is_addressed(comment, found.start())]
+    for begin, end in pairwise([*begins, len(comment)]):
+        words = comment[begin:end].partition(";")[0].partition("\n")[0].rstrip(_AROUND + ",")
+        said = words[len("perdure") :].lstrip(_AROUND + ":=,").lower()
+        known = [(each[1], each[2].strip(_AROUND)) for each in _KNOWN.finditer(said)]
+        yield from known
+        first = _FIRST.match(said)
+        if first is not None and first[1] not in {key for key, _ in known}:
+            yield first[1], first[2]
+        elif said in _RETRY:
+            yield "retry", said
+        elif not known:
+            yield "", words
 
 
-def _json(comment: str) -> Mapping[str, object]:
-    """What stands under "perdure" in a comment that is JSON; {} where nothing does."""
-    if not comment.lstrip().startswith("{"):
-        return {}
+def _is_addressed(comment: str, at: int) -> bool:
+    """Whether the word there is said to Perdure: before a colon anywhere, else where a sentence begins."""
+    before, after = comment[:at], comment[at + len("perdure") :]
+    if before and before[-1] not in f"{_AROUND}\n;,":
+        return False
+    begins = before.rstrip(_AROUND)[-1:] in ("", ";", "\n")
+    return after.lstrip()[:1] in (":", "=") or (begins and after[:1] in ("", " ", "\t", "\n", ",", ";"))
+
+
+def _in_json(comment: str) -> Iterator[tuple[str, str]]:
+    """The same of what stands under "perdure"."""
     try:
         said = json.loads(comment)
     except (ValueError, RecursionError):
-        return {}
-    ours = said.get("perdure") if isinstance(said, dict) else None
-    return ours if isinstance(ours, dict) else {}
+        said = {"perdure": {"": comment}} if '"perdure"' in comment.lower() else {}
+    for name, ours in said.items() if isinstance(said, dict) else ():
+        if name.lower() == "perdure":
+            pairs = ours if isinstance(ours, Mapping) else {"retry": ours}
+            yield from ((str(key).lower(), str(value).lower()) for key, value in pairs.items())
+
+
+def _on_one_line(words: str) -> str:
+    plain = "".join(char if char.isprintable() and char != ";" else " " for char in words[: 2 * MAX_MISREAD])
+    return " ".join(plain.split())[:MAX_MISREAD]
 
 
 def _range(text: str) -> tuple[int, int] | None:
