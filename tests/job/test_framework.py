@@ -32,11 +32,11 @@ def test_it_is_recognised(command, variables, framework):
 
 
 def test_each_is_told_in_its_own_way():
-    assert nudge_of(Framework.TORCHRUN, {}) == Nudge(signal.SIGTERM, topmost=True)
-    assert nudge_of(Framework.LIGHTNING, {}) == Nudge(signal.SIGUSR1, topmost=False)
-    assert nudge_of(Framework.SUBMITIT, {}) == Nudge(signal.SIGUSR2, topmost=False)
+    assert nudge_of(Framework.TORCHRUN, {}) == Nudge(signal.SIGTERM, workers=True)
+    assert nudge_of(Framework.LIGHTNING, {}) == Nudge(signal.SIGUSR1)
+    assert nudge_of(Framework.SUBMITIT, {}) == Nudge(signal.SIGUSR2)
     assert nudge_of(Framework.SUBMITIT, {"SUBMITIT_PREEMPT_SIGNAL": "USR1"}).signum == signal.SIGUSR1
-    assert nudge_of(Framework.PLAIN, {}) == Nudge(signal.SIGTERM, topmost=False)
+    assert nudge_of(Framework.PLAIN, {}) == Nudge(signal.SIGTERM)
 
 
 def test_the_option_for_it():

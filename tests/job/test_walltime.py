@@ -135,11 +135,15 @@ sys.exit(worker.wait())
 
 @on_linux
 @pytest.mark.parametrize(
-    ("listens_to", "heard"),
-    [("SIGTERM", ["agent: SIGTERM", "saved on SIGTERM"]), ("SIGUSR1", ["saved on SIGUSR1"])],
-    ids=["nobody-listens", "workers-listen"],
+    ("listens_to", "expected"),
+    [
+        ("SIGTERM", (0, ["saved on SIGTERM"])),
+        ("SIGUSR1", (0, ["saved on SIGUSR1"])),
+        ("SIGUSR2", (256 - signal.SIGTERM, ["agent: SIGTERM"])),
+    ],
+    ids=["workers-listen-to-term", "workers-listen", "nobody-listens"],
 )
-def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, heard):
+def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, expected):
     """USR1 has no handler in the agent: it would die of it, and its workers would not hear of it."""
     care = "Care(framework=Framework.TORCHRUN, poll_s=0.02)"
     process = start(
@@ -150,7 +154,7 @@ def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, he
     assert [process.stdout.readline(), process.stdout.readline()] == ["ready\n", "ready\n"]
     process.send_signal(signal.SIGUSR1)
     code, out, _ = finish(process)
-    assert (code, out.splitlines()) == (0, heard)
+    assert (code, out.splitlines()) == expected
     assert last_breath(tmp_path).told == ("USR1",)
 
 

@@ -38,6 +38,7 @@ from perdure.job.guard import Ending, Guard, Watches
 from perdure.job.hang import HangWatch
 from perdure.job.heartbeat import Heartbeat, Pulse, Source
 from perdure.job.identity import FENCE_JOB, Start, Task, identify, task_of
+from perdure.job.leave import LEAVE_FILE, code_left
 from perdure.job.listening import listen
 from perdure.job.memory import oom_kills
 from perdure.job.output import OutputFiles, say
@@ -154,6 +155,7 @@ class _Run:
             BEAT_S: str(self._care.beat_s),
             ERROR_FILE: str(self._error_file),
             ASKED_FILE: str(self._tracks.asked),
+            LEAVE_FILE: str(self._tracks.leave),
         }
 
     def _watch_out(self) -> Watches:
@@ -191,12 +193,12 @@ class _Run:
 
     def _understood(self, ending: Ending, error: Any) -> Ending:
         """The ending, with what the guard cannot see: the kernel's kills, and what a worker asked of torchrun."""
-        if ending.reason not in (Reason.EXIT, Reason.SIGNAL) or not ending.exit_code:
+        if ending.reason not in (Reason.EXIT, Reason.SIGNAL, Reason.WALLTIME) or not ending.exit_code:
             return ending
-        asked = report.code_of_worker(error)
+        asked = code_left(self._tracks.leave, time.time()) or report.code_of_worker(error)
         if self._care.framework is Framework.TORCHRUN and ending.exit_code == 1 and wish_of(asked) is not ExitWish.NONE:
-            return replace(ending, exit_code=asked, note="the worker that failed first asked for it")
-        if (kills := oom_kills() - self._oom_kills) > 0:
+            return replace(ending, exit_code=asked, note=ending.note or "a worker asked for it")
+        if ending.reason is not Reason.WALLTIME and (kills := oom_kills() - self._oom_kills) > 0:
             return replace(ending, reason=Reason.OOM_HINT, note=f"killed for want of memory meanwhile: {kills}")
         return ending
 

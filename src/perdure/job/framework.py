@@ -1,6 +1,7 @@
 """How frameworks want to be told that the end is near.
 
-torchrun's agent takes TERM and ends its workers in order. Lightning saves and requeues on USR1, submitit on USR2
+torchrun's agent ends its workers at TERM, which leaves them 30 s and loses their exit codes: its workers are told TERM
+where they listen, and else the agent. Lightning saves and requeues on USR1, submitit on USR2
 (or ``SUBMITIT_PREEMPT_SIGNAL``), in every process that has a handler. Anything else is told TERM where it listens.
 """
 
@@ -28,10 +29,10 @@ class Framework(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Nudge:
-    """A signal before walltime, and whether only the topmost process that listens gets it."""
+    """A signal before walltime, and whether it is for the workers of an agent and not for the agent."""
 
     signum: int
-    topmost: bool
+    workers: bool = False
 
 
 _TORCHRUN = {"torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"}
@@ -56,10 +57,10 @@ def recognised(argv: Sequence[str], environment: Mapping[str, str]) -> Framework
 def nudge_of(framework: Framework, environment: Mapping[str, str]) -> Nudge:
     """What a framework expects before walltime. Raises `ConfigError` where its own setting is no signal."""
     if framework is Framework.LIGHTNING:
-        return Nudge(signal.SIGUSR1, topmost=False)
+        return Nudge(signal.SIGUSR1)
     if framework is Framework.SUBMITIT:
-        return Nudge(signal_of(environment.get(_SUBMITIT_SIGNAL, "USR2"), _SUBMITIT_SIGNAL), topmost=False)
-    return Nudge(signal.SIGTERM, topmost=framework is Framework.TORCHRUN)
+        return Nudge(signal_of(environment.get(_SUBMITIT_SIGNAL, "USR2"), _SUBMITIT_SIGNAL))
+    return Nudge(signal.SIGTERM, workers=framework is Framework.TORCHRUN)
 
 
 def framework_of(name: str) -> Framework:

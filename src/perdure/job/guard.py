@@ -26,7 +26,7 @@ from perdure.job.signals import FORWARDED, Heard
 from perdure.job.silence import Tier
 from perdure.job.tracks import Tracks, write_json
 from perdure.job.walltime import WalltimeWatch
-from perdure.model.exits import RETRY_ME, STOP_HERE
+from perdure.model.exits import RETRY_ME, STOP_HERE, WALLTIME_SAID, WALLTIME_TOLD
 
 _JOB_CONTROL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 STALL_S = 1.0  # silence of this launcher that may have been a freeze of the whole machine
@@ -218,17 +218,20 @@ class Guard:
         return f"no sign of life for {silent_s:.0f} s" + (f", last at step {step}" if step is not None else "")
 
     def _warn(self) -> None:
-        left_s = (self._watches.walltime.end_s or 0.0) - time.time()
+        left_s, step = (self._watches.walltime.end_s or 0.0) - time.time(), self._watches.hang.step
         count, name = self._nudge(), signal.Signals(self._watches.nudge.signum).name
-        told = f"{name} sent to {count} of its processes" if count else f"no process of the program listens to {name}"
+        told = f"{name} {WALLTIME_TOLD} {count} of its processes"
+        if not count:
+            told = f"no process of the program listens to {name}"
         self._go_on("walltime is near")
         self._watches.raiser.raise_("app.walltime", severity=4, note=f"walltime ends in {left_s:.0f} s")
-        say(f"perdure exec: walltime ends in {left_s:.0f} s: {told}")
+        at = "" if step is None else f", last at step {step}"
+        say(f"{WALLTIME_SAID}{max(0.0, left_s):.0f} s{at}: {told}")
 
     def _nudge(self) -> int:
         """Say that the end is near to those who listen, however many; where none does yet, it is said again."""
         nudge = self._watches.nudge
-        count = self._family.signal_listeners(nudge.signum, topmost=nudge.topmost)
+        count = self._family.warn(nudge.signum, workers=nudge.workers)
         self._is_unheard = not count
         return count
 

@@ -10,16 +10,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from perdure.errors import InputError
+from perdure.job.fields import Fields
+from perdure.job.identity import FENCE_JOB, job_of
+from perdure.job.tracks import read_json, write_json
+
+LEAVE_FILE = "PERDURE_LEAVE_FILE"
+SCHEMA = "perdure.leave/1"
+RECENT_S = 60.0  # a program that runs on for longer has changed its mind
+
 
 def leave(exit_code: int, why: str) -> NoReturn:
     """End this process with 75 (run me again), 78 (never) or 93 (stop here), and say why.
 
-    torchrun ends with 1 whatever its workers end with. It does pass a worker's code on in its error file, where the
-    worker has written one of its own; ``sys.exit`` alone writes none, this does. Ends by `SystemExit`.
+    torchrun ends with 1 whatever its workers end with, and forgets what they said where it was itself told to end. So
+    it is written down for ``perdure exec`` too. Ends by `SystemExit`.
     """
+    path = os.environ.get(LEAVE_FILE)
+    if path and os.environ.get(FENCE_JOB) == job_of(os.environ):
+        with suppress(OSError):
+            write_json(Path(path), {"schema": SCHEMA, "exit_code": exit_code, "time_s": time.time(), "why": why[:500]})
     if path := os.environ.get("TORCHELASTIC_ERROR_FILE"):
         extra = {"py_callstack": why, "timestamp": str(int(time.time()))}
         with suppress(OSError):
             Path(path).write_text(json.dumps({"message": {"message": why, "extraInfo": extra}}))
     sys.stderr.write(f"{why}\n")
     sys.exit(exit_code)
+
+
+def code_left(path: Path, ended_s: float) -> int:
+    """The exit code with which a process of the program left shortly before it ended; 0 where none did."""
+    with suppress(OSError, InputError):
+        fields = Fields(str(path), read_json(path, SCHEMA))
+        return fields.whole("exit_code") if ended_s - fields.number("time_s") < RECENT_S else 0
+    return 0

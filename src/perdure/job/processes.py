@@ -76,21 +76,36 @@ class Family:
             if _group_of(pid) != self._group:
                 _send(pid, signum)
 
-    def signal_listeners(self, signum: int, *, topmost: bool = False) -> int:
+    def signal_listeners(self, signum: int) -> int:
         """To those that listen to it; returns how many. It would end the others.
 
-        With `topmost` only to those without a listening ancestor: the agent of workers, and not the workers. Where
-        nobody can tell who listens (no /proc) the program's group gets it.
+        Where nobody can tell who listens (no /proc) the program's group gets it.
         """
-        seen, told = _seen(), set[int]()
+        if not _seen():
+            self.signal_group(signum)
+            return 1
+        told = [pid for pid in self.members() if listens(pid, signum)]
+        for pid in told:
+            _send(pid, signum)
+        return len(told)
+
+    def warn(self, signum: int, *, workers: bool = False) -> int:
+        """A warning to those that listen to it; returns how many got it.
+
+        Not to copies of one that listens, such as the workers of a data loader: they would end of it, or save beside
+        it. With `workers` not to their agent either, who would end them, but where none of them listens.
+        """
+        seen = _seen()
         if not seen:
             self.signal_group(signum)
             return 1
-        for pid in self.members():
-            above = seen[pid].parent if pid in seen else 0
-            if listens(pid, signum) and not (topmost and _has_ancestor(above, told, seen)):
-                _send(pid, signum)
-                told.add(pid)
+        listening = {pid for pid in self.members() if pid in seen and listens(pid, signum)}
+        told = {pid for pid in listening if not _is_copy(pid, seen[pid].parent, listening)}
+        if workers:
+            below = {pid for pid in told if _has_ancestor(seen[pid].parent, listening, seen)}
+            told = below or told
+        for pid in told:
+            _send(pid, signum)
         return len(told)
 
     def kill(self) -> None:
@@ -186,6 +201,17 @@ def listens(pid: int, signum: int) -> bool:
             if line.startswith(("SigCgt:", "SigBlk:")):
                 mask |= int(line.split()[1], 16)
     return bool(mask >> (signum - 1) & 1)
+
+
+def _is_copy(pid: int, parent: int, of: set[int]) -> bool:
+    """Whether a process was forked from one of these and still runs the same command."""
+    return parent in of and _command(pid) == _command(parent)
+
+
+def _command(pid: int) -> bytes:
+    with suppress(OSError):
+        return (_PROC / str(pid) / "cmdline").read_bytes()
+    return b""
 
 
 def _has_ancestor(pid: int, wanted: set[int], seen: dict[int, _Seen]) -> bool:

@@ -1,8 +1,8 @@
 """Where the tasks of a job leave their tracks: small JSON files in the fence directory, each whole or not there.
 
 ``attempts/<token>/<host>-<pid>/`` belongs to one ``perdure exec``: ``heartbeat.json``, ``beats/`` (the program's),
-``hang.json``, ``error.json`` (torchelastic's) and ``last-breath.json``. They say what happened and decide nothing; so
-they are not written through to the disk, and a task goes on where they cannot be written.
+``hang.json``, ``leave.json``, ``error.json`` (torchelastic's) and ``last-breath.json``. They say what happened and
+decide nothing; so they are not written through to the disk, and a task goes on where they cannot be written.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ class Tracks:
     @property
     def error(self) -> Path:
         return self.directory / "error.json"
+
+    @property
+    def leave(self) -> Path:
+        """With which exit code the program asked to end (`perdure.job.leave`)."""
+        return self.directory / "leave.json"
 
     @property
     def last_breath(self) -> Path:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+WALLTIME_SAID, WALLTIME_TOLD = "perdure exec: walltime ends in ", "sent to"
+"""The launcher's line in the job's log where the walltime is near; seconds follow, and whether a process was told."""
+
 RETRY_ME, NEVER_AGAIN, STOP_HERE = 75, 78, 93
 
 
