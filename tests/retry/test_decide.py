@@ -14,6 +14,7 @@ from perdure.retry.budget import at, cluster_limit, node_limit
 from perdure.retry.decide import DecisionKind, decide
 from perdure.retry.history import (
     HOUR_S,
+    WALLTIME_FINGERPRINT,
     Fleet,
     NodeTrouble,
     PastFailure,
@@ -478,3 +479,54 @@ def test_a_suspect_that_was_asked_for_by_name_is_kept():
     fleet = replace(FLEET, troubles={"n1": [trouble("bob", True), trouble("eve", True)]})
     assert set(decided(fleet=fleet).exclude) == {"n1", "n2"}
     assert decided(job=replace(JOB, required=("n1",)), fleet=fleet).exclude == ("n2",)
+
+
+TOLD = Verdict(Label.TRANSIENT, 0.98, "time_limit", "its walltime was near", fingerprint=WALLTIME_FINGERPRINT)
+
+
+def told(*steps):
+    one = earlier(1, fingerprint=WALLTIME_FINGERPRINT, infrastructure=False)[0]
+    return [replace(one, state=AttemptState.FAILED, steps=each) for each in steps]
+
+
+@pytest.mark.parametrize(
+    ("steps", "goes_on"),
+    [
+        ((10,), True),
+        (range(0, 400, 10), True),
+        ((None, None), False),
+        ((10, 20, 20, 20), False),
+        ((10, 20, 20, 30), True),
+    ],
+)
+@pytest.mark.parametrize("exit_code", [1, 75, 143])
+def test_a_program_that_is_told_of_its_walltime_goes_on_while_it_makes_progress(steps, goes_on, exit_code):
+    """However often, without a wait, on any node: nobody's fault and no try."""
+    *before, now = steps
+    verdict, attempt = replace(TOLD, steps=now), replace(TRIED, exit_code=exit_code, end_s=24 * HOUR_S)
+    decision = decided(verdict, attempt=attempt, past=told(*before))
+    assert decision.kind is (DecisionKind.RETRY if goes_on else DecisionKind.STOP)
+    assert (decision.exclude, decision.delay_s) == ((), 0.0)
+    if not goes_on:
+        assert "neither log tells of a newer step" in decision.reason
+
+
+def test_a_program_that_begins_anew_each_time_makes_no_progress():
+    """It gets a little further now and then."""
+
+    def runs(*first_and_last):
+        return [replace(told(last)[0], first_step=first) for first, last in first_and_last]
+
+    def decision(now, *before):
+        return decided(replace(TOLD, first_step=now[0], steps=now[1]), past=runs(*before))
+
+    assert decision((1, 20), (1, 19)).retries  # the first was the first that anybody saw
+    assert not decision((1, 21), (1, 19), (1, 20)).retries
+    assert decision((20, 40), (1, 19), (1, 20)).retries
+    assert decision((41, 60), (1, 20), (21, 40)).retries
+
+
+def test_what_went_on_at_its_walltime_has_all_its_retries_left():
+    past = told(*range(10))
+    for verdict in (TRANSIENT, UNSURE, replace(TRANSIENT, infrastructure=False)):
+        assert replace(decided(verdict, past=past), reason="") == replace(decided(verdict), reason="")

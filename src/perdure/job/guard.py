@@ -151,7 +151,7 @@ class Guard:
         """Look for signs of life and at the walltime, where it is time to; act on what is found."""
         if now < self._look_s:
             return None
-        self._look_s = now + self._care.look_s
+        self._look_s = now + min(self._care.look_s, self._watches.walltime.due_s(time.time()))
         self._heed(now)
         hang = self._watches.hang
         tier = hang.look(now) if self._stopped_s is None else None

@@ -99,6 +99,12 @@ class WalltimeWatch:
         self.warned_s = now
         return True
 
+    def due_s(self, now: float) -> float:
+        """Seconds until the program is to be told, as far as is known; infinite where it is not."""
+        if self._before_s is None or self.warned_s is not None or self._end.known_s is None:
+            return math.inf
+        return max(0.0, self._end.known_s - self._before_s - now)
+
     def explains(self, was_told: bool, now: float) -> bool:
         """Whether walltime is why the program ended: it was warned, or signalled from outside shortly before it.
 

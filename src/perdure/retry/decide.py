@@ -12,7 +12,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, Wish
 from perdure.model.signals import in_words, persons_signal, signal_name
 from perdure.model.value import quick
 from perdure.retry.budget import at, room
-from perdure.retry.history import HOUR_S, Fleet, PastFailure, fingerprint_of
+from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
 from perdure.triage.verdict import Bound, Label, Role, Verdict
@@ -87,7 +87,7 @@ def decide(
     asked = _wish_of_program(attempt, verdict)
     if refusal := _refused_by_owner(job) or _refused_by_person(attempt) or _refused_by_program(asked, attempt):
         return decision(DecisionKind.STOP, refusal)
-    goes_on = attempt.state is AttemptState.TIMEOUT and _goes_on_after_walltime(job, rules)
+    goes_on = _goes_on_after_walltime(job, attempt, verdict, rules)
     if goes_on and (stuck := _stands_still(verdict, past)):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {stuck}")
     if not goes_on and asked is ExitWish.NONE and verdict.label is Label.DETERMINISTIC:
@@ -102,10 +102,10 @@ def decide(
     node_count = restart_size(job, exclude, fleet)
     where += _fewer(job, node_count)
     if goes_on:
-        where = f"it goes on from its checkpoint ({_whose_word(job)}): {where}"
+        where = f"it goes on from its checkpoint ({_whose_word(job, verdict)}): {where}"
     if asked is ExitWish.RETRY:
         where = f"the program asks for it by exit code {attempt.exit_code}: {where}"
-    delay_s = max(verdict.wait_s, _back_off_s(attempt, past, rules))
+    delay_s = max(verdict.wait_s, _back_off_s(attempt, verdict, past, rules))
     if not _is_free(job, attempt):
         instant_s, waits_for = room(job, attempt, fleet, rules, now + delay_s, now)
         if instant_s == math.inf:
@@ -127,7 +127,7 @@ def _after_history(verdict: Verdict, attempt: Attempt, past: Sequence[PastFailur
     if attempt.state is AttemptState.PREEMPTED:
         return p
     for before in past:
-        if before.fingerprint == fingerprint and not before.preempted:
+        if before.fingerprint == fingerprint and before.is_try:
             elsewhere = not set(before.nodes) & set(attempt.nodes)
             factor = rules.repeat_odds if elsewhere else rules.same_place_odds
             p = min(_with_odds(p, factor), _with_odds(before.p_transient, factor))
@@ -139,30 +139,43 @@ def _with_odds(p: float, factor: float) -> float:
     return p * factor / (p * factor + 1 - p) if p < 1 else p
 
 
-def _goes_on_after_walltime(job: Job, rules: RetryRules) -> bool:
-    """Whether its owner, or the site for its partition, said that it saves checkpoints."""
-    return job.requeue_at_timeout or not set(job.partition.split(",")).isdisjoint(rules.requeue_at_timeout)
+def _goes_on_after_walltime(job: Job, attempt: Attempt, verdict: Verdict, rules: RetryRules) -> bool:
+    """Whether it ended at its walltime, and its owner, or the site for its partition, said that it saves checkpoints.
+
+    Whoever has the program told before the walltime (``perdure exec --signal-before``) has said so, too.
+    """
+    if verdict.fingerprint == WALLTIME_FINGERPRINT:
+        return True
+    says_so = job.requeue_at_timeout or not set(job.partition.split(",")).isdisjoint(rules.requeue_at_timeout)
+    return says_so and attempt.state is AttemptState.TIMEOUT
 
 
-def _whose_word(job: Job) -> str:
+def _whose_word(job: Job, verdict: Verdict) -> str:
+    if verdict.fingerprint == WALLTIME_FINGERPRINT:
+        return "it was told in time"
     return "its owner asks for it" if job.requeue_at_timeout else f"as the site says of partition {job.partition}"
 
 
 def _stands_still(verdict: Verdict, past: Sequence[PastFailure]) -> str:
-    """Why it is not put back any more: two runs up to the walltime in a row, without a newer step as far as is known.
+    """Why it is not put back any more: two runs up to the walltime in a row, without progress as far as is known.
 
     A job whose log tells of no steps is put back once.
     """
-    *before, last = [f.steps for f in past if f.state is AttemptState.TIMEOUT] or [None]
-    if not any(f.state is AttemptState.TIMEOUT for f in past):
+    runs = [f for f in past if f.ran_out]
+    if not runs or _got_further(verdict, runs) or _got_further(runs[-1], runs[:-1]):
         return ""
-    if _is_newer(verdict.steps, [*before, last]) or _is_newer(last, before):
-        return ""
-    return "two runs in a row reached the walltime, and neither log tells of a newer step"
+    return "two runs in a row reached the walltime, and neither log tells of a newer step than before"
 
 
-def _is_newer(steps: int | None, before: Sequence[int | None]) -> bool:
-    return steps is not None and steps > max((each for each in before if each is not None), default=-1)
+def _got_further(run: Verdict | PastFailure, before: Sequence[PastFailure]) -> bool:
+    """Whether it came to a newer step than the runs before, and did not begin where the last of them began.
+
+    Whoever begins anew each time gets a little further now and then.
+    """
+    if run.steps is None or run.steps <= max((each.steps for each in before if each.steps is not None), default=-1):
+        return False
+    began = before[-1].first_step if before else None
+    return began is None or run.first_step is None or run.first_step > began
 
 
 def _misread(job: Job) -> str:
@@ -218,7 +231,7 @@ def _own_limit_reached(
     """Name the first of the job's own limits that leaves no retry, or "". What the site did is no try of the job's."""
     if attempt.state in OF_THE_SITE:
         uncounted = 0
-    tried = [f for f in past if f.retried and not f.preempted]
+    tried = [f for f in past if f.retried and f.is_try]
     fingerprint = fingerprint_of(verdict, attempt)
     unknown = not verdict.fingerprint  # what nobody recognises is one kind of failure, however it ended
     alike = sum(f.fingerprint == fingerprint or (unknown and not f.is_recognised) for f in tried) + uncounted
@@ -251,7 +264,7 @@ def _elsewhere(
     are left, lest a job be driven, one suspicion after the other, onto the one node that is bad. A job that may run on
     fewer nodes gives up only those that went down under it, by the resource manager's word.
     """
-    if attempt.state in (AttemptState.PREEMPTED, AttemptState.TIMEOUT):
+    if _is_nobodys_fault(attempt, verdict):
         return (), "retry anywhere, the node did nothing wrong"
     kept = _kept_nodes(job, attempt, verdict, past, fleet)
     named = tuple(node for node in attempt.failed_nodes or attempt.nodes if node not in kept)
@@ -291,8 +304,13 @@ def _fewer(job: Job, node_count: int) -> str:
     return f", on {nodes}, since {most} cannot be had" if 0 < node_count < most else ""
 
 
-def _back_off_s(attempt: Attempt, past: Sequence[PastFailure], rules: RetryRules) -> float:
+def _back_off_s(attempt: Attempt, verdict: Verdict, past: Sequence[PastFailure], rules: RetryRules) -> float:
     """No wait after a preemption or a walltime; otherwise doubled with each failure in a row, up to the cap."""
-    if attempt.state in (AttemptState.PREEMPTED, AttemptState.TIMEOUT):
+    if _is_nobodys_fault(attempt, verdict):
         return 0.0
-    return min(rules.back_off_cap_s, rules.back_off_s * 2.0 ** min(len(past), 30))
+    return min(rules.back_off_cap_s, rules.back_off_s * 2.0 ** min(sum(not f.ran_out for f in past), 30))
+
+
+def _is_nobodys_fault(attempt: Attempt, verdict: Verdict) -> bool:
+    at_walltime = attempt.state is AttemptState.TIMEOUT or verdict.fingerprint == WALLTIME_FINGERPRINT
+    return at_walltime or attempt.state is AttemptState.PREEMPTED

@@ -15,6 +15,7 @@ from perdure.model.value import quick, replace
 from perdure.triage.verdict import Label, Verdict
 
 HOUR_S = 3600.0
+WALLTIME_FINGERPRINT = "walltime-told"  # of an attempt that ended since its walltime was near, and is to go on
 MAX_LINE = 300  # characters kept of a line
 _WORDS = re.compile(r"[A-Za-z0-9_-]+")
 MAX_TROUBLES = 50  # remembered of one node
@@ -39,11 +40,22 @@ class PastFailure:
     logs: tuple[LogMark, ...] = ()  # how far its logs were read; kept of the latest failure only
     state: AttemptState | None = None  # how it ended; None: written down by an older version
     steps: int | None = None  # how far its log says that it came, where it ran out of walltime
+    first_step: int | None = None  # where it began, by its log; None also where an older version wrote it down
 
     @property
     def preempted(self) -> bool:
         """True where nothing went wrong: it was no try of the job."""
         return self.state is AttemptState.PREEMPTED
+
+    @property
+    def ran_out(self) -> bool:
+        """True where it used up its walltime."""
+        return self.state is AttemptState.TIMEOUT or self.fingerprint == WALLTIME_FINGERPRINT
+
+    @property
+    def is_try(self) -> bool:
+        """Whether a retry after it counts against the job: not after a preemption, nor at the end of its walltime."""
+        return not self.preempted and not self.ran_out
 
     @property
     def is_recognised(self) -> bool:

@@ -398,6 +398,7 @@ def _closed(case: Case) -> Case:
         logs=verdict.logs,
         state=failure.attempt.state,
         steps=verdict.steps,
+        first_step=verdict.first_step,
     )
     before = case.past[-1:] and (replace(case.past[-1], logs=()),)
     return replace(case, failure=None, past=(*case.past[:-1], *before, past)[-MAX_PAST:])

@@ -21,7 +21,7 @@ from perdure.coordination.messages import Failed, Input, Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
 from perdure.model.actions import Action, Comment, Requeue
-from perdure.model.jobs import Attempt, AttemptState, Job
+from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, Why
 from perdure.model.value import replace
@@ -51,7 +51,8 @@ from perdure.service.studies import GOOD_BYTES, Studies
 from perdure.service.successor import successor_of
 from perdure.service.surroundings import context_of
 from perdure.service.view import SiteView
-from perdure.triage.context import Context, last_step
+from perdure.service.walltime import of_walltime
+from perdure.triage.context import Context
 from perdure.triage.verdict import Label, Verdict
 
 log = logging.getLogger("perdure")
@@ -243,8 +244,8 @@ class Engine:
         try:
             context = context_of(attempt, case, state.fleet, output.free_bytes, self.clock())
             verdict = self._triage(output, attempt, context)
-            steps = last_step(output) if attempt.state is AttemptState.TIMEOUT else None
-            return replace(verdict, steps=steps, resubmits=output.resubmits)
+            verdict = of_walltime(verdict, output, attempt, case.job.walltime_s if case else None)
+            return replace(verdict, resubmits=output.resubmits)
         except Exception:
             log.exception("%s: triage failed", attempt.id)
             return Verdict(Label.UNSURE, 0.5, "unknown", "triage itself failed on this log")

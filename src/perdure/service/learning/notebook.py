@@ -16,6 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from perdure.errors import NotFound
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.retry.history import WALLTIME_FINGERPRINT
 from perdure.service import codec
 from perdure.service.codec import clean
 from perdure.service.schema import attempts, corrections, readings, terms
@@ -234,13 +235,15 @@ class Notebook:
 
 def _trial(attempt: Attempt, verdict_text: str | None) -> Trial:
     verdict = codec.VERDICT.decode(verdict_text) if verdict_text else None
-    proves = attempt.state.is_failure and attempt.state not in (AttemptState.PREEMPTED, AttemptState.CANCELLED)
+    fingerprint = verdict.fingerprint if verdict else ""
+    nobodys = attempt.state in (AttemptState.PREEMPTED, AttemptState.CANCELLED) or fingerprint == WALLTIME_FINGERPRINT
+    proves = attempt.state.is_failure and not nobodys
     return Trial(
         attempt.id,
         frozenset(attempt.nodes),
         attempt.elapsed_s,
         attempt.state is AttemptState.COMPLETED,
         proves,
-        verdict.fingerprint if verdict else "",
+        fingerprint,
         verdict.category if verdict else "",
     )

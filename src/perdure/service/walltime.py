@@ -1,0 +1,84 @@
+"""Whether an attempt ended because its walltime was near, as ``perdure exec --signal-before`` writes into the log.
+
+A log is its owner's word. So it counts where the resource manager's own times agree: the attempt used its walltime but
+for the seconds that the launcher speaks of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perdure.model.exits import RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.output import Output
+from perdure.retry.history import WALLTIME_FINGERPRINT
+from perdure.triage.context import LAST_BYTES, last_step, progress_of
+from perdure.triage.verdict import Evidence, Label, Role, Verdict
+
+SLACK_S = 60.0  # Slurm counts walltime in minutes, and starts the program some seconds after the attempt
+P_GOES_ON = 0.98
+MAX_LINE = 300
+_SAID = WALLTIME_SAID.encode()
+
+
+def of_walltime(verdict: Verdict, output: Output, attempt: Attempt, walltime_s: float | None) -> Verdict:
+    """The verdict, as one of the walltime where the launcher told the program of it and nothing else is the cause.
+
+    What the resource manager ended for its walltime stays that; it is known to go on where its launcher told it.
+    """
+    if attempt.state is AttemptState.TIMEOUT:
+        verdict = replace(verdict, steps=last_step(output), first_step=_first_step(output))
+    elif attempt.state is not AttemptState.FAILED or _has_a_cause(verdict, attempt):
+        return verdict
+    found = _told(output)
+    if found is None or walltime_s is None or attempt.elapsed_s < walltime_s - found[0] - SLACK_S:
+        return verdict
+    left_s, line = found
+    evidence = (Evidence(0, line, Role.ROOT, "walltime-told"), *verdict.evidence)
+    if attempt.state is AttemptState.TIMEOUT:
+        return replace(verdict, fingerprint=WALLTIME_FINGERPRINT, evidence=evidence)
+    return Verdict(
+        Label.TRANSIENT,
+        P_GOES_ON,
+        "time_limit",
+        f"its walltime was near: it was told {left_s:.0f} s before",
+        evidence,
+        fingerprint=WALLTIME_FINGERPRINT,
+        advice="It goes on from its last checkpoint, as long as it gets further each time.",
+        logs=verdict.logs,
+        steps=last_step(output),
+        first_step=_first_step(output),
+    )
+
+
+def _has_a_cause(verdict: Verdict, attempt: Attempt) -> bool:
+    """Whether the log names a cause that stays: it failed while it had little time left."""
+    if attempt.exit_code == RETRY_ME and not attempt.signal:
+        return False
+    return verdict.label is Label.DETERMINISTIC and any(each.role is Role.ROOT for each in verdict.evidence)
+
+
+def _first_step(output: Output) -> int | None:
+    """The least of the first steps that the beginnings of an attempt's own files tell of."""
+    begins = ((file.head or file.tail)[:LAST_BYTES] for file in output.files if not file.doubt)
+    firsts = (_first_in(begin.decode("utf-8", "replace")) for begin in begins)
+    return min((step for step in firsts if step is not None), default=None)
+
+
+def _first_in(text: str) -> int | None:
+    steps = (progress_of(line).steps for line in text.splitlines())
+    return next((step for step in steps if step is not None), None)
+
+
+def _told(output: Output) -> tuple[float, str] | None:
+    """The seconds that were left when the program was last told of it, and the line that says so."""
+    latest = None
+    for file in output.files:
+        at = -1 if file.doubt else file.tail.rfind(_SAID)
+        if at < 0:
+            continue
+        line = file.tail[at : at + MAX_LINE].split(b"\n", 1)[0].decode("utf-8", "replace")
+        seconds = line.removeprefix(WALLTIME_SAID).split(" ", 1)[0]
+        if WALLTIME_TOLD in line and seconds.isascii() and seconds.isdecimal() and len(seconds) < 8:
+            latest = max(latest or (0.0, line), (float(seconds), line))
+    return latest

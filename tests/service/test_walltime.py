@@ -1,0 +1,71 @@
+"""What the launcher says of the walltime, where the resource manager's times agree."""
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.model.exits import RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.output import Output, OutputFile
+from perdure.retry.history import WALLTIME_FINGERPRINT
+from perdure.service.walltime import of_walltime
+from perdure.triage.verdict import Evidence, Label, Role, Verdict
+
+HOUR_S = 3600.0
+ENDED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 2 * HOUR_S - 100, exit_code=1, user="ada")
+UNSURE = Verdict(Label.UNSURE, 0.5, "unknown", "nobody knows", fingerprint="u")
+SHAPE = Verdict(
+    Label.DETERMINISTIC, 0.03, "shape", "shapes do not match", (Evidence(3, "mat1", Role.ROOT, "r"),), fingerprint="d"
+)
+LINE = f"{WALLTIME_SAID}118 s, last at step 39: TERM {WALLTIME_TOLD} 2 of its processes"
+LOG = Output.of(f"step 40 loss 0.1\n{LINE}\nstep 41 loss 0.1\n".encode())
+
+
+def judged(verdict=UNSURE, output=LOG, attempt=ENDED, walltime_s=2 * HOUR_S):
+    return of_walltime(verdict, output, attempt, walltime_s)
+
+
+@pytest.mark.parametrize("exit_code", [1, 75, 143])
+def test_who_was_told_and_ended_in_time_ran_out_of_walltime(exit_code):
+    found = judged(attempt=replace(ENDED, exit_code=exit_code))
+    assert (found.category, found.label, found.steps) == ("time_limit", Label.TRANSIENT, 41)
+    assert found.first_step == 40
+    assert found.fingerprint == WALLTIME_FINGERPRINT
+    assert found.evidence[0].text == LINE
+    assert "118 s" in found.summary
+
+
+def test_ranks_lines_are_read_behind_their_prefix():
+    assert judged(output=Output.of(f"0: step 3\n0: {LINE}\n".encode())).category == "time_limit"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"attempt": replace(ENDED, end_s=HOUR_S)},  # an hour was left, whatever the log says
+        {"attempt": replace(ENDED, state=AttemptState.NODE_FAIL)},
+        {"attempt": replace(ENDED, state=AttemptState.CANCELLED)},
+        {"walltime_s": None},
+        {"verdict": SHAPE},
+        {"output": Output.of(b"step 40\n")},
+        {"output": Output.of(f"{WALLTIME_SAID}118 s: no process of the program listens to TERM\n".encode())},
+        {"output": Output.of(f"{WALLTIME_SAID}1e9 s: TERM {WALLTIME_TOLD} 2".encode())},
+        {"output": Output.of(f"{WALLTIME_SAID}{'9' * 4000} s: TERM {WALLTIME_TOLD} 2".encode())},
+        {"output": Output((OutputFile("log", LINE.encode(), doubt="another attempt's"),))},
+    ],
+)
+def test_otherwise_the_verdict_stays(change):
+    assert judged(**change) == change.get("verdict", UNSURE)
+
+
+def test_a_program_that_asks_to_go_on_is_believed_whatever_else_its_log_names():
+    assert judged(SHAPE, attempt=replace(ENDED, exit_code=RETRY_ME)).category == "time_limit"
+
+
+def test_what_was_ended_at_its_walltime_goes_on_where_it_was_told():
+    timeout = Verdict(Label.DETERMINISTIC, 0.04, "time_limit", "the walltime was reached", fingerprint="t")
+    ended = replace(ENDED, state=AttemptState.TIMEOUT, end_s=2 * HOUR_S + 10, exit_code=0)
+    told, silent = (judged(timeout, output, ended) for output in (LOG, Output.of(b"step 41\n")))
+    assert (told.summary, told.fingerprint, told.steps) == (timeout.summary, WALLTIME_FINGERPRINT, 41)
+    assert silent == replace(timeout, steps=41, first_step=41)
