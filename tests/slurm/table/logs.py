@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from tests.slurm.table.programs import LOST_PEER, SHAPE, fails_with
@@ -93,6 +94,7 @@ def old_error_before_a_new_one(stage: Stage) -> Iterator[None]:
     path = stage.folder / "train.log"
     path.write_text("step 1 loss 0.5\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)\n")
     path.chmod(0o666)
+    time.sleep(1.1)  # Slurm tells a start in whole seconds: a file that came into being in the same one is the job's
     error = "socket.gaierror: [Errno -3] Temporary failure in name resolution"
     script = f"{stage.once()}echo 'step 1 loss 0.4'; echo '{error}'; sleep 1; exit 1"
     job = stage.submit(script, "-o", str(path), "--open-mode=append")
