@@ -40,6 +40,8 @@ def test_the_record_has_the_promised_form():
         "p_transient": 0.9123,
         "category": "net",
         "summary": "the link was lost",
+        "rank": "",
+        "node": "",
         "evidence": [{"line": 7, "text": "link down", "role": "root", "rule": "link"}],
         "advice": {
             "action": "retry",
@@ -144,7 +146,7 @@ def test_a_batch_gives_one_line_a_record_with_just_the_promised_keys(perdure, ho
     assert ran.code == 0
     assert [(line["id"], line["category"]) for line in ran.jsons][:2] == [("a", "shape"), (7, "port_busy")]
     for line in ran.jsons:
-        assert list(line) == ["id", "verdict", "p_transient", "category", "summary", "evidence", "advice"]
+        assert list(line) == ["id", "verdict", "p_transient", "category", "summary", "rank", "node", "evidence", "advice"]
         assert list(line["advice"]) == ["action", "reason", "exclude_node", "delay_s"]
         assert line["verdict"] in ("deterministic", "transient", "unsure")
         assert 0 <= line["p_transient"] <= 1

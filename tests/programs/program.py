@@ -27,7 +27,7 @@ class Program:
     verdict: str  # what becomes of its first failure: retry, probe (one retry) or stop
     rank: str = ""  # that failed first; "" where all do, or there is one process
     message: str = ""  # holds of the line that names the cause
-    frame: str = ""  # begins the innermost place in own code: "loader.py:"
+    frame: str = ""  # the innermost frame in own code that is shown holds this
     launch: str = TORCHRUN
     sizes_mib: dict[str, int] = field(default_factory=dict)  # file systems made anew for it, by path; needs root
     environment: dict[str, str] = field(default_factory=dict)

@@ -72,6 +72,8 @@ def record(diagnosis: Diagnosis) -> dict[str, Any]:
         "p_transient": round(verdict.p_transient, 4),
         "category": verdict.category,
         "summary": verdict.summary,
+        "rank": verdict.rank,
+        "node": verdict.node,
         "evidence": [_shown(evidence) for evidence in verdict.evidence],
         "advice": {
             "action": str(decision.kind),

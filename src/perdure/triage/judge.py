@@ -28,6 +28,7 @@ from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
 from perdure.triage.excerpt import excerpt, last_block, without_outlived
+from perdure.triage.frames import innermost_own
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.launchers import Report, first_failure
 from perdure.triage.logtext import LogText
@@ -42,6 +43,10 @@ from perdure.triage.scheduler import Fact, facts
 from perdure.triage.verdict import MAX_LOGS, Evidence, Label, Role, Verdict
 
 Sign = Hit | Fact | Report
+
+
+FRAME = "own-frame"
+"""What the evidence of the innermost frame in a job's own code is called."""
 
 
 class Leaning(Protocol):
@@ -260,7 +265,14 @@ def _evidence(primary: Sign, seen: _Seen, most: int) -> tuple[Evidence, ...]:
     hits = sorted((sign for sign in chosen[:most] if isinstance(sign, Hit)), key=lambda hit: hit.order)
     in_order: list[Sign] = [sign for sign in chosen[:most] if isinstance(sign, Fact)]
     in_order += [*hits, *(sign for sign in chosen[:most] if isinstance(sign, Report))]
-    return tuple(_shown(sign, primary, seen.merged) for sign in in_order)
+    shown = [(sign, _shown(sign, primary, seen.merged)) for sign in in_order]
+    return tuple(line for sign, told in shown for line in (*(_frame(told, sign) if sign is primary else ()), told))
+
+
+def _frame(shown: Evidence, primary: Sign) -> tuple[Evidence, ...]:
+    """The place in the job's own code that raised what `shown` says."""
+    frame = innermost_own(primary) if isinstance(primary, Hit) else None
+    return (Evidence(frame.line, frame.text, Role.CONFIRMATION, FRAME, shown.source),) if frame else ()
 
 
 def _shown(sign: Sign, primary: Sign, merged: Merged) -> Evidence:

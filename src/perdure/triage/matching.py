@@ -22,7 +22,7 @@ import re2
 
 from perdure.triage.clean import ADVICE, CLEARED, MAX_LINE_BYTES, PIECE, QUOTED, SURVIVED, WARNED, decode, tidy
 from perdure.triage.logtext import END_BLOCK_BYTES, Block, LogText, blocks
-from perdure.triage.patterns import options
+from perdure.triage.patterns import compiled, options
 from perdure.triage.prefixes import rank_before, rank_of
 from perdure.triage.rule import Cause, Force, Rule
 from perdure.triage.runs import Runs
@@ -159,7 +159,7 @@ class RuleBook:
                 tidied = tidy(piece)
                 rule = self.match(tidied)
                 known[piece] = (rule.cause, tidied) if rule is not None else None
-            if (found := known[piece]) is not None:
+            if (found := known[piece]) is not None and not _is_source(data, start):
                 line += data.count(b"\n", counted, at)
                 counted = at
                 yield Match(found[0], line, piece, found[1], block, number > searches and at - last < 2 * STRIDE_BYTES)
@@ -203,6 +203,31 @@ def _piece(data: bytes, at: int, redrawn: bool) -> tuple[int, int]:
         redraw = data.find(PIECE, at, end)
         end = end if redraw < 0 else redraw
     return start, end
+
+
+_FRAME = r'^\s*File "[^"]{1,1000}", line \d{1,9}'
+MIXED_LINES, MIXED_BYTES = 16, 4096
+"""So far before a line the one that its own task wrote before it is looked for, where tasks' lines are mixed."""
+
+
+def _is_source(data: bytes, start: int) -> bool:
+    """Whether the line that begins at `start` is one of source code, quoted by a traceback: it was not printed."""
+    if data[start - 1 : start] != b"\n":
+        return False
+    nearby = data[max(0, start - 1 - MIXED_BYTES) : start - 1]
+    if b'File "' not in nearby:
+        return False
+    line = data[start : _line_end(data, start)][:MAX_LINE_BYTES]
+    task = rank_of(line)
+    for before in reversed(nearby.split(b"\n")[-MIXED_LINES:]):
+        if rank_of(before) == task:
+            return compiled(_FRAME).search(tidy(before)) is not None and _indent(before) < _indent(line)
+    return False
+
+
+def _indent(line: bytes) -> int:
+    """Where the text of a line begins, what launchers put before it counted."""
+    return len(line) - len(tidy(line).lstrip())
 
 
 def _screen(rules: tuple[Rule, ...]) -> Any:

@@ -68,6 +68,5 @@ class Verdict:
     hardware: str = ""  # the line that shows broken hardware, where that is the cause
     rank: str = ""  # of the task that failed first; "" where it is not known, or the job is one task
     node: str = ""  # on which that task ran, as its launcher calls it
-    frame: str = ""  # innermost place in the job's own code that the traceback names: "train.py:42, in step"
     steps: int | None = None  # the last step that the log of a job that ran out of walltime tells of
     first_step: int | None = None  # the first that it tells of

@@ -90,6 +90,8 @@ class VerdictItem(BaseModel):
     bound: str
     infrastructure: bool
     hearsay: bool
+    rank: str = Field("", description="Task that failed first; empty where that is not known")
+    node: str = Field("", description="Its node, as its launcher calls it")
     evidence: list[Evidence] | None
     logs: list[LogMark] | None = Field(None, description="What it was made from; null like `evidence`")
 
@@ -104,6 +106,8 @@ class VerdictItem(BaseModel):
             bound=verdict.bound,
             infrastructure=verdict.infrastructure,
             hearsay=verdict.hearsay,
+            rank=verdict.rank,
+            node=verdict.node,
             evidence=list(verdict.evidence) if with_log else None,
             logs=list(verdict.logs) if with_log else None,
         )
