@@ -31,6 +31,9 @@ def test_advice_is_what_the_service_would_decide_without_history():
     assert advise(verdict(Label.DETERMINISTIC, 0.02), RULES).kind is DecisionKind.STOP
 
 
+HEAD = ("id", "verdict", "p_transient", "category", "summary", "rank", "node")
+
+
 def test_the_record_has_the_promised_form():
     evidence = (Evidence(7, "link down", Role.ROOT, "link"),)
     found = verdict(Label.TRANSIENT, 0.91234, evidence=evidence)
@@ -146,7 +149,7 @@ def test_a_batch_gives_one_line_a_record_with_just_the_promised_keys(perdure, ho
     assert ran.code == 0
     assert [(line["id"], line["category"]) for line in ran.jsons][:2] == [("a", "shape"), (7, "port_busy")]
     for line in ran.jsons:
-        assert list(line) == ["id", "verdict", "p_transient", "category", "summary", "rank", "node", "evidence", "advice"]
+        assert list(line) == [*HEAD, "evidence", "advice"]
         assert list(line["advice"]) == ["action", "reason", "exclude_node", "delay_s"]
         assert line["verdict"] in ("deterministic", "transient", "unsure")
         assert 0 <= line["p_transient"] <= 1

@@ -25,10 +25,13 @@ class Program:
     says: str  # what happens in it
     cause: list[str]  # category that is right; several where words for the same thing differ
     verdict: str  # what becomes of its first failure: retry, probe (one retry) or stop
-    rank: str = ""  # that failed first; "" where all do, or there is one process
+    rank: str = ""  # that failed first; "any" where all do, "" where there is one process
     message: str = ""  # holds of the line that names the cause
     frame: str = ""  # the innermost frame in own code that is shown holds this
+    says_also: str = ""  # words that the verdict or its advice must hold
     launch: str = TORCHRUN
+    needs: str = ""  # a module beside torch
+    offline: bool = False  # run without a network; needs root
     sizes_mib: dict[str, int] = field(default_factory=dict)  # file systems made anew for it, by path; needs root
     environment: dict[str, str] = field(default_factory=dict)
     lands: bool = False  # run each time that a change lands
@@ -41,7 +44,13 @@ class Program:
         """Why it cannot be run here, or ""."""
         if not HAS_TORCH:
             return "torch is not installed"
-        return "it mounts file systems of its own, which needs root" if self.sizes_mib and os.geteuid() else ""
+        if self.needs and importlib.util.find_spec(self.needs) is None:
+            return f"{self.needs} is not installed"
+        return "it has namespaces of its own, which needs root" if self._namespaces and os.geteuid() else ""
+
+    @property
+    def _namespaces(self) -> str:
+        return " ".join([*(["-m"] if self.sizes_mib else []), *(["-n"] if self.offline else [])])
 
     def script(self, work: Path, options: str = "") -> str:
         """A shell script that runs it in the directory `work`; `options` go to torchrun."""
@@ -52,8 +61,8 @@ class Program:
             f"mkdir -p {path}; mount -t tmpfs -o size={size}m tmpfs {path}; " for path, size in self.sizes_mib.items()
         )
         run = f"cd {shlex.quote(str(work))}; {mounts}exec {' '.join(words)} {self.path}"
-        own_mounts = f"exec unshare -m sh -c {shlex.quote(run)}" if self.sizes_mib else run
-        return f"export {exports}\n{own_mounts}\n"
+        apart = f"exec unshare {self._namespaces} sh -c {shlex.quote(run)}" if self._namespaces else run
+        return f"export {exports}\n{apart}\n"
 
 
 def programs() -> list[Program]:

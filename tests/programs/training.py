@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -29,12 +30,14 @@ def batches(steps: int):
         yield batch, batch.sum(1, keepdim=True)
 
 
-def train(at_step: Callable[[int], None] = lambda step: None, data=None, steps=12, lr=1e-3) -> nn.Module:
+def train(
+    at_step: Callable[[int], None] = lambda step: None, data=None, steps=12, lr=1e-3, timeout_s=60.0
+) -> nn.Module:
     """Train for `steps`, calling `at_step` before each; `data` yields batches and targets."""
     torch.manual_seed(rank)
     model: nn.Module = Net()
     if "RANK" in os.environ:
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
         model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     for step, (batch, target) in enumerate(data or batches(steps), 1):

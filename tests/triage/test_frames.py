@@ -54,5 +54,5 @@ def test_a_second_traceback_ends_at_its_own_head() -> None:
 
 
 def test_where_no_source_is_at_hand_the_message_below_a_frame_counts() -> None:
-    text = 'Traceback (most recent call last):\n  File "data.py", line 41, in fetch\nConnectionResetError: [Errno 104] x\n'
+    text = 'Traceback (most recent call last):\n  File "data.py", line 41, in f\nConnectionResetError: [Errno 104] x\n'
     assert judge(text.encode()).category == "net"

@@ -175,7 +175,7 @@ def _place_of_fact(fact: Fact) -> float:
     """How a fact ranks beside a launcher's report: what ended one task is known better than the job's own code."""
     if fact.cause.role is not Role.ROOT:
         return 1.0
-    return -4.0 if fact.cause.force is Force.DECISIVE else -2.5
+    return -6.0 if fact.cause.force is Force.DECISIVE else -4.5
 
 
 def _rank(cause: Cause) -> int:
@@ -259,7 +259,8 @@ def _evidence(primary: Sign, seen: _Seen, most: int) -> tuple[Evidence, ...]:
     names = {sign.cause.name for sign in chosen}
     for hit in sorted(seen.merged.hits, key=lambda hit: (_rank(hit.cause), hit.order)):
         told = seen.report is not None and seen.report.tells(hit)
-        if hit.cause.name not in names and len(chosen) < most and not told:
+        idle = hit.cause.force is Force.FAINT and primary.cause.force is Force.PLAIN
+        if hit.cause.name not in names and len(chosen) < most and not (told or idle):
             names.add(hit.cause.name)
             chosen.append(hit)
     hits = sorted((sign for sign in chosen[:most] if isinstance(sign, Hit)), key=lambda hit: hit.order)

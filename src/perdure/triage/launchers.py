@@ -87,20 +87,27 @@ class Report:
         The words of the task that failed first explain its end, and so do a root's that bear no task's number. A lost
         peer explains no signal, and no exit code that a program chose; other tasks' errors follow from the first.
         """
-        own, cause = self.is_of(hit), hit.cause
+        cause, own = hit.cause, self.is_of(hit)
         others = hit.rank.isdecimal() and not own
-        if self.tells(hit) or cause.role is Role.CONFIRMATION or cause.force is Force.FAINT:
-            return 3.0
+        if self.tells(hit):
+            return _LAST
         if cause.force is Force.DECISIVE:
-            return -3.0
+            return -5.0
+        if cause.role is Role.CONFIRMATION:
+            return -1.0 if own and self.is_exception else _LAST
         if not self.is_exception and cause.category in _OF_PEERS:
-            return -0.5 if self.signal == _ABORT and cause.category in _ABORTS and not others else 2.0
-        if cause.role is Role.ROOT and (cause.force is Force.PLAIN or not others):
-            return -2.0 if not others else -1.0
+            return -2.0 if self.signal == _ABORT and cause.category in _ABORTS and not others else _LAST
+        if cause.role is Role.ROOT and cause.force is Force.PLAIN:
+            return -3.0 if others else -4.0
+        if others:
+            return _LAST
+        if cause.force is Force.GENERIC:
+            return -3.5
         explains = self.is_exception or cause.category == self.cause.category == "native_crash"
-        return -0.5 if explains and cause.role is Role.CASCADE and not others else 2.0
+        return -1.5 if explains and (cause.role is Role.CASCADE or own) else _LAST
 
 
+_LAST = 2.0
 _ABORT = 6
 _OF_PEERS = frozenset({"net", "rdzv_store", "nccl_timeout", "nccl_comm"})
 """Categories of what a task says whose peer is gone."""

@@ -4,7 +4,7 @@
 #: lands = true
 #: verdict = "stop"
 #: message = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (16x31 and 32x64)"
-#: frame = "training.py\", line 23"
+#: frame = ", in forward"
 
 import torch
 from training import FEATURES, batches, rank, train

@@ -1,0 +1,8 @@
+"""A package is not installed in the environment of the job; each rank meets it."""
+#: cause = ["config"]
+#: rank = "any"
+#: verdict = "stop"
+#: message = "ModuleNotFoundError: No module named 'einops_exts'"
+#: frame = "missing_module.py\", line 7"
+
+import einops_exts  # noqa: F401
