@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from perdure.errors import ConfigError
 from perdure.retry.rules import RetryRules
 from perdure.service import settings as module
+from perdure.service.pace import Pace
 from perdure.service.settings import BUILT_IN, Cluster, Settings, known_names, load, value_of
 
 
@@ -45,6 +46,19 @@ def test_the_embedded_cluster_acts_and_slurm_is_only_watched(env):
     assert not slurm.armed
     assert settings.look_every_s > load(env).settings.look_every_s
     assert load(env, flags={"service.cluster": "slurm", "service.act": True}).settings.service.armed
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, Pace(10, 60, 30)),
+        ({"slurm.looks_per_minute": 2}, Pace(2, 12, 6)),
+        ({"service.poll_s": 1.0}, Pace(60, 360, 180)),
+    ],
+)
+def test_how_often_slurm_is_asked_follows_from_its_budget_of_looks(env, given, expected):
+    assert load(env, flags={"service.cluster": "slurm", **given}).settings.pace == expected
+    assert load(env).settings.pace == Pace()
 
 
 def test_each_source_wins_over_the_ones_before_it(env, tmp_path):

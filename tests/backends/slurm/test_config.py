@@ -12,3 +12,11 @@ from perdure.backends.slurm.config import read_config
 def test_lists_of_exit_codes_are_read(said, expected):
     config = read_config(f"ClusterName             = c\nRequeueExit             = {said}\n".encode(), "m")
     assert config.codes("RequeueExit") == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [("accounting_storage/slurmdbd", True), ("accounting_storage/none", False), ("(null)", False)],
+)
+def test_whether_a_slurmdbd_is_told_of_jobs(said, expected):
+    assert read_config(f"AccountingStorageType = {said}\n".encode(), "m").accounts is expected

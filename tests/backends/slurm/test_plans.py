@@ -274,6 +274,12 @@ def test_dependants_are_mended_before_the_job_is_let_go():
     )
 
 
+def test_a_dependant_that_was_cancelled_is_not_mended():
+    gone = replace(record(state="CANCELLED", start=0), job_id="9", raw_id=9, dependency="afterok:7(failed)")
+    found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant(gone.dependency, gone),))
+    assert (found.commands, found.repairs) == (("release 7",), ())
+
+
 def test_a_retry_waits_for_the_singleton_that_overtook_it():
     runs = replace(record(state="RUNNING", start=996), job_id="10")
     found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant("singleton(unfulfilled)", runs),))
