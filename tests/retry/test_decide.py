@@ -161,6 +161,15 @@ def test_a_job_that_a_person_ended_by_a_signal_is_that_persons(number):
 def test_of_a_program_that_ended_by_a_code_of_its_own_a_signal_is_no_persons_word():
     assert persons_signal(replace(TRIED, exit_code=0, signal=15)) == 15
     assert persons_signal(replace(TRIED, exit_code=1, signal=15)) == 0
+    assert persons_signal(replace(TRIED, exit_code=143)) == 0
+
+
+def test_of_what_a_shell_tells_an_interrupt_alone_is_a_persons_word():
+    assert persons_signal(replace(TRIED, exit_code=130)) == 2
+    decision = decided(TRANSIENT, attempt=replace(TRIED, exit_code=130))
+    assert decision.kind is DecisionKind.STOP
+    assert "as scancel -s INT does; nobody" in decision.reason
+    assert persons_signal(replace(TRIED, exit_code=130, failed_nodes=("n1",))) == 0
 
 
 def test_a_machine_that_shuts_down_sends_the_same_signal():

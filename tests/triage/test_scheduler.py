@@ -7,6 +7,7 @@ import pytest
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.signals import SENT_BY_PERSONS
+from perdure.triage.context import Context
 from perdure.triage.judge import judge
 from perdure.triage.rule import Force
 from perdure.triage.scheduler import facts
@@ -88,6 +89,35 @@ def test_a_signal_that_a_person_sent_to_the_script_outranks_any_log(number: int)
         verdict = judge(b"step 10\nRuntimeError: NCCL error: unhandled system error\n", attempt)
         assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "cancelled")
         assert f"ended by signal {number} (" in verdict.summary
+
+
+INTERRUPTED = """Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    time.sleep(600)
+KeyboardInterrupt
+srun: error: node3: task 0: Interrupt
+"""
+
+
+@pytest.mark.parametrize("last", ["", "RuntimeError: Connection closed by peer [10.0.0.2]:29500\n"])
+def test_a_program_that_was_interrupted_is_not_started_again(last: str) -> None:
+    for code in (130, 1):
+        verdict = judge((INTERRUPTED + last).encode(), replace(FAILED, exit_code=code))
+        assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "cancelled")
+    silent = judge(b"step 1\n" + last.encode(), replace(FAILED, exit_code=130))
+    assert (silent.label, silent.category) == (Label.DETERMINISTIC, "cancelled")
+    assert "scancel -s INT does" in silent.summary
+    crowded = judge(b"step 1\nKeyboardInterrupt\n", FAILED, Context(others_on_node=3))
+    assert crowded.label is Label.DETERMINISTIC
+
+
+def test_a_job_that_slurm_was_told_to_end_is_not_started_again() -> None:
+    line = "slurmstepd: error: *** JOB 38 ON node3 CANCELLED AT 2026-11-22T16:43:28 ***\n"
+    for after in ("caught TERM, saving\n", "srun: error: node3: task 0: Terminated\n", "Connection reset by peer\n"):
+        verdict = judge(f"step 7\n{line}{after}".encode(), FAILED)
+        assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "cancelled")
+    step = line.replace("JOB 38", "STEP 38.0")  # srun -K and many others end steps
+    assert judge(f"step 7\n{step}".encode(), FAILED).label is not Label.DETERMINISTIC
 
 
 @pytest.mark.parametrize("number", [4, 6, 7, 8, 9, 11])

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.jobs import Attempt, AttemptState, Job, Wish
-from perdure.model.signals import in_words, persons_signal, signal_name
+from perdure.model.signals import persons_deed
 from perdure.model.value import quick
 from perdure.retry.budget import at, room
 from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of
@@ -210,9 +210,8 @@ def _refused_by_program(asked: ExitWish, attempt: Attempt) -> str:
 
 
 def _refused_by_person(attempt: Attempt) -> str:
-    number = persons_signal(attempt)
-    how = f"it was ended by {in_words(number)}, as scancel -s {signal_name(number)} -f does"
-    return f"{how}; nobody starts it again but its owner" if number else ""
+    deed = persons_deed(attempt)
+    return f"{deed}; nobody starts it again but its owner" if deed else ""
 
 
 def _is_free(job: Job, attempt: Attempt) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import IS_NOT_THERE, Absent, Why
-from perdure.model.signals import SENT_BY_PERSONS, in_words, persons_signal, signal_name
+from perdure.model.signals import in_words, persons_deed, persons_signal
 from perdure.triage.deaths import OF_EXIT_CODE, OF_SIGNAL
 from perdure.triage.rule import Cause, Force
 from perdure.triage.verdict import Bound, Role
@@ -135,24 +135,20 @@ def _of_output(attempt: Attempt, absent: Sequence[Absent]) -> Fact | None:
     return Fact(_OF_OUTPUT[found[0].why], f"{found[0].path}: {found[0].says}") if found else None
 
 
-_OF_PERSONS = {
-    number: Cause(
-        f"signal-of-a-person-{number}", "cancelled", 0.02, Role.ROOT, Force.DECISIVE,
-        f"it was ended by {in_words(number)}, as scancel -s {signal_name(number)} -f does",
-        "Nobody starts it again but its owner.",
-    )
-    for number in sorted(SENT_BY_PERSONS)
-}  # fmt: skip
+def _of_person(number: int, deed: str) -> Cause:
+    advice = "Nobody starts it again but its owner."
+    return Cause(f"signal-of-a-person-{number}", "cancelled", 0.02, Role.ROOT, Force.DECISIVE, deed, advice)
 
 
 def _of_signal(attempt: Attempt) -> Fact | None:
     if attempt.state is not AttemptState.FAILED:
         return None
     if number := persons_signal(attempt):
-        return Fact(_OF_PERSONS[number], f"the script ended by {in_words(number)}, exit code 0")
+        cause = _of_person(number, persons_deed(attempt))
+        return Fact(cause, f"the script ended by {in_words(number)}, exit code {attempt.exit_code}")
     signal = attempt.signal or (attempt.exit_code - 128 if attempt.exit_code > 128 else 0)
-    cause = OF_SIGNAL.get(signal)
-    return Fact(cause, f"exit code {attempt.exit_code}, signal {signal}") if cause is not None else None
+    found = OF_SIGNAL.get(signal)
+    return Fact(found, f"exit code {attempt.exit_code}, signal {signal}") if found is not None else None
 
 
 def _of_exit_code(attempt: Attempt) -> Fact | None:

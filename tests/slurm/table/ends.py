@@ -12,9 +12,9 @@ from tests.slurm.table.stage import Stage
 ENDS = Group("ends")
 
 
-def _signalled(stage: Stage, *words: str) -> tuple[str, Iterator[None]]:
-    """A job that has run for some seconds when its owner sends a signal to the batch script."""
-    job = stage.submit(f"echo step 1; touch {stage.mark}; sleep 600 & wait")
+def _signalled(stage: Stage, *words: str, script: str = "sleep 600 & wait") -> tuple[str, Iterator[None]]:
+    """A job that has run for some seconds when its owner sends a signal to it."""
+    job = stage.submit(f"echo step 1; touch {stage.mark}; {script}")
 
     def rest() -> Iterator[None]:
         yield
@@ -86,6 +86,29 @@ def sent_int(stage: Stage) -> Iterator[None]:
     next(rest, None)
     stage.stopped(job)
     assert "never got as far" not in stage.says(job)
+
+
+@ENDS.row(quick=True)
+def sent_int_to_its_program(stage: Stage) -> Iterator[None]:
+    """`scancel -s INT JOB`, without `-f`: the program under `srun` is interrupted, Slurm says FAILED 130."""
+    job, rest = _signalled(stage, "-s", "INT", script="srun sleep 600")
+    next(rest)
+    yield
+    next(rest, None)
+    stage.stopped(job)
+    assert "scancel -s INT" in stage.says(job)
+
+
+@ENDS.row(quick=True)
+def sent_term_that_it_catches(stage: Stage) -> Iterator[None]:
+    """`scancel --batch -s TERM JOB`, which its script catches, saves and ends with exit code 1."""
+    catches = "trap 'echo caught TERM, saving; exit 1' TERM; sleep 600 & wait"
+    job, rest = _signalled(stage, "--batch", "-s", "TERM", script=catches)
+    next(rest)
+    yield
+    next(rest, None)
+    stage.stopped(job)
+    assert "was told to end the job" in stage.says(job)
 
 
 @ENDS.row()
