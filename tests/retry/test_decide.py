@@ -98,6 +98,14 @@ def test_the_owners_wish_is_honoured(job):
     assert decided(job=job).kind is DecisionKind.STOP
 
 
+def test_what_cannot_be_put_back_is_diagnosed_all_the_same():
+    for job, words in ((replace(JOB, is_batch=False), "no batch job"), (replace(JOB, may_requeue=False), "Requeue=0")):
+        decision = decided(job=job)
+        assert decision.kind is DecisionKind.STOP
+        assert decision.reason.startswith("connection lost: ")
+        assert words in decision.reason
+
+
 def test_each_return_elsewhere_multiplies_the_odds():
     decision = decided(past=earlier(2))  # odds 9 -> 9/16
     assert decision.p_transient == pytest.approx(9 / 25)

@@ -80,7 +80,7 @@ class Job:
     node_count: int = 1
     restart_nodes: tuple[int, int] | None = None  # fewest and most for a restart, by its owner's word; None: as it asks
     walltime_s: float | None = None  # the limit asked for; None is no limit
-    may_requeue: bool = True  # False after --no-requeue
+    may_requeue: bool = True  # False after --no-requeue, or where the site says so for all jobs
     wish: Wish = Wish.AUTO
     reason: str = ""  # why it waits, in the resource manager's words
     excluded: tuple[str, ...] = ()  # nodes it must not run on
@@ -95,6 +95,7 @@ class Job:
     account: str = ""
     requeue_at_timeout: bool = False  # it saves checkpoints: its owner wants it back in the queue at its walltime
     misread: str = ""  # what its owner wrote for Perdure, and nobody understands
+    is_batch: bool = True  # False where it was begun at a terminal (salloc, srun): there is no script to run again
 
 
 @quick

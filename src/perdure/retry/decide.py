@@ -85,7 +85,7 @@ def decide(
 
     weighed = f"expected cost {retry_cost:.2f} GPU-h if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
     asked = _wish_of_program(attempt, verdict)
-    if refusal := _refused_by_owner(job) or _refused_by_person(attempt) or _refused_by_program(asked, attempt):
+    if refusal := _not_put_back(job, verdict) or _refused_by_person(attempt) or _refused_by_program(asked, attempt):
         return decision(DecisionKind.STOP, refusal)
     goes_on = _goes_on_after_walltime(job, attempt, verdict, rules)
     if goes_on and (stuck := _stands_still(verdict, past)):
@@ -182,12 +182,16 @@ def _misread(job: Job) -> str:
     return f'; "{job.misread}" in its comment is not understood' if job.misread else ""
 
 
-def _refused_by_owner(job: Job) -> str:
+def _not_put_back(job: Job, verdict: Verdict) -> str:
+    """Why, whatever failed, with what failed said first."""
+    why = ""
     if job.wish is Wish.NEVER:
-        return "the owner asked that this job is never recovered"
-    if not job.may_requeue:
-        return "the job was submitted with --no-requeue"
-    return ""
+        why = "the owner asked that this job is never recovered"
+    elif not job.is_batch:
+        why = "no batch job (salloc, srun): it cannot be put back"
+    elif not job.may_requeue:
+        why = "the job may not be put back (Requeue=0: by --no-requeue, JobRequeue=0, or set since)"
+    return f"{verdict.summary}: {why}" if why else ""
 
 
 def _wish_of_program(attempt: Attempt, verdict: Verdict) -> ExitWish:

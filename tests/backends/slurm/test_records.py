@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.backends.slurm import picture
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.het import merge_rows, read_one_job, whole_of
 from perdure.backends.slurm.paths import expand_patterns
@@ -108,6 +109,13 @@ def test_a_heterogeneous_job_is_one_job_by_its_plain_id():
 def test_a_component_tells_which_job_it_belongs_to():
     assert whole_of(component(6, 1, "b").encode(), MARK) == "5"
     assert whole_of(job(6).encode(), MARK) == whole_of(b"", MARK) == ""
+
+
+@pytest.mark.parametrize("flag", [0, 1, 2])
+def test_an_allocation_is_no_batch_job(flag):
+    found = read_one_job(job(7, batch=flag).encode(), MARK, "7")
+    assert found.is_batch is bool(flag)
+    assert picture.jobs("c", picture.Sources((found,), (), ()), 100.0)[0].is_batch is bool(flag)
 
 
 def test_a_heterogeneous_job_that_one_part_forbids_to_requeue_is_not_requeued():

@@ -24,6 +24,7 @@ def job(
     priority=1,
     restarts=0,
     requeue=1,
+    batch=1,
     exit_code="0:0",
     tres="cpu=1",
     tasks=1,
@@ -41,7 +42,7 @@ def job(
     return (
         f"JobId={number} {before_name}JobName={name} UserId={user}({uid}) GroupId=g({uid}) MCS_label=N/A "
         f"Priority={priority} Nice=0 Account=a QOS=normal JobState={state} Reason={reason} Dependency=(null) "
-        f"Requeue={requeue} Restarts={restarts} BatchFlag=1 Reboot=0 ExitCode={exit_code} RunTime=00:00:01 "
+        f"Requeue={requeue} Restarts={restarts} BatchFlag={batch} Reboot=0 ExitCode={exit_code} RunTime=00:00:01 "
         f"TimeLimit=01:00:00 TimeMin=N/A SubmitTime={instant(submit)} EligibleTime={instant(submit)} "
         f"AccrueTime={instant(submit)} StartTime={instant(start)} EndTime={instant(end)} Deadline=N/A "
         f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={instant(submit)} Scheduler=Main Partition=main "

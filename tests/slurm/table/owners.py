@@ -36,6 +36,31 @@ def no_requeue(stage: Stage) -> Iterator[None]:
     assert "--no-requeue" in stage.says(job)
 
 
+@OWNERS.row()
+def requeue_switched_off(stage: Stage) -> Iterator[None]:
+    """`scontrol update requeue=0` while it runs, and a permission error: what is wrong is said first."""
+    denied = "PermissionError: [Errno 13] Permission denied: '/data/train.h5'"
+    job = stage.submit(f'sleep 3; echo "{denied}" >&2; exit 1', "--requeue")
+    stage.cluster.wait(job, lambda fields: fields["JobState"] == "RUNNING")
+    stage.cluster.run("scontrol", "update", f"jobid={job}", "requeue=0")
+    yield
+    note = stage.stopped(job)["verdicts"][-1]["note"]
+    assert note.startswith("the job may not touch a file")
+    assert "Requeue=0" in note
+
+
+@OWNERS.row()
+def no_batch_job(stage: Stage) -> Iterator[None]:
+    """`salloc` and `srun` from a terminal that fail: Slurm cannot put them back."""
+    program = ("sh", "-c", "echo $SLURM_JOB_ID; sleep 2; exit 3")
+    for launcher in ("salloc", "srun"):
+        stage.jobs.append(stage.cluster.run(launcher, "-n", "1", *program, check=False).split()[0])
+    yield
+    for job in stage.jobs:
+        stage.stopped(job)
+        assert "no batch job" in stage.says(job)
+
+
 @OWNERS.row(quick=True)
 def retry_never(stage: Stage) -> Iterator[None]:
     """`--comment="Perdure:Retry=No"`, and a transient failure."""

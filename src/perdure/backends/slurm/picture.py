@@ -124,6 +124,7 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
         restart_nodes=allowed,
         walltime_s=record.walltime_s,
         may_requeue=record.requeue,
+        is_batch=record.is_batch,
         wish=asked.retry,
         misread=asked.misread,
         requeue_at_timeout=asked.requeue_at_timeout,

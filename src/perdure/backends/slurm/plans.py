@@ -167,8 +167,10 @@ def _requeue(
     if not is_waiting(job.state):
         if job.state in _NOT_OVER and not ended_badly(job, now):
             return refused(f"the attempt is not over: {job.state}")
+        if not job.is_batch:
+            return refused("Slurm cannot put it back: it is no batch job")
         if not job.requeue:
-            return refused("the job was submitted with --no-requeue")
+            return refused("Slurm may not put this job back (Requeue=0)")
         return Todo((f"requeuehold {whole(job)}",))
     if job.state == "SPECIAL_EXIT":
         return refused("the site's rule holds the job (RequeueExitHold)")
