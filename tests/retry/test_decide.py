@@ -492,6 +492,20 @@ def test_a_node_that_was_asked_for_by_name_is_kept_unless_the_failure_is_its_own
     assert two.exclude == ("n2",)
 
 
+def test_of_two_nodes_asked_for_by_name_the_one_that_did_not_fail_is_kept():
+    """Others' trouble on it makes it a suspect, and no more."""
+    job = replace(JOB, required=("n2", "n1"), node_count=2)
+    lost = replace(TRIED, state=AttemptState.NODE_FAIL, nodes=("n1", "n2"), failed_nodes=("n2",))
+    verdict = replace(TRANSIENT, bound=Bound.NODE)
+    fleet = replace(FLEET, troubles={"n1": [trouble("bob", True), trouble("eve", True)]})
+    first = decided(verdict, job, lost, fleet=fleet)
+    assert first.exclude == ("n2",)
+    assert "on n1 as asked for by -w" in first.reason
+    before = [replace(each, nodes=("n1", "n2"), failed_nodes=("n2",)) for each in earlier(1)]
+    again = replace(lost, nodes=("n1", "n3"), failed_nodes=("n3",))
+    assert decided(verdict, replace(job, required=("n1",)), again, before, fleet).exclude == ("n3",)
+
+
 def test_a_suspect_that_was_asked_for_by_name_is_kept():
     fleet = replace(FLEET, troubles={"n1": [trouble("bob", True), trouble("eve", True)]})
     assert set(decided(fleet=fleet).exclude) == {"n1", "n2"}

@@ -293,10 +293,11 @@ def _kept_nodes(
 ) -> set[str]:
     """The nodes that the job's owner asks for by name and can have.
 
-    Not those whose the failure is, nor any on which it has failed before.
+    Not those whose the failure is (of which some are known to have gone down, the others are not it), nor any on which
+    it has failed before.
     """
-    blamed = attempt.nodes if verdict.bound is Bound.NODE else attempt.failed_nodes
-    before = (node for failure in past if not failure.preempted for node in failure.nodes)
+    blamed = attempt.failed_nodes or (attempt.nodes if verdict.bound is Bound.NODE else ())
+    before = (node for failure in past if not failure.preempted for node in failure.failed_nodes or failure.nodes)
     kept = set(job.required).difference(blamed, before)
     return kept & fleet.nodes_for(job.partition) if fleet.usable else kept
 

@@ -397,6 +397,7 @@ def _closed(case: Case) -> Case:
         p_transient=decision.p_transient if decision else verdict.p_transient,
         logs=verdict.logs,
         state=failure.attempt.state,
+        failed_nodes=failure.attempt.failed_nodes,
         steps=verdict.steps,
         first_step=verdict.first_step,
     )
