@@ -3,17 +3,14 @@
 import json
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
 from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
 from perdure.model.jobs import JobState
 from perdure.service.controller import ControllerSettings
-from tests.conftest import ROOT
+from tests.e2e.recipes import RECIPES, WITH, command, steps_done
 from tests.e2e.service import running
-
-RECIPES = ROOT / "docs" / "recipes"
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +30,9 @@ def submit(cluster, directory, walltime_s, before_s, *argv):
     return cluster.submit(JobSpec(argv=argv, user="ada", walltime_s=walltime_s, workdir=str(directory), env=env))
 
 
-def steps_done(directory: Path) -> list[int]:
-    return [int(line) for line in (directory / "steps.txt").read_text().split()]
-
-
-def ran_on(service, job, least):
-    """Wait for its end; returns nothing. It took so many attempts at least, each but the last for its walltime."""
-    service.await_job(job, JobState.COMPLETED, within_s=30 * least)
+def ran_on(service, job, least, within_s=180):
+    """Wait for its end: it took so many attempts at least, and each but the last ended for its walltime."""
+    service.await_job(job, JobState.COMPLETED, within_s=within_s)
     *before, last = service.attempts(job)
     verdicts = [json.loads(attempt["verdict"]) for attempt in before]
     assert [verdict["category"] for verdict in verdicts] == ["time_limit"] * len(before), service.told(job)
@@ -50,7 +43,7 @@ def ran_on(service, job, least):
 def test_a_plain_loop_of_six_allocations_runs_to_its_end(cluster, tmp_path):
     """The retries that a job has would not do for it; no step is lost, none is done twice."""
     with running(cluster, tmp_path, settings=ControllerSettings()) as service:
-        job = submit(cluster, tmp_path, 5.0, 3, sys.executable, RECIPES / "plain.py", 100, 0.1)
+        job = submit(cluster, tmp_path, 5.0, 3, sys.executable, RECIPES / "plain_loop.py", 100, 0.1)
         ran_on(service, job, 6)
     assert steps_done(tmp_path) == list(range(1, 101))
 
@@ -58,10 +51,20 @@ def test_a_plain_loop_of_six_allocations_runs_to_its_end(cluster, tmp_path):
 def test_a_loop_that_makes_no_progress_is_stopped_after_two(cluster, tmp_path):
     """It is told, and asks to be run again, and starts at its first step each time."""
     program = tmp_path / "forgets.py"
-    program.write_text((RECIPES / "plain.py").read_text().replace("if latest.exists()", "if False"))
+    program.write_text((RECIPES / "plain_loop.py").read_text().replace("if latest.exists()", "if False"))
     with running(cluster, tmp_path, settings=ControllerSettings()) as service:
         job = submit(cluster, tmp_path, 5.0, 3, sys.executable, program, 60, 0.1)
         service.await_exception(job, "stopped")
         attempts, reason = service.attempts(job), service.exceptions(job)[-1]["reason"]
     assert "newer step" in reason
     assert len(attempts) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", WITH)
+def test_a_recipe_loses_no_step_over_many_allocations(cluster, tmp_path, recipe):
+    argv = command(recipe, 200, 0.2)
+    with running(cluster, tmp_path, settings=ControllerSettings()) as service:
+        job = submit(cluster, tmp_path, 26.0, 10, *argv)
+        ran_on(service, job, 4, within_s=600)
+    assert steps_done(tmp_path) == list(range(1, 201))

@@ -17,6 +17,7 @@ from perdure.job.framework import Framework, Nudge, nudge_of, recognised
         ("srun --nodes 2 torchrun train.py", {}, Framework.TORCHRUN),
         ("python -m torch.distributed.run train.py", {}, Framework.TORCHRUN),
         ("accelerate launch train.py", {}, Framework.TORCHRUN),
+        ("python -m accelerate.commands.launch train.py", {}, Framework.TORCHRUN),
         ("python -u -m submitit.core._submit /jobs/7", {}, Framework.SUBMITIT),
         ("python train.py", {"SUBMITIT_EXECUTOR": "slurm"}, Framework.SUBMITIT),
         ("lightning run model train.py", {}, Framework.LIGHTNING),

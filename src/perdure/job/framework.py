@@ -35,7 +35,10 @@ class Nudge:
     workers: bool = False
 
 
-_TORCHRUN = {"torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"}
+_TORCHRUN = {
+    "torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic",
+    "accelerate.commands.launch",
+}  # fmt: skip
 _LIGHTNING = {"lightning", "pytorch_lightning", "lightning.pytorch", "lightning_fabric", "fabric", "litgpt"}
 _SUBMITIT_SIGNAL = "SUBMITIT_PREEMPT_SIGNAL"
 _SUBMITIT = {"submitit.core._submit", "submitit"}

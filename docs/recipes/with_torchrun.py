@@ -1,4 +1,4 @@
-"""A loop under torchrun: ``srun perdure exec --signal-before 120 -- torchrun ... torchrun.py STEPS SECONDS``.
+"""A loop under torchrun: ``srun perdure exec --signal-before 120 -- torchrun ... with_torchrun.py STEPS SECONDS``.
 
 The ranks agree on the step after which they save: each may hear of the walltime at another one.
 """

@@ -1,4 +1,4 @@
-"""A plain loop: ``srun perdure exec --signal-before 120 -- python plain.py STEPS SECONDS``."""
+"""A plain loop: ``srun perdure exec --signal-before 120 -- python plain_loop.py STEPS SECONDS``."""
 
 import json
 import signal
