@@ -61,6 +61,7 @@ def test_a_loop_that_makes_no_progress_is_stopped_after_two(cluster, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("recipe", WITH)
 def test_a_recipe_loses_no_step_over_many_allocations(cluster, tmp_path, recipe):
     argv = command(recipe, 200, 0.2)

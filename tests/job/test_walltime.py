@@ -158,6 +158,22 @@ def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, ex
     assert last_breath(tmp_path).told == ("USR1",)
 
 
+@on_linux
+@pytest.mark.parametrize(
+    ("left_s", "expected"),
+    [(1800, (0, ["saved on SIGTERM"])), (600, (256 - signal.SIGTERM, ["agent: SIGTERM"]))],
+    ids=["there-is-time", "there-is-none"],
+)
+def test_workers_that_start_late_are_waited_for_while_there_is_time(tmp_path, left_s, expected):
+    """The agent would end them. It is told when a third is left of the time that they were to have."""
+    care = "Care(warn_s=3600, look_s=0.1, framework=Framework.TORCHRUN)"
+    ends = {"SLURM_JOB_END_TIME": str(int(time.time() + left_s))}
+    late = SAVES.replace("def save", "time.sleep(2)\ndef save")
+    code, out, err = finish(start(tmp_path, python(AGENT, late, "SIGTERM"), care=care, variables=ends))
+    assert (code, out.splitlines()[1:]) == expected
+    assert "SIGTERM sent to 1 of its processes" in err
+
+
 def test_an_end_that_nobody_listens_for_is_told_in_the_log(tmp_path):
     ends = {"SLURM_JOB_END_TIME": str(int(time.time()))}
     care = "Care(warn_s=60, look_s=0.02, warn_signal=signal.SIGUSR2)"

@@ -78,6 +78,28 @@ def test_a_user_sees_own_jobs_and_no_others(place):
         mine.post("/kill-switch", {"on": True})
 
 
+def test_a_launcher_tells_of_its_own_job_with_the_socket_alone(place, tmp_path):
+    """As the docs say of PERDURE_SOCKET: no token is needed, and none of others' jobs is told of."""
+
+    def run(job):
+        ours = {"PERDURE_JOB_ID": job, "PERDURE_INCARNATION": "1", "PERDURE_FENCE_DIR": str(tmp_path / job)}
+        told = {"PERDURE_SOCKET": place.path, "SLURMD_NODENAME": "gpu01"}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
+        argv = (sys.executable, "-m", "perdure", "exec", "--", "sh", "-c", "exit 3")
+        return subprocess.run(argv, env=environment | ours | told, capture_output=True, text=True, check=False)
+
+    ran, mine = run("300"), Client("http://localhost", "", socket_path=place.path)
+    assert (ran.returncode, ran.stderr) == (3, "")
+    (record,) = mine.pages("/exceptions", 10, job_id="300")
+    assert (record["type"], record["note"]) == ("process.exit", "exit code 3")
+    assert mine.get(f"/exceptions/{record['id']}")["detected_by"] == f"viewer:{ME}"
+    everybodys = Client("http://localhost", place.mira, socket_path=place.path).pages("/jobs", 100)
+    theirs = next(job["job_id"] for job in everybodys if job["user"] != ME)
+    ran = run(theirs)
+    assert ran.returncode == 3
+    assert "it belongs to another user" in ran.stderr
+
+
 def test_an_end_of_which_the_kernel_tells_no_user_is_nobodys():
     """So it is of one that is connected to nothing, and of users that another namespace does not know."""
     with socket.socket(socket.AF_UNIX) as alone, socket.socket(socket.AF_INET) as tcp:

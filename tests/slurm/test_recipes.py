@@ -13,7 +13,7 @@ from perdure.service.controller import ControllerSettings
 from tests.e2e.recipes import RECIPES, WITH, command, is_installed, steps_done
 from tests.e2e.service import running
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 STEPS, STEP_S, LEAST = 140, 0.5, 5
 BEFORE_S = 25

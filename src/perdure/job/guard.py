@@ -29,6 +29,7 @@ from perdure.job.walltime import WalltimeWatch
 from perdure.model.exits import RETRY_ME, STOP_HERE, WALLTIME_SAID, WALLTIME_TOLD
 
 _JOB_CONTROL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+AGAIN_S = 1.0  # until a warning that nobody listened to is given again
 STALL_S = 1.0  # silence of this launcher that may have been a freeze of the whole machine
 HANG_SCHEMA = "perdure.hang/1"
 
@@ -151,7 +152,8 @@ class Guard:
         """Look for signs of life and at the walltime, where it is time to; act on what is found."""
         if now < self._look_s:
             return None
-        self._look_s = now + min(self._care.look_s, self._watches.walltime.due_s(time.time()))
+        soon_s = AGAIN_S if self._is_unheard else self._watches.walltime.due_s(time.time())
+        self._look_s = now + min(self._care.look_s, soon_s)
         self._heed(now)
         hang = self._watches.hang
         tier = hang.look(now) if self._stopped_s is None else None
@@ -159,7 +161,7 @@ class Guard:
         if self._watches.walltime.look(time.time()):
             self._warn()
         elif self._is_unheard:
-            self._nudge()
+            self._warn_again()
         if tier is Tier.ALARM:
             self._alarm()
         elif tier is Tier.TERM:
@@ -218,20 +220,34 @@ class Guard:
         return f"no sign of life for {silent_s:.0f} s" + (f", last at step {step}" if step is not None else "")
 
     def _warn(self) -> None:
-        left_s, step = (self._watches.walltime.end_s or 0.0) - time.time(), self._watches.hang.step
-        count, name = self._nudge(), signal.Signals(self._watches.nudge.signum).name
+        self._go_on("walltime is near")
+        left_s = self._watches.walltime.left_s(time.time())
+        self._watches.raiser.raise_("app.walltime", severity=4, note=f"walltime ends in {left_s:.0f} s")
+        self._say_what_is_left(self._nudge())
+
+    def _warn_again(self) -> None:
+        """Where nobody listened to the warning: some may listen now, such as workers that have just started."""
+        if count := self._nudge():
+            self._say_what_is_left(count)
+
+    def _say_what_is_left(self, count: int) -> None:
+        left_s, step = self._watches.walltime.left_s(time.time()), self._watches.hang.step
+        name = signal.Signals(self._watches.nudge.signum).name
         told = f"{name} {WALLTIME_TOLD} {count} of its processes"
         if not count:
             told = f"no process of the program listens to {name}"
-        self._go_on("walltime is near")
-        self._watches.raiser.raise_("app.walltime", severity=4, note=f"walltime ends in {left_s:.0f} s")
         at = "" if step is None else f", last at step {step}"
-        say(f"{WALLTIME_SAID}{max(0.0, left_s):.0f} s{at}: {told}")
+        say(f"{WALLTIME_SAID}{left_s:.0f} s{at}: {told}")
 
     def _nudge(self) -> int:
-        """Say that the end is near to those who listen, however many; where none does yet, it is said again."""
-        nudge = self._watches.nudge
+        """Say that the end is near to those who listen, however many; where none does yet, it is said again.
+
+        An agent that would end its workers is told when there is no more time to wait for them to listen.
+        """
+        nudge, walltime = self._watches.nudge, self._watches.walltime
         count = self._family.warn(nudge.signum, workers=nudge.workers)
+        if not count and nudge.workers and not walltime.has_time(time.time()):
+            count = self._family.warn(nudge.signum)
         self._is_unheard = not count
         return count
 

@@ -93,7 +93,7 @@ class Family:
         """A warning to those that listen to it; returns how many got it.
 
         Not to copies of one that listens, such as the workers of a data loader: they would end of it, or save beside
-        it. With `workers` not to their agent either, who would end them, but where none of them listens.
+        it. With `workers` not to their agent either, who would end them.
         """
         seen = _seen()
         if not seen:
@@ -102,8 +102,7 @@ class Family:
         listening = {pid for pid in self.members() if pid in seen and listens(pid, signum)}
         told = {pid for pid in listening if not _is_copy(pid, seen[pid].parent, listening)}
         if workers:
-            below = {pid for pid in told if _has_ancestor(seen[pid].parent, listening, seen)}
-            told = below or told
+            told = {pid for pid in told if _has_ancestor(seen[pid].parent, listening, seen)}
         for pid in told:
             _send(pid, signum)
         return len(told)

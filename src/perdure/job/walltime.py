@@ -105,6 +105,16 @@ class WalltimeWatch:
             return math.inf
         return max(0.0, self._end.known_s - self._before_s - now)
 
+    def left_s(self, now: float) -> float:
+        """Seconds until the allocation ends; 0 where nobody has said when."""
+        return 0.0 if self._end.known_s is None else max(0.0, self._end.known_s - now)
+
+    def has_time(self, now: float) -> bool:
+        """Whether more than a third is left of the time that the program was to have when it was told."""
+        if self.warned_s is None or self._before_s is None:
+            return False
+        return self.left_s(now) > self._before_s / 3
+
     def explains(self, was_told: bool, now: float) -> bool:
         """Whether walltime is why the program ended: it was warned, or signalled from outside shortly before it.
 

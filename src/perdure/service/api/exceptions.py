@@ -11,11 +11,11 @@ from perdure.coordination.chain import Turn
 from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
 from perdure.coordination.wire import encode
-from perdure.errors import InputError, NotFound, PerdureError
+from perdure.errors import InputError, NotFound, NotPermitted, PerdureError
 from perdure.service.api.models import Listing
 from perdure.service.api.params import Cursor, Limit, Word
 from perdure.service.auth import Identity, Role
-from perdure.service.context import Here, Viewer, Web
+from perdure.service.context import Here, Owner, Viewer, Web
 from perdure.service.coordinator import Answering, Enlisting
 from perdure.service.problems import Problem, problem_of
 from perdure.service.queries import events, exceptions, jobs
@@ -124,7 +124,7 @@ _ANSWERS = TypeAdapter(list[Raised | Problem])
 @router.get("/exceptions")
 def list_exceptions(
     web: Here,
-    identity: Viewer,
+    identity: Owner,
     job_id: Word = "",
     type: Annotated[list[Word] | None, Query(description="Dotted, with all below it; repeatable")] = None,
     state: Annotated[list[Word] | None, Query(description="Only those that stand so; repeatable")] = None,
@@ -132,7 +132,12 @@ def list_exceptions(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[dict[str, Any]]:
-    """Exceptions, the latest first; of users: of their own jobs, and of what is about no job."""
+    """Exceptions, the latest first; of users: of their own jobs, and of what is about no job.
+
+    Without a token only those of one of the user's own jobs.
+    """
+    if identity.own_only and not job_id:
+        raise NotPermitted("exceptions", "only those of your own jobs are shown without a token", "Name one: job_id")
     page = exceptions.find_exceptions(
         web.reader,
         job_id=job_id,
@@ -147,7 +152,7 @@ def list_exceptions(
 
 
 @router.post("/exceptions", status_code=201)
-def raise_one(web: Here, identity: Viewer, record: Annotated[dict[str, Any], Body()]) -> Raised:
+def raise_one(web: Here, identity: Owner, record: Annotated[dict[str, Any], Body()]) -> Raised:
     """Raise an exception; durable once answered. Users raise for their own jobs."""
     (became,) = web.operations.coordinator.raise_exceptions([record], identity)
     if isinstance(became, PerdureError):
@@ -167,7 +172,7 @@ def raise_many(
 
 
 @router.get("/exceptions/{exception_id:path}")
-def get_exception(web: Here, identity: Viewer, exception_id: ExceptionId) -> dict[str, Any]:
+def get_exception(web: Here, identity: Owner, exception_id: ExceptionId) -> dict[str, Any]:
     """One exception, with all that was said of it."""
     return encode(visible(web, identity, exception_id))
 
