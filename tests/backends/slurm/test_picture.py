@@ -7,6 +7,7 @@ import pytest
 from perdure.backends.slurm import picture
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.records import read_jobs, read_nodes
+from perdure.model.exits import NEVER_AGAIN
 from perdure.model.jobs import AttemptState, JobState
 from tests.backends.slurm.text import MARK, job, node
 
@@ -28,6 +29,28 @@ def test_both_sources_tell_of_one_start():
     seen = look(job(7, state="FAILED", end="110", exit_code="3:0", reason="NonZeroExitCode"), rows=(ROW,))
     (attempt,) = picture.attempts("c", seen, NOW)
     assert (attempt.reason, attempt.stdout, attempt.end_s) == ("NonZeroExitCode", "/home/out", 110.0)
+
+
+@pytest.mark.parametrize(
+    ("state", "preempt", "code", "meant"),
+    [
+        ("FAILED", 105, "143:0", A.PREEMPTED),
+        ("FAILED", 110, "0:15", A.PREEMPTED),
+        ("COMPLETING", 105, "143:0", A.PREEMPTED),
+        ("FAILED", "None", "143:0", A.FAILED),
+        ("FAILED", 99, "143:0", A.FAILED),  # an earlier start
+        ("FAILED", 105, f"{NEVER_AGAIN}:0", A.FAILED),  # it asks not to be run again
+        ("COMPLETED", 105, "0:0", A.COMPLETED),
+        ("NODE_FAIL", 105, "0:0", A.NODE_FAIL),
+    ],
+)
+def test_what_ends_itself_in_the_grace_time_of_a_preemption_was_preempted(state, preempt, code, meant):
+    """Slurm 22.05 tells of it as failed; accounting says 15 of a code of 143."""
+    reason = "NonZeroExitCode" if state == "COMPLETING" else "None"
+    seen = job(7, state=state, end="110", exit_code=code, reason=reason, preempt=preempt)
+    word = "FAILED" if state == "COMPLETING" else state
+    for rows in ((), (replace(ROW, state=word, exit_code=int(code.split(":")[0]), signal=int(code.split(":")[1])),)):
+        assert states(look(seen, rows=rows)) == {100: meant}
 
 
 def test_starts_that_were_put_back_come_from_accounting():

@@ -25,6 +25,7 @@ def job(
     restarts=0,
     requeue=1,
     batch=1,
+    preempt="None",
     exit_code="0:0",
     tres="cpu=1",
     tasks=1,
@@ -45,6 +46,7 @@ def job(
         f"Requeue={requeue} Restarts={restarts} BatchFlag={batch} Reboot=0 ExitCode={exit_code} RunTime=00:00:01 "
         f"TimeLimit=01:00:00 TimeMin=N/A SubmitTime={instant(submit)} EligibleTime={instant(submit)} "
         f"AccrueTime={instant(submit)} StartTime={instant(start)} EndTime={instant(end)} Deadline=N/A "
+        f"PreemptTime={instant(preempt)} "
         f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={instant(submit)} Scheduler=Main Partition=main "
         f"AllocNode:Sid=h:1 ReqNodeList={required} ExcNodeList={excluded} NodeList={nodes} BatchHost=n1 NumNodes=1 "
         f"NumCPUs=1 NumTasks={tasks} CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES={tres} Socks/Node=* "

@@ -49,6 +49,24 @@ def preempted_and_cancelled(stage: Stage) -> Iterator[None]:
 
 
 @SCHEDULING.row(alone=True)
+def preempted_in_its_grace_time(stage: Stage) -> Iterator[None]:
+    """Preemption with GraceTime: `srun` ends by SIGTERM before Slurm ends the job; put back anywhere, at no cost."""
+    _qos(stage)
+    stage.cluster.run("sacctmgr", "-i", "modify", "qos", "low", "set", "gracetime=20")
+    with stage.cluster.configured("PreemptType=preempt/qos\nPreemptMode=REQUEUE"):
+        job = stage.submit(f"{stage.once()}srun -n 1 sleep 600", "--qos=low")
+        yield
+        stage.site.await_known(job)
+        winner = stage.submit("sleep 2", "--qos=high", "-N", "4", "--exclusive")
+        stage.done(winner)
+        stage.done(job, 150)
+    stage.cluster.run("sacctmgr", "-i", "modify", "qos", "low", "set", "gracetime=0")
+    assert "the job was preempted" in stage.says(job)
+    assert all(not act["exclude"] for act in stage.acts(job))
+    stage.check()
+
+
+@SCHEDULING.row(alone=True)
 def preempted_and_suspended(stage: Stage) -> Iterator[None]:
     """Preemption by partition with PreemptMode=SUSPEND,GANG: the job waits in memory and goes on."""
     with stage.cluster.configured("PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG"):

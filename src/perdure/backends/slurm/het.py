@@ -57,6 +57,7 @@ def _merged_record(job_id: str, parts: Sequence[JobRecord]) -> JobRecord:
         priority=min(part.priority for part in parts),
         requeue=all(part.requeue for part in parts),
         end_s=max((part.end_s for part in parts if part.end_s is not None), default=None),
+        preempt_s=max((part.preempt_s for part in parts if part.preempt_s is not None), default=None),
         required=_joined(part.required for part in parts),
         excluded=_joined(part.excluded for part in parts),
         nodes=_joined(part.nodes for part in parts),

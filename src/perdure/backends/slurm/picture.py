@@ -11,6 +11,7 @@ from perdure.backends.slurm.accounting import TAKEN_OFF, Row
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
 from perdure.backends.slurm.wishes import Wishes, wishes
 from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state
+from perdure.model.exits import ExitWish, wish_of
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
@@ -97,6 +98,7 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
             taken_off = accounted.exit_code == record.exit_code - TAKEN_OFF
             code = record.exit_code if taken_off else accounted.exit_code
             found[seen.id] = replace(accounted, exit_code=code, nodes=max(accounted.nodes, seen.nodes, key=len))
+        found[seen.id] = _in_grace_time(found[seen.id], record)
     blamed = _NodeBlame(sources.nodes)
     return tuple(sorted((blamed(attempt) for attempt in found.values()), key=lambda a: (a.start_s, a.id)))
 
@@ -220,6 +222,19 @@ def _of_record(cluster: str, record: JobRecord, now: float) -> Attempt | None:
         stderr=record.stderr,
         failed_nodes=record.failed_nodes,
     )
+
+
+def _in_grace_time(attempt: Attempt, record: JobRecord) -> Attempt:
+    """Slurm 22.05 tells of the start that ends itself within the grace time of a preemption, by SIGTERM, as failed.
+
+    A program that asks by its exit code not to be run again is heard all the same.
+    """
+    began, end_s = record.preempt_s, attempt.end_s
+    asks = wish_of(attempt.exit_code) in (ExitWish.NEVER, ExitWish.STOP)
+    if attempt.state is not AttemptState.FAILED or None in (began, end_s) or asks:
+        return attempt
+    within = attempt.start_s <= (began or 0) <= (end_s or 0)
+    return replace(attempt, state=AttemptState.PREEMPTED) if within else attempt
 
 
 class _NodeBlame:

@@ -95,6 +95,7 @@ class JobRecord:
     qos: str = ""
     account: str = ""
     components: int = 1  # of a heterogeneous job, once they were merged; `raw_id` is that of the first
+    preempt_s: int | None = None  # since when its latest start is being preempted; a grace time follows
     is_batch: bool = True  # of a heterogeneous job the first component is
     printed_paths: tuple[str, str] = ("", "")  # of stdout and stderr, where patterns in them were written out since
 
@@ -335,6 +336,7 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         submitted_from=own.get("AllocNode:Sid", "")[:MAX_NAME],
         qos=_named(own.get("QOS", "")),
         account=_named(own.get("Account", "")),
+        preempt_s=_instant(own.get("PreemptTime", ""), mark),
         is_batch=own.get("BatchFlag") != "0",
     )
 
