@@ -8,6 +8,7 @@ from datetime import datetime
 import pytest
 
 from perdure.job import tracks
+from perdure.job.processes import _has_ancestor, _seen
 from perdure.job.report import Reason
 from perdure.job.walltime import EndTime, WalltimeWatch, ask_squeue
 from tests.job.launching import finish, last_breath, on_linux, python, start
@@ -156,6 +157,22 @@ def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, ex
     code, out, _ = finish(process)
     assert (code, out.splitlines()) == expected
     assert last_breath(tmp_path).told == ("USR1",)
+
+
+@on_linux
+@pytest.mark.parametrize("listens_to", ["SIGTERM", "SIGUSR1"])
+def test_a_warning_to_every_process_of_a_step_does_not_end_torchruns_agent(tmp_path, listens_to):
+    """As Slurm sends it; workers that listen to TERM alone are told that."""
+    save = SAVES.replace("time.sleep", "print('ready', flush=True); time.sleep")
+    care = "Care(framework=Framework.TORCHRUN, poll_s=0.02)"
+    process = start(tmp_path, python(AGENT, save, listens_to), care=care)
+    assert [process.stdout.readline(), process.stdout.readline()] == ["ready\n", "ready\n"]
+    seen = _seen()
+    family = [pid for pid in seen if pid == process.pid or _has_ancestor(seen[pid].parent, {process.pid}, seen)]
+    for pid in family:
+        os.kill(pid, signal.SIGUSR1)
+    code, out, _ = finish(process)
+    assert (code, out) == (0, f"saved on {listens_to}\n")
 
 
 @on_linux

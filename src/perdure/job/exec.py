@@ -33,7 +33,7 @@ from perdure.job import report
 from perdure.job.beats import BEAT_S, BEATS_DIR, BeatReader
 from perdure.job.care import Care, settled
 from perdure.job.fence import FENCE_DIR, FENCE_TOKEN, Claim, claim
-from perdure.job.framework import Framework, nudge_of
+from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, nudge_of
 from perdure.job.guard import Ending, Guard, Watches
 from perdure.job.hang import HangWatch
 from perdure.job.heartbeat import Heartbeat, Pulse, Source
@@ -126,7 +126,7 @@ class _Run:
         strangers = children_of_this()
         adopt_orphans()
         try:
-            program = _start_program(self._argv, self._for_program(), workdir, own_group)
+            program = _start_program(self._argv, self._for_program(), workdir, own_group, self._ignored())
         except OSError as err:
             note = f"{self._argv[0]}: cannot be run: {err.strerror}"
             say(f"perdure exec: {note}. Check the command after --.")
@@ -144,6 +144,9 @@ class _Run:
         if ending.reason is Reason.FENCED:
             say(f"perdure exec: {ending.note}")
         return self._breathe_last(ending, guard.told)
+
+    def _ignored(self) -> tuple[int, ...]:
+        return FRAMEWORK_WARNINGS if self._care.framework is Framework.TORCHRUN else ()
 
     def _for_program(self) -> dict[str, str]:
         return {
@@ -247,25 +250,34 @@ def _first_heartbeat(start: Start, held: Claim, task: Task, care: Care) -> Heart
 
 
 def _start_program(
-    argv: Sequence[str], environment: Mapping[str, str], workdir: Path | None, own_group: bool
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    workdir: Path | None,
+    own_group: bool,
+    ignored: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         list(argv),
         env=dict(environment),
         cwd=workdir,
         process_group=0 if own_group else -1,
-        preexec_fn=_die_with_launcher(),
+        preexec_fn=_prepare(ignored),
     )
 
 
-def _die_with_launcher() -> Callable[[], None] | None:
-    """On Linux: the program is killed where this launcher is. Elsewhere nothing like it exists."""
-    if sys.platform != "linux":
-        return None
-    libc: Any = ctypes.CDLL(None)
+def _prepare(ignored: Sequence[int]) -> Callable[[], None]:
+    """What the program's process does before it begins: it ignores these signals until it has a handler for them.
+
+    On Linux it is killed where this launcher is; elsewhere nothing like that exists.
+    """
+    libc: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
     launcher = os.getpid()
 
     def ask() -> None:
+        for signum in ignored:
+            signal.signal(signum, signal.SIG_IGN)
+        if libc is None:
+            return
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != launcher:  # it was killed before we could ask
             os._exit(128 + signal.SIGKILL)

@@ -35,6 +35,10 @@ class Nudge:
     workers: bool = False
 
 
+FRAMEWORK_WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals by which a resource manager warns (``sbatch --signal``). torchrun's agent has no handler for them and would
+end: it is started with both ignored, and so are its workers, until they listen."""
+
 _TORCHRUN = {
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic",
     "accelerate.commands.launch",

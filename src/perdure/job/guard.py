@@ -14,7 +14,7 @@ from typing import Any
 from perdure.errors import Fenced
 from perdure.job.care import Care
 from perdure.job.fence import Claim
-from perdure.job.framework import Framework, Nudge
+from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, Nudge
 from perdure.job.hang import HangWatch
 from perdure.job.heartbeat import Pulse
 from perdure.job.output import say
@@ -139,12 +139,16 @@ class Guard:
             self._go_on(f"{name} has come for it")
         elif self._stopped_s is None:
             self._stopped_s = time.monotonic()
+        if self._is_for_workers(signum) and not self._family.listeners(signum):
+            self._nudge()
+
+    def _is_for_workers(self, signum: int) -> bool:
+        return signum in FRAMEWORK_WARNINGS and self._care.framework is Framework.TORCHRUN
 
     def _pass_on(self, signum: int) -> None:
-        """Hand a signal to the program; a warning of the resource manager in the way that its framework expects."""
-        if signum in (signal.SIGUSR1, signal.SIGUSR2) and self._care.framework is Framework.TORCHRUN:
-            if not self._family.signal_listeners(signum):  # it would end the agent, and no worker would hear of it
-                self._nudge()
+        """Hand a signal to the program; warnings of the resource manager to torchrun's workers that listen."""
+        if self._is_for_workers(signum):
+            self._family.signal_listeners(signum)
         else:
             self._family.signal_group(signum)
 

@@ -84,10 +84,14 @@ class Family:
         if not _seen():
             self.signal_group(signum)
             return 1
-        told = [pid for pid in self.members() if listens(pid, signum)]
+        told = self.listeners(signum)
         for pid in told:
             _send(pid, signum)
         return len(told)
+
+    def listeners(self, signum: int) -> list[int]:
+        """The members that listen to a signal."""
+        return [pid for pid in self.members() if listens(pid, signum)]
 
     def warn(self, signum: int, *, workers: bool = False) -> int:
         """A warning to those that listen to it; returns how many got it.
