@@ -98,7 +98,8 @@ def test_a_cluster_that_has_just_begun_suspects_nobody(ask):
 
 
 def test_a_job_is_submitted_listed_and_explained(ask):
-    program = "echo 'IndentationError: unexpected indent'; exit 1"
+    steps = "for n in 1 2 3 4; do echo step $n; done; echo saved run/step-4.pt; echo step 5; "
+    program = steps + "echo 'IndentationError: unexpected indent'; exit 1"
     job_id = ask("submit", "--name", "indent", "--", "sh", "-c", program).out.strip()
     await_(lambda: state_of(ask, job_id) == "failed")
     assert job_id in ask("jobs", "--status", "failed").out
@@ -109,6 +110,7 @@ def test_a_job_is_submitted_listed_and_explained(ask):
     assert "DETERMINISTIC" in card
     assert "STOP" in card
     assert "IndentationError" in card
+    assert "came to step 5; saved run/step-4.pt at step 4; about 20% of its steps are lost" in card
     found = ask("why", job_id, "--json").json
     assert found["schema"] == "perdure.job/1"
     assert found["exceptions"][0]["decision"] == "stop"

@@ -6,9 +6,11 @@ import os
 import sys
 
 import pytest
+from rich.console import Console
 
+from perdure.cli.card import card
 from perdure.cli.diagnosis import SAME_NODE, Diagnosis, advise, record
-from perdure.retry.decide import DecisionKind
+from perdure.retry.decide import Decision, DecisionKind
 from perdure.retry.rules import RetryRules
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
@@ -31,6 +33,7 @@ def test_advice_is_what_the_service_would_decide_without_history():
     assert advise(verdict(Label.DETERMINISTIC, 0.02), RULES).kind is DecisionKind.STOP
 
 
+AGAIN = Decision(DecisionKind.STOP, "it came back", p_transient=0.06)
 HEAD = ("id", "verdict", "p_transient", "category", "summary", "rank", "node")
 
 
@@ -218,3 +221,14 @@ def test_the_sites_own_rules_come_first(perdure, home):
     (home / "a.log").write_text("SITE-QUOTA reached\n")
     ran = perdure("why", "a.log", "--json", "--config", "site.toml")
     assert ran.json["category"] == "quota", ran.err
+
+
+def test_a_card_says_one_thing_where_history_speaks_against_a_retry():
+    found = verdict(Label.TRANSIENT, 0.52)
+    with io.StringIO() as out:
+        Console(file=out, width=200).print(card(Diagnosis("job 7", found, AGAIN)))
+        text = out.getvalue()
+    assert "STOP" in text.splitlines()[0]
+    assert "p = 0.06" in text
+    assert "TRANSIENT" not in text
+    assert "0.52" not in text

@@ -10,6 +10,7 @@ from rich.text import Text
 from perdure.cli.diagnosis import Diagnosis
 from perdure.cli.output import STYLES, show, styled
 from perdure.cli.text import plain
+from perdure.retry.decide import DecisionKind
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
 WOULD = {
@@ -28,13 +29,16 @@ def print_card(diagnosis: Diagnosis) -> None:
 
 def card(diagnosis: Diagnosis) -> Group:
     """The card itself: a headline, what happened, the lines, what to do."""
-    verdict = diagnosis.verdict
-    colour = STYLES[verdict.label]
+    verdict, decision = diagnosis.verdict, diagnosis.decision
+    word, says = str(verdict.label), WOULD[verdict.label]
+    if verdict.label is Label.TRANSIENT and decision.kind is DecisionKind.STOP:
+        word, says = str(decision.kind), "by its log alone a retry would help, but not for this job"
+    colour = STYLES[word]
     headline = Text.assemble(
         (plain(str(diagnosis.id)), "bold"),
         "  ",
-        (f" {verdict.label.upper()} ", f"bold reverse {colour}"),
-        f"  {WOULD[verdict.label]} (p = {verdict.p_transient:.2f})",
+        (f" {word.upper()} ", f"bold reverse {colour}"),
+        f"  {says} (p = {decision.p_transient or verdict.p_transient:.2f})",
     )
     cause = Text.assemble((plain(verdict.category), colour), f"  {plain(verdict.summary)}")
     parts: list[RenderableType] = [headline, cause]

@@ -74,7 +74,8 @@ def _verdict(found: dict[str, Any]) -> Verdict:
 
 
 def _decision(found: dict[str, Any]) -> Decision:
-    return Decision(DecisionKind(found["kind"]), found["reason"], tuple(found["exclude"]), found["delay_s"])
+    return Decision(DecisionKind(found["kind"]), found["reason"], tuple(found["exclude"]), found["delay_s"],
+                    p_transient=found["p_transient"])  # fmt: skip
 
 
 def _print(found: dict[str, Any], latest: Diagnosis | None) -> None:
@@ -93,6 +94,8 @@ def _print(found: dict[str, Any], latest: Diagnosis | None) -> None:
     if found["attempts"]:
         print_table(("ATTEMPT", "STATE", "NODES", "STARTED", "WHY"), rows, whole=("ATTEMPT", "STATE", "STARTED"))
     for attempt in found["attempts"]:
+        if reached := attempt.get("reached"):
+            print_line(f"attempt {attempt['incarnation']} {reached}")
         if kept := attempt.get("kept_log"):
             print_line(f"log of attempt {attempt['incarnation']}: {kept} (zcat shows it)")
 

@@ -53,6 +53,7 @@ from perdure.service.surroundings import context_of
 from perdure.service.view import SiteView
 from perdure.service.walltime import of_walltime
 from perdure.triage.context import Context
+from perdure.triage.reached import reached
 from perdure.triage.verdict import Label, Verdict
 
 log = logging.getLogger("perdure")
@@ -245,7 +246,7 @@ class Engine:
             context = context_of(attempt, case, state.fleet, output.free_bytes, self.clock())
             verdict = self._triage(output, attempt, context)
             verdict = of_walltime(verdict, output, attempt, case.job.walltime_s if case else None)
-            return replace(verdict, resubmits=output.resubmits)
+            return replace(verdict, resubmits=output.resubmits, reached=reached(output))
         except Exception:
             log.exception("%s: triage failed", attempt.id)
             return Verdict(Label.UNSURE, 0.5, "unknown", "triage itself failed on this log")

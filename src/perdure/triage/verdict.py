@@ -47,6 +47,40 @@ class Evidence:
     source: str = ""  # the file or task that it comes from, where the log has several
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What a log tells of an attempt's work. None and "": it does not say."""
+
+    step: int | None = None  # the last
+    first_step: int | None = None
+    saved_step: int | None = None  # at which the last checkpoint was saved
+    checkpoint: str = ""  # that one, as the log calls it
+    whole: bool = False  # all of the log was read: a checkpoint that it does not name was not told of
+
+    @property
+    def lost_frac(self) -> float | None:
+        """The share of the attempt's steps that came after its last checkpoint; None where that is not known."""
+        if self.step is None or self.first_step is None:
+            return None
+        if self.saved_step is None:
+            return 1.0 if self.whole and not self.checkpoint else None
+        done = self.step - self.first_step + 1
+        return min(1.0, max(0, self.step - self.saved_step) / done) if done > 0 else None
+
+    def words(self, gpu_hours: float) -> str:
+        """Half a sentence for a person; "" where the log tells nothing. `gpu_hours` are the attempt's."""
+        said = [f"came to step {self.step}"] if self.step is not None else []
+        at = f" at step {self.saved_step}" if self.saved_step is not None else ""
+        if self.checkpoint:
+            said.append(f"saved {self.checkpoint}{at}")
+        elif self.whole and said:
+            said.append("its log names no checkpoint")
+        if (lost := self.lost_frac) is not None:
+            hours = f", {lost * gpu_hours:.2g} GPU-h" if gpu_hours else ""
+            said.append(f"about {lost:.0%} of its steps are lost{hours}")
+        return "; ".join(said)
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -70,3 +104,4 @@ class Verdict:
     node: str = ""  # on which that task ran, as its launcher calls it
     steps: int | None = None  # the last step that the log of a job that ran out of walltime tells of
     first_step: int | None = None  # the first that it tells of
+    reached: Reached | None = None  # how far it came, as far as its log tells

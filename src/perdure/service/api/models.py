@@ -128,6 +128,7 @@ class AttemptItem(BaseModel):
     gpus: int
     gpu_hours: float
     verdict: VerdictItem | None
+    reached: str = Field("", description="How far it came, what it saved last and what is lost; as its log tells")
     kept_log: str = Field("", description="File in which Perdure keeps its log; for those who may read it")
 
     @classmethod
@@ -146,6 +147,7 @@ class AttemptItem(BaseModel):
             gpus=attempt.gpus,
             gpu_hours=attempt.gpu_hours,
             verdict=VerdictItem.of(judged.verdict, with_log=with_log) if judged.verdict else None,
+            reached=judged.reached if with_log else "",
             kept_log=kept_log(attempt.id.job_id, attempt.id.incarnation) if with_log else "",
         )
 

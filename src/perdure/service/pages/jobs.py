@@ -78,6 +78,7 @@ def job_page(
         places=[places.in_words(place) for place in places.places_of(web.reader, failed)] if failed else [],
         correction=learning.correction_of(web.reader, job_id, shown) if shown is not None else None,
         verdicts=verdicts,
+        reached={item.attempt.id.incarnation: item.reached for item in found.attempts},
         decisions={row.record.incarnation: row for row in reversed(ended)},
         raised=[row for row in found.exceptions if not row.of_attempt],
         timeline=timeline(found.job, [item.attempt for item in reversed(found.attempts)], web.now()),

@@ -29,6 +29,12 @@ class JudgedAttempt:
     attempt: Attempt
     verdict: Verdict | None
 
+    @property
+    def reached(self) -> str:
+        """How far it came, what it saved last and what is lost, by its log alone; "" where that tells nothing."""
+        told = self.verdict.reached if self.verdict is not None else None
+        return told.words(self.attempt.gpu_hours) if told is not None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class DecidedException:
