@@ -74,12 +74,13 @@ ADVICE = (
     r"|may be due to an? .* or .*"
     r"|libibverbs: Warning: couldn't load driver"
     r"|NOTE: invoking MPI_ABORT causes"
-    r"|\b\w*Warning: "
+    r"|\b\w*Warning: (?:[^R]|R[^e]|Re[^t]|$)"  # but for pip's "WARNING: Retrying"
 )
 """Lines that advise or warn, and say nothing of the cause of this failure."""
 
 SURVIVED = (
-    r"(?i)\b(?:re-?trying|will (?:be )?re-?(?:try|tried)|re-?connecting|retry (?:\d+|in|after)"
+    r"(?i)\b(?:re-?trying(?: \(Retry\(total=[1-9]| \([^R]| [^(]|[^ ]|$)"  # the last of urllib3's retries is spent
+    r"|will (?:be )?re-?(?:try|tried)|re-?connecting|retry (?:\d+|in|after)"
     r"|attempt \d+ ?(?:/|of) ?\d+"
     r"|falling back|fall back|entering retry loop|ignor(?:ed|ing)|skipp(?:ed|ing)"
     r"|non-fatal|harmless|recovered|resum(?:ed|ing))"

@@ -148,6 +148,16 @@ def hard_evidence_of_two_users(stage: Stage) -> Iterator[None]:
 
 
 @NODES.row(quick=True)
+def own_disk_full(stage: Stage) -> Iterator[None]:
+    """`/tmp` of a node is full: the job goes to another one."""
+    job = stage.submit(f"{stage.once()}echo \"OSError: [Errno 28] No space left on device: '/tmp/x.pt'\" >&2; exit 1")
+    yield
+    stage.recovered(job)
+    first, second = (row["NodeList"] for row in stage.cluster.ends(job))
+    assert first != second
+
+
+@NODES.row(quick=True)
 def passed_health_checks(stage: Stage) -> Iterator[None]:
     """Jobs of two users on one node print a passed GPU check, then a KeyError: both are stopped, no node is blamed."""
     jobs = [stage.submit(PASSED_CHECK_AND_KEY_ERROR, "-w", "node3", user=user) for user in (None, "nobody")]

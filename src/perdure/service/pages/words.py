@@ -150,6 +150,7 @@ _CAUSES = {
     "numeric": "NaN or overflow",
     "obj_store": "Remote service",
     "permission": "Permission",
+    "node_disk": "Node's disk full",
     "port_busy": "Port taken",
     "preempt": "Preempted",
     "ray_node": "Ray node",
