@@ -120,6 +120,37 @@ def test_a_job_that_slurm_was_told_to_end_is_not_started_again() -> None:
     assert judge(f"step 7\n{step}".encode(), FAILED).label is not Label.DETERMINISTIC
 
 
+STEP = """slurmstepd: error: *** STEP 87.0 ON node4 CANCELLED AT 2026-11-22T16:44:50 DUE TO TIME LIMIT ***
+srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
+srun: error: node4: task 0: Terminated
+"""
+
+
+def test_the_time_limit_of_a_step_is_not_that_of_the_job() -> None:
+    verdict = judge(STEP.encode(), replace(FAILED, exit_code=143))
+    assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "time_limit")
+    assert "srun -t" in verdict.summary
+    both = STEP + "slurmstepd: error: *** JOB 87 ON node4 CANCELLED AT 2026-11-22T16:44:50 DUE TO TIME LIMIT ***\n"
+    assert judge(both.encode(), FAILED).summary.startswith("the walltime was reached")
+    assert judge(STEP.encode(), replace(FAILED, state=AttemptState.TIMEOUT)).summary == "the walltime was reached"
+
+
+BAD_EXIT = """srun: error: node3: task 1: Exited with exit code 3
+srun: launch/slurm: _step_signal: Terminating StepId=87.0
+slurmstepd: error: *** STEP 87.0 ON node3 CANCELLED AT 2026-11-22T16:44:50 ***
+srun: error: node3: task 0: Terminated
+"""
+
+
+def test_a_rank_whose_code_ended_the_others_was_not_ended_from_outside() -> None:
+    """`srun -K`: the batch script ends as the rank that srun ended, by signal 15."""
+    verdict = judge(BAD_EXIT.encode(), replace(FAILED, exit_code=143))
+    alone = judge(BAD_EXIT.splitlines()[0].encode(), replace(FAILED, exit_code=3))
+    assert verdict.category == alone.category != "preempt"
+    assert verdict.label is alone.label is Label.UNSURE
+    assert "rank 1 on node3" in verdict.summary
+
+
 @pytest.mark.parametrize("number", [4, 6, 7, 8, 9, 11])
 def test_a_script_that_a_signal_ended_did_run(number: int) -> None:
     attempt = replace(FAILED, exit_code=0, signal=number, reason="JobLaunchFailure")

@@ -232,6 +232,17 @@ kill -9 $$; sleep 2'
 
 
 @ENDS.row()
+def rank_with_a_code_of_its_own(stage: Stage) -> Iterator[None]:
+    """One of two ranks exits with code 3; `srun -K` ends the other by signal 15: as a plain `exit 3`, one retry."""
+    job = stage.submit("srun -n 2 -K sh -c '[ $SLURM_PROCID = 1 ] && exit 3; sleep 60'", "-n", "2")
+    yield
+    stage.site.await_outcome(job, "stopped", 150)
+    assert len(stage.requeues(job)) == 1
+    assert "exit code 3" in stage.says(job)
+    assert "from outside" not in stage.says(job)
+
+
+@ENDS.row()
 def step_in_the_background(stage: Stage) -> Iterator[None]:
     """A step in the background fails; the script waits for it and passes its code on."""
     job = stage.submit(f"srun -n 1 sh -c '{SHAPE.replace(chr(39), chr(34))}' & wait $!")
@@ -256,6 +267,16 @@ def time_limit(stage: Stage) -> Iterator[None]:
     yield
     stage.site.await_outcome(job, "stopped", 240)
     assert stage.requeues(job) == []
+
+
+@ENDS.row()
+def time_limit_of_a_step(stage: Stage) -> Iterator[None]:
+    """`srun -t 1` in a job of ten minutes: the step's own limit is reached, not the walltime."""
+    job = stage.submit("srun -t 1 sleep 600", "--time=10")
+    yield
+    stage.site.await_outcome(job, "stopped", 240)
+    assert stage.requeues(job) == []
+    assert "srun -t" in stage.says(job)
 
 
 @ENDS.row()
