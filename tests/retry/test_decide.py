@@ -200,6 +200,16 @@ OUT_OF_TIME = replace(TRIED, state=AttemptState.TIMEOUT, exit_code=0, end_s=100 
 TIMEOUT = Verdict(Label.DETERMINISTIC, 0.04, "time_limit", "the walltime was reached", fingerprint="t")
 
 
+def test_what_its_walltime_warning_ended_is_put_back_where_its_owner_asks_for_that():
+    warned = replace(OUT_OF_TIME, warning="--signal=B:USR1@80", signal=10)
+    stopped = decided(TIMEOUT, attempt=warned)
+    assert stopped.kind is DecisionKind.STOP
+    goes_on = decided(TIMEOUT, replace(JOB, requeue_at_timeout=True), warned)
+    assert goes_on.kind is DecisionKind.RETRY
+    for decision in (stopped, goes_on):
+        assert decision.reason.startswith("its walltime warning ended it (--signal=B:USR1@80, ")
+
+
 def timed_out(*steps):
     one = earlier(1, fingerprint="t", infrastructure=False)[0]
     return [replace(one, state=AttemptState.TIMEOUT, steps=each) for each in steps]

@@ -117,6 +117,7 @@ class Attempt:
     stderr: str = ""  # path; equal to `stdout` or "" where the two are one file
     failed_nodes: tuple[str, ...] = ()  # of `nodes`, those known to have gone down under it
     resubmits: bool = False  # its batch script submits jobs, or puts itself back
+    warning: str = ""  # the option of sbatch by whose signal, sent before the walltime, it ended
 
     @property
     def elapsed_s(self) -> float:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.jobs import Attempt, AttemptState, Job, Wish
 from perdure.model.signals import persons_deed
-from perdure.model.value import quick
+from perdure.model.value import quick, replace
 from perdure.retry.budget import at, room
 from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of
 from perdure.retry.rules import RetryRules
@@ -73,6 +73,7 @@ def decide(
     program that asks by its exit code not to be run again is not. One that asks to be is, within the limits, unless its
     log names a cause that no retry mends: a script may ask so whatever happened.
     """
+    verdict = _of_warning(attempt, verdict)
     p = _after_history(verdict, attempt, past, rules)
     gpus = max(1, attempt.gpus)
     retry_cost = (1 - p) * gpus * (attempt.elapsed_s / HOUR_S + rules.nuisance_h)
@@ -114,6 +115,12 @@ def decide(
             delay_s = instant_s - now
             where += f", later, at {at(instant_s, now)}, since {waits_for}"
     return decision(kind, f"{verdict.summary}: {where}, in {delay_s:.0f} s; {weighed}", exclude, delay_s, node_count)
+
+
+def _of_warning(attempt: Attempt, verdict: Verdict) -> Verdict:
+    """The verdict, with the signal that ended it before its walltime said."""
+    said = f"its walltime warning ended it ({attempt.warning}, and nothing caught the signal)"
+    return replace(verdict, summary=said) if attempt.warning else verdict
 
 
 def _after_history(verdict: Verdict, attempt: Attempt, past: Sequence[PastFailure], rules: RetryRules) -> float:

@@ -7,8 +7,10 @@ import pytest
 from perdure.backends.slurm import picture
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.records import read_jobs, read_nodes
+from perdure.backends.slurm.script import warning_of
 from perdure.model.exits import NEVER_AGAIN
 from perdure.model.jobs import AttemptState, JobState
+from perdure.model.signals import persons_signal
 from tests.backends.slurm.text import MARK, job, node
 
 NOW = 1000.0
@@ -51,6 +53,31 @@ def test_what_ends_itself_in_the_grace_time_of_a_preemption_was_preempted(state,
     word = "FAILED" if state == "COMPLETING" else state
     for rows in ((), (replace(ROW, state=word, exit_code=int(code.split(":")[0]), signal=int(code.split(":")[1])),)):
         assert states(look(seen, rows=rows)) == {100: meant}
+
+
+@pytest.mark.parametrize(
+    ("code", "ran_s", "meant"),
+    [
+        ("0:10", 40, A.TIMEOUT),
+        ("0:10", 3, A.TIMEOUT),  # Slurm is up to a minute early
+        ("138:0", 40, A.TIMEOUT),
+        ("0:10", 1, A.FAILED),  # long before it
+        ("0:12", 40, A.FAILED),  # another signal
+        ("1:0", 40, A.FAILED),
+    ],
+)
+def test_what_the_signal_ended_that_it_asked_for_has_reached_its_walltime(code, ran_s, meant):
+    """Slurm 22.05 says FAILED and JobLaunchFailure of a script without a trap."""
+    reason = "JobLaunchFailure" if code.startswith("0:") else "NonZeroExitCode"
+    text = job(7, state="FAILED", end=str(100 + ran_s), exit_code=code, reason=reason, limit="00:02:22")
+    warning = warning_of("#SBATCH --signal=B:USR1@80")
+    seen = replace(look(text), warnings={"7": warning})
+    (attempt,) = picture.attempts("c", seen, NOW)
+    assert attempt.state is meant
+    assert attempt.warning == ("--signal=B:USR1@80" if meant is A.TIMEOUT else "")
+    assert persons_signal(replace(attempt, state=A.FAILED)) == (attempt.signal if code.startswith("0:") else 0)
+    unlimited = replace(look(text.replace("00:02:22", "UNLIMITED")), warnings={"7": warning})
+    assert states(unlimited) == {100: A.FAILED}
 
 
 def test_starts_that_were_put_back_come_from_accounting():

@@ -6,6 +6,23 @@ from perdure.backends.slurm.script import read_script
 
 
 @pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        ("#SBATCH --signal=B:USR1@80", (10, 80.0, "--signal=B:USR1@80")),
+        ("#SBATCH -t 2 --signal SIGTERM@300 # save", (15, 300.0, "--signal=SIGTERM@300")),
+        ("#SBATCH --signal='12'", (12, 60.0, "--signal=12")),
+        ("#SBATCH --signal=usr2@5", (12, 5.0, "--signal=usr2@5")),
+        ("#SBATCH --signal=TERM@9\n#SBATCH --signal=RB:INT@30", (2, 30.0, "--signal=RB:INT@30")),
+        ("#SBATCH --signal=NONE@80", None),
+        ("srun --signal=USR1@10 true", None),
+        ("#SBATCH --time=2", None),
+    ],
+)
+def test_the_signal_that_it_asks_for_before_its_walltime_is_read(options, warning):
+    assert read_script(f"#!/bin/sh\n{options}\nsleep 9\n".encode(), {}, {}).warning == warning
+
+
+@pytest.mark.parametrize(
     ("script", "resubmits"),
     [
         ("#!/bin/sh\nsrun train\nsbatch next.sh\n", True),

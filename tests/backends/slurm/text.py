@@ -32,6 +32,7 @@ def job(
     tasks_per_node=0,
     before_name="",
     tail="",
+    limit="01:00:00",
     mark=MARK,
 ):
     """One record of ``scontrol -o show job``."""
@@ -44,7 +45,7 @@ def job(
         f"JobId={number} {before_name}JobName={name} UserId={user}({uid}) GroupId=g({uid}) MCS_label=N/A "
         f"Priority={priority} Nice=0 Account=a QOS=normal JobState={state} Reason={reason} Dependency=(null) "
         f"Requeue={requeue} Restarts={restarts} BatchFlag={batch} Reboot=0 ExitCode={exit_code} RunTime=00:00:01 "
-        f"TimeLimit=01:00:00 TimeMin=N/A SubmitTime={instant(submit)} EligibleTime={instant(submit)} "
+        f"TimeLimit={limit} TimeMin=N/A SubmitTime={instant(submit)} EligibleTime={instant(submit)} "
         f"AccrueTime={instant(submit)} StartTime={instant(start)} EndTime={instant(end)} Deadline=N/A "
         f"PreemptTime={instant(preempt)} "
         f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={instant(submit)} Scheduler=Main Partition=main "

@@ -55,6 +55,21 @@ def transient(stage: Stage) -> Iterator[None]:
     stage.check()
 
 
+@ENDS.row()
+def walltime_warning(stage: Stage) -> Iterator[None]:
+    """`#SBATCH --signal=B:USR1@50` without a trap, and `sbatch --signal=TERM@50` with `perdure:timeout=requeue`."""
+    job = stage.submit("#SBATCH --signal=B:USR1@50\nsleep 100", "-t", "1")
+    again = f"[ -e {stage.mark} ] && exit 0; touch {stage.mark}; srun -n 1 sleep 100"
+    saves = stage.submit(again, "-t", "1", "--signal=TERM@50", "--comment=perdure:timeout=requeue")
+    yield
+    stage.stopped(job)
+    assert "its walltime warning ended it (--signal=B:USR1@50" in stage.says(job)
+    stage.recovered(saves)
+    assert "its walltime warning ended it (--signal=TERM@50" in stage.says(saves)
+    assert "its owner asks for it" in stage.says(saves)
+    stage.check()
+
+
 @ENDS.row(quick=True)
 def cancelled(stage: Stage) -> Iterator[None]:
     """`scancel JOB`."""

@@ -25,6 +25,7 @@ from perdure.backends.slurm.outputs import (
     JobOutputs,
     has_failed,
     home_of,
+    may_have_been_warned,
     may_hold_others_lines,
     outputs_of,
     request_of,
@@ -42,6 +43,7 @@ from perdure.backends.slurm.records import (
     read_jobs,
     read_nodes,
 )
+from perdure.backends.slurm.script import WalltimeWarning, warning_of
 from perdure.backends.slurm.script import appends as script_appends
 from perdure.backends.slurm.spool import Question, Spool, Taken
 from perdure.backends.slurm.tools import Answer, Batch, Dialog, Tools
@@ -252,12 +254,12 @@ class SlurmBackend:
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
         if jobs is not None:
             self._records = {job.job_id: job for job in jobs}
-        sources = picture.Sources(jobs, nodes, picture.with_told_ends(rows, told))
+        self._note_outputs(merged, scripts, rows)
+        sources = picture.Sources(jobs, nodes, picture.with_told_ends(rows, told), self._warnings(jobs or ()))
         found = {attempt.id: attempt for attempt in picture.attempts(self.cluster, sources, now)}
         kept = {i: one for i, one in self._ended.items() if one.end_s is None or one.end_s >= since_s}
         self._ended = kept | {i: one for i, one in found.items() if one.state.is_over}
         attempts = tuple(sorted((kept | found).values(), key=lambda one: (one.start_s, one.id)))
-        self._note_outputs(merged, scripts, rows)
         self._writers.note(attempts, None if jobs is None else now)
         self._remember(jobs or (), rows, now)
         return Observation(
@@ -284,7 +286,7 @@ class SlurmBackend:
                     jobs.append(self._finished(replace(record, nodes=record.nodes or question.nodes)))
             scripts = self._ask_scripts(scontrol, jobs)
         self._note_outputs(jobs, scripts, self._submit_lines(self._in_doubt(jobs, scripts)))
-        sources = picture.Sources(jobs, (), ())
+        sources = picture.Sources(jobs, (), (), self._warnings(jobs))
         attempts = picture.attempts(self.cluster, sources, now)
         self._writers.note(attempts)
         self._ended |= {one.id: one for one in attempts if one.state.is_over}
@@ -375,13 +377,24 @@ class SlurmBackend:
                 line = lines.get(record.job_id)
                 told = script_appends(line) if line is not None else self._is_line_missing(record)
                 appends = self._appends or told
-                self._outputs[record.job_id] = outputs_of(record, script, self._hosts, appends, home_of(record.uid))
+                outputs = outputs_of(record, script, self._hosts, appends, home_of(record.uid))
+                warning = warning_of(line or "") or outputs.warning
+                self._outputs[record.job_id] = replace(outputs, warning=warning)
         while len(self._outputs) > MAX_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]
 
+    def _warnings(self, records: Iterable[JobRecord]) -> dict[str, WalltimeWarning]:
+        """What jobs asked to be sent before their walltime, of those that a signal ended."""
+        known = ((r.job_id, self._outputs[r.job_id].warning) for r in records if r.job_id in self._outputs)
+        return {job_id: warning for job_id, warning in known if warning is not None}
+
     def _in_doubt(self, records: Iterable[JobRecord], scripts: Collection[str]) -> set[str]:
-        """Jobs and arrays of which only the line that submitted them tells whether they added to files of others."""
-        found = (r for r in records if self._is_newly_failed(r) and may_hold_others_lines(r))
+        """Jobs and arrays of which only the line that submitted them tells whether they added to files of others.
+
+        Or whether they asked for the signal that ended them.
+        """
+        new = (record for record in records if self._is_newly_failed(record))
+        found = (record for record in new if may_hold_others_lines(record) or may_have_been_warned(record))
         return {record.job_id.partition("_")[0] for record in found} & set(scripts)
 
     def _is_line_missing(self, record: JobRecord) -> bool:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from perdure.backends.reader import Request, Search, Wanted
 from perdure.backends.slurm.paths import Names
 from perdure.backends.slurm.records import JobRecord, tells_failure
-from perdure.backends.slurm.script import ANY, NUMBER, RANK, Said, pattern_of, read_script
+from perdure.backends.slurm.script import ANY, NUMBER, RANK, Said, WalltimeWarning, pattern_of, read_script
 from perdure.backends.slurm.words import attempt_state, is_waiting
 from perdure.model.jobs import Attempt
 from perdure.model.output import LogMark, OutputFile, OutputKind
+from perdure.model.signals import SENT_BY_PERSONS, SHELL_ADDS
 from perdure.triage.filenames import ranks_of
 
 MAX_SEARCHES = 16
@@ -38,6 +39,7 @@ class JobOutputs:
     unknown: tuple[str, ...] = ()  # what a script says in words that cannot be resolved
     appends: bool = False
     resubmits: bool = False
+    warning: WalltimeWarning | None = None
 
 
 def outputs_of(
@@ -63,6 +65,7 @@ def outputs_of(
         unknown,
         appends or said.appends,
         said.resubmits,
+        said.warning,
     )
 
 
@@ -92,9 +95,15 @@ def request_of(
 def has_failed(record: JobRecord) -> bool:
     """Whether a record, as it stands, is that of an attempt that failed, or that is about to be told as failed."""
     if record.state == "COMPLETING":
-        return tells_failure(record)
+        return tells_failure(record) or (record.reason == "JobLaunchFailure" and record.signal > 0)
     state = attempt_state(record.state, record.exit_code, record.signal, record.reason)
     return not is_waiting(record.state) and state.is_failure
+
+
+def may_have_been_warned(record: JobRecord) -> bool:
+    """Whether a signal that Slurm sends before the walltime, if it was asked to, may have ended it."""
+    number = record.signal or max(0, record.exit_code - SHELL_ADDS)
+    return record.walltime_s is not None and has_failed(record) and number in SENT_BY_PERSONS
 
 
 def may_hold_others_lines(record: JobRecord) -> bool:

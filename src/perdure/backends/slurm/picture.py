@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from perdure.backends.slurm.accounting import TAKEN_OFF, Row
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
+from perdure.backends.slurm.script import WalltimeWarning
 from perdure.backends.slurm.wishes import Wishes, wishes
 from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import NodeState
-from perdure.model.signals import persons_signal
+from perdure.model.signals import SHELL_ADDS, persons_signal
 
 OWNER_KNOWN_S = 60.0  # at most, from the end of a job to when accounting knows whose it was
+WARNED_EARLY_S = 60.0  # at most, that Slurm sends a signal before it is due
 SHUT_DOWN_S = 600.0  # at most, from the signal that a shutdown sends to the next start of the machine
 
 
@@ -28,6 +30,7 @@ class Sources:
     jobs: Sequence[JobRecord] | None
     nodes: Sequence[NodeRecord]
     rows: Sequence[Row]
+    warnings: Mapping[str, WalltimeWarning] = field(default_factory=dict)  # by job
 
 
 def jobs(cluster: str, sources: Sources, now: float) -> tuple[Job, ...]:
@@ -98,7 +101,7 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
             taken_off = accounted.exit_code == record.exit_code - TAKEN_OFF
             code = record.exit_code if taken_off else accounted.exit_code
             found[seen.id] = replace(accounted, exit_code=code, nodes=max(accounted.nodes, seen.nodes, key=len))
-        found[seen.id] = _in_grace_time(found[seen.id], record)
+        found[seen.id] = _at_walltime(_in_grace_time(found[seen.id], record), record, sources.warnings)
     blamed = _NodeBlame(sources.nodes)
     return tuple(sorted((blamed(attempt) for attempt in found.values()), key=lambda a: (a.start_s, a.id)))
 
@@ -235,6 +238,18 @@ def _in_grace_time(attempt: Attempt, record: JobRecord) -> Attempt:
         return attempt
     within = attempt.start_s <= (began or 0) <= (end_s or 0)
     return replace(attempt, state=AttemptState.PREEMPTED) if within else attempt
+
+
+def _at_walltime(attempt: Attempt, record: JobRecord, warnings: Mapping[str, WalltimeWarning]) -> Attempt:
+    """What ends by the signal that it asked for before its walltime has reached that. Slurm says that it failed."""
+    warning = warnings.get(record.job_id)
+    if warning is None or attempt.state is not AttemptState.FAILED or record.walltime_s is None:
+        return attempt
+    by_it = (attempt.exit_code, attempt.signal) in ((0, warning.signal), (SHELL_ADDS + warning.signal, 0))
+    if not by_it or attempt.elapsed_s < record.walltime_s - warning.before_s - WARNED_EARLY_S:
+        return attempt
+    reason = f"ended by its walltime warning, {warning.option}"
+    return replace(attempt, state=AttemptState.TIMEOUT, warning=warning.option, reason=reason)
 
 
 class _NodeBlame:
