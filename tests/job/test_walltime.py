@@ -176,6 +176,16 @@ def test_a_warning_to_every_process_of_a_step_does_not_end_torchruns_agent(tmp_p
 
 
 @on_linux
+def test_a_worker_below_an_agent_that_does_not_listen_is_told_at_once(tmp_path):
+    """As ``accelerate launch`` starts a single one."""
+    care = "Care(warn_s=3600, look_s=0.1, framework=Framework.TORCHRUN)"
+    ends = {"SLURM_JOB_END_TIME": str(int(time.time() + 1800))}
+    agent = AGENT.replace("signal.signal(", "str((").replace("end)\nprint", "end))\nprint")
+    code, out, _ = finish(start(tmp_path, python(agent, SAVES, "SIGTERM"), care=care, variables=ends))
+    assert (code, out.splitlines()[1:]) == (0, ["saved on SIGTERM"])
+
+
+@on_linux
 @pytest.mark.parametrize(
     ("left_s", "expected"),
     [(1800, (0, ["saved on SIGTERM"])), (600, (256 - signal.SIGTERM, ["agent: SIGTERM"]))],

@@ -106,7 +106,8 @@ class Family:
         listening = {pid for pid in self.members() if pid in seen and listens(pid, signum)}
         told = {pid for pid in listening if not _is_copy(pid, seen[pid].parent, listening)}
         if workers:
-            told = {pid for pid in told if _has_ancestor(seen[pid].parent, listening, seen)}
+            below = {pid for pid in told if _has_ancestor(seen[pid].parent, listening, seen)}
+            told = below or told - {self._program.pid}  # the agent is the program itself
         for pid in told:
             _send(pid, signum)
         return len(told)
