@@ -13,16 +13,16 @@ from perdure.service.controller import ControllerSettings
 from tests.e2e.recipes import RECIPES, WITH, command, is_installed, steps_done
 from tests.e2e.service import running
 
-pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(3000)]
 
-STEPS, STEP_S, LEAST = 140, 0.5, 5
+STEPS, STEP_S, LEAST = 360, 0.5, 6  # a quiet machine does some 55 in an allocation, a busy one fewer
 BEFORE_S = 25
-WITHIN_S = 1200
+WITHIN_S = 2400
 
 
 def test_six_allocations_under_each_recipe_lose_no_step_and_spend_no_retry(quiet_cluster, tmp_path):
     """All at once, those whose libraries are installed. The retries that a job has would not do."""
-    plain = (sys.executable, RECIPES / "plain_loop.py", 2 * STEPS, STEP_S)
+    plain = (sys.executable, RECIPES / "plain_loop.py", STEPS + 60, STEP_S)
     commands = {"plain": plain} | {name: command(name, STEPS, STEP_S) for name in WITH if is_installed(name)}
     backend = SlurmBackend(quiet_cluster.name, Tools(timeout_s=15.0, environment=quiet_cluster.env))
     with running(backend, tmp_path, look_every_s=1.0, settings=ControllerSettings()) as service:
