@@ -10,6 +10,7 @@ from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile
 from perdure.retry.history import WALLTIME_FINGERPRINT
 from perdure.service.walltime import of_walltime
+from perdure.triage.reached import reached
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
 HOUR_S = 3600.0
@@ -23,7 +24,7 @@ LOG = Output.of(f"step 40 loss 0.1\n{LINE}\nstep 41 loss 0.1\n".encode())
 
 
 def judged(verdict=UNSURE, output=LOG, attempt=ENDED, walltime_s=2 * HOUR_S):
-    return of_walltime(verdict, output, attempt, walltime_s)
+    return of_walltime(replace(verdict, reached=reached(output)), output, attempt, walltime_s)
 
 
 @pytest.mark.parametrize("exit_code", [1, 75, 143])
@@ -56,7 +57,7 @@ def test_ranks_lines_are_read_behind_their_prefix():
     ],
 )
 def test_otherwise_the_verdict_stays(change):
-    assert judged(**change) == change.get("verdict", UNSURE)
+    assert replace(judged(**change), reached=None) == change.get("verdict", UNSURE)
 
 
 def test_a_program_that_asks_to_go_on_is_believed_whatever_else_its_log_names():
@@ -68,4 +69,9 @@ def test_what_was_ended_at_its_walltime_goes_on_where_it_was_told():
     ended = replace(ENDED, state=AttemptState.TIMEOUT, end_s=2 * HOUR_S + 10, exit_code=0)
     told, silent = (judged(timeout, output, ended) for output in (LOG, Output.of(b"step 41\n")))
     assert (told.summary, told.fingerprint, told.steps) == (timeout.summary, WALLTIME_FINGERPRINT, 41)
-    assert silent == replace(timeout, steps=41, first_step=41)
+    assert replace(silent, reached=None) == replace(timeout, steps=41, first_step=41)
+
+
+def test_a_newer_checkpoint_is_progress_more_than_a_newer_step():
+    found = judged(output=Output.of(f"step 40\nsaved checkpoint ckpt/step_40.pt\nstep 49\n{LINE}\n".encode()))
+    assert (found.steps, found.first_step) == (40, 40)

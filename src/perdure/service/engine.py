@@ -244,9 +244,9 @@ class Engine:
         case = state.cases.get(attempt.id.job_id)
         try:
             context = context_of(attempt, case, state.fleet, output.free_bytes, self.clock())
-            verdict = self._triage(output, attempt, context)
+            verdict = replace(self._triage(output, attempt, context), reached=reached(output))
             verdict = of_walltime(verdict, output, attempt, case.job.walltime_s if case else None)
-            return replace(verdict, resubmits=output.resubmits, reached=reached(output))
+            return replace(verdict, resubmits=output.resubmits)
         except Exception:
             log.exception("%s: triage failed", attempt.id)
             return Verdict(Label.UNSURE, 0.5, "unknown", "triage itself failed on this log")

@@ -12,8 +12,7 @@ from perdure.model.exits import RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output
 from perdure.retry.history import WALLTIME_FINGERPRINT
-from perdure.triage.context import LAST_BYTES, last_step, progress_of
-from perdure.triage.verdict import Evidence, Label, Role, Verdict
+from perdure.triage.verdict import Evidence, Label, Reached, Role, Verdict
 
 SLACK_S = 60.0  # Slurm counts walltime in minutes, and starts the program some seconds after the attempt
 P_GOES_ON = 0.98
@@ -26,8 +25,9 @@ def of_walltime(verdict: Verdict, output: Output, attempt: Attempt, walltime_s: 
 
     What the resource manager ended for its walltime stays that; it is known to go on where its launcher told it.
     """
+    steps, first_step = _progress(verdict)
     if attempt.state is AttemptState.TIMEOUT:
-        verdict = replace(verdict, steps=last_step(output), first_step=_first_step(output))
+        verdict = replace(verdict, steps=steps, first_step=first_step)
     elif attempt.state is not AttemptState.FAILED or _has_a_cause(verdict, attempt):
         return verdict
     found = _told(output)
@@ -46,8 +46,9 @@ def of_walltime(verdict: Verdict, output: Output, attempt: Attempt, walltime_s: 
         fingerprint=WALLTIME_FINGERPRINT,
         advice="It goes on from its last checkpoint, as long as it gets further each time.",
         logs=verdict.logs,
-        steps=last_step(output),
-        first_step=_first_step(output),
+        steps=steps,
+        first_step=first_step,
+        reached=verdict.reached,
     )
 
 
@@ -58,16 +59,10 @@ def _has_a_cause(verdict: Verdict, attempt: Attempt) -> bool:
     return verdict.label is Label.DETERMINISTIC and any(each.role is Role.ROOT for each in verdict.evidence)
 
 
-def _first_step(output: Output) -> int | None:
-    """The least of the first steps that the beginnings of an attempt's own files tell of."""
-    begins = ((file.head or file.tail)[:LAST_BYTES] for file in output.files if not file.doubt)
-    firsts = (_first_in(begin.decode("utf-8", "replace")) for begin in begins)
-    return min((step for step in firsts if step is not None), default=None)
-
-
-def _first_in(text: str) -> int | None:
-    steps = (progress_of(line).steps for line in text.splitlines())
-    return next((step for step in steps if step is not None), None)
+def _progress(verdict: Verdict) -> tuple[int | None, int | None]:
+    """How far it came, by its last checkpoint where the log tells of that, and where it began."""
+    reached = verdict.reached or Reached()
+    return reached.step if reached.saved_step is None else reached.saved_step, reached.first_step
 
 
 def _told(output: Output) -> tuple[float, str] | None:
