@@ -65,9 +65,10 @@ slurm-table: test-tools
 	  $(BIN)/python -m tests.slurm.table.page
 	@$(IN_ROOT) $(BIN)/python -m pytest -m "slurm and slow" tests/slurm --deselect tests/slurm/test_failure_table.py $(ARGS)
 
-# Real PyTorch programs that fail for real (tests/programs), each twice: cause, rank and verdict. Needs PyTorch in the environment.
+# Real PyTorch programs that fail for real (tests/programs): by themselves, on the embedded cluster, on a real Slurm.
+# Needs PyTorch in the environment. Some of them: make programs ONLY="killed shape".
 programs: test-tools
-	@PERDURE_REQUIRE=torch $(BIN)/python -m pytest -m "slow or not slow" tests/programs $(ARGS)
+	@PERDURE_REQUIRE=torch PERDURE_PROGRAMS="$(ONLY)" $(BIN)/python -m pytest -m "slow or not slow" tests/programs $(ARGS)
 
 IN_ROOT = $(if $(ROOT),tests/slurm/in-root $(ROOT))
 

@@ -12,7 +12,6 @@ from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_dae
 from perdure.backends.protocol import Backend
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
-from perdure.model.jobs import Wish
 from tests.conftest import require
 from tests.e2e.service import Running, await_, running
 from tests.programs.program import HAS_TORCH, Program, programs
@@ -43,7 +42,7 @@ def assert_all_right(backend: Backend, submit: Callable[[Program, str], str], ho
     require("torch", HAS_TORCH, "torch is not installed")
     runnable = [program for program in ALL if not program.missing()]
     with running(backend, home, armed=False) as service:
-        again = [(p, WITH_FILES if "torchrun" in p.launch else "") for p in runnable]
+        again = [(p, WITH_FILES if "torchrun" in p.launch and not p.sizes_mib else "") for p in runnable]
         jobs = [(p, options, submit(p, options)) for p, options in [*((p, "") for p in runnable), *again]]
         errors = []
         for program, options, job_id in jobs:
@@ -62,7 +61,7 @@ def test_on_the_embedded_cluster(tmp_path):
             work = tmp_path / f"{program.name}-{bool(options)}"
             work.mkdir(exist_ok=True)
             argv = ("sh", "-c", program.script(work))
-            return cluster.submit(JobSpec(argv=argv, user="ada", gpus_per_node=1, wish=Wish.NEVER))
+            return cluster.submit(JobSpec(argv=argv, user="ada", gpus_per_node=1))
 
         assert_all_right(cluster, submit, tmp_path)
     finally:
@@ -81,7 +80,7 @@ def test_on_slurm(tmp_path):
         work = cluster.output / f"programs-{count}"
         work.mkdir()
         turn = ("-J", f"turn-{count % AT_ONCE}", "--dependency=singleton")
-        return cluster.submit(program.script(work, options), "--no-requeue", *turn)
+        return cluster.submit(program.script(work, options), "--requeue", *turn)
 
     try:
         assert_all_right(backend, submit, tmp_path)

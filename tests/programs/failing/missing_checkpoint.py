@@ -3,7 +3,7 @@
 #: rank = "any"
 #: verdict = "stop"
 #: message = "No such file or directory: 'checkpoints/lats.pt'"
-#: frame = "missing_checkpoint.py\", line 9"
+#: frame = "missing_checkpoint.py\", line"
 
 import torch
 

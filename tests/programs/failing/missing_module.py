@@ -3,6 +3,6 @@
 #: rank = "any"
 #: verdict = "stop"
 #: message = "ModuleNotFoundError: No module named 'einops_exts'"
-#: frame = "missing_module.py\", line 7"
+#: frame = "missing_module.py\", line"
 
 import einops_exts  # noqa: F401

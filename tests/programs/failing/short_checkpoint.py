@@ -1,7 +1,7 @@
 """A small checkpoint was cut when the job before it was killed while saving."""
 #: cause = ["ckpt"]
 #: verdict = "stop"
-#: frame = "short_checkpoint.py\", line 18"
+#: frame = "short_checkpoint.py\", line"
 #: launch = "python"
 
 from pathlib import Path

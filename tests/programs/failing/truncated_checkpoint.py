@@ -2,7 +2,7 @@
 #: cause = ["ckpt"]
 #: verdict = "stop"
 #: message = "failed finding central directory"
-#: frame = "truncated_checkpoint.py\", line 18"
+#: frame = "truncated_checkpoint.py\", line"
 #: launch = "python"
 
 from pathlib import Path

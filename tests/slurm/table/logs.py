@@ -104,6 +104,26 @@ def old_error_before_a_new_one(stage: Stage) -> Iterator[None]:
 
 
 @LOGS.row(quick=True)
+def corrected_error_before_a_new_one(stage: Stage) -> Iterator[None]:
+    """The attempt before met a shape error, since corrected, in the same appended log; now a name is not resolved."""
+    shape = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)"
+    name = "socket.gaierror: [Errno -3] Temporary failure in name resolution"
+    script = f"""
+    case "$SLURM_RESTART_COUNT" in
+    "") echo 'step 1 loss 0.5'; echo '{shape}'; exit 1;;
+    1) echo 'step 1 loss 0.4'; echo '{name}'; exit 1;;
+    esac"""
+    job = stage.submit(script, "--open-mode=append", "-o", f"{stage.folder}/train.log")
+    yield
+    stage.stopped(job)
+    stage.cluster.run("scontrol", "requeue", job)
+    stage.await_failures(job, 2)
+    verdict = stage.full(job)["attempts"][0]["verdict"]
+    assert verdict["category"] == "net", verdict
+    assert not [line for line in verdict["evidence"] if line["text"] == shape], verdict
+
+
+@LOGS.row(quick=True)
 def misspelt_output(stage: Stage) -> Iterator[None]:
     """A typing error in `--output`: its folder does not exist, and cannot be made, which newer versions try."""
     (stage.folder / "lgos").write_text("a file")
