@@ -77,10 +77,10 @@ ONCE = {  # name: batch script, options of sbatch, how a person sends the signal
     "by a trap": (TRAP, [], ["scancel", "--batch", "--signal=USR1"]),
     "by srun below": ("{around}", [], ["scancel", "--signal=USR1"]),
 }
-BEFORE_WALLTIME = {
-    "to the steps": ("srun {launcher}", ["--time=1", "--signal=USR1@60"], ["SIGUSR1", "SIGTERM"]),
-    "to the script": (TRAP, ["--time=1", "--signal=B:USR1@60"], ["SIGUSR1", "SIGTERM"]),
-    "none": ("srun {launcher}", ["--time=1"], ["SIGTERM"]),
+AT_WALLTIME = {
+    "warned": ("srun {%s}", ["--time=1", "--signal=USR1@60"], None),
+    "warned by its script": (TRAP.replace("launcher", "%s"), ["--time=1", "--signal=B:USR1@60"], None),
+    "not warned": ("srun {%s}", ["--time=1"], None),
 }
 
 
@@ -93,7 +93,7 @@ def _starts(cluster, table):
         notes[name] = cluster.output / f"{name.replace(' ', '-')}.got"
         command = f"{sys.executable} {program} {notes[name]}"
         launcher = f"{sys.executable} -m perdure exec -- "
-        texts = {"launcher": launcher + command, "around": f"{launcher}srun {command}"}
+        texts = {"launcher": launcher + command, "around": f"{launcher}srun {command}", "bare": command}
         fence = f"export PERDURE_FENCE_DIR={notes[name]}.fence\n"
         jobs[name] = cluster.submit(fence + script.format(**texts), *options)
     await_("all programs listen", lambda: all(map(_got, notes.values())))
@@ -115,9 +115,17 @@ def test_each_signal_of_slurm_reaches_the_program_once(quiet_cluster):
 
 
 @pytest.mark.slow
-def test_each_signal_around_the_walltime_comes_once(quiet_cluster):
-    jobs, notes = _starts(quiet_cluster, BEFORE_WALLTIME)
+def test_signals_around_the_walltime_are_those_that_come_without_a_launcher(quiet_cluster):
+    """Slurm itself sends TERM at the end of the walltime, and once more before it kills."""
+    table = {
+        f"{name}, {how}": (script % how, *more)
+        for name, (script, *more) in AT_WALLTIME.items()
+        for how in ("launcher", "bare")
+    }
+    jobs, notes = _starts(quiet_cluster, table)
     for job in jobs.values():
         quiet_cluster.wait(job, lambda record: record["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"), 240)
-    expected = {name: ["ready", *signals] for name, (_, _, signals) in BEFORE_WALLTIME.items()}
-    assert {name: _got(path) for name, path in notes.items()} == expected
+    for name in AT_WALLTIME:
+        got, expected = _got(notes[f"{name}, launcher"]), _got(notes[f"{name}, bare"])
+        assert got == expected, name
+        assert ("SIGUSR1" in got) is name.startswith("warned")
