@@ -102,7 +102,7 @@ class RuleBook:
     @cached_property
     def _set(self) -> Any:
         rules = re2.Set.SearchSet(options(_MAX_MEM, never_capture=True))
-        for pattern in (*(rule.anchored for rule in self.rules), SURVIVED, WARNED, ADVICE, CLEARED, QUOTED):
+        for pattern in (*(rule.anchored for rule in self.rules), SURVIVED, WARNED, ADVICE):
             rules.Add(pattern.encode())
         rules.Compile()
         return rules
@@ -119,13 +119,14 @@ class RuleBook:
         """
         found = self._set.Match(line) or ()
         first, survived = min(found, default=len(self.rules)), len(self.rules)
-        warned, advice, cleared, quoted = range(survived + 1, survived + 5)
+        warned, advice = survived + 1, survived + 2
         if first >= survived or advice in found:
             return None
         rule = self.rules[first]
         if rule.cause.force is Force.DECISIVE:
             return rule
-        if cleared in found or (quoted in found and rule.cause.infrastructure):
+        # Not in the set, whose automaton they would make too big for its memory.
+        if _says(CLEARED, line) or (rule.cause.infrastructure and _says(QUOTED, line)):
             return None
         if survived in found or (warned in found and not rule.warns):
             return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION, hard=False))
@@ -183,6 +184,10 @@ class RuleBook:
             if sharp := self.sharp_screen.search(data, position, stride_end):
                 yield sharp.start(), *_piece(data, sharp.start(), redrawn)
             position = max(position, stride_end)
+
+
+def _says(pattern: str, line: bytes) -> bool:
+    return compiled(pattern).search(line) is not None
 
 
 def _line_end(data: bytes, at: int) -> int:
