@@ -47,9 +47,10 @@ def wrong(program: Program, verdict: dict, decision: str) -> str:
     shown = verdict["evidence"]
     roots = [line["text"] for line in shown if line["role"] == Role.ROOT]
     frames = [line["text"] for line in shown if line["rule"] == FRAME]
+    alone = verdict["rank"] == "0"  # the embedded cluster numbers a task that is the only one, too
     facts = {
         f"cause {verdict['category']}": verdict["category"] in program.cause,
-        f"rank {verdict['rank']}": program.rank in (verdict["rank"], "any"),
+        f"rank {verdict['rank']}": program.rank in (verdict["rank"], "any") or (not program.rank and alone),
         f"decision {decision}": decision == program.verdict,
         f"roots {roots}": not program.message or any(program.message in text for text in roots),
         f"frames {frames}": not program.frame or any(program.frame in text for text in frames),
