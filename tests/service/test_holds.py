@@ -177,7 +177,7 @@ def test_a_job_that_a_person_lets_go_runs(place):
 
 def test_in_shadow_mode_nothing_is_held_and_it_ends_all_the_same(tmp_path):
     place = Place(tmp_path)
-    place.engine.executor._settings = ExecutorSettings(False, tmp_path / "STOP")
+    place.engine.executor.settings = ExecutorSettings(False, tmp_path / "STOP")
     jobs = [place.cluster.submit(Script(run_s=5.0, failures=EVERY)) for _ in range(2)]
     place.engine.look()
     place.say("down", "storage.down")
