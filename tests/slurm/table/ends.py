@@ -159,11 +159,11 @@ def script_crashes(stage: Stage) -> Iterator[None]:
 
 @ENDS.row()
 def script_aborts(stage: Stage) -> Iterator[None]:
-    """The batch script dies of SIGABRT each time."""
+    """The batch script dies of SIGABRT each time: the same end makes the next less likely to be another."""
     job = stage.submit("echo step 1; sleep 1; kill -ABRT $$")
     yield
     stage.site.await_outcome(job, "stopped", 150)
-    assert len(stage.requeues(job)) <= 1
+    assert len(stage.requeues(job)) <= 2
 
 
 @ENDS.row(quick=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from perdure.backends.slurm.words import exit_status, gpus
+from perdure.backends.slurm.words import attempt_state, exit_status, gpus
 from perdure.errors import InputError
 from perdure.model.hostlist import expand
 
@@ -45,6 +45,11 @@ class Row:
     stdout: str = ""
     stderr: str = ""
     submit_line: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it tells of an attempt that failed."""
+        return attempt_state(self.state.partition(" ")[0], self.exit_code, self.signal, self.reason).is_failure
 
 
 def arguments(fields: Sequence[str], delimiter: str, *which: str) -> tuple[str, ...]:

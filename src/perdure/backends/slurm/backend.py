@@ -248,7 +248,9 @@ class SlurmBackend:
         ends = Counter(attempt.job_id for attempt in self._ended)
         self._gaps = gaps_between(self._gaps, before, after, now, ends, self._waiting)
         rows = self._needed_rows(since_s, now, records, self._in_doubt(merged, scripts), unseen)
-        jobs = None if "controller" in unseen else self._mended(records, rows, mark, unseen)
+        jobs: list[JobRecord] | None = None
+        if "controller" not in unseen:
+            jobs = [self._left_to_slurm(record) for record in self._mended(records, rows, mark, unseen)]
         with self._listening:
             told = {key: row for key, row in self._told.items() if row.raw_id not in self._components}
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
@@ -364,7 +366,10 @@ class SlurmBackend:
 
     def _is_newly_failed(self, record: JobRecord) -> bool:
         """Whether an attempt of the job failed, and it is not known yet where it writes to."""
-        return record.job_id not in self._outputs and (has_failed(record) or record.restarts > 0)
+        if record.job_id in self._outputs:
+            return False
+        told = self._told.get((record.job_id, record.start_s or 0))  # a hook may know before the record tells
+        return has_failed(record) or record.restarts > 0 or (told is not None and told.has_failed)
 
     def _note_outputs(self, records: Iterable[JobRecord], scripts: dict[str, bytes], rows: Iterable[Row]) -> None:
         """Remember where jobs that failed write to."""
@@ -443,6 +448,11 @@ class SlurmBackend:
             unseen["records"] = f"{unreadable} job records cannot be told apart from what users wrote into them"
         self._proved = frozenset(record.raw_id for record in mended.whole)
         return merge_records([*records.whole, *map(self._finished, mended.whole)])
+
+    def _left_to_slurm(self, record: JobRecord) -> JobRecord:
+        """A failure that Slurm puts back by itself, for its exit code, is none while the job completes."""
+        own = self._site.codes("RequeueExit") if self._site else ()
+        return replace(record, reason="") if record.state == "COMPLETING" and record.exit_code in own else record
 
     def _finished(self, record: JobRecord) -> JobRecord:
         """With its paths written out. Nodes are freed while a job completes: others tell which they were."""
