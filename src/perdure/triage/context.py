@@ -14,7 +14,6 @@ from typing import Any
 
 import re2
 
-from perdure.model.output import Output
 from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound
 
@@ -130,15 +129,6 @@ def _steps() -> Any:
 @lru_cache(maxsize=1)
 def _sequence() -> Any:
     return re2.compile(r"(?i)\bSeq(?:uence)?[_ ]?(?:Num(?:ber)?|Id|No)?\s*[=:]\s*(\d{1,15})\b")
-
-
-LAST_BYTES = 64 * 1024
-
-
-def last_step(output: Output) -> int | None:
-    """The farthest step that the ends of an attempt's own files tell of; None where they tell of none."""
-    ends = (file.tail[-LAST_BYTES:].decode("utf-8", "replace") for file in output.files if not file.doubt)
-    return max((steps for end in ends if (steps := progress_of(end).steps) is not None), default=None)
 
 
 def progress_of(excerpt: str) -> Progress:
