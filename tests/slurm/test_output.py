@@ -118,7 +118,7 @@ def test_the_parts_of_one_job_share_its_file_rightly(jobs):
 
 
 def test_the_rank_that_broke_is_named(jobs):
-    assert "rank 1 broke first, then rank 0" in jobs.verdict("ranks").summary
+    assert "rank 1 on node1 failed first" in jobs.verdict("ranks").summary
 
 
 @pytest.mark.parametrize("task", ["_1", "_2"])

@@ -247,7 +247,9 @@ class SlurmBackend:
         after = before if unseen else {record.job_id: record for record in merged}
         ends = Counter(attempt.job_id for attempt in self._ended)
         self._gaps = gaps_between(self._gaps, before, after, now, ends, self._waiting)
-        rows = self._needed_rows(since_s, now, records, self._in_doubt(merged, scripts), unseen)
+        in_doubt = self._in_doubt(merged, scripts)
+        rows = self._needed_rows(since_s, now, records, in_doubt, unseen)
+        late = in_doubt - {row.job_id.partition("_")[0] for row in rows} if not unseen else set()
         jobs: list[JobRecord] | None = None
         if "controller" not in unseen:
             jobs = [self._left_to_slurm(record) for record in self._mended(records, rows, mark, unseen)]
@@ -256,7 +258,7 @@ class SlurmBackend:
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
         if jobs is not None:
             self._records = {job.job_id: job for job in jobs}
-        self._note_outputs(merged, scripts, rows)
+        self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late)))
         sources = picture.Sources(jobs, nodes, picture.with_told_ends(rows, told), self._warnings(jobs or ()))
         found = {attempt.id: attempt for attempt in picture.attempts(self.cluster, sources, now)}
         kept = {i: one for i, one in self._ended.items() if one.end_s is None or one.end_s >= since_s}
