@@ -15,7 +15,7 @@ OWN = [
     "/tmp/ckpt.pt", "/tmp/torch_compile_cache/x", "/local_scratch/job42/x", "/var/tmp/x", "/lscratch/7/x",
     "/scratch/local/x", "/localscratch/x", "/mnt/nvme0/x", "/scratch/slurm_tmpdir/7/x",
 ]  # fmt: skip
-SHARED = ["/home/a/x", "/scratch/project/x", "/data/tmp/x", "/lustre/local/x", "/work/a/nvme/x"]
+SHARED = ["/home/a/x", "/scratch/project/x", "/data/tmp/x", "/lustre/local/x", "/project/a/nvme/x"]
 
 
 FORMS = [

@@ -104,7 +104,7 @@ def killed_on_invalid_dependency(stage: Stage) -> Iterator[None]:
 
 @DEPENDENCIES.row(quick=True)
 def after_a_stop(stage: Stage) -> Iterator[None]:
-    """A failure that is not tried again: `afterany` runs, `afterok` waits in vain, as Slurm has it."""
+    """A failure that is not tried again: `afterany` runs, `afterok` never starts, as without Perdure."""
     job = stage.submit(f"sleep 1\n{SHAPE}")
     runs = stage.submit("true", f"--dependency=afterany:{job}")
     waits = stage.submit("true", f"--dependency=afterok:{job}")
