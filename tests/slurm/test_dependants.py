@@ -150,7 +150,7 @@ def test_without_the_hook_dependants_are_mended_and_what_cannot_be_is_said(deaf_
         ("afterok_killed", "was cancelled"),
         ("afterany", "ran"),
         ("afternotok", "ran"),
-        ("afterok", "waits for it again"),
+        ("afterok", "depends on it again"),
     ):
         assert f"job {waiting[kind]} {word}" in action["detail"], action
 

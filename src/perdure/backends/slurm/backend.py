@@ -610,7 +610,7 @@ class SlurmBackend:
         for command in step.repairs:
             job = command.split()[1].removeprefix("jobid=")
             complaint = scontrol.ask(command).complaint
-            words.append(f"job {job} {f'waits in vain: {complaint}' if complaint else 'waits for it again'}")
+            words.append(f"job {job} {f'waits in vain: {complaint}' if complaint else 'depends on it again'}")
         return tuple(words)
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
