@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import logging
 import os
@@ -35,6 +36,13 @@ from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
 from perdure.service.collector import keep_pauses_short
 from perdure.service.comments import instance_mark, journal_place
+from perdure.service.connections import (
+    BACKLOG,
+    BoundedProtocol,
+    OnceInAWhile,
+    accept_quietly,
+    raise_descriptor_limit,
+)
 from perdure.service.context import WebSettings
 from perdure.service.controller import Told
 from perdure.service.desk import Desk
@@ -51,7 +59,6 @@ from perdure.service.learning.notebook import Notebook
 from perdure.service.loglines import log_to_stderr
 from perdure.service.metrics import Metrics
 from perdure.service.pace import Pace
-from perdure.service.peers import PeerProtocol
 from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
 from perdure.service.vigil import Vigil
 from perdure.service.web import create_app
@@ -137,6 +144,7 @@ def state_dir(path: Path) -> Path:
 def run(settings: Settings) -> int:
     """Run the service until it is told to end; the exit code of `perdure up`."""
     log_to_stderr()
+    raise_descriptor_limit()
     service = settings.service
     state = state_dir(service.state)
     rules = rules_of(settings)
@@ -357,8 +365,10 @@ def serve(
         metrics=metrics, bench=bench, learner=learner, suspicion=settings.blame,
     )  # fmt: skip
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=END_S, http=PeerProtocol
-    )
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=END_S, http=BoundedProtocol,
+        backlog=BACKLOG,
+    )  # fmt: skip
+    logging.getLogger("uvicorn.error").addFilter(OnceInAWhile())
     with left_for_commands(tokens, url, state):
         code = tokens.login_code(getpass.getuser(), Role.OPERATOR)
         print(f"Perdure watches {engine.backend.cluster}: {url}/?code={code}", flush=True)  # noqa: T201
@@ -373,6 +383,10 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, send_home: Callable[[], None]) -> None:
         super().__init__(config)
         self._send_home = send_home
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        accept_quietly(asyncio.get_running_loop())
+        await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._send_home()

@@ -1,0 +1,175 @@
+"""Connections that say nothing, or only half of it, stop neither decisions nor who has something to ask."""
+
+import asyncio
+import resource
+import socket
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+import uvicorn
+
+from perdure.service import connections
+from perdure.service.connections import BoundedProtocol, most_connections, raise_descriptor_limit
+
+HALVES = (
+    b"",
+    b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nX-",
+    b"POST /api/v1/exceptions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 900000\r\n\r\n{",
+)
+FAILS = "echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2; sleep 1; exit 1"
+
+
+def test_half_open_connections_stop_no_decision(service):
+    """1,200 of them under a limit of 1,024 descriptors."""
+    with ExitStack() as stack:
+        for i in range(1200):
+            try:
+                half = stack.enter_context(service.connect(2))
+                half.sendall(HALVES[i % 3])
+            except OSError:
+                continue  # it was refused: as good
+        job = service.submit(FAILS, user="mira")
+        assert service.await_decision(job, 20)
+        looked = service.ask("GET", "/status")[1]["last_look_s"]
+        assert time.time() - looked < 10
+    assert service.log.count("\n") < 40, service.log[-2000:]
+    assert "Traceback" not in service.log
+
+
+def test_garbage_fills_no_log(service):
+    for _ in range(300):
+        with service.connect(5) as stranger:
+            stranger.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
+            stranger.recv(1000)
+    assert service.log.count("Invalid HTTP") <= 1
+    assert service.ask("GET", "/status")[0] == 200
+
+
+async def app(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    if scope["path"] == "/echo":
+        while (await receive()).get("more_body"):
+            pass
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+async def flood(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(1000):
+        await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+
+
+@pytest.fixture
+def serve():
+    """Serve an application with these limits; yields how to connect to it."""
+    ends = []
+
+    def start(app):
+        config = uvicorn.Config(app, http=BoundedProtocol, log_level="critical", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        listener = socket.create_server(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        ends.append((server, thread))
+        return lambda: socket.create_connection(listener.getsockname(), timeout=20)
+
+    yield start
+    for server, thread in ends:
+        server.should_exit = True
+        thread.join(20)
+
+
+def is_ended(half, within_s):
+    """Whether the other side has ended a connection."""
+    half.settimeout(within_s)
+    try:
+        while half.recv(1 << 16):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_half_a_request_is_not_waited_for_long(serve, monkeypatch, half):
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.3)
+    with serve(app)() as stranger:
+        stranger.sendall(half.replace(b"/api/v1/exceptions", b"/echo"))
+        assert is_ended(stranger, 5)
+
+
+def test_a_second_request_has_a_time_of_its_own(serve, monkeypatch):
+    monkeypatch.setattr(connections, "PATIENCE_S", 1.0)
+    with serve(app)() as client:
+        for _ in range(4):
+            time.sleep(0.4)
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = client.recv(1000)
+            assert answer.startswith(b"HTTP/1.1 200")
+            if not answer.endswith(b"ok"):
+                assert client.recv(1000) == b"ok"
+        client.sendall(HALVES[1])
+        assert is_ended(client, 5)
+
+
+def test_a_body_that_comes_at_a_fair_rate_may_take_long(serve, monkeypatch):
+    monkeypatch.setattr(connections, "PATIENCE_S", 0.3)
+    with serve(app)() as client:
+        client.sendall(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 80000\r\n\r\n")
+        for _ in range(10):
+            client.sendall(b"x" * 8000)
+            time.sleep(0.1)
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_an_answer_that_nobody_reads_is_not_kept_for_long(serve, monkeypatch):
+    monkeypatch.setattr(connections, "STUCK_S", 0.3)
+    with serve(flood)() as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(1.5)
+        assert is_ended(client, 5)
+
+
+def test_the_oldest_half_open_ones_give_way(serve, monkeypatch):
+    monkeypatch.setattr(connections, "most_connections", lambda: 8)
+    connect = serve(app)
+    with ExitStack() as stack:
+        halves = [stack.enter_context(connect()) for _ in range(8)]
+        time.sleep(0.3)
+        client = stack.enter_context(connect())
+        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+        assert [is_ended(half, 0.2) for half in halves] == [True] + [False] * 7
+
+
+def test_the_limit_is_raised_and_leaves_descriptors_for_all_else():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
+        assert 0 < most_connections() <= 1024 - 256
+        raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(connections.WANTED_DESCRIPTORS, before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_what_cannot_be_accepted_is_said_once(caplog):
+    full = OSError(24, "Too many open files")
+
+    async def fail():
+        loop = asyncio.get_running_loop()
+        connections.accept_quietly(loop)
+        for _ in range(1000):
+            loop.call_exception_handler({"message": "socket.accept() out of system resource", "exception": full})
+
+    asyncio.run(fail())
+    assert len([record for record in caplog.records if "accept" in record.getMessage()]) <= 1
