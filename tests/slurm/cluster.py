@@ -112,7 +112,7 @@ class SlurmCluster:
             capture_output=True,
             text=True,
             timeout=60,
-            cwd="/tmp",
+            cwd=self.output,  # jobs work there, too, and no other cluster's jobs of the same ids
             check=False,
         )
         assert not check or done.returncode == 0, f"{argv}: {done.returncode}: {done.stderr or done.stdout}"

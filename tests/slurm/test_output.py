@@ -148,6 +148,26 @@ def test_a_silent_failure_is_not_explained_by_what_stood_in_its_file(jobs):
     assert "may hold lines from before this attempt" in verdict.summary
 
 
+def test_whether_a_log_was_cut_is_known_though_its_job_failed_at_once(jobs, cluster):
+    """Accounting tells how a job was submitted seconds after it tells that it has ended."""
+    cut, appended = (jobs.out / name for name in ("cut-at-once.out", "appended-at-once.out"))
+    cut.write_text(f"{NO_NAME}\n")
+    appended.write_text(f"{SHAPE}\n")
+    time.sleep(1.0)
+    ids = [
+        cluster.submit(f"echo '{SHAPE}'; exit 1", "--no-requeue", "-o", str(cut)),
+        cluster.submit(f"echo '{NO_NAME}'; exit 1", "--no-requeue", "-o", str(appended), "--open-mode=append"),
+    ]
+    for job in ids:
+        cluster.wait(job, lambda fields: fields.get("JobState") == "FAILED")
+    backend = SlurmBackend(cluster.name, Tools(timeout_s=15.0, environment=cluster.env))
+    attempts = {attempt.id.job_id: attempt for attempt in backend.observe(time.time() - 60.0).attempts}
+    first, second = (judge(backend.output(attempts[job]), attempts[job]) for job in ids)
+    assert (first.label, first.category) == (Label.DETERMINISTIC, "shape")
+    assert (second.label, second.category) == (Label.UNSURE, "unknown")
+    assert "may hold lines from before this attempt" in second.summary
+
+
 def test_a_typing_error_in_the_output_is_its_owners_mistake(jobs):
     if (jobs.out / "typo").exists():
         pytest.skip("this version of Slurm makes the directory")

@@ -76,8 +76,9 @@ MAX_ASKED = 500  # jobs that accounting is asked about by id; where there are mo
 ACCOUNTING_EVERY_S = 60.0  # accounting is asked for all that ran lately; in between only about jobs that need it
 MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 
-LINE_TRIES = 3  # to hear from accounting how a job was submitted
-LINE_EVERY_S = 0.4
+LINES_AFTER_S = 6.0  # slurmctld tells accounting every five seconds how the jobs were submitted that have started
+LINES_WAIT_S = 0.8  # for that, while epilogs wait
+LINES_PAUSES_S = (0.0, 0.4, 0.8, 1.6, 3.2)
 MAX_SCRIPTS = 100  # asked for in one look
 MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they write to
 
@@ -249,7 +250,7 @@ class SlurmBackend:
         self._gaps = gaps_between(self._gaps, before, after, now, ends, self._waiting)
         in_doubt = self._in_doubt(merged, scripts)
         rows = self._needed_rows(since_s, now, records, in_doubt, unseen)
-        late = in_doubt - {row.job_id.partition("_")[0] for row in rows} if not unseen else set()
+        late = in_doubt - _told_lines(rows).keys() if not unseen else set()
         jobs: list[JobRecord] | None = None
         if "controller" not in unseen:
             jobs = [self._left_to_slurm(record) for record in self._mended(records, rows, mark, unseen)]
@@ -258,7 +259,8 @@ class SlurmBackend:
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
         if jobs is not None:
             self._records = {job.job_id: job for job in jobs}
-        self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late)))
+        start_s = max((r.start_s or 0.0 for r in merged if r.job_id.partition("_")[0] in late), default=0.0)
+        self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late, start_s + LINES_AFTER_S)))
         sources = picture.Sources(jobs, nodes, picture.with_told_ends(rows, told), self._warnings(jobs or ()))
         found = {attempt.id: attempt for attempt in picture.attempts(self.cluster, sources, now)}
         kept = {i: one for i, one in self._ended.items() if one.end_s is None or one.end_s >= since_s}
@@ -289,7 +291,7 @@ class SlurmBackend:
                 if record is not None and ended_badly(record, now) and record.exit_code not in slurms_own:
                     jobs.append(self._finished(replace(record, nodes=record.nodes or question.nodes)))
             scripts = self._ask_scripts(scontrol, jobs)
-        self._note_outputs(jobs, scripts, self._submit_lines(self._in_doubt(jobs, scripts)))
+        self._note_outputs(jobs, scripts, self._submit_lines(self._in_doubt(jobs, scripts), now + LINES_WAIT_S))
         sources = picture.Sources(jobs, (), (), self._warnings(jobs))
         attempts = picture.attempts(self.cluster, sources, now)
         self._writers.note(attempts)
@@ -377,15 +379,16 @@ class SlurmBackend:
         """Remember where jobs that failed write to."""
         if not scripts:
             return
-        lines = {row.job_id: row.submit_line for row in rows}
+        lines = _told_lines(rows)
         for record in records:
-            script = scripts.get(record.job_id.partition("_")[0])
+            array = record.job_id.partition("_")[0]
+            script = scripts.get(array)
             if script is not None and self._is_newly_failed(record):
-                line = lines.get(record.job_id)
-                told = script_appends(line) if line is not None else self._is_line_missing(record)
+                line = lines.get(array, "")
+                told = script_appends(line) if line else self._is_line_missing(record)
                 appends = self._appends or told
                 outputs = outputs_of(record, script, self._hosts, appends, home_of(record.uid))
-                warning = warning_of(line or "") or outputs.warning
+                warning = warning_of(line) or outputs.warning
                 self._outputs[record.job_id] = replace(outputs, warning=warning)
         while len(self._outputs) > MAX_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]
@@ -409,18 +412,18 @@ class SlurmBackend:
         tells = self._tells_submit_line and self._site is not None and self._site.accounts
         return tells and may_hold_others_lines(record)
 
-    def _submit_lines(self, which: Collection[str]) -> tuple[Row, ...]:
-        """How these jobs were submitted; nothing where accounting does not answer.
+    def _submit_lines(self, which: Collection[str], until_s: float) -> tuple[Row, ...]:
+        """How these jobs were submitted, as far as accounting has heard of it by an instant.
 
-        Accounting hears of a start a moment after it: of a job that failed at once it may know nothing yet.
+        It hears of a start, and of an end, a while before it hears of the line.
         """
         rows: tuple[Row, ...] = ()
         with contextlib.suppress(PerdureError):
-            for _ in range(LINE_TRIES if which else 0):
+            for pause_s in LINES_PAUSES_S if which else ():
+                time.sleep(max(0.0, min(pause_s, until_s - time.time())))
                 rows = self._ask_accounting("-j", ",".join(which), submit_lines=True)
-                if not self._tells_submit_line or {row.job_id.partition("_")[0] for row in rows} >= set(which):
+                if not self._tells_submit_line or _told_lines(rows).keys() >= set(which) or time.time() >= until_s:
                     break
-                time.sleep(LINE_EVERY_S)
         return rows
 
     def _ask_accounting(self, *which: str, submit_lines: bool = False) -> tuple[Row, ...]:
@@ -708,3 +711,8 @@ def _answered(scontrol: Dialog, command: str) -> bytes:
     if answer.complaint and b"=" not in answer.out:
         raise ClusterBusy("scontrol", answer.complaint, "Run `scontrol ping`")
     return answer.out
+
+
+def _told_lines(rows: Iterable[Row]) -> dict[str, str]:
+    """How jobs and arrays were submitted, by their numbers, where accounting has heard of it."""
+    return {row.job_id.partition("_")[0]: row.submit_line for row in rows if row.submit_line}

@@ -115,7 +115,7 @@ def _doubt(file: OutputFile, attempt: Attempt, end_s: float, spans: tuple[Span, 
     if file.kind is OutputKind.RANK and file.written_s > end_s + LATE_S:
         return "was still written to after this attempt ended"
     if appends and file.start == 0 and (file.birth_s is None or file.birth_s < start_s):
-        return "may hold lines from before this attempt, as it is appended to"
+        return "may hold lines from before this attempt, as it may be appended to"
     return ""
 
 
