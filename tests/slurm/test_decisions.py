@@ -144,7 +144,12 @@ def _read_back(record):
 
 
 def test_a_fault_that_is_raised_again_after_its_node_was_returned_acts_anew(submitted):
-    first = await_("node4 drained", lambda: _read_back(submitted.site.record(submitted.raised)), 60)
+    first = await_(
+        "node4 drained",
+        lambda: _read_back(submitted.site.record(submitted.raised)),
+        60,
+        lambda: f"\n{submitted.site.record(submitted.raised)}\n{submitted.cluster.node_states()}",
+    )
     assert submitted.is_drained("node4")
     submitted.cluster.run("scontrol", "update", "nodename=node4", "state=resume")
     time.sleep(max(0.0, first["time"] + 11.0 - time.time()))  # so long what was read back is believed
