@@ -284,7 +284,7 @@ def handle(
     keep = threading.Thread(target=_keep, args=(service, path, wish, clock, stop), name=f"lease {name}", daemon=True)
     keep.start()
     try:
-        for record, until_s in _turns(name, enlisted, service):
+        for record, until_s in _turns(enlisted, service):
             left_s = clock.left_s(until_s)
             if left_s > 0:  # else it was passed on while this program did something else
                 yield Asked(record, time.time() + left_s, name, service, clock)
@@ -293,14 +293,15 @@ def handle(
         _give_up(service, path)
 
 
-def _turns(name: str, enlisted: dict[str, Any], service: Service) -> Iterator[tuple[dict[str, Any], float]]:
-    """Records that `name` is asked about, each with the service's instant until when: what waits, then what comes."""
+def _turns(enlisted: dict[str, Any], service: Service) -> Iterator[tuple[dict[str, Any], float]]:
+    """Records that it is asked about, each with the service's instant until when: what waits, then what comes."""
     waiting = {asked["record"]["id"]: asked["until"] for asked in enlisted["asked"]}
     for asked in enlisted["asked"]:
         yield asked["record"], asked["until"]
     for event in subscribe(kinds=("handler_asked",), after=enlisted["after"], service=service):
-        record, until_s = event["payload"]["record"], event["payload"]["until_s"]
-        if event["payload"]["handler"] == name and waiting.get(record["id"]) != until_s:
+        asked = event["payload"]
+        record, until_s = asked["record"], asked["until_s"]
+        if (asked.get("handler_id") or asked["handler"]) == enlisted["id"] and waiting.get(record["id"]) != until_s:
             yield record, until_s
 
 

@@ -14,6 +14,7 @@ from perdure.service.auth import Identity, Role
 from perdure.service.controller import Ordered
 from perdure.service.coordinator import Answering, Enlisting
 from perdure.service.orders import job_order, node_order
+from perdure.service.raising import handler_id
 from tests.dst.laws import must
 
 USERS = (Identity("ada", Role.VIEWER), Identity("bob", Role.VIEWER))
@@ -62,7 +63,7 @@ def handlers(rng: Random) -> list[Handler]:
         identity = rng.choice((*USERS, ROOT))
         seats = ("job", "workflow") if identity is not ROOT else ("resource_manager", "job", "workflow", "scheduler")
         types = rng.choice((("",), ("job",), ("app", "process"), ("storage",), ("gpu", "node", "launcher")))
-        made.append(Handler(f"{nature}-{number}", identity, rng.choice(seats), types, nature))
+        made.append(Handler(handler_id(f"{nature}-{number}", identity), identity, rng.choice(seats), types, nature))
     return made
 
 

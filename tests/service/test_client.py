@@ -77,6 +77,7 @@ def test_no_file_means_that_no_service_runs(tmp_path):
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"url": "x", "pid": "y", "token": ""}', "\xff"])
 def test_a_broken_file_is_refused(tmp_path, text):
     (tmp_path / "service.json").write_bytes(text.encode("latin-1"))
+    (tmp_path / "service.json").chmod(0o600)
     with pytest.raises(StateError, match="is not a service's file"):
         ServiceFile.read(tmp_path)
 

@@ -75,7 +75,7 @@ def test_an_empty_site_is_explained(tmp_path):
 
 def test_open_ones_tell_whose_turn_it_is_and_until_when(browser):
     opened = card(browser.get("/exceptions").text, "open")
-    assert re.search(r"Process failed: hang .* job 400 In the chain trainer as job to answer in 2 min in 2 min", opened)
+    assert re.search(r"Process failed: hang .* job 400 In the chain mira\+trainer as job to answer in 2 min", opened)
 
 
 def test_a_storm_was_one_action(browser):
@@ -105,14 +105,14 @@ def test_what_keeps_jobs_from_starting_is_shown_until_it_works_again(tmp_path):
 
 def test_ended_ones_tell_owner_outcome_and_how_long_it_took(browser):
     ended = card(browser.get("/exceptions").text, "ended")
-    assert re.search(r"Process failed: exit .* job 200 Owned airflow as workflow after 11 s", ended)
+    assert re.search(r"Process failed: exit .* job 200 Owned mira\+airflow as workflow after 11 s", ended)
     assert re.search(r"GPU fault: ecc .* Needs a person nobody after 5 min", ended)
     assert re.search(r"Process failed: exit .* job 300 Withdrawn nobody never", ended)
 
 
 def test_who_is_asked_is_listed_with_the_lease(place, browser):
     asked = card(browser.get("/exceptions").text, "handlers")
-    assert re.search(r"airflow Workflow process of mira's jobs mira 10 min in 50 min", asked)
+    assert re.search(r"mira\+airflow Workflow process of mira's jobs mira 10 min in 50 min", asked)
     assert "trainer" in card(browser_of(place, place.mira).get("/exceptions").text, "handlers")
     assert "trainer" not in browser_of(place, place.jonas).get("/exceptions").text
 
@@ -160,8 +160,8 @@ def test_a_journey_tells_who_said_what_and_how_long_it_took(browser):
     assert re.search(
         r"Raised by viewer:mira rank 3 died "
         r"Resource manager Declined Perdure for the resource manager at once, \S+ nothing is known of its node "
-        r"Job Annotated trainer as job after 4 s, \S+ no good checkpoint here "
-        r"Workflow Took it airflow as workflow after 7 s, \S+ rolled back to step 1200 "
+        r"Job Annotated mira\+trainer as job after 4 s, \S+ no good checkpoint here "
+        r"Workflow Took it mira\+airflow as workflow after 7 s, \S+ rolled back to step 1200 "
         r"Forbidden to all others: requeue No action of Perdure's goes with it\. "
         r"Perdure not asked any more$",
         journey,
@@ -173,7 +173,7 @@ def test_a_journey_tells_who_said_what_and_how_long_it_took(browser):
 def test_a_journey_that_goes_on_tells_whom_it_waits_for(browser):
     journey = card(browser.get("/exceptions/mira+turn").text, "journey")
     assert re.search(
-        r"Job Is asked trainer as job to answer in 2 min Workflow not asked yet Perdure not asked yet$", journey
+        r"Job Is asked mira\+trainer as job to answer in 2 min Workflow not asked yet Perdure not asked yet$", journey
     )
 
 

@@ -75,7 +75,7 @@ def test_what_is_raised_is_heard_and_the_asked_one_owns_it(place):
     threads = [threading.Thread(target=target, daemon=True) for target in (listen, serve)]
     for thread in threads:
         thread.start()
-    until(lambda: "trainer" in place.world.state.chain.handlers)
+    until(lambda: "mira+trainer" in place.world.state.chain.handlers)
     name = client.raise_exception("app.nan", job="200", note="loss is NaN", service=place.service, step=1200)
     for thread in threads:
         thread.join(PATIENCE_S)
@@ -95,7 +95,7 @@ def test_a_clock_that_is_off_misses_no_question(place, monkeypatch, ahead_s):
     register = threading.Thread(target=lambda: heard.append(next(asked_of)), daemon=True)
     heard = []
     register.start()
-    until(lambda: "trainer" in place.world.state.chain.handlers)
+    until(lambda: "mira+trainer" in place.world.state.chain.handlers)
     name = client.raise_exception("app.nan", job="200", service=place.service)
     register.join(PATIENCE_S)
     (asked,) = heard
@@ -111,14 +111,14 @@ def test_a_clock_that_is_off_misses_no_question(place, monkeypatch, ahead_s):
 def test_what_waits_and_is_told_of_as_well_is_asked_about_once(monkeypatch):
     """It may come up between the registration and the answer to it; then it is in both."""
 
-    def asked(name, until_s, handler="trainer"):
-        return {"payload": {"record": {"id": name}, "until_s": until_s, "handler": handler}}
+    def asked(name, until_s, handler="mira+trainer"):
+        return {"payload": {"record": {"id": name}, "until_s": until_s, "handler": "trainer", "handler_id": handler}}
 
     told = [asked("a", 30.0), asked("b", 30.0, "other"), asked("c", 31.0), asked("a", 90.0)]
     monkeypatch.setattr(client, "subscribe", lambda **_: iter(told))
-    enlisted = {"after": 1, "asked": [{"record": {"id": "a"}, "until": 30.0}]}
+    enlisted = {"id": "mira+trainer", "after": 1, "asked": [{"record": {"id": "a"}, "until": 30.0}]}
     turns = [
-        (record["id"], until_s) for record, until_s in client._turns("trainer", enlisted, client.Service("http://x"))
+        (record["id"], until_s) for record, until_s in client._turns(enlisted, client.Service("http://x"))
     ]
     assert turns == [("a", 30.0), ("c", 31.0), ("a", 90.0)]
 

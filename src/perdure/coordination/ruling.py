@@ -8,6 +8,8 @@ from perdure.coordination.record import Annotation, Answer, AnswerKind, Budget, 
 from perdure.model.actions import Action
 from perdure.model.value import quick, replace
 
+OWNED = "+"  # stands between a user and the name that he gave
+
 
 @quick
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Registration:
     until_s: float
     owner: str = ""  # only exceptions of this user's jobs; "" is everybody's (operators)
     answer_s: float = 30.0  # how long it may take for one answer
+
+    @property
+    def name(self) -> str:
+        """What it called itself: a user's id begins with its owner."""
+        return self.id.removeprefix(f"{self.owner}{OWNED}") if self.owner else self.id
 
     def hears(self, record: ExceptionRecord, owner: str) -> bool:
         """Whether it is to be asked about this exception of a job of `owner`."""

@@ -79,6 +79,15 @@ async def identify(request: Request) -> Identity:
     return session.identity
 
 
+def is_still_known(request: Request, identity: Identity) -> bool:
+    """Whether who asked is known yet: a token is revoked, and a session ended, while a long answer goes on."""
+    tokens: TokenBook = request.app.state.tokens
+    if identity.token_id and not tokens.holds(identity.token_id):
+        return False
+    by_cookie = "authorization" not in request.headers and cookie_name(request) in request.cookies
+    return not by_cookie or session_of(request) is not None
+
+
 async def _csrf_of(request: Request) -> str:
     if given := request.headers.get(CSRF_HEADER):
         return given

@@ -1,7 +1,8 @@
 """Who asks, and what they may: tokens, login codes of one use, and sessions of the browser.
 
 A token is 256 random bits; the file keeps its SHA-256 alone, which is enough for a secret that cannot be guessed.
-Codes and sessions live in memory: a restart of the service ends them.
+Codes, sessions and the service's own token live in memory: a restart of the service ends them. How long they live goes
+by a clock that nobody sets.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from perdure.errors import InputError, NotFound, StateError
+from perdure.service.trust import check_secret
 
 FILE_NAME = "tokens.json"
 TOKEN_PREFIX = "pdr_"  # noqa: S105, so that scanners for leaked secrets can know one
@@ -78,12 +80,13 @@ class TokenBook:
     The file is read anew whenever it has changed, so a token minted or revoked by another process counts at once.
     """
 
-    def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, state: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = state / FILE_NAME
         self._clock = clock
         self._lock = threading.Lock()
         self._stamp: tuple[int, int, int] | None = None
         self._by_hash: dict[str, TokenEntry] = {}
+        self._own: dict[str, Identity] = {}  # known as long as this process lives
         self._codes: OrderedDict[str, tuple[Identity, float]] = OrderedDict()
 
     def mint(self, user: str, role: Role) -> str:
@@ -91,9 +94,16 @@ class TokenBook:
         if not user or not user.isprintable() or len(user) > 256:
             raise InputError("user", f"{user[:40]!r} is not a user name", "Give a name of at most 256 characters")
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-        entry = TokenEntry(secrets.token_hex(6), _digest(token), user, role, self._clock())
+        entry = TokenEntry(secrets.token_hex(6), _digest(token), user, role, time.time())
         with self._changing() as entries:
             entries.append(entry)
+        return token
+
+    def own(self, user: str, role: Role) -> str:
+        """A token that this book alone knows and that ends with it, however the process ends."""
+        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
+        with self._lock:
+            self._own[_digest(token)] = Identity(user, role)
         return token
 
     def revoke(self, token_id: str) -> None:
@@ -107,6 +117,8 @@ class TokenBook:
     def find(self, token: str) -> Identity | None:
         """Whose token this is; None for one that is not known."""
         with self._lock:
+            if own := self._own.get(_digest(token)):
+                return own
             self._read_if_changed()
             entry = self._by_hash.get(_digest(token))
         return Identity(entry.user, entry.role, entry.id) if entry else None
@@ -149,9 +161,8 @@ class TokenBook:
 
     def _read(self) -> list[TokenEntry]:
         try:
-            with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_mode & 0o077:
-                    raise StateError(str(self.path), "others may read it", f"chmod 600 {self.path}")
+            with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+                check_secret(self.path, os.fstat(file.fileno()))
                 rows = json.loads(file.read(MAX_FILE_BYTES))["tokens"]
             return [TokenEntry(**{**row, "role": Role(row["role"])}) for row in rows]
         except FileNotFoundError:
@@ -204,7 +215,7 @@ class Session:
 class Sessions:
     """The browsers that are logged in; bounded, the oldest gives way."""
 
-    def __init__(self, tokens: TokenBook, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, tokens: TokenBook, clock: Callable[[], float] = time.monotonic) -> None:
         self._tokens = tokens
         self._clock = clock
         self._lock = threading.Lock()

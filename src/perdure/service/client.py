@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPErrorProcessor, HTTPHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, NotPermitted, PerdureError, StateError
+from perdure.service.trust import check_secret
 
 FILE_NAME = "service.json"
 MACHINE_SOCKET = Path("/run/perdure/perdure.sock")  # where a site lets all its users ask: service.socket
@@ -50,6 +51,7 @@ class ServiceFile:
         path = state / FILE_NAME
         try:
             with path.open("rb") as file:
+                check_secret(path, os.fstat(file.fileno()))
                 found = json.loads(file.read(MAX_FILE_BYTES))
             return cls(str(found["url"]), int(found["pid"]), str(found["token"]))
         except FileNotFoundError as err:

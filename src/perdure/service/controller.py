@@ -136,13 +136,14 @@ class HandlerAsked:
 
     time_s: float
     record: ExceptionRecord
-    handler: str
+    handler: str  # as it called itself
     until_s: float
+    handler_id: str = ""  # a user's with its owner before it; "" in what older versions wrote
     kind: Literal["handler_asked"] = "handler_asked"
 
     @property
     def key(self) -> str:
-        return f"asked:{self.record.id}:{self.handler}:{self.time_s:.3f}"
+        return f"asked:{self.record.id}:{self.handler_id or self.handler}:{self.time_s:.3f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,7 +481,9 @@ def _advance(
                     state, noted = _noted(state, record, failure, actions, view, settings)
                     effects.append(noted)
             case Asked(record=record, handler=handler, until_s=until_s):
-                effects.append(Journalled(HandlerAsked(now, record, handler, until_s)))
+                registration = chain.handlers.get(handler)
+                name = registration.name if registration else handler
+                effects.append(Journalled(HandlerAsked(now, record, name, until_s, handler)))
             case Refused():
                 effects.append(outcome)
     return state, effects

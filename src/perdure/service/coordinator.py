@@ -14,7 +14,7 @@ from perdure.coordination.ruling import Registration
 from perdure.errors import ClusterError, NotFound, PerdureError
 from perdure.service.auth import Identity
 from perdure.service.intake import Intake, Tell
-from perdure.service.raising import annotated, answered, enlisted, may_see, may_speak_for, raised
+from perdure.service.raising import annotated, answered, enlisted, handler_id, may_see, may_speak_for, raised
 from perdure.service.view import SiteView
 
 Recall = Callable[[Sequence[str]], Mapping[str, ExceptionRecord]]
@@ -96,7 +96,7 @@ class Coordinator:
 
     def answer(self, exception_id: str, handler: str, said: Answering, by: Identity) -> None:
         """Give a registered handler's verdict. Raises `NotFound`, `NotPermitted`, `ClusterError` out of turn."""
-        view = self._view()
+        view, handler = self._view(), handler_id(handler, by)
         registration = may_speak_for(view.state.chain.handlers.get(handler), handler, by)
         _check_visible(exception_id, by, view)
         notes, forbids, until_s = said.annotations, said.forbids, said.until_s
@@ -104,7 +104,7 @@ class Coordinator:
 
     def enlist(self, handler: str, wish: Enlisting, by: Identity) -> Registration:
         """Register a handler, or renew its lease. Raises `NotPermitted`, `InputError`."""
-        view = self._view()
+        view, handler = self._view(), handler_id(handler, by)
         known = view.state.chain.handlers.get(handler)
         if known is not None:
             may_speak_for(known, handler, by)
@@ -114,6 +114,7 @@ class Coordinator:
 
     def dismiss(self, handler: str, by: Identity) -> None:
         """End a registration. Raises `NotFound`, `NotPermitted`."""
+        handler = handler_id(handler, by)
         may_speak_for(self.chain().handlers.get(handler), handler, by)
         self._tell(Left(handler))
 

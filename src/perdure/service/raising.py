@@ -20,7 +20,7 @@ from perdure.coordination.record import (
     ExceptionRecord,
     Scope,
 )
-from perdure.coordination.ruling import Registration, Ruling
+from perdure.coordination.ruling import OWNED, Registration, Ruling
 from perdure.coordination.wire import MAX_NOTE, MAX_WORD, decode, type_of
 from perdure.errors import Fenced, InputError, NotFound, NotPermitted
 from perdure.model.identity import AttemptId
@@ -31,7 +31,6 @@ AHEAD_S, BEHIND_S = 60.0, 7 * 86400.0  # how far the clock of who raises may be 
 MAX_LEASE_S = 3600.0
 NOT_YOURS = ("verdicts", "state", "outcome", "budget", "repeats")
 OF_PERDURE = ("job", "node.failure", "resource.needed")  # told by the service itself of what it sees
-OWNED = "+"  # stands between a user and the name that he gave
 _BELOW_OF_PERDURE = tuple([f"{kind}." for kind in OF_PERDURE])
 _IN_IDS = frozenset(ascii_letters + digits + "._-")
 
@@ -158,9 +157,20 @@ def enlisted(
     for kind in types:
         if kind:
             type_of(kind)
-    owner = "" if identity.role is Role.OPERATOR else identity.user
     until_s = now + min(lease_s, MAX_LEASE_S)
+    owner = _owner(identity)
     return Enlisted(Registration(handler, seat, tuple(types), identity.user, until_s, owner, answer_s))
+
+
+def handler_id(name: str, identity: Identity) -> str:
+    """The id of a handler of that name: users have names of their own, so that nobody takes another's."""
+    prefix = f"{identity.user}{OWNED}" if _owner(identity) else ""
+    return prefix + name.removeprefix(prefix)
+
+
+def _owner(identity: Identity) -> str:
+    """The user whose jobs a handler registered by `identity` is asked about; "" is everybody's."""
+    return "" if identity.role is Role.OPERATOR else identity.user
 
 
 def may_see(record: ExceptionRecord, identity: Identity, view: SiteView) -> bool:
@@ -172,10 +182,15 @@ def may_see(record: ExceptionRecord, identity: Identity, view: SiteView) -> bool
 
 
 def may_speak_for(registration: Registration | None, handler: str, identity: Identity) -> Registration:
-    """The registration, for who made it. Raises `NotFound`, `NotPermitted`."""
+    """The registration, for who made it in the same role, and a user's for operators, too.
+
+    Raises `NotFound`, `NotPermitted`.
+    """
     if registration is None:
         raise NotFound(f"handler {handler}", "is not registered", "Register it: its lease may have run out")
-    if registration.by != identity.user:
+    is_the_site_s = not registration.owner
+    is_own = registration.by == identity.user and is_the_site_s == (identity.role is Role.OPERATOR)
+    if not is_own and (is_the_site_s or identity.role is not Role.OPERATOR):
         raise NotPermitted(f"handler {handler}", "was registered by another user", "Register one of your own")
     return registration
 

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from perdure.coordination.messages import Input
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
-from perdure.errors import ConfigError, InputError, InUse, PerdureError, StateError
+from perdure.errors import ConfigError, InputError, InUse, NotFound, PerdureError, StateError
 from perdure.job.agent import check_share
 from perdure.service.auth import Role, TokenBook
 from perdure.service.blame.ledger import Ledger
@@ -60,6 +60,7 @@ from perdure.service.loglines import log_to_stderr
 from perdure.service.metrics import Metrics
 from perdure.service.pace import Pace
 from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
+from perdure.service.trust import check_directory
 from perdure.service.vigil import Vigil
 from perdure.service.web import create_app
 from perdure.service.whatif.bench import Bench, at_work
@@ -130,9 +131,10 @@ def open_journal(service: ServiceSettings, state: Path) -> Journal:
 
 
 def state_dir(path: Path) -> Path:
-    """Make the state directory, for its owner alone. Raises `StateError` where it cannot be used."""
+    """Make the state directory, for its owner alone. Raises `StateError` where it cannot be used, or others may."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_directory(path)
         probe = path / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink()
@@ -396,14 +398,20 @@ class _Server(uvicorn.Server):
 @contextmanager
 def left_for_commands(tokens: TokenBook, url: str, state: Path) -> Iterator[None]:
     """While this runs, commands of the same user find the service and have a token for it."""
-    token = tokens.mint(getpass.getuser(), Role.OPERATOR)
+    _revoke_left_over(tokens, state)
+    token = tokens.own(getpass.getuser(), Role.OPERATOR)
     mine = ServiceFile(url, os.getpid(), token)
     mine.write(state)
     try:
         yield
     finally:
         mine.remove(state)
-        if known := tokens.find(token):
+
+
+def _revoke_left_over(tokens: TokenBook, state: Path) -> None:
+    """Older versions kept their own token in the book; one that was killed has left it there."""
+    with suppress(NotFound, StateError):
+        if known := tokens.find(ServiceFile.read(state).token):
             tokens.revoke(known.token_id)
 
 

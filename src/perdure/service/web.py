@@ -81,7 +81,7 @@ def create_app(
         lifespan=_lifespan,
     )
     app.state.tokens = tokens
-    app.state.sessions = Sessions(tokens, settings.clock)
+    app.state.sessions = Sessions(tokens)
     app.state.listeners = Listeners(settings.max_streams, _tail(reader, settings.stream_every_s))
     app.state.metrics = metrics
     app.state.web = Web(

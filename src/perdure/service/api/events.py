@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from perdure.errors import PerdureError
-from perdure.service.access import operator
+from perdure.service.access import is_still_known, operator
 from perdure.service.api.models import EventItem, Listing
 from perdure.service.api.params import Limit, Word
 from perdure.service.auth import Identity
@@ -60,7 +61,8 @@ async def stream(
         start = int(last_event_id)
     else:
         start = after if after is not None else await run_in_threadpool(events.newest, web.reader)
-    told = _stream(Wanted(identity, frozenset(kind or ()), job_id), start, listeners)
+    wanted = Wanted(identity, frozenset(kind or ()), job_id)
+    told = _stream(wanted, start, listeners, lambda: is_still_known(request, identity))
     await anext(told)  # takes a place here, where there may be none; once begun it gives it back whatever happens
     return StreamingResponse(told, media_type="text/event-stream")
 
@@ -106,14 +108,20 @@ class Wanted:
         return heard.said(with_log=not row.job_id or self.identity.may_read_logs_of(heard.owner))
 
 
-async def _stream(wanted: Wanted, seq: int, listeners: Listeners) -> AsyncIterator[str]:
-    quiet_s = 0.0
+async def _stream(
+    wanted: Wanted, seq: int, listeners: Listeners, may_stay: Callable[[], bool]
+) -> AsyncIterator[str]:
+    quiet_s, asked_s = 0.0, time.monotonic()
     await listeners.enter()
     try:
         yield ""
         yield f"id: {seq}\n\n"  # no event, but the place to go on from where the stream breaks before the first
         while not listeners.closing:
             heard = await listeners.tail.after(seq, PATIENCE_S)
+            if time.monotonic() - asked_s >= PATIENCE_S:
+                if not may_stay():
+                    return
+                asked_s = time.monotonic()
             said = "".join(map(wanted.text_of, heard))
             seq = heard[-1].row.seq if heard else seq
             quiet_s = 0.0 if said else quiet_s + (0.0 if heard else PATIENCE_S)

@@ -194,7 +194,7 @@ def post_annotation(web: Here, identity: Viewer, exception_id: ExceptionId, anno
 def list_handlers(web: Here, identity: Viewer) -> list[HandlerItem]:
     """Who is registered; users see their own."""
     found = web.operations.coordinator.chain().handlers.values()
-    return [HandlerItem.of(one) for one in found if identity.role is Role.OPERATOR or one.by == identity.user]
+    return [HandlerItem.of(one) for one in found if identity.role is Role.OPERATOR or one.owner == identity.user]
 
 
 @router.put("/handlers/{handler}")
@@ -206,7 +206,7 @@ def put_handler(web: Here, identity: Viewer, handler: HandlerName, wish: Handler
     enlisting = Enlisting(wish.component, tuple(wish.types), wish.lease_s, wish.answer_s)
     found = web.operations.coordinator.enlist(handler, enlisting, identity)
     chain = web.operations.coordinator.chain()
-    turns = [(chain.open[i], turn) for i, turn in chain.turns.items() if turn.handler == handler]
+    turns = [(chain.open[i], turn) for i, turn in chain.turns.items() if turn.handler == found.id]
     asked = [Waiting(record=encode(record), until=turn.until_s) for record, turn in turns]
     return Enlisted.of(found, now=web.now(), after=after, asked=asked)
 

@@ -85,7 +85,7 @@ def exceptions_page(
         turns=chain.turns,
         outages=_outages(chain) if not (chosen or cursor) else (),
         storms=_storms(web, identity, chain) if not (chosen or cursor) else (),
-        handlers=[h for h in chain.handlers.values() if identity.role is Role.OPERATOR or h.by == identity.user],
+        handlers=[h for h in chain.handlers.values() if identity.role is Role.OPERATOR or h.owner == identity.user],
         tabs=[(name, _path(chosen | {"state": name})) for name in ("", OPEN, *ENDED)],
         state=state,
         type=type.strip(),

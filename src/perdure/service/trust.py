@@ -1,0 +1,47 @@
+"""Whose files these are: a state directory or a secret that somebody else can change is not used."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from perdure.errors import StateError
+
+_OTHERS_MAY_WRITE = 0o022
+
+
+def check_directory(path: Path) -> None:
+    """Raises `StateError` for a directory that somebody else owns, may write to or replace, or has put a file into.
+
+    What root owns is trusted. `OSError` where it cannot be looked at.
+    """
+    named, real = path.absolute(), path.resolve()
+    for place in sorted({named, *named.parents, real, *real.parents}):
+        _check_place(place, place.lstat(), shared=place not in (named, real))
+    with os.scandir(real) as entries:
+        for entry in entries:
+            if not is_ours(entry.stat(follow_symlinks=False)):
+                raise StateError(entry.path, "belongs to another user", "Remove it, unless you know whose it is")
+
+
+def _check_place(place: Path, found: os.stat_result, *, shared: bool) -> None:
+    """A directory above may be open to all, as /tmp is, where nobody can rename what is another's in it."""
+    if not is_ours(found):
+        raise StateError(str(place), "belongs to another user", "Name a directory of your own with --state DIR")
+    is_safe = stat.S_ISLNK(found.st_mode) or (shared and found.st_mode & stat.S_ISVTX)
+    if found.st_mode & _OTHERS_MAY_WRITE and not is_safe:
+        raise StateError(str(place), "others may write to it", f"Look at what is in it, then chmod go-w {place}")
+
+
+def check_secret(path: Path, found: os.stat_result) -> None:
+    """Raises `StateError` for an open file that others may read, or that is not ours or the directory's owner's."""
+    if not is_ours(found) and found.st_uid != path.parent.stat().st_uid:
+        raise StateError(str(path), "belongs to another user", "Remove it, unless you know whose it is")
+    if found.st_mode & 0o077:
+        raise StateError(str(path), "others may read it", f"chmod 600 {path}")
+
+
+def is_ours(found: os.stat_result) -> bool:
+    """Whether nobody but this user and root made it."""
+    return found.st_uid in (0, os.geteuid())
