@@ -51,6 +51,7 @@ def test_what_was_not_saved_is_no_checkpoint(line: str) -> None:
     found = of(*STEPS, line)
     assert found is not None
     assert (found.checkpoint, found.lost_frac) == ("", 1.0)
+    assert found.words(10.0).endswith("its log names no checkpoint; all its steps seem lost, 10 GPU-h")
 
 
 def test_a_log_without_steps_tells_nothing() -> None:

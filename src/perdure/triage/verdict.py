@@ -77,7 +77,8 @@ class Reached:
             said.append("its log names no checkpoint")
         if (lost := self.lost_frac) is not None:
             hours = f", {lost * gpu_hours:.2g} GPU-h" if gpu_hours else ""
-            said.append(f"about {lost:.0%} of its steps are lost{hours}")
+            share = f"about {lost:.0%} of" if lost < 1.0 else "all"
+            said.append(f"{share} its steps {'are' if self.checkpoint else 'seem'} lost{hours}")
         return "; ".join(said)
 
 
