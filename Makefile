@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock crash dst fuzz slurm-table programs foundry bench-triage docs clean
+.PHONY: up setup test test-tools lock crash dst mutants fuzz slurm-table programs foundry bench-triage docs clean
 
 up: setup
 	@exec $(BIN)/perdure up $(ARGS)
@@ -50,6 +50,10 @@ dst: N = 2000
 FIRST ?= 0
 dst: test-tools
 	@$(BIN)/python -m tests.dst $(if $(SEED),--seed $(SEED),--seeds $(N) --first $(FIRST))
+
+# Deliberate bugs (tests/mutants): does a test notice each? Some of them: make mutants ONLY=retry,fence.
+mutants: test-tools
+	@$(BIN)/python -m tests.mutants --workers $(WORKERS) --only "$(ONLY)"
 
 # Power cuts under the journal, then kill -9 of the service at N random points.
 N ?= 10000
