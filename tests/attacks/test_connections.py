@@ -24,6 +24,7 @@ FAILS = "echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 
 
 def test_half_open_connections_stop_no_decision(service):
     """1,200 of them under a limit of 1,024 descriptors."""
+    said = service.log.count("\n")
     with ExitStack() as stack:
         for i in range(1200):
             try:
@@ -35,7 +36,7 @@ def test_half_open_connections_stop_no_decision(service):
         assert service.await_decision(job, 20)
         looked = service.ask("GET", "/status")[1]["last_look_s"]
         assert time.time() - looked < 10
-    assert service.log.count("\n") < 40, service.log[-2000:]
+    assert service.log.count("\n") < said + 20, service.log[-2000:]
     assert "Traceback" not in service.log
 
 

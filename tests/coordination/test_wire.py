@@ -60,6 +60,7 @@ RECORDS = st.builds(
         ),
         max_size=3,
     ).map(tuple),
+    seen_by=st.lists(st.builds(model.Sighting, TEXT, INSTANT, TEXT), max_size=3).map(tuple),
     cause=TEXT,
     deadline_s=st.none() | INSTANT,
     budget=st.none() | st.builds(model.Budget, TEXT, COUNT, COUNT),

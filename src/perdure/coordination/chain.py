@@ -36,8 +36,8 @@ from perdure.coordination.messages import (
     Ticked,
 )
 from perdure.coordination.record import (
+    OF_THE_SITE,
     READ_BACK,
-    SEEN_BY,
     Annotation,
     Answer,
     AnswerKind,
@@ -46,6 +46,7 @@ from perdure.coordination.record import (
     ExceptionState,
     Outcome,
     Scope,
+    Sighting,
 )
 from perdure.coordination.ruling import Registration, Ruling
 from perdure.model.actions import Action, Hold
@@ -61,9 +62,10 @@ MAX_HANDLERS_OF_ONE_GUEST = 16
 MAX_BUDGETS = 10_000
 MAX_SPENT, SPENT_S = 1_000, 30 * 86400.0  # recoveries that are remembered of one budget, and how long
 MAX_ANNOTATIONS = 64
+MAX_ANNOTATIONS_OF_GUESTS = MAX_ANNOTATIONS // 2
 MAX_DEPTH = 4  # of exceptions that follow from exceptions
 FRESH_S = 10.0  # what was read back of a node is believed so long
-MAX_SOURCES = 8  # kept of one fault
+MAX_SOURCES = 8  # users that are kept as sources of one fault
 
 
 class Bench(Protocol):
@@ -162,11 +164,18 @@ def taken(exception_id: str) -> tuple[str, str]:
 
 def _seen_again(known: ExceptionRecord, again: ExceptionRecord, now: float) -> ExceptionRecord:
     """A second source of one fault is worth knowing: who it is, and what it has to say."""
-    if again.detected_by in known.sources or len(known.sources) > MAX_SOURCES:
+    is_one_more = is_of_a_guest(again) and len(known.sources) > MAX_SOURCES
+    if again.detected_by in known.sources or is_one_more:
         return known
-    told = (Annotation(again.detected_by, now, SEEN_BY, again.origin.host), *again.annotations)
-    room = MAX_ANNOTATIONS - len(known.annotations)
-    return known.but(annotations=(*known.annotations, *told[:room]))
+    seen = (*known.seen_by, Sighting(again.detected_by, now, again.origin.host))
+    room = MAX_ANNOTATIONS_OF_GUESTS if is_of_a_guest(again) else MAX_ANNOTATIONS
+    more = again.annotations[: max(0, room - len(known.annotations))]
+    return known.but(seen_by=seen, annotations=(*known.annotations, *more))
+
+
+def is_of_a_guest(record: ExceptionRecord) -> bool:
+    """Whether a user raised it, and neither the service itself nor an operator."""
+    return not record.detected_by.startswith(OF_THE_SITE)
 
 
 class _Draft:
@@ -290,8 +299,16 @@ class _Draft:
         return self._sources
 
     def _fold(self, record: ExceptionRecord, equal: tuple[object, ...]) -> bool:
-        """Count an equal fault with the one that it would be folded into, if that is known still and says as much."""
+        """Count an equal fault with the one that it would be folded into, if that is known still and says as much.
+
+        What the site says is an exception of its own, whatever a user said before; that is over with it.
+        """
         known = self._find(self._equals[equal])
+        if known is not None and is_of_a_guest(known) and not is_of_a_guest(record):
+            if known.id in self._open:
+                said = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, f"the site says so, as {record.id}")
+                self._end(known.with_answer(said).but(state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
+            return False
         if known is None or not self._covers(known, record):
             return False
         self._folded[known.id] += 1
@@ -465,10 +482,15 @@ class _Draft:
         record = self._open.get(exception_id) or self._ended.get(exception_id)
         if record is None:
             self._refuse("no such exception is known", "See `perdure events` for those that are")
-        elif len(record.annotations) + len(annotations) > MAX_ANNOTATIONS:
+        elif len(record.annotations) + len(annotations) > self._room(annotations):
             self._refuse(f"it has {len(record.annotations)} annotations", "Put the rest into a file")
         else:
             self._put(self._with(record, annotations))
+
+    def _room(self, annotations: tuple[Annotation, ...]) -> int:
+        """Users leave room for what the site and handlers have to say."""
+        of_the_site = all(a.component.startswith(OF_THE_SITE) for a in annotations)
+        return MAX_ANNOTATIONS if of_the_site else MAX_ANNOTATIONS_OF_GUESTS
 
     def _with(self, record: ExceptionRecord, annotations: tuple[Annotation, ...]) -> ExceptionRecord:
         room = MAX_ANNOTATIONS - len(record.annotations)

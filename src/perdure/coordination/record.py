@@ -17,7 +17,8 @@ from perdure.model.value import quick
 FATAL, LEAST = 0, 7  # the ends of the scale of severities
 START = "start"  # what the owner forbids to all jobs that need a shared resource
 CLEARS = "clears"  # key of the annotation of a record that says: this is over
-SEEN_BY = "seen_by"  # key of the annotation that names a further source of a fault
+SEEN_BY = "seen_by"  # key of the annotation by which older versions named a further source
+OF_THE_SITE = ("perdure", "operator:")  # how sources begin that are the service's own watch, or people of the site
 READ_BACK = "read_back"  # key of the annotation that tells what a node's manager says after the owner's action
 OF_THE_CHAIN = (SEEN_BY, CLEARS, READ_BACK)  # keys that decide something: nobody adds them to what was raised
 
@@ -126,6 +127,16 @@ class Annotation:
 
 @quick
 @dataclass(frozen=True, slots=True)
+class Sighting:
+    """A further source of a fault, as the service knows it, and when it said so."""
+
+    by: str
+    time_s: float
+    host: str = ""
+
+
+@quick
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What one handler said, and when."""
 
@@ -179,6 +190,7 @@ class ExceptionRecord:
     repeats: int = 0  # equal faults that were folded into this one
     state: ExceptionState = ExceptionState.RAISED
     outcome: Outcome = Outcome.OPEN
+    seen_by: tuple[Sighting, ...] = ()
     extra: tuple[tuple[str, str], ...] = ()  # fields that this version does not know: name, and value as JSON text
 
     def but(self, **changes: Any) -> ExceptionRecord:
@@ -264,7 +276,13 @@ class ExceptionRecord:
     @property
     def sources(self) -> frozenset[str]:
         """All who saw it."""
-        return frozenset((self.detected_by, *(a.component for a in self.annotations if a.key == SEEN_BY)))
+        noted = (a.component for a in self.annotations if a.key == SEEN_BY)
+        return frozenset((self.detected_by, *(each.by for each in self.seen_by), *noted))
+
+    @property
+    def is_of_the_site(self) -> bool:
+        """Whether the service itself or an operator says so, and no user alone."""
+        return any(source.startswith(OF_THE_SITE) for source in self.sources)
 
     def with_answer(self, answer: Answer) -> ExceptionRecord:
         """Append an answer. Raises `ValueError` for a second owner."""

@@ -23,6 +23,7 @@ from perdure.coordination.record import (
     Origin,
     Outcome,
     Scope,
+    Sighting,
     Subject,
     Transient,
 )
@@ -67,6 +68,7 @@ def encode(record: ExceptionRecord) -> dict[str, Any]:
         "annotations": [
             {"component": a.component, "time": a.time_s, "key": a.key, "value": a.value} for a in record.annotations
         ],
+        "seen_by": [{"by": s.by, "time": s.time_s, "host": s.host} for s in record.seen_by],
         "verdicts": [_encode_answer(answer) for answer in record.verdicts],
         "cause": record.cause,
         "deadline": record.deadline_s,
@@ -128,6 +130,16 @@ def _annotation(value: Any, where: str) -> Annotation:
         _instant(given.get("time"), f"{where}.time"),
         _word(given.get("key", ""), f"{where}.key"),
         _text(given.get("value", ""), f"{where}.value"),
+    )
+
+
+def _sighting(value: Any, where: str) -> Sighting:
+    given = _object(value, where)
+    _only(given, {"by", "time", "host"}, where)
+    return Sighting(
+        _word(given.get("by", ""), f"{where}.by"),
+        _instant(given.get("time"), f"{where}.time"),
+        _word(given.get("host", ""), f"{where}.host"),
     )
 
 
@@ -293,6 +305,7 @@ _FIELDS: Mapping[str, tuple[str, Read[Any]]] = {
     "evidence": ("evidence", _texts),
     "note": ("note", _text),
     "annotations": ("annotations", _many(_annotation)),
+    "seen_by": ("seen_by", _many(_sighting)),
     "verdicts": ("verdicts", _answers),
     "cause": ("cause", _word),
     "deadline": ("deadline_s", _maybe_instant),

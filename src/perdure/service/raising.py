@@ -29,9 +29,11 @@ from perdure.service.view import SiteView
 
 AHEAD_S, BEHIND_S = 60.0, 7 * 86400.0  # how far the clock of who raises may be off
 MAX_LEASE_S = 3600.0
-NOT_YOURS = ("verdicts", "state", "outcome", "budget", "repeats")
+NOT_YOURS = ("verdicts", "state", "outcome", "budget", "repeats", "seen_by")
 OF_PERDURE = ("job", "node.failure", "resource.needed")  # told by the service itself of what it sees
+NOT_OF_GUESTS = (*OF_PERDURE, "suspect")
 _BELOW_OF_PERDURE = tuple([f"{kind}." for kind in OF_PERDURE])
+_NOT_BELOW_OF_GUESTS = tuple([f"{kind}." for kind in NOT_OF_GUESTS])
 _IN_IDS = frozenset(ascii_letters + digits + "._-")
 
 
@@ -55,9 +57,11 @@ def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
     given.setdefault("time", view.now)
     record = decode(given)
     _check_time(record, view.now)
-    plan, incarnation = _plan(record, view), _incarnation(record, identity, view)
+    plan, incarnation = _plan(record, view, is_guest=is_guest), _incarnation(record, identity, view)
     if plan.outlives_job and plan.scope is Scope.LOCAL:
         _check_nodes_exist(record, view)
+    if is_guest and plan.scope is Scope.GLOBAL:
+        _check_is_used(record, incarnation, view)
     notes = tuple([_signed(note, source, is_guest) for note in record.annotations]) if record.annotations else ()
     if (plan.scope, incarnation, notes) != (record.scope, record.incarnation, record.annotations):
         record = record.but(scope=plan.scope, incarnation=incarnation, annotations=notes)
@@ -84,15 +88,15 @@ def _signed(note: Annotation, source: str, is_guest: bool) -> Annotation:
     )
 
 
-def _plan(record: ExceptionRecord, view: SiteView) -> Plan:
+def _plan(record: ExceptionRecord, view: SiteView, *, is_guest: bool) -> Plan:
     """What is done about it, and how far it reaches, by its type alone: who raises it cannot say."""
-    if f"{record.type}.".startswith(_BELOW_OF_PERDURE):
+    if f"{record.type}.".startswith(_NOT_BELOW_OF_GUESTS if is_guest else _BELOW_OF_PERDURE):
         raise InputError(
             "type", f"{record.type} is told by the service itself", "Use one below app, process or launcher"
         )
     plan = view.playbook.plan_for(record.type)
     if plan is None:
-        families = [name for name in view.playbook.families() if name not in OF_PERDURE]
+        families = [name for name in view.playbook.families() if name not in NOT_OF_GUESTS]
         mend = f"Use one below: {', '.join(families)}; or plan for it in the site's playbook"
         raise InputError("type", f"{record.type} is not known", mend)
     return plan
@@ -137,6 +141,18 @@ def _check_nodes(record: ExceptionRecord, attempt: AttemptId, view: SiteView) ->
     for node in record.subject.nodes:
         if running is None or node not in running.nodes:
             raise NotPermitted("subject.node", f"the job does not run on {node[:80]}", "Name a node that it runs on")
+
+
+def _check_is_used(record: ExceptionRecord, incarnation: int, view: SiteView) -> None:
+    """Users speak of what their jobs use while they run; what is named nowhere, nobody is known to use."""
+    subject = record.subject
+    job, resource = view.job(subject.job_id), view.playbook.resources.get(subject.resource)
+    if AttemptId(subject.cluster, subject.job_id, incarnation) not in view.state.known.running:
+        mend = "Raise what others share while a job of yours runs"
+        raise NotPermitted(f"job {subject.job_id}", "it does not run", mend)
+    if subject.resource and (resource is None or job is None or not resource.is_needed_by(job)):
+        what = f"the job is not known to use {subject.resource[:80]}"
+        raise NotPermitted("subject.resource", what, "Ask the operator to name it in the playbook, below resources")
 
 
 def _check_nodes_exist(record: ExceptionRecord, view: SiteView) -> None:

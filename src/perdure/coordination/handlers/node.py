@@ -7,7 +7,6 @@ from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
 from perdure.model.actions import Down, Drain
 
-TRUSTED = ("perdure", "operator:")  # prefixes of `detected_by`: the service's own watch, and people of the site
 SECOND_LOOK_S = 5.0
 WARNING = 3  # faults of a greater severity, which is less of a fault, take no node out of service
 
@@ -48,4 +47,4 @@ def second_look(record: ExceptionRecord, now: float) -> Ruling:
 
 def is_vouched_for(record: ExceptionRecord) -> bool:
     """Whether the site itself, or two sources that do not know of each other, say so."""
-    return len(record.sources) > 1 or any(source.startswith(TRUSTED) for source in record.sources)
+    return len(record.sources) > 1 or record.is_of_the_site

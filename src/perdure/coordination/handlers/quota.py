@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.coordination.cover import smallest_cover
-from perdure.coordination.handlers.node import TRUSTED, is_vouched_for
 from perdure.coordination.handlers.shared import hold_waiting, told
-from perdure.coordination.record import START, Component, ExceptionRecord
+from perdure.coordination.record import OF_THE_SITE, START, Component, ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
 from perdure.model.identity import AttemptId
 
 USAGE = "usage"  # key of the annotation that tells who uses how much
 MAX_WRITERS = 10_000
-_OF_THE_SITE = (*TRUSTED, Component.SCHEDULER.value, Component.RESOURCE_MANAGER.value)
+_HEEDED = (*OF_THE_SITE, Component.SCHEDULER.value, Component.RESOURCE_MANAGER.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ def usage_of(record: ExceptionRecord) -> Usage | None:
     Jobs are moved on it, so what a user says of it, or a handler in a job's own seat, does not count.
     """
     for annotation in reversed(record.annotations):
-        if annotation.key == USAGE and annotation.component.startswith(_OF_THE_SITE):
+        if annotation.key == USAGE and annotation.component.startswith(_HEEDED):
             return _usage(annotation.value)
     return None
 
@@ -64,7 +63,7 @@ def _is_bytes(number: Any) -> bool:
 def move_least(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     """Choose the jobs whose output covers the overrun with the fewest bytes; tell each of them to move it, once."""
     usage = usage_of(record)
-    if usage is None or not is_vouched_for(record):
+    if usage is None or not record.is_of_the_site:
         return hold_waiting(record, site, now)  # nobody knows who could move what: at least nothing is added
     if not usage.overrun:
         return handled("it is below its limit again")

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from perdure.coordination.handlers.node import is_vouched_for, second_look
-from perdure.coordination.record import START, Annotation, ExceptionRecord, Origin, Outcome, Scope, Subject, about
+from perdure.coordination.handlers.node import SECOND_LOOK_S
+from perdure.coordination.record import (
+    START,
+    Annotation,
+    AnswerKind,
+    ExceptionRecord,
+    Origin,
+    Outcome,
+    Scope,
+    Subject,
+    about,
+)
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Resource, Site
 from perdure.model.actions import Hold, Release
@@ -23,8 +33,8 @@ def hold_waiting(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     """Hold the waiting jobs that need it, and those that come; the running ones are told to pause. Nobody moves."""
     if not record.subject.resource:
         return declined("it names no shared resource")
-    if not is_vouched_for(record):
-        return second_look(record, now)
+    if not record.is_of_the_site:
+        return _the_site_s_word(now)
     users, needy = _users(record, site), _needy(record, site)
     holds = [Hold(attempt, record.id) for attempt in _late(needy, record, site)]
     note = f"{len(holds)} of {len(needy)} waiting jobs are held, {len(users)} running ones told"
@@ -49,8 +59,8 @@ def newly_needed(site: Site, now: float) -> list[ExceptionRecord]:
 
 def throttle(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     """Tell the running jobs that use it to slow down. Nothing is held yet."""
-    if not is_vouched_for(record):
-        return second_look(record, now)
+    if not record.is_of_the_site:
+        return _the_site_s_word(now)
     users = _users(record, site)
     ruling = handled(f"{len(users)} running jobs are told to slow down", forbids=("move", "migrate"))
     return _telling(ruling, record, "job.throttle", users, now)
@@ -63,8 +73,8 @@ def release_held(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     """
     if not record.subject.resource:
         return declined("it names no shared resource")
-    if not is_vouched_for(record):
-        return second_look(record, now)
+    if not record.is_of_the_site:
+        return _the_site_s_word(now)
     over = [r for r in site.in_force() if r.subject.resource == record.subject.resource or _is_clearing(r)]
     down = [site.resource(r.subject.resource) for r in site.in_force() if r.is_brake and r not in over]
     held = list(dict.fromkeys(attempt for r in over for attempt in r.holds))
@@ -75,6 +85,11 @@ def release_held(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     ruling = handled(note, *[Release(attempt, record.id) for attempt in free])
     passed = [exception_id for exception_id in site.open_about(record.subject.resource) if exception_id != record.id]
     return replace(ruling, clears=(*[r.id for r in over], *passed))
+
+
+def _the_site_s_word(now: float) -> Ruling:
+    """All who need the resource would be held, or let go: users can ask for that, and not bring it about."""
+    return Ruling(AnswerKind.DEFERRED, "only users say so", until_s=now + SECOND_LOOK_S)
 
 
 def _is_clearing(record: ExceptionRecord) -> bool:

@@ -108,9 +108,7 @@ class Wanted:
         return heard.said(with_log=not row.job_id or self.identity.may_read_logs_of(heard.owner))
 
 
-async def _stream(
-    wanted: Wanted, seq: int, listeners: Listeners, may_stay: Callable[[], bool]
-) -> AsyncIterator[str]:
+async def _stream(wanted: Wanted, seq: int, listeners: Listeners, may_stay: Callable[[], bool]) -> AsyncIterator[str]:
     quiet_s, asked_s = 0.0, time.monotonic()
     await listeners.enter()
     try:
