@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -57,8 +57,8 @@ class Agent:
         """Look at the node and at the jobs' heartbeats, and write."""
         self._read(now)
         living, missing = self._jobs(now)
-        self.problems = (*self._probing.look(now), *missing)[:MAX_PROBLEMS]
-        self._pulse.beat(now, problems=self.problems, jobs=living)
+        self.problems = (*self._probing.look(now), *self._stuck(now))[:MAX_PROBLEMS]
+        self._pulse.beat(now, problems=self.problems, jobs=living, missing=missing[:MAX_PROBLEMS])
 
     def end(self) -> None:
         """Say that the silence to come means nothing."""
@@ -75,10 +75,7 @@ class Agent:
     def _jobs(self, now: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Jobs whose launchers beat on this node, and words for those that have stopped without an end."""
         living, missing = set(), []
-        if self._reading.is_running:
-            stuck_s = self._reading.running_s(now)
-            return (), (f"the jobs' fence directories: do not answer for {stuck_s:.0f} s",)
-        for seen in self._log.seen.values():
+        for seen in () if self._reading.is_running else self._log.seen.values():
             beat, silent_s = seen.heartbeat, now - seen.changed_s
             if silent_s <= allowed_s(beat, self._rules):
                 living.add(beat.job_id)
@@ -86,16 +83,23 @@ class Agent:
                 missing.append(f"job {beat.job_id}: no heartbeat of process {beat.pid} for {silent_s:.0f} s")
         return tuple(sorted(living)), tuple(sorted(missing))
 
+    def _stuck(self, now: float) -> tuple[str, ...]:
+        if not self._reading.is_running:
+            return ()
+        return (f"the jobs' fence directories: do not answer for {self._reading.running_s(now):.0f} s",)
 
-def heartbeats(fences: Iterable[Path], host: str = "") -> Iterator[tuple[str, Heartbeat]]:
+
+def heartbeats(
+    fences: Iterable[Path], host: str = "", owners: Collection[int] | None = None
+) -> Iterator[tuple[str, Heartbeat]]:
     """The launchers' heartbeats in these fence directories, by file; those of one host, or of all.
 
-    What cannot be read is passed over: it is written by jobs.
+    What cannot be read is passed over: it is written by jobs. With `owners` only what these users have written is read.
     """
     for fence in fences:
         for task in islice(tracks.tasks(fence), MAX_TASKS):
             with suppress(OSError, InputError):
-                found = heartbeat.read(task.heartbeat)
+                found = heartbeat.read(task.heartbeat, owners)
                 if found.source is Source.JOB and host in ("", found.host):
                     yield str(task.heartbeat), found
 

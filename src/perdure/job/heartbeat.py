@@ -48,6 +48,7 @@ class Heartbeat:
     log_silent_s: float | None = None  # since its log has grown; None where that is no file
     problems: tuple[str, ...] = ()  # of the agent: what is wrong with the node
     jobs: tuple[str, ...] = ()  # of the agent: those whose heartbeats it sees on its node
+    missing: tuple[str, ...] = ()  # of the agent: whose heartbeats have stopped, which is no problem of the node
 
 
 def write(path: Path, heartbeat: Heartbeat) -> None:
@@ -82,6 +83,7 @@ def read(path: Path, owners: Collection[int] | None = None) -> Heartbeat:
         log_silent_s=fields.maybe_number("log_silent_s"),
         problems=fields.texts("problems"),
         jobs=fields.texts("jobs"),
+        missing=fields.texts("missing"),
     )
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
+import pwd
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from perdure.coordination.messages import Input, Raised
@@ -12,6 +15,7 @@ from perdure.coordination.record import FATAL, ExceptionRecord, Origin, Scope, S
 from perdure.job.agent import agents, heartbeats
 from perdure.job.heartbeat import Heartbeat, Source
 from perdure.job.liveness import Judgement, LivenessRules, SilentNode, Watchlog, observe, silent
+from perdure.model.jobs import Attempt
 from perdure.model.nodes import NodeState
 from perdure.service.intake import Tell
 from perdure.service.view import SiteView
@@ -19,6 +23,7 @@ from perdure.service.view import SiteView
 log = logging.getLogger("perdure")
 
 ILL_SEVERITY = 3
+MOST_RESTARTS = 10**6  # of a job; incarnations beyond are instants
 MAX_PROBLEMS = 16
 
 
@@ -39,8 +44,9 @@ class Vigil:
         Raises `OSError` where the agents' directory cannot be read, `ConfigError` where anybody may write there.
         """
         view = self._view()
-        running = {attempt.id.job_id: attempt.nodes for attempt in view.running()}
-        found = {**agents(self._share), **dict(heartbeats(self._of(running)))}
+        attempts = view.running()
+        running = {attempt.id.job_id: attempt.nodes for attempt in attempts}
+        found = {**agents(self._share), **dict(chain.from_iterable(map(self._of, attempts)))}
         self._log = observe(self._log, found, view.now, self._rules)
         judgement = silent(self._log, view.now, self._rules, running, self._not_answering(view))
         if view.state.known.unseen:
@@ -60,13 +66,37 @@ class Vigil:
         self._unknown = {name: self._unknown.get(name, view.now) for name in unknown}
         return [name for name, since_s in self._unknown.items() if view.now - since_s >= self._rules.floor_s]
 
-    def _of(self, running: Mapping[str, tuple[str, ...]]) -> Iterator[Path]:
-        return (fence / job_id for fence in self._fences for job_id in running if _is_plain(job_id))
+    def _of(self, attempt: Attempt) -> Iterator[tuple[str, Heartbeat]]:
+        """The heartbeats of an attempt: in its job's directories, by its owner, of this start of it."""
+        job_id = attempt.id.job_id
+        if not self._fences or not _is_plain(job_id):
+            return
+        for path, beat in heartbeats([fence / job_id for fence in self._fences], owners=_writers(attempt.user)):
+            if beat.job_id == job_id and _is_current(beat, attempt.id.incarnation):
+                yield path, beat
 
     def _say_blind(self, blind: str) -> None:
         if blind and blind != self._blind:
             log.warning("heartbeats are not believed: %s", blind)
         self._blind = blind
+
+
+def _is_current(beat: Heartbeat, incarnation: int) -> bool:
+    """False for an earlier start of the job. A later one than was seen will be seen; 0 is none in particular.
+
+    Where Slurm does not tell a job its start, the heartbeat bears a restart count: it tells nothing beside an instant.
+    """
+    is_count = beat.incarnation < MOST_RESTARTS <= incarnation
+    return is_count or not beat.incarnation or beat.incarnation >= incarnation
+
+
+def _writers(user: str) -> frozenset[int]:
+    """Whose files speak for a job of that user: its own, root's, and this service's user's."""
+    try:
+        own = pwd.getpwnam(user).pw_uid
+    except KeyError:
+        own = int(user) if user.isascii() and user.isdecimal() else 0
+    return frozenset((own, 0, os.geteuid()))
 
 
 def _is_plain(job_id: str) -> bool:
