@@ -12,9 +12,18 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TRUTH = "#: "
-HAS_TORCH = importlib.util.find_spec("torch") is not None
-_COMMANDS = {"torchrun": f"{sys.executable} -m torch.distributed.run", "python": sys.executable}
+_COMMANDS = {
+    "torchrun": f"{sys.executable} -m torch.distributed.run",
+    "accelerate": f"{sys.executable} -m accelerate.commands.launch",
+    "python": sys.executable,
+}
 TORCHRUN = "torchrun --standalone --nproc-per-node 2"
+WITH_FILES = f"{TORCHRUN} --redirects 3 --log-dir logs"
+ACCELERATE = "accelerate --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
+_PORT = "$((20000 + SLURM_JOB_ID % 10000))"
+TWO_NODES = f"srun torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:{_PORT}"
+RANKS_OF_SRUN = f"MASTER_ADDR=127.0.0.1 MASTER_PORT={_PORT} WORLD_SIZE=2 srun sh -c 'RANK=$SLURM_PROCID exec python $0'"
+"""Launches of two ranks: on one node, and by srun on a node each."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,7 @@ class Program:
     frame: str = ""  # the innermost frame in own code that is shown holds this
     says_also: str = ""  # words that the verdict or its advice must hold
     launch: str = TORCHRUN
+    anywhere: bool = False  # run by Accelerate too, and by srun on two nodes, with torchrun and without
     needs: str = ""  # a module beside torch
     offline: bool = False  # run without a network; needs root
     sizes_mib: dict[str, int] = field(default_factory=dict)  # file systems made anew for it, by path; needs root
@@ -42,9 +52,9 @@ class Program:
 
     def missing(self) -> str:
         """Why it cannot be run here, or ""."""
-        if not HAS_TORCH:
+        if not is_installed("torch"):
             return "torch is not installed"
-        if self.needs and importlib.util.find_spec(self.needs) is None:
+        if self.needs and not is_installed(self.needs):
             return f"{self.needs} is not installed"
         return "it has namespaces of its own, which needs root" if self._namespaces and os.geteuid() else ""
 
@@ -52,17 +62,22 @@ class Program:
     def _namespaces(self) -> str:
         return " ".join([*(["-m"] if self.sizes_mib else []), *(["-n"] if self.offline else [])])
 
-    def script(self, work: Path, options: str = "") -> str:
-        """A shell script that runs it in the directory `work`; `options` go to torchrun."""
-        words = [_COMMANDS.get(word, word) for word in f"{self.launch} {options}".split()]
-        variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE), **self.environment}
+    def script(self, work: Path, launch: str = "") -> str:
+        """A shell script that runs it in the directory `work`, by `launch` if that is given."""
+        words = [_COMMANDS.get(word, word) for word in (launch or self.launch).split(" ")]
+        search = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": search, **self.environment}
         exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
         mounts = "".join(
             f"mkdir -p {path}; mount -t tmpfs -o size={size}m tmpfs {path}; " for path, size in self.sizes_mib.items()
         )
-        run = f"cd {shlex.quote(str(work))}; {mounts}exec {' '.join(words)} {self.path}"
+        run = f"cd {shlex.quote(str(work))}; {mounts}{' '.join(words)} {self.path}"
         apart = f"exec unshare {self._namespaces} sh -c {shlex.quote(run)}" if self._namespaces else run
         return f"export {exports}\n{apart}\n"
+
+
+def is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 def programs() -> list[Program]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,22 @@ from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
 from tests.conftest import require
 from tests.e2e.service import Running, await_, running
-from tests.programs.program import HAS_TORCH, Program, programs
+from tests.programs.program import (
+    ACCELERATE,
+    RANKS_OF_SRUN,
+    TORCHRUN,
+    TWO_NODES,
+    WITH_FILES,
+    Program,
+    is_installed,
+    programs,
+)
 from tests.programs.test_programs import wrong
 from tests.slurm.harness import require_cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ALL = programs()
-WITH_FILES = "--redirects 3 --log-dir logs"
 AT_ONCE = 2  # programs of two ranks each
 EACH_S = 90.0  # of patience
 
@@ -37,19 +47,36 @@ def judged(service: Running, job_id: str, patience_s: float) -> tuple[dict, str]
     return json.loads(service.attempts(job_id)[0]["verdict"]), service.exceptions(job_id)[0]["decision"]
 
 
-def assert_all_right(backend: Backend, submit: Callable[[Program, str], str], home: Path) -> None:
-    """Each program is run twice, the second time with files of its ranks where that can be; all are judged rightly."""
-    require("torch", HAS_TORCH, "torch is not installed")
+def keep(row: dict) -> None:
+    """Write down what was said of a run, a line of JSON, where PERDURE_ACCOUNT names a file."""
+    if account := os.environ.get("PERDURE_ACCOUNT"):
+        with Path(account).open("a") as out:
+            out.write(json.dumps(row) + "\n")
+
+
+def assert_all_right(
+    place: str, backend: Backend, submit: Callable[[Program, str], str], home: Path, more: Sequence[str] = ()
+) -> None:
+    """Each program is run twice, and once by each of `more` launches where it can be; all are judged rightly."""
+    require("torch", is_installed("torch"), "torch is not installed")
     runnable = [program for program in ALL if not program.missing()]
+    runs = [(program, launch) for program in runnable for launch in launches(program, more)]
     with running(backend, home, armed=False) as service:
-        again = [(p, WITH_FILES if "torchrun" in p.launch and not p.sizes_mib else "") for p in runnable]
-        jobs = [(p, options, submit(p, options)) for p, options in [*((p, "") for p in runnable), *again]]
+        jobs = [(program, launch, submit(program, launch)) for program, launch in runs]
         errors = []
-        for program, options, job_id in jobs:
-            verdict, decision = judged(service, job_id, EACH_S * len(runnable))
-            if why := wrong(program, verdict, decision):
-                errors.append(f"{program.name} {options}: {why}: {verdict}")
+        for program, launch, job_id in jobs:
+            verdict, decision = judged(service, job_id, EACH_S * len(runs))
+            why = wrong(program, verdict, decision)
+            keep({"program": program.name, "place": place, "launch": launch, "wrong": why, "decision": decision} | verdict)
+            errors += [f"{program.name} by {launch}: {why}: {verdict}"] if why else []
     assert not errors, "\n".join(errors)
+
+
+def launches(program: Program, more: Sequence[str]) -> list[str]:
+    """The launches of a program; the second of torchrun's writes files of the ranks where these can be kept."""
+    again = WITH_FILES if program.launch == TORCHRUN and not program.sizes_mib else program.launch
+    by_accelerate = [ACCELERATE] if is_installed("accelerate") else []
+    return [program.launch, again, *([*by_accelerate, *more] if program.anywhere else [])]
 
 
 def test_on_the_embedded_cluster(tmp_path):
@@ -57,13 +84,12 @@ def test_on_the_embedded_cluster(tmp_path):
     try:
         cluster = LocalBackend(tmp_path / "cluster")
 
-        def submit(program: Program, options: str) -> str:
-            work = tmp_path / f"{program.name}-{bool(options)}"
-            work.mkdir(exist_ok=True)
-            argv = ("sh", "-c", program.script(work))
+        def submit(program: Program, launch: str) -> str:
+            work = Path(tempfile.mkdtemp(dir=tmp_path))
+            argv = ("sh", "-c", program.script(work, launch))
             return cluster.submit(JobSpec(argv=argv, user="ada", gpus_per_node=1))
 
-        assert_all_right(cluster, submit, tmp_path)
+        assert_all_right("embedded cluster", cluster, submit, tmp_path)
     finally:
         stop_daemon(tmp_path / "cluster")
 
@@ -74,15 +100,16 @@ def test_on_slurm(tmp_path):
     backend = SlurmBackend(cluster.name, Tools(timeout_s=15.0, environment=cluster.env))
     count = 0
 
-    def submit(program: Program, options: str) -> str:
+    def submit(program: Program, launch: str) -> str:
         nonlocal count
         count += 1
         work = cluster.output / f"programs-{count}"
         work.mkdir()
         turn = ("-J", f"turn-{count % AT_ONCE}", "--dependency=singleton")
-        return cluster.submit(program.script(work, options), "--requeue", *turn)
+        nodes = ("-N2", "--ntasks-per-node=1") if "srun" in launch else ()
+        return cluster.submit(program.script(work, launch), "--requeue", *nodes, *turn)
 
     try:
-        assert_all_right(backend, submit, tmp_path)
+        assert_all_right("Slurm", backend, submit, tmp_path, [TWO_NODES, RANKS_OF_SRUN])
     finally:
         cluster.cancel_all()

@@ -16,22 +16,22 @@ from perdure.triage.judge import FRAME
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Role
 from tests.conftest import require
-from tests.programs.program import HAS_TORCH, Program, programs
+from tests.programs.program import ACCELERATE, TORCHRUN, WITH_FILES, Program, is_installed, programs
 
 PATIENCE_S = 120.0
 ALL = programs()
 
 
-def fail(program: Program, work: Path, options: str = "") -> Path:
+def fail(program: Program, work: Path, launch: str = "") -> Path:
     """Run a program to its end; the file that holds what it and its launcher wrote."""
-    require("torch", HAS_TORCH, "torch is not installed")
+    require("torch", is_installed("torch"), "torch is not installed")
     if why := program.missing():
         pytest.skip(why)
     work.mkdir()
     log = work / "job.out"
     with log.open("wb") as out:
         ended = subprocess.run(
-            ["sh", "-c", program.script(work, options)],
+            ["sh", "-c", program.script(work, launch)],
             stdout=out, stderr=subprocess.STDOUT, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
     assert ended.returncode, log.read_text()
@@ -73,7 +73,15 @@ def test_what_a_program_prints_tells_why_it_failed(program, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [pytest.param(p, id=p.name) for p in ALL if "torchrun" in p.launch])
+@pytest.mark.parametrize("program", [pytest.param(p, id=p.name) for p in ALL if p.launch == TORCHRUN])
 def test_so_do_the_files_of_its_ranks_beside_what_torchrun_prints(program, tmp_path):
-    log = fail(program, tmp_path / "work", "--redirects 3 --log-dir logs")
+    log = fail(program, tmp_path / "work", WITH_FILES)
     assert_right(program, diagnosis(log.parent))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [pytest.param(p, id=p.name) for p in ALL if p.anywhere])
+def test_so_does_what_it_prints_under_accelerate(program, tmp_path):
+    if not is_installed("accelerate"):
+        pytest.skip("accelerate is not installed")
+    assert_right(program, diagnosis(fail(program, tmp_path / "work", ACCELERATE)))

@@ -243,9 +243,9 @@ def _culprit(primary: Sign, seen: _Seen) -> tuple[str, str, str]:
     if report is not None and not (isinstance(primary, Hit) and primary.rank.isdecimal() and not report.is_of(primary)):
         who = f"{report.who} failed first, as {report.launcher} tells" if report.is_known else ""
         return report.rank or report.local_rank, report.node, who
-    if isinstance(primary, Hit):
+    if isinstance(primary, Hit) and primary.cause.role is not Role.CASCADE:
         return primary.rank, "", seen.merged.told(primary)
-    return "", "", ""
+    return "", "", ""  # who complains of another's end did not fail first
 
 
 def _told(surroundings: Sequence[Circumstance]) -> tuple[Evidence, ...]:

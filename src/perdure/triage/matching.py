@@ -33,7 +33,7 @@ STRIDE_BYTES, DENSE_END_BYTES = 16384, 2048
 KEPT_VERDICTS = 4096
 """So many pieces are remembered with the rule that matched them: what repeats is matched once."""
 
-_MAX_MEM = 64 << 20
+_MAX_MEM = 96 << 20
 
 
 @dataclass(frozen=True, slots=True)

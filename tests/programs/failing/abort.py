@@ -1,5 +1,6 @@
 """Native code in rank 0 frees a pointer that is none: glibc ends the process with SIGABRT."""
 #: cause = ["native_crash"]
+#: anywhere = true
 #: rank = "0"
 #: verdict = "probe"
 

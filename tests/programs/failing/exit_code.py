@@ -1,5 +1,6 @@
 """Rank 1 ends itself with exit code 7, without a word and without clean-up, as some native libraries do."""
 #: cause = ["unknown"]
+#: anywhere = true
 #: rank = "1"
 #: lands = true
 #: verdict = "probe"

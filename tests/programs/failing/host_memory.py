@@ -1,5 +1,6 @@
 """A tensor is larger than what the limit of memory allows, in rank 0."""
 #: cause = ["host_oom"]
+#: anywhere = true
 #: rank = "0"
 #: verdict = "stop"
 #: message = "DefaultCPUAllocator: can't allocate memory"

@@ -1,5 +1,6 @@
 """Rank 1 is killed from outside in the middle of a run, with no word of memory anywhere."""
 #: cause = ["killed"]
+#: anywhere = true
 #: rank = "1"
 #: lands = true
 #: verdict = "probe"

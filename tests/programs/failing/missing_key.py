@@ -1,5 +1,6 @@
 """The settings lack a key that rank 0 alone reads, to write its report."""
 #: cause = ["index"]
+#: anywhere = true
 #: rank = "0"
 #: verdict = "stop"
 #: message = "KeyError: 'report_every'"

@@ -1,5 +1,6 @@
 """A package is not installed in the environment of the job; each rank meets it."""
 #: cause = ["config"]
+#: anywhere = true
 #: rank = "any"
 #: verdict = "stop"
 #: message = "ModuleNotFoundError: No module named 'einops_exts'"

@@ -1,5 +1,6 @@
 """The loss becomes NaN in rank 1, and the program says so and ends itself."""
 #: cause = ["numeric"]
+#: anywhere = true
 #: rank = "1"
 #: verdict = "stop"
 

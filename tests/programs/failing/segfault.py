@@ -1,5 +1,6 @@
 """Rank 1 reads address 0 in native code."""
 #: cause = ["native_crash"]
+#: anywhere = true
 #: rank = "1"
 #: verdict = "probe"
 

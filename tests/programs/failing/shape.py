@@ -1,5 +1,6 @@
 """A batch of another width reaches the first layer, on rank 1 only; its peer waits for it in a collective."""
 #: cause = ["shape"]
+#: anywhere = true
 #: rank = "1"
 #: lands = true
 #: verdict = "stop"

@@ -1,5 +1,6 @@
 """Somebody sends SIGTERM to rank 1 alone, which has no handler."""
 #: cause = ["killed"]
+#: anywhere = true
 #: rank = "1"
 #: verdict = "probe"
 

@@ -1,5 +1,6 @@
 """A data-loading worker of rank 1 is killed from outside, as the kernel does for want of memory."""
 #: cause = ["host_oom", "killed"]
+#: anywhere = true
 #: rank = "1"
 #: verdict = "probe"
 

@@ -1,0 +1,20 @@
+"""Lightning starts the ranks itself, and rank 1 is killed from outside: only its peer's lost connection is told of."""
+#: cause = ["killed"]
+#: verdict = "probe"
+#: launch = "python"
+#: needs = "lightning"
+
+import os
+import signal
+
+from fitting import Model, fit
+
+
+class Killed(Model):
+    def training_step(self, batch, index):
+        if self.global_rank == 1 and index == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.layer(batch).sum()
+
+
+fit(Killed())
