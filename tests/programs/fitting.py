@@ -11,7 +11,7 @@ class Model(lightning.LightningModule):
         super().__init__()
         self.layer = torch.nn.Linear(32, 1)
 
-    def training_step(self, batch: torch.Tensor, index: int) -> torch.Tensor:  # noqa: ARG002  (Lightning gives it)
+    def training_step(self, batch: torch.Tensor, index: int) -> torch.Tensor:
         return self.layer(batch).sum()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:

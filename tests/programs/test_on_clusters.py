@@ -67,7 +67,8 @@ def assert_all_right(
         for program, launch, job_id in jobs:
             verdict, decision = judged(service, job_id, EACH_S * len(runs))
             why = wrong(program, verdict, decision)
-            keep({"program": program.name, "place": place, "launch": launch, "wrong": why, "decision": decision} | verdict)
+            run = {"program": program.name, "place": place, "launch": launch, "wrong": why, "decision": decision}
+            keep(run | verdict)
             errors += [f"{program.name} by {launch}: {why}: {verdict}"] if why else []
     assert not errors, "\n".join(errors)
 

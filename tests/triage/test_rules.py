@@ -1,7 +1,10 @@
 """Rules: each finds what it names and lets pass what it must; a broken file is told in one line."""
 
 import itertools
+import random
+import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -223,3 +226,20 @@ def test_a_site_may_name_lists_of_codes_and_software_of_its_own(tmp_path: Path) 
 def test_a_missing_site_file_is_told() -> None:
     with pytest.raises(ConfigError, match=r"none\.toml: cannot be read"):
         with_site_rules(Path("none.toml"))
+
+
+def test_the_automata_hold_what_all_rules_match() -> None:
+    """One that outgrows its memory is built anew again and again: twenty times as slow on a storm of matching lines."""
+    book, lines = own_rules(), [line.encode() for rule in own_rules().rules for line in rule.yes]
+    random.Random(7).shuffle(lines)
+
+    def seconds(search: Callable[[bytes], object]) -> float:
+        for line in lines:
+            search(line)
+        begun = time.process_time()
+        for line in lines * 3:
+            search(line)
+        return time.process_time() - begun
+
+    quickest, *_, slowest = sorted(map(seconds, (book.screen.search, book.sharp_screen.search, book.match)))
+    assert slowest < 8 * quickest

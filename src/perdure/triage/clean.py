@@ -82,7 +82,9 @@ SURVIVED = (
     r"(?i)\b(?:re-?trying(?: \(Retry\(total=[1-9]| \([^R]| [^(]|[^ ]|$)"  # the last of urllib3's retries is spent
     r"|will (?:be )?re-?(?:try|tried)|re-?connecting|retry (?:\d+|in|after)"
     r"|attempt \d+ ?(?:/|of) ?\d+"
-    r"|falling back|fall back|entering retry loop|ignor(?:ed|ing)|skipp(?:ed|ing)"
+    r"|falling back|fall back|entering retry loop|ignor(?:ed|ing)|skipp(?:ed|ing)|continuing|running offline"
+    r"|using (?:the |its )?(?:\w+ )?(?:default|cache|local|fallback|loopback)"
+    r"|trying (?:the )?(?:next|another|other|again)"
     r"|non-fatal|harmless|recovered|resum(?:ed|ing))"
 )
 """Words of a line that tells of a failure which the program dealt with."""
@@ -121,8 +123,8 @@ QUOTED = (
 )
 """A line of a program or a comment, quoted by a shell that echoes, by a traceback or by a person."""
 
-WARNED = r"(?i)\bwarn(?:ing)?\b"
-"""Words of a line that only warns; some programs have no other word for their errors."""
+WARNED = r"(?i:\bwarn(?:ing)?\b|\blevel=debug\b)|(?:^|[\[ |(])DEBUG[\]:) |]"
+"""Words of a line that only warns, or that nobody reads; some programs have no other word for their errors."""
 
 
 _BAR = (

@@ -122,7 +122,8 @@ _RULES: tuple[Callable[[Cause, Progress, Context], Iterator[Circumstance]], ...]
 @lru_cache(maxsize=1)
 def _steps() -> Any:
     return re2.compile(
-        r"(?i)\b(?:global[_ ]step|steps?|iter(?:ation)?s?|batch)\b[\"']?\s*[:=#|\[(]?\s*(\d{1,12})\b(?:\s*/\s*\d+)?"
+        r"(?i)\b(?:global[_ ]step|steps?|iter(?:ation)?s?|batch)\b[\"']?\s*[:=#|\[(]?\s*(\d{1,12})"
+        r"(?:\s*/\s*\d+|[^\w.]|\.(?:\D|$)|$)"  # a step of Slurm is a number with a dot
     )
 
 

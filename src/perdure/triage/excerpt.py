@@ -38,27 +38,11 @@ def last_block(hits: Sequence[Hit]) -> Sequence[Hit]:
     for hit in hits:
         source = hit.block.window.source
         last[source] = max(hit.run, last.get(source, 0))
-    return [hit for hit in hits if hit.run == last[hit.block.window.source] or _ends_a_job(hit.cause)]
+    return [hit for hit in hits if hit.run == last[hit.block.window.source] or ends_a_job(hit.cause)]
 
 
-_OF_OWN_CODE = frozenset({"syntax", "api", "index", "config", "missing_file"})
-"""Categories of errors that no broken hardware brings about."""
-
-
-def without_outlived(hits: Sequence[Hit]) -> Sequence[Hit]:
-    """The hits without lines of the kernel that the program outlived.
-
-    A health check may print the kernel's log of days before a job; whoever then ends by an error of its own code alone
-    was not stopped by what stands there.
-    """
-    roots = [hit for hit in hits if hit.cause.role is Role.ROOT and hit.cause.force is not Force.FAINT]
-    own = next((hit for hit in roots if not hit.cause.of_kernel), None)
-    if own is None or own.cause.category not in _OF_OWN_CODE:
-        return hits
-    return [hit for hit in hits if not (hit.cause.of_kernel and hit.cause.role is Role.ROOT and hit.order < own.order)]
-
-
-def _ends_a_job(cause: Cause) -> bool:
+def ends_a_job(cause: Cause) -> bool:
+    """Whether it is the resource manager's own word that it ended the job."""
     return cause.force is Force.DECISIVE and cause.role is Role.ROOT
 
 

@@ -5,9 +5,9 @@
 Where a launcher's report names the task that failed first, that task's own words are the primary cause, else what the
 report says of its end (`launchers`). Elsewhere it is, in this order: a decisive fact or line of the resource manager;
 the first plain root in the block of failure lines that was not survived; the first generic root; the first cascade, of
-text or of fact; the first faint root; what merely confirms a failure. The surer the cause, the smaller the model's
-pull; beside a cascade it is none, since there the rules were right more often than the model on logs that it had not
-seen. p = 1 / (1 + exp(-z)); the label follows from it by thresholds that keep the share of errors of each kind under
+text or of fact; the first faint root; what merely confirms a failure; what was dealt with. The surer
+the cause, the smaller the model's pull; beside a cascade it is none, since there the rules were right more often than
+the model on logs that it had not seen. p = 1 / (1 + exp(-z)); the label follows from it by thresholds that keep the share of errors of each kind under
 what was promised (`conformal`).
 """
 
@@ -27,13 +27,15 @@ from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
-from perdure.triage.excerpt import excerpt, last_block, without_outlived
+from perdure.triage.deaths import OF_SIGNAL
+from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import innermost_own
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.launchers import Report, first_failure
 from perdure.triage.logtext import LogText
 from perdure.triage.masking import mask
 from perdure.triage.matching import Hit, RuleBook
+from perdure.triage.outlived import without_long_past, without_outlived
 from perdure.triage.patterns import compiled
 from perdure.triage.ranks import Merged, merged
 from perdure.triage.remarks import remarks_on
@@ -70,8 +72,10 @@ class Weights:
     """How much each kind of evidence may move a verdict."""
 
     cap: float = 2.5  # of the model's log-odds
-    pulls: tuple[float, float, float, float, float, float] = (0.0, 0.2, 0.4, 0.0, 0.2, 0.2)
-    """The model's say beside a primary cause that is decisive, plain, generic, a cascade, faint, a confirmation."""
+    pulls: tuple[float, float, float, float, float, float, float] = (0.0, 0.2, 0.4, 0.0, 0.2, 0.2, 0.2)
+    """The model's say beside a primary cause that is decisive, plain, generic, a cascade, faint, a confirmation, and
+    a failure that was dealt with.
+    """
     pull_of_silence: float = 0.3
     """Its say where no rule matched. All of them round what held-out stacking gave (`benchmarks/triage_quality.md`)."""
 
@@ -126,9 +130,11 @@ def examine(
     remarks = remarks_on(output)
     in_order = merged((rules or own_rules()).hits(text))
     hits = without_outlived(last_block(good.unfamiliar(in_order.hits) if good else in_order.hits))
-    reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
     known = facts(attempt, output.absent) if attempt is not None else ()
     report = first_failure(text, hits)
+    if (report is not None and report.signal) or any(fact.cause in OF_SIGNAL.values() for fact in known):
+        hits = without_long_past(hits, text)
+    reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
     primary = _primary(hits, known, report)
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
@@ -181,7 +187,9 @@ def _place_of_fact(fact: Fact) -> float:
 def _rank(cause: Cause) -> int:
     if cause.role is Role.ROOT:
         return {Force.DECISIVE: 0, Force.PLAIN: 1, Force.GENERIC: 2, Force.FAINT: 4}[cause.force]
-    return 3 if cause.role is Role.CASCADE else 5
+    if cause.role is Role.CASCADE:
+        return 3
+    return 5 if cause.force is not Force.FAINT else 6
 
 
 def first_in_rank(causes: Sequence[Cause]) -> Cause | None:

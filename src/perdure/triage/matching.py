@@ -129,7 +129,7 @@ class RuleBook:
         if _says(CLEARED, line) or (rule.cause.infrastructure and _says(QUOTED, line)):
             return None
         if survived in found or (warned in found and not rule.warns):
-            return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION, hard=False))
+            return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION, force=Force.FAINT, hard=False))
         return rule
 
     def hits(self, text: LogText, keep: int = 48) -> list[Hit]:
@@ -160,7 +160,7 @@ class RuleBook:
                 tidied = tidy(piece)
                 rule = self.match(tidied)
                 known[piece] = (rule.cause, tidied) if rule is not None else None
-            if (found := known[piece]) is not None and not _is_source(data, start):
+            if (found := known[piece]) is not None and not (_is_source(data, start) or _is_ignored(data, start)):
                 line += data.count(b"\n", counted, at)
                 counted = at
                 yield Match(found[0], line, piece, found[1], block, number > searches and at - last < 2 * STRIDE_BYTES)
@@ -211,6 +211,9 @@ def _piece(data: bytes, at: int, redrawn: bool) -> tuple[int, int]:
 
 
 _FRAME = r'^\s*File "[^"]{1,1000}", line \d{1,9}'
+TRACEBACK_LINES = 64
+"""An ignored exception's traceback has so many lines at most."""
+
 MIXED_LINES, MIXED_BYTES = 16, 4096
 """So far before a line the one that its own task wrote before it is looked for, where tasks' lines are mixed."""
 
@@ -227,6 +230,24 @@ def _is_source(data: bytes, start: int) -> bool:
     for before in reversed(nearby.split(b"\n")[-MIXED_LINES:]):
         if rank_of(before) == task:
             return compiled(_FRAME).search(tidy(before)) is not None and _indent(before) < _indent(line)
+    return False
+
+
+_IGNORED = b"Exception ignored "  # in a destructor: Python tells of it and goes on
+
+
+def _is_ignored(data: bytes, start: int) -> bool:
+    """Whether the line that begins at `start` belongs to the traceback of an exception that Python ignored."""
+    before = data[max(0, start - MIXED_BYTES) : start]
+    if _IGNORED not in before:
+        return False
+    line = data[start : _line_end(data, start)][:MAX_LINE_BYTES]
+    task, floor = rank_of(line), _indent(line) - (b'File "' in line)
+    for above in reversed(before.split(b"\n")[-TRACEBACK_LINES:-1]):
+        if rank_of(above) == task and _indent(above) <= floor:
+            text = tidy(above).lstrip()
+            if not text.startswith(b"Traceback (most recent call last)"):
+                return text.startswith(_IGNORED)
     return False
 
 
