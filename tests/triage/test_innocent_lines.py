@@ -48,7 +48,7 @@ Traceback (most recent call last):
 BufferError: cannot close exported pointers exist""",
     f"{_STD}/resource_tracker.py:224: UserWarning: resource_tracker: There appear to be 6 leaked semaphore objects",
     "[W CudaIPCTypes.cpp:15] Producer process has been terminated before all shared CUDA tensors released.",
-    f'Thread 0x7f:\n  File "{_STD}/resource_sharer.py", line 145 in _serve\n  File "{_STD}/threading.py", line 7 in run',
+    f'Thread 0x7f:\n  File "{_STD}/resource_sharer.py", line 145 in _serve\n  File "{_STD}/threading.py", line 7 in x',
     "Thread 12 (idle): resource_sharer\n    get_connection (multiprocessing/resource_sharer.py:86)",
     "UserWarning: This DataLoader will create 16 worker processes in total. Our suggested max number of worker is 2",
     "DEBUG data: worker 3 of the loader ended",

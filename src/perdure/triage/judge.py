@@ -7,8 +7,8 @@ report says of its end (`launchers`). Elsewhere it is, in this order: a decisive
 the first plain root in the block of failure lines that was not survived; the first generic root; the first cascade, of
 text or of fact; the first faint root; what merely confirms a failure; what was dealt with. The surer
 the cause, the smaller the model's pull; beside a cascade it is none, since there the rules were right more often than
-the model on logs that it had not seen. p = 1 / (1 + exp(-z)); the label follows from it by thresholds that keep the share of errors of each kind under
-what was promised (`conformal`).
+the model on logs that it had not seen. p = 1 / (1 + exp(-z)); the label follows from it by thresholds that keep the
+share of errors of each kind under what was promised (`conformal`).
 """
 
 from __future__ import annotations
