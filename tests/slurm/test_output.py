@@ -41,6 +41,8 @@ torchrun --log-dir $BASE train.py
 exit 1
 """
 SHARED = f"[ $SLURM_ARRAY_TASK_ID = 1 ] && echo '{SHAPE}'; sleep 2; exit 1"
+SWEEP = f"sleep 1; case $LR in 1) echo '{SHAPE}' > e_$LR.txt;; 2) sleep 2; echo '{RESET}' > e_$LR.txt;; esac; exit 1"
+TEE = "sleep {}; echo '{}' | tee -a both.log >/dev/null; sleep 2; exit 1"
 DATED = f"echo \"$(date '+%Y-%m-%d %H:%M:%S') ERROR {NO_NAME}\"; exit 1"
 
 
@@ -76,6 +78,21 @@ class Jobs:
             "foreign": submit("echo hello; exit 1", "-o", str(foreign), user="nobody"),
             "names": submit(f"echo '{SHAPE}'; exit 1", "-J", "50%job", "-o", f"{out}/%x-%N-%A_%a-%4t-%b.log"),
             "removed": submit(f"rm {out}/removed.out; exit 1", "-o", f"{out}/removed.out"),
+        }
+        by_argument = out / "by_argument.sh"
+        by_argument.write_text('#!/bin/sh\nlr=$1\nsleep 1; echo "$2" > a_$lr.txt; sleep 2; exit 1\n')
+        for lr, line in (("0.1", SHAPE), ("0.2", RESET)):
+            options = ("--parsable", "--no-requeue", f"--chdir={out}", "-o/dev/null", str(by_argument), lr, line)
+            self.ids[f"argument {lr}"] = cluster.run("sbatch", *options).strip()
+        theirs = out / "theirs"
+        theirs.mkdir()
+        tasks = f"case $SLURM_ARRAY_TASK_ID in 1) echo '{SHAPE}';; 2) echo '{RESET}';; esac; exit 1"
+        self.ids |= {
+            "last task": submit(tasks, "--array=1-2%1", "-o", f"{out}/slurm-%A_%a.out", f"--chdir={out}"),
+            "sweep 1": submit(SWEEP, f"--chdir={theirs}", "-o/dev/null", "--export=ALL,LR=1"),
+            "sweep 2": submit(SWEEP, f"--chdir={theirs}", "-o/dev/null", "--export=ALL,LR=2"),
+            "tee 1": submit(TEE.format(1, SHAPE), f"--chdir={theirs}", "-o/dev/null", "-Jtee1"),
+            "tee 2": submit(TEE.format(2, RESET), f"--chdir={theirs}", "-o/dev/null", "-Jtee2"),
         }
         after = f"--dependency=afterany:{self.ids['cut']}"
         self.ids["cutter"] = submit(f"echo '{SHAPE}'; exit 1", after, "-o", f"{out}/cut.out")
@@ -126,6 +143,26 @@ def test_tasks_that_share_a_file_are_not_judged_by_it(jobs, task):
     verdict = jobs.verdict("shared", task)
     assert verdict.label is Label.UNSURE
     assert f"is shared with job {jobs.ids['shared']}_" in verdict.summary
+
+
+def test_the_last_task_of_an_array_is_not_judged_by_the_others_files(jobs):
+    """It has the array's own number, with which all their names begin."""
+    verdict = jobs.verdict("last task", "_2")
+    assert (verdict.label, verdict.category) == (Label.TRANSIENT, "net")
+    assert "rank" not in verdict.summary
+    assert "shared" not in verdict.summary
+
+
+@pytest.mark.parametrize("name", ["sweep 2", "tee 2"])
+def test_who_ran_beside_it_in_one_directory_is_no_rank_of_it(jobs, name):
+    verdict = jobs.verdict(name)
+    assert verdict.label is Label.UNSURE
+    assert f"may hold lines of job {jobs.ids[name.replace('2', '1')]}" in verdict.summary
+
+
+def test_arguments_of_a_script_tell_its_files_apart(jobs):
+    assert jobs.verdict("argument 0.1").category == "shape"
+    assert jobs.verdict("argument 0.2").category == "net"
 
 
 def test_what_a_later_job_wrote_over_is_nobodys_word_against_the_first(jobs):

@@ -8,7 +8,7 @@ import pwd
 import secrets
 import threading
 import time
-from collections import Counter, deque
+from collections import ChainMap, Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -45,6 +45,7 @@ from perdure.backends.slurm.records import (
 )
 from perdure.backends.slurm.script import WalltimeWarning, warning_of
 from perdure.backends.slurm.script import appends as script_appends
+from perdure.backends.slurm.siblings import rivals, siblings
 from perdure.backends.slurm.spool import Question, Spool, Taken
 from perdure.backends.slurm.tools import Answer, Batch, Dialog, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
@@ -134,6 +135,8 @@ class SlurmBackend:
         self._waiting: dict[str, Question] = {}  # epilogs that wait for a decision, by job
         self._latest: dict[str, tuple[int, int]] = {}  # job -> (latest start, restarts when it had it)
         self._outputs: dict[str, JobOutputs] = {}  # of jobs that failed
+        self._beside: dict[str, JobOutputs] = {}  # of others that ran in the same directories
+        self._siblings: dict[str, tuple[JobRecord, ...]] = {}  # of jobs that failed
         self._writers = Writers()
         self._reader = OwnerReader()
         self._daemons: dict[str, int] = {}  # when each node's daemon started, by the node's clock
@@ -260,7 +263,8 @@ class SlurmBackend:
         if jobs is not None:
             self._records = {job.job_id: job for job in jobs}
         start_s = max((r.start_s or 0.0 for r in merged if r.job_id.partition("_")[0] in late), default=0.0)
-        self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late, start_s + LINES_AFTER_S)))
+        failed = self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late, start_s + LINES_AFTER_S)))
+        self._note_siblings(failed, self._records.values())
         sources = picture.Sources(jobs, nodes, picture.with_told_ends(rows, told), self._warnings(jobs or ()))
         found = {attempt.id: attempt for attempt in picture.attempts(self.cluster, sources, now)}
         kept = {i: one for i, one in self._ended.items() if one.end_s is None or one.end_s >= since_s}
@@ -291,7 +295,8 @@ class SlurmBackend:
                 if record is not None and ended_badly(record, now) and record.exit_code not in slurms_own:
                     jobs.append(self._finished(replace(record, nodes=record.nodes or question.nodes)))
             scripts = self._ask_scripts(scontrol, jobs)
-        self._note_outputs(jobs, scripts, self._submit_lines(self._in_doubt(jobs, scripts), now + LINES_WAIT_S))
+        lines = self._submit_lines(self._in_doubt(jobs, scripts), now + LINES_WAIT_S)
+        self._note_siblings(self._note_outputs(jobs, scripts, lines), self._records.values())
         sources = picture.Sources(jobs, (), (), self._warnings(jobs))
         attempts = picture.attempts(self.cluster, sources, now)
         self._writers.note(attempts)
@@ -375,11 +380,12 @@ class SlurmBackend:
         told = self._told.get((record.job_id, record.start_s or 0))  # a hook may know before the record tells
         return has_failed(record) or record.restarts > 0 or (told is not None and told.has_failed)
 
-    def _note_outputs(self, records: Iterable[JobRecord], scripts: dict[str, bytes], rows: Iterable[Row]) -> None:
-        """Remember where jobs that failed write to."""
-        if not scripts:
-            return
-        lines = _told_lines(rows)
+    def _note_outputs(
+        self, records: Iterable[JobRecord], scripts: dict[str, bytes], rows: Iterable[Row]
+    ) -> list[JobRecord]:
+        """Remember where jobs that failed write to; return those of them whose scripts name files themselves."""
+        found: list[JobRecord] = []
+        lines = _told_lines(rows) if scripts else {}
         for record in records:
             array = record.job_id.partition("_")[0]
             script = scripts.get(array)
@@ -390,8 +396,32 @@ class SlurmBackend:
                 outputs = outputs_of(record, script, self._hosts, appends, home_of(record.uid))
                 warning = warning_of(line) or outputs.warning
                 self._outputs[record.job_id] = replace(outputs, warning=warning)
+                found += [record] if outputs.by_script else []
         while len(self._outputs) > MAX_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]
+        return found
+
+    def _note_siblings(self, failed: Iterable[JobRecord], records: Collection[JobRecord]) -> None:
+        """Remember who ran beside jobs that failed, in the same directories, and where these write to."""
+        for job in failed:
+            beside = siblings(job, records)
+            self._note_scripts([r for r in beside if r.job_id not in self._outputs and r.job_id not in self._beside])
+            known = (self._outputs.keys() | self._beside.keys()) - {job.job_id}
+            self._siblings[job.job_id] = tuple(r for r in beside if r.job_id in known or r.name == job.name)
+        for remembered in (self._beside, self._siblings):
+            while len(remembered) > MAX_OUTPUTS:
+                del remembered[next(iter(remembered))]
+
+    def _note_scripts(self, records: Collection[JobRecord]) -> None:
+        """Remember where jobs write to that have not failed; of what is not told nothing is remembered."""
+        if not records:
+            return
+        with contextlib.suppress(PerdureError), self._dialog() as scontrol:
+            for record in records:
+                answer = scontrol.ask(f"write batch_script {record.raw_id} -")
+                if not answer.complaint:
+                    outputs = outputs_of(record, answer.out, self._hosts, home=home_of(record.uid))
+                    self._beside[record.job_id] = outputs
 
     def _warnings(self, records: Iterable[JobRecord]) -> dict[str, WalltimeWarning]:
         """What jobs asked to be sent before their walltime, of those that a signal ended."""
@@ -486,15 +516,26 @@ class SlurmBackend:
             return Output((), (Absent("", Why.UNKNOWN, _NO_BATCH_JOB if outputs else _FORGOTTEN),))
         read = self._reader.read(request_of(attempt, outputs, self._uid(attempt.user), max_bytes, known))
         unknown = [Absent(text, Why.UNKNOWN, _UNRESOLVED.format(text)) for text in (outputs.unknown if outputs else ())]
-        files = with_ranks(tuple(self._owned(file, attempt, outputs) for file in read.files), attempt.start_s)
+        mine = (self._owned(file, attempt, outputs) for file in read.files if not self._is_anothers(file, attempt))
+        files = with_ranks(tuple(mine), attempt.start_s)
         resubmits = outputs is not None and outputs.resubmits
         return replace(read, files=files, absent=(*read.absent, *unknown), resubmits=resubmits)
 
+    def _is_anothers(self, file: OutputFile, attempt: Attempt) -> bool:
+        """Whether what may be a rank's file is the one that Slurm writes another job's output to."""
+        return file.kind is OutputKind.RANK and bool(self._writers.others(file.path, attempt))
+
     def _owned(self, file: OutputFile, attempt: Attempt, outputs: JobOutputs | None) -> OutputFile:
-        path = {OutputKind.STDOUT: attempt.stdout, OutputKind.STDERR: attempt.stderr}.get(file.kind, file.path)
         ids = {attempt.id.job_id, *([str(outputs.raw_id)] if outputs else [])}
-        others = self._writers.others(path, attempt)
         own = file.kind is not OutputKind.RANK
+        if own:
+            path = attempt.stdout if file.kind is OutputKind.STDOUT else attempt.stderr
+            others = self._writers.others(path, attempt)
+        elif outputs is None or outputs.bears_id(file.path):
+            others = ()
+        else:
+            beside = self._siblings.get(attempt.id.job_id, ())
+            others = rivals(file.path, attempt, beside, ChainMap(self._outputs, self._beside))
         appends = outputs is not None and (outputs.appends if own else file.path in outputs.appended)
         return with_owner(file, attempt, others, ids, appends)
 

@@ -40,6 +40,12 @@ class JobOutputs:
     appends: bool = False
     resubmits: bool = False
     warning: WalltimeWarning | None = None
+    named: str = ""  # what names match that bear the job's id
+    by_script: bool = False  # the script itself names files
+
+    def bears_id(self, path: str) -> bool:
+        """Whether a path holds the job's id: nobody else writes there."""
+        return any(map(re.compile(self.named).fullmatch, path.split("/")))
 
 
 def outputs_of(
@@ -66,6 +72,8 @@ def outputs_of(
         appends or said.appends,
         said.resubmits,
         said.warning,
+        _named_by(record),
+        bool(ranks or searches),
     )
 
 
@@ -116,7 +124,7 @@ def may_hold_others_lines(record: JobRecord) -> bool:
 def with_ranks(files: tuple[OutputFile, ...], start_s: float) -> tuple[OutputFile, ...]:
     """Ranks' files with the numbers that their names tell, where a pattern told none; without those of before."""
     files = tuple(f for f in files if f.kind is not OutputKind.RANK or f.written_s >= start_s - CLOCKS_APART_S)
-    untold = [file for file in files if file.kind is OutputKind.RANK and not file.rank]
+    untold = [file for file in files if file.kind is OutputKind.RANK and not file.rank and not file.doubt]
     told = dict(zip((file.path for file in untold), ranks_of([file.path for file in untold]), strict=True))
     ranks = {path: rank for path, rank in told.items() if rank.isdecimal() and len(untold) > 1}
     return tuple(replace(file, rank=_plain(file.rank or ranks.get(file.path, ""))) for file in files)
@@ -129,7 +137,8 @@ def _plain(rank: str) -> str:
 def _variables(record: JobRecord) -> dict[str, str]:
     array, _, task = record.job_id.partition("_")
     number = str(record.raw_id)
-    return {
+    arguments = {str(at): word for at, word in enumerate(record.command.split()[1:10], start=1)}
+    return arguments | {
         "SLURM_JOB_ID": number, "SLURM_JOBID": number, "SLURM_ARRAY_JOB_ID": array, "SLURM_ARRAY_TASK_ID": task,
         "SLURM_JOB_NAME": record.name[:255], "SLURM_JOB_USER": record.user, "USER": record.user,
         "LOGNAME": record.user, "SLURM_SUBMIT_DIR": record.work_dir, "PWD": record.work_dir,
@@ -188,5 +197,8 @@ def _named_by(record: JobRecord) -> str:
 
 
 def _bearing(record: JobRecord, ids: set[str]) -> str:
+    """An array has the number of its last task: behind that no other task's may follow."""
     before = r"(?:.*\D)?" if record.raw_id >= _PLAIN_ID else r"(?i:.*(?:job|slurm)(?:[-_.]?id)?[-_.=]?)"
-    return before + "(?:" + "|".join(sorted(map(re.escape, ids))) + r")(?:\D.*)?"
+    of_task = "_" in record.job_id
+    after = {name: r"(?:[^\d_].*|_(?:\D.*)?)?" if of_task and "_" not in name else r"(?:\D.*)?" for name in ids}
+    return before + "(?:" + "|".join(re.escape(name) + after[name] for name in sorted(ids)) + ")"

@@ -24,7 +24,8 @@ RANK, NUMBER, ANY = "\x01", "\x02", "\x03"
 
 _CONTROL = re2.compile(r"[\x00-\x08\x0b-\x1f]")
 _ASSIGNS = re2.compile(r"\s*(?:export\s+|declare\s+(?:-x\s+)?)?([A-Za-z_]\w{0,63})=(.*)")
-_VARIABLE = re2.compile(r"\$(?:\{([A-Za-z_]\w{0,63})(?:[:#%/\^,\-+?=][^{}]{0,200})?\}|([A-Za-z_]\w{0,63}))")
+_NAME = r"([A-Za-z_]\w{0,63}|\d{1,3}|[@*#?$!])"
+_VARIABLE = re2.compile(r"\$(?:\{" + _NAME + r"(?:[:#%/\^,\-+?=][^{}]{0,200})?\}|" + _NAME + ")")
 _CHANGES = re2.compile(r"""\s*(?:cd|pushd)\s+("[^"]*"|'[^']*'|[^\s;&|]+)""")
 _COMMAND = re2.compile(r"\$\([^()]{0,500}\)|`[^`]{0,500}`")
 _SUBSTITUTED = re2.compile(r">\(([^()]{0,500})\)")

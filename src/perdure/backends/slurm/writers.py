@@ -108,7 +108,8 @@ def _doubt(file: OutputFile, attempt: Attempt, end_s: float, spans: tuple[Span, 
         return "was last written before this attempt began"
     beside = [s for s in spans if s.start_s == start_s or (s.start_s < end_s and s.end_s > start_s)]
     if beside:
-        return f"is shared with {_named(beside, attempt)}"
+        how = "may hold lines of" if file.kind is OutputKind.RANK else "is shared with"
+        return f"{how} {_named(beside, attempt)}"
     later = [s for s in spans if s.start_s >= end_s]
     if later:
         return f"has been {'written to' if appends else 'overwritten'} since by {_named(later, attempt)}"
