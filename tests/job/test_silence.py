@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.job.silence import HangRule, Pace, Silence, Tier
+from perdure.job.silence import WORKING_S, HangRule, Pace, Silence, Tier
 
 RULE = HangRule(after_s=100.0, factor=10.0, min_gaps=3, soft_s=20.0, grace_s=5.0)
 
@@ -115,3 +115,47 @@ def test_time_in_which_nothing_could_be_heard_does_not_count():
 
 def test_too_little_known_allows_everything():
     assert Pace(0.0).allowed_s(RULE) == math.inf
+
+
+EXACT = replace(RULE, after_s=20.0, is_exact=True)
+
+
+def stepped(gaps, rule=EXACT):
+    silence, now = Silence(rule, 0.0), 0.0
+    for gap in gaps:
+        now += gap
+        silence.heard(now, is_step=True)
+    return silence, now
+
+
+@given(startup=st.floats(0.0, 1e5), gaps=st.lists(st.floats(0.0, 9.0), max_size=20))
+def test_a_limit_that_somebody_has_set_holds_from_the_first_step_on(startup, gaps):
+    silence, now = stepped([startup, *gaps])
+    assert silence.look(now + 20.0) is None
+    assert silence.look(now + 20.1) is Tier.ALARM
+
+
+@given(gaps=st.lists(st.floats(0.0, 1e4), max_size=2), silent_s=st.floats(0.0, 1e6))
+def test_before_its_first_step_no_limit_holds_but_the_one_of_the_start(gaps, silent_s):
+    """Lines of a start-up, of which nobody knows how long it takes."""
+    silence, now = beaten(gaps, EXACT)
+    assert silence.look(now + silent_s) is None
+
+
+@given(gap=st.floats(20.0, 1e4))
+def test_steps_that_take_longer_than_the_limit_are_no_hang(gap):
+    silence, now = stepped([gap] * 4)
+    assert silence.look(now + 1.9 * gap) is None
+    assert silence.look(now + 2.1 * gap) is Tier.ALARM
+
+
+def test_an_excused_silence_is_looked_at_again_but_not_for_ever():
+    silence, now = stepped([1.0] * 3)
+    looked = now
+    for _ in range(3):
+        looked += 20.1
+        assert silence.look(looked) is Tier.ALARM
+        assert silence.excuse(looked)
+        assert silence.look(looked + 19.0) is None
+    assert silence.look(now + WORKING_S) is Tier.ALARM
+    assert not silence.excuse(now + WORKING_S)

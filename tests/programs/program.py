@@ -16,7 +16,10 @@ _COMMANDS = {
     "torchrun": f"{sys.executable} -m torch.distributed.run",
     "accelerate": f"{sys.executable} -m accelerate.commands.launch",
     "python": sys.executable,
+    "perdure": f"{sys.executable} -m perdure",
 }
+# Outside of a cluster `perdure exec` is told that this is a job.
+_IN_A_JOB = '[ "$SLURM_JOB_ID$PERDURE_JOB_ID" ] || export PERDURE_JOB_ID=1 PERDURE_INCARNATION=1'
 TORCHRUN = "torchrun --standalone --nproc-per-node 2"
 WITH_FILES = f"{TORCHRUN} --redirects 3 --log-dir logs"
 ACCELERATE = "accelerate --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
@@ -73,7 +76,7 @@ class Program:
         )
         run = f"cd {shlex.quote(str(work))}; {mounts}{' '.join(words)} {self.path}"
         apart = f"exec unshare {self._namespaces} sh -c {shlex.quote(run)}" if self._namespaces else run
-        return f"export {exports}\n{apart}\n"
+        return f"export {exports}\n{_IN_A_JOB}\n{apart}\n"
 
 
 def is_installed(module: str) -> bool:

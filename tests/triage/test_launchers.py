@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.model.jobs import Attempt, AttemptId, AttemptState
 from perdure.triage.judge import judge
 from perdure.triage.launchers import END_BYTES, first_failure
 from perdure.triage.logtext import LogText
@@ -204,7 +205,7 @@ def test_any_mixture_of_reports_has_a_verdict_that_never_says_retry_for_sure(lin
     report = first_failure(LogText.of(text), [])
     if report is not None:
         assert 1 <= report.first_line <= report.last_line <= text.count(b"\n") + 1
-        assert (report.exit_code > 0) != (report.signal > 0)
+        assert [report.exit_code > 0, report.signal > 0, report.hangs].count(True) == 1
     assert 0.0 < judge(text).p_transient < 1.0
 
 
@@ -213,3 +214,48 @@ def test_a_storm_of_reports_takes_time_in_proportion() -> None:
     begun = time.process_time()
     first_failure(LogText.of(storm), [])
     assert time.process_time() - begun < 2.0
+
+
+HANG = "rank 1 on n2 stopped first: train.py:17 in load; rank 0 waits for it in backward; no sign of life for 22 s"
+ENDS = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15"
+
+
+def hung(*more: str, said: str = HANG) -> Verdict:
+    alarm = "perdure exec: no sign of life for 20 s, last at step 5: its processes are looked at"
+    lines = ["step 5 loss 0.3", alarm, f"perdure exec: hang: {said}", f"perdure exec: ended for a hang: {said}", ENDS]
+    attempt = Attempt(AttemptId("c", "7", 1), AttemptState.FAILED, ("n1", "n2"), 0.0, 90.0, exit_code=75)
+    return judge("\n".join([*more, *lines, PEER.format(rank=0)]).encode(), attempt)
+
+
+def test_a_hang_that_the_launcher_ended_is_one_whatever_it_exits_with() -> None:
+    """It ends with 75, torchrun tells of a signal, a peer of its lost connection: all that follows from the end."""
+    verdict = hung()
+    assert (verdict.category, verdict.rank, verdict.node) == ("hang", "1", "n2")
+    assert "rank 1 on n2 stopped first" in verdict.summary
+    assert any("train.py:17" in line.text for line in verdict.evidence)
+
+
+def test_of_a_hang_without_a_culprit_none_is_named() -> None:
+    verdict = hung(said="no rank stands out; no sign of life for 22 s")
+    assert (verdict.category, verdict.rank) == ("hang", "")
+
+
+def test_a_rank_that_had_failed_before_the_others_hung_is_the_cause() -> None:
+    said = "rank 0 on n1 stopped first: it ended with exit code 7; rank 1 waits for it; no sign of life for 22 s"
+    verdict = hung(said=said)
+    assert (verdict.category, verdict.rank) == ("unknown", "0")
+    assert "exit code 7" in verdict.summary
+    error = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)"
+    assert hung("Traceback (most recent call last):", error, said=said.replace("7", "1")).category == "shape"
+
+
+def test_a_hang_that_the_program_has_come_back_from_is_none() -> None:
+    survived = f"perdure exec: hang: {HANG}\nstep 6 loss 0.2\nstep 7 loss 0.2\n{torchrun(0, -11)}"
+    assert told(survived).category == "native_crash"
+
+
+def test_a_failed_rank_is_told_of_while_others_wait() -> None:
+    said = "perdure exec: failed rank: rank 0 on n1 ended with exit code 7 6 s ago, and rank 1 on n2 waits"
+    verdict = told(f"step 5 loss 0.3\n{said}\n")
+    assert (verdict.rank, verdict.node) == ("0", "n1")
+    assert "exit code 7" in verdict.summary

@@ -10,9 +10,15 @@ import typer
 def exec_(
     command: Annotated[list[str], typer.Argument(metavar="CMD", help="The program and its arguments.")],
     hang_after: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0, help="Never hold it to hang before so long a silence; 0: never at all."),
-    ] = 1800.0,
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="So long a silence after its first step is a hang; 0: none is. [default: at least 1800, more where the"
+            " program has been silent for longer before]",
+            show_default=False,
+        ),
+    ] = None,
     start_within: Annotated[
         float | None,
         typer.Option(
@@ -27,7 +33,7 @@ def exec_(
         str | None,
         typer.Option(
             metavar="SIGNAL",
-            help="At a hang, send this to the processes that have a handler for it, such as faulthandler's.",
+            help="At a hang, send this to the ranks that have a handler for it, such as faulthandler's.",
             show_default=False,
         ),
     ] = None,

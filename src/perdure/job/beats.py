@@ -16,7 +16,7 @@ from perdure.job.fields import Fields
 from perdure.job.identity import FENCE_JOB, job_of, task_of
 from perdure.job.tracks import read_json, write_json
 
-BEATS_DIR, BEAT_S = "PERDURE_BEATS_DIR", "PERDURE_BEAT_S"
+BEATS_DIR, BEAT_S, BEATS_LOCAL = "PERDURE_BEATS_DIR", "PERDURE_BEAT_S", "PERDURE_BEATS_LOCAL_RANK"
 DEFAULT_BEAT_S = 10.0
 SCHEMA = "perdure.beat/1"
 
@@ -24,9 +24,10 @@ SCHEMA = "perdure.beat/1"
 def beat(step: SupportsInt | None = None, *, quiet_s: float = 0.0) -> None:
     """Say that the program goes on, and at which step it is.
 
-    Under ``perdure exec`` this writes a small file at most every 10 s; in between, and everywhere else, it only looks
-    at the clock. One process a node writes: local rank 0. With `quiet_s` nothing is expected for so many seconds, as
-    before an evaluation or the saving of a large checkpoint; the next beat ends that.
+    Under ``perdure exec`` this writes a small file at most every 10 s, more often where ``--hang-after`` asks for less
+    than 100 s; in between, and everywhere else, it only looks at the clock. One process of a launcher writes: local
+    rank 0, or the only one. With `quiet_s` nothing is expected for so many seconds, as before an evaluation or the
+    saving of a large checkpoint; the next beat ends that.
     Never fails for want of a disk. Raises `TypeError` or `ValueError` where the step is no number.
     """
     global _beater
@@ -48,9 +49,10 @@ class Beater:
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Beater:
         """The beater that ``perdure exec`` asks for: none outside of it, in a job started from within, or on other
-        local ranks than 0."""
+        local ranks than the one that it names."""
         directory, task = environment.get(BEATS_DIR), task_of(environment)
-        if not directory or environment.get(FENCE_JOB) != job_of(environment) or task.local_rank:
+        wanted = environment.get(BEATS_LOCAL, "0")
+        if not directory or environment.get(FENCE_JOB) != job_of(environment) or str(task.local_rank or 0) != wanted:
             return cls(None)
         name = f"{task.host}.json" if task.rank is None else f"rank-{task.rank}.json"
         try:
@@ -85,6 +87,7 @@ class Beat:
 
     step: int | None
     quiet_s: float
+    rank: int | None = None
 
 
 class BeatReader:
@@ -109,5 +112,6 @@ class BeatReader:
             self._seen[entry.name] = mark
             path = Path(entry.path)
             fields = Fields(str(path), read_json(path, SCHEMA))
-            return Beat(fields.maybe_whole("step"), max(0.0, fields.number("quiet_s", 0.0)))
+            quiet_s = max(0.0, fields.number("quiet_s", 0.0))
+            return Beat(fields.maybe_whole("step"), quiet_s, fields.maybe_whole("rank"))
         return None

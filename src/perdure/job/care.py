@@ -11,6 +11,9 @@ from perdure.job.beats import DEFAULT_BEAT_S
 from perdure.job.framework import Framework, framework_of, recognised, signal_of
 from perdure.job.silence import HangRule
 
+USUAL_HANG_AFTER_S = 1800.0
+BEATS_IN_LIMIT, LOOKS_IN_LIMIT = 10, 20  # so often, at least, within a limit that somebody has set
+MIN_LOOK_S = 0.2
 GANG_STARTS_WITHIN_S = 7200.0  # of programs whose tasks wait for each other at the start
 _SECONDS = ("hang_after", "start_within", "hang_grace")
 _GANGS = (Framework.TORCHRUN, Framework.LIGHTNING, Framework.SUBMITIT)
@@ -38,12 +41,19 @@ def settled(care: Care, argv: Sequence[str], environment: Mapping[str, str]) -> 
         care = replace(care, framework=recognised(argv, environment))
     if care.hang.start_within_s is None and care.hang.after_s and care.framework in _GANGS:
         care = replace(care, hang=replace(care.hang, start_within_s=GANG_STARTS_WITHIN_S))
-    return care
+    return _in_time(care) if care.hang.is_exact and care.hang.after_s else care
+
+
+def _in_time(care: Care) -> Care:
+    """Often enough that a limit that somebody has set is held to about a fifth."""
+    beat_s = min(care.beat_s, care.hang.after_s / BEATS_IN_LIMIT)
+    look_s = min(care.look_s, max(MIN_LOOK_S, care.hang.after_s / LOOKS_IN_LIMIT))
+    return replace(care, beat_s=beat_s, look_s=look_s, hang=replace(care.hang, beat_s=beat_s))
 
 
 def care_of(
     *,
-    hang_after: float = 1800.0,
+    hang_after: float | None = None,
     start_within: float | None = None,
     hang_signal: str | None = None,
     hang_grace: float = 60.0,
@@ -53,7 +63,8 @@ def care_of(
 ) -> Care:
     """The settings that the options of ``perdure exec`` name. Raises `ConfigError`."""
     hang = HangRule(
-        after_s=hang_after,
+        after_s=USUAL_HANG_AFTER_S if hang_after is None else hang_after,
+        is_exact=hang_after is not None,
         soft_s=hang_grace,
         grace_s=hang_grace,
         start_within_s=start_within,

@@ -30,10 +30,11 @@ from typing import Any
 
 from perdure.errors import Fenced
 from perdure.job import report
-from perdure.job.beats import BEAT_S, BEATS_DIR, BeatReader
+from perdure.job.beats import BEAT_S, BEATS_DIR, BEATS_LOCAL, BeatReader
 from perdure.job.care import Care, settled
 from perdure.job.fence import FENCE_DIR, FENCE_TOKEN, Claim, claim
 from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, nudge_of
+from perdure.job.gang import Gang
 from perdure.job.guard import Ending, Guard, Watches
 from perdure.job.hang import HangWatch
 from perdure.job.heartbeat import Heartbeat, Pulse, Source
@@ -155,11 +156,20 @@ class _Run:
             FENCE_TOKEN: str(self._held.token),
             FENCE_JOB: self._start.job_id,
             BEATS_DIR: str(self._tracks.beats),
-            BEAT_S: str(self._care.beat_s),
+            BEAT_S: str(self._beat_s()),
+            BEATS_LOCAL: str(self._local_rank()),
             ERROR_FILE: str(self._error_file),
             ASKED_FILE: str(self._tracks.asked),
             LEAVE_FILE: str(self._tracks.leave),
         }
+
+    def _local_rank(self) -> int:
+        """That of the process that beats: torchrun numbers its own."""
+        return 0 if self._care.framework is Framework.TORCHRUN else self._task.local_rank or 0
+
+    def _beat_s(self) -> float:
+        seldom = self._local_rank() and not self._care.hang.is_exact
+        return max(self._care.beat_s, OTHERS_HEARTBEAT_S) if seldom else self._care.beat_s
 
     def _watch_out(self) -> Watches:
         care, now = self._care, time.monotonic()
@@ -174,6 +184,8 @@ class _Run:
             tracks=self._tracks,
             requests=Requests(self._tracks.asked if has_service(self._environment) else None),
             is_first=not self._task.rank and self._start.token is None,
+            gang=Gang(self._tracks, self._task, self._environment),
+            task=self._task,
         )
 
     def _breathe_last(self, ending: Ending, told: Sequence[str]) -> int:
@@ -181,6 +193,8 @@ class _Run:
         error = report.torchelastic_error(self._error_file, self._started_s)
         breath = self._note(self._understood(ending, error), told, error, is_final=True)
         self._watches.pulse.end(step=breath.step)
+        if breath.exit_code and breath.reason in (Reason.EXIT, Reason.SIGNAL, Reason.OOM_HINT):
+            self._watches.gang.fail(breath.exit_code, breath.signal)
         if breath.exit_code and breath.reason in _RAISED:
             type_, severity = _RAISED[breath.reason]
             note = f"exit code {breath.exit_code}" + (f": {breath.note}" if breath.note else "")

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +14,10 @@ from perdure.errors import Fenced
 from perdure.job.care import Care
 from perdure.job.fence import Claim
 from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, Nudge
+from perdure.job.gang import Gang
 from perdure.job.hang import HangWatch
 from perdure.job.heartbeat import Pulse
+from perdure.job.identity import Task
 from perdure.job.output import say
 from perdure.job.processes import Family
 from perdure.job.raising import Raiser
@@ -24,14 +25,14 @@ from perdure.job.report import Reason
 from perdure.job.requested import PAUSE, Request, Requests
 from perdure.job.signals import FORWARDED, Heard
 from perdure.job.silence import Tier
-from perdure.job.tracks import Tracks, write_json
+from perdure.job.standstill import Standstill
+from perdure.job.tracks import Tracks
 from perdure.job.walltime import WalltimeWatch
 from perdure.model.exits import RETRY_ME, STOP_HERE, WALLTIME_SAID, WALLTIME_TOLD
 
 _JOB_CONTROL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 AGAIN_S = 1.0  # until a warning that nobody listened to is given again
 STALL_S = 1.0  # silence of this launcher that may have been a freeze of the whole machine
-HANG_SCHEMA = "perdure.hang/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Watches:
     tracks: Tracks
     requests: Requests
     is_first: bool  # of its start: it says what concerns all
+    gang: Gang
+    task: Task
 
 
 class Guard:
@@ -68,7 +71,10 @@ class Guard:
         self._care, self._watches = care, watches
         self._stopped_s: float | None = None
         self._look_s = 0.0
-        self._is_hung, self._is_unheard, self._is_paused = False, False, False
+        self._is_unheard, self._is_paused = False, False
+        self._standstill = Standstill(
+            family, watches.hang, watches.gang, watches.task, watches.raiser, watches.tracks.hang, care
+        )
         self.told: list[str] = []
 
     def watch(self, foresee: Callable[[Ending], object]) -> Ending:
@@ -104,7 +110,7 @@ class Guard:
             self._family.reap_orphans()
             if self._look(time.monotonic()) is Tier.KILL:
                 say("perdure exec: it did not end: it is killed")
-                return Ending(Reason.HANG, RETRY_ME, signal.SIGKILL, self._of_silence())
+                return Ending(Reason.HANG, RETRY_ME, signal.SIGKILL, self._standstill.ended_why)
             looked_s = time.monotonic()
 
     def _check_claim(self) -> None:
@@ -160,18 +166,12 @@ class Guard:
         self._look_s = now + min(self._care.look_s, soon_s)
         self._heed(now)
         hang = self._watches.hang
-        tier = hang.look(now) if self._stopped_s is None else None
+        tier = self._standstill.look(now) if self._stopped_s is None else None
         self._watches.pulse.beat(now, step=hang.step, silent_s=hang.silent_s(now), log_silent_s=hang.log_silent_s(now))
         if self._watches.walltime.look(time.time()):
             self._warn()
         elif self._is_unheard:
             self._warn_again()
-        if tier is Tier.ALARM:
-            self._alarm()
-        elif tier is Tier.TERM:
-            self._is_hung = True
-            say(f"perdure exec: {self._of_silence()}: the program is told to end")
-            self._family.signal_group(signal.SIGTERM)
         return tier
 
     def _heed(self, now: float) -> None:
@@ -207,21 +207,6 @@ class Guard:
             self._is_paused = False
             self._resume(0.0)
             say(f"perdure exec: the program goes on: {why}")
-
-    def _alarm(self) -> None:
-        """Write a hang down, ask the program for its stacks, tell who listens; it may still come back."""
-        dumping = self._family.signal_listeners(self._care.dump_signal) if self._care.dump_signal else 0
-        note = self._of_silence()
-        said = {"time_s": time.time(), "step": self._watches.hang.step, "note": note, "dumping": dumping}
-        with suppress(OSError):
-            write_json(self._watches.tracks.hang, {"schema": HANG_SCHEMA, **said})
-        self._watches.raiser.raise_("app.hang", severity=3, note=note)
-        say(f"perdure exec: {note}: it is ended in {self._care.hang.soft_s:.0f} s unless it gives one")
-
-    def _of_silence(self) -> str:
-        hang = self._watches.hang
-        silent_s, step = hang.silent_s(time.monotonic()) or 0.0, hang.step
-        return f"no sign of life for {silent_s:.0f} s" + (f", last at step {step}" if step is not None else "")
 
     def _warn(self) -> None:
         self._go_on("walltime is near")
@@ -262,8 +247,8 @@ class Guard:
     def _ending(self, status: int) -> Ending:
         """What it means that the program ends with this status; negative: by that signal."""
         ended_by = max(0, -status)
-        if self._is_hung:
-            return Ending(Reason.HANG, RETRY_ME, ended_by, self._of_silence())
+        if self._standstill.ended_why:
+            return Ending(Reason.HANG, RETRY_ME, ended_by, self._standstill.ended_why)
         code = status if status >= 0 else 128 - status
         if self._watches.walltime.explains(bool(self.told), time.time()):
             return Ending(Reason.WALLTIME, code, ended_by, "walltime was near")

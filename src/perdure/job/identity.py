@@ -13,7 +13,7 @@ from perdure.job.processes import mark_of, topmost
 
 FENCE_JOB = "PERDURE_FENCE_JOB"
 SLURM_JOB, RESTART_COUNT = "SLURM_JOB_ID", "SLURM_RESTART_COUNT"
-_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")  # within mpirun Slurm's is the batch script's
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")  # under mpirun Slurm's is its script's
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 
 
@@ -99,7 +99,7 @@ def task_of(environment: Mapping[str, str]) -> Task:
         node=environment.get("SLURMD_NODENAME") or host.partition(".")[0],
         host=host,
         pid=os.getpid(),
-        rank=_first_number(environment, _RANKS),
+        rank=_first_number(environment, RANK_VARIABLES),
         local_rank=_first_number(environment, _LOCAL_RANKS),
     )
 

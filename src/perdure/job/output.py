@@ -1,39 +1,125 @@
 """Whether a program still writes its log: the growth of the files behind standard output and error.
 
-The files are looked at and never read or wrapped: what the program sees is what it would see without us. Where
-output goes into a pipe or a terminal nobody can tell, and nothing is told.
+What the program sees is what it would see without us: nothing is wrapped, the files are looked at beside it. Of what
+was added the last 64 KiB are read: lines that this launcher, Slurm and a dump of stacks have added are no signs of life
+of the program, and a first step is told from a start-up by its words. Where output goes into a pipe or a terminal
+nobody can tell.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import suppress
+from enum import IntEnum
+
+MAX_READ_BYTES = 64 * 1024
+MAX_FILES = 64
+OURS = "perdure exec: "
+
+_BEFORE = r"^\s*(?:\[?[\w.:-]{1,40}\]?:? ){0,2}"  # what srun -l and torchrun put before a rank's line
+_NOT_ITS_OWN = (
+    _BEFORE
+    + r"(?:perdure exec: |srun: |slurmstepd: |(?:Current thread|Thread) 0x|Stack \(most recent|File \"|\.\.\.$"
+    + r"|<no Python frame>)"
+)
+_STEP = (
+    r"(?i)\b(?:global[_ ]step|steps?|iter(?:ation)?s?|epochs?|batch|update)\b[\"']?\s*[:=#|\[(/]?\s*\d|\b\d{1,2}%\|"
+)
+
+
+class Growth(IntEnum):
+    """What a look at the files has found; the larger says more."""
+
+    NONE = 0
+    OTHERS = 1  # lines that the program has not written itself
+    LIFE = 2
+    STEP = 3  # one that tells of a step, an epoch, a bar that is not full yet
 
 
 class OutputFiles:
-    """The regular files among some descriptors of this process."""
+    """Regular files that some processes write. More may be added as they are found."""
 
     def __init__(self, descriptors: Iterable[int] = (1, 2)) -> None:
-        self._sizes: dict[int, int] = {}
-        for descriptor in descriptors:
-            with suppress(OSError):
-                status = os.fstat(descriptor)
-                if stat.S_ISREG(status.st_mode):
-                    self._sizes[descriptor] = status.st_size
+        self._files: dict[tuple[int, int], _File] = {}
+        self._since_s = math.inf
+        self.add(f"/proc/self/fd/{descriptor}" for descriptor in descriptors)
+        self._since_s = time.time()
 
     def __bool__(self) -> bool:
-        return bool(self._sizes)
+        return bool(self._files)
 
-    def have_grown(self) -> bool:
-        """Whether any has another size than at the last call; a file that was emptied counts too."""
-        before = dict(self._sizes)
-        for descriptor in before:
+    def add(self, paths: Iterable[str]) -> None:
+        """Look at these from now on, those that are regular files; such as ``/proc/PID/fd/1``.
+
+        Of one that is found late the end counts as new, where it was written since this began.
+        """
+        for path in paths:
             with suppress(OSError):
-                self._sizes[descriptor] = os.fstat(descriptor).st_size
-        return self._sizes != before
+                status = os.stat(path)
+                key = (status.st_dev, status.st_ino)
+                if stat.S_ISREG(status.st_mode) and key not in self._files and len(self._files) < MAX_FILES:
+                    is_new = status.st_mtime >= self._since_s
+                    self._files[key] = _File(path, 0 if is_new else status.st_size)
+
+    def look(self) -> Growth:
+        """What was added since the last call; a file that was emptied counts as life."""
+        return max((file.look() for file in self._files.values()), default=Growth.NONE)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+
+class _File:
+    """One of them, held open: a program may leave it, or rename it."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        self._size = self._line = size  # how far it was read, and where its last line begins
+
+    def look(self) -> Growth:
+        with suppress(OSError):
+            size = os.fstat(self._descriptor).st_size
+            if size == self._size:
+                return Growth.NONE
+            if size < self._size:
+                self._size = self._line = size
+                return Growth.LIFE
+            begin = max(self._line, size - MAX_READ_BYTES)
+            data = os.pread(self._descriptor, size - begin, begin)
+            found = growth_of(data, self._size - begin)
+            self._size, end = size, max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+            self._line = begin + end
+            return found
+        return Growth.NONE
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.close(self._descriptor)
+
+
+def growth_of(data: bytes, known: int = 0) -> Growth:
+    """What lines say of which the first `known` bytes were seen before."""
+    from perdure.triage.patterns import compiled  # only here: most launchers never come so far
+
+    found = Growth.NONE
+    begin = 0
+    for line in data.replace(b"\r", b"\n").split(b"\n"):
+        begin, end = begin + len(line) + 1, begin + len(line)
+        if end <= known or not line.strip():
+            continue
+        if compiled(_NOT_ITS_OWN).search(line):
+            found = max(found, Growth.OTHERS)
+        elif compiled(_STEP).search(line):
+            return Growth.STEP
+        else:
+            found = Growth.LIFE
+    return found
 
 
 def say(text: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PROC = Path("/proc")
+_HAND_ON = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "perdure"})
 _GONE_S = 2.0  # how long killed processes are waited for; one in an uninterruptible sleep does not go
 
 
@@ -199,10 +200,23 @@ def _start_ticks(pid: int) -> int | None:
 def listens(pid: int, signum: int) -> bool:
     """Whether a process has a handler for a signal, or has blocked it in its first thread, as one does whose other
     thread waits for it (srun); False where nobody can tell."""
+    return _is_in_mask(pid, signum, ("SigCgt:", "SigBlk:"))
+
+
+def catches(pid: int, signum: int) -> bool:
+    """Whether a process has a handler of its own for a signal, and hands it on to nobody, as launchers do whose tasks
+    would end of it; False where nobody can tell."""
+    with suppress(OSError):
+        name = (_PROC / str(pid) / "comm").read_text("utf-8", "replace").strip()
+        return name not in _HAND_ON and _is_in_mask(pid, signum, ("SigCgt:",))
+    return False
+
+
+def _is_in_mask(pid: int, signum: int, masks: tuple[str, ...]) -> bool:
     mask = 0
     with suppress(OSError, ValueError):
         for line in (_PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith(("SigCgt:", "SigBlk:")):
+            if line.startswith(masks):
                 mask |= int(line.split()[1], 16)
     return bool(mask >> (signum - 1) & 1)
 

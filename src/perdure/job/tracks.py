@@ -22,6 +22,7 @@ from perdure.job.fence import KEPT_CLAIMS, remove_tree
 from perdure.job.identity import Task
 
 MAX_BYTES = 64 * 1024
+GANG = "gang-"  # begins the names of directories that tasks of one step share (`perdure.job.gang`)
 _MEND = "It is written by perdure exec or perdure agent; name another, or remove it"
 
 
@@ -81,7 +82,8 @@ def tasks(fence: Path) -> Iterator[Tracks]:
     attempts = sorted(_numbered(_attempts(fence)), key=lambda path: -int(path.name))
     for attempt in attempts:
         with suppress(OSError):
-            yield from (Tracks(path) for path in sorted(attempt.iterdir()) if path.is_dir())
+            paths = (path for path in sorted(attempt.iterdir()) if not path.name.startswith(GANG))
+            yield from (Tracks(path) for path in paths if path.is_dir())
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

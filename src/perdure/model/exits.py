@@ -11,6 +11,18 @@ from enum import StrEnum
 WALLTIME_SAID, WALLTIME_TOLD = "perdure exec: walltime ends in ", "sent to"
 """The launcher's line in the job's log where the walltime is near; seconds follow, and whether a process was told."""
 
+HANG_SAID = "perdure exec: hang: "
+"""Begins the launcher's line that names the rank that stopped first, of a program that it holds to hang."""
+
+HANG_ENDED = "perdure exec: ended for a hang: "
+"""Begins the same line once the program is told to end."""
+
+SILENCE_SAID = "perdure exec: no sign of life for "
+"""Begins its line before that, where the silence has become too long."""
+
+FAILED_SAID = "perdure exec: failed rank: "
+"""Begins its line about a rank that has failed while others wait for it."""
+
 RETRY_ME, NEVER_AGAIN, STOP_HERE = 75, 78, 93
 
 

@@ -60,3 +60,8 @@ def death_of_task(exit_code: int, signal: int) -> Cause:
     chosen = f"the program ended itself with exit code {exit_code}, without a word"
     advice = "Look up what ends the program with this code: no connection or node does."
     return OF_EXIT_CODE.get(exit_code) or _faint(f"exit-{exit_code}", "unknown", 0.3, chosen, advice)
+
+
+HANG = _faint("exec-hang", "hang", 0.72, "it stood still, and perdure exec ended it",
+              "Look at the place at which the first one stopped; it may stop there again.")  # fmt: skip
+"""A program that ``perdure exec`` holds to hang."""

@@ -249,7 +249,8 @@ def _culprit(primary: Sign, seen: _Seen) -> tuple[str, str, str]:
     if isinstance(primary, Fact) and primary.cause.role is Role.ROOT:
         return "", "", ""
     if report is not None and not (isinstance(primary, Hit) and primary.rank.isdecimal() and not report.is_of(primary)):
-        who = f"{report.who} failed first, as {report.launcher} tells" if report.is_known else ""
+        how = "stopped" if report.hangs else "failed"
+        who = f"{report.who} {how} first, as {report.launcher} tells" if report.is_known else ""
         return report.rank or report.local_rank, report.node, who
     if isinstance(primary, Hit) and primary.cause.role is not Role.CASCADE:
         return primary.rank, "", seen.merged.told(primary)

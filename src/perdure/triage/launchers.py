@@ -1,4 +1,5 @@
-"""What a launcher says of the task that failed first: torchrun, MPI, srun, DeepSpeed, Lightning, Accelerate.
+"""What a launcher says of the task that failed first: torchrun, MPI, srun, DeepSpeed, Lightning, Accelerate, and
+``perdure exec`` of a program that hangs.
 
 Of a task that died in native code or was killed this is the only witness, as it had no time for a word of its own;
 what its peers say of lost connections follows from it.
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID
 from perdure.triage.clean import decode, scrub, tidy
-from perdure.triage.deaths import death_of_task
+from perdure.triage.deaths import HANG, death_of_task
 from perdure.triage.logtext import LogText, Window
 from perdure.triage.matching import Hit
 from perdure.triage.patterns import capturing, compiled
@@ -44,10 +46,14 @@ class Report:
     exit_code: int = 0  # 0 where a signal ended it
     signal: int = 0
     time: str = ""  # as the launcher writes it, which sorts
+    hangs: bool = False  # it did not end: it stood still first
+    is_last: bool = False  # nothing of the program itself comes after it
 
     @property
     def cause(self) -> Cause:
-        """What the code or signal alone means."""
+        """What the code or signal alone means, or that it stood still."""
+        if self.hangs:
+            return HANG
         return death_of_task(self.exit_code, self.signal)
 
     @property
@@ -81,6 +87,10 @@ class Report:
             return hit.rank in (self.rank, self.local_rank)
         return hit.rank == (self.rank or self.local_rank) != ""
 
+    def is_before(self, hit: Hit) -> bool:
+        """Whether a hit stands before it, in its file."""
+        return hit.block.window is self.window and hit.line < self.first_line
+
     def place(self, hit: Hit) -> float:
         """How a hit ranks beside this report, which has 0: less is believed first.
 
@@ -93,6 +103,8 @@ class Report:
             return _LAST
         if cause.force is Force.DECISIVE:
             return -5.0
+        if self.hangs:  # what comes after it follows from the end that it was put to
+            return -4.0 if cause.role is Role.ROOT and cause.force is Force.PLAIN and self.is_before(hit) else _LAST
         if cause.role is Role.CONFIRMATION:
             return -1.0 if own and self.is_exception else _LAST
         if not self.is_exception and cause.category in _OF_PEERS:
@@ -127,7 +139,7 @@ def first_failure(text: LogText, hits: Sequence[Hit]) -> Report | None:
         begins[key] = min(hit.line, begins.get(key, hit.line))
     found: list[Report] = []
     for window in text.windows[-MAX_WINDOWS:]:
-        found += [report for report in _reports(window) if report.last_line >= begins.get(id(window), 0)]
+        found += [each for each in _reports(window) if each.is_last or each.last_line >= begins.get(id(window), 0)]
     best = min((_KNOWS_BEST.index(report.launcher) for report in found), default=None)
     if best is None:
         return None
@@ -147,6 +159,7 @@ def _last_launch(reports: Sequence[Report]) -> list[Report]:
 
 
 _KNOWS_BEST = (
+    "perdure exec",
     "torchrun", "torchrun's agent", "torch.multiprocessing", "MPI", "DeepSpeed", "Lightning", "Accelerate", "srun",
 )  # fmt: skip
 """The inner before the outer: the exit code that an outer one sees is that of the inner."""
@@ -155,7 +168,13 @@ _ONE_EACH = frozenset(_KNOWS_BEST) - {"torchrun", "srun"}
 """Launchers that tell of one failure each time."""
 
 _CODE = r"(?P<code>-?\d{1,4})"
+_WHO = r"rank (?P<rank>\d{1,6})(?: on (?P<node>[\w.-]{1,255}))?"
+_HANGS = rf"(?:{HANG_SAID}|{HANG_ENDED})(?:{_WHO}(?: and \d+ more)? stopped first: )?"
+_ENDS = rf"(?:ended with exit code {_CODE}|was ended by signal (?P<signal>\d{{1,3}}))"
 _LINES: tuple[tuple[str, str], ...] = (
+    ("perdure exec", f"{FAILED_SAID}{_WHO} {_ENDS}"),
+    ("perdure exec", f"{_HANGS}it {_ENDS}"),
+    ("perdure exec", _HANGS),
     ("torchrun", r"Root Cause \(first observed failure\):"),
     ("torchrun's agent", rf"failed \(exitcode: {_CODE}\) local_rank: (?P<local>\d{{1,6}}) \(pid: \d+\)"),
     (
@@ -186,9 +205,11 @@ _LINES: tuple[tuple[str, str], ...] = (
         r"|Floating point exception))",
     ),
 )
+_ENDED = HANG_ENDED.encode()
 _SCREEN = (
     r"Root Cause \(first|failed \(exitcode:|terminated with|noticed that process rank|application called MPI_Abort"
     r"|MPI_ABORT was invoked|BAD TERMINATION|Process name: \[|exits with return code|CalledProcessError: Command"
+    r"|perdure exec: (?:hang|ended for a hang|failed rank): "
     r"|srun: error: |" + r"srun: (?:Job step aborted|Terminating|Force Terminated)"
 )
 _STOPS_OTHERS = b"srun: Job step aborted", b"srun: Terminating", b"srun: Force Terminated"
@@ -225,10 +246,17 @@ def _report(window: Window, line: bytes, number: int, data: bytes, begin: int) -
             code = _code(told)
             if launcher == "torchrun" or (launcher == "MPI" and code is None):
                 return _of_block(launcher, window, told, number, data, begin)
+            if launcher == "perdure exec" and code is None:
+                made = _made(launcher, window, *_one_line(number, line), told, 0)
+                return replace(made, hangs=True, is_last=_ENDED in line)
             if code in (None, 0):
                 return None
-            return _made(launcher, window, (number, decode(line).strip()), (number, number), told, code)
+            return _made(launcher, window, *_one_line(number, line), told, code)
     return None
+
+
+def _one_line(number: int, line: bytes) -> tuple[tuple[int, str], tuple[int, int]]:
+    return (number, decode(line).strip()), (number, number)
 
 
 def _named(found: Any) -> dict[str, str]:

@@ -1,0 +1,115 @@
+"""Which rank of a program that stands still stopped first, from one look at all of its ranks.
+
+In this order: a rank that is dead; one that is stopped; those that stand still elsewhere while others wait for peers;
+where all are in collectives, the few that are in another one than the rest; the one whose step lies behind; the one
+that has told no step for longest. A rank that works may be the reason why the others wait: then it is no hang yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.job.sight import Life, Sight
+
+MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Who stopped first, and how that is known. No culprit: nobody stands out."""
+
+    culprits: tuple[Sight, ...] = ()
+    says: str = "what it waits for is not known"
+    works: bool = False  # somebody works: it may go on
+
+    @property
+    def sentence(self) -> str:
+        """``rank 1 on node2 stopped first: train.py:17 in load; rank 0 waits for it``; of many the first."""
+        if not self.culprits or self.culprits[0].rank is None:
+            return self.says
+        more = f" and {len(self.culprits) - 1} more" if len(self.culprits) > 1 else ""
+        return f"{self.culprits[0].name}{more} {'works' if self.works else 'stopped first'}: {self.says}"
+
+
+def finding_of(sights: Sequence[Sight], slack_s: float = 0.0) -> Finding:
+    """Judge one look. Silences that differ by less than `slack_s` are alike."""
+    ranks = sorted(sights, key=lambda sight: -1 if sight.rank is None else sight.rank)
+    by_life = {life: [sight for sight in ranks if sight.life is life] for life in Life}
+    others_wait = _waiting(by_life)
+    for life in (Life.DEAD, Life.STOPPED, Life.WORKS, Life.ELSEWHERE):
+        found = by_life[life]
+        if found and (len(found) < len(ranks) or len(ranks) == 1 or life is Life.WORKS):
+            return Finding(tuple(found), f"{_of(found[0])}{others_wait}", works=life is Life.WORKS)
+    if len(ranks) == 1:
+        return Finding(tuple(ranks), ranks[0].where or "nothing says what it waits for")
+    if not ranks:
+        return Finding(says="none of its processes is known here")
+    return _odd_one(ranks) or _latest(ranks, slack_s) or Finding(says=f"no rank stands out{_places(ranks)}")
+
+
+def _of(sight: Sight) -> str:
+    """What a culprit is at."""
+    at = f": {sight.where}" if sight.where else ""
+    if sight.life is Life.DEAD:
+        return f"it {sight.ending}"
+    if sight.life is Life.STOPPED:
+        return f"it is stopped, by a signal or a debugger{at}"
+    if sight.life is Life.WORKS:
+        return f"it still works{at}"
+    return sight.where or "it stands still"
+
+
+def _waiting(by_life: dict[Life, list[Sight]]) -> str:
+    waiting = [*by_life[Life.WAITS], *by_life[Life.UNCLEAR]]
+    if not waiting:
+        return ""
+    named = sorted({sight.collective for sight in waiting if sight.collective})
+    where = f" in {', '.join(named[:MOST_NAMED])}" if named else ""
+    return f"; {_named(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for it{where}"
+
+
+def _named(sights: Sequence[Sight]) -> str:
+    numbers = [str(sight.rank) for sight in sights if sight.rank is not None]
+    if len(numbers) > MOST_NAMED:
+        return f"{len(numbers)} ranks"
+    if not numbers:
+        return "another process"
+    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(numbers)}"
+
+
+def _odd_one(ranks: Sequence[Sight]) -> Finding | None:
+    """The few that are in another collective, or at another place, than the rest."""
+    kinds = Counter(_at(sight) for sight in ranks)
+    if len(kinds) < 2:
+        return None
+    (usual, many), (_, next_most) = kinds.most_common(2)
+    odd = [sight for sight in ranks if _at(sight) != usual]
+    if many == next_most or not all(map(_at, odd)):
+        return None
+    rest = [sight for sight in ranks if _at(sight) == usual]
+    return Finding(tuple(odd), f"it is in {_at(odd[0])}, {_named(rest)} in {usual or 'another place'}")
+
+
+def _latest(ranks: Sequence[Sight], slack_s: float) -> Finding | None:
+    """The one whose last step lies behind, or was told longest ago."""
+    steps = [sight.step for sight in ranks if sight.step is not None]
+    places = _places(ranks)
+    if len(steps) == len(ranks) and min(steps) < max(steps):
+        behind = [sight for sight in ranks if sight.step == min(steps)]
+        return Finding(tuple(behind), f"its last step is {min(steps)}, that of others {max(steps)}{places}")
+    silent = sorted(((sight.silent_s or 0.0, sight) for sight in ranks), key=lambda pair: -pair[0])
+    if all(sight.silent_s is not None for sight in ranks) and silent[0][0] > silent[1][0] + slack_s:
+        return Finding((silent[0][1],), f"it fell silent first{places}")
+    return None
+
+
+def _places(ranks: Sequence[Sight]) -> str:
+    """Where each rank is, of a few."""
+    told = [f"rank {sight.rank}: {_at(sight)}" for sight in ranks[:MOST_NAMED] if _at(sight)]
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _at(sight: Sight) -> str:
+    return sight.collective or sight.where

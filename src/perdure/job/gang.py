@@ -1,0 +1,159 @@
+"""What the launchers of one step tell each other of a hang and of a rank that failed: small files beside their tracks.
+
+Whoever raises an alarm first leads: the others look at their own ranks then, and write down what they see. The leader
+judges, and where the program is to end says so to all. Files of other users, and what is older than this launcher,
+count for nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.errors import InputError
+from perdure.job.fields import Fields
+from perdure.job.identity import Task
+from perdure.job.sight import MAX_WHERE, Life, Sight
+from perdure.job.tracks import GANG, Tracks, read_json, write_json
+
+SCHEMA = "perdure.gang/1"
+MAX_TASKS, MAX_SIGHTS = 4096, 64
+_SIZES = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """That somebody holds the program to hang; `ends` once it is to end."""
+
+    rank: int | None
+    is_own: bool
+    ends: bool
+
+
+class Gang:
+    """The launchers of one step, each around one task, as one of them sees them."""
+
+    def __init__(self, tracks: Tracks, task: Task, environment: Mapping[str, str]) -> None:
+        step = environment.get("SLURM_STEP_ID", "")
+        self.size = _size(environment) if task.rank is not None else 1
+        self._directory = tracks.directory.parent / f"{GANG}{step if step.isdecimal() else 'job'}"
+        self._task, self._own, self._since_s = task, tracks.directory.name, time.time()
+
+    def call(self) -> bool:
+        """Raise an alarm; False where another launcher has."""
+        if self.size > 1:
+            if (found := self.alarm()) is not None:
+                return found.is_own
+            self._write("alarm", ends=False)
+        return True  # of two at once both judge, and alike
+
+    def alarm(self) -> Alarm | None:
+        """The alarm that stands, None where there is none."""
+        if self.size > 1 and (fields := self._read("alarm")) is not None:
+            return Alarm(fields.maybe_whole("rank"), fields.text("by") == self._own, fields.yes("ends"))
+        return None
+
+    def end(self) -> None:
+        """Say to all that the program is to end."""
+        if self.size > 1:
+            self._write("alarm", ends=True)
+
+    def call_off(self) -> None:
+        """Take this launcher's own alarm back."""
+        found = self.alarm()
+        if found is not None and found.is_own and not found.ends:
+            with suppress(OSError):
+                self._file("alarm").unlink(missing_ok=True)
+
+    def tell(self, sights: list[Sight]) -> None:
+        """Say what this launcher sees of its ranks."""
+        if self.size > 1:
+            self._write(f"sights-{self._own}", sights=[asdict(sight) for sight in sights[:MAX_SIGHTS]])
+
+    def told(self, since_s: float) -> list[list[Sight]]:
+        """What each of the others has seen since then, by this host's clock."""
+        return [list(sights_of(fields)) for fields in self._others(since_s)] if self.size > 1 else []
+
+    def fail(self, exit_code: int, signal: int) -> None:
+        """Say that this launcher's program has failed, where no other has."""
+        if self.size > 1 and self.failed() is None:
+            self._write("failed", node=self._task.node, exit_code=exit_code, signal=signal)
+
+    def failed(self) -> Sight | None:
+        """The rank that failed first, None where none has; `silent_s` is since then."""
+        if self.size > 1 and (fields := self._read("failed")) is not None:
+            with suppress(InputError):
+                return Sight(
+                    fields.maybe_whole("rank"),
+                    fields.text("node"),
+                    Life.DEAD,
+                    silent_s=max(0.0, time.time() - fields.number("time_s")),
+                    exit_code=fields.whole("exit_code"),
+                    signal=fields.whole("signal", 0),
+                )
+        return None
+
+    def takes_word(self) -> bool:
+        """Whether this launcher is the one that tells of the failed rank: the first that asks."""
+        with suppress(OSError):
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+            os.close(os.open(self._file("told"), flags, 0o600))
+            return True
+        return False
+
+    def _others(self, since_s: float) -> Iterator[Fields]:
+        with suppress(OSError):
+            names = sorted(os.listdir(self._directory))[: 2 * MAX_TASKS]
+            for name in names:
+                word = name.removesuffix(".json")
+                fields = self._read(word) if word.startswith("sights-") and word != f"sights-{self._own}" else None
+                if fields is not None and fields.number("time_s", 0.0) >= since_s:
+                    yield fields
+
+    def _file(self, word: str) -> Path:
+        return self._directory / f"{word}.json"
+
+    def _read(self, word: str) -> Fields | None:
+        """What was written since this launcher began; an earlier command of the same script is none of its gang."""
+        with suppress(OSError, InputError):
+            fields = Fields(word, read_json(self._file(word), SCHEMA, (os.geteuid(),)))
+            return fields if fields.number("time_s") >= self._since_s - SKEW_S else None
+        return None
+
+    def _write(self, word: str, **said: Any) -> None:
+        told = {"schema": SCHEMA, "by": self._own, "rank": self._task.rank, "time_s": time.time(), **said}
+        with suppress(OSError):
+            self._directory.mkdir(exist_ok=True)
+            write_json(self._file(word), told)
+
+
+SKEW_S = 2.0  # of clocks within a job
+
+
+def _size(environment: Mapping[str, str]) -> int:
+    texts = (environment.get(name, "") for name in _SIZES)
+    return next((int(text) for text in texts if text.isascii() and text.isdecimal() and len(text) < 8), 1)
+
+
+def sights_of(fields: Fields) -> Iterator[Sight]:
+    """The sights in what a launcher has written; what is none is passed over."""
+    found = fields.data.get("sights")
+    for each in found[:MAX_SIGHTS] if isinstance(found, list) else ():
+        with suppress(InputError, ValueError):
+            one = Fields(fields.source, each if isinstance(each, dict) else {})
+            yield Sight(
+                rank=one.maybe_whole("rank"),
+                node=one.text("node"),
+                life=Life(one.text("life")),
+                where=one.text("where")[:MAX_WHERE],
+                pid=one.whole("pid", 0),
+                step=one.maybe_whole("step"),
+                silent_s=one.maybe_number("silent_s"),
+                collective=one.text("collective"),
+                stack=one.texts("stack"),
+            )

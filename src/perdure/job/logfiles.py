@@ -1,0 +1,44 @@
+"""Which files a program's output goes into, by the descriptors of its processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from perdure.job.identity import Task
+
+MAX_PROCESSES = 64
+_PROC = Path("/proc")
+
+
+def files_of(members: Sequence[int], task: Task, *, is_exact: bool) -> Iterator[str]:
+    """The files, if such they are, behind the output of these processes.
+
+    Where somebody has set a limit and this is the first task of a step, also those of the step's srun, if it runs here.
+    """
+    pids = list(members[:MAX_PROCESSES])
+    if is_exact and not task.rank and "SLURM_STEP_ID" in os.environ:
+        pids += _srun(os.environ.get("SLURM_JOB_ID", ""))
+    for pid in pids:
+        yield from (f"/proc/{pid}/fd/1", f"/proc/{pid}/fd/2")
+
+
+def _srun(job_id: str) -> list[int]:
+    """The only srun of this job here; of several nobody can tell which is whose."""
+    found = []
+    mark = f"SLURM_JOB_ID={job_id}".encode()
+    for name in os.listdir(_PROC):
+        with suppress(OSError):
+            is_srun = name.isdecimal() and (_PROC / name / "comm").read_text().strip() == "srun"
+            if is_srun and mark in (_PROC / name / "environ").read_bytes().split(b"\0"):
+                found.append(int(name))
+    leaders = [pid for pid in found if not _is_child_of(pid, found)]  # srun starts a helper of the same name
+    return leaders if len(leaders) == 1 else []
+
+
+def _is_child_of(pid: int, others: Sequence[int]) -> bool:
+    with suppress(OSError, ValueError, IndexError):
+        return int((_PROC / str(pid) / "stat").read_text("ascii", "replace").rpartition(")")[2].split()[1]) in others
+    return False

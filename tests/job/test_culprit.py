@@ -1,0 +1,150 @@
+"""Which rank stopped first, from what is seen of all: on the smallest sights that show each rule."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.job.culprit import finding_of
+from perdure.job.look import dump_of, frames_of
+from perdure.job.output import Growth, growth_of
+from perdure.job.sight import Frame, Life, Seen, Sight, life_of
+
+BACKWARD = Frame("_engine_run_backward", "/v/lib/python3.11/site-packages/torch/autograd/graph.py", 979)
+BARRIER = Frame("barrier", "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 5356)
+LOADER = Frame("_try_get_data", "/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py", 1292)
+OWN = Frame("load", "/home/ada/train.py", 17)
+
+
+def rank(number, life=Life.WAITS, **more):
+    return Sight(number, "n1", life, **more)
+
+
+@pytest.mark.parametrize(
+    ("seen", "life", "words"),
+    [
+        (Seen(frames=(BACKWARD, OWN)), Life.WAITS, "train.py:17 in load, in _engine_run_backward"),
+        (Seen(frames=(BACKWARD, OWN), busy_frac=1.0), Life.WORKS, "train.py:17"),
+        (Seen(frames=(BACKWARD, OWN), busy_frac=1.0, has_gpu=True), Life.WAITS, "train.py:17"),
+        (Seen(frames=(BARRIER, OWN), busy_frac=1.0), Life.WAITS, "in barrier"),
+        (Seen(frames=(OWN,), call="futex"), Life.ELSEWHERE, "train.py:17 in load"),
+        (Seen(frames=(OWN,), call="futex", has_gpu=True), Life.UNCLEAR, "train.py:17 in load"),
+        (Seen(frames=(LOADER, OWN), call="poll", has_gpu=True), Life.ELSEWHERE, "in _try_get_data"),
+        (Seen(call="futex"), Life.UNCLEAR, "a lock or a peer"),
+        (Seen(call="poll", below="its process 12 opens a file"), Life.ELSEWHERE, "its process 12 opens a file"),
+        (Seen(call="sleep"), Life.ELSEWHERE, "sleeps"),
+        (Seen(call="read", target="/data/part-3"), Life.ELSEWHERE, "reads /data/part-3"),
+        (Seen(call="read", target="socket"), Life.UNCLEAR, "socket"),
+        (Seen(state="D"), Life.ELSEWHERE, "a disk or a file system"),
+        (Seen(state="T", frames=(BACKWARD, OWN)), Life.STOPPED, "train.py:17"),
+        (Seen(busy_frac=0.9), Life.WORKS, ""),
+        (Seen(busy_frac=0.9, has_gpu=True), Life.UNCLEAR, ""),
+    ],
+)
+def test_what_a_rank_is_at(seen, life, words):
+    found, where, _ = life_of(seen)
+    assert (found, words in where) == (life, True)
+
+
+@pytest.mark.parametrize(
+    ("sights", "culprits", "words"),
+    [
+        ([rank(0), rank(1, Life.ELSEWHERE, where="sleeps")], [1], "sleeps; rank 0 waits for it"),
+        ([rank(0, Life.DEAD, exit_code=1), rank(1), rank(2)], [0], "it ended with exit code 1; ranks 1, 2 wait for it"),
+        ([rank(0), rank(1, Life.STOPPED)], [1], "is stopped"),
+        ([rank(0, collective="barrier"), rank(1), rank(2)], [0], "it is in barrier"),
+        ([rank(0, collective="reduce"), *(rank(n, collective="barrier") for n in (1, 2))], [0], "1, 2 in barrier"),
+        ([rank(0, step=8), rank(1, step=6)], [1], "its last step is 6, that of others 8"),
+        ([rank(0, silent_s=20.0), rank(1, silent_s=90.0)], [1], "it fell silent first"),
+        ([rank(0, silent_s=20.0), rank(1, silent_s=21.0)], [], "no rank stands out"),
+        ([rank(0, collective="barrier"), rank(1, collective="backward")], [], "rank 0: barrier; rank 1: backward"),
+        ([Sight(None, "n1", Life.ELSEWHERE, "train.py:3 in f")], [None], "train.py:3 in f"),
+        ([], [], "none of its processes is known here"),
+    ],
+)  # fmt: skip
+def test_who_stopped_first(sights, culprits, words):
+    found = finding_of(sights, slack_s=5.0)
+    assert [sight.rank for sight in found.culprits] == culprits
+    assert words in found.says
+    assert not found.works
+
+
+def test_while_somebody_works_it_is_no_hang_yet():
+    found = finding_of([rank(0, Life.WORKS, where="train.py:9 in validate"), rank(1)])
+    assert found.works
+    assert found.sentence == (
+        "rank 0 on n1 works: it still works: train.py:9 in validate; rank 1 waits for it"
+    )
+
+
+@given(st.lists(st.builds(
+    Sight, st.none() | st.integers(0, 9), st.just("n1"), st.sampled_from(Life), where=st.sampled_from(["", "a", "b"]),
+    step=st.none() | st.integers(0, 3), silent_s=st.none() | st.floats(0, 1e6),
+    collective=st.sampled_from(["", "barrier", "backward"]),
+), max_size=6))  # fmt: skip
+def test_whatever_is_seen_there_is_a_finding(sights):
+    """A culprit is one that was seen, never one that only waits while another does not; works only where one works."""
+    found = finding_of(sights)
+    assert set(found.culprits) <= set(sights)
+    assert found.works <= any(sight.life is Life.WORKS for sight in sights)
+    lives = {sight.life for sight in sights}
+    if Life.DEAD in lives and len(lives) > 1:
+        assert {sight.life for sight in found.culprits} == {Life.DEAD}
+    assert found.sentence
+
+
+DUMP = b"""step 5
+Current thread 0x00007fab37047b80 (most recent call first):
+  File "/home/ada/train.py", line 17 in load
+  File "/home/ada/train.py", line 44 in <module>
+Thread 0x00007fab37047b81 (most recent call first):
+  File "/home/ada/other.py", line 3 in run
+"""
+
+
+def test_a_dumped_stack_is_read():
+    assert dump_of(DUMP) == (OWN, Frame("<module>", "/home/ada/train.py", 44))
+    assert dump_of(b"step 5\nCurrent thread 0x00007fab") == ()
+
+
+@given(st.binary(max_size=300))
+def test_any_dump_can_be_read(noise):
+    dump_of(b"Current thread 0x" + noise)
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda one: st.lists(one, max_size=3)
+       | st.dictionaries(st.sampled_from(["os_thread_id", "frames", "name", "line"]), one, max_size=4)))  # fmt: skip
+def test_whatever_py_spy_prints_can_be_read(said):
+    frames_of(json.loads(json.dumps(said)), 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "growth"),
+    [
+        (b"perdure exec: no sign of life for 20 s: its processes are looked at\n", Growth.OTHERS),
+        (b"1: perdure exec: hang: rank 1 stopped first\n", Growth.OTHERS),
+        (b'Current thread 0x7f (most recent call first):\n  File "a.py", line 3 in f\n', Growth.OTHERS),
+        (b"slurmstepd: error: Detected 1 oom-kill event(s)\nsrun: warning: x\n", Growth.OTHERS),
+        (b"Loading weights\n", Growth.LIFE),
+        (b"perdure exec: hang\nLoading weights\n", Growth.LIFE),
+        (b"\r 12%|#2   | 120/1000 [00:03<00:40]", Growth.STEP),
+        (b"[rank0]: step 12/100 loss 3.1\n", Growth.STEP),
+        (b'{"epoch": 3, "loss": 2}\n', Growth.STEP),
+        (b"Loading checkpoint shards: 100%|##| 3/3\n", Growth.LIFE),
+        (b"\n\n", Growth.NONE),
+    ],
+)
+def test_what_a_log_that_grows_says(text, growth):
+    assert growth_of(text) is growth
+
+
+def test_of_a_line_that_goes_on_the_beginning_says_whose_it_is():
+    line = b"perdure exec: no sign of life for 20 s"
+    assert growth_of(line, known=20) is Growth.OTHERS
+    assert growth_of(b"Loading\n" + line, known=8) is Growth.OTHERS
+
+
+@given(st.binary(max_size=400), st.integers(0, 400))
+def test_any_log_can_be_looked_at(text, known):
+    assert growth_of(text, known) in Growth
