@@ -164,7 +164,8 @@ def test_two_users_whose_jobs_are_over_stop_nobody(service):
     waiting = service.submit("true", user="aiko", gpus_per_node=1)
 
     def state(job_id):
-        return service.ask("GET", f"/jobs/{job_id}")[1]["job"]["state"]
+        status, found = service.ask("GET", f"/jobs/{job_id}")
+        return found["job"]["state"] if status == 200 else ""
 
     def await_state(job_id, *wanted):
         begun_s = time.monotonic()

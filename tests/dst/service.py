@@ -73,6 +73,6 @@ class Life:
     def __init__(self, journal: Journal, line: object, switch: Switch, caps: Caps, clock: Callable[[], float]) -> None:
         executor = Executor(journal, line, ExecutorSettings(True, switch, caps))
         self.engine = Engine(line, journal, executor, judge, SETTINGS, clock)
-        self.engine._readers = _AtOnce()
+        self.engine.logs.pool = _AtOnce()
         self.coordinator = Coordinator(self.engine.tell, self.engine.view, journal.recall, self.engine.look_now.set)
         self.engine.recover()

@@ -333,7 +333,7 @@ def test_a_stream_goes_on_where_it_broke_off(place, closing):
     later, _ = streamed(place, place.operator, headers={"Last-Event-ID": str(everything[4])})
     assert later == everything[5:]
     assert streamed(place, place.operator)[0] == []
-    assert place.app.state.listeners._here == 0
+    assert place.app.state.listeners.here == 0
 
 
 def test_a_stream_says_first_where_it_begins(place, closing):

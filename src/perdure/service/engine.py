@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -23,7 +22,7 @@ from perdure.errors import PerdureError
 from perdure.model.actions import Action, Comment, Requeue
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import Observation
-from perdure.model.output import Absent, LogMark, Output, Why
+from perdure.model.output import LogMark, Output
 from perdure.model.value import replace
 from perdure.service.case import State
 from perdure.service.comment_writer import CommentWriter
@@ -50,6 +49,7 @@ from perdure.service.recovery import is_not_as_left
 from perdure.service.studies import GOOD_BYTES, Studies
 from perdure.service.successor import successor_of
 from perdure.service.surroundings import context_of
+from perdure.service.turns import Logs
 from perdure.service.view import SiteView
 from perdure.service.walltime import of_walltime
 from perdure.triage.context import Context
@@ -63,8 +63,6 @@ Student = Callable[[Output, Job], None]
 
 CLOCKS_APART_S = 1.0  # at most, between the resource manager's machine and ours; it tells whole seconds
 LOOK_BACK_S = 600.0  # accounting may tell of an end this much later
-LOG_PATIENCE_S = 20.0  # a log that cannot be read in this time is judged without
-MAX_STUCK_READS = 8
 ROUND_S = 2.0  # that actions may take before a look has its turn
 GOOD_LOG_PATIENCE_S = 2.0  # failures wait meanwhile
 
@@ -101,9 +99,8 @@ class Engine:
         self._lock = threading.Lock()  # of the state and the journal's order
         self._backend_lock = threading.Lock()  # a backend is asked one thing at a time
         self._state: State = journal.restore()
-        self._to_judge: queue.SimpleQueue[Attempt] = queue.SimpleQueue()
+        self.logs = Logs(self._read)  # of attempts that wait to be judged
         self._to_study = Studies()
-        self._readers = ThreadPoolExecutor(MAX_STUCK_READS, thread_name_prefix="log")
         self._good_reader = ThreadPoolExecutor(1, thread_name_prefix="good-log")  # stuck, it holds up no failure
         self.acts_wait = threading.Event()  # set while there may be an action to carry out
         self.look_now = threading.Event()  # set where something is known to have happened
@@ -154,7 +151,7 @@ class Engine:
         for effect in effects:
             match effect:
                 case Judge(attempt=attempt):
-                    self._to_judge.put(attempt)
+                    self.logs.put(attempt)
                 case Study(attempt=attempt, job=job) if self._student is not None:
                     self._to_study.put(attempt, job)
                 case Act():
@@ -204,12 +201,11 @@ class Engine:
 
     def judge_next(self, timeout_s: float) -> bool:
         """Judge one failed attempt, if there is one within `timeout_s`; else study one that went well."""
-        try:
-            attempt = self._to_judge.get(timeout=timeout_s)
-        except queue.Empty:
+        found = self.logs.next(timeout_s)
+        if found is None:
             self._study_next()
             return False
-        output, begun_s = self._output_of(attempt), time.monotonic()
+        (attempt, output), begun_s = found, time.monotonic()
         if output.resubmits and (self.last_look_s or 0.0) <= (attempt.end_s or 0.0) + CLOCKS_APART_S:
             self.look()  # its successor may be so new that nobody has seen it
         if self.kept is not None:
@@ -217,8 +213,10 @@ class Engine:
         try:
             self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, output))])
         except BaseException:  # a full disk, say: the failure must not be left without an answer
-            self._to_judge.put(attempt)
+            self.logs.put(attempt)
             raise
+        finally:
+            self.logs.charge(attempt.user, time.monotonic() - begun_s)
         self._decided(time.monotonic() - begun_s)
         return True
 
@@ -251,18 +249,9 @@ class Engine:
             log.exception("%s: triage failed", attempt.id)
             return Verdict(Label.UNSURE, 0.5, "unknown", "triage itself failed on this log")
 
-    def _output_of(self, attempt: Attempt) -> Output:
-        """What to judge by; without files where none can be had, for then the scheduler's own facts must do."""
-        reading = self._readers.submit(self.backend.output, attempt, TAIL_BYTES, self._marks(attempt))
-        try:
-            return reading.result(LOG_PATIENCE_S)
-        except NotInTime:
-            reading.cancel()
-            why = f"its log could not be read within {LOG_PATIENCE_S:.0f} s"
-        except PerdureError as err:
-            why = f"its log could not be read: {err.what}"
-        log.warning("%s: %s", attempt.id, why)
-        return Output((), (Absent(attempt.stdout, Why.UNKNOWN, why),))
+    def _read(self, attempt: Attempt) -> Output:
+        """What to judge by. Raises what the backend raises."""
+        return self.backend.output(attempt, TAIL_BYTES, self._marks(attempt))
 
     def _marks(self, attempt: Attempt) -> tuple[LogMark, ...]:
         """How far the logs of the job's attempt before this one were read."""
@@ -302,7 +291,7 @@ class Engine:
             self.absorb([Ended(tuple(ended))])
 
     def close(self) -> None:
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        self.logs.close()
         self._good_reader.shutdown(wait=False, cancel_futures=True)
         self.journal.close()
         self.backend.close()

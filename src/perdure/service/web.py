@@ -17,6 +17,7 @@ from perdure.service.api import actions, blame, events, exceptions, jobs, learni
 from perdure.service.api.events import Listeners
 from perdure.service.auth import Sessions, TokenBook
 from perdure.service.blame.settings import BlameSettings
+from perdure.service.connections import most_connections
 from perdure.service.context import Anybody, Here, Web, WebSettings
 from perdure.service.etags import ETags
 from perdure.service.guard import Guard
@@ -82,7 +83,8 @@ def create_app(
     )
     app.state.tokens = tokens
     app.state.sessions = Sessions(tokens)
-    app.state.listeners = Listeners(settings.max_streams, _tail(reader, settings.stream_every_s))
+    most_streams = min(settings.max_streams, most_connections() // 2)
+    app.state.listeners = Listeners(most_streams, _tail(reader, settings.stream_every_s))
     app.state.metrics = metrics
     app.state.web = Web(
         reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, bench, learner,

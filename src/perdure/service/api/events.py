@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Annotated
@@ -67,24 +68,53 @@ async def stream(
     return StreamingResponse(told, media_type="text/event-stream")
 
 
+@dataclass(eq=False, slots=True)
+class Place:
+    """One listener's."""
+
+    user: str
+    is_taken_back: bool = False
+
+
 class Listeners:
-    """How many listen at one time, to what, and whether they are to be sent home."""
+    """Who listens at one time, to what, and whether they are to be sent home.
+
+    Where there is no place left, who has few gets one of the user who has most.
+    """
 
     def __init__(self, most: int, tail: Tail) -> None:
         self._most = most
-        self._here = 0
+        self._places: defaultdict[str, list[Place]] = defaultdict(list)
         self.tail = tail
         self.closing = False
 
-    async def enter(self) -> None:
-        """Raises `TooMany`."""
-        if self._here >= self._most:
-            raise TooMany("events", f"{self._here} listen already", "Close one, or ask /api/v1/events now and then")
-        self._here += 1
-        await self.tail.enter()
+    @property
+    def here(self) -> int:
+        """How many listen."""
+        return sum(map(len, self._places.values()))
 
-    def leave(self) -> None:
-        self._here -= 1
+    async def enter(self, user: str) -> Place:
+        """Raises `TooMany`."""
+        here = self.here
+        if here >= self._most:
+            most = max(self._places.values(), key=len, default=[])
+            if len(most) <= len(self._places.get(user, ())) + 1:
+                raise TooMany("events", f"{here} listen already", "Close one, or ask /api/v1/events now and then")
+            most.pop().is_taken_back = True
+        place = Place(user)
+        self._places[user].append(place)
+        try:
+            await self.tail.enter()
+        except BaseException:
+            self.leave(place)
+            raise
+        return place
+
+    def leave(self, place: Place) -> None:
+        if not place.is_taken_back:
+            self._places[place.user].remove(place)
+        if not self._places.get(place.user):
+            self._places.pop(place.user, None)
         self.tail.leave()
 
     def close(self) -> None:
@@ -110,11 +140,11 @@ class Wanted:
 
 async def _stream(wanted: Wanted, seq: int, listeners: Listeners, may_stay: Callable[[], bool]) -> AsyncIterator[str]:
     quiet_s, asked_s = 0.0, time.monotonic()
-    await listeners.enter()
+    place = await listeners.enter(wanted.identity.user)
     try:
         yield ""
         yield f"id: {seq}\n\n"  # no event, but the place to go on from where the stream breaks before the first
-        while not listeners.closing:
+        while not (listeners.closing or place.is_taken_back):
             heard = await listeners.tail.after(seq, PATIENCE_S)
             if time.monotonic() - asked_s >= PATIENCE_S:
                 if not may_stay():
@@ -131,7 +161,7 @@ async def _stream(wanted: Wanted, seq: int, listeners: Listeners, may_stay: Call
     except PerdureError as err:
         yield f"event: problem\ndata: {json.dumps(str(err))}\n\n"
     finally:
-        listeners.leave()
+        listeners.leave(place)
 
 
 def _items(web: Web, identity: Identity, rows: tuple[EventRow, ...]) -> list[EventItem]:

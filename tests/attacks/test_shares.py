@@ -1,0 +1,208 @@
+"""One user's failures, logs and streams take no more than a share: what others need is there."""
+
+import asyncio
+import http.client
+import os
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.output import Output, OutputFile, OutputKind
+from perdure.service import turns
+from perdure.service.api.events import Listeners
+from perdure.service.context import WebSettings
+from perdure.service.problems import TooMany
+from perdure.service.turns import Logs, Turns
+from tests.service.web_world import RESET, World
+
+
+def attempt(job_id, user):
+    return Attempt(AttemptId("c", str(job_id), 1), AttemptState.FAILED, ("n1",), 0.0, end_s=1.0, user=user)
+
+
+# -- retries
+
+
+@pytest.mark.parametrize("hopeless", [24, 200])
+def test_one_user_s_hopeless_jobs_leave_others_their_retries(tmp_path, hopeless):
+    """24 of them used to stop everybody's transient failures for good."""
+    world = World(tmp_path, 1_790_000_000.0, nodes=8)
+    for number in range(hopeless):
+        world.submit(f"h{number}", f"hopeless{number}", "mallory", 1, look=False)
+        world.start(f"h{number}", f"gpu{1 + number % 8:02}")
+        world.end(f"h{number}", RESET)
+    world.submit("1", "train", "mira", 1)
+    world.start("1", "gpu01")
+    world.end("1", RESET)
+    failure = world.state.cases["1"].failure
+    assert failure.decision.retries
+    assert failure.decision.delay_s < 120.0
+    of_mallory = [case.failure.decision for job_id, case in world.state.cases.items() if job_id != "1"]
+    assert all(decision.retries for decision in of_mallory)  # later, and not never
+
+
+# -- judging
+
+
+def test_turns_go_to_who_was_served_least():
+    queue = Turns()
+    for number in range(40):
+        queue.put(attempt(number, "mallory"))
+    order = []
+    for number in range(40):
+        if number == 5:
+            queue.put(attempt("m", "mira"))
+            queue.put(attempt("n", "mira"))
+        order.append(queue.take(lambda _: True).user)
+        queue.charge(order[-1], 1.0)
+    assert order.index("mira") in (5, 6)
+    assert Counter(order)["mira"] == 2
+    assert order.index("mira", 7) <= 8
+
+
+def test_who_was_away_saves_no_turns_up():
+    queue = Turns()
+    for number in range(10):
+        queue.put(attempt(number, "mira"))
+        queue.take(lambda _: True)
+        queue.charge("mira", 1.0)
+    for user in ("late", "mira") * 5:
+        queue.put(attempt(user, user))
+    order = []
+    for _ in range(10):
+        order.append(queue.take(lambda _: True).user)
+        queue.charge(order[-1], 1.0)
+    assert Counter(order[:6])["mira"] >= 2
+
+
+@pytest.fixture
+def logs(monkeypatch):
+    """Reads of which those of mallory do not answer."""
+    monkeypatch.setattr(turns, "PATIENCE_S", 1.0)
+    never = threading.Event()
+
+    def read(found):
+        if found.user == "mallory":
+            never.wait(30)
+        return Output((OutputFile("log", b"x", b"", 0, OutputKind.STDOUT, "", 0, 1, ""),), ())
+
+    made = Logs(read)
+    yield made
+    never.set()
+    made.close()
+
+
+def test_logs_that_do_not_answer_keep_nobody_else_waiting(logs):
+    """Each used to take 20 s of everybody's."""
+    for number in range(20):
+        logs.put(attempt(f"h{number}", "mallory"))
+    logs.put(attempt("1", "mira"))
+    begun_s = time.monotonic()
+    found, output = logs.next(5.0)
+    assert (found.user, len(output.files)) == ("mira", 1)
+    assert time.monotonic() - begun_s < 0.5
+    answers = [logs.next(5.0) for _ in range(20)]
+    assert {each.id.job_id for each, _ in answers} == {f"h{number}" for number in range(20)}  # none is left without
+    assert not any(output.files for _, output in answers)
+    assert time.monotonic() - begun_s < 1.5 + turns.PATIENCE_S  # nor is each of them waited for
+    assert logs.next(0.01) is None
+
+
+def test_a_log_that_cannot_be_read_leaves_no_failure_without_an_answer():
+    def read(found):
+        raise ZeroDivisionError
+
+    made = Logs(read)
+    made.put(attempt("1", "mira"))
+    _, output = made.next(5.0)
+    assert "ZeroDivisionError" in output.absent[0].says
+    made.close()
+
+
+def test_random_bytes_of_one_user_starve_no_other_s_failure(service):
+    """40 logs of them took the judge 19 s; the failure of another waits for one of them at most."""
+    noise = service.home / "noise"
+    noise.write_bytes(os.urandom(1 << 20))
+    for number in range(40):
+        service.submit(f"cat {noise} >&2; exit 1", user="mallory", name=f"noise{number}")
+    last = service.submit("true", user="mallory")
+
+    def is_over():
+        status, found = service.ask("GET", f"/jobs/{last}")
+        return status == 200 and found["job"]["state"] == "completed"
+
+    begun_s = time.monotonic()
+    while not is_over():
+        assert time.monotonic() - begun_s < 60
+        time.sleep(0.1)
+    job = service.submit("echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2; exit 1")
+    begun_s = time.monotonic()
+    service.await_decision(job, 15)
+    assert time.monotonic() - begun_s < 8
+
+
+# -- streams
+
+
+class Silent:
+    async def enter(self):
+        pass
+
+    def leave(self):
+        pass
+
+
+def test_one_user_does_not_take_all_streams():
+    async def attack():
+        listeners = Listeners(100, Silent())
+        taken = [await listeners.enter("mallory") for _ in range(100)]
+        with pytest.raises(TooMany):
+            await listeners.enter("mallory")
+        others = [await listeners.enter(user) for user in ("mira", "jonas", "root") for _ in range(20)]
+        assert listeners.here == 100
+        assert sum(place.is_taken_back for place in taken) == 60
+        assert not any(place.is_taken_back for place in others)
+        for place in taken + others:
+            listeners.leave(place)
+        assert listeners.here == 0
+
+    asyncio.run(attack())
+
+
+def test_one_user_s_streams_over_http_leave_others_theirs(service):
+    """Under 1,024 descriptors, half of the connections may be streams."""
+    token, mine = service.token("mallory"), service.token("mira")
+
+    def listen(token):
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
+        connection.request("GET", "/api/v1/events/stream", headers={"Authorization": f"Bearer {token}"})
+        return connection, connection.getresponse()
+
+    taken = []
+    try:
+        for _ in range(500):
+            connection, answer = listen(token)
+            taken.append(connection)
+            if answer.status != 200:
+                break
+        assert answer.status == 429
+        assert len(taken) < WebSettings().max_streams
+        connection, answer = listen(mine)
+        taken.append(connection)
+        assert answer.status == 200
+        assert answer.readline().startswith(b"id: ")
+        assert service.ask("GET", "/status", token=mine)[0] == 200
+    finally:
+        for connection in taken:
+            connection.close()
+
+
+def test_an_attempt_of_nobody_has_its_turn():
+    queue = Turns()
+    queue.put(replace(attempt("1", ""), user=""))
+    assert queue.take(lambda _: True).id.job_id == "1"
