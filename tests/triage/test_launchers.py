@@ -10,7 +10,7 @@ from perdure.model.jobs import Attempt, AttemptId, AttemptState
 from perdure.triage.judge import judge
 from perdure.triage.launchers import END_BYTES, first_failure
 from perdure.triage.logtext import LogText
-from perdure.triage.verdict import Verdict
+from perdure.triage.verdict import Label, Verdict
 
 PEER = (
     "[rank{rank}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer "
@@ -259,3 +259,36 @@ def test_a_failed_rank_is_told_of_while_others_wait() -> None:
     verdict = told(f"step 5 loss 0.3\n{said}\n")
     assert (verdict.rank, verdict.node) == ("0", "n1")
     assert "exit code 7" in verdict.summary
+
+
+CANCELLED = "slurmstepd-node1: error: *** STEP 5.0 ON node1 CANCELLED AT 2026-11-22T20:20:40 ***"
+ABORTED = "srun: Job step aborted: Waiting up to 7 seconds for job step to finish."
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        (ABORTED, "srun: error: node1: task 0: Killed"),
+        ("srun: error: node1: task 0: Terminated", "srun: Force Terminated StepId=5.0"),
+        (CANCELLED.replace("node1", "node2"), "srun: error: node1: tasks 0-1: Exited with exit code 1"),
+    ],
+)
+def test_a_step_that_somebody_cancelled_is_not_put_back(end: tuple[str, ...]) -> None:
+    verdict = judge("\n".join(["step 1 loss 0.5", CANCELLED, *end]).encode())
+    assert (verdict.label, verdict.category, verdict.rank) == (Label.DETERMINISTIC, "cancelled", "")
+    assert verdict.summary == "its step was cancelled, as scancel JOB.STEP does"
+
+
+@pytest.mark.parametrize(
+    ("lines", "signal"),
+    [
+        (("srun: error: node1: task 1: Exited with exit code 3", "srun: launch/slurm: _step_signal: Terminating "
+          "StepId=5.0", CANCELLED, "srun: error: node1: task 0: Terminated"), "exit code 3"),
+        (("srun: error: node1: task 1: Killed", ABORTED, CANCELLED), "signal 9"),
+        ((ABORTED, CANCELLED, "srun: error: node1: task 0: Exited with exit code 137"), ""),
+    ],
+)  # fmt: skip
+def test_a_step_that_srun_cancels_itself_failed_before(lines: tuple[str, ...], signal: str) -> None:
+    verdict = judge("\n".join(["step 1 loss 0.5", *lines]).encode())
+    assert "cancelled, as scancel" not in verdict.summary
+    assert signal in verdict.summary

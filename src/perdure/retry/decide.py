@@ -15,10 +15,14 @@ from perdure.retry.budget import at, room
 from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
+from perdure.triage.deaths import CANCELLED
 from perdure.triage.verdict import Bound, Label, Role, Verdict
 
 OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
 """Ends that the resource manager answers for: they say nothing of the job."""
+
+
+_LEFT_TO_ITS_OWNER = "nobody starts it again but its owner"
 
 
 class DecisionKind(StrEnum):
@@ -92,7 +96,8 @@ def decide(
     if goes_on and (stuck := _stands_still(verdict, past)):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {stuck}")
     if not goes_on and asked is ExitWish.NONE and verdict.label is Label.DETERMINISTIC:
-        return decision(DecisionKind.STOP, f"{verdict.summary}: it would fail again; {weighed}")
+        again = _LEFT_TO_ITS_OWNER if verdict.category == CANCELLED else "it would fail again"
+        return decision(DecisionKind.STOP, f"{verdict.summary}: {again}; {weighed}")
     if not goes_on and asked is ExitWish.NONE and retry_cost >= stop_cost:
         return decision(DecisionKind.STOP, f"{verdict.summary}: a retry is not worth it; {weighed}")
     believed = goes_on or asked is ExitWish.RETRY or (verdict.label is Label.TRANSIENT and not verdict.hearsay)
@@ -222,7 +227,7 @@ def _refused_by_program(asked: ExitWish, attempt: Attempt) -> str:
 
 def _refused_by_person(attempt: Attempt) -> str:
     deed = persons_deed(attempt)
-    return f"{deed}; nobody starts it again but its owner" if deed else ""
+    return f"{deed}; {_LEFT_TO_ITS_OWNER}" if deed else ""
 
 
 def _is_free(job: Job, attempt: Attempt) -> bool:

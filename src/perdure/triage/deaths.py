@@ -5,6 +5,9 @@ from __future__ import annotations
 from perdure.triage.rule import Cause, Force
 from perdure.triage.verdict import Role
 
+CANCELLED = "cancelled"
+"""The category of what somebody ended on purpose."""
+
 
 def _faint(name: str, category: str, p: float, says: str, advice: str = "") -> Cause:
     return Cause(name, category, p, Role.CASCADE, Force.PLAIN, says, advice)
@@ -43,6 +46,10 @@ OF_SIGNAL: dict[int, Cause] = {
 _TERMINATED = _faint(
     "rank-term", "killed", 0.45, "a process was told to end from outside (signal 15), and not by its launcher",
     "Look for who ended it on that node: a person, a clean-up script, a watchdog.",
+)  # fmt: skip
+STEP_CANCELLED = _faint(
+    "step-cancelled", CANCELLED, 0.03, "its step was cancelled, as scancel JOB.STEP does",
+    "Its owner submits it again.",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID
 from perdure.triage.clean import decode, scrub, tidy
-from perdure.triage.deaths import HANG, death_of_task
+from perdure.triage.deaths import HANG, STEP_CANCELLED, death_of_task
 from perdure.triage.logtext import LogText, Window
 from perdure.triage.matching import Hit
 from perdure.triage.patterns import capturing, compiled
@@ -25,6 +25,7 @@ from perdure.triage.verdict import Role
 END_BYTES = 512 * 1024
 """Reports stand at the end of a log: so much of each of its stretches is looked at."""
 
+_SLURM = "Slurm"  # which says that somebody cancelled a step
 MAX_REPORTS, MAX_WINDOWS = 4096, 256
 BLOCK_LINES = 14
 """So many lines a report of several lines has at most, without a traceback that it quotes."""
@@ -51,9 +52,11 @@ class Report:
 
     @property
     def cause(self) -> Cause:
-        """What the code or signal alone means, or that it stood still."""
+        """What the code or signal alone means, that it stood still, or that somebody cancelled its step."""
         if self.hangs:
             return HANG
+        if self.launcher == _SLURM:
+            return STEP_CANCELLED
         return death_of_task(self.exit_code, self.signal)
 
     @property
@@ -139,12 +142,18 @@ def first_failure(text: LogText, hits: Sequence[Hit]) -> Report | None:
         begins[key] = min(hit.line, begins.get(key, hit.line))
     found: list[Report] = []
     for window in text.windows[-MAX_WINDOWS:]:
-        found += [each for each in _reports(window) if each.is_last or each.last_line >= begins.get(id(window), 0)]
+        begin = begins.get(id(window), 0)
+        found += [report for report in _reports(window) if report.is_last or _stands_in(report, begin)]
     best = min((_KNOWS_BEST.index(report.launcher) for report in found), default=None)
     if best is None:
         return None
     launch = _last_launch([report for report in found if report.launcher == _KNOWS_BEST[best]])
     return min(launch, key=lambda report: (report.time, report.is_exception))
+
+
+def _stands_in(report: Report, begin: int) -> bool:
+    """Whether a report is of the block that begins there: srun's own may stand right before the words that follow."""
+    return report.last_line >= (begin - BLOCK_LINES if report.launcher == "srun" else begin)
 
 
 def _last_launch(reports: Sequence[Report]) -> list[Report]:
@@ -159,12 +168,12 @@ def _last_launch(reports: Sequence[Report]) -> list[Report]:
 
 
 _KNOWS_BEST = (
-    "perdure exec",
+    "perdure exec", _SLURM,
     "torchrun", "torchrun's agent", "torch.multiprocessing", "MPI", "DeepSpeed", "Lightning", "Accelerate", "srun",
 )  # fmt: skip
 """The inner before the outer: the exit code that an outer one sees is that of the inner."""
 
-_ONE_EACH = frozenset(_KNOWS_BEST) - {"torchrun", "srun"}
+_ONE_EACH = frozenset(_KNOWS_BEST) - {_SLURM, "torchrun", "srun"}
 """Launchers that tell of one failure each time."""
 
 _CODE = r"(?P<code>-?\d{1,4})"
@@ -204,18 +213,20 @@ _LINES: tuple[tuple[str, str], ...] = (
         + r"|(?P<word>Killed|Terminated|Segmentation fault|Bus error|Aborted|Illegal instruction"
         r"|Floating point exception))",
     ),
+    (_SLURM, r"\*\*\* STEP \d+\.\d+ ON \S+ (?P<word>CANCELLED) AT [\dT:.-]+ \*\*\*"),
 )
 _ENDED = HANG_ENDED.encode()
 _SCREEN = (
     r"Root Cause \(first|failed \(exitcode:|terminated with|noticed that process rank|application called MPI_Abort"
     r"|MPI_ABORT was invoked|BAD TERMINATION|Process name: \[|exits with return code|CalledProcessError: Command"
     r"|perdure exec: (?:hang|ended for a hang|failed rank): "
-    r"|srun: error: |" + r"srun: (?:Job step aborted|Terminating|Force Terminated)"
+    r"|srun: error: |" + r"srun: (?:Job step aborted|Terminating|Force Terminated|launch/slurm: _step_signal)"
+    r"|\*\*\* STEP "
 )
-_STOPS_OTHERS = b"srun: Job step aborted", b"srun: Terminating", b"srun: Force Terminated"
+_STOPS_OTHERS = b"srun: Job step aborted", b"Terminating StepId", b"srun: Terminating", b"srun: Force Terminated"
 _OF_WORD = {
     "Killed": 9, "Terminated": 15, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "Illegal instruction": 4,
-    "Floating point exception": 8,
+    "Floating point exception": 8, "CANCELLED": 15,
 }  # fmt: skip
 
 
@@ -224,7 +235,7 @@ def _reports(window: Window) -> Iterator[Report]:
     start = max(0, len(window.data) - END_BYTES)
     data = scrub(window.data[start:])
     first, counted, position = window.first_line + window.data.count(b"\n", 0, start), 0, 0
-    srun_stops = False
+    srun_stops = has_failed = False
     for _ in range(MAX_REPORTS):
         if not (stop := compiled(_SCREEN).search(data, position)):
             return
@@ -235,8 +246,12 @@ def _reports(window: Window) -> Iterator[Report]:
         line = tidy(data[begin:position])
         srun_stops |= any(word in line for word in _STOPS_OTHERS)
         report = _report(window, line, first, data, begin)
-        if report is not None and not (srun_stops and report.launcher == "srun"):
+        if report is None or (srun_stops and report.launcher in ("srun", _SLURM)):
+            continue
+        # srun itself cancels a step of which a task has failed, and of an srun that was killed nothing more is said
+        if report.launcher != _SLURM or not (has_failed or data.find(b"srun: ", position) < 0):
             yield report
+        has_failed = True
 
 
 def _report(window: Window, line: bytes, number: int, data: bytes, begin: int) -> Report | None:
