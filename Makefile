@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock crash dst mutants fuzz slurm-table programs foundry bench-triage docs clean
+.PHONY: up setup test test-tools lock attacks crash dst mutants fuzz slurm-table programs foundry bench-triage docs clean
 
 up: setup
 	@exec $(BIN)/perdure up $(ARGS)
@@ -60,6 +60,10 @@ N ?= 10000
 CUTS ?= 1000
 crash: test-tools
 	@$(BIN)/python -m tests.crash --cuts $(CUTS) --kills $(N)
+
+# What users and strangers tried, as attacks on a running service; with those that take longer.
+attacks: test-tools
+	@$(BIN)/python -m pytest -m "slow or not slow" tests/attacks $(ARGS)
 
 # The failure table with real faults on a real Slurm, all rows one after the other, and its page of docs (about 30 minutes);
 # then the other slow tests there. ROOT=DIR: in another Debian root, whose Slurm is newer.

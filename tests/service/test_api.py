@@ -370,7 +370,8 @@ def test_ready_only_once_the_cluster_was_looked_at(fresh):
     client = fresh.client()
     assert client.get("/readyz").status_code == 200
     fresh.desk.ready = False
-    assert client.get("/readyz").status_code == 503
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
     assert client.get("/healthz").status_code == 200
 
 

@@ -204,8 +204,9 @@ class Desk:
             raise ClusterError(key, "cannot be undone", "See the job's page")
         return self.order(inverse, by, f"undo of {key}")
 
-    def stop_all(self, on: bool, by: str) -> None:
+    def stop_all(self, on: bool, by: str) -> str:
         self.stopped = on
+        return ""
 
     def submit(self, spec: dict[str, Any]) -> str:
         self.submitted.append(spec)

@@ -54,29 +54,28 @@ def _one(key: str, verb: str, state: StateDir) -> int:
 
 def _switch(on: bool, state: StateDir) -> int:
     """Through the service where it answers; else by the file that it heeds, for a brake must not need the engine."""
+    note = ""
     try:
-        service(state).post("/kill-switch", {"on": on})
+        note = service(state).post("/kill-switch", {"on": on}).get("note", "")
     except (ClusterBusy, NotFound) as err:
         where = load_settings(flags={"service.state": state}).settings.service.state
         if "PERDURE_URL" in os.environ or not where.is_dir():
             raise
-        _switch_file(where, on, err)
+        note = _switch_file(where, on, err)
+    if note:
+        print_line(note)
     print_line("stopped: no action is begun until perdure actions --resume" if on else "resumed")
     return 0
 
 
-def _switch_file(state: Path, on: bool, cause: Exception) -> None:
-    from perdure.service.executor import STOP_FILE
+def _switch_file(state: Path, on: bool, cause: Exception) -> str:
+    from perdure.service.switch import Switch
 
-    file = state / STOP_FILE
     try:
-        if on:
-            file.write_text(f"stopped by {user_name()}\n")
-        else:
-            file.unlink(missing_ok=True)
-    except OSError as err:
-        what = f"the service does not answer, and this cannot be changed ({err.strerror})"
-        raise StateError(str(file), what, "Do it as the user who runs the service") from cause
+        return Switch(state).turn(user_name(), on=on)
+    except StateError as err:
+        what = f"the service does not answer, and this {err.what}"
+        raise StateError(err.where, what, "Do it as the user who runs the service") from cause
 
 
 def _why(action: dict[str, Any]) -> str:

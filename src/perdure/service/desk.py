@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import logging
+import time
+from collections.abc import Iterator
 from typing import Any, Literal, cast, get_args
 
 from perdure.backends.local import JobSpec, LocalBackend
 from perdure.backends.local.wire import decode
-from perdure.errors import ClusterError, InputError, LogRefused, NotFound, StateError
+from perdure.errors import ClusterError, InputError, LogRefused, NotFound
 from perdure.model.actions import Action
 from perdure.model.identity import AttemptId
 from perdure.model.output import Why, as_one_text
@@ -16,6 +18,12 @@ from perdure.service.coordinator import Coordinator
 from perdure.service.engine import Engine
 from perdure.service.executor import ActionState
 from perdure.service.operations import Status
+from perdure.service.switch import Switch
+
+log = logging.getLogger("perdure")
+
+LATE_S, LATE_LOOKS = 60.0, 3  # what lies back longer than this, and so many looks, is not ready
+MANAGER = "controller"  # the part of the cluster that backends call so
 
 Fault = Literal["fail", "freeze", "thaw", "return"]
 
@@ -24,13 +32,13 @@ class Desk:
     """Carries each wish out durably before it returns."""
 
     def __init__(
-        self, engine: Engine, backend_name: str, armed: bool, stop_file: Path, look_every_s: float = 0.0
+        self, engine: Engine, backend_name: str, armed: bool, switch: Switch, look_every_s: float = 0.0
     ) -> None:
         self._engine = engine
         self._look_every_s = look_every_s
         self._backend_name = backend_name
         self._armed = armed
-        self._stop_file = stop_file
+        self._switch = switch
         self._coordinator = Coordinator(engine.tell, engine.view, engine.journal.recall, engine.look_now.set)
 
     @property
@@ -39,17 +47,30 @@ class Desk:
 
     def status(self) -> Status:
         engine = self._engine
-        looked = engine.last_look_s
+        looked, unready = engine.last_look_s, tuple(self._unready())
         return Status(
             cluster=engine.backend.cluster,
             backend=self._backend_name,
             armed=self._armed,
-            stopped=self._stop_file.exists(),
+            stopped=self._switch.file.exists(),
             last_look_s=looked,
             look_every_s=self._look_every_s,
             unseen=dict(engine.state.known.unseen),
-            ready=looked is not None,
+            ready=not unready,
+            unready=unready,
         )
+
+    def _unready(self) -> Iterator[str]:
+        engine, now = self._engine, time.monotonic()
+        store = engine.journal.store
+        if engine.looked_s is None:
+            yield "the cluster has not been looked at yet"
+        elif now - engine.looked_s > LATE_S + LATE_LOOKS * self._look_every_s:
+            yield "the cluster was not looked at for long"
+        if MANAGER in engine.state.known.unseen:
+            yield "the resource manager does not answer"
+        if store.trouble or now - store.wrote_s > LATE_S:
+            yield "the journal cannot be written"
 
     def order(self, action: Action, by: str, reason: str) -> str:
         """Plan an action in a person's name; returns its key."""
@@ -71,15 +92,11 @@ class Desk:
             raise ClusterError(key, f"{row.action.kind} that is {row.state} cannot be undone", "See the job's page")
         return self.order(inverse, by, f"undo of {key}")
 
-    def stop_all(self, on: bool, by: str) -> None:
+    def stop_all(self, on: bool, by: str) -> str:
         """Turn the kill switch: a file, so that it works without the service, too."""
-        try:
-            if on:
-                self._stop_file.write_text(f"stopped by {by}\n")
-            else:
-                self._stop_file.unlink(missing_ok=True)
-        except OSError as err:
-            raise StateError(str(self._stop_file), f"cannot be changed: {err.strerror}", "Mend its rights") from err
+        if note := self._switch.turn(by, on=on):
+            log.warning("kill switch: %s", note)
+        return note
 
     def submit(self, spec: dict[str, Any]) -> str:
         """Submit a job to the embedded cluster."""

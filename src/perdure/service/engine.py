@@ -105,6 +105,7 @@ class Engine:
         self.acts_wait = threading.Event()  # set while there may be an action to carry out
         self.look_now = threading.Event()  # set where something is known to have happened
         self.last_look_s: float | None = None
+        self.looked_s: float | None = None  # the same instant by a clock that nobody sets
         self.look_took_s = 0.0  # the last one, of the resource manager's time and ours
         now, first_s, seen_until_s = clock(), journal.first_event_s(), journal.seen_until_s()
         self._seen_until_s = now if seen_until_s is None else min(seen_until_s, now)
@@ -171,7 +172,7 @@ class Engine:
             self._seen_until_s = seen.time_s
         effects = self.absorb([Looked(seen)])
         self._doubt(seen)
-        self.last_look_s = seen.time_s
+        self.last_look_s, self.looked_s = seen.time_s, time.monotonic()
         for node in foreign_marks(effects, lambda key: self.journal.action(key) is not None, self.clock()):
             log.warning("another Perdure acts on this cluster: node %s: %s", node.name, node.reason)
 

@@ -40,13 +40,13 @@ from perdure.service.caps import undoes_own
 from perdure.service.journal import ActionRow, Charge, Journal
 from perdure.service.journal import ActionState as ActionState  # its home is the journal; callers of both need one
 from perdure.service.scope import ScopeSettings
+from perdure.service.switch import STOP_FILE as STOP_FILE
 
 HOUR_S = 3600.0
 FARTHEST_S = 24 * HOUR_S
 """A retry that a cap holds back is put back at once to start later, but not so much later."""
 HELD_BACK_S = 900.0
 """What a cap held back may still be begun so long after there is room again."""
-STOP_FILE = "STOP"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ class Status:
     stopped: bool  # the kill switch is on: no action is begun
     last_look_s: float | None  # when the cluster was last looked at; None before the first time
     unseen: dict[str, str] = field(default_factory=dict)  # part that cannot be asked -> why
-    ready: bool = False  # the journal is open and the cluster has been looked at
+    ready: bool = False  # the journal can be written, and the cluster was looked at lately
+    unready: tuple[str, ...] = ()  # why not, without names of files or machines
     look_every_s: float = 0.0  # how often it is looked at when nothing happens
 
 
@@ -41,8 +42,8 @@ class Operations(Protocol):
     def undo(self, key: str, by: str) -> str:
         """Plan the action that takes a finished one back; returns its key."""
 
-    def stop_all(self, on: bool, by: str) -> None:
-        """Turn the kill switch."""
+    def stop_all(self, on: bool, by: str) -> str:
+        """Turn the kill switch; what could not be written beside it, "" mostly."""
 
     def submit(self, spec: dict[str, Any]) -> str:
         """Submit a job to the embedded cluster; returns its id. Other clusters refuse."""

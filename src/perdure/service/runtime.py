@@ -60,6 +60,7 @@ from perdure.service.loglines import log_to_stderr
 from perdure.service.metrics import Metrics
 from perdure.service.pace import Pace
 from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
+from perdure.service.switch import Switch
 from perdure.service.trust import check_directory
 from perdure.service.vigil import Vigil
 from perdure.service.web import create_app
@@ -72,6 +73,7 @@ log = logging.getLogger("perdure")
 KEEP_OPEN_S = 10.0  # one `scontrol` for looks and actions: longer, and a new slurm.conf would be heeded late
 WAIT_STEP_S = 1.0  # for a controller that does not answer
 END_S = 3  # that requests have to end in; streams of events take one
+PROBE_EVERY_S = 5.0  # whether the journal can be written
 STANDBY_S = 0.5  # from one try to take over to the next
 SOCKET_FILE = "perdure.sock"  # in the state directory
 
@@ -163,6 +165,7 @@ def run(settings: Settings) -> int:
         engine.recover()
         stop = threading.Event()
         hands = threads(engine, stop, settings.look_every_s, settings.pace)
+        hands.append(forever("disk", stop, lambda: keep_room(engine, Switch(state)), lambda: stop.wait(PROBE_EVERY_S)))
         if isinstance(backend, LocalBackend) and settings.local.demo:
             hands.append(demonstration(settings.local, backend, engine, state, stop))
         if isinstance(backend, SlurmBackend):
@@ -181,6 +184,12 @@ def run(settings: Settings) -> int:
         if bench is not None:
             stack.enter_context(at_work(bench))
         return serve(settings, engine, learner, metrics, sock, state, bench)
+
+
+def keep_room(engine: Engine, switch: Switch) -> None:
+    """See that the journal can be written, and that there is room for the kill switch. Raises `StateError`."""
+    engine.journal.store.probe(PROBE_EVERY_S)
+    switch.keep_reserve()
 
 
 def reach(backend: SlurmBackend, wait_s: float) -> Config:
@@ -359,7 +368,7 @@ def serve(
     """Serve the pages until a signal ends it."""
     service = settings.service
     url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
-    desk = Desk(engine, service.cluster, service.armed, state / STOP_FILE, settings.look_every_s)
+    desk = Desk(engine, service.cluster, service.armed, Switch(state), settings.look_every_s)
     tokens = TokenBook(state)
     web = WebSettings(hosts=service.hosts)
     app = create_app(

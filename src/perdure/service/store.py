@@ -42,6 +42,10 @@ class Store:
         self._mutex = threading.RLock()
         self._writers = _engine(url, read_only=False)
         self._writer: Connection | None = None
+        self.wrote_s = time.monotonic()
+        """When something was last written, by the clock of this machine's run."""
+        self.trouble = ""
+        """Why nothing can be written; "" as long as it can."""
 
     @classmethod
     def open(cls, where: str | Path, cluster: str) -> Store:
@@ -82,9 +86,12 @@ class Store:
                 db = self._connected()
                 with db.begin():
                     yield db
+                self.wrote_s, self.trouble = time.monotonic(), ""
             except SQLAlchemyError as err:
                 self._drop_broken()
-                raise _unusable(self.where, err) from err
+                unusable = _unusable(self.where, err)
+                self.trouble = unusable.what
+                raise unusable from err
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -94,6 +101,12 @@ class Store:
                 yield db
         except SQLAlchemyError as err:
             raise _unusable(self.where, err) from err
+
+    def probe(self, every_s: float) -> None:
+        """Write, where nothing was written for so long: whether one can is known before it matters."""
+        if self.trouble or time.monotonic() - self.wrote_s >= every_s:
+            with self.writing() as db:
+                db.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = version_num"))  # noqa: S608, a name of ours
 
     def close(self) -> None:
         with self._mutex, suppress(SQLAlchemyError):

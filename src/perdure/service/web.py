@@ -136,9 +136,10 @@ def healthz() -> dict[str, str]:
 
 @health.get("/readyz", dependencies=[Anybody], responses={503: {"description": "Not yet"}})
 def readyz(web: Here) -> Response:
-    """The journal is open and the cluster has been looked at."""
-    ready = web.operations.status().ready
-    return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+    """The journal can be written and the cluster was looked at lately; else why not."""
+    status = web.operations.status()
+    said = {"status": "ready"} if status.ready else {"status": "not ready", "why": list(status.unready)}
+    return JSONResponse(said, 200 if status.ready else 503)
 
 
 @health.get("/metrics", dependencies=[Anybody], response_class=Response)

@@ -49,13 +49,15 @@ class Daemon:
     def __init__(self, setup: Setup, clock: Callable[[], float] = time.time) -> None:
         """Take possession of the state directory and settle what an earlier daemon left.
 
-        Raises `StateError` where another daemon has it or it cannot be used.
+        On a full disk it waits for room, until `is_ending`. Raises `StateError` where another daemon has it or it
+        cannot be used.
         """
         self.setup = setup
         self._clock = clock
         self._lock = _lock_state(setup.state_dir)
         paths.logs(setup.state_dir).mkdir(mode=0o700, exist_ok=True)
-        self._store = Store(paths.database(setup.state_dir))
+        self.is_ending = False
+        self._store = Store(paths.database(setup.state_dir), lambda: self.is_ending)
         for leftover in (leftovers := self._store.leftovers()):
             kill_leftover(leftover, f"PERDURE_STATE={setup.state_dir}")
         self._store.remove_processes((p.pid, p.born) for p in leftovers)

@@ -122,7 +122,7 @@ class _Server:
 
     def _listen_to_signals(self) -> None:
         def stop(*_: object) -> None:
-            self._stopping = True
+            self._stopping = self._daemon.is_ending = True
 
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for signum, handler in _handlers(stop):
@@ -172,7 +172,7 @@ class _Server:
             if not isinstance(request, dict):
                 raise InputError("request", "it is not an object", "Use the client of this version")
             if request.get("op") == "stop":
-                self._stopping = True
+                self._stopping = self._daemon.is_ending = True
                 return {"ok": {}}
             return {"ok": self._daemon.answer(request)}
         except PerdureError as err:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -23,6 +24,8 @@ T = TypeVar("T")
 FORMAT = 1
 MAX_ENDED_JOBS = 10_000
 MAX_ACTIONS = 100_000
+TRY_AGAIN_S = 0.2
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)  # the disk is full; so is a quota, or the file may not grow
 
 _SCHEMA = """
 CREATE TABLE node (name TEXT PRIMARY KEY, record TEXT NOT NULL);
@@ -50,10 +53,17 @@ class Leftover:
 
 
 class Store:
-    """One SQLite file. A failed write is final: the caller must stop, for memory and disk no longer agree."""
+    """One SQLite file. A write waits for room on a full disk; one that fails otherwise is final.
 
-    def __init__(self, path: Path) -> None:
-        """Open or make the file. Raises `StateError` where it is of another format or cannot be used."""
+    Then the caller must stop, for memory and disk no longer agree.
+    """
+
+    def __init__(self, path: Path, gives_up: Callable[[], bool] = lambda: True) -> None:
+        """Open or make the file. Raises `StateError` where it is of another format or cannot be used.
+
+        `gives_up` is asked again and again while the disk is full.
+        """
+        self._gives_up = gives_up
         try:
             path.touch(mode=0o600)  # records hold environments
             self._db = sqlite3.connect(path, isolation_level=None)
@@ -102,7 +112,7 @@ class Store:
         """Write all that changed, and the action that changed it, or nothing."""
         if not (step.jobs or step.attempts or step.nodes or action):
             return
-        with _Transaction(self._db):
+        def write() -> None:
             self._db.executemany(
                 "INSERT INTO node VALUES (?, ?) ON CONFLICT DO UPDATE SET record = excluded.record",
                 [(node.name, _text(node)) for node in step.nodes],
@@ -124,21 +134,26 @@ class Store:
             if action is not None:
                 self._db.execute("INSERT INTO action (key, outcome) VALUES (?, ?)", (action[0], _text(action[1])))
 
+        self._write(write)
+
     def add_processes(self, processes: Iterable[Leftover]) -> None:
-        with _Transaction(self._db):
-            self._db.executemany("INSERT INTO process VALUES (?, ?, ?)", [(p.pid, p.born, p.label) for p in processes])
+        rows = [(p.pid, p.born, p.label) for p in processes]
+        self._write(lambda: self._db.executemany("INSERT INTO process VALUES (?, ?, ?)", rows))
 
     def remove_processes(self, processes: Iterable[tuple[int, str]]) -> None:
-        with _Transaction(self._db):
-            self._db.executemany("DELETE FROM process WHERE pid = ? AND born = ?", list(processes))
+        rows = list(processes)
+        self._write(lambda: self._db.executemany("DELETE FROM process WHERE pid = ? AND born = ?", rows))
 
     def keep_nodes(self, names: Iterable[str]) -> None:
         """Let go of nodes that the cluster no longer has."""
         kept = list(names)
-        with _Transaction(self._db):
+
+        def write() -> None:
             for (name,) in self._db.execute("SELECT name FROM node").fetchall():
                 if name not in kept:
                     self._db.execute("DELETE FROM node WHERE name = ?", (name,))
+
+        self._write(write)
 
     def prune(self) -> tuple[list[str], list[str]]:
         """Let go of the oldest ended jobs and actions beyond the bounds; returns the jobs' ids and their logs."""
@@ -146,27 +161,33 @@ class Store:
             "SELECT id FROM job WHERE end_s IS NOT NULL ORDER BY end_s DESC LIMIT -1 OFFSET ?", (MAX_ENDED_JOBS,)
         ).fetchall()
         logs: list[str] = []
-        with _Transaction(self._db):
+
+        def write() -> None:
+            logs.clear()
             for (job,) in old:
                 rows = self._db.execute("SELECT record FROM attempt WHERE job = ?", (job,)).fetchall()
-                logs += [_read(AttemptRecord, row).log for row in rows]
+                logs.extend(_read(AttemptRecord, row).log for row in rows)
                 self._db.execute("DELETE FROM attempt WHERE job = ?", (job,))
                 self._db.execute("DELETE FROM job WHERE id = ?", (job,))
             self._db.execute("DELETE FROM action WHERE seq <= (SELECT max(seq) FROM action) - ?", (MAX_ACTIONS,))
+
+        self._write(write)
         return [str(job) for (job,) in old], logs
 
-
-class _Transaction:
-    """BEGIN IMMEDIATE ... COMMIT, or ROLLBACK where the body raised."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+    def _write(self, body: Callable[[], object]) -> None:
+        """Do it as one transaction; on a full disk again, until there is room. Raises `sqlite3.Error`."""
+        while True:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                body()
+                self._db.execute("COMMIT")
+                return
+            except sqlite3.Error as err:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                if getattr(err, "sqlite_errorcode", 0) & 0xFF not in _NO_ROOM or self._gives_up():
+                    raise
+                time.sleep(TRY_AGAIN_S)
 
 
 def _text(record: DataclassInstance) -> str:

@@ -60,8 +60,8 @@ def undo(web: Here, identity: Operator, key: ActionKey) -> Planned:
 @router.post("/kill-switch")
 def kill_switch(web: Here, identity: Operator, switch: Switch) -> StatusItem:
     """Turn the kill switch: while it is on, no action is begun."""
-    web.operations.stop_all(switch.on, identity.user)
-    return standing(web)
+    note = web.operations.stop_all(switch.on, identity.user)
+    return standing(web).model_copy(update={"note": note})
 
 
 def place(web: Web, identity: Identity, order: Order, key: str | None) -> Planned:

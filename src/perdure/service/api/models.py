@@ -299,9 +299,11 @@ class StatusItem(BaseModel):
     armed: bool
     stopped: bool
     ready: bool
+    unready: list[str] = []  # why it is not
     last_look_s: float | None
     look_every_s: float
     unseen: dict[str, str]
+    note: str = ""  # what could not be written of what was asked for
 
     @classmethod
     def of(cls, status: Status, version: str) -> StatusItem:
@@ -312,6 +314,7 @@ class StatusItem(BaseModel):
             armed=status.armed,
             stopped=status.stopped,
             ready=status.ready,
+            unready=list(status.unready),
             last_look_s=status.last_look_s,
             look_every_s=status.look_every_s,
             unseen=status.unseen,

@@ -82,5 +82,6 @@ def undo(request: Request, web: Here, identity: Operator, key: Key) -> Response:
 @router.post("/kill-switch")
 def kill_switch(request: Request, web: Here, identity: Operator, on: Annotated[bool, Form()]) -> Response:
     """Turn the kill switch."""
-    web.operations.stop_all(on, identity.user)
-    return done(request, "Kill switch on: nothing more is begun" if on else "Kill switch off: actions may be begun")
+    note = web.operations.stop_all(on, identity.user)
+    said = "Kill switch on: nothing more is begun" if on else "Kill switch off: actions may be begun"
+    return done(request, f"{said} ({note})" if note else said)
