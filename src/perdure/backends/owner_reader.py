@@ -7,11 +7,13 @@ owner for good, reads, answers and ends. It needs the standard library alone, an
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -28,6 +30,7 @@ ENDING_S = 5.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _NOBODY = 65534
 _SETUID_AND_SETGID = 1 << 7 | 1 << 6  # CAP_SETUID, CAP_SETGID
+_CAPABILITY_VERSION = 0x20080522  # of the kernel's interface
 _SERVER = "import sys; sys.path.insert(0, sys.argv[1]); import perdure.backends.owner_reader as m; m.serve()"
 
 
@@ -147,6 +150,7 @@ def _answer_and_end(control: socket.socket, descriptor: int) -> None:
 
 
 def _become(uid: int) -> None:
+    """Be that user for good, with nothing of the service's left. Raises `OSError`."""
     try:
         entry = pwd.getpwuid(uid)
         gid, groups = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
@@ -156,6 +160,14 @@ def _become(uid: int) -> None:
     if sys.platform == "linux":
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
+        _give_up_capabilities()
     else:
         os.setgid(gid)  # as root these set the saved ids too
         os.setuid(uid)
+
+
+def _give_up_capabilities() -> None:
+    """A change between two ordinary users leaves them in place. Raises `OSError`."""
+    header, none = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)  # effective, permitted, inheritable: twice 32
+    if ctypes.CDLL(None, use_errno=True).capset(header, none) != 0:
+        raise OSError(ctypes.get_errno(), "the capabilities cannot be given up")

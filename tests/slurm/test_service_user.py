@@ -1,0 +1,111 @@
+"""The service as a user of its own, with the rights that its unit file gives it and no others."""
+
+import configparser
+import json
+import os
+import pwd
+import signal
+import site
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.service.client import ServiceFile
+from tests.slurm.cluster import await_
+from tests.slurm.site import QUICK
+
+pytestmark = pytest.mark.slurm
+
+SHAPE = """
+umask 077
+echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2
+exit 1
+"""
+USER, OWNER = "daemon", "nobody"  # users that every machine knows
+UNIT = Path(perdure.__file__).parent / "service" / "systemd" / "perdure.service"
+SOURCES = Path(perdure.__file__).parents[1]
+
+
+def unit():
+    """The unit's section on the service, as systemd reads it."""
+    found = configparser.RawConfigParser(strict=False)
+    found.optionxform = str
+    found.read(UNIT)
+    return dict(found["Service"])
+
+
+def python():
+    """A Python that every user may run: `sys.executable` may lie in root's home."""
+    for path in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
+        real = Path(path).resolve()
+        if real.exists() and all(each.stat().st_mode & stat.S_IXOTH for each in (real, *real.parents)):
+            return str(real)
+    pytest.skip("no Python of this version that other users may run")
+
+
+def as_service(argv):
+    """With the capabilities of the unit file, and nothing else of root's."""
+    words = unit()["AmbientCapabilities"].split()
+    caps = ",".join(f"+{word.removeprefix('CAP_').lower()}" for word in words)
+    bounds = f"-all,{caps}"
+    rights = (f"--inh-caps={caps}", f"--ambient-caps={caps}", f"--bounding-set={bounds}", "--no-new-privs")
+    return ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", *rights, *argv)
+
+
+@pytest.fixture
+def service(quiet_cluster, tmp_path):
+    run = python()
+    state = quiet_cluster.directory / "service"
+    state.mkdir(mode=0o700)
+    os.chown(state, pwd.getpwnam(USER).pw_uid, pwd.getpwnam(USER).pw_gid)
+    quiet_cluster.run("sacctmgr", "-i", "add", "account", "site")
+    quiet_cluster.run("sacctmgr", "-i", "add", "user", USER, "account=site", "adminlevel=operator")
+    environment = {
+        **quiet_cluster.env,
+        **QUICK,
+        "HOME": str(state),
+        "PYTHONPATH": os.pathsep.join((str(SOURCES), *site.getsitepackages())),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    argv = (run, "-m", "perdure", "up", "--cluster", "slurm", "--act", "--port", "0", "--state", str(state))
+    log = (tmp_path / "up.log").open("w")
+    up = subprocess.Popen(as_service(argv), env=environment, stdout=subprocess.PIPE, stderr=log, text=True, cwd="/")
+    assert "http://127.0.0.1:" in up.stdout.readline(), (tmp_path / "up.log").read_text()
+
+    def why(job_id):
+        argv = (run, "-m", "perdure", "why", job_id, "--json", "--state", str(state))
+        ran = subprocess.run(as_service(argv), env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return json.loads(ran.stdout) if ran.returncode in (0, 1) and ran.stdout else {}
+
+    yield why, (tmp_path / "up.log").read_text, ServiceFile.read(state), up
+    up.send_signal(signal.SIGINT)
+    up.wait(60)
+    up.stdout.close()
+    log.close()
+
+
+def test_logs_of_other_users_are_read_with_their_owners_rights(quiet_cluster, service, tmp_path):
+    why, log, _, up = service
+    home = quiet_cluster.directory / "home"
+    home.mkdir(mode=0o700)
+    os.chown(home, pwd.getpwnam(OWNER).pw_uid, -1)
+    own = quiet_cluster.submit(SHAPE, "-o", f"{home}/%j.out", user=OWNER)
+    other = quiet_cluster.submit("exit 1", "-o", "/etc/shadow.%j", user=OWNER)
+    status = Path(f"/proc/{up.pid}/status").read_text()
+    told = await_("a decision", lambda: why(own), 60, log)
+    assert "mat1 and mat2" in json.dumps(told), (told, log(), status)
+    assert other
+
+
+def test_the_unit_gives_no_more_than_it_needs():
+    given = unit()
+    assert given["AmbientCapabilities"] == given["CapabilityBoundingSet"] == "CAP_SETUID CAP_SETGID"
+    assert given["User"] not in ("", "root")
+    for name in ("NoNewPrivileges", "ProtectKernelTunables", "PrivateDevices", "RestrictSUIDSGID"):
+        assert given[name] == "yes"
+    assert (given["ProtectSystem"], given["StateDirectoryMode"], given["UMask"]) == ("strict", "0700", "0077")
+    assert given["ExecStart"].endswith("--state /var/lib/perdure")
