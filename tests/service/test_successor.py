@@ -44,7 +44,8 @@ def test_so_does_what_somebody_submitted_since():
         replace(NEXT, submit_s=90.0),  # before it started: a job of its own
         replace(NEXT, submitted_from=FROM),  # one of many alike that one shell submitted
         replace(NEXT, submitted_from="login2:5", command="train.sh 2"),
-        replace(NEXT, state=JobState.COMPLETED),
+        replace(NEXT, state=JobState.CANCELLED),
+        replace(NEXT, state=JobState.COMPLETED, submitted_from="login2:5"),
         replace(NEXT, job_id="16"),
         replace(NEXT, restarts=1),  # its instant is that of being put back
         replace(NEXT, job_id="17_4"),
@@ -53,6 +54,28 @@ def test_so_does_what_somebody_submitted_since():
 def test_other_jobs_of_the_user_are_no_successors(other):
     job = replace(JOB, job_id="17_3") if "_" in other.job_id else JOB
     assert found(other, job) == ""
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.COMPLETED])
+def test_a_successor_that_has_ended_already_is_decided_on_by_itself(state):
+    """Of a chain whose jobs fail at once several have ended when the first is decided on."""
+    assert found(replace(NEXT, state=state)) == "it has submitted its own successor, job 18"
+    unseen = replace(NEXT, state=state, submitted_from="elsewhere:99")
+    chained = replace(unseen, job_id="19", submit_s=205.0, submitted_from="elsewhere:100")
+    resubmits = replace(ATTEMPT, resubmits=True)
+    assert "its own successor, job 18" in successor_of(JOB, resubmits, known_as(unseen, chained))
+    assert successor_of(JOB, ATTEMPT, known_as(unseen, chained)) == ""  # its script submits nothing
+    twins = [replace(unseen, job_id=str(n), submitted_from=f"elsewhere:{n}") for n in (18, 19)]
+    assert successor_of(JOB, resubmits, known_as(*twins)) == ""
+
+
+def test_who_has_submitted_other_jobs_would_submit_them_again():
+    child = replace(NEXT, name="child", work_dir="/other", command="child.sh")
+    resubmits = replace(ATTEMPT, resubmits=True)
+    assert found(child, attempt=resubmits) == "it has submitted job 18, and would submit it again"
+    for other in (replace(child, submit_s=300.0), replace(child, submit_s=90.0), replace(child, submitted_from=FROM)):
+        assert found(other, attempt=resubmits) == ""
+    assert found(child) == ""  # another job's on the same node: this one's script submits nothing
 
 
 def test_twenty_alike_are_twenty_jobs():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from perdure.model.jobs import Attempt, Job, JobState
@@ -10,32 +11,44 @@ TOGETHER_S = 1.0  # at most, between two submissions of one loop; instants are w
 
 
 def successor_of(job: Job, attempt: Attempt, known: Mapping[str, Job]) -> str:
-    """What to say of the live job that goes on in the place of `job`, of which `attempt` is the latest; "" without one.
+    """What to say of the job that goes on in the place of `job`, of which `attempt` is the latest; "" without one.
 
     It was submitted since the attempt started, by the same user under the same name in the same directory: on a node of
-    the attempt; or with the same script after the attempt's end (`_submitted_anew`); or with the same command (or by a
-    script that submits jobs) from another session than the job itself, as the only one of its kind. Who submits twenty
-    alike means twenty jobs.
+    the attempt, or by a script that submits jobs, while it ran (`_own`: such a one may have failed already, and is
+    decided on by itself); or it is live, and has the same script and came after the attempt's end (`_submitted_anew`),
+    or has the same command, from another session than the job itself, and is the only one of its kind. Who submits
+    twenty alike means twenty jobs.
+
+    A script that submitted other jobs from the attempt's node would submit them again.
     """
     if not job.work_dir:
         return ""
-    alike = [other for other in known.values() if other.user == job.user and _is_alike(other, job)]
+    mine = [other for other in known.values() if other.user == job.user and _number(other) != _number(job)]
+    alike = [other for other in mine if (other.name, other.work_dir) == (job.name, job.work_dir)]
+    if own := _own(job, attempt, alike):
+        return f"it has submitted its own successor, job {own.job_id}"
     anew = _submitted_anew(job, attempt, alike)
     live = [other for other in alike if not other.state.is_over]
     for other in live:
         if _is_younger(other, job, attempt):
-            by_itself = _comes_from(other, attempt)
             is_only_one = len(live) == 1 and _may_be_its_own(other, job, attempt)
-            if not (by_itself or is_only_one or other in anew):
+            if not (is_only_one or other in anew):
                 continue
-            if by_itself or other.submit_s <= (attempt.end_s or other.submit_s):
+            if other.submit_s <= (attempt.end_s or other.submit_s):
                 return f"it has submitted its own successor, job {other.job_id}"
             return f"job {other.job_id}, submitted since under its name in its directory, takes its place"
-    return ""
+    others = [other for other in mine if attempt.resubmits and _is_younger(other, job, attempt)]
+    sent = next((other for other in others if _in_its_time(other, attempt) and _comes_from(other, attempt)), None)
+    return f"it has submitted job {sent.job_id}, and would submit it again" if sent else ""
 
 
-def _is_alike(other: Job, job: Job) -> bool:
-    return (other.name, other.work_dir) == (job.name, job.work_dir) and _number(other) != _number(job)
+def _own(job: Job, attempt: Attempt, alike: Sequence[Job]) -> Job | None:
+    """The one that the attempt itself submitted, as far as that can be told, whatever became of it meanwhile."""
+    younger = [o for o in alike if _is_younger(o, job, attempt) and o.state is not JobState.CANCELLED]
+    from_its_node = [other for other in younger if _comes_from(other, attempt)]
+    sent = [o for o in younger if attempt.resubmits and _may_be_its_own(o, job, attempt) and _in_its_time(o, attempt)]
+    alone = sent if len({_number(other) for other in sent}) == 1 else []
+    return next(iter([*from_its_node, *alone]), None)
 
 
 def _is_younger(other: Job, job: Job, attempt: Attempt) -> bool:
@@ -44,8 +57,14 @@ def _is_younger(other: Job, job: Job, attempt: Attempt) -> bool:
 
 
 def _may_be_its_own(other: Job, job: Job, attempt: Attempt) -> bool:
+    """Whether it has the same command, or any where the attempt's script submits jobs, from another session."""
     same_command = other.command == job.command or attempt.resubmits
     return same_command and other.submitted_from != job.submitted_from
+
+
+def _in_its_time(other: Job, attempt: Attempt) -> bool:
+    """Instants are whole seconds."""
+    return other.submit_s <= (math.inf if attempt.end_s is None else attempt.end_s + TOGETHER_S)
 
 
 def _submitted_anew(job: Job, attempt: Attempt, alike: Sequence[Job]) -> list[Job]:

@@ -134,6 +134,32 @@ def submits_its_own_successor(stage: Stage) -> Iterator[None]:
 
 
 @OWNERS.row()
+def a_chain_whose_links_fail_at_once(stage: Stage) -> Iterator[None]:
+    """Each of three jobs submits the next and fails: all have ended when the first is decided on, and none doubles."""
+    path, links = stage.folder / "train.sh", stage.folder / "links"
+    options = f"--parsable -J links -o {stage.folder}/%j.out"
+    path.write_text(
+        f"#!/bin/sh\n[ -z $SLURM_RESTART_COUNT ] || exit 0\n"
+        f"[ $N = 0 ] || N=$((N-1)) sbatch {options} --export=ALL -d afterany:$SLURM_JOB_ID {path} >>{links}\n"
+        f"{LOST_PEER}"
+    )
+    path.chmod(0o755)
+    with stage.site.frozen():
+        words = ("sbatch", *options.split(), "--export=ALL,N=2", f"--chdir={stage.folder}", str(path))
+        first = stage.cluster.run(*words).strip()
+        await_("three links", lambda: links.exists() and len(links.read_text().split()) == 2, 60)
+        second, last = links.read_text().split()
+        stage.cluster.wait(last, lambda fields: fields["JobState"] == "FAILED")
+    stage.jobs += [first, second, last]
+    yield
+    stage.stopped(first)
+    stage.stopped(second)
+    assert f"its own successor, job {second}" in stage.says(first)
+    stage.recovered(last)
+    assert len(links.read_text().split()) == 2
+
+
+@OWNERS.row()
 def submitted_again_by_hand(stage: Stage) -> Iterator[None]:
     """It fails, and its owner submits the same script again from the same terminal: no second copy beside that job."""
     path = stage.folder / "train.sh"
