@@ -180,7 +180,12 @@ def test_a_node_dies_and_comes_back(ask):
 def test_the_kill_switch_is_turned_and_turned_back(ask, state):
     assert ask("actions --stop").out.startswith("stopped")
     assert (state / "STOP").exists()
+    program = "echo 'ConnectionResetError: [Errno 104] Connection reset by peer'; exit 1"
+    job_id = ask("submit", "--", "sh", "-c", program).out.strip()
+    await_(lambda: "the kill switch is on" in ask("why", job_id).out)
+    assert "WHAT CAME OF IT" in ask("why", job_id).out
     assert ask("actions --resume").out == "resumed\n"
+    await_(lambda: "requeue  done" in ask("why", job_id).out)
     assert not (state / "STOP").exists()
 
 

@@ -13,6 +13,9 @@ from perdure.service.queries.places import Place, in_words
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
 
+MAX_ACTIONS = 10  # shown of a job
+
+
 def explain_job(job_id: str, client: Client, as_json: bool) -> bool:
     """Print a job's latest failure and its attempts; True where that failure is a finding."""
     found = client.get(f"/jobs/{segment(job_id)}")
@@ -93,11 +96,19 @@ def _print(found: dict[str, Any], latest: Diagnosis | None) -> None:
     )
     if found["attempts"]:
         print_table(("ATTEMPT", "STATE", "NODES", "STARTED", "WHY"), rows, whole=("ATTEMPT", "STATE", "STARTED"))
+    _print_actions([action for action in found["actions"] if action["kind"] != "comment"])
     for attempt in found["attempts"]:
         if reached := attempt.get("reached"):
             print_line(f"attempt {attempt['incarnation']} {reached}")
         if kept := attempt.get("kept_log"):
             print_line(f"log of attempt {attempt['incarnation']}: {kept} (zcat shows it)")
+
+
+def _print_actions(actions: list[dict[str, Any]]) -> None:
+    """What was done about it and what came of that, the latest first."""
+    rows = [(a["kind"], a["state"], a["by"], instant(a["created_s"]), a["detail"]) for a in actions[:MAX_ACTIONS]]
+    if rows:
+        print_table(("ACTION", "STATE", "BY", "DECIDED", "WHAT CAME OF IT"), rows, whole=("ACTION", "STATE", "DECIDED"))
 
 
 def _because(reason: str) -> str:
