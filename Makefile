@@ -74,9 +74,14 @@ slurm-table: test-tools
 	@$(IN_ROOT) $(BIN)/python -m pytest -m "slurm and slow" tests/slurm --deselect tests/slurm/test_failure_table.py $(ARGS)
 
 # Real PyTorch programs that fail for real (tests/programs): by themselves, on the embedded cluster, on a real Slurm.
-# Needs PyTorch in the environment. Some of them: make programs ONLY="killed shape".
+# Needs PyTorch in the environment. All of them make docs/failing-programs.md anew. Some of them: make programs ONLY="killed shape".
 programs: test-tools
-	@PERDURE_REQUIRE=torch PERDURE_PROGRAMS="$(ONLY)" $(BIN)/python -m pytest -m "slow or not slow" tests/programs $(ARGS)
+	@mkdir -p build; rm -f $(PROGRAMS_TABLE)
+	@PERDURE_REQUIRE=torch PERDURE_PROGRAMS="$(ONLY)" PERDURE_TABLE=$(CURDIR)/$(PROGRAMS_TABLE) \
+	  $(BIN)/python -m pytest -m "slow or not slow" tests/programs $(ARGS); \
+	  ended=$$?; $(if $(ONLY),,$(BIN)/python -m tests.programs.page $(PROGRAMS_TABLE);) exit $$ended
+
+PROGRAMS_TABLE := build/programs.jsonl
 
 IN_ROOT = $(if $(ROOT),tests/slurm/in-root $(ROOT))
 

@@ -48,9 +48,9 @@ def judged(service: Running, job_id: str, patience_s: float) -> tuple[dict, str]
 
 
 def keep(row: dict) -> None:
-    """Write down what was said of a run, a line of JSON, where PERDURE_ACCOUNT names a file."""
-    if account := os.environ.get("PERDURE_ACCOUNT"):
-        with Path(account).open("a") as out:
+    """Write down what was said of a run, a line of JSON, where PERDURE_TABLE names a file (`page` reads it)."""
+    if table := os.environ.get("PERDURE_TABLE"):
+        with Path(table).open("a") as out:
             out.write(json.dumps(row) + "\n")
 
 
@@ -68,7 +68,7 @@ def assert_all_right(
             verdict, decision = judged(service, job_id, EACH_S * len(runs))
             why = wrong(program, verdict, decision)
             run = {"program": program.name, "place": place, "launch": launch, "wrong": why, "decision": decision}
-            keep(run | verdict)
+            keep(run | {name: verdict[name] for name in ("category", "rank", "p_transient", "summary", "evidence")})
             errors += [f"{program.name} by {launch}: {why}: {verdict}"] if why else []
     assert not errors, "\n".join(errors)
 

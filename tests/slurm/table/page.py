@@ -68,7 +68,7 @@ def _group(title: str, rows: list[Row], versions: list[str], kept: Mapping[str, 
             seconds = " / ".join(_seconds(each["seconds"]) for each in found.values())
             calls = " / ".join(str(each["calls"]) for each in found.values())
             cells = (row.situation, last["slurm"], last["does"], last["says"], seconds, calls)
-            yield f"| {' | '.join(_cell(cell) for cell in cells)} |"
+            yield f"| {' | '.join(cell(cell) for cell in cells)} |"
     yield ""
 
 
@@ -76,7 +76,8 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """A text as a cell of a table, cut where it is long."""
     shown = " ".join(text.partition("; expected cost")[0].split()).replace("|", "\\|").replace("<", "&lt;")
     return shown if len(shown) <= MOST else f"{shown[: MOST - 3]}..."
 
