@@ -55,9 +55,17 @@ def keep(row: dict) -> None:
 
 
 def assert_all_right(
-    place: str, backend: Backend, submit: Callable[[Program, str], str], home: Path, more: Sequence[str] = ()
+    place: str,
+    backend: Backend,
+    submit: Callable[[Program, str], str],
+    home: Path,
+    more: Sequence[str] = (),
+    cancel: Callable[[str], object] = lambda job_id: None,
 ) -> None:
-    """Each program is run twice, and once by each of `more` launches where it can be; all are judged rightly."""
+    """Each program is run twice, and once by each of `more` launches where it can be; all are judged rightly.
+
+    A job is cancelled once it is judged: some ask to be put back, which a manager may do by itself.
+    """
     require("torch", is_installed("torch"), "torch is not installed")
     runnable = [program for program in ALL if not program.missing()]
     runs = [(program, launch) for program in runnable for launch in launches(program, more)]
@@ -66,6 +74,7 @@ def assert_all_right(
         errors = []
         for program, launch, job_id in jobs:
             verdict, decision = judged(service, job_id, EACH_S * len(runs))
+            cancel(job_id)
             why = wrong(program, verdict, decision)
             run = {"program": program.name, "place": place, "launch": launch, "wrong": why, "decision": decision}
             keep(run | {name: verdict[name] for name in ("category", "rank", "p_transient", "summary", "evidence")})
@@ -111,6 +120,7 @@ def test_on_slurm(tmp_path):
         return cluster.submit(program.script(work, launch), "--requeue", *nodes, *turn)
 
     try:
-        assert_all_right("Slurm", backend, submit, tmp_path, [TWO_NODES, RANKS_OF_SRUN])
+        by_srun = [TWO_NODES, RANKS_OF_SRUN]
+        assert_all_right("Slurm", backend, submit, tmp_path, by_srun, lambda job: cluster.run("scancel", job))
     finally:
         cluster.cancel_all()

@@ -65,7 +65,8 @@ def _pages(verdict: Verdict) -> str:
     """Where the rule that named the cause is described; "" where no own rule did."""
     from perdure.triage.rules import own_rules
 
-    found = [rule for evidence in verdict.evidence if (rule := own_rules().named(evidence.rule)) is not None]
+    telling = (evidence for evidence in verdict.evidence if evidence.role is not Role.CONFIRMATION)
+    found = [rule for evidence in telling if (rule := own_rules().named(evidence.rule)) is not None]
     named = next((rule for rule in found if rule.cause.category == verdict.category), None)
     return " ".join(filter(None, (named.page, named.see))) if named else ""
 
