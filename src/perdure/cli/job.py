@@ -12,7 +12,6 @@ from perdure.service.client import Client, segment
 from perdure.service.queries.places import Place, in_words
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
-
 MAX_ACTIONS = 10  # shown of a job
 
 
