@@ -6,18 +6,21 @@ import os
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
+from perdure.coordination.playbook import own_playbook
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile, OutputKind
+from perdure.model.value import replace
+from perdure.retry.rules import RetryRules
 from perdure.service import turns
 from perdure.service.api.events import Listeners
 from perdure.service.context import WebSettings
 from perdure.service.problems import TooMany
 from perdure.service.turns import Logs, Turns
+from perdure.service.view import SiteView
 from tests.service.web_world import RESET, World
 
 
@@ -206,3 +209,17 @@ def test_an_attempt_of_nobody_has_its_turn():
     queue = Turns()
     queue.put(replace(attempt("1", ""), user=""))
     assert queue.take(lambda _: True).id.job_id == "1"
+
+
+def test_what_is_decided_at_once_is_charged_one_after_the_other(tmp_path):
+    """Failures that waited for one handler, whose turn runs out for all of them in the same instant."""
+    world = World(tmp_path, 1_790_000_000.0, nodes=8)
+    for number in range(5):
+        world.submit(str(number), f"train{number}", "mira", 1)
+        world.start(str(number), f"gpu{1 + number:02}")
+        world.end(str(number), RESET)
+    state = replace(world.state, fleet=replace(world.state.fleet, spent=()))
+    rules = RetryRules(cluster_share_per_hour=0.0, cluster_floor_per_hour=6)  # a user has half of them
+    view = SiteView(state, own_playbook(), rules, world.now)
+    delays = [view.decision(case.failure.record).delay_s for case in state.cases.values()]
+    assert [delay < 3600 for delay in delays] == [True] * 3 + [False] * 2

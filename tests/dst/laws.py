@@ -8,7 +8,8 @@ from functools import lru_cache
 import msgspec
 
 from perdure.coordination.record import AnswerKind
-from perdure.model.actions import Drain, Requeue
+from perdure.model.actions import Drain, Hold, Release, Requeue
+from perdure.model.jobs import AttemptState
 from perdure.service.auth import Role
 
 HOUR_S = 3600.0
@@ -26,13 +27,16 @@ def must(holds: object, law: str, *about: object) -> None:
 class Auditor:
     """Remembers what was acknowledged, and compares."""
 
-    def __init__(self, disk, manager, switch, caps, clock) -> None:
-        self._db, self._manager, self._switch, self._caps, self._clock = disk.raw, manager, switch, caps, clock
+    def __init__(self, disk, manager, switch, limits, clock) -> None:
+        self._db, self._manager, self._switch, self._clock = disk.raw, manager, switch, clock
+        self._limits, self._caps, self._rules = limits, limits.caps, limits.rules
+        self._retries = {}  # by key of Perdure's own requeues: when it may start, and the attempt that failed
         self._seen = {}  # records by id, as they stood when the service last said so
         self.orders = 0
         self._chain = None  # as it was last checked
         self._begun = {}  # by key of Perdure's own actions: when it was last begun
         self.raised = defaultdict(int)  # by id of the exception that it became: how often
+        self.set_by_s = 0.0  # how far the service's clock was set off, at most
         self.voices = defaultdict(set)  # by type and nodes of a fault: who has said so
         self.annotated = defaultdict(list)
         self.answered = []
@@ -76,17 +80,61 @@ class Auditor:
         self.orders += 1
         must(not self._switch.on, "the kill switch is heeded", action.key)
         row = self._db.execute(
-            "SELECT by, exception_id FROM actions WHERE state = 'started' AND (key = ? OR key LIKE ? || '~%')",
+            "SELECT by, exception_id, created_s FROM actions "
+            "WHERE state = 'started' AND (key = ? OR key LIKE ? || '~%')",
             (action.key, action.key),
         ).fetchone()
         must(row, "an action is written down as begun before it is", action.key)
-        by, exception_id = row
+        by, exception_id, created_s = row
         if by != "perdure":
             return
         must(self._owns(exception_id, action.key), "no action without the verdict that owns it", action.key)
         if isinstance(action, Drain):
             self._check_vouched_for(exception_id)
+        if isinstance(action, Hold) or (isinstance(action, Release) and action.episode):
+            self._check_of_the_site(exception_id)
         self._check_caps(action)
+        if isinstance(action, Requeue):
+            self._check_retry(action, created_s)
+
+    def _check_of_the_site(self, exception_id: str) -> None:
+        record = self._record(exception_id)
+        by = [record["detected_by"], *(each["by"] for each in record.get("seen_by", ()))]
+        must(any(each.startswith(("perdure", "operator:")) for each in by), "no user holds or releases others", by)
+
+    def _check_retry(self, action, created_s: float) -> None:
+        """Retries fit into the budgets of cluster, nodes and users, and into the job's own.
+
+        What is charged is the instant for which a retry was planned, by the clock of then; one that comes late may come
+        so much nearer to the next.
+        """
+        found = [a for a in self._manager.attempts(action.attempt.job_id) if a.id == action.attempt]
+        if not found or not self._limits.bounds_retries:
+            return
+        clock = self._clock()
+        self._retries[action.key] = (clock + action.delay_s, found[0], abs(clock - created_s) + self.set_by_s)
+        done = self._manager.effects
+        counted = [retry for key, retry in self._retries.items() if key in done or key == action.key]
+        self._check_budgets(counted)
+        own = [a for _, a, _ in counted if a.id.job_id == action.attempt.job_id and a.state is AttemptState.FAILED]
+        error = self._manager.script(action.attempt.job_id).error
+        most = self._rules.max_probes if error == "odd" else self._rules.max_user_retries
+        must(len(own) <= most, "a job has so many tries and no more", action.key, error, len(own))
+
+    def _check_budgets(self, retries) -> None:
+        rules = self._rules
+        nodes = {node for _, attempt, _ in retries for node in attempt.nodes}
+        jobs = len(self._manager.job_ids)
+        of_all = max(rules.cluster_floor_per_hour, int(rules.cluster_share_per_hour * jobs))
+        of_node = max(rules.per_node_per_hour, int(rules.cluster_share_per_hour * jobs))
+        for node in (None, *nodes):
+            limit = of_all if node is None else of_node
+            here = [retry for retry in retries if node is None or node in retry[1].nodes]
+            _must_fit_but_for([(at, late) for at, _, late in here], limit, f"the budget of retries is kept: {node}")
+            share = max(1, int(rules.user_share * limit))
+            for user in {attempt.user for _, attempt, _ in here}:
+                own = [(at, late) for at, attempt, late in here if attempt.user == user]
+                _must_fit_but_for(own, share, f"a user's share of retries is kept: {node}, {user}")
 
     def _check_vouched_for(self, exception_id: str) -> None:
         record = self._record(exception_id)
@@ -112,7 +160,7 @@ class Auditor:
         done = self._manager.effects  # an order that was lost on the way is given again, and counts once
         counted = {k: at for k, at in self._begun.items() if k in done or k == action.key}
         _must_fit(counted.values(), self._caps.actions_per_hour, "the cap on actions is kept")
-        drains = [at for key, at in counted.items() if key.startswith("drain:")]
+        drains = [at for key, at in counted.items() if key.startswith(("drain:", "down:"))]
         _must_fit(drains, self._caps.drains_per_hour, "the cap on drains is kept")
 
     def check_deeds(self, guarded: bool) -> None:
@@ -219,6 +267,13 @@ def _must_fit(instants, limit: int, law: str) -> None:
     times = sorted(instants)
     for first, last in zip(times, times[limit:], strict=False):
         must(last - first > HOUR_S - 0.01, law, first, last)
+
+
+def _must_fit_but_for(retries, limit: int, law: str) -> None:
+    """The same, of instants of which some are so much later than planned."""
+    times, late = sorted(at for at, _ in retries), max(late for _, late in retries)
+    for first, last in zip(times, times[limit:], strict=False):
+        must(last - first > HOUR_S - late - 0.01, law, first, last, late)
 
 
 def _lets_go(key: str) -> bool:

@@ -98,6 +98,20 @@ class Programs:
         value |= {"id": f"x{self._count}", "severity": rng.randint(0, 7)}
         return f"{by.user} {value['type']}: {self._raise(life, value, by)}"
 
+    def claim(self, life) -> str:
+        """Two users say the same of what all share, for a job of each; with as many annotations as there may be."""
+        rng = self._rng
+        mine = {user: [j for j in self._manager.job_ids if self._manager.job(j).user == user.user] for user in USERS}
+        kind, resource = rng.choice(OF_ALL), rng.choice(RESOURCES)
+        said = []
+        for user, job_ids in mine.items():
+            if job_ids:
+                notes = [{"time": self._clock(), "key": f"k{i}", "value": "x"} for i in range(rng.choice((0, 64)))]
+                value = {"type": kind, "severity": 0, "subject": {"job": rng.choice(job_ids), "resource": resource}}
+                self._count += 1
+                said.append(self._raise(life, {**value, "id": f"x{self._count}", "annotations": notes}, user))
+        return f"{kind} of {resource}: {said}" if said else ""
+
     def clear_all(self, life) -> None:
         """The site's all-clear for all that jobs share."""
         for resource in RESOURCES:
@@ -214,6 +228,9 @@ class Programs:
             self.refusals += 1
             return f"{exception_id}: refused, {err}"
         self._auditor.annotated[exception_id].append(value)
+        job_id = chain.find(exception_id).subject.job_id
+        own = not job_id or self._manager.job(job_id).user == by.user
+        must(by is ROOT or own, "each writes on his own", by, job_id)
         return f"{exception_id}: {value}"
 
     # -- handling

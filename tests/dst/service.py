@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from perdure.retry.rules import RetryRules
 from perdure.service.caps import Caps
@@ -27,11 +28,31 @@ RULES = RetryRules(  # budgets out of the way: what is due is due
     back_off_cap_s=30.0,
     repeat_odds=1.0,
 )
-SETTINGS = ControllerSettings(retry=RULES)
+DEFAULTS = RetryRules()
+SCARCE = RetryRules(  # the same in small: a few jobs come to the end of budgets that are shared
+    cluster_share_per_hour=0.0, cluster_floor_per_hour=6, per_node_per_hour=4, back_off_s=1.0, back_off_cap_s=30.0
+)
 TIGHT = Caps(actions_per_hour=6, floor_per_hour=6, drains_per_hour=1)
 LOOSE = Caps(actions_per_hour=MANY, floor_per_hour=MANY, drains_per_hour=MANY)
 
-WRONG, PASSING = b"wrong", b"passing"
+WRONG, PASSING, ODD = b"wrong", b"passing", b"odd"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much may be done and retried."""
+
+    name: str
+    caps: Caps
+    rules: RetryRules = RULES
+
+    @property
+    def bounds_retries(self) -> bool:
+        return self.rules is not RULES
+
+
+LIMITS = (Limits("loose caps", LOOSE), Limits("tight caps", TIGHT), Limits("defaults", Caps(), DEFAULTS),
+          Limits("scarce retries", Caps(), SCARCE))  # fmt: skip
 
 
 class Switch:
@@ -63,6 +84,8 @@ def judge(log, attempt, context):
     """What triage would say: the logs of the simulation name their fault."""
     if any(WRONG in file.text for file in log.files):
         return Verdict(Label.DETERMINISTIC, 0.02, "shape", "it is wrong", fingerprint="wrong")
+    if any(ODD in file.text for file in log.files):
+        return Verdict(Label.UNSURE, 0.5, "unknown", "nobody can tell")
     infrastructure = bool(attempt.failed_nodes)
     return Verdict(Label.TRANSIENT, 0.9, "network", "it passes", fingerprint="passing", infrastructure=infrastructure)
 
@@ -70,9 +93,12 @@ def judge(log, attempt, context):
 class Life:
     """From a start, at which everything is read back from the journal, to a death."""
 
-    def __init__(self, journal: Journal, line: object, switch: Switch, caps: Caps, clock: Callable[[], float]) -> None:
-        executor = Executor(journal, line, ExecutorSettings(True, switch, caps))
-        self.engine = Engine(line, journal, executor, judge, SETTINGS, clock)
+    def __init__(
+        self, journal: Journal, line: object, switch: Switch, limits: Limits, clock: Callable[[], float]
+    ) -> None:
+        executor = Executor(journal, line, ExecutorSettings(True, switch, limits.caps))
+        settings = ControllerSettings(retry=limits.rules)
+        self.engine = Engine(line, journal, executor, judge, settings, clock)
         self.engine.logs.pool = _AtOnce()
         self.coordinator = Coordinator(self.engine.tell, self.engine.view, journal.recall, self.engine.look_now.set)
         self.engine.recover()

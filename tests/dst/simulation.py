@@ -17,7 +17,7 @@ from tests.dst.cluster import FAIR, HOSTILE, LOSSY, Line, Manager
 from tests.dst.disk import Crash, Disk
 from tests.dst.laws import Auditor, Broken, must
 from tests.dst.programs import Programs
-from tests.dst.service import LOOSE, PASSING, TIGHT, WRONG, Life, Switch
+from tests.dst.service import LIMITS, ODD, PASSING, WRONG, Life, Switch
 
 CLUSTER = "sim"
 NODES = 5
@@ -37,6 +37,10 @@ SCRIPTS = (
     {"bad_nodes": ("n1",), "error": PASSING.decode()},
     {"failures": 1, "error": PASSING.decode(), "exit_code": REQUEUE_EXIT},
     {"failures": 1, "error": PASSING.decode(), "may_requeue": False},
+)
+HOPELESS = (  # without budgets these never end
+    {"failures": EVERY, "error": PASSING.decode()},
+    {"failures": EVERY, "error": ODD.decode()},
 )
 
 
@@ -85,21 +89,21 @@ class _Run:
     def __init__(self, simulation: Simulation, seed: int, told: Told) -> None:
         self.rng = rng = Random(seed)
         self.told, self.disk, self.journal = told, simulation.disk, simulation.journal
-        self.guarded, tight = rng.random() < 0.5, rng.random() < 0.3
-        self.caps = TIGHT if tight else LOOSE
-        told.kind = f"{'self-guarding' if self.guarded else 'blind'} manager, {'tight' if tight else 'loose'} caps"
+        self.guarded, self.limits = rng.random() < 0.5, rng.choice(LIMITS)
+        told.kind = f"{'self-guarding' if self.guarded else 'blind'} manager, {self.limits.name}"
         self.skew_s, self.mended_at = 0.0, None
         self.manager = Manager(
             seed, NODES, name=CLUSTER, gpus=4, requeue_exit=frozenset({REQUEUE_EXIT}), guarded=self.guarded
         )
         self.line = Line(self.manager, seed, self.disk.fuse.passed, self.clock)
         self.switch = Switch()
-        self.auditor = Auditor(self.disk, self.manager, self.switch, self.caps, self.clock)
+        self.auditor = Auditor(self.disk, self.manager, self.switch, self.limits, self.clock)
         self.line.watch = self.auditor.watch
         self.programs = Programs(rng, self.manager, self.auditor, self.clock, guarded=self.guarded)
         self.steps = {
             self.look: 2.5, self.judge: 3, self.act: 3, self.tick: 9, self.advance: 17, self.submit: 5,
             self.say(self.programs.raise_one): 2.5, self.say(self.programs.annotate): 1.5,
+            self.say(self.programs.claim): 0.7,
             self.say(self.programs.handle): 10, self.say(self.programs.lie): 1.5,
             self.say(self.programs.raise_stale): 1.5, self.say(self.programs.forge): 1,
             self.say(self.programs.order): 1, self.fail_node: 1.5, self.return_node: 3,
@@ -152,7 +156,7 @@ class _Run:
         said: object = "it dies"
         for _ in range(MOST_STARTS):
             try:
-                return Life(self.journal, self.line, self.switch, self.caps, self.clock)
+                return Life(self.journal, self.line, self.switch, self.limits, self.clock)
             except Crash:
                 self.told.crashes += 1
             except StateError as err:
@@ -195,7 +199,7 @@ class _Run:
     def submit(self) -> str:
         if len(self.manager.job_ids) >= 14:
             return ""
-        traits = self.rng.choice(SCRIPTS)
+        traits = self.rng.choice(SCRIPTS + HOPELESS if self.limits.bounds_retries else SCRIPTS)
         user, width = self.rng.choice(("ada", "bob")), self.rng.choice((1, 1, 3))
         size = {"node_count": width, "min_nodes": width - 1}
         script = Script(run_s=self.rng.uniform(3.0, 60.0), user=user, **size, **traits)
@@ -231,6 +235,7 @@ class _Run:
         """The clock of the service's machine is set, wrongly; where it is far off, not for long."""
         self.skew_s = self.rng.choice((0.0, 40.0, 300.0, 4000.0, -40.0, -300.0, -4000.0))
         self.told.faults += 1
+        self.auditor.set_by_s = max(self.auditor.set_by_s, 2 * abs(self.skew_s))
         if abs(self.skew_s) > MOST_SKEW_S:
             self.mended_at = self.told.events + 8
         return f"the clock is {self.skew_s:+.0f} s off"

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from perdure.retry.budget import Room
 from perdure.service.reads import IN_STATE
 from tests.dst.simulation import LEAST_EVENTS, LEAST_FAULTS, Simulation
 
@@ -89,6 +90,32 @@ def test_who_never_passes_a_turn_on_is_caught(simulation, monkeypatch):
 def test_who_believes_one_user_is_caught(simulation, monkeypatch):
     monkeypatch.setattr("perdure.coordination.handlers.node.is_vouched_for", lambda record: True)
     assert any("takes no node out of service" in broken for broken in broken_by(simulation, range(80)))
+
+
+def test_who_never_charges_a_job_s_tries_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.retry.decide._own_limit_reached", lambda *given: "")
+    assert any("so many tries" in broken for broken in broken_by(simulation))
+
+
+def test_who_spends_more_retries_than_there_are_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.retry.decide.room", lambda job, attempt, fleet, rules, start_s, now: Room(start_s, ""))
+    assert any("retries is kept" in broken for broken in broken_by(simulation, range(80)))
+
+
+def test_who_lets_one_user_spend_all_retries_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.retry.budget._share", lambda limit, rules: limit)
+    assert any("user's share" in broken for broken in broken_by(simulation, range(80)))
+
+
+def test_who_lets_users_hold_others_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.coordination.record.ExceptionRecord.is_of_the_site", True)
+    monkeypatch.setattr("perdure.service.raising._check_is_used", lambda *given: None)
+    assert any("no user holds" in broken for broken in broken_by(simulation, range(80)))
+
+
+def test_who_lets_users_write_on_others_is_caught(simulation, monkeypatch):
+    monkeypatch.setattr("perdure.service.coordinator._check_visible", lambda *given: None)
+    assert any("each writes on his own" in broken for broken in broken_by(simulation))
 
 
 def test_who_lets_users_take_the_services_names_is_caught(simulation, monkeypatch):

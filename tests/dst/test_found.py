@@ -13,7 +13,7 @@ from perdure.service.journal import Journal
 from tests.dst.cluster import Line, Manager
 from tests.dst.disk import Disk
 from tests.dst.programs import ROOT
-from tests.dst.service import LOOSE, PASSING, Life, Switch
+from tests.dst.service import LIMITS, PASSING, Life, Switch
 
 FAILS = Script(run_s=5.0, failures=EVERY, error=PASSING.decode(), exit_code=75)
 
@@ -32,7 +32,7 @@ class Scene:
 
     def start(self):
         clock = lambda: self.manager.now + self.skew_s  # noqa: E731
-        self.life = Life(self.journal, self.line, self.switch, LOOSE, clock)
+        self.life = Life(self.journal, self.line, self.switch, LIMITS[0], clock)
         self.engine = self.life.engine
 
     def look_after(self, seconds):

@@ -17,6 +17,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node
 from perdure.model.value import quick, replace
 from perdure.retry.decide import Decision, DecisionKind, decide
+from perdure.retry.history import Fleet, Spent
 from perdure.retry.rules import RetryRules
 from perdure.service.case import Case, Failure, State
 from perdure.service.recovery import recovery_of
@@ -37,6 +38,7 @@ class SiteView:
     rules: RetryRules
     now: float
     decisions: dict[str, Decision] = field(default_factory=dict)  # by exception id, each made once a look
+    promised: list[Spent] = field(default_factory=list)  # what these will be charged
     newest: dict[str, dict[str, int]] = field(default_factory=dict)  # incarnations by job id, sought once a look
 
     def job(self, job_id: str) -> Job | None:
@@ -89,7 +91,7 @@ class SiteView:
                 failure.attempt,
                 failure.verdict,
                 case.past,
-                self.state.fleet,
+                self._charged(),
                 self.rules,
                 self.now,
                 self._uncounted(case, failure.attempt.id),
@@ -101,8 +103,18 @@ class SiteView:
             if decision.retries and (brake := self._brake_on(case.job)):
                 reason = f"{decision.reason}; it waits until {brake.subject.resource} works again ({brake.id})"
                 decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)
+            if decision.retries:
+                attempt = failure.attempt
+                self.promised.append(Spent(self.now + decision.delay_s, case.job.job_id, case.job.user, attempt.nodes))
             self.decisions[record.id] = decision
         return self.decisions[record.id]
+
+    def _charged(self) -> Fleet:
+        """The cluster with what was decided in this look: many that waited for one handler are decided on at once."""
+        fleet = self.state.fleet
+        for spent in self.promised:
+            fleet = fleet.with_spent(spent, self.now)
+        return fleet
 
     def _uncounted(self, case: Case, failed: AttemptId) -> int:
         """Starts before `failed` that the resource manager has counted, and that were never judged here."""
