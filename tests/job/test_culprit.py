@@ -31,6 +31,8 @@ def rank(number, life=Life.WAITS, **more):
         (Seen(frames=(OWN,), call="futex"), Life.ELSEWHERE, "train.py:17 in load"),
         (Seen(frames=(OWN,), call="futex", has_gpu=True), Life.UNCLEAR, "train.py:17 in load"),
         (Seen(frames=(LOADER, OWN), call="poll", has_gpu=True), Life.ELSEWHERE, "in _try_get_data"),
+        (Seen(frames=(OWN,), call="write", bytes_s=1e6, has_gpu=True), Life.WORKS, "train.py:17 in load"),
+        (Seen(frames=(BARRIER,), bytes_s=1e6), Life.WAITS, "barrier"),
         (Seen(call="futex"), Life.UNCLEAR, "a lock or a peer"),
         (Seen(call="poll", below="its process 12 opens a file"), Life.ELSEWHERE, "its process 12 opens a file"),
         (Seen(call="sleep"), Life.ELSEWHERE, "sleeps"),
@@ -68,6 +70,11 @@ def test_who_stopped_first(sights, culprits, words):
     assert [sight.rank for sight in found.culprits] == culprits
     assert words in found.says
     assert not found.works
+
+
+def test_of_ranks_that_were_not_seen_each_may_be_the_culprit():
+    assert finding_of([rank(0, where="waits")], unseen=1).culprits == ()
+    assert finding_of([rank(0, Life.ELSEWHERE), rank(1)], unseen=1).culprits[0].rank == 0
 
 
 def test_while_somebody_works_it_is_no_hang_yet():

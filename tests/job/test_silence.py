@@ -20,8 +20,14 @@ def beaten(gaps, rule=RULE):
 
 
 def tiers(silence, instants):
-    """What each look gives that gives something."""
-    return [(now, tier) for now in instants if (tier := silence.look(now)) is not None]
+    """What each look gives that gives something; the program is told to end when it is to be."""
+    found = []
+    for now in instants:
+        if (tier := silence.look(now)) is not None:
+            found.append((now, tier))
+        if tier is Tier.TERM:
+            silence.condemn(now)
+    return found
 
 
 def test_alarm_then_term_then_kill_each_once():
@@ -64,6 +70,13 @@ def test_a_sign_of_life_after_the_alarm_calls_it_off_and_teaches():
     silence.heard(now + 110)
     assert silence.look(now + 310) is None  # twice the longest gap, 110 s, is 220 s
     assert silence.look(now + 331) is Tier.ALARM
+
+
+def test_until_it_is_told_to_end_it_may_come_back():
+    silence, now = beaten([1.0] * 5)
+    assert [silence.look(now + late) for late in (101, 121, 122)] == [Tier.ALARM, Tier.TERM, Tier.TERM]
+    silence.heard(now + 123)
+    assert silence.look(now + 150) is None
 
 
 def test_there_is_no_way_back_from_the_end():

@@ -33,8 +33,15 @@ class Finding:
         return f"{self.culprits[0].name}{more} {'works' if self.works else 'stopped first'}: {self.says}"
 
 
-def finding_of(sights: Sequence[Sight], slack_s: float = 0.0) -> Finding:
-    """Judge one look. Silences that differ by less than `slack_s` are alike."""
+def finding_of(sights: Sequence[Sight], slack_s: float = 0.0, unseen: int = 0) -> Finding:
+    """Judge one look. Silences that differ by less than `slack_s` are alike; of `unseen` ranks nothing is known."""
+    found = _finding(sights, slack_s)
+    if not unseen or any(sight.life not in (Life.WAITS, Life.UNCLEAR) for sight in found.culprits):
+        return found
+    return Finding(says=f"of {unseen} rank{'s' if unseen > 1 else ''} nothing is known{_places(sights)}")
+
+
+def _finding(sights: Sequence[Sight], slack_s: float) -> Finding:
     ranks = sorted(sights, key=lambda sight: -1 if sight.rank is None else sight.rank)
     by_life = {life: [sight for sight in ranks if sight.life is life] for life in Life}
     others_wait = _waiting(by_life)

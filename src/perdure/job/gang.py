@@ -23,7 +23,7 @@ from perdure.job.tracks import GANG, Tracks, read_json, write_json
 
 SCHEMA = "perdure.gang/1"
 MAX_TASKS, MAX_SIGHTS = 4096, 64
-_SIZES = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
+_SIZES = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PERDURE_WORLD_SIZE")
 
 
 @dataclass(frozen=True, slots=True)

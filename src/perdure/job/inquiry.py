@@ -44,7 +44,7 @@ class Inquiry:
         if known < self._gang.size and now - self._seen_s < OTHERS_MOST_S:
             return None
         sights = [*(self.own or ()), *(sight for each in told for sight in each), *([failed] if failed else [])]
-        return finding_of(sights, self._slack_s)
+        return finding_of(sights, self._slack_s, unseen=max(0, self._gang.size - known))
 
     def _with_step(self, sight: Sight) -> Sight:
         step, silent_s = self._told(sight.rank)

@@ -15,16 +15,19 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from perdure.job.identity import RANK_VARIABLES, Task
-from perdure.job.processes import catches
+from perdure.job.fields import Fields
+from perdure.job.gang import sights_of
+from perdure.job.identity import RANK_VARIABLES, SLURM_JOB, Task, task_of
+from perdure.job.processes import LAUNCHERS, catches, name_of
 from perdure.job.sight import SHOWN_FRAMES, Frame, Seen, Sight, call_of, life_of
 
 SAMPLE_S = 1.0  # over which the use of a core is measured
 STACKS_S = 4.0  # that reading all stacks may take
+SRUN_S = 7.0  # that a look on other nodes may take
 DUMP_S = 0.5  # that a process has to write its stack
 MAX_RANKS = 64
 MAX_JSON, MAX_DUMP = 4 << 20, 256 * 1024
@@ -41,15 +44,29 @@ class Ranked:
     pids: tuple[int, ...]
 
 
+class _Use(NamedTuple):
+    """What one process has used: processor time and bytes, or both a second."""
+
+    busy_frac: float
+    bytes_s: float
+
+    def since(self, before: _Use) -> _Use:
+        return _Use((self.busy_frac - before.busy_frac) / SAMPLE_S, (self.bytes_s - before.bytes_s) / SAMPLE_S)
+
+
 def look_at(members: Sequence[int], task: Task, dump_signal: int | None = None) -> list[Sight]:
     """Look at all ranks among these processes, parents before their children. Takes a second, and for stacks a few.
 
     Where they bear no rank of their own it is that of `task`.
     """
-    ranks = ranks_among(members)[:MAX_RANKS]
-    before = {pid: _used_s(pid) for ranked in ranks for pid in ranked.pids}
+    own = [pid for pid in members if not _is_launcher(pid)]
+    if not own and members:  # srun has started the ranks, on whatever nodes
+        return _looked_by_srun()
+    ranks = ranks_among(own)[:MAX_RANKS]
+    pids = [pid for ranked in ranks for pid in ranked.pids]
+    before = {pid: _so_far(pid) for pid in pids}
     time.sleep(SAMPLE_S)
-    used = {pid: max(0.0, _used_s(pid) - used_s) / SAMPLE_S for pid, used_s in before.items()}
+    used = {pid: _so_far(pid).since(use) for pid, use in before.items()}
     spy, deadline_s = _py_spy(), time.monotonic() + STACKS_S
     sights = []
     for ranked in ranks:
@@ -62,12 +79,56 @@ def look_at(members: Sequence[int], task: Task, dump_signal: int | None = None) 
     return sights
 
 
-def _sight(ranked: Ranked, task: Task, used: dict[int, float], frames: tuple[Frame, ...]) -> Sight:
+def _is_launcher(pid: int) -> bool:
+    with suppress(OSError):
+        return name_of(pid) in LAUNCHERS
+    return True
+
+
+def _looked_by_srun() -> list[Sight]:
+    """The same look by a process on each node of this Slurm job; [] where none can be started there."""
+    environment = os.environ
+    job, nodes = environment.get(SLURM_JOB, ""), environment.get("SLURM_JOB_NUM_NODES", "")
+    if not job or not nodes or "PERDURE_JOB_ID" in environment:
+        return []
+    srun = [
+        "srun", f"--jobid={job}", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1",
+        "--cpus-per-task=1", "--mem=0", "--quiet", "--input=none", sys.executable, "-m", "perdure.job.look", job,
+    ]  # fmt: skip
+    plain = {name: value for name, value in environment.items() if not name.startswith(("SLURM_", "SRUN_"))}
+    kept = {name: environment[name] for name in ("SLURM_CONF",) if name in environment}
+    try:
+        ran = subprocess.run(
+            srun, env=plain | kept, stdin=subprocess.DEVNULL, capture_output=True, timeout=SRUN_S, check=False
+        )
+        found = [json.loads(line) for line in ran.stdout[:MAX_JSON].splitlines() if line.startswith(b"{")]
+        return [sight for each in found for sight in sights_of(Fields("srun", each))]
+    except (OSError, subprocess.TimeoutExpired, ValueError, RecursionError):
+        return []
+
+
+def members_of(job: str) -> list[int]:
+    """This user's processes of a Slurm job's steps on this node, but for those of the step that asks."""
+    here = os.environ.get("SLURMD_NODENAME", "")
+    marks = {f"{SLURM_JOB}={job}".encode(), f"SLURMD_NODENAME={here}".encode()}
+    own = f"SLURM_STEP_ID={os.environ.get('SLURM_STEP_ID')}".encode()
+    found = []
+    for name in os.listdir(_PROC):
+        with suppress(OSError):
+            if name.isdecimal() and (_PROC / name).stat().st_uid == os.geteuid():
+                words = set((_PROC / name / "environ").read_bytes().split(b"\0"))
+                if marks <= words and own not in words and any(word.startswith(b"SLURM_STEP_ID=") for word in words):
+                    found.append(int(name))
+    return sorted(found)
+
+
+def _sight(ranked: Ranked, task: Task, used: dict[int, _Use], frames: tuple[Frame, ...]) -> Sight:
     pid = ranked.pids[0]
     call, target = _call(pid)
     seen = Seen(
         state=_state(pid),
-        busy_frac=max(used[each] for each in ranked.pids),
+        busy_frac=max(used[each].busy_frac for each in ranked.pids),
+        bytes_s=max(used[each].bytes_s for each in ranked.pids),
         call=call,
         target=target,
         frames=frames,
@@ -129,6 +190,18 @@ def _used_s(pid: int) -> float:
     with suppress(IndexError, ValueError):
         fields = _fields(pid)
         return (int(fields[11]) + int(fields[12])) / _TICKS
+    return 0.0
+
+
+def _so_far(pid: int) -> _Use:
+    return _Use(_used_s(pid), _moved_bytes(pid))
+
+
+def _moved_bytes(pid: int) -> float:
+    """Bytes that a process has read and written so far, to files and pipes."""
+    with suppress(OSError, ValueError, IndexError):
+        lines = (_PROC / str(pid) / "io").read_text().splitlines()
+        return float(sum(int(line.split()[1]) for line in lines if line.startswith(("rchar:", "wchar:"))))
     return 0.0
 
 
@@ -254,3 +327,8 @@ def dump_of(text: bytes) -> tuple[Frame, ...]:
         frames.append(Frame(_text(function), _text(file), int(number)))
     return tuple(frames)
 
+
+
+if __name__ == "__main__":
+    seen = look_at(members_of(sys.argv[1]), task_of(os.environ))
+    sys.stdout.write(json.dumps({"sights": [asdict(sight) for sight in seen]}) + "\n")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PROC = Path("/proc")
-_HAND_ON = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "perdure"})
+LAUNCHERS = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "perdure"})
 _GONE_S = 2.0  # how long killed processes are waited for; one in an uninterruptible sleep does not go
 
 
@@ -207,9 +207,13 @@ def catches(pid: int, signum: int) -> bool:
     """Whether a process has a handler of its own for a signal, and hands it on to nobody, as launchers do whose tasks
     would end of it; False where nobody can tell."""
     with suppress(OSError):
-        name = (_PROC / str(pid) / "comm").read_text("utf-8", "replace").strip()
-        return name not in _HAND_ON and _is_in_mask(pid, signum, ("SigCgt:",))
+        return name_of(pid) not in LAUNCHERS and _is_in_mask(pid, signum, ("SigCgt:",))
     return False
+
+
+def name_of(pid: int) -> str:
+    """A process's name in a list of processes. Raises `OSError`."""
+    return (_PROC / str(pid) / "comm").read_text("utf-8", "replace").strip()
 
 
 def _is_in_mask(pid: int, signum: int, masks: tuple[str, ...]) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-BUSY_FRAC = 0.5  # of a core, by the process and all below it
+BUSY_FRAC = 0.5  # of a core, by one of its processes
+MOVES_BYTES_S = 256 * 1024  # that one of its processes reads and writes
 MAX_WHERE = 160  # characters of a place
 SHOWN_FRAMES = 12
 
@@ -49,6 +50,7 @@ class Seen:
 
     state: str = "S"  # its letter in /proc
     busy_frac: float = 0.0
+    bytes_s: float = 0.0  # read and written
     call: str = ""  # the system call of its first thread, "" where nobody can tell
     target: str = ""  # what that call is about: "/data/part-3", "pipe", "socket"
     frames: tuple[Frame, ...] = ()  # of its first thread, the innermost first
@@ -95,6 +97,8 @@ def life_of(seen: Seen) -> tuple[Life, str, str]:
     where = where[:MAX_WHERE]
     if seen.state in "Tt":
         return Life.STOPPED, where, collective
+    if seen.bytes_s >= MOVES_BYTES_S and (not collective or collective == _BACKWARD):
+        return Life.WORKS, where, ""
     is_busy = seen.busy_frac >= BUSY_FRAC
     if collective and not (is_busy and collective == _BACKWARD and not seen.has_gpu):
         return Life.WAITS, where, collective

@@ -133,7 +133,10 @@ class Silence:
         return now - self._pace.last_s
 
     def look(self, now: float) -> Tier | None:
-        """The tier that has just been reached; each is reached once. There is no way back from TERM."""
+        """ALARM and KILL once, when they are reached; TERM for as long as the program is to be told, by `condemn`.
+
+        From there on there is no way back.
+        """
         if self._term_s is not None:
             return self._look_for_end(now)
         if self._alarm_s is None:
@@ -142,10 +145,7 @@ class Silence:
                 return None
             self._alarm_s = now
             return Tier.ALARM
-        if now - self._alarm_s < self._rule.soft_s:
-            return None
-        self._term_s = now
-        return Tier.TERM
+        return Tier.TERM if now - self._alarm_s >= self._rule.soft_s else None
 
     def _look_for_end(self, now: float) -> Tier | None:
         if self._killed or self._term_s is None or now - self._term_s < self._rule.grace_s:

@@ -53,6 +53,7 @@ class Standstill:
     ended_why: str = ""
     _inquiry: Inquiry | None = None
     _leads: bool = False
+    _follows: bool = False
     _finding: Finding | None = None
     _is_due: bool = False  # the grace is over
     _excused_s: float = -math.inf  # the last sign of life before a silence that was excused
@@ -69,9 +70,9 @@ class Standstill:
         tier = self.hang.look(now)
         if self.ended_why:
             return tier
-        if not self.hang.is_alarmed:
+        if not self.hang.is_alarmed and not self._follows:
             self._stand_down()
-        self._is_due |= tier is Tier.TERM
+        self._is_due = tier is Tier.TERM
         self._follow_or_lead(now)
         if self._leads:
             self._judge(now)
@@ -98,7 +99,11 @@ class Standstill:
 
     def _follow_or_lead(self, now: float) -> None:
         alarm = self.gang.alarm()
-        if alarm is not None and not alarm.is_own and alarm.rank != self.task.rank and not self._leads:
+        is_others = alarm is not None and not alarm.is_own and alarm.rank != self.task.rank and not self._leads
+        if self._follows and not is_others:
+            self._stand_down()
+        self._follows = is_others
+        if is_others and alarm is not None:
             self._follow(now, ends=alarm.ends)
         elif self.hang.is_alarmed and not self._leads and self.gang.call():
             self._lead(now)
