@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.model.exits import RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
+from perdure.model.exits import OURS, RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile
@@ -35,6 +35,13 @@ def test_who_was_told_and_ended_in_time_ran_out_of_walltime(exit_code):
     assert found.fingerprint == WALLTIME_FINGERPRINT
     assert found.evidence[0].text == LINE
     assert "118 s" in found.summary
+
+
+def test_where_the_log_is_out_of_reach_what_the_launcher_raised_counts():
+    note = LINE.removeprefix(OURS)
+    assert of_walltime(UNSURE, Output(), ENDED, 2 * HOUR_S, [note]).category == "time_limit"
+    assert of_walltime(SHAPE, Output(), ENDED, 2 * HOUR_S, [note]).category == "shape"
+    assert of_walltime(UNSURE, Output(), ENDED, 9 * HOUR_S, [note]).category == "unknown"
 
 
 def test_ranks_lines_are_read_behind_their_prefix():

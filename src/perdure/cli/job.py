@@ -96,6 +96,9 @@ def _print(found: dict[str, Any], latest: Diagnosis | None) -> None:
     if found["attempts"]:
         print_table(("ATTEMPT", "STATE", "NODES", "STARTED", "WHY"), rows, whole=("ATTEMPT", "STATE", "STARTED"))
     _print_actions([action for action in found["actions"] if action["kind"] != "comment"])
+    for raised in found["exceptions"]:
+        if raised["type"].startswith("app.") and (note := raised["record"].get("note")):
+            print_line(f"attempt {raised['incarnation']} says {raised['type']}: {note}")
     for attempt in found["attempts"]:
         if reached := attempt.get("reached"):
             print_line(f"attempt {attempt['incarnation']} {reached}")

@@ -28,7 +28,7 @@ from perdure.job.silence import Tier
 from perdure.job.standstill import Standstill
 from perdure.job.tracks import Tracks
 from perdure.job.walltime import WalltimeWatch
-from perdure.model.exits import RETRY_ME, STOP_HERE, WALLTIME_SAID, WALLTIME_TOLD
+from perdure.model.exits import OURS, RETRY_ME, STOP_HERE, WALLTIME_SAID, WALLTIME_TOLD
 
 _JOB_CONTROL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 AGAIN_S = 1.0  # until a warning that nobody listened to is given again
@@ -210,23 +210,24 @@ class Guard:
 
     def _warn(self) -> None:
         self._go_on("walltime is near")
-        left_s = self._watches.walltime.left_s(time.time())
-        self._watches.raiser.raise_("app.walltime", severity=4, note=f"walltime ends in {left_s:.0f} s")
-        self._say_what_is_left(self._nudge())
+        said = self._say_what_is_left(self._nudge())
+        self._watches.raiser.raise_("app.walltime", severity=4, note=said.removeprefix(OURS))
 
     def _warn_again(self) -> None:
         """Where nobody listened to the warning: some may listen now, such as workers that have just started."""
         if count := self._nudge():
             self._say_what_is_left(count)
 
-    def _say_what_is_left(self, count: int) -> None:
+    def _say_what_is_left(self, count: int) -> str:
         left_s, step = self._watches.walltime.left_s(time.time()), self._watches.hang.step
         name = signal.Signals(self._watches.nudge.signum).name
         told = f"{name} {WALLTIME_TOLD} {count} of its processes"
         if not count:
             told = f"no process of the program listens to {name}"
         at = "" if step is None else f", last at step {step}"
-        say(f"{WALLTIME_SAID}{left_s:.0f} s{at}: {told}")
+        said = f"{WALLTIME_SAID}{left_s:.0f} s{at}: {told}"
+        say(said)
+        return said
 
     def _nudge(self) -> int:
         """Say that the end is near to those who listen, however many; where none does yet, it is said again.

@@ -26,7 +26,7 @@ class HangWatch:
     def look(self, now: float) -> Tier | None:
         """The tier that has just been reached."""
         self._listen(now)
-        return self._silence.look(now) if self.can_judge else None
+        return self._silence.look(now) if self.can_judge or self.is_alarmed else None
 
     @property
     def can_judge(self) -> bool:

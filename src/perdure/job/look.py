@@ -61,7 +61,7 @@ def look_at(members: Sequence[int], task: Task, dump_signal: int | None = None) 
     """
     own = [pid for pid in members if not _is_launcher(pid)]
     if not own and members:  # srun has started the ranks, on whatever nodes
-        return _looked_by_srun()
+        return _looked_by_srun(dump_signal)
     ranks = ranks_among(own)[:MAX_RANKS]
     pids = [pid for ranked in ranks for pid in ranked.pids]
     before = {pid: _so_far(pid) for pid in pids}
@@ -85,7 +85,7 @@ def _is_launcher(pid: int) -> bool:
     return True
 
 
-def _looked_by_srun() -> list[Sight]:
+def _looked_by_srun(dump_signal: int | None) -> list[Sight]:
     """The same look by a process on each node of this Slurm job; [] where none can be started there."""
     environment = os.environ
     job, nodes = environment.get(SLURM_JOB, ""), environment.get("SLURM_JOB_NUM_NODES", "")
@@ -94,6 +94,7 @@ def _looked_by_srun() -> list[Sight]:
     srun = [
         "srun", f"--jobid={job}", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1",
         "--cpus-per-task=1", "--mem=0", "--quiet", "--input=none", sys.executable, "-m", "perdure.job.look", job,
+        *([str(dump_signal)] if dump_signal else []),
     ]  # fmt: skip
     plain = {name: value for name, value in environment.items() if not name.startswith(("SLURM_", "SRUN_"))}
     kept = {name: environment[name] for name in ("SLURM_CONF",) if name in environment}
@@ -330,5 +331,5 @@ def dump_of(text: bytes) -> tuple[Frame, ...]:
 
 
 if __name__ == "__main__":
-    seen = look_at(members_of(sys.argv[1]), task_of(os.environ))
+    seen = look_at(members_of(sys.argv[1]), task_of(os.environ), *map(int, sys.argv[2:3]))
     sys.stdout.write(json.dumps({"sights": [asdict(sight) for sight in seen]}) + "\n")

@@ -19,7 +19,6 @@ from enum import IntEnum
 
 MAX_READ_BYTES = 64 * 1024
 MAX_FILES = 64
-OURS = "perdure exec: "
 
 _BEFORE = r"^\s*(?:\[?[\w.:-]{1,40}\]?:? ){0,2}"  # what srun -l and torchrun put before a rank's line
 _NOT_ITS_OWN = (

@@ -37,6 +37,7 @@ FILES_EVERY_S, EARLY_S = 30.0, 5.0
 LEADER_S = 30.0  # beyond the two graces, after which a leader is not waited for any more
 FAILED_S, FAILED_AGAIN_S = 5.0, 30.0  # from a rank's failure until it is told, and between two looks at who waits
 MAX_STACKS = 8
+UNSEEN = "the program's output goes where nobody can look at it: only its beats will count (perdure.job.beat)"
 
 
 @dataclass(slots=True)
@@ -60,6 +61,7 @@ class Standstill:
     _alarm_s: float = math.inf
     _begun_s: float = math.inf
     _files_s: float = -math.inf
+    _is_deaf_said: bool = False
     _failed_look: Background[list[Sight]] | None = None
     _failed_s: float = -math.inf
     _is_failed_told: bool = False
@@ -87,6 +89,14 @@ class Standstill:
         if now - self._files_s >= every_s:
             self._files_s = now
             self.hang.watch_files(files_of(self.family.members(), self.task, is_exact=self.hang.is_exact))
+            self._say_if_deaf(now)
+
+    def _say_if_deaf(self, now: float) -> None:
+        """Say once that a limit cannot be held unless the program beats, where its output cannot be seen."""
+        if not self._is_deaf_said and now - self._begun_s >= EARLY_S:
+            self._is_deaf_said = True
+            if self.hang.is_exact and not self.hang.can_judge and not self.task.rank:
+                say(f"perdure exec: --hang-after: {UNSEEN}")
 
     def _stand_down(self) -> None:
         """It gives signs of life, or is excused."""

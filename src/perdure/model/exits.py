@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-WALLTIME_SAID, WALLTIME_TOLD = "perdure exec: walltime ends in ", "sent to"
+OURS = "perdure exec: "
+"""Begins each line that the launcher writes into the job's log."""
+
+WALLTIME_SAID, WALLTIME_TOLD = f"{OURS}walltime ends in ", "sent to"
 """The launcher's line in the job's log where the walltime is near; seconds follow, and whether a process was told."""
 
 HANG_SAID = "perdure exec: hang: "

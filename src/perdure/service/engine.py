@@ -41,6 +41,7 @@ from perdure.service.controller import (
     unfinished,
 )
 from perdure.service.executor import Executor
+from perdure.service.hung import HANG, WALLTIME, notes_of, of_hang
 from perdure.service.journal import NOT_AS_LEFT, Journal
 from perdure.service.kept_logs import KeptLogs
 from perdure.service.loglines import lines
@@ -244,7 +245,10 @@ class Engine:
         try:
             context = context_of(attempt, case, state.fleet, output.free_bytes, self.clock())
             verdict = replace(self._triage(output, attempt, context), reached=reached(output))
-            verdict = of_walltime(verdict, output, attempt, case.job.walltime_s if case else None)
+            said = (*state.chain.ended.values(), *state.chain.open.values())
+            verdict = of_hang(verdict, attempt, notes_of(HANG, attempt, said))
+            walltime_s, notes = case.job.walltime_s if case else None, notes_of(WALLTIME, attempt, said)
+            verdict = of_walltime(verdict, output, attempt, walltime_s, notes)
             return replace(verdict, resubmits=output.resubmits)
         except Exception:
             log.exception("%s: triage failed", attempt.id)

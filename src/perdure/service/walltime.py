@@ -6,11 +6,12 @@ for the seconds that the launcher speaks of.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from perdure.model.exits import RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
+from perdure.model.exits import OURS, RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
 from perdure.model.jobs import Attempt, AttemptState
-from perdure.model.output import Output
+from perdure.model.output import Output, OutputFile
 from perdure.retry.history import WALLTIME_FINGERPRINT
 from perdure.triage.verdict import Evidence, Label, Reached, Role, Verdict
 
@@ -20,9 +21,12 @@ MAX_LINE = 300
 _SAID = WALLTIME_SAID.encode()
 
 
-def of_walltime(verdict: Verdict, output: Output, attempt: Attempt, walltime_s: float | None) -> Verdict:
+def of_walltime(
+    verdict: Verdict, output: Output, attempt: Attempt, walltime_s: float | None, notes: Sequence[str] = ()
+) -> Verdict:
     """The verdict, as one of the walltime where the launcher told the program of it and nothing else is the cause.
 
+    `notes` are what the launcher raised of it while the attempt ran: they count as the same line in the log does.
     What the resource manager ended for its walltime stays that; it is known to go on where its launcher told it.
     """
     steps, first_step = _progress(verdict)
@@ -30,7 +34,7 @@ def of_walltime(verdict: Verdict, output: Output, attempt: Attempt, walltime_s: 
         verdict = replace(verdict, steps=steps, first_step=first_step)
     elif attempt.state is not AttemptState.FAILED or _has_a_cause(verdict, attempt):
         return verdict
-    found = _told(output)
+    found = _told(output) or _told(Output(tuple(OutputFile("", f"{OURS}{note}".encode()) for note in notes)))
     if found is None or walltime_s is None or attempt.elapsed_s < walltime_s - found[0] - SLACK_S:
         return verdict
     left_s, line = found

@@ -7,6 +7,7 @@
 #: says_also = "stopped first"
 #: launch = "perdure exec --hang-after 5 --hang-grace 1 -- torchrun --standalone --nproc-per-node 2"
 
+import os
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from training import rank, train
 
 
 def at_step(step):
-    Path("last-step").touch()
+    Path(f"last-step-{os.environ.get('SLURM_RESTART_COUNT', 0)}").touch()
     if rank == 1 and step == 6:
         time.sleep(3600)
 

@@ -1,0 +1,46 @@
+"""What `perdure exec` raised of a hang counts where the log does not say so, and only there."""
+
+from dataclasses import replace
+
+import pytest
+
+from perdure.coordination.record import ExceptionRecord, Scope, Subject
+from perdure.model.jobs import Attempt, AttemptId, AttemptState
+from perdure.service.hung import HANG, notes_of, of_hang
+from perdure.triage.judge import judge
+
+NOTE = "rank 1 on n2 stopped first: train.py:17 in load; rank 0 waits for it in backward; no sign of life for 22 s"
+ENDED = Attempt(AttemptId("c", "7", 3), AttemptState.FAILED, ("n1", "n2"), 0.0, 90.0, exit_code=75)
+RECORD = ExceptionRecord(
+    "x1", "app.hang", 3, Scope.LOCAL, Subject("c", "7"), 60.0, note=NOTE, incarnation=3, detected_by="user:ada"
+)
+
+
+def told(log: str, record: ExceptionRecord = RECORD, attempt: Attempt = ENDED):
+    return of_hang(judge(log.encode(), attempt), attempt, notes_of(HANG, attempt, [record]))
+
+
+def test_a_hang_that_was_raised_is_one_where_the_log_is_silent():
+    verdict = told("step 5 loss 0.3")
+    assert (verdict.category, verdict.rank, verdict.node) == ("hang", "1", "n2")
+
+
+def test_what_the_log_names_as_a_cause_stays():
+    assert told("ValueError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)").category != "hang"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        RECORD.but(incarnation=2),
+        RECORD.but(subject=Subject("c", "8")),
+        RECORD.but(subject=Subject("other", "7")),
+        RECORD.but(type="app.walltime"),
+    ],
+)
+def test_one_that_was_raised_of_something_else_does_not_count(record):
+    assert told("step 5 loss 0.3", record).category == "unknown"
+
+
+def test_one_that_the_program_came_back_from_does_not_count():
+    assert told("step 5 loss 0.3", attempt=replace(ENDED, exit_code=3)).category != "hang"
