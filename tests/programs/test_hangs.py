@@ -38,7 +38,7 @@ KINDS = {  # of healthy runs; seconds of silence beyond the limit, and within it
     "files": f"{LOCAL} --redirects 3 --log-dir logs",
 }
 LIVE = ("PENDING", "RUNNING", "COMPLETING")
-FAST = {"validation", "loader-stall"}
+FAST = {"validation"}
 HUNG = read(HERE / "failing" / "hang_before_collective.py")
 needs_torch = pytest.mark.skipif(not is_installed("torch"), reason="torch is not installed")
 
