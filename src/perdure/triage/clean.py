@@ -74,6 +74,7 @@ ADVICE = (
     r"|may be due to an? .* or .*"
     r"|libibverbs: Warning: couldn't load driver"
     r"|NOTE: invoking MPI_ABORT causes"
+    r"|srun: Job \S+ step creation \w+ disabled, retrying"  # it waits for the steps before it
     r"|\b\w*Warning: (?:[^R]|R[^e]|Re[^t]|$)"  # but for pip's "WARNING: Retrying"
 )
 """Lines that advise or warn, and say nothing of the cause of this failure."""

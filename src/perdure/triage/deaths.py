@@ -64,7 +64,7 @@ def death_of_task(exit_code: int, signal: int) -> Cause:
         says = "it ended with exit code 1, and its own words are not in this log"
         advice = "Read that task's own log (with torchrun: perdure why on the directory of --log-dir)."
         return _faint("exit-1", "unknown", 0.35, says, advice)
-    chosen = f"the program ended itself with exit code {exit_code}, without a word"
+    chosen = f"the program ended itself with exit code {exit_code}"
     advice = "Look up what ends the program with this code: no connection or node does."
     return OF_EXIT_CODE.get(exit_code) or _faint(f"exit-{exit_code}", "unknown", 0.3, chosen, advice)
 
