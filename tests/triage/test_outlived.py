@@ -85,3 +85,87 @@ def test_a_cause_has_its_own_name(log: str, label: Label, category: str, says: s
     verdict = judged(log)
     assert (verdict.label, verdict.category) == (label, category)
     assert says in verdict.summary
+
+
+LOGGED = "".join(f"2025-01-02 03:04:0{i},000 INFO step {i} loss 0.3\n" for i in range(8))
+CAUGHT = "2025-01-02 03:04:00,000 ERROR no fused kernels, going on without\n" + KEY
+CHAIN = "\nDuring handling of the above exception, another exception occurred:\n\n"
+PEER = raised("RuntimeError: Connection closed by peer [10.0.0.1]:3").replace("train.py", "torch/distributed/c10d.py")
+THREAD = "Exception in thread monitor:\n" + KEY
+NONE = "TypeError: 'NoneType' object is not callable"
+IGNORED = "Exception ignored in: <function A.__del__ at 0x7f>\n" + raised(NONE)
+OOM = "Batch size 64 failed: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+NCCL = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=77) ran for 600123 milliseconds\n"
+
+
+def of_rank(rank: int, text: str) -> str:
+    return "".join(f"[rank{rank}]: {line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "label", "category"),
+    [
+        # caught, and the program went on
+        (KEY + STEPS + RESET, 1, RETRY, "net"),
+        (CAUGHT + LOGGED + "TimeoutError: [Errno 110] Connection timed out\n", 1, RETRY, "net"),
+        (LOGGED[:180] + CAUGHT + LOGGED + raised("OSError: [Errno 116] Stale file handle: 'x'"), 1, RETRY, "fs"),
+        (CAUGHT + "saved checkpoint ckpt/1.pt\n" + RESET, 1, RETRY, "net"),
+        (KEY + "going on\n" + RESET + STEPS, 1, RETRY, "net"),  # the steps stood in a buffer
+        (OOM + "Epoch 0: 10%| 1/9\nEpoch 1: 10%| 1/9\nConnectionResetError: [Errno 104] x\n", 1, RETRY, "net"),
+        ("Config: {'on_oom': 'CUDA out of memory -> halve it'}\n" + STEPS + RESET, 1, RETRY, "net"),
+        (of_rank(0, KEY) + of_rank(0, RESET) + of_rank(1, RESET), 1, RETRY, "net"),
+        ("world_size: 4\n" + CAUGHT + LOGGED + PEER, 1, RETRY, "net"),
+        (KEY + STEPS + "saved checkpoint ckpt-8.pt\n", 75, RETRY, "unknown"),
+        # a step of the script that it went on from
+        (KEY + SRUN.format(1) + "going on\n" + RESET + SRUN.format(1), 1, RETRY, "net"),
+        (KEY + SRUN.format(1) + "going on\n" + PEER + SRUN.format(1), 1, RETRY, "net"),
+        # beside the program
+        (THREAD + RESET, 1, RETRY, "net"),
+        (IGNORED + STEPS + RESET, 1, RETRY, "net"),
+        (RESET + IGNORED, 1, RETRY, "net"),
+        (STEPS + IGNORED, 75, RETRY, "unknown"),
+        ("--- Logging error ---\n" + KEY + RESET, 1, RETRY, "net"),
+        (NCCL, 134, RETRY, "nccl_timeout"),
+    ],
+)
+def test_what_the_job_survived_is_not_the_cause(log: str, code: int, label: Label, category: str) -> None:
+    verdict = judged(log, code)
+    assert (verdict.label, verdict.category) == (label, category)
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "category"),
+    [
+        (KEY + "cleaning up\nbye\n", 1, "index"),
+        (KEY + STEPS, 1, "index"),  # they stood in a buffer
+        (KEY + STEPS + "Error: training failed\n", 1, "index"),
+        (KEY + raised("RuntimeError: the training failed"), 1, "index"),
+        (KEY + CHAIN + RESET, 1, "index"),
+        (KEY + "ConnectionResetError: [Errno 104] Connection reset by peer\n", 1, "index"),
+        (STEPS + KEY, 75, "index"),
+        (KEY + PEER, 1, "index"),
+        (KEY + STEPS + PEER, 1, "index"),
+        ("Process Process-1:\n" + KEY + RESET, 1, "index"),
+        (of_rank(1, KEY) + of_rank(0, RESET) + of_rank(2, RESET), 1, "index"),
+        (of_rank(1, KEY) + STEPS + of_rank(0, RESET), 1, "index"),
+        (KEY + RESET + SRUN.format(1) + SRUN.format(1).replace("task 0", "task 1"), 1, "index"),
+        (KEY + RESET + SRUN.format(1).replace("task 0", "tasks 0-1"), 1, "index"),
+        (KEY + IGNORED, 1, "index"),
+        (THREAD, 1, "index"),
+        (KEY + "Exception in thread Thread-2:\n" + RESET, 1, "index"),
+        (STEPS + raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."), 1, "gpu_oom"),
+        (OOM, 1, "gpu_oom"),
+    ],
+)
+def test_the_same_words_are_the_cause_where_they_ended_it(log: str, code: int, category: str) -> None:
+    verdict = judged(log, code)
+    assert (verdict.label, verdict.category) == (STOP, category)
+
+
+def test_an_interruption_does_not_hide_what_had_failed() -> None:
+    assert judged(RESET + raised("KeyboardInterrupt")).category == "net"
+
+
+def test_a_report_of_a_step_that_was_survived_names_nobody() -> None:
+    assert "failed first" not in judged(KEY + SRUN.format(1) + "going on\n" + RESET).summary
+    assert "rank 0 on n1 failed first" in judged(KEY + SRUN.format(1) + RESET + SRUN.format(1)).summary

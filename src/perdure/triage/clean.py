@@ -187,5 +187,10 @@ def without_prefix(line: bytes) -> bytes:
     return line[found.end() :] if found else line
 
 
+def indent(line: bytes) -> int:
+    """Where the text of a line begins, what launchers put before it counted."""
+    return len(line) - len(tidy(line).lstrip())
+
+
 def is_advice(line: bytes) -> bool:
     return compiled(ADVICE).search(line) is not None

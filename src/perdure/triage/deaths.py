@@ -28,6 +28,9 @@ OF_EXIT_CODE: dict[int, Cause] = {
                 "Check its name and the PATH."),
 }  # fmt: skip
 
+ASKS_AGAIN = (OF_EXIT_CODE[75], OF_EXIT_CODE[99])
+"""The program ended by its own wish, and wants to go on."""
+
 OF_SIGNAL: dict[int, Cause] = {
     4: _faint("signal-ill", "cuda_env", 0.2, "the program met an instruction that this machine lacks (signal 4)",
               "Build it for the machine it runs on."),
@@ -42,6 +45,10 @@ OF_SIGNAL: dict[int, Cause] = {
     24: _faint("signal-xcpu", "env_limit", 0.06, "a limit on CPU time was reached (signal 24)"),
     25: _faint("signal-xfsz", "disk_quota", 0.05, "a file grew beyond the limit on its size (signal 25)"),
 }  # fmt: skip
+
+ABORT = 6
+OF_WATCHDOGS = frozenset({"nccl_timeout", "nccl_comm"})
+"""Categories of what a watchdog says that then ends its own process by an abort."""
 
 _TERMINATED = _faint(
     "rank-term", "killed", 0.45, "a process was told to end from outside (signal 15), and not by its launcher",

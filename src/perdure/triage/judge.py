@@ -27,7 +27,7 @@ from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
-from perdure.triage.deaths import OF_SIGNAL
+from perdure.triage.deaths import ABORT, ASKS_AGAIN, OF_SIGNAL, OF_WATCHDOGS
 from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import innermost_own
 from perdure.triage.goodrun import GoodRun
@@ -129,9 +129,11 @@ def examine(
     text = _text_of(log)
     remarks = remarks_on(output)
     in_order = merged((rules or own_rules()).hits(text))
-    hits = without_outlived(last_block(good.unfamiliar(in_order.hits) if good else in_order.hits))
     known = facts(attempt, output.absent) if attempt is not None else ()
+    hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
     report = first_failure(text, hits)
+    asks_again = any(sign.cause in ASKS_AGAIN for sign in (known if report is None else [report]))
+    hits, report = without_outlived(hits, report, asks_again)
     if (report is not None and report.signal) or any(fact.cause in OF_SIGNAL.values() for fact in known):
         hits = without_long_past(hits, text)
     reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
@@ -170,7 +172,8 @@ def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: Report | None) 
     A launcher's report is believed before all but the words of the task that it names.
     """
     if report is None:
-        signs: list[Sign] = [*known, *hits]
+        aborted = any(hit.cause.category in OF_WATCHDOGS for hit in hits)  # and that is why
+        signs: list[Sign] = [*(fact for fact in known if not (aborted and fact.cause == OF_SIGNAL[ABORT])), *hits]
         return min(signs, key=lambda sign: _rank(sign.cause), default=None)
     placed: list[tuple[float, Sign]] = [(_place_of_fact(fact), fact) for fact in known]
     placed += [(0.0, report), *((report.place(hit), hit) for hit in hits)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID
 from perdure.triage.clean import decode, scrub, tidy
-from perdure.triage.deaths import HANG, STEP_CANCELLED, death_of_task
+from perdure.triage.deaths import ABORT, HANG, OF_WATCHDOGS, STEP_CANCELLED, death_of_task
 from perdure.triage.logtext import LogText, Window
 from perdure.triage.matching import Hit
 from perdure.triage.patterns import capturing, compiled
@@ -49,6 +49,8 @@ class Report:
     time: str = ""  # as the launcher writes it, which sorts
     hangs: bool = False  # it did not end: it stood still first
     is_last: bool = False  # nothing of the program itself comes after it
+    is_of_one: bool = False  # no other task of this launch failed, or was ended
+    after: int = 0  # the last line, in the same window, of an earlier launch that was survived; 0: there was none
 
     @property
     def cause(self) -> Cause:
@@ -111,7 +113,9 @@ class Report:
         if cause.role is Role.CONFIRMATION:
             return -1.0 if own and self.is_exception else _LAST
         if not self.is_exception and cause.category in _OF_PEERS:
-            return -2.0 if self.signal == _ABORT and cause.category in _ABORTS and not others else _LAST
+            if self.is_of_one and cause.category == "net":  # there is no peer whose end it could follow from
+                return -1.5
+            return -2.0 if self.signal == ABORT and cause.category in OF_WATCHDOGS and not others else _LAST
         if cause.role is Role.ROOT and cause.force is Force.PLAIN:
             return -3.0 if others else -4.0
         if others:
@@ -123,12 +127,8 @@ class Report:
 
 
 _LAST = 2.0
-_ABORT = 6
 _OF_PEERS = frozenset({"net", "rdzv_store", "nccl_timeout", "nccl_comm"})
 """Categories of what a task says whose peer is gone."""
-
-_ABORTS = frozenset({"nccl_timeout", "nccl_comm"})
-"""Watchdogs end their own process by an abort."""
 
 
 def first_failure(text: LogText, hits: Sequence[Hit]) -> Report | None:
@@ -147,8 +147,19 @@ def first_failure(text: LogText, hits: Sequence[Hit]) -> Report | None:
     best = min((_KNOWS_BEST.index(report.launcher) for report in found), default=None)
     if best is None:
         return None
-    launch = _last_launch([report for report in found if report.launcher == _KNOWS_BEST[best]])
-    return min(launch, key=lambda report: (report.time, report.is_exception))
+    told = [report for report in found if report.launcher == _KNOWS_BEST[best]]
+    launch = _last_launch(told)
+    first = min(launch, key=lambda report: (report.time, report.is_exception))
+    before = told[: -len(launch)] if first.launcher not in _ONE_EACH else []
+    earlier = [report.last_line for report in before if report.window is first.window]
+    return replace(first, is_of_one=_is_of_one(launch), after=max(earlier, default=0))
+
+
+def _is_of_one(launch: Sequence[Report]) -> bool:
+    """Whether srun tells of one task alone, and has ended no other."""
+    report, window = launch[0], launch[0].window
+    ended = any(word in window.data[-END_BYTES:] for word in _STOPS_OTHERS)
+    return len(launch) == 1 and report.launcher == "srun" and ": task " in report.text and not ended
 
 
 def _stands_in(report: Report, begin: int) -> bool:
@@ -160,8 +171,10 @@ def _last_launch(reports: Sequence[Report]) -> list[Report]:
     """Those of the last launch: one who reports a second time tells of another."""
     launch: list[Report] = []
     for report in reports:
-        again = any(each.who == report.who or each.node == report.node not in ("", "localhost") for each in launch)
-        if report.launcher in _ONE_EACH or (again and report.launcher == "torchrun"):
+        again = any(each.who == report.who for each in launch)
+        if report.launcher == "torchrun":
+            again = again or any(each.node == report.node not in ("", "localhost") for each in launch)
+        if report.launcher in _ONE_EACH or again:
             launch = []
         launch.append(report)
     return launch

@@ -20,7 +20,7 @@ from typing import Any
 
 import re2
 
-from perdure.triage.clean import ADVICE, CLEARED, MAX_LINE_BYTES, PIECE, QUOTED, SURVIVED, WARNED, decode, tidy
+from perdure.triage.clean import ADVICE, CLEARED, MAX_LINE_BYTES, PIECE, QUOTED, SURVIVED, WARNED, decode, indent, tidy
 from perdure.triage.logtext import END_BLOCK_BYTES, Block, LogText, blocks
 from perdure.triage.patterns import compiled, options
 from perdure.triage.prefixes import rank_before, rank_of
@@ -229,7 +229,7 @@ def _is_source(data: bytes, start: int) -> bool:
     task = rank_of(line)
     for before in reversed(nearby.split(b"\n")[-MIXED_LINES:]):
         if rank_of(before) == task:
-            return compiled(_FRAME).search(tidy(before)) is not None and _indent(before) < _indent(line)
+            return compiled(_FRAME).search(tidy(before)) is not None and indent(before) < indent(line)
     return False
 
 
@@ -242,18 +242,13 @@ def _is_ignored(data: bytes, start: int) -> bool:
     if _IGNORED not in before:
         return False
     line = data[start : _line_end(data, start)][:MAX_LINE_BYTES]
-    task, floor = rank_of(line), _indent(line) - (b'File "' in line)
+    task, floor = rank_of(line), indent(line) - (b'File "' in line)
     for above in reversed(before.split(b"\n")[-TRACEBACK_LINES:-1]):
-        if rank_of(above) == task and _indent(above) <= floor:
+        if rank_of(above) == task and indent(above) <= floor:
             text = tidy(above).lstrip()
             if not text.startswith(b"Traceback (most recent call last)"):
                 return text.startswith(_IGNORED)
     return False
-
-
-def _indent(line: bytes) -> int:
-    """Where the text of a line begins, what launchers put before it counted."""
-    return len(line) - len(tidy(line).lstrip())
 
 
 def _screen(rules: tuple[Rule, ...]) -> Any:
