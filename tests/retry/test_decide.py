@@ -59,6 +59,12 @@ def test_a_deterministic_failure_is_stopped():
     assert decided(DETERMINISTIC).kind is DecisionKind.STOP
 
 
+def test_a_deterministic_failure_is_stopped_however_much_a_person_costs():
+    patient = replace(RULES, person_delay_h=1000.0)
+    assert decided(replace(UNSURE, p_transient=0.03), rules=patient).kind is DecisionKind.PROBE
+    assert decided(DETERMINISTIC, rules=patient).kind is DecisionKind.STOP
+
+
 def test_an_unsure_failure_gets_one_probe_per_fingerprint():
     assert decided(UNSURE).kind is DecisionKind.PROBE
     again = decided(UNSURE, past=earlier(1, fingerprint="u", infrastructure=False))
@@ -286,6 +292,15 @@ def test_a_budget_that_is_spent_means_later(spent, words):
     assert f"later, at {at(NOW + HOUR_S - 1, NOW)}, since {words}" in decision.reason
     old = tuple(replace(s, time_s=NOW - 2 * HOUR_S) for s in spent)
     assert decided(fleet=replace(FLEET, spent=old)).delay_s == RULES.back_off_s
+
+
+def test_the_failure_of_a_gang_is_charged_to_each_of_its_nodes():
+    gang = replace(TRIED, nodes=("n1", "n2"))
+    for node in gang.nodes:
+        spent = (Spent(NOW - 1, "9", "bob", (node, "n4")),) * 60
+        assert f"the retries after failures on {node} of an hour" in decided(
+            attempt=gang, fleet=replace(FLEET, spent=spent)
+        ).reason
 
 
 def test_a_retry_waits_until_every_budget_has_room_at_once():

@@ -196,6 +196,22 @@ def test_a_second_failure_remembers_the_first():
     assert (past.attempt, past.retried) == (ONE, True)
 
 
+def test_a_failure_that_is_told_of_again_is_not_decided_again():
+    """A clock that was wrong for a while makes a look tell of ends that are known."""
+    run = after_failure()
+    run.judge(TRANSIENT)
+    two = replace(FAILED, id=replace(ONE, incarnation=2), start_s=4100.0, end_s=4200.0)
+    for now, attempts in ((4050.0, ()), (4060.0, (FAILED,)), (4201.0, (FAILED, two)), (4250.0, (two,))):
+        run.look(now, [JOB], attempts)
+    assert [effect.attempt.id for effect in run.effects if isinstance(effect, Judge)] == [ONE, two.id]
+    run.judge(TRANSIENT, two.id, 4260.0)
+    known = run.noted
+    for attempts in ((), (FAILED, two), (), (FAILED,)):
+        run.look(4300.0, [JOB], attempts)
+    assert [effect.attempt.id for effect in run.effects if isinstance(effect, Judge)] == [ONE, two.id]
+    assert run.noted == known
+
+
 def test_a_verdict_that_comes_too_late_changes_nothing():
     run = after_failure()
     two = replace(FAILED, id=replace(ONE, incarnation=2))
