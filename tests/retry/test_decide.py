@@ -298,9 +298,10 @@ def test_the_failure_of_a_gang_is_charged_to_each_of_its_nodes():
     gang = replace(TRIED, nodes=("n1", "n2"))
     for node in gang.nodes:
         spent = (Spent(NOW - 1, "9", "bob", (node, "n4")),) * 60
-        assert f"the retries after failures on {node} of an hour" in decided(
-            attempt=gang, fleet=replace(FLEET, spent=spent)
-        ).reason
+        assert (
+            f"the retries after failures on {node} of an hour"
+            in decided(attempt=gang, fleet=replace(FLEET, spent=spent)).reason
+        )
 
 
 def test_a_retry_waits_until_every_budget_has_room_at_once():
