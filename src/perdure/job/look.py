@@ -187,10 +187,13 @@ def _state(pid: int) -> str:
 
 
 def _used_s(pid: int) -> float:
-    """Processor time so far."""
+    """Processor time so far, and the time in which its first thread waited for a core: all are busy on a full node."""
+    waited_s = 0.0
+    with suppress(OSError, IndexError, ValueError):
+        waited_s = int((_PROC / str(pid) / "schedstat").read_text().split()[1]) / 1e9
     with suppress(IndexError, ValueError):
         fields = _fields(pid)
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return (int(fields[11]) + int(fields[12])) / _TICKS + waited_s
     return 0.0
 
 

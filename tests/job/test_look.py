@@ -1,0 +1,79 @@
+"""A look at real processes: what they are at is seen from outside, and none of them notices."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from perdure.job.identity import Task
+from perdure.job.look import look_at
+from perdure.job.processes import catches
+from perdure.job.sight import Life
+from tests.job.launching import on_linux
+
+pytestmark = on_linux
+HERE = Task("n1", "n1", os.getpid(), rank=3)
+
+
+@contextlib.contextmanager
+def running(code, *arguments, **variables):
+    """A process that has said that it begins."""
+    argv = [sys.executable, "-c", f"print('begins', flush=True)\n{code}", *map(str, arguments)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, **variables})
+    try:
+        assert process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def seen(*processes):
+    return look_at([process.pid for process in processes], HERE)
+
+
+@pytest.mark.parametrize("burners", [1, 8])
+def test_one_that_computes_works_also_on_a_node_that_is_full(burners):
+    with contextlib.ExitStack() as stack:
+        spins = [stack.enter_context(running("while True: pass", RANK="0")) for _ in range(burners)]
+        (sight,) = seen(spins[0])
+        assert (sight.rank, sight.life) == (0, Life.WORKS)
+
+
+def test_one_that_opens_a_pipe_that_nobody_writes_stands_still_there(tmp_path):
+    os.mkfifo(tmp_path / "part")
+    with running("import sys; open(sys.argv[1])", tmp_path / "part") as process:
+        (sight,) = seen(process)
+    assert (sight.rank, sight.life, sight.where) == (3, Life.ELSEWHERE, "opens a file")
+
+
+def test_the_file_that_one_waits_for_is_named(tmp_path):
+    locks = "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX); "
+    with running(locks + "print('has it', flush=True); time.sleep(60)", tmp_path / "lock") as first:
+        assert first.stdout.readline()
+        with running(locks, tmp_path / "lock") as second:
+            (sight,) = seen(second)
+    assert sight.where == f"waits for a file lock on {tmp_path}/lock"
+
+
+def test_one_that_is_stopped_is_seen_to_be_and_stays_so():
+    with running("import time; time.sleep(60)") as process:
+        process.send_signal(signal.SIGSTOP)
+        (sight,) = seen(process)
+        assert sight.life is Life.STOPPED
+        assert open(f"/proc/{process.pid}/stat").read().rpartition(")")[2].split()[0] == "T"  # noqa: SIM115
+
+
+def test_only_who_has_a_handler_catches_a_signal():
+    """One that blocks it would end of it once it does not, and a launcher hands it on to tasks that may."""
+    blocks = "import signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]); "
+    handles = "import signal, time; signal.signal(signal.SIGUSR1, print); "
+    waits = "print('ready', flush=True); time.sleep(60)"
+    named = handles + "open('/proc/self/comm', 'w').write('srun'); "
+    for code, expected in ((blocks, False), (handles, True), (named, False)):
+        with running(code + waits) as process:
+            assert process.stdout.readline()
+            assert catches(process.pid, signal.SIGUSR1) is expected
