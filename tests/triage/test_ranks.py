@@ -115,6 +115,11 @@ def test_a_cascade_that_was_written_first_does_not_take_the_blame() -> None:
     assert "rank 1 broke first" in judge(text).summary
 
 
+def test_who_complains_of_a_lost_peer_is_not_named_as_the_first_to_fail() -> None:
+    for line in (LOST, "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:19358"):
+        assert judge(f"[rank0]: step 1\n[rank1]: step 1\n[rank0]: {line}\n".encode()).rank == ""
+
+
 def test_forty_ranks_interleaved_name_the_one() -> None:
     rounds = [f"[rank{rank}]: 2025-01-01 00:00:{i:02} step {i}" for i in range(20) for rank in range(40)]
     end = [f"[rank17]: 2025-01-01 00:00:20 {ROOT}", *(f"[rank{r}]: {LOST}" for r in range(40) if r != 17)]
