@@ -15,9 +15,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "failing-programs.md"
 HEAD = """\
 # Failing programs
 
-Real PyTorch programs that fail for real, run as jobs of the embedded cluster and of a real Slurm, each at least twice
-in each place (`make programs`, which makes this page): what fails in them, what Perdure says and shows, and what it
-does after the first failure. They stand in `tests/programs/failing`.
+Real PyTorch programs that fail for real, run as jobs of the embedded cluster and of a real Slurm (`make programs`,
+which makes this page): what fails in them, what Perdure says and shows, and what it does after the first failure. They
+stand in `tests/programs/failing`.
 """
 LAUNCHES = {
     TORCHRUN: "torchrun",

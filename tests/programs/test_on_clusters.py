@@ -62,7 +62,7 @@ def assert_all_right(
     more: Sequence[str] = (),
     cancel: Callable[[str], object] = lambda job_id: None,
 ) -> None:
-    """Each program is run twice, and once by each of `more` launches where it can be; all are judged rightly.
+    """Each program is run twice, and by each of `more` launches where it can be; all are judged rightly.
 
     A job is cancelled once it is judged: some ask to be put back, which a manager may do by itself.
     """
@@ -83,10 +83,11 @@ def assert_all_right(
 
 
 def launches(program: Program, more: Sequence[str]) -> list[str]:
-    """The launches of a program; the second of torchrun's writes files of the ranks where these can be kept."""
-    again = WITH_FILES if program.launch == TORCHRUN and not program.sizes_mib else program.launch
+    """The launches of a program; the second of torchrun's writes files of the ranks where the service reads them."""
+    files = WITH_FILES in more and program.launch == TORCHRUN and not program.sizes_mib
     by_accelerate = [ACCELERATE] if is_installed("accelerate") else []
-    return [program.launch, again, *([*by_accelerate, *more] if program.anywhere else [])]
+    others = [*by_accelerate, *(launch for launch in more if launch != WITH_FILES)]
+    return [program.launch, WITH_FILES if files else program.launch, *(others if program.anywhere else [])]
 
 
 def test_on_the_embedded_cluster(tmp_path):
@@ -120,7 +121,7 @@ def test_on_slurm(tmp_path):
         return cluster.submit(program.script(work, launch), "--requeue", *nodes, *turn)
 
     try:
-        by_srun = [TWO_NODES, RANKS_OF_SRUN]
-        assert_all_right("Slurm", backend, submit, tmp_path, by_srun, lambda job: cluster.run("scancel", job))
+        more = [WITH_FILES, TWO_NODES, RANKS_OF_SRUN]
+        assert_all_right("Slurm", backend, submit, tmp_path, more, lambda job: cluster.run("scancel", job))
     finally:
         cluster.cancel_all()

@@ -4,6 +4,7 @@
 #: verdict = "stop"
 #: message = "Error(s) in loading state_dict"
 #: launch = "python"
+#: environment = { SLURM_JOB_NAME = "interactive" }  # lets Lightning start ranks itself in a job
 #: needs = "lightning"
 
 import os

@@ -2,6 +2,7 @@
 #: cause = ["killed"]
 #: verdict = "probe"
 #: launch = "python"
+#: environment = { SLURM_JOB_NAME = "interactive" }  # lets Lightning start ranks itself in a job
 #: needs = "lightning"
 
 import os

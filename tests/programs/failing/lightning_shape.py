@@ -5,6 +5,7 @@
 #: message = "RuntimeError: mat1 and mat2 shapes cannot be multiplied"
 #: frame = "in training_step"
 #: launch = "python"
+#: environment = { SLURM_JOB_NAME = "interactive" }  # lets Lightning start ranks itself in a job
 #: needs = "lightning"
 
 from fitting import Model, fit
