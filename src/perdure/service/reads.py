@@ -91,7 +91,7 @@ ACTION = ACTIONS.where(actions.c.key == _KEY)
 IN_STATE = ACTIONS.where(actions.c.state == bindparam("state"))
 UNREPORTED = ACTIONS.where(
     actions.c.state.not_in(_words("planned", "started")),
-    actions.c.ended_s > _SINCE_S,
+    or_(actions.c.ended_s > _SINCE_S, actions.c.created_s > _SINCE_S),  # a clock set back puts the end far before
     ~select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists(),
 )
 BEGUN = (  # all but comments and what lets go of what Perdure held itself, with whose job it is about
