@@ -169,3 +169,23 @@ def test_an_interruption_does_not_hide_what_had_failed() -> None:
 def test_a_report_of_a_step_that_was_survived_names_nobody() -> None:
     assert "failed first" not in judged(KEY + SRUN.format(1) + "going on\n" + RESET).summary
     assert "rank 0 on n1 failed first" in judged(KEY + SRUN.format(1) + RESET + SRUN.format(1)).summary
+
+
+DATA = raised("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)")
+
+
+@pytest.mark.parametrize(
+    ("log", "label", "category"),
+    [
+        ("sample 12: 'Three men were Killed. CUDA out of memory. Connection reset by peer'\n" + DATA, STOP, "data"),
+        ("Config: {'on_oom': 'CUDA out of memory -> halve it', 'lr': 0.1}\n" + RESET, RETRY, "net"),
+        ("classes = ['Disk quota exceeded', 'x']\n" + RESET, RETRY, "net"),
+        ("{'level': 'error', 'message': 'CUDA out of memory. Tried to allocate 2 GiB'}\n" + RESET, STOP, "gpu_oom"),
+        ("trainer failed: 'CUDA out of memory. Tried to allocate 2 GiB'\n" + RESET, STOP, "gpu_oom"),
+        ("RuntimeError: ('CUDA out of memory. Tried to allocate 2 GiB', 3)\n" + RESET, STOP, "gpu_oom"),
+        ("result: 'CUDA out of memory. Tried to allocate 2 GiB'\n", STOP, "gpu_oom"),
+    ],
+)
+def test_a_printed_value_yields_to_what_happened(log: str, label: Label, category: str) -> None:
+    verdict = judged(log)
+    assert (verdict.label, verdict.category) == (label, category)

@@ -124,6 +124,16 @@ QUOTED = (
 )
 """A line of a program or a comment, quoted by a shell that echoes, by a traceback or by a person."""
 
+_VALUE = r"(?:\{.*\}|\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)|'[^']*'|\"[^\"]*\")"
+PRINTED = rf"^[^'\"{{\[(]{{0,80}}[:=] ?{_VALUE}[\s,.;]*$|^\s*{_VALUE}[\s,.;]*$"
+"""A value that a program printed, with its name: a setting, a sample of the data."""
+
+TOLD = (
+    r"(?i)^[^'\"{\[(]*(?:err|fail|exce|fatal|crit|abort|exit|interrupt|panic|warn|kill|reason|cause|msg|message)"
+    r"|[\"'](?:level|levelname|severity|lvl|err\w*|exc\w*|message|msg|log|reason|cause|status)[\"'] *:"
+)
+"""What makes of such a value a message: its name, or a field of a logger's record."""
+
 WARNED = r"(?i:\bwarn(?:ing)?\b|\blevel=debug\b)|(?:^|[\[ |(])DEBUG[\]:) |]"
 """Words of a line that only warns, or that nobody reads; some programs have no other word for their errors."""
 

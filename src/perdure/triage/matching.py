@@ -20,7 +20,20 @@ from typing import Any
 
 import re2
 
-from perdure.triage.clean import ADVICE, CLEARED, MAX_LINE_BYTES, PIECE, QUOTED, SURVIVED, WARNED, decode, indent, tidy
+from perdure.triage.clean import (
+    ADVICE,
+    CLEARED,
+    MAX_LINE_BYTES,
+    PIECE,
+    PRINTED,
+    QUOTED,
+    SURVIVED,
+    TOLD,
+    WARNED,
+    decode,
+    indent,
+    tidy,
+)
 from perdure.triage.logtext import END_BLOCK_BYTES, Block, LogText, blocks
 from perdure.triage.patterns import compiled, options
 from perdure.triage.prefixes import rank_before, rank_of
@@ -115,7 +128,8 @@ class RuleBook:
         """The first rule that matches a cleaned line, or None.
 
         A line of mere advice matches none, nor does one of a check that found nothing, nor a quoted one that would
-        blame the site. One that tells of a failure which was dealt with confirms at most.
+        blame the site. One that tells of a failure which was dealt with confirms at most; one that shows a
+        value is faint.
         """
         found = self._set.Match(line) or ()
         first, survived = min(found, default=len(self.rules)), len(self.rules)
@@ -130,6 +144,8 @@ class RuleBook:
             return None
         if survived in found or (warned in found and not rule.warns):
             return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION, force=Force.FAINT, hard=False))
+        if rule.cause.role is not Role.CONFIRMATION and _is_printed(line):
+            return replace(rule, cause=replace(rule.cause, role=Role.ROOT, force=Force.FAINT, hard=False))
         return rule
 
     def hits(self, text: LogText, keep: int = 48) -> list[Hit]:
@@ -188,6 +204,14 @@ class RuleBook:
 
 def _says(pattern: str, line: bytes) -> bool:
     return compiled(pattern).search(line) is not None
+
+
+def _is_printed(line: bytes) -> bool:
+    """Whether it shows a value, and no message: what words stand in it did not happen."""
+    return line.rstrip(b" \t,.;")[-1:] in _ENDS_OF_VALUES and _says(PRINTED, line) and not _says(TOLD, line)
+
+
+_ENDS_OF_VALUES = frozenset({b"}", b"]", b")", b"'", b'"'})
 
 
 def _line_end(data: bytes, at: int) -> int:
