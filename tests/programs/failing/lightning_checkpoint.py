@@ -3,7 +3,7 @@
 #: rank = "any"
 #: verdict = "stop"
 #: message = "Error(s) in loading state_dict"
-#: launch = "python"
+#: launch = "env -u RANK -u LOCAL_RANK -u WORLD_SIZE python"
 #: environment = { SLURM_JOB_NAME = "interactive" }  # lets Lightning start ranks itself in a job
 #: needs = "lightning"
 

@@ -1,7 +1,7 @@
 """Lightning starts the ranks itself, and rank 1 is killed from outside: only its peer's lost connection is told of."""
 #: cause = ["killed"]
 #: verdict = "probe"
-#: launch = "python"
+#: launch = "env -u RANK -u LOCAL_RANK -u WORLD_SIZE python"
 #: environment = { SLURM_JOB_NAME = "interactive" }  # lets Lightning start ranks itself in a job
 #: needs = "lightning"
 

@@ -4,7 +4,7 @@
 #: verdict = "stop"
 #: message = "RuntimeError: mat1 and mat2 shapes cannot be multiplied"
 #: frame = "in training_step"
-#: launch = "python"
+#: launch = "env -u RANK -u LOCAL_RANK -u WORLD_SIZE python"
 #: environment = { SLURM_JOB_NAME = "interactive" }  # lets Lightning start ranks itself in a job
 #: needs = "lightning"
 
