@@ -104,6 +104,7 @@ def test_a_revoked_token_s_stream_ends(service):
         assert time.monotonic() - begun_s < 20
 
 
+@pytest.mark.slow
 def test_a_killed_service_leaves_no_token_behind(tmp_path):
     with attacked(tmp_path, "--nodes", "1") as first:
         left = first.file.token

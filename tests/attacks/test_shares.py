@@ -31,7 +31,7 @@ def attempt(job_id, user):
 # -- retries
 
 
-@pytest.mark.parametrize("hopeless", [24, 200])
+@pytest.mark.parametrize("hopeless", [24, pytest.param(200, marks=pytest.mark.slow)])
 def test_one_user_s_hopeless_jobs_leave_others_their_retries(tmp_path, hopeless):
     """24 of them used to stop everybody's transient failures for good."""
     world = World(tmp_path, 1_790_000_000.0, nodes=8)
