@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -40,6 +41,40 @@ def test_a_second_start_under_the_same_count_is_newer(tmp_path):
     with pytest.raises(Fenced):
         first.check()
     second.check()
+
+
+def test_starts_of_one_incarnation_are_told_apart_by_their_instants(tmp_path):
+    first, second = claim(tmp_path, "7", 0, "s", start_s=100), claim(tmp_path, "7", 0, "s", start_s=160)
+    second.check()
+    with pytest.raises(Fenced, match="token"):
+        first.check()
+    assert claim(tmp_path, "7", 0, "another task's", start_s=160) == second
+
+
+def test_a_task_that_joins_a_claim_takes_nothing_away_from_the_others(tmp_path):
+    with claim(tmp_path / "fence", "7", 1, "srun:1").stage(tmp_path) as stage:
+        claim(tmp_path / "fence", "7", 1, "srun:1")
+        assert stage.exists()
+
+
+def test_a_stage_is_noted_before_it_is_made(tmp_path, monkeypatch):
+    """Who claims in between would not find it."""
+    noted = []
+    monkeypatch.setattr("pathlib.Path.mkdir", _seen_by(noted, tmp_path / "fence" / "stages"))
+    with claim(tmp_path / "fence", "7", 1).stage(tmp_path):
+        pass
+    assert noted == [1]
+
+
+def _seen_by(noted, stages, mkdir=Path.mkdir):
+    """`Path.mkdir`, which counts the notes that there are when a stage is made."""
+
+    def make(self, *given, **named):
+        if self.name.startswith(".perdure-"):
+            noted.append(len(list(stages.iterdir())))
+        mkdir(self, *given, **named)
+
+    return make
 
 
 def test_a_successor_job_may_take_the_directory_over(tmp_path):
