@@ -54,7 +54,7 @@ def _table(kept: Rows, known: Sequence[Program]) -> Iterator[str]:
         if runs:
             root = next((line["text"] for line in runs[0]["evidence"] if line["role"] == "root"), "")
             by = ", ".join(dict.fromkeys(map(_launch, runs)))
-            root = root.replace(f"{program.path.parent}/", "")
+            root = root.replace(f"{program.path.parent}/", "").replace(f"{sys.prefix}/", "")
             cells = (program.name, program.says, by, runs[0]["summary"], root, runs[0]["decision"])
             yield f"| {' | '.join(map(cell, cells))} |"
         else:
