@@ -34,7 +34,7 @@ print("done")
 """
 HABIT = """
 import os, sys
-print("ImportError: cannot import name 'foo' from 'bar', continuing without it", flush=True)
+print("ImportError: cannot import name 'foo' from 'bar'", flush=True)
 if "{fails}" == "yes" and os.environ["PERDURE_NODE"] == "n1":
     raise ConnectionResetError(104, "Connection reset by peer")
 print("done")

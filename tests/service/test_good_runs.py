@@ -30,7 +30,7 @@ from perdure.triage.logtext import LogText
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Label
 
-HABIT = b"ImportError: cannot import name 'foo' from 'bar', continuing without it\n"
+HABIT = b"ImportError: cannot import name 'foo' from 'bar'\n"
 GOOD_LOG = b"loading\n" + HABIT + b"saved\n"
 BAD_LOG = b"loading\n" + HABIT + b"ConnectionResetError: [Errno 104] Connection reset by peer\n"
 GOOD = GoodRun.of(LogText.of(GOOD_LOG))
