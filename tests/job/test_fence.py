@@ -66,6 +66,14 @@ def test_a_stage_is_noted_before_it_is_made(tmp_path, monkeypatch):
     assert noted == [1]
 
 
+def test_a_claim_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
+    calls, fsync, link = [], os.fsync, os.link
+    monkeypatch.setattr(os, "fsync", lambda *given: (calls.append("fsync"), fsync(*given)))
+    monkeypatch.setattr(os, "link", lambda *given: (calls.append("link"), link(*given)))
+    claim(tmp_path, "7", 1)
+    assert calls == ["fsync", "link", "fsync"]
+
+
 def _seen_by(noted, stages, mkdir=Path.mkdir):
     """`Path.mkdir`, which counts the notes that there are when a stage is made."""
 
