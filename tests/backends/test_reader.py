@@ -149,6 +149,21 @@ def test_root_becomes_the_owner_for_all_of_it():
     assert output.files[0].birth_s is None or abs(output.files[0].birth_s - time.time()) < 300
 
 
+_BECOME = """
+from perdure.backends.owner_reader import _become
+_become(65534)
+status = open("/proc/self/status").read().splitlines()
+print([line.split()[1:] for line in status if line.startswith(("Uid:", "Gid:"))])
+"""
+
+
+@as_root
+def test_who_has_become_the_owner_cannot_become_root_again():
+    """Neither by the saved ids, nor by those for files."""
+    done = subprocess.run([sys.executable, "-c", _BECOME], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{[['65534'] * 4] * 2}\n"
+
+
 _AS_A_SERVICE = """
 import sys
 from perdure.backends.owner_reader import OwnerReader

@@ -51,6 +51,14 @@ def test_starts_of_one_incarnation_are_told_apart_by_their_instants(tmp_path):
     assert claim(tmp_path, "7", 0, "another task's", start_s=160) == second
 
 
+def test_jobs_of_one_number_on_two_clusters_are_two(tmp_path):
+    claim(tmp_path, "7", 2, cluster="a")
+    claim(tmp_path, "7", 1, cluster="b").check()
+    claim(tmp_path / "named", "7", 2, cluster="a")
+    with pytest.raises(Fenced, match="incarnation 2 has claimed it"):
+        claim(tmp_path / "named", "7", 1)  # where no cluster is named it is the same job
+
+
 def test_a_task_that_joins_a_claim_takes_nothing_away_from_the_others(tmp_path):
     with claim(tmp_path / "fence", "7", 1, "srun:1").stage(tmp_path) as stage:
         claim(tmp_path / "fence", "7", 1, "srun:1")
