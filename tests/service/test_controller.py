@@ -12,7 +12,7 @@ from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
 from perdure.model.nodes import Node, NodeState
-from perdure.model.observation import Observation
+from perdure.model.observation import REMEMBERED_S, Observation
 from perdure.retry.decide import DecisionKind
 from perdure.retry.rules import RetryRules
 from perdure.service.case import State
@@ -197,17 +197,18 @@ def test_a_second_failure_remembers_the_first():
 
 
 def test_a_failure_that_is_told_of_again_is_not_decided_again():
-    """A clock that was wrong for a while makes a look tell of ends that are known."""
+    """Looks forget whom they told of long ago, and a clock that was wrong for a while ages all of them at once."""
     run = after_failure()
     run.judge(TRANSIENT)
     two = replace(FAILED, id=replace(ONE, incarnation=2), start_s=4100.0, end_s=4200.0)
-    for now, attempts in ((4050.0, ()), (4060.0, (FAILED,)), (4201.0, (FAILED, two)), (4250.0, (two,))):
-        run.look(now, [JOB], attempts)
-    assert [effect.attempt.id for effect in run.effects if isinstance(effect, Judge)] == [ONE, two.id]
-    run.judge(TRANSIENT, two.id, 4260.0)
+    late_s, later_s = REMEMBERED_S + 4000.0, 2 * REMEMBERED_S + 8000.0
+    run.look(late_s, [JOB])
+    run.look(late_s + 1.0, [JOB], [FAILED])  # the latest failure
+    run.look(late_s + 2.0, [JOB], [FAILED, two])
+    run.judge(TRANSIENT, two.id, late_s + 3.0)
     known = run.noted
-    for attempts in ((), (FAILED, two), (), (FAILED,)):
-        run.look(4300.0, [JOB], attempts)
+    run.look(later_s, [JOB])
+    run.look(later_s + 1.0, [JOB], [FAILED, two])  # one of the past, and the latest
     assert [effect.attempt.id for effect in run.effects if isinstance(effect, Judge)] == [ONE, two.id]
     assert run.noted == known
 

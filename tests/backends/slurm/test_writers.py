@@ -71,6 +71,12 @@ def test_of_a_shared_file_lines_count_that_name_the_job_or_a_time_when_it_was_al
     ]
 
 
+def test_lines_of_the_last_second_are_its_own():
+    """Slurm tells an end in whole seconds."""
+    lines = b"2027-01-15 08:01:40 at its end\n2027-01-15 08:01:41 after it"
+    assert owned(log(lines), span(200, math.inf)).tail == b"2027-01-15 08:01:40 at its end"
+
+
 def test_what_follows_the_last_time_counts_only_where_nobody_else_wrote():
     text = b"2027-01-15 08:00:05 alone\nwhose?"
     assert owned(log(text), span(10, 50)).tail == b"2027-01-15 08:00:05 alone"
