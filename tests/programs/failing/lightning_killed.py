@@ -1,4 +1,4 @@
-"""Lightning starts the ranks itself, and rank 1 is killed from outside: only its peer's lost connection is told of."""
+"""Lightning starts the ranks itself, and rank 1 is killed from outside: the log tells only of its peer's lost connection."""
 #: cause = ["killed"]
 #: verdict = "probe"
 #: launch = "env -u RANK -u LOCAL_RANK -u WORLD_SIZE python"
