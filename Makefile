@@ -8,12 +8,12 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock attacks crash dst mutants fuzz slurm-table programs foundry bench-triage docs clean
+.PHONY: up setup test test-tools lock attacks crash dst mutants mutants-generated fuzz slurm-table programs foundry bench-triage docs clean
 
 up: setup
 	@exec $(BIN)/perdure up $(ARGS)
 
-setup: $(VENV)/.base
+setup: $(VENV)/.sim
 
 # Most tests wait for processes more than they compute: files run beside each other.
 WORKERS ?= 3
@@ -34,7 +34,14 @@ $(VENV)/.base: requirements/base.txt pyproject.toml | $(BIN)/python
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.test: requirements/test.txt $(VENV)/.base
+# What-if replays and traces from files. Their machine code is made once, in the background: a long replay waits for nothing.
+$(VENV)/.sim: requirements/sim.txt $(VENV)/.base
+	@$(PIP) install --require-hashes -r requirements/sim.txt
+	@touch $@
+	@echo "Compiling the simulator in the background, once (half a minute or more of one core)."
+	@nohup nice -n 19 $(BIN)/python -m perdure.simulation.compiled.warm </dev/null >/dev/null 2>&1 &
+
+$(VENV)/.test: requirements/test.txt $(VENV)/.sim
 	@echo "Installing the test tools into $(VENV) ..."
 	@$(PIP) install --require-hashes -r requirements/test.txt
 	@touch $@
@@ -43,6 +50,7 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.base
 UV_COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
 lock:
 	$(UV_COMPILE) pyproject.toml requirements/build.in -o requirements/base.txt
+	$(UV_COMPILE) pyproject.toml requirements/build.in --extra sim -o requirements/sim.txt
 	$(UV_COMPILE) pyproject.toml requirements/build.in --extra test -o requirements/test.txt
 
 # Deterministic simulation of the whole service: N seeds from FIRST on; one with its trace: `make dst SEED=17`.
@@ -54,6 +62,16 @@ dst: test-tools
 # Deliberate bugs (tests/mutants): does a test notice each? Some of them: make mutants ONLY=retry,fence.
 mutants: test-tools
 	@$(BIN)/python -m tests.mutants --workers $(WORKERS) --only "$(ONLY)"
+
+# Mutants that mutmut makes of a part, N of them drawn at random: make mutants-generated PART=retry N=100 SEED=0.
+mutants-generated: N = 100
+mutants-generated: $(VENV)/.mutmut
+	@$(BIN)/python -m tests.mutants.generated $(PART) --n $(N) --seed $(or $(SEED),0)
+
+$(VENV)/.mutmut: tests/mutants/requirements.txt $(VENV)/.test
+	@echo "Installing mutmut into $(VENV) ..."
+	@$(PIP) install -r tests/mutants/requirements.txt
+	@touch $@
 
 # Power cuts under the journal, then kill -9 of the service at N random points.
 N ?= 10000

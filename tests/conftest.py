@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(threads, "1")  # numeric threads of several workers slow each other down
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job: what it starts would not hear Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is not a fault of the code.
 settings.register_profile("perdure", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -66,6 +66,10 @@ class NotFound(PerdureError, LookupError):
     """No job, node or action of that name is known."""
 
 
+class NotDelivered(PerdureError):
+    """A notice did not reach its target; trying again may help."""
+
+
 class MissingExtra(PerdureError, ImportError):
     """A command needs an optional part that is not installed."""
 

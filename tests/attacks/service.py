@@ -74,11 +74,11 @@ class Attacked:
         return await_(decided, within_s, lambda: self.log[-3000:])
 
 
-def await_(condition, within_s=WITHIN_S, words=lambda: ""):
+def await_(condition, within_s=WITHIN_S, words=lambda: "", every_s=0.05):
     deadline = time.monotonic() + within_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {within_s} s: {words()}"
-        time.sleep(0.05)
+        time.sleep(every_s)
     return found
 
 

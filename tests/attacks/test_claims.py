@@ -11,6 +11,7 @@ from perdure.coordination.record import Annotation, ExceptionRecord, ExceptionSt
 from perdure.model.actions import Drain, Hold, Release
 from perdure.model.jobs import JobState
 from tests.coordination.test_handlers import NOW, Site, raised, up
+from tests.copying import replace
 from tests.service.web_world import fill, site
 
 OPERATOR, MIRA, JONAS = "operator:root", "viewer:mira", "viewer:jonas"
@@ -57,12 +58,12 @@ def test_a_crowd_of_sources_leaves_room_for_the_operator_s():
     nodes = Site(nodes=up("n1"))
     first = raised("gpu.xid79", "mira+x", MIRA, nodes=("n1",), job_id="1").record
     nodes.run("1", "n1")
-    nodes.take(Raised(first.but(severity=5), guest=True))
+    nodes.take(Raised(replace(first, severity=5), guest=True))
     for i in range(3 * MAX_SOURCES):
-        nodes.take(Raised(first.but(detected_by=f"viewer:u{i}", severity=5), guest=True))
+        nodes.take(Raised(replace(first, detected_by=f"viewer:u{i}", severity=5), guest=True))
     known = nodes.chain.find("mira+x")
     assert len(known.sources) == MAX_SOURCES + 1
-    nodes.take(Raised(first.but(detected_by=OPERATOR, severity=5)))
+    nodes.take(Raised(replace(first, detected_by=OPERATOR, severity=5)))
     assert OPERATOR in nodes.chain.find("mira+x").sources
 
 

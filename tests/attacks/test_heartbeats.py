@@ -3,7 +3,6 @@
 import os
 import pwd
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from perdure.job.tracks import Tracks
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
 from perdure.service.vigil import MOST_RESTARTS, Vigil, _is_current
+from tests.copying import replace
 from tests.service.test_vigil import actions, agent, live
 from tests.service.web_world import fill, site
 

@@ -6,8 +6,14 @@ import time
 
 import pytest
 
-from perdure.service.auth import CODE_LIFE_S, SESSION_LIFE_S, Identity, Role, Sessions, TokenBook
+from perdure.coordination.record import Component
+from perdure.coordination.ruling import Registration
+from perdure.errors import NotPermitted
+from perdure.service.auth import CODE_LIFE_S, Identity, Role, TokenBook
+from perdure.service.raising import may_speak_for
+from perdure.service.sessions import SESSION_LIFE_S, Sessions
 from tests.attacks.service import attacked
+from tests.copying import replace
 from tests.service.web_world import Site, fill, site
 
 WISH = {"component": "job", "types": ["process"], "lease_s": 3600, "answer_s": 600}
@@ -50,6 +56,22 @@ def test_a_viewer_token_touches_nothing_that_the_same_name_s_operator_token_regi
     ]
 
 
+def test_one_speaks_for_a_handler_in_the_role_that_registered_it():
+    """Names keep viewers off already; this holds whatever a name looks like."""
+    of_the_site = Registration("h", Component.JOB, ("",), "mira", 1e9)
+    own = replace(of_the_site, id="mira+h", owner="mira")
+    assert may_speak_for(of_the_site, "h", Identity("mira", Role.OPERATOR)) is of_the_site
+    assert may_speak_for(own, "mira+h", Identity("mira", Role.VIEWER)) is own
+    assert may_speak_for(own, "mira+h", Identity("boss", Role.OPERATOR)) is own
+    for registration, by in (
+        (of_the_site, Identity("mira", Role.VIEWER)),
+        (of_the_site, Identity("boss", Role.OPERATOR)),
+        (own, Identity("noor", Role.VIEWER)),
+    ):
+        with pytest.raises(NotPermitted):
+            may_speak_for(registration, registration.id, by)
+
+
 def test_nobody_keeps_a_handler_s_name_from_others(place):
     assert put(place, place.jonas, "trainer").status_code == 200
     assert put(place, place.mira, "trainer").status_code == 200
@@ -65,7 +87,7 @@ def test_nobody_keeps_a_handler_s_name_from_others(place):
 def test_time_set_back_makes_no_code_or_session_live_longer(tmp_path, monkeypatch):
     book = TokenBook(tmp_path)
     sessions = Sessions(book)
-    code, secret = book.login_code("root", Role.OPERATOR), sessions.open(Identity("root", Role.OPERATOR))
+    code, secret = book.login_code(Identity("root", Role.OPERATOR)), sessions.open(Identity("root", Role.OPERATOR))
     later = time.monotonic() + max(CODE_LIFE_S, SESSION_LIFE_S)
     monkeypatch.setattr(time, "time", lambda: 0.0)
     book._clock = sessions._clock = lambda: later

@@ -14,7 +14,6 @@ from perdure.coordination.playbook import own_playbook
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile, OutputKind
-from perdure.model.value import replace
 from perdure.retry.rules import RetryRules
 from perdure.service import turns
 from perdure.service.api.events import Listeners
@@ -22,6 +21,7 @@ from perdure.service.context import WebSettings
 from perdure.service.problems import TooMany
 from perdure.service.turns import Logs, Turns
 from perdure.service.view import SiteView
+from tests.copying import replace
 from tests.service.web_world import RESET, World
 
 
@@ -82,6 +82,18 @@ def test_who_was_away_saves_no_turns_up():
         order.append(queue.take(lambda _: True).user)
         queue.charge(order[-1], 1.0)
     assert Counter(order[:6])["mira"] >= 2
+
+
+def test_who_was_served_long_ago_does_not_wait_for_ever_new_names():
+    """What he had then is no more than what others have had since: whoever comes after him is served after him."""
+    queue = Turns()
+    for number, user in enumerate(("mira", *["jonas"] * 6)):
+        queue.put(attempt(number, user))
+        queue.take(lambda _: True)
+        queue.charge(user, 1.0)
+    for user in ("mira", "new"):
+        queue.put(attempt("last", user))
+    assert [queue.take(lambda _: True).user for _ in range(2)] == ["mira", "new"]
 
 
 @pytest.fixture

@@ -171,6 +171,13 @@ def test_a_link_that_only_root_can_have_made_is_followed(tmp_path, monkeypatch):
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(LogRefused):
         read_tail(tmp_path / "loop" / "log", ME)
+    for number in range(1, logfile.MAX_LINKS):  # one after the other, up to a bound
+        (tmp_path / f"link{number}").symlink_to(f"link{number + 1}")
+    (tmp_path / f"link{logfile.MAX_LINKS}").symlink_to("real")
+    assert read_tail(tmp_path / "link1" / "log", ME).tail == b"found"
+    (tmp_path / "one-more").symlink_to("link1")
+    with pytest.raises(LogRefused):
+        read_tail(tmp_path / "one-more" / "log", ME)
     os.lchown(tmp_path / "scratch", NOBODY, -1)
     with pytest.raises(LogRefused, match="is a link"):
         read_tail(tmp_path / "scratch" / "log", ME)

@@ -135,6 +135,24 @@ def test_a_missing_directory_is_told_apart_where_it_can_be(tmp_path):
 
 
 @as_root
+def test_where_an_owner_cannot_write_the_log_cannot_come_to_be():
+    """A colleague's private directory, a directory itself, a file of somebody else's: a retry changes none of them."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        Path(name, "private").mkdir(mode=0o700)
+        Path(name, "folder").mkdir()
+        os.chown(Path(name, "folder"), 65534, 65534)
+        Path(name, "roots.log").write_text("x")
+        Path(name, "unreadable.log").write_text("x")
+        os.chown(Path(name, "unreadable.log"), 65534, 65534)
+        os.chmod(Path(name, "unreadable.log"), 0o200)
+        names = ("private/x.log", "folder", "roots.log", "unreadable.log")
+        wanted = tuple(Wanted((f"{name}/{each}",), OutputKind.STDOUT) for each in names)
+        absent = {os.path.relpath(each.path, name): each.why for each in read_output(Request(65534, wanted)).absent}
+    assert absent == dict.fromkeys(names[:3], Why.NOT_WRITABLE) | {"unreadable.log": Why.REFUSED}
+
+
+@as_root
 def test_root_becomes_the_owner_for_all_of_it():
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)

@@ -110,14 +110,16 @@ def test_a_class_that_gains_a_member_is_still_the_same_suspect():
 
 @given(st.lists(st.sets(st.sampled_from(["n1", "n2", "n3"])), max_size=30), st.integers(1, 3), st.integers(1, 4))
 def test_each_name_is_called_and_cleared_in_turn(windows, confirm, release):
-    """Nobody is named twice without being cleared between, and naming takes the windows it should."""
-    standing, called, runs = (), set(), {}
+    """Nobody is named twice without being cleared between; both take the windows in a row that they should."""
+    standing, called, runs, absent = (), set(), {}, {}
     for number, names in enumerate(windows):
         turn = follow(standing, [accusation(name) for name in sorted(names)], number, Patience(confirm, release))
         standing = turn.standing
         runs = {name: runs.get(name, 0) + 1 for name in names}
+        absent = {name: absent.get(name, 0) + 1 for name in called - names}
         for each in turn.cleared:
             assert each.accusation.name in called
+            assert absent[each.accusation.name] == release
             called.discard(each.accusation.name)
         for each in turn.named:
             assert each.accusation.name not in called

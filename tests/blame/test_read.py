@@ -50,6 +50,7 @@ def test_without_components_those_that_occur_are_all(paths):
         ("(0, [0], 5, -1)", "row 1: e is negative"),
         ("(0, [0], 5.0::DOUBLE, 1), (1, [1], 'nan'::DOUBLE, 1)", "row 2: n is missing or NaN"),
         ("(0, [0], 5.5::DOUBLE, 1)", "row 1: n is not a whole number"),
+        ("(0, [0], 5.0::DOUBLE, 1), (1, [1], 1e16::DOUBLE, 1)", "row 2: n is beyond 2^53"),
         ("(0, [0], 5, 1), (1, [1], NULL, 1)", "row 2: n is missing or NaN"),
         ("(0, [0], 5, 1), (1, [9], 5, 1)", "row 2: component 9 is not known"),
         ("(0, [0], 5, 1), (1, [-1], 5, 1)", "row 2: component -1 is not known"),
@@ -96,6 +97,18 @@ def test_a_file_or_a_column_that_is_not_there_is_named(paths, tmp_path):
 def test_components_that_stand_twice_are_refused(paths, tiers):
     with pytest.raises(InputError, match="row 3: component 0 stands there twice"):
         read_window(paths(GOOD), tiers("(0, 'tor'), (1, 'tor'), (0, 'tor')"))
+
+
+@pytest.mark.parametrize("row", ["(1, NULL)", "(NULL, 'tor')"])
+def test_a_component_without_number_or_tier_is_refused_with_its_row(paths, tiers, row):
+    with pytest.raises(InputError, match="row 2: component or tier is missing"):
+        read_window(paths(GOOD), tiers(f"(0, 'tor'), {row}, (2, 'storage')"))
+
+
+def test_components_that_no_path_crosses_are_there_all_the_same():
+    found = window([0, 1], [7], [5], [1], component_ids=[7, 8, 9], tiers=["tor"] * 3)
+    assert found.incidence.toarray().tolist() == [[1, 0, 0]]
+    assert [found.rows(column).tolist() for column in range(3)] == [[0], [], []]
 
 
 def test_a_folder_without_cases_is_refused(tmp_path):

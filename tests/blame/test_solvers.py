@@ -88,6 +88,14 @@ def test_paths_doubled_with_half_the_units_change_nothing(solver):
 
 
 @every_solver
+def test_the_surest_is_named_first(solver):
+    found = localise(grid(rates={2: 0.9, 11: 0.4, 5: 0.6}), solver)
+    strengths = [suspect.strength for suspect in found]
+    assert len(found) == 3
+    assert strengths == sorted(strengths, reverse=True)
+
+
+@every_solver
 def test_components_that_nothing_tells_apart_are_named_together(solver):
     """20 and 21 hang on every path of compute component 4."""
     (found,) = localise(grid(rates={4: 0.8}, extra=[(4, 20), (4, 21)]), solver)
@@ -128,6 +136,16 @@ def test_the_default_finds_what_can_be_found_and_nobody_else(scenario):
         found = set(named(drawn.window, "greedy"))
         assert found <= broken, seed
         assert sure <= found, seed
+
+
+def test_among_many_components_nobody_is_blamed_by_chance():
+    """2,000 nodes, 8,000 attempts on two of them each: a few failures meet on some node in every window."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        nodes = rng.integers(0, 2000, 8000)
+        lists = np.stack([nodes, (nodes + rng.integers(1, 2000, 8000)) % 2000], axis=1)
+        failed = (rng.random(8000) < 0.05).astype(int)
+        assert named(window(2 * np.arange(8001), lists.ravel(), np.ones(8000, int), failed), "greedy") == []
 
 
 def test_a_black_hole_on_a_part_of_the_paths_is_called_partial():

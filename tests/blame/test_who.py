@@ -42,7 +42,7 @@ def test_nobody_is_an_answer(folder, capsys):
 def test_a_table_shows_who_and_how_bad(folder, capsys):
     assert main(["who", str(folder / "cases/down.paths.parquet")]) == 1
     head, row = capsys.readouterr().out.splitlines()
-    assert head.split()[:3] == ["component", "tier", "kind"]
+    assert head.split()[:3] == ["COMPONENT", "TIER", "KIND"]
     assert row.split()[:3] == ["3", "component", "hard"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -14,6 +13,7 @@ from perdure.service.controller import Judged
 from perdure.service.pages.words import shown
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 from tests.browser.hostile import hostile
+from tests.copying import replace
 from tests.service.exceptions_world import ROOT, Told
 
 pytestmark = pytest.mark.browser
@@ -92,7 +92,7 @@ def test_job_names_users_and_reasons_stay_text(open_site):
     _, visit = open_site(fill)
     visit.go("/jobs")
     assert texts(visit.page, ".job-name") == [plain(text) for text in STRINGS[:-51:-1]]
-    assert pages_of(visit, "/jobs", ".pager a:has-text('Older')") == 20
+    assert pages_of(visit, "/jobs", ".pager a:has-text('More')") == 20
     visit.go("/")
     swap(visit.page)
     assert_untouched(visit)
@@ -143,7 +143,7 @@ def test_evidence_and_decisions_stay_text(open_site):
         assert texts(visit.page, ".evidence-line code") == expected
         swap(visit.page)
         assert_untouched(visit)
-    for path in ("/", "/actions", "/nodes"):
+    for path in ("/", "/actions", "/nodes", "/nodes/gpu01", "/exceptions", "/jobs?sort=state"):
         visit.go(path)
         assert_untouched(visit)
 
@@ -157,6 +157,10 @@ def test_node_names_and_reasons_stay_text(open_site):
 
     _, visit = open_site(fill)
     assert pages_of(visit, "/nodes", ".pager a:has-text('More')") == 17
+    for number in range(0, 1000, 50):
+        name = clean(f"{number:04} {STRINGS[number]}")
+        visit.go(f"/nodes/{quote(name.encode('utf-8', 'replace'), safe='')}")
+        assert_untouched(visit)
 
 
 def test_reasons_of_actions_stay_text(open_site):
@@ -167,7 +171,7 @@ def test_reasons_of_actions_stay_text(open_site):
         world.look()
 
     _, visit = open_site(fill)
-    assert pages_of(visit, "/actions", ".pager a:has-text('Older')") == 5
+    assert pages_of(visit, "/actions", ".pager a:has-text('More')") == 5
 
 
 def test_exceptions_stay_text(open_site):
@@ -187,7 +191,7 @@ def test_exceptions_stay_text(open_site):
             told.raise_(f"open-{number}", f"process.n{number}", job="1", note=text)
 
     place, visit = open_site(fill)
-    assert pages_of(visit, "/exceptions", ".pager a:has-text('Older ones')") == 1
+    assert pages_of(visit, "/exceptions", ".pager a:has-text('More')") == 1
     assert pages_of(visit, "/exceptions?state=in_chain", ".pager a:has-text('Older open')") == 2
     for number in range(0, 1000, 50):
         visit.go(f"/exceptions/few-{number}")

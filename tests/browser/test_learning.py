@@ -24,11 +24,11 @@ def test_a_verdict_is_corrected_shown_and_the_word_taken_back(open_site):
         "101",
         "Would likely pass",
         "root",
-        "all that looks alike",
+        "similar failures of all users",
     ]
 
     row.locator("button:has-text('Take back')").click()
-    page.wait_for_selector(":text('Nobody has corrected a verdict')")
+    page.wait_for_selector(":text('No verdict has been corrected')")
     assert learner.notebook.corrections() == []
     visit.go("/jobs/101")
     page.wait_for_selector(".correction:has-text('Is this wrong?')")
@@ -42,7 +42,7 @@ def test_a_round_is_held_and_rolled_back(open_site):
     page.click(".correction button:has-text('It was transient')")
     page.wait_for_selector(".correction:has-text('said')")
     visit.go("/learning")
-    page.click("button:has-text('Teach now')")
+    page.click("button:has-text('Train now')")
     # the first round reads all that is known
     page.wait_for_selector("section:has(#rounds) .pill:has-text('In use')", timeout=240_000)
     page.click("button:has-text('Roll back')")
@@ -57,4 +57,4 @@ def test_a_viewer_speaks_of_his_own_jobs_and_teaches_nothing(open_site):
     visit.go("/jobs/101")
     assert page.locator(".correction").count() == 0
     visit.go("/learning")
-    assert page.locator("button:has-text('Teach now')").count() == 0
+    assert page.locator("button:has-text('Train now')").count() == 0

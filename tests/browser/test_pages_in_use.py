@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from perdure.service.auth import Role
+from perdure.service.auth import Identity, Role
 from perdure.service.journal import ActionState
-from tests.service.web_world import CLUSTER, fill
+from perdure.service.pages.navigation import NAVIGATION
+from tests.service.web_world import CLUSTER, SHAPE, fill
 
 pytestmark = pytest.mark.browser
 
-PATHS = ["/", "/jobs", "/jobs/101", "/jobs/102", "/nodes", "/actions"]
+PATHS = ["/", "/jobs", "/jobs/101", "/jobs/102", "/nodes", "/nodes/gpu03", "/actions", "/jobs/none"]
 
 # WCAG 2.2: each text against the first background behind it that is not see-through.
 CONTRAST = """() => {
@@ -67,7 +70,7 @@ def test_a_wrong_token_is_told_and_the_right_one_opens(open_site):
 
 def test_the_printed_link_opens_the_door_and_leaves_the_address(open_site):
     place, visit = open_site(fill, token="")
-    visit.go(f"/?code={place.tokens.login_code('root', Role.OPERATOR)}")
+    visit.go(f"/?code={place.tokens.login_code(Identity('root', Role.OPERATOR))}")
     visit.page.wait_for_selector("#live")
     assert visit.page.url == f"{visit.url}/"
 
@@ -226,7 +229,10 @@ def test_a_service_that_does_not_answer_is_told_until_it_does(open_site):
     _, visit = open_site(fill)
     page = visit.page
     page.route("**/*", lambda route: route.abort())
-    page.wait_for_selector(".lost:not([hidden])")
+    as_of = page.get_attribute("[data-as-of]", "data-as-of")
+    page.wait_for_selector(f".lost:not([hidden]):has-text('No answer from the service since {as_of}')")
+    assert "ago" not in " ".join(page.locator("#live time").all_inner_texts())
+    assert not [text for text in page.locator("#live time").all_inner_texts() if text == "just now"]
     page.unroute("**/*")
     page.wait_for_selector(".lost", state="hidden")
 
@@ -235,10 +241,96 @@ def test_a_log_opens_at_its_cause_and_changes_with_the_attempt(open_site):
     _, visit = open_site(fill)
     page = visit.page
     visit.go("/jobs/102")
-    page.wait_for_selector("#log :text('finished')")
-    page.click("button:has-text('Attempt 1')")
-    page.wait_for_selector("#log .role-cascade:has-text('Connection reset')")
+    page.wait_for_selector("#log :text('Connection reset')")
     assert page.get_attribute("button:has-text('Attempt 1')", "aria-pressed") == "true"
+    page.click("button:has-text('Attempt 2')")
+    page.wait_for_selector("#log :text('finished')")
+    assert page.get_attribute("button:has-text('Attempt 2')", "aria-pressed") == "true"
+
+
+def test_a_long_log_opens_at_the_line_that_names_the_cause(open_site):
+    def long(world):
+        world.submit("1", "noisy", "mira")
+        world.start("1", "gpu01")
+        world.end("1", SHAPE + b"".join(b"cleaning up %d\n" % number for number in range(3000)))
+
+    _, visit = open_site(long, viewport={"width": 1280, "height": 700})
+    visit.go("/jobs/1")
+    visit.page.wait_for_selector("#log .role-root:has-text('mat1 and mat2')")
+    inside = """(() => {
+      const frame = document.querySelector("#log").getBoundingClientRect();
+      const line = document.querySelector("#log .role-root").getBoundingClientRect();
+      return line.top >= frame.top && line.bottom <= frame.bottom;
+    })()"""
+    visit.wait_for(inside)
+
+
+@pytest.mark.parametrize("entry", NAVIGATION, ids=lambda entry: entry.name)
+def test_on_a_phone_every_page_is_reachable_and_the_current_one_visible(open_site, entry):
+    _, visit = open_site(viewport={"width": 390, "height": 800})
+    visit.go(entry.path)
+    assert visit.page.locator(".nav a").count() == len(NAVIGATION)
+    for link in visit.page.locator(".nav a").all():
+        box = link.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+        assert box["y"] + box["height"] <= 800
+    assert visit.page.locator(".nav [aria-current]").inner_text().split("\n")[0] == entry.title
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/actions", "/exceptions"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_filter_lies_on_the_screen(open_site, width, path):
+    _, visit = open_site(viewport={"width": width, "height": 900})
+    visit.go(path)
+    visit.page.click("summary:has-text('Filter')")
+    for field in visit.page.locator("#filter-box :is(input, select, button, a)").all():
+        box = field.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+
+
+def test_a_table_is_sorted_narrowed_and_taken_along_without_scripts(open_site):
+    _, visit = open_site(fill, java_script_enabled=False)
+    page = visit.page
+    visit.go("/jobs")
+    page.click("th a:has-text('GPUs')")
+    assert page.get_attribute("th:has-text('GPUs')", "aria-sort") == "ascending"
+    page.click("th a:has-text('GPUs')")
+    assert page.locator(".job-name").first.inner_text() == "llm-7b"
+    page.click("summary:has-text('Filter')")
+    page.fill("input[name=user]", "mira")
+    page.click("button:has-text('Filter')")
+    assert page.locator(".job-name").all_inner_texts() == ["llm-7b", "diffusion-lr40"]
+    with page.expect_download() as saved:
+        page.click("a:has-text('CSV')")
+    assert Path(saved.value.path()).read_text().count("\n") == 3
+
+
+def test_filters_stay_open_and_filled_in_while_the_page_stays_current(open_site):
+    place, visit = open_site(fill)
+    page = visit.page
+    visit.go("/jobs")
+    page.click("summary:has-text('Filter')")
+    page.fill("input[name=partition]", "gpu")
+    page.select_option("select[name=last]", "24h")
+    place.world.submit("300", "newcomer", "lena", 1)
+    page.wait_for_selector(".job-link:has-text('newcomer')")
+    visit.wait_for("location.search.includes('partition=gpu') && location.search.includes('last=24h')")
+    assert page.is_visible("input[name=partition]")
+    assert page.input_value("input[name=partition]") == "gpu"
+    assert visit.hits() == []
+
+
+def test_no_card_of_a_job_is_mostly_empty(open_site):
+    _, visit = open_site(fill, viewport={"width": 1400, "height": 900})
+    visit.go("/jobs/101")
+    for name in ("why", "decision", "chain"):
+        card = visit.page.locator(f"section[aria-labelledby={name}]")
+        room = card.evaluate(
+            "e => e.getBoundingClientRect().bottom - e.lastElementChild.getBoundingClientRect().bottom"
+        )
+        assert room < 30, name
 
 
 def test_a_chart_is_drawn_and_follows(open_site):

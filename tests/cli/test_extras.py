@@ -4,6 +4,7 @@ import pytest
 
 from perdure.cli import extras
 from perdure.errors import MissingExtra
+from perdure.installation import install_command
 
 
 def test_what_is_there_is_enough(monkeypatch):
@@ -16,5 +17,6 @@ def test_what_is_missing_is_named_with_its_mend(monkeypatch):
     with pytest.raises(MissingExtra) as caught:
         extras.need("sim", "whatif")
     assert str(caught.value) == (
-        "whatif: needs the optional part 'sim' (no_such_module not installed). Install it: pip install 'perdure[sim]'."
+        "whatif: needs the optional part 'sim' (no_such_module not installed). "
+        f"Install it: {install_command('sim')}."
     )

@@ -53,7 +53,7 @@ def test_a_compressed_log_is_judged_as_what_it_holds(perdure, home):
 
 
 def test_of_a_truncated_one_what_can_be_read_is_judged_and_that_is_said(perdure, home):
-    log = ("".join(f"step {i * 7919}\n" for i in range(2000)) + ROOT + "".join(f"x {i * 7}\n" for i in range(20))) * 2
+    log = "".join(f"step {i * 7919}\n" for i in range(2000)) + ROOT + "".join(f"x {i * 7}\n" for i in range(2000))
     data = gzip.compress(log.encode())
     (home / "a.gz").write_bytes(data[: len(data) - 100])
     ran = perdure("why", "a.gz", "--json")

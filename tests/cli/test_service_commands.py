@@ -8,10 +8,14 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from urllib.request import Request, urlopen
+from typing import get_args
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
 
+from perdure.cli.jobs import Status
+from perdure.model.jobs import JobState
 from perdure.service.auth import Role, TokenBook
 from perdure.service.client import ServiceFile
 
@@ -91,6 +95,15 @@ def test_nodes_are_listed(ask):
     assert table.code == 0
     assert [line.split()[0] for line in table.out.splitlines()] == ["NODE", *names]
     assert "0/2" in table.out
+
+
+def test_a_link_logs_a_browser_in_once(ask):
+    link = ask("open").out.strip()
+    browser = build_opener(HTTPCookieProcessor())
+    assert "Logged in." in browser.open(link, timeout=WITHIN_S).read().decode()
+    assert "<h1>Now</h1>" in browser.open(link.partition("?")[0], timeout=WITHIN_S).read().decode()
+    with pytest.raises(HTTPError, match="403"):
+        build_opener(HTTPCookieProcessor()).open(link, timeout=WITHIN_S)
 
 
 def test_a_cluster_that_has_just_begun_suspects_nobody(ask):
@@ -197,7 +210,7 @@ def test_the_kill_switch_is_turned_and_turned_back(ask, state):
         ("node fail nowhere", "no such node"),
         ("actions --undo nothing", "no such action"),
         ("actions --withhold nothing", "no such action"),
-        ("jobs --status sleeping", "state"),
+        ("jobs --status sleeping", "not one of 'pending'"),
         ("submit --nodes 99 -- true", ""),
     ],
 )
@@ -242,9 +255,29 @@ def test_a_service_that_died_is_to_be_started_again_but_can_be_stopped(perdure, 
     assert ran.code == 2
     assert "does not answer (" in ran.complaint
     assert ran.complaint.endswith(f"Start it: perdure up --state {home}.")
-    assert perdure("actions", "--stop", "--state", str(home)).code == 0
+    stopped = perdure("actions", "--stop", "--state", str(home))
+    assert (stopped.code, stopped.out.splitlines()[0]) == (0, "no service answers: it counts for the next one")
     assert (home / "STOP").read_text().startswith("stopped by ")
     assert perdure("actions", "--resume", "--state", str(home)).code == 0
+    assert not (home / "STOP").exists()
+
+
+def test_another_service_that_does_not_answer_is_not_called_stopped(perdure, home, monkeypatch):
+    """The file beside the service of this machine stops that one alone."""
+    (home / "tokens.json").write_text("{}")
+    monkeypatch.setenv("PERDURE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("PERDURE_TOKEN", "t")
+    ran = perdure("actions", "--stop", "--state", str(home))
+    assert (ran.code, ran.out) == (2, "")
+    assert "127.0.0.1:9" in ran.complaint
+    assert not (home / "STOP").exists()
+
+
+def test_a_directory_of_no_service_stops_nothing_and_says_so(perdure, home):
+    for switch in ("--stop", "--resume"):
+        ran = perdure("actions", switch, "--state", str(home))
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.complaint.startswith(f"{home}: no service runs with this state directory")
     assert not (home / "STOP").exists()
 
 
@@ -335,3 +368,28 @@ def test_what_another_program_wrote_is_raised_once_however_often_it_is_sent(ask,
         assert ask(f"raise --from nvsentinel --file {file}").out.strip() == "1 raised, 0 refused, 0 skipped"
     (found,) = [one for one in ask("events --json").json["exceptions"] if "xid79" in one["type"]]
     assert (found["subject"]["node"], found["repeats"]) == (["n3"], 0)
+
+
+def test_a_state_of_jobs_is_one_of_those_that_there_are():
+    assert set(get_args(Status)) == set(JobState)
+
+
+def test_no_route_of_the_api_and_no_token_stands_in_what_a_terminal_shows(ask, perdure, state, monkeypatch):
+    for command in ("jobs --user " + "u" * 5000, "node drain n1/..", "learn --rollback --now", "why .", "events ..."):
+        first, *rest = command.split()
+        ran = ask(first, *rest)
+        assert ran.code == 2
+        assert "/api/" not in ran.err
+        assert "query." not in ran.err
+        assert "{" not in ran.err
+    monkeypatch.setenv("PERDURE_TOKEN", "secret\nsecret")
+    ran = ask("jobs")
+    assert (ran.code, "secret" in ran.err) == (2, False)
+    monkeypatch.delenv("PERDURE_TOKEN")
+    monkeypatch.setenv("PERDURE_URL", f"{ServiceFile.read(state).url}/nowhere")
+    assert "/api/" not in perdure("jobs").err
+
+
+def test_a_list_of_nothing_says_so(ask):
+    assert ask("jobs", "--status", "suspended").out == "No such jobs.\n"
+    assert ask("jobs", "--user", "nobody-at-all").out == "No such jobs.\n"

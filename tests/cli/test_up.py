@@ -27,6 +27,15 @@ def test_without_options_it_is_the_embedded_cluster_and_it_acts(perdure, started
     assert settings.service.state == home / ".local" / "state" / "perdure"
 
 
+def test_at_its_end_it_says_where_its_state_is_and_how_to_begin_anew(perdure, started, home):
+    kept = home / ".local" / "state" / "perdure"
+    told = perdure("up").err
+    assert told.startswith(f"perdure: ended; what it knows is kept in {kept}. Go on: ")
+    assert told.endswith(f"perdure up. Begin anew: mv {kept} {kept}.old\n")
+    told = perdure("up", "--state", "a b").err
+    assert f"up --state '{home / 'a b'}'. Begin anew: mv '{home / 'a b'}' '{home / 'a b.old'}'" in told
+
+
 def test_slurm_is_watched_until_told_to_act(perdure, started):
     perdure("up", "--cluster", "slurm")
     perdure("up", "--cluster", "slurm", "--act")
@@ -82,4 +91,5 @@ def test_a_signal_takes_it_down_in_order_and_is_no_error(perdure, monkeypatch, s
         assert signal.getsignal(signum) is before
     finally:
         signal.signal(signum, found)
-    assert (ran.code, ran.err, len(ended)) == (0, "", 1)
+    assert (ran.code, len(ended)) == (0, 1)
+    assert ran.complaint.startswith("ended; what it knows is kept in ")

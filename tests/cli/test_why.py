@@ -1,15 +1,17 @@
 """`perdure why` on logs: the record, the card, and the exit code."""
 
+import gzip
 import io
 import json
 import os
+import random
 import sys
 
 import pytest
-from rich.console import Console
 
 from perdure.cli.card import card
-from perdure.cli.diagnosis import SAME_NODE, Diagnosis, advise, record
+from perdure.cli.diagnosis import SAME_NODE, Diagnosis, advise, diagnosis_of, record
+from perdure.cli.why import exit_code
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.retry.rules import RetryRules
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
@@ -40,7 +42,7 @@ HEAD = ("id", "verdict", "p_transient", "category", "summary", "rank", "node")
 def test_the_record_has_the_promised_form():
     evidence = (Evidence(7, "link down", Role.ROOT, "link"),)
     found = verdict(Label.TRANSIENT, 0.91234, evidence=evidence)
-    assert record(Diagnosis("a", found, advise(found, RULES))) == {
+    assert record(diagnosis_of("a", found, RULES)) == {
         "id": "a",
         "verdict": "transient",
         "p_transient": 0.9123,
@@ -51,20 +53,56 @@ def test_the_record_has_the_promised_form():
         "evidence": [{"line": 7, "text": "link down", "role": "root", "rule": "link"}],
         "advice": {
             "action": "retry",
-            "reason": advise(found, RULES).reason,
+            "reason": "the link was lost: retry away from the node that it ran on, in 10 s",
             "exclude_node": True,
             "delay_s": 10.0,
         },
     }
 
 
-@pytest.mark.parametrize(
-    ("label", "p", "is_finding"),
-    [(Label.TRANSIENT, 0.9, False), (Label.UNSURE, 0.5, True), (Label.DETERMINISTIC, 0.0, True)],
+def test_the_owner_may_believe_what_the_service_only_tries():
+    """A user's log can say anything of the site: that is known to whoever reads a log of their own."""
+    found = diagnosis_of("a", verdict(Label.TRANSIENT, 0.96, infrastructure=True, hearsay=True), RULES)
+    assert (found.decision.kind, found.by_service) == (DecisionKind.RETRY, DecisionKind.PROBE)
+    assert exit_code([found]) == 0
+
+
+STOP, PROBE, RETRY = (
+    diagnosis_of("a", verdict(label, p), RULES)
+    for label, p in ((Label.DETERMINISTIC, 0.0), (Label.UNSURE, 0.5), (Label.TRANSIENT, 0.9))
 )
-def test_what_a_retry_does_not_settle_is_a_finding(label, p, is_finding):
-    found = verdict(label, p)
-    assert Diagnosis("a", found, advise(found, RULES)).is_finding is is_finding
+
+
+@pytest.mark.parametrize(
+    ("diagnoses", "code"),
+    [([RETRY], 0), ([None], 0), ([PROBE], 3), ([STOP], 1), ([RETRY, PROBE], 3), ([PROBE, STOP, RETRY], 1)],
+)
+def test_exit_codes_tell_what_is_advised_apart(diagnoses, code):
+    assert exit_code(diagnoses) == code
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty"),
+        (gzip.compress(b"", mtime=0), "is empty"),
+        (random.Random(7).randbytes(4000), "is no text"),
+        (bytes(range(16)) * 90, "is no text"),
+    ],
+)
+def test_what_is_no_log_is_bad_input(perdure, home, content, says):
+    (home / "a.log").write_bytes(content)
+    ran = perdure("why", "a.log")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"a.log: {says}" in ran.err
+
+
+@pytest.mark.parametrize(
+    "text", ["naïve Größe 模型加载失败\n" * 9, "\x1b[31mred\x1b[0m\r 99%|█████▉|\n" * 9, "\0" * 3000 + PORT]
+)
+def test_texts_of_all_kinds_are_logs(perdure, home, text):
+    (home / "a.log").write_text(text)
+    assert perdure("why", "a.log").code in (0, 3)
 
 
 def test_a_log_is_judged_without_a_service(perdure, home):
@@ -99,7 +137,7 @@ def test_the_card_shows_the_verdict_the_lines_and_the_advice(perdure, home):
     headline = ran.out.splitlines()[0]
     assert headline.startswith("a.log")
     assert "DETERMINISTIC" in headline
-    assert "3  root          RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x5 and 7x1)\n" in ran.out
+    assert "3  root     RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x5 and 7x1)\n" in ran.out
     assert "\nSTOP " in ran.out
     assert not any(line.endswith(" ") for line in ran.out.splitlines())
 
@@ -225,9 +263,7 @@ def test_the_sites_own_rules_come_first(perdure, home):
 
 def test_a_card_says_one_thing_where_history_speaks_against_a_retry():
     found = verdict(Label.TRANSIENT, 0.52)
-    with io.StringIO() as out:
-        Console(file=out, width=200).print(card(Diagnosis("job 7", found, AGAIN)))
-        text = out.getvalue()
+    text = "\n".join(card(Diagnosis("job 7", found, AGAIN)))
     assert "STOP" in text.splitlines()[0]
     assert "p = 0.06" in text
     assert "TRANSIENT" not in text

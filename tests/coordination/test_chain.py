@@ -1,12 +1,21 @@
 """The chain's laws, at every step of any story: one owner, no act without it, nothing taken back, everything ends."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.coordination.chain import MAX_HANDLERS_OF_ONE_GUEST, MAX_OF_ONE_GUEST, Chain, advance, equal_of, restored
+from perdure.coordination.chain import (
+    MAX_ANNOTATIONS,
+    MAX_ANNOTATIONS_OF_GUESTS,
+    MAX_BUDGETS,
+    MAX_HANDLERS_OF_ONE_GUEST,
+    MAX_OF_GUESTS,
+    MAX_OF_ONE_GUEST,
+    Chain,
+    advance,
+    equal_of,
+    restored,
+)
 from perdure.coordination.messages import (
     Annotated,
     Answered,
@@ -32,6 +41,7 @@ from perdure.coordination.record import (
 )
 from perdure.coordination.ruling import Registration, Ruling, declined, handled
 from perdure.model.actions import Drain
+from tests.copying import replace
 
 DEADLINE_S, WINDOW_S = 100.0, 50.0
 
@@ -223,8 +233,8 @@ def test_all_users_of_one_shared_resource_raise_one_exception():
 @pytest.mark.parametrize("severity", range(4))
 def test_what_is_worse_than_what_is_known_is_new(severity):
     bench = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, _ = advance(Chain(), [Raised(record("x").but(severity=2))], bench, 0.0)
-    chain, _ = advance(chain, [Raised(record("y").but(severity=severity))], bench, 1.0)
+    chain, _ = advance(Chain(), [Raised(replace(record("x"), severity=2))], bench, 0.0)
+    chain, _ = advance(chain, [Raised(replace(record("y"), severity=severity))], bench, 1.0)
     assert ("y" in chain.ended) is (severity < 2)
 
 
@@ -269,10 +279,74 @@ def test_users_cannot_fill_the_chain():
     assert {"b", "s"} <= chain.open.keys()
 
 
+def test_all_users_together_leave_room_for_the_site():
+    bench = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=50.0)})
+    users = [f"user{i}" for i in range(MAX_OF_GUESTS // MAX_OF_ONE_GUEST + 1)]
+    flood = [
+        Raised(record(f"{user}.{i}", job=f"{user}.{i}", by=user), guest=True)
+        for user in users
+        for i in range(MAX_OF_ONE_GUEST)
+    ]
+    chain, _ = advance(Chain(), flood, bench, 0.0)
+    assert len(chain.open) == MAX_OF_GUESTS
+    chain, effects = advance(chain, [Raised(record("s", job="s", by="perdure"))], bench, 1.0)
+    assert "s" in chain.open
+    assert not any(isinstance(effect, Refused) for effect in effects)
+
+
+def test_users_annotations_leave_room_for_the_site():
+    chain, _ = advance(Chain(), [Raised(record())], Bench(), 0.0)
+    flood = [Annotated("x", Annotation("viewer:ada", 1.0, f"k{i}", "v")) for i in range(MAX_ANNOTATIONS)]
+    chain, effects = advance(chain, flood, Bench(), 1.0)
+    assert sum(isinstance(effect, Refused) for effect in effects) == MAX_ANNOTATIONS - MAX_ANNOTATIONS_OF_GUESTS
+    chain, effects = advance(chain, [Annotated("x", Annotation("operator:root", 2.0, "k", "v"))], Bench(), 2.0)
+    assert not any(isinstance(effect, Refused) for effect in effects)
+    assert chain.find("x").annotations[-1].component == "operator:root"
+
+
 def test_what_ended_at_once_takes_no_share():
     flood = [Raised(record(f"x{i}", job=str(i)), guest=True) for i in range(2 * MAX_OF_ONE_GUEST)]
     chain, _ = advance(Chain(), flood, Bench(fall_back=handled("noted")), 0.0)
     assert len(chain.ended) == 2 * MAX_OF_ONE_GUEST
+
+
+def test_a_handler_whose_lease_has_run_out_owns_nothing():
+    """Also where its answer comes before anybody has looked at the clock."""
+    start = [Enlisted(handler("h", until_s=10.0)), Raised(record())]
+    chain, _ = advance(Chain(), start, Bench(), 0.0)
+    assert chain.turns["x"].handler == "h"
+    late, effects = advance(chain, [Answered("x", "h", drain())], Bench(), 10.0)
+    assert [type(effect) for effect in effects] == [Refused]
+    assert late.find("x").owner is None
+    in_time, effects = advance(chain, [Answered("x", "h", drain())], Bench(), 9.9)
+    assert in_time.find("x").owner is Component.JOB
+
+
+def test_what_was_folded_before_a_restart_is_folded_after_it():
+    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, first = advance(Chain(), [Raised(record())], bench, 0.0)
+    assert len(acts(first)) == 1
+    again = restored([*chain.ended.values(), *chain.open.values()], chain.handlers.values(), chain.spent)
+    again, effects = advance(again, [Raised(record("y"))], bench, 10.0)
+    assert (acts(effects), again.find("y"), again.find("x").repeats) == ([], None, 1)
+
+
+@pytest.mark.parametrize(("later_s", "is_one"), [(WINDOW_S, True), (WINDOW_S + 0.1, False)])
+def test_an_equal_fault_is_one_up_to_the_end_of_the_window(later_s, is_one):
+    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, _ = advance(Chain(), [Raised(record())], bench, 0.0)
+    chain, _ = advance(chain, [Raised(record("y"))], bench, later_s)
+    assert (chain.find("y") is None) is is_one
+
+
+def test_of_too_many_budgets_the_one_that_was_charged_longest_ago_goes():
+    spent = {f"node:n{i}": (float((i * 7919) % MAX_BUDGETS),) for i in range(MAX_BUDGETS)}
+    (oldest,) = (key for key, times in spent.items() if times == (1234.0,))
+    spent = {key: times if times[0] > 1234 or key == oldest else (99999.0,) for key, times in spent.items()}
+    bench = Bench({Component.RESOURCE_MANAGER: replace(drain(), charges=("job:1",))})
+    chain, _ = advance(Chain(spent=spent), [Raised(record())], bench, 100_000.0)
+    assert set(spent) - set(chain.spent) == {oldest}
+    assert chain.spent["job:1"] == (100_000.0,)
 
 
 def test_users_register_few_handlers():

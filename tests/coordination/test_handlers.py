@@ -1,7 +1,7 @@
 """Perdure's own handlers, on sites of a few lines: who acts, on whose word, and within which budget."""
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -9,7 +9,7 @@ from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import Chain, advance
 from perdure.coordination.chain import restored as rebuilt_from
 from perdure.coordination.handlers.shared import MAX_HELD, newly_needed
-from perdure.coordination.messages import Failed, LetGo, Raised, ReadBack, Settled, Ticked
+from perdure.coordination.messages import Annotated, Enlisted, Failed, Left, LetGo, Raised, ReadBack, Settled, Ticked
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import (
     Annotation,
@@ -20,11 +20,13 @@ from perdure.coordination.record import (
     Scope,
     Subject,
 )
+from perdure.coordination.ruling import Registration
 from perdure.coordination.site import Resource
 from perdure.model.actions import Drain, Extend, Hold, Release
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
+from tests.copying import replace
 
 NOW = 1000.0
 
@@ -142,6 +144,15 @@ def test_one_users_word_drains_nothing_and_two_users_do():
     assert action == Drain("n1", "perdure: node.disk", "x")
 
 
+def test_what_one_user_adds_to_the_own_word_is_no_second_source():
+    notes = tuple(Annotation("viewer:ada", NOW, key, "it is broken") for key in ("disk", "smart"))
+    site = Site(nodes=up("n1"))
+    assert site.take(raised("node.disk", by="viewer:ada", nodes=("n1",), notes=notes)) == []
+    assert site.take(Annotated("x", Annotation("viewer:ada", NOW, "more", "yes")), now=NOW + 1) == []
+    assert site.take(Ticked(), now=NOW + 10_000) == []
+    assert site.chain.find("x").state is ExceptionState.ESCALATED
+
+
 def test_the_budget_of_a_node_is_kept():
     site = Site(nodes=up("n1"))
     later = [NOW + 3600 * i for i in range(5)]
@@ -149,6 +160,8 @@ def test_the_budget_of_a_node_is_kept():
     assert [len(acts) for acts in drains] == [1, 1, 1, 0, 0]
     assert site.chain.ended["x3"].state is ExceptionState.ESCALATED
     assert "3 of 3" in site.chain.ended["x3"].verdicts[0].note
+    site.chain = rebuilt(site.chain)
+    assert site.take(raised("gpu.xid79", "x5", nodes=("n1",)), now=later[-1] + 3600) == []
 
 
 def test_what_needs_a_lost_resource_is_held_and_what_runs_is_told_once():
@@ -201,7 +214,7 @@ def test_a_user_who_cried_first_mutes_nobody():
 def test_a_warning_that_becomes_a_fault_is_acted_on():
     site = Site(nodes=up("n1"))
     warning = raised("gpu.ecc", nodes=("n1",))
-    assert site.take(replace(warning, record=warning.record.but(severity=5))) == []
+    assert site.take(replace(warning, record=replace(warning.record, severity=5))) == []
     assert site.take(raised("gpu.ecc", "y", nodes=("n1",)), now=NOW + 1) == [Drain("n1", "perdure: gpu.ecc", "y")]
 
 
@@ -223,10 +236,19 @@ def test_a_node_s_budget_is_charged_however_its_faults_are_told():
     assert [len(found) for found in acts] == [1, 2, 2, 0, 1]
 
 
+@pytest.mark.parametrize("nodes", [("n1", "n2"), ("n2", "n1")])
+def test_where_one_of_several_nodes_has_nothing_left_a_person_is_asked(nodes):
+    site = Site(nodes=up("n1", "n2"))
+    for i in range(3):
+        assert site.take(raised("gpu.xid79", f"x{i}", nodes=("n1",)), now=NOW + 3600 * i)
+    assert site.take(raised("gpu.xid79", "both", nodes=nodes), now=NOW + 4 * 3600) == []
+    assert "3 of 3 recoveries of node:n1" in site.chain.ended["both"].verdicts[0].note
+
+
 def test_a_clock_that_is_set_back_brings_no_budget_back():
     site = Site(nodes=up("n1"))
     old = [raised("gpu.xid79", f"x{i}", nodes=("n1",)) for i in range(5)]
-    old = [replace(one, record=one.record.but(time_s=NOW - 6 * 86400.0)) for one in old]
+    old = [replace(one, record=replace(one.record, time_s=NOW - 6 * 86400.0)) for one in old]
     acts = [site.take(one, now=NOW + 3600 * i) for i, one in enumerate(old)]
     assert [len(found) for found in acts] == [1, 1, 1, 0, 0]
 
@@ -273,6 +295,17 @@ def test_a_hard_fault_is_acted_on_at_once_though_it_was_soft_before():
 
 def waiting(*job_ids):
     return [AttemptId("c", job_id, 0) for job_id in job_ids]
+
+
+def test_what_holds_jobs_back_is_remembered_however_many_end_after_it(monkeypatch):
+    monkeypatch.setattr("perdure.coordination.chain.MAX_ENDED", 3)
+    site = Site()
+    site.wait("1")
+    assert site.take(down()) == [Hold(attempt, "x") for attempt in waiting("1")]
+    for number in range(9):
+        site.take(raised("site.note", f"n{number}", resource=f"r{number}"), now=NOW + number)
+    assert list(site.chain.ended) == ["x", "n7", "n8"]
+    assert site.take(restored(), now=NOW + 100) == [Release(attempt, "up") for attempt in waiting("1")]
 
 
 def test_what_was_held_is_over_once_every_job_was_let_go():
@@ -352,6 +385,16 @@ def test_one_users_word_lets_nothing_go():
     site.take(down())
     assert site.take(restored(by="viewer:ada"), now=NOW + 100) == []
     assert site.chain.ended["x"].is_brake
+
+
+def test_an_all_clear_says_how_many_it_lets_go():
+    site = Site()
+    assert site.take(restored("early")) == []
+    assert site.chain.ended["early"].owning.note == "nothing is held because of it"
+    site.wait("1")
+    site.take(down())
+    site.take(restored("late"), now=NOW + 100)
+    assert site.chain.ended["late"].owning.note == "1 jobs are released"
 
 
 def test_jobs_that_come_while_it_is_down_are_held_together_and_once():
@@ -436,6 +479,36 @@ def test_the_fewest_bytes_that_mend_a_quota_are_moved_each_once():
     assert site.chain.ended["x"].verdicts[0].forbids == ("start", "move", "migrate")
 
 
+def test_of_a_quota_s_use_what_the_site_says_last_counts():
+    site = Site()
+    for job_id in "12":
+        site.run(job_id, f"n{job_id}")
+    notes = usage(100, 175, **{"1": 80}) + usage(100, 175, **{"1": 80, "2": 75})
+    site.take(raised("storage.quota.over", scope=Scope.GLOBAL, notes=notes, resource="home"))
+    assert [r.subject.job_id for r in site.records() if r.type == "job.move"] == ["2"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        '{"limit": 100, "used": 175, "by": ["1", "2"]}',
+        '{"limit": 100, "used": 175, "by": {"1": -5}}',
+        '{"limit": 100, "used": 175, "by": {"1": true}}',
+        '{"limit": 100, "used": 9223372036854775808, "by": {"1": 75}}',
+        json.dumps({"limit": 100, "used": 175, "by": dict.fromkeys(map(str, range(10_001)), 75)}),
+        '{"limit": 100, "by": {"1": 75}}',
+        "[]",
+        "no JSON",
+    ],
+)
+def test_on_a_usage_that_makes_no_sense_nobody_is_moved(told):
+    site = Site()
+    site.run("1", "n1")
+    notes = (Annotation("operator:root", NOW, "usage", told),)
+    assert site.take(raised("storage.quota.over", scope=Scope.GLOBAL, notes=notes, resource="home")) == []
+    assert not any(r.type == "job.move" for r in site.records())
+
+
 def test_a_quota_that_cannot_be_mended_is_a_persons():
     site = Site()
     notes = usage(100, 500, **{"1": 70})
@@ -463,6 +536,28 @@ def test_a_dead_rank_is_recovered_with_the_end_of_its_attempt():
     assert ended.owner is Component.SCHEDULER
     assert "c/1#1:job.failed" in ended.verdicts[-1].note
     assert [a.key for a in ended.annotations] == ["nodes"]
+
+
+def test_what_is_about_a_start_that_a_newer_one_has_replaced_changes_nothing():
+    site = Site()
+    site.run("1", "n1")
+    old = raised("app.nan", job_id="1")
+    site.take(replace(old, record=replace(old.record, incarnation=1)))
+    assert "x" in site.chain.open
+    site.attempts.append(replace(site.attempts[0], id=AttemptId("c", "1", 2)))
+    assert site.take(Ticked(), now=NOW + 6) == []
+    assert site.chain.ended["x"].outcome is Outcome.WITHDRAWN
+
+
+def test_a_users_handler_is_asked_about_the_own_jobs_alone():
+    site = Site()
+    site.run("1", "n1")
+    for user in ("ada", "bob"):
+        site.take(Enlisted(Registration(f"{user}+h", Component.JOB, ("app",), user, NOW + 100, user)))
+    site.take(raised("app.nan", job_id="1"))
+    assert site.chain.turns["x"].handler == "ada+h"
+    site.take(Left("ada+h"))
+    assert site.chain.turns["x"].handler == ""
 
 
 def test_a_job_that_is_over_takes_its_exceptions_with_it():
@@ -521,6 +616,20 @@ def test_time_is_granted_where_the_site_says_so_and_as_often_as_it_says():
     assert site.take(raised("app.walltime", job_id="1")) == [Extend(AttemptId("c", "1", 1), 9000.0)]
     site.jobs["1"] = replace(site.jobs["1"], walltime_s=9000.0)
     assert site.take(raised("app.walltime", "again", job_id="1"), now=NOW + 5000) == []
+
+
+def test_a_budget_bounds_what_is_done_at_the_deadline_too():
+    """Nobody answers: the default handler acts, once and no second time in the budget's window."""
+    book = site_playbook(
+        '[failures."app.walltime"]\nfall_back = "grant-time"\nbudget = { limit = 1, window_s = 86400, per = "job" }\n',
+        "site.toml",
+    )
+    site = Site(playbook=book)
+    site.run("1", "n1", walltime_s=7200.0)
+    assert site.take(raised("app.walltime", job_id="1")) == [Extend(AttemptId("c", "1", 1), 9000.0)]
+    site.jobs["1"] = replace(site.jobs["1"], walltime_s=9000.0)
+    assert site.take(raised("app.walltime", "again", job_id="1"), now=NOW + 5000) == []
+    assert site.chain.ended["again"].state is ExceptionState.ESCALATED
 
 
 def test_else_no_time_is_granted():

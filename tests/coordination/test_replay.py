@@ -1,7 +1,5 @@
 """Exceptions of the past under another playbook: the same one changes nothing, another says where it parts."""
 
-from dataclasses import replace
-
 from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import Chain, advance
 from perdure.coordination.messages import Answered, Enlisted, Raised, Ticked
@@ -10,6 +8,7 @@ from perdure.coordination.record import Component, ExceptionRecord, Scope, Subje
 from perdure.coordination.replay import differences, replay
 from perdure.coordination.ruling import Registration, handled
 from tests.coordination.test_handlers import Site, up
+from tests.copying import replace
 
 NOW = 1000.0
 

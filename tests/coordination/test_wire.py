@@ -155,3 +155,8 @@ def test_what_a_schema_cannot_say_is_refused_too(value):
 def test_anything_at_all_is_read_or_refused(value):
     with contextlib.suppress(InputError):
         decode(value)
+
+
+def test_what_an_annotation_leaves_out_is_empty():
+    (found,) = decode(plain(annotations=[{"time": 1.0}])).annotations
+    assert found == model.Annotation("", 1.0, "", "")

@@ -18,7 +18,7 @@ from perdure.errors import StateError
 from perdure.service import store
 from perdure.service.journal import Journal
 from tests.crash.power import Cut, PowerSupply
-from tests.dst.disk import TABLES, Fuse
+from tests.dst.disk import TABLES, Disk, Fuse
 from tests.dst.simulation import CLUSTER, Simulation
 
 SHARE = 0.03  # of the writes and syncs
@@ -38,9 +38,9 @@ class FileDisk:
 
     def __init__(self, directory: Path, power: PowerSupply) -> None:
         self._store, self._power = store.Store.open(directory, CLUSTER), power
-        self.engine = self._store.engine
+        self.engine = self.reader = self._store.engine
         self.raw = sqlite3.connect(directory / store.FILE_NAME, isolation_level=None)
-        self.fuse, self.full = Fuse(), False
+        self.fuse, self.full = Fuse(), 0
         self.states = [digest(self.raw)]
         power.acknowledged = 1
 
@@ -53,7 +53,7 @@ class FileDisk:
         with self._store.writing() as db:
             yield db
             if self.full:
-                self.full = False
+                self.full -= 1
                 raise StateError("disk", "disk is full", "Free some space on its disk")
             self.fuse.passed()
         self.states.append(digest(self.raw))
@@ -70,7 +70,7 @@ class FileDisk:
 
 class _OnFiles(Simulation):
     def __init__(self, disk: FileDisk) -> None:
-        self.disk = disk
+        self.disk, self.other = disk, Disk()
         self.journal = Journal(disk, CLUSTER)
 
 
@@ -93,6 +93,8 @@ def run(cuts: int, seed: int) -> Result:
                 what = _loss(cut, kept, Path(name), starts=number % STARTS_EACH == 0)
                 lost += [f"seed {seed}, cut {number}: {what}"] if what else []
             lost += [f"seed {seed}: {found}"] if found else []
+            if found and not power.cuts:
+                break  # it did not get as far as a cut, nor would the next
             done, states, seed = done + len(power.cuts), states + len(kept), seed + 1
     return Result(done, states, tuple(lost))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import event
@@ -21,6 +21,7 @@ from perdure.service.engine import Engine
 from perdure.service.executor import Executor, ExecutorSettings
 from perdure.service.journal import ActionState, Journal
 from perdure.triage.judge import judge
+from tests.copying import replace
 from tests.crash.world import CLUSTER
 
 TICK_S = 5.0

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.backends.local import LocalBackend, start_daemon, stop_daemon
@@ -13,6 +13,7 @@ from perdure.demo.workload import SCENARIOS, Arrival
 from perdure.demo.workspace import Workspace, prepare
 from perdure.model.actions import Outcome, Requeue
 from perdure.model.jobs import Attempt, Job
+from tests.copying import replace
 
 NODES = ("n1", "n2", "n3", "n4")
 GPUS = 4

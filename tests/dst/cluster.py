@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
+from perdure.backends.protocol import TAIL_BYTES
 from perdure.backends.simulated import FaultPlan, SimulatedBackend, SimulatedCluster
 from perdure.backends.simulated.cluster import REMEMBERED_S
+from perdure.errors import ClusterBusy
 from perdure.model.actions import Outcome, OutcomeStatus
 from perdure.model.jobs import JobState
 from perdure.model.nodes import NodeState
+from tests.copying import replace
 
 LOSSY = FaultPlan(p_lose_request=0.1, p_lose_reply=0.2, p_delay=0.1, delay_s=30.0)
 HOSTILE = FaultPlan(0.1, 0.2, 0.1, 30.0, p_duplicate=0.2, p_stale=0.1, p_blind=0.05)
@@ -19,6 +21,19 @@ MOST_STALE_S = 60.0  # that a picture of the manager may be old: much less than 
 
 class Manager(SimulatedCluster):
     """A resource manager that may also think better of a job that it had given up."""
+
+    def __init__(self, *given, **named) -> None:
+        super().__init__(*given, **named)
+        self._returned_s = {}  # by node: when it last came back into service
+
+    def was_out(self, node: str, since_s: float) -> bool:
+        """Whether the node took no new work at some instant since then."""
+        return not self._nodes[node].is_usable or self._returned_s.get(node, 0.0) >= since_s
+
+    def _set_node(self, name, state, reason):
+        super()._set_node(name, state, reason)
+        if self._nodes[name].is_usable:
+            self._returned_s[name] = self.now
 
     def requeue_by_itself(self, job_id: str) -> bool:
         submitted = self._jobs[job_id]
@@ -53,6 +68,9 @@ class Line(SimulatedBackend):
     def __init__(self, cluster: Manager, seed: int, passed: Callable[[], None], clock: Callable[[], float]) -> None:
         super().__init__(cluster, FAIR, seed)
         self.faults_struck = 0
+        self.shown_s = 0.0  # the instant of the picture that was shown last
+        self.known_s = 0.0  # that of the last one that the service has written down
+        self.dumb = False  # True: no log can be read
         self.watch: Callable[[object], None] = lambda action: None
         self._passed = passed
         self._clock = clock
@@ -61,8 +79,18 @@ class Line(SimulatedBackend):
         self._passed()
         if self._last is not None and self._last.time_s < self._truth.now - MOST_STALE_S:
             self._last = None
+        before = self._last
         seen = super().observe(since_s)
+        if self._last is not before:
+            self.shown_s = self._truth.now
         return replace(seen, time_s=self._clock())  # the service's machine stamps what it sees
+
+    def output(self, attempt, max_bytes=TAIL_BYTES, known=()):
+        """A file system that hangs is a call that never ends, which the service gives up."""
+        if self.dumb:
+            self.faults_struck += 1
+            raise ClusterBusy(attempt.stdout, "does not answer", "Wait")
+        return super().output(attempt, max_bytes, known)
 
     def perform(self, action):
         self._passed()

@@ -14,6 +14,7 @@ from operator import itemgetter
 
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy.pool import StaticPool
 
 from perdure.errors import StateError
 from perdure.service.schema import metadata
@@ -49,14 +50,15 @@ class Disk:
 
     def __init__(self) -> None:
         self.raw = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
-        metadata.create_all(create_engine("sqlite://", creator=lambda: self.raw))
+        self.reader = create_engine("sqlite://", creator=lambda: self.raw, poolclass=StaticPool)  # what pages read with
+        metadata.create_all(self.reader)
         self._drop_indexes()
         self.engine = self  # the journal asks it for its dialect alone
         self.dialect = DIALECT
         connection = _Connection(self.raw)
         self._transaction, self._reading = _Transaction(self, connection), nullcontext(connection)
         self.fuse = Fuse()
-        self.full = False  # True: the next write finds no room
+        self.full = 0  # so many writes find no room
 
     def _drop_indexes(self) -> None:
         """Those that make reading fast, but forbid nothing: a seed has a few hundred rows."""
@@ -68,7 +70,7 @@ class Disk:
     def wipe(self) -> None:
         for table in TABLES:
             self.raw.execute(f"DELETE FROM {table}")
-        self.fuse.left, self.full = 0, False
+        self.fuse.left, self.full = 0, 0
 
     def writing(self) -> _Transaction:
         self.fuse.passed()
@@ -79,7 +81,7 @@ class Disk:
 
     def check_room(self) -> None:
         if self.full:
-            self.full = False
+            self.full -= 1
             raise StateError(self.where, "disk is full", "Free some space on its disk")
 
     def close(self) -> None:

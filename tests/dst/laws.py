@@ -7,12 +7,13 @@ from functools import lru_cache
 
 import msgspec
 
-from perdure.coordination.record import AnswerKind
-from perdure.model.actions import Drain, Hold, Release, Requeue
-from perdure.model.jobs import AttemptState
+from perdure.coordination.record import AnswerKind, Component, Outcome
+from perdure.model.actions import Drain, Hold, JobAction, Release, Requeue
+from perdure.model.jobs import AttemptState, JobState
 from perdure.service.auth import Role
 
 HOUR_S = 3600.0
+ENDS = "SELECT key, state, detail FROM actions WHERE state NOT IN ('planned', 'started')"
 
 
 class Broken(AssertionError):
@@ -27,8 +28,11 @@ def must(holds: object, law: str, *about: object) -> None:
 class Auditor:
     """Remembers what was acknowledged, and compares."""
 
-    def __init__(self, disk, manager, switch, limits, clock) -> None:
-        self._db, self._manager, self._switch, self._clock = disk.raw, manager, switch, clock
+    def __init__(self, disk, line, manager, switch, limits, clock, *, alone: bool = True) -> None:
+        """`alone` is False where another service acts on the same manager."""
+        self._db, self._line, self._manager, self._switch, self._clock = disk.raw, line, manager, switch, clock
+        self._alone, self._told = alone, set()  # keys of actions whose end was compared with what is true
+        self.latest = lambda job_id: 0  # the incarnation of a job that the service knows
         self._limits, self._caps, self._rules = limits, limits.caps, limits.rules
         self._retries = {}  # by key of Perdure's own requeues: when it may start, and the attempt that failed
         self._seen = {}  # records by id, as they stood when the service last said so
@@ -46,6 +50,13 @@ class Auditor:
 
     # -- after every step
 
+    def check_all(self, engine, *, guarded: bool, acted: bool = True) -> None:
+        """`acted` where an action may have come to its end."""
+        self.check_chain(engine.state.chain)
+        self.check_deeds(guarded)
+        if acted:
+            self.check_ends()
+
     def check_chain(self, chain) -> None:
         """What was said of an exception stays said; it has one owner at most."""
         now = self._clock()
@@ -59,7 +70,19 @@ class Auditor:
                 before = seen.get(name)
                 if before is not record:
                     self._check_record(before, record)
+                    self._check_truth(before, record)
                     seen[name] = record
+        for exception_id, turn in chain.turns.items():
+            if turn.handler:
+                self._check_asked(chain.handlers[turn.handler], chain.open[exception_id])
+
+    def _check_asked(self, registration, record) -> None:
+        owner = self.owner_of(record)
+        must(registration.owner in ("", owner), "a handler hears of its user's jobs alone", registration.id, record.id)
+
+    def owner_of(self, record) -> str:
+        """Whose job a record is about; "" where it is about none."""
+        return self._manager.job(record.subject.job_id).user if record.subject.job_id else ""
 
     def _check_record(self, before, after) -> None:
         owners = sum(answer.kind is AnswerKind.HANDLED for answer in after.verdicts)
@@ -72,6 +95,42 @@ class Auditor:
         must(said == before.verdicts, "verdicts are never lost or reordered", after.id)
         must(after.repeats >= before.repeats, "a repeat is never forgotten", after.id)
         must(after.state.is_over or not before.state.is_over, "what has ended stays ended", after.id, after.state)
+
+    def _check_truth(self, before, after) -> None:
+        """What a record says of a job or a node is so, or was when the service last looked."""
+        outcome = after.outcome if before is None or before.outcome is not after.outcome else Outcome.OPEN
+        if outcome is Outcome.RECOVERED and before is not None and before.needs_a_person:
+            out = [self._manager.was_out(node, self._line.known_s) for node in after.subject.nodes]
+            must(all(out), "a fault that is seen to leaves its nodes without new work", after.id, after.subject.nodes)
+        if not after.id.startswith(f"{self._manager.name}/") or after.attempt is None:
+            return
+        later = [a for a in self._manager.attempts(after.subject.job_id) if a.id > after.attempt]
+        if outcome is Outcome.RECOVERED:
+            good = any(attempt.state is AttemptState.COMPLETED for attempt in later)
+            must(good, "what is called recovered has ended well", after.id)
+        if outcome is Outcome.WITHDRAWN:
+            is_past = later or self._manager.job(after.subject.job_id).state is JobState.CANCELLED
+            must(is_past, "what is called withdrawn is past", after.id)
+        owning = after.owning
+        is_new = owning is not None and not owning.handler and (before is None or before.owning is None)
+        if is_new and owning.component is Component.RESOURCE_MANAGER:
+            back = later or self._manager.recoveries[after.attempt]
+            must(back, "what the manager is said to have put back, it has", after.id)
+
+    def check_ends(self) -> None:
+        """After actions: what is said of each is so."""
+        for key, state, detail in self._db.execute(ENDS).fetchall():
+            if key not in self._told:
+                self._told.add(key)
+                self._check_end_of(key, state, detail)
+
+    def _check_end_of(self, key: str, state: str, detail: str) -> None:
+        asked, _, again = key.partition("~")
+        times = self._manager.effects[asked]
+        if state == "done":
+            must(times, "what is called done has been done", key)
+        elif self._alone and not again:
+            must(not times, "what is said not to have been done has not", key, state, detail)
 
     # -- before every order
 
@@ -89,6 +148,9 @@ class Auditor:
         if by != "perdure":
             return
         must(self._owns(exception_id, action.key), "no action without the verdict that owns it", action.key)
+        if isinstance(action, JobAction):
+            is_current = self.latest(action.attempt.job_id) <= action.attempt.incarnation
+            must(is_current, "nothing is done to a start that was replaced", action.key)
         if isinstance(action, Drain):
             self._check_vouched_for(exception_id)
         if isinstance(action, Hold) or (isinstance(action, Release) and action.episode):
@@ -254,8 +316,11 @@ class Auditor:
         exception_id, owner = found
         record = self._record(exception_id)
         owning = [v for v in record["verdicts"] if v["kind"] == "handled" and not v["handler"]]
-        if not owning or record["state"] == "escalated" or record["outcome"] == "withdrawn":
+        if not owning or record["state"] == "escalated":
             return
+        *_, last = self._manager.attempts(attempt.id.job_id)
+        if last.state is AttemptState.COMPLETED and last.id.incarnation == attempt.id.incarnation + 1:
+            must(record["outcome"] == "recovered", "what has ended well is called recovered", exception_id)
         keys = owning[0]["action_keys"]
         if owner == "resource_manager" or any(key.startswith("requeue:") for key in keys):
             times = self._manager.recoveries[attempt.id]

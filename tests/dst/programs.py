@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
+from perdure.coordination.handlers.quota import USAGE
 from perdure.coordination.record import AnswerKind
 from perdure.errors import PerdureError
 from perdure.model.jobs import JobState
@@ -14,16 +15,20 @@ from perdure.service.auth import Identity, Role
 from perdure.service.controller import Ordered
 from perdure.service.coordinator import Answering, Enlisting
 from perdure.service.orders import job_order, node_order
+from perdure.service.queries.exceptions import find_exceptions
+from perdure.service.queries.reader import Reader
 from perdure.service.raising import handler_id
 from tests.dst.laws import must
+from tests.dst.service import SCRATCH
 
 USERS = (Identity("ada", Role.VIEWER), Identity("bob", Role.VIEWER))
 ROOT = Identity("root", Role.OPERATOR)
 
 OF_JOBS = ("app.nan", "app.shape", "process.exit", "launcher.prolog", "launcher.permanent", "site.news")
 OF_NODES = ("gpu.xid79", "node.hot")
-OF_ALL = ("storage.down", "storage.restored", "storage.quota", "storage.quota.over", "network.down", "suspect.pair")
-RESOURCES = ("pfs:/scratch", "pfs:/home")
+OVER = "storage.quota.over"
+OF_ALL = ("storage.down", "storage.restored", "storage.quota", OVER, "network.down", "suspect.pair")
+RESOURCES = (SCRATCH, "pfs:/home")
 
 VERDICTS = (
     AnswerKind.HANDLED,
@@ -70,10 +75,11 @@ def handlers(rng: Random) -> list[Handler]:
 class Programs:
     """What they do in one step. Each step returns what it did in a few words, or "" where there was nothing to do."""
 
-    def __init__(self, rng: Random, manager, auditor, clock, *, guarded: bool) -> None:
+    def __init__(self, rng: Random, manager, auditor, clock, reader: Reader, *, guarded: bool) -> None:
         self._rng, self._manager, self._auditor, self._clock = rng, manager, auditor, clock
         self._guarded = guarded
         self._handlers = handlers(rng)
+        self._reader = reader
         self._count = 0
         self.refusals = 0
 
@@ -92,7 +98,7 @@ class Programs:
             value = {"type": rng.choice(OF_ALL), "subject": {"resource": rng.choice(RESOURCES)}}
         if not value:
             return ""
-        if value["type"] == "storage.quota.over" and rng.random() < 0.7:
+        if value["type"] == OVER and rng.random() < 0.7:
             value["annotations"] = [self._usage()]
         self._count += 1
         value |= {"id": f"x{self._count}", "severity": rng.randint(0, 7)}
@@ -101,8 +107,9 @@ class Programs:
     def claim(self, life) -> str:
         """Two users say the same of what all share, for a job of each; with as many annotations as there may be."""
         rng = self._rng
-        mine = {user: [j for j in self._manager.job_ids if self._manager.job(j).user == user.user] for user in USERS}
-        kind, resource = rng.choice(OF_ALL), rng.choice(RESOURCES)
+        live = [job for job in map(self._manager.job, self._manager.job_ids) if job.state is JobState.RUNNING]
+        mine = {user: [job.job_id for job in live if job.user == user.user] for user in USERS}
+        kind, resource = rng.choice(OF_ALL), rng.choice((SCRATCH, *RESOURCES))
         said = []
         for user, job_ids in mine.items():
             if job_ids:
@@ -125,6 +132,8 @@ class Programs:
         if isinstance(became, PerdureError):
             self.refusals += 1
             return f"refused, {became}"
+        job_id = value["subject"].get("job", "")
+        must(by is ROOT or self._owns(by, job_id), "each raises for his own jobs", by, job_id)
         self._auditor.raised[became.id] += 1
         return f"{value['id']} is {became.id} {became.state}"
 
@@ -148,7 +157,7 @@ class Programs:
         jobs = self._manager.job_ids[-4:]
         used = {job_id: self._rng.randint(1, 50) for job_id in jobs}
         text = json.dumps({"limit": 60, "used": sum(used.values()), "by": used})
-        return {"component": "operator", "time": self._clock(), "key": "usage", "value": text}
+        return {"component": "operator", "time": self._clock(), "key": USAGE, "value": text}
 
     def lie(self, life) -> str:
         """Say what cannot be: it must be refused, and must change nothing."""
@@ -221,17 +230,35 @@ class Programs:
             return ""
         exception_id, by = self._rng.choice(known), self._rng.choice((*USERS, ROOT))
         self._count += 1
-        value = f"v{self._count}"
+        key, value = "checkpoint", f"v{self._count}"
+        if chain.find(exception_id).type == OVER and by is not ROOT:
+            key, value = USAGE, self._usage()["value"]  # as only the site may say it: others would move their files
         try:
-            life.coordinator.annotate(exception_id, "checkpoint", value, by)
+            life.coordinator.annotate(exception_id, key, value, by)
         except PerdureError as err:
             self.refusals += 1
             return f"{exception_id}: refused, {err}"
         self._auditor.annotated[exception_id].append(value)
         job_id = chain.find(exception_id).subject.job_id
-        own = not job_id or self._manager.job(job_id).user == by.user
-        must(by is ROOT or own, "each writes on his own", by, job_id)
+        must(by is ROOT or not job_id or self._owns(by, job_id), "each writes on his own", by, job_id)
         return f"{exception_id}: {value}"
+
+    def _owns(self, by: Identity, job_id: str) -> bool:
+        return bool(job_id) and self._manager.job(job_id).user == by.user
+
+    # -- reading
+
+    def read(self, life) -> str:
+        """A user reads what the pages and the API show of exceptions: that is his own, and what concerns all."""
+        by = self._rng.choice(USERS)
+        shown = find_exceptions(self._reader, user=by.user, limit=200).items
+        others = [r.id for r in shown if r.subject.job_id and not self._owns(by, r.subject.job_id)]
+        must(not others, "each reads his own", by, others)
+        chain = life.coordinator.chain()
+        mine = [r for r in chain.open.values() if not r.subject.job_id or self._owns(by, r.subject.job_id)]
+        count = life.coordinator.count_open(by, len(chain.open))
+        must(count <= len(mine), "what is counted is his own", by, count, len(mine))
+        return f"{by.user}: {len(shown)}"
 
     # -- handling
 

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from perdure.coordination.playbook import own_playbook
+from perdure.coordination.site import Resource
 from perdure.retry.rules import RetryRules
 from perdure.service.caps import Caps
-from perdure.service.controller import ControllerSettings
+from perdure.service.controller import ControllerSettings, unfinished
 from perdure.service.coordinator import Coordinator
 from perdure.service.engine import Engine
 from perdure.service.executor import Executor, ExecutorSettings
 from perdure.service.journal import Journal
 from perdure.triage.verdict import Label, Verdict
+from tests.copying import replace
 
 MANY = 1_000_000
 RULES = RetryRules(  # budgets out of the way: what is due is due
@@ -34,6 +37,9 @@ SCARCE = RetryRules(  # the same in small: a few jobs come to the end of budgets
 )
 TIGHT = Caps(actions_per_hour=6, floor_per_hour=6, drains_per_hour=1)
 LOOSE = Caps(actions_per_hour=MANY, floor_per_hour=MANY, drains_per_hour=MANY)
+
+SCRATCH = "pfs:/scratch"
+PLAYBOOK = replace(own_playbook(), resources={SCRATCH: Resource(SCRATCH)})  # every job uses it, as the site says
 
 WRONG, PASSING, ODD = b"wrong", b"passing", b"odd"
 
@@ -86,6 +92,8 @@ def judge(log, attempt, context):
         return Verdict(Label.DETERMINISTIC, 0.02, "shape", "it is wrong", fingerprint="wrong")
     if any(ODD in file.text for file in log.files):
         return Verdict(Label.UNSURE, 0.5, "unknown", "nobody can tell")
+    if not log.files:
+        return Verdict(Label.UNSURE, 0.5, "unknown", "there is no log")
     infrastructure = bool(attempt.failed_nodes)
     return Verdict(Label.TRANSIENT, 0.9, "network", "it passes", fingerprint="passing", infrastructure=infrastructure)
 
@@ -97,10 +105,36 @@ class Life:
         self, journal: Journal, line: object, switch: Switch, limits: Limits, clock: Callable[[], float]
     ) -> None:
         executor = Executor(journal, line, ExecutorSettings(True, switch, limits.caps))
-        settings = ControllerSettings(retry=limits.rules)
+        settings = ControllerSettings(retry=limits.rules, playbook=PLAYBOOK)
         self.engine = Engine(line, journal, executor, judge, settings, clock)
         self.engine.logs.pool = _AtOnce()
         charge = self.engine.logs.charge
         self.engine.logs.charge = lambda user, _: charge(user, 1.0)  # whatever it took: a seed decides, and no clock
         self.coordinator = Coordinator(self.engine.tell, self.engine.view, journal.recall, self.engine.look_now.set)
         self.engine.recover()
+
+
+def look(engine: Engine) -> None:
+    """Have it look once. Raises `StateError` where it cannot write down what it sees, and so does not know it."""
+    engine.look()
+    if not engine.state.known.unseen:
+        engine.backend.known_s = engine.backend.shown_s
+
+
+def catch_up(engine: Engine) -> None:
+    """One round of all that a service does."""
+    look(engine)
+    while engine.judge_next(0.0):
+        pass
+    engine.tick()
+    engine.act()
+
+
+def left_to(engine: Engine) -> dict[str, object]:
+    """What has not come to its end yet."""
+    return {
+        "failures": unfinished(engine.state),
+        "exceptions": list(engine.state.chain.open),
+        "running": list(engine.state.known.running),
+        "actions": [row.key for row in (*engine.journal.planned(), *engine.journal.open_intents())],
+    }

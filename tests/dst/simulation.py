@@ -11,19 +11,21 @@ from random import Random
 from perdure.backends.simulated import EVERY, Script
 from perdure.errors import StateError
 from perdure.service.collector import keep_pauses_short
-from perdure.service.controller import unfinished
 from perdure.service.journal import Journal
+from perdure.service.queries.reader import Reader
 from tests.dst.cluster import FAIR, HOSTILE, LOSSY, Line, Manager
 from tests.dst.disk import Crash, Disk
 from tests.dst.laws import Auditor, Broken, must
 from tests.dst.programs import Programs
-from tests.dst.service import LIMITS, ODD, PASSING, WRONG, Life, Switch
+from tests.dst.rival import Rival
+from tests.dst.service import LIMITS, ODD, PASSING, WRONG, Life, Switch, catch_up, left_to, look
 
 CLUSTER = "sim"
 NODES = 5
 LEAST_EVENTS, LEAST_FAULTS = 200, 10
 REQUEUE_EXIT = 75
 MOST_SKEW_S = 300.0  # that two machines' clocks may differ by for long: half of what the service looks back
+RIVALLED = 0.2  # of the seeds in which the manager guards itself
 PATIENCE = 60  # rounds until everything has ended once nothing new happens
 MOST_STARTS = 5
 ROUND_S = 150.0
@@ -69,7 +71,7 @@ class Simulation:
     """Runs seeds one after the other on one disk, which is wiped between them."""
 
     def __init__(self) -> None:
-        self.disk = Disk()
+        self.disk, self.other = Disk(), Disk()
         self.journal = Journal(self.disk, CLUSTER)
         keep_pauses_short()  # as the service does
 
@@ -97,18 +99,25 @@ class _Run:
         )
         self.line = Line(self.manager, seed, self.disk.fuse.passed, self.clock)
         self.switch = Switch()
-        self.auditor = Auditor(self.disk, self.manager, self.switch, self.limits, self.clock)
+        rivalled = self.guarded and rng.random() < RIVALLED  # a blind manager would do what each of two says
+        self.auditor = Auditor(
+            self.disk, self.line, self.manager, self.switch, self.limits, self.clock, alone=not rivalled
+        )
         self.line.watch = self.auditor.watch
-        self.programs = Programs(rng, self.manager, self.auditor, self.clock, guarded=self.guarded)
+        self.auditor.latest = lambda job_id: self.life.engine.view().latest(job_id)
+        self.rival = Rival(simulation.other, self.manager, self.limits, seed) if rivalled else None
+        reader = Reader(self.disk.reader, CLUSTER)
+        self.programs = Programs(rng, self.manager, self.auditor, self.clock, reader, guarded=self.guarded)
         self.steps = {
             self.look: 2.5, self.judge: 3, self.act: 3, self.tick: 9, self.advance: 17, self.submit: 5,
             self.say(self.programs.raise_one): 2.5, self.say(self.programs.annotate): 1.5,
             self.say(self.programs.claim): 0.7,
             self.say(self.programs.handle): 10, self.say(self.programs.lie): 1.5,
             self.say(self.programs.raise_stale): 1.5, self.say(self.programs.forge): 1,
-            self.say(self.programs.order): 1, self.fail_node: 1.5, self.return_node: 3,
+            self.say(self.programs.order): 1, self.say(self.programs.read): 0.15,
+            self.fail_node: 1.5, self.return_node: 3,
             self.requeue: 1.5 if self.guarded else 0.0, self.jump: 0.6, self.turn_switch: 0.8, self.mood: 1.5,
-            self.crash: 0.3, self.arm: 0.8, self.fill_disk: 0.5,
+            self.crash: 0.3, self.arm: 0.8, self.fill_disk: 0.5, self.compete: 10 if self.rival else 0.0,
         }  # fmt: skip
         for step in self.steps:  # each seed has a temper of its own
             self.steps[step] *= rng.choice((0.3, 1.0, 1.0, 2.0))
@@ -149,8 +158,7 @@ class _Run:
         if done:
             self.told.events += 1
             self.told.trace.append((self.manager.now, getattr(step, "name", None) or step.__name__, done))
-            self.auditor.check_chain(self.life.engine.state.chain)
-            self.auditor.check_deeds(self.guarded)
+            self.auditor.check_all(self.life.engine, guarded=self.guarded, acted=step == self.act)
 
     def _start(self) -> Life:
         said: object = "it dies"
@@ -174,7 +182,7 @@ class _Run:
     # -- the service's own steps
 
     def look(self) -> str:
-        self.life.engine.look()
+        look(self.life.engine)
         return "at the cluster"
 
     def judge(self) -> str:
@@ -253,7 +261,7 @@ class _Run:
 
     def mood(self) -> str:
         self.line.faults = self._mood()
-        self.line.silent = self.rng.random() < 0.1
+        self.line.silent, self.line.dumb = self.rng.random() < 0.1, self.rng.random() < 0.1
         return (
             "nothing gets through"
             if self.line.silent
@@ -269,17 +277,22 @@ class _Run:
         return f"in {self.disk.fuse.left} points"
 
     def fill_disk(self) -> str:
-        self.disk.full = True
+        self.disk.full = self.rng.choice((1, 1, 2, MOST_STARTS - 2))
         self.told.faults += 1
-        return "for one write"
+        return f"for {self.disk.full} writes"
+
+    def compete(self) -> str:
+        """A second service, of which nobody knows, works on the same manager."""
+        return self.rival.work(self.rng)
 
     # -- the end
 
     def _run_out(self) -> None:
         """Nothing new happens and nothing fails any more: everything comes to its end."""
         self.told.trace.append((self.manager.now, "calm", "the clock runs out"))
-        self.disk.fuse.left, self.disk.full = 0, False
-        self.line.faults, self.line.silent, self.switch.on, self.skew_s = FAIR, False, False, 0.0
+        self.disk.fuse.left, self.disk.full = 0, 0
+        self.line.faults, self.line.silent, self.line.dumb = FAIR, False, False
+        self.switch.on, self.skew_s = False, 0.0
         if self.rng.random() < 0.5:
             self.life = self._start()
         self.programs.clear_all(self.life)
@@ -287,30 +300,22 @@ class _Run:
             self._round(ROUND_S if number < 10 else 10 * ROUND_S)
             if self._is_quiet():
                 self.auditor.check_end()
+                if self.rival:
+                    self.rival.auditor.check_end()
                 return
         must(False, "everything ends", self._left())
 
     def _round(self, seconds: float) -> None:
         self.manager.return_all()
         self.manager.advance(seconds)
-        engine = self.life.engine
-        engine.look()
-        while engine.judge_next(0.0):
-            pass
-        engine.tick()
-        engine.act()
-        self.auditor.check_chain(engine.state.chain)
-        self.auditor.check_deeds(self.guarded)
+        catch_up(self.life.engine)
+        self.auditor.check_all(self.life.engine, guarded=self.guarded)
+        if self.rival:
+            self.rival.catch_up()
 
     def _is_quiet(self) -> bool:
         return not any(self._left().values())
 
     def _left(self) -> dict[str, object]:
-        engine = self.life.engine
-        return {
-            "failures": unfinished(engine.state),
-            "exceptions": list(engine.state.chain.open),
-            "running": list(engine.state.known.running),
-            "jobs": not self.manager.at_rest,
-            "actions": [row.key for row in (*self.journal.planned(), *self.journal.open_intents())],
-        }
+        left = {**left_to(self.life.engine), "jobs": not self.manager.at_rest}
+        return {**left, "of the rival": any(left_to(self.rival.life.engine).values())} if self.rival else left

@@ -1,15 +1,15 @@
 """What the simulation has found, each on the smallest story that shows it (docs/testing.md)."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.backends.simulated import EVERY, Script
+from perdure.errors import StateError
 from perdure.model.actions import Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.controller import Looked, Ordered
 from perdure.service.journal import Journal
+from tests.copying import replace
 from tests.dst.cluster import Line, Manager
 from tests.dst.disk import Disk
 from tests.dst.programs import ROOT
@@ -160,6 +160,20 @@ def test_what_failed_while_the_manager_could_not_be_asked_is_found_by_the_next_s
     assert scene.rows("id, incarnation") == [("x", 0), ("sim/1#1:job.failed", 1)]
 
 
+def test_a_manager_that_was_lost_under_a_wrong_clock_is_asked_for_what_failed_meanwhile(scene):
+    scene.manager.submit(ONCE)
+    scene.look_after(1.0)
+    scene.line.silent = True
+    scene.skew_s = 4000.0
+    scene.look_after(1.0)  # written down: not seen any more, at an instant that is yet to come
+    scene.skew_s = 0.0
+    scene.manager.advance(2000.0)
+    scene.start()
+    scene.line.silent = False
+    scene.look_after(1.0)
+    assert scene.rows("incarnation, state") == [(1, "raised")]
+
+
 def test_what_a_person_asked_for_too_early_does_not_keep_a_job_from_its_recovery(scene):
     scene.manager.submit(ONCE)
     scene.look_after(1.0)
@@ -184,3 +198,54 @@ def test_a_job_that_the_manager_has_forgotten_does_not_wait(scene):
     scene.engine.absorb([Looked(replace(seen, jobs=(), attempts=(ended,)))])
     assert known.state is not JobState.FAILED
     assert scene.engine.state.cases["1"].job.state is JobState.FAILED
+
+
+def test_nothing_is_asked_for_a_start_that_is_known_to_be_replaced(scene):
+    scene.manager.submit(replace(ONCE, exit_code=1))
+    scene.look_after(1.0)
+    scene.look_after(5.0)
+    scene.judge_all()
+    assert [row.key for row in scene.journal.planned()] == ["requeue:sim/1#1"]
+    scene.manager.requeue_by_itself("1")
+    scene.look_after(1.0)
+    asked = []
+    scene.line.watch = asked.append
+    scene.engine.act()
+    assert asked == []
+    ended = scene.journal.action("requeue:sim/1#1")
+    assert (ended.state, ended.detail) == ("superseded", "attempt 2 exists")
+
+
+def test_a_fault_is_not_seen_to_by_what_a_silent_manager_said_before_it(scene):
+    scene.look_after(1.0)
+    scene.manager.fail_node("n1")
+    scene.look_after(1.0)
+    scene.manager.return_node("n1")  # which nobody has seen
+    fault = {"id": "x", "type": "gpu.xid79", "severity": 0, "subject": {"node": ["n1"]}}
+    scene.life.coordinator.raise_exceptions([fault], ROOT)
+    scene.engine.act()  # a cap holds back the drain of the only node: a person is asked
+    assert scene.engine.state.chain.ended["x"].needs_a_person
+    scene.line.silent = True
+    scene.look_after(1.0)
+    assert scene.engine.state.chain.ended["x"].needs_a_person
+    scene.line.silent = False
+    scene.look_after(1.0)
+    assert scene.engine.state.chain.ended["x"].needs_a_person
+    scene.manager.fail_node("n1")
+    scene.look_after(1.0)
+    assert scene.engine.state.chain.ended["x"].outcome == "recovered"
+
+
+def test_what_a_look_could_not_write_down_the_next_one_finds(scene):
+    scene.manager.submit(replace(ONCE, exit_code=1))
+    scene.look_after(1.0)
+    scene.line.silent = True
+    scene.look_after(1.0)
+    scene.manager.advance(900.0)  # longer than a look goes back
+    scene.line.silent, scene.disk.full = False, 1
+    with pytest.raises(StateError):
+        scene.engine.look()
+    scene.engine.look()
+    scene.look_after(60.0)
+    failure = scene.engine.state.cases["1"].failure
+    assert (failure.attempt.state, failure.attempt.exit_code) == (AttemptState.FAILED, 1)

@@ -1,6 +1,8 @@
 """Which rank stopped first, from what is seen of all: on the smallest sights that show each rule."""
 
 import json
+import os
+import time
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.job.culprit import finding_of
 from perdure.job.look import dump_of, frames_of
-from perdure.job.output import Growth, growth_of
+from perdure.job.output import Growth, OutputFiles, growth_of
 from perdure.job.sight import Frame, Life, Seen, Sight, life_of
 
 BACKWARD = Frame("_engine_run_backward", "/v/lib/python3.11/site-packages/torch/autograd/graph.py", 979)
@@ -35,6 +37,12 @@ def rank(number, life=Life.WAITS, **more):
         (Seen(frames=(BARRIER,), bytes_s=1e6), Life.WAITS, "barrier"),
         (Seen(call="futex"), Life.UNCLEAR, "a lock or a peer"),
         (Seen(call="poll", below="its process 12 opens a file"), Life.ELSEWHERE, "its process 12 opens a file"),
+        (Seen(call="futex", code="Python"), Life.ELSEWHERE, "waits for a lock, in Python"),
+        (Seen(call="futex", code="libtorch_cpu.so"), Life.WAITS, "a lock or a peer, in libtorch_cpu.so"),
+        (Seen(call="futex", code="libtorch_cpu.so", busy_frac=0.9), Life.WORKS, ""),
+        (Seen(call="poll", code="libnccl.so.2", below="its process 12 opens a file"), Life.ELSEWHERE, "its process 12"),
+        (Seen(call="poll", code="Python", frames=(BARRIER, OWN)), Life.WAITS, "in barrier"),
+        (Seen(call="sleep", code="libtorch_cpu.so"), Life.ELSEWHERE, "sleeps"),
         (Seen(call="sleep"), Life.ELSEWHERE, "sleeps"),
         (Seen(call="read", target="/data/part-3"), Life.ELSEWHERE, "reads /data/part-3"),
         (Seen(call="read", target="socket"), Life.UNCLEAR, "socket"),
@@ -55,6 +63,8 @@ def test_what_a_rank_is_at(seen, life, words):
         ([rank(0), rank(1, Life.ELSEWHERE, where="sleeps")], [1], "sleeps; rank 0 waits for it"),
         ([rank(0, Life.DEAD, exit_code=1), rank(1), rank(2)], [0], "it ended with exit code 1; ranks 1, 2 wait for it"),
         ([rank(0), rank(1, Life.STOPPED)], [1], "is stopped"),
+        ([rank(0), rank(1, Life.ENDED)], [1], "it has ended with exit code 0; rank 0 waits for it"),
+        ([rank(0, Life.ELSEWHERE, where="sleeps"), rank(1, Life.ENDED)], [0], "sleeps; rank 1 has ended"),
         ([rank(0, collective="barrier"), rank(1), rank(2)], [0], "it is in barrier"),
         ([rank(0, collective="reduce"), *(rank(n, collective="barrier") for n in (1, 2))], [0], "1, 2 in barrier"),
         ([rank(0, step=8), rank(1, step=6)], [1], "its last step is 6, that of others 8"),
@@ -150,6 +160,28 @@ def test_of_a_line_that_goes_on_the_beginning_says_whose_it_is():
     line = b"perdure exec: no sign of life for 20 s"
     assert growth_of(line, known=20) is Growth.OTHERS
     assert growth_of(b"Loading\n" + line, known=8) is Growth.OTHERS
+
+
+def test_our_line_behind_a_bar_that_ends_no_line_is_no_life():
+    """And a bar is one line for each time that it is written over."""
+    bar = b"\r 12%|#2   | 1/10"
+    assert growth_of(bar + b"perdure exec: no sign of life for 20 s\n", known=len(bar)) is Growth.OTHERS
+    assert growth_of(bar + b" ", known=len(bar)) is Growth.STEP
+    assert growth_of(bar + b"\rSaving", known=len(bar)) is Growth.LIFE
+    assert growth_of(b"perdure exec: hang\n" + bar, known=0) is Growth.STEP
+
+
+def test_of_a_file_that_is_found_late_all_counts_that_was_written_meanwhile(tmp_path):
+    old, new = tmp_path / "old.log", tmp_path / "new.log"
+    old.write_text("step 1\n")
+    os.utime(old, (1.0, 1.0))
+    files = OutputFiles(())
+    new.write_text("step 1\n")
+    os.utime(new, (time.time() + 1, time.time() + 1))
+    files.add([str(old)])
+    assert files.look() is Growth.NONE
+    files.add([str(new)])
+    assert files.look() is Growth.STEP
 
 
 @given(st.binary(max_size=400), st.integers(0, 400))

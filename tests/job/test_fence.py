@@ -51,6 +51,12 @@ def test_starts_of_one_incarnation_are_told_apart_by_their_instants(tmp_path):
     assert claim(tmp_path, "7", 0, "another task's", start_s=160) == second
 
 
+def test_where_the_instant_is_known_of_one_task_alone_the_start_tells(tmp_path):
+    first = claim(tmp_path, "7", 0, "s", start_s=100)
+    assert claim(tmp_path, "7", 0, "s") == first
+    assert claim(tmp_path, "7", 0, "another").token == first.token + 1
+
+
 def test_jobs_of_one_number_on_two_clusters_are_two(tmp_path):
     claim(tmp_path, "7", 2, cluster="a")
     claim(tmp_path, "7", 1, cluster="b").check()
@@ -263,6 +269,27 @@ def test_what_is_another_users_is_left_alone(tmp_path, whose):
     os.chown({"note": note, "stage": stage}[whose], 65534, 65534)
     claim(tmp_path, "7", 1)
     assert stage.is_dir()
+
+
+@pytest.mark.timeout(30)
+def test_a_note_that_is_a_fifo_holds_nobody_up(tmp_path):
+    (tmp_path / "stages").mkdir()
+    os.mkfifo(tmp_path / "stages" / "0-a")
+    claim(tmp_path, "7", 1).check()
+
+
+def test_whatever_else_lies_among_the_notes_every_older_stage_is_taken_away(tmp_path):
+    """Directories are listed in any order."""
+    claim(tmp_path, "7", 1)
+    for number in range(20):
+        (tmp_path / "stages" / f"0-evil{number}").write_bytes(os.fsencode(tmp_path / f"elsewhere{number}"))
+        (tmp_path / "stages" / f"9-newer{number}").write_bytes(os.fsencode(tmp_path / f".perdure-9-newer{number}"))
+    for number in range(5):
+        (tmp_path / f".perdure-1-{number}").mkdir()
+        (tmp_path / "stages" / f"1-{number}").write_bytes(os.fsencode(tmp_path / f".perdure-1-{number}"))
+    claim(tmp_path, "7", 2)
+    assert not list(tmp_path.glob(".perdure-*"))
+    assert not list((tmp_path / "stages").glob("1-*"))
 
 
 def test_a_stage_of_an_older_claim_is_taken_away_with_its_note(tmp_path):

@@ -8,10 +8,12 @@ import time
 import pytest
 
 from perdure.job import tracks
-from perdure.job.beats import BeatReader
+from perdure.job.beats import Beater, BeatReader
 from perdure.job.care import Care, settled
+from perdure.job.hang import HangWatch
+from perdure.job.output import OutputFiles
 from perdure.job.report import Reason
-from perdure.job.silence import HangRule
+from perdure.job.silence import HangRule, Tier
 from perdure.model.exits import ExitWish
 from tests.job.launching import finish, is_alive, last_breath, on_linux, python, start, wait_until
 
@@ -36,6 +38,21 @@ HANGS = "\ntime.sleep(3600)"
 DEAF = "\nimport signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
 
 
+def watch(directory, **rule):
+    return HangWatch(HangRule(**rule), BeatReader(directory), OutputFiles(()), 0.0)
+
+
+def test_a_step_may_be_as_much_newer_than_its_beat_as_beats_are_apart(tmp_path):
+    watched = watch(tmp_path, after_s=10.0, is_exact=True, beat_s=2.0)
+    Beater(tmp_path / "rank-0.json").beat(1, 0.0)
+    assert [watched.look(now) for now in (1.0, 12.9, 13.1)] == [None, None, Tier.ALARM]
+
+
+def test_a_program_of_which_nothing_is_seen_is_judged_only_where_it_must_beat(tmp_path):
+    assert watch(tmp_path, start_within_s=5.0).look(100.0) is None
+    assert watch(tmp_path, start_within_s=5.0, must_beat=True).look(100.0) is Tier.ALARM
+
+
 def test_a_program_that_stops_beating_is_ended_and_asks_for_a_retry(tmp_path):
     process = start(tmp_path, python(BEATS + HANGS, 20, 0.04), care=care())
     code, _, err = finish(process)
@@ -51,6 +68,14 @@ def test_one_that_does_not_end_when_told_is_killed(tmp_path):
     code, _, err = finish(start(tmp_path, python(DEAF + BEATS + HANGS, 20, 0.04), care=care(grace=0.1)))
     assert (code, last_breath(tmp_path).signal) == (75, signal.SIGKILL)
     assert "it is killed" in err
+
+
+def test_one_that_has_beaten_is_judged_by_that_whatever_it_goes_on_to_print(tmp_path):
+    goes_on = "\nwhile True:\n    print('step 21', flush=True)\n    time.sleep(0.1)"
+    with (tmp_path / "out").open("wb") as out:
+        argv = python(BEATS + goes_on, 20, 0.04)
+        code, _, _ = finish(start(tmp_path / "fence", argv, care=care(), stdout=out, stderr=out))
+    assert code == 75
 
 
 WRITES = """
@@ -114,6 +139,36 @@ def test_a_slow_but_regular_program_is_left_alone(tmp_path, program):
 
 
 DUMPS = "\nimport faulthandler, signal; faulthandler.register(signal.SIGUSR1)"
+
+
+KEEPS_A_LOG = """
+import logging, sys, time
+logging.basicConfig(filename=sys.argv[1], level=logging.INFO)
+for number in range(8):
+    logging.info(sys.argv[2], number)
+    time.sleep(0.1)
+time.sleep(float(sys.argv[3]))
+"""
+
+
+@on_linux
+@pytest.mark.parametrize(
+    ("says", "silent_s", "code", "to_file"),
+    [
+        ("step %d loss 0.1", 3600, 75, True),
+        ("step %d loss 0.1", 3600, 75, False),
+        ("look %d", 4, 0, False),
+        pytest.param("look %d", 4, 0, True, marks=pytest.mark.slow),
+        pytest.param("step %d", 0.5, 0, True, marks=pytest.mark.slow),
+    ],
+)
+def test_one_that_tells_its_steps_in_a_log_of_its_own_is_judged_by_that(tmp_path, says, silent_s, code, to_file):
+    """By lines of steps alone: what else a log says, and one that says nothing of steps, proves no life and no hang."""
+    exact = "Care(hang=HangRule(after_s=1.5, is_exact=True, soft_s=0.2, grace_s=5.0), look_s=0.05, poll_s=0.02)"
+    with (tmp_path / "out").open("wb") as out:
+        argv = python(KEEPS_A_LOG, tmp_path / "train.log", says, silent_s)
+        process = start(tmp_path / "fence", argv, care=exact, **({"stdout": out, "stderr": out} if to_file else {}))
+        assert finish(process)[0] == code
 
 
 @on_linux

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from contextlib import suppress
 
 import pytest
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 from perdure.errors import InputError
 from perdure.job import heartbeat, report, tracks
 from perdure.job.fence import claim
+from perdure.job.identity import FENCE_JOB
+from perdure.job.leave import LEAVE_FILE, RECENT_S, code_left, leave
+from perdure.job.leave import SCHEMA as LEAVE_SCHEMA
 from perdure.job.memory import oom_kills
 from perdure.job.report import LastBreath, Reason
 from perdure.model.exits import ExitWish
@@ -132,6 +136,24 @@ def test_what_a_worker_asks_for_goes_through_torchrun(tmp_path):
     breath = last_breath(tmp_path)
     assert (code, breath.exit_code, breath.wish) == (78, 78, ExitWish.NEVER)
     assert breath.error["message"]["message"] == "no such tokenizer"
+
+
+@pytest.mark.parametrize(("job_id", "code"), [("7", 78), ("8", 0)])
+def test_how_a_program_of_another_job_leaves_says_nothing_of_this_one(tmp_path, monkeypatch, job_id, code):
+    """Who submits a job from within one hands the environment on, and with it the way to the file."""
+    path = tmp_path / "leave"
+    for variable, value in ((LEAVE_FILE, str(path)), (FENCE_JOB, "7"), ("PERDURE_JOB_ID", job_id)):
+        monkeypatch.setenv(variable, value)
+    monkeypatch.delenv("TORCHELASTIC_ERROR_FILE", raising=False)
+    with pytest.raises(SystemExit):
+        leave(78, "no such tokenizer")
+    assert code_left(path, time.time()) == code
+
+
+def test_who_runs_on_after_a_word_on_its_end_has_changed_its_mind(tmp_path):
+    path = tmp_path / "leave"
+    tracks.write_json(path, {"schema": LEAVE_SCHEMA, "exit_code": 78, "time_s": 1000.0, "why": ""})
+    assert [code_left(path, 1000.0 + after_s) for after_s in (0.0, RECENT_S - 1.0, RECENT_S)] == [78, 78, 0]
 
 
 def test_an_error_file_that_is_too_long_is_left_out(tmp_path):

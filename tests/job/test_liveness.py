@@ -1,12 +1,11 @@
 """Which nodes are silent: two sources must agree, and none may contradict."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.job.heartbeat import Heartbeat, Source
 from perdure.job.liveness import LivenessRules, Seen, SilentNode, Watchlog, observe, silent
+from tests.copying import replace
 
 RULES = LivenessRules(factor=3.0, floor_s=10.0, away_s=30.0)
 AGENT = Heartbeat(Source.AGENT, "n1", "n1", 1, 0, 0.0, 3.0)
@@ -36,6 +35,8 @@ def test_the_agent_and_a_job_on_its_node_agree():
 def test_one_source_alone_sets_nothing_down():
     assert judged(log(agent_n1=0.0)).nodes == ()
     assert judged(log(job_n1=0.0, job2_n1=0.0)).nodes == ()
+    two_jobs = {name: Seen(replace(JOB, job_id=name), 0.0) for name in ("12", "13")}  # they may be one user's
+    assert judged(Watchlog(two_jobs, 100.0), running={"12": ("n1",), "13": ("n1",)}).nodes == ()
 
 
 def test_the_resource_managers_word_is_a_source_of_its_own():

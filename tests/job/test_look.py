@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from perdure.job.identity import Task
-from perdure.job.look import look_at
+from perdure.job.look import look_at, ranks_among
 from perdure.job.processes import catches
 from perdure.job.sight import Life
 from tests.job.launching import on_linux
@@ -19,10 +19,10 @@ HERE = Task("n1", "n1", os.getpid(), rank=3)
 
 
 @contextlib.contextmanager
-def running(code, *arguments, **variables):
+def running(code, *arguments, stderr=None, **variables):
     """A process that has said that it begins."""
     argv = [sys.executable, "-c", f"print('begins', flush=True)\n{code}", *map(str, arguments)]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, **variables})
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=stderr, text=True, env={**os.environ, **variables})
     try:
         assert process.stdout.readline()
         yield process
@@ -77,3 +77,31 @@ def test_only_who_has_a_handler_catches_a_signal():
         with running(code + waits) as process:
             assert process.stdout.readline()
             assert catches(process.pid, signal.SIGUSR1) is expected
+
+
+def test_asking_for_a_stack_ends_no_process(tmp_path):
+    """One that has no handler for the signal is not asked."""
+    registers = "import faulthandler, signal, time; faulthandler.register(signal.SIGUSR1); print('ready', flush=True); "
+    stands = "time.sleep(60)"
+    with (
+        (tmp_path / "err").open("wb") as err,
+        running(registers + stands, RANK="0", stderr=err) as listens,
+        running("import time; " + stands, RANK="1") as deaf,
+    ):
+        assert listens.stdout.readline()
+        told, silent = look_at([listens.pid, deaf.pid], HERE, signal.SIGUSR1)
+        assert (listens.poll(), deaf.poll()) == (None, None)
+    assert told.stack == ("<string>:2 in <module>",)
+    assert silent.stack == ()
+
+
+def test_the_agent_of_torchrun_is_no_rank_though_it_has_inherited_one():
+    stands = "import time; time.sleep(60)"
+    of = {"TORCHELASTIC_RUN_ID": "x"}
+    with (
+        running(stands, RANK="0") as agent,
+        running(stands, RANK="0", **of) as first,
+        running(stands, RANK="1", **of) as second,
+    ):
+        ranks = ranks_among([agent.pid, first.pid, second.pid])
+    assert [(ranked.rank, ranked.pids) for ranked in ranks] == [(0, (first.pid,)), (1, (second.pid,))]

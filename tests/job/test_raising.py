@@ -2,7 +2,6 @@
 
 import json
 import threading
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from perdure.errors import ClusterBusy, InputError
 from perdure.job import raising
 from perdure.job.identity import Start, Task
 from perdure.job.raising import Raiser, teller
+from tests.copying import replace
 from tests.job.launching import finish, python, start
 
 START, TASK = Start("7", 3, "", Path("/fence")), Task("n1", "n1", 1)

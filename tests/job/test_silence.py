@@ -1,12 +1,12 @@
 """When a silence is a hang: closed forms on a clock of our own."""
 
 import math
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.job.silence import WORKING_S, HangRule, Pace, Silence, Tier
+from tests.copying import replace
 
 RULE = HangRule(after_s=100.0, factor=10.0, min_gaps=3, soft_s=20.0, grace_s=5.0)
 
@@ -124,6 +124,15 @@ def test_time_in_which_nothing_could_be_heard_does_not_count():
     silence.skip(5000.0)
     assert silence.look(now + 5099) is None
     assert silence.look(now + 5101) is Tier.ALARM
+
+
+def test_nor_does_it_count_in_the_respite_after_the_alarm():
+    """A machine that is frozen and thawed leaves a program the time that it was promised to come back."""
+    silence, now = beaten([1.0] * 5)
+    assert silence.look(now + 101) is Tier.ALARM
+    silence.skip(5000.0)
+    assert silence.look(now + 5120) is None
+    assert silence.look(now + 5121) is Tier.TERM
 
 
 def test_too_little_known_allows_everything():

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -11,6 +10,7 @@ from perdure.errors import Fenced
 from perdure.job import starts
 from perdure.job.identity import identify
 from perdure.job.starts import Answer, learnt, understood
+from tests.copying import replace
 from tests.job.launching import LAUNCH, finish, on_linux, python, wait_until
 
 NOW_S = int(time.time())

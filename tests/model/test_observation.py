@@ -1,14 +1,13 @@
 """What lies between two looks at a cluster."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged, JobGone, NodeChanged, SightChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
-from perdure.model.observation import REMEMBERED_S, Known, Observation, changes
+from perdure.model.observation import GONE, REMEMBERED_S, Known, Observation, changes
+from tests.copying import replace
 
 JOB = Job("c", "1", "train", "ada", JobState.RUNNING, submit_s=0.0)
 RUN = Attempt(AttemptId("c", "1", 1), AttemptState.RUNNING, ("n1",), start_s=1.0, user="ada")
@@ -138,8 +137,19 @@ def test_the_rest_of_an_array_is_gone_once_its_last_task_has_started():
 def test_a_job_that_is_no_longer_mentioned_is_not_left_as_it_was():
     waited = replace(JOB, job_id="2", state=JobState.HELD)
     known, events = seen_so_far(look(2.0, jobs=[JOB, waited]), look(3.0, jobs=[], attempts=[]))
-    assert events == [JobChanged(3.0, replace(waited, state=JobState.CANCELLED))]
+    assert events == [JobChanged(3.0, replace(waited, state=JobState.CANCELLED, reason=GONE))]
     assert set(known.jobs) == {"1"}  # how it ended is not known yet
     known, events = changes(known, look(60.0, jobs=[], attempts=[]))
     assert events[-1] == JobChanged(60.0, replace(JOB, state=JobState.FAILED))
     assert known.jobs == {}
+
+
+def test_a_node_that_was_taken_out_of_the_cluster_is_not_counted_any_more():
+    one, two = Node("n1", NodeState.UP), Node("n2", NodeState.UP)
+    known, _ = changes(Known(), Observation("c", 1.0, nodes=(one, two)))
+    blind, _ = changes(known, Observation("c", 2.0, unseen={"controller": "away"}))
+    assert set(blind.nodes) == {"n1", "n2"}
+    partial, _ = changes(known, Observation("c", 2.0, only=frozenset({"1"})))
+    assert set(partial.nodes) == {"n1", "n2"}
+    after, events = changes(known, Observation("c", 2.0, nodes=(one,)))
+    assert (set(after.nodes), events) == ({"n1"}, [])

@@ -26,8 +26,8 @@ def entries(lock):
             yield Requirement(requirement.strip()), [option.strip() for option in options]
 
 
-def test_there_is_a_lock_for_use_and_one_for_tests():
-    assert [lock.name for lock in LOCKS] == ["base.txt", "test.txt"]
+def test_there_is_a_lock_for_use_one_for_replays_and_one_for_tests():
+    assert [lock.name for lock in LOCKS] == ["base.txt", "sim.txt", "test.txt"]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
@@ -42,8 +42,13 @@ def test_each_locked_requirement_is_pinned_and_hashed_and_names_no_index(lock):
 
 
 def test_the_tests_run_with_what_users_install():
-    base, test = ({str(requirement) for requirement, _ in entries(lock)} for lock in LOCKS)
-    assert base < test
+    base, sim, test = ({str(requirement) for requirement, _ in entries(lock)} for lock in LOCKS)
+    assert base < sim < test
+
+
+def test_the_lock_of_replays_holds_what_they_need():
+    locked = {canonicalize_name(requirement.name) for requirement, _ in entries(LOCKS[1])}
+    assert {Requirement(text).name for text in PROJECT["optional-dependencies"]["sim"]} <= locked
 
 
 def test_the_lock_satisfies_the_project():

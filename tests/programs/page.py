@@ -17,8 +17,7 @@ HEAD = """\
 
 Real PyTorch programs that fail for real, run as jobs of the embedded cluster and of a real Slurm (`make programs`,
 which makes this page): what fails in them, what Perdure says and shows, and what it does after the first failure. They
-stand in `tests/programs/failing`. Files that ranks write by themselves (`torchrun --redirects 3 --log-dir`) are asked
-for on Slurm alone, as the embedded cluster does not read them ([limits](limits.md)).
+stand in `tests/programs/failing`.
 """
 LAUNCHES = {
     TORCHRUN: "torchrun",

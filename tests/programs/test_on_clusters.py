@@ -84,10 +84,10 @@ def assert_all_right(
 
 def launches(program: Program, more: Sequence[str]) -> list[str]:
     """The launches of a program; the second of torchrun's writes files of the ranks where the service reads them."""
-    files = WITH_FILES in more and program.launch == TORCHRUN and not program.sizes_mib
+    files = program.launch == TORCHRUN and not program.sizes_mib
     by_accelerate = [ACCELERATE] if is_installed("accelerate") else []
-    others = [*by_accelerate, *(launch for launch in more if launch != WITH_FILES)]
-    return [program.launch, WITH_FILES if files else program.launch, *(others if program.anywhere else [])]
+    others = [*by_accelerate, *more] if program.anywhere else []
+    return [program.launch, WITH_FILES if files else program.launch, *others]
 
 
 def test_on_the_embedded_cluster(tmp_path):
@@ -121,7 +121,7 @@ def test_on_slurm(tmp_path):
         return cluster.submit(program.script(work, launch), "--requeue", *nodes, *turn)
 
     try:
-        more = [WITH_FILES, TWO_NODES, RANKS_OF_SRUN]
+        more = [TWO_NODES, RANKS_OF_SRUN]
         assert_all_right("Slurm", backend, submit, tmp_path, more, lambda job: cluster.run("scancel", job))
     finally:
         cluster.cancel_all()

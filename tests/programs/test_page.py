@@ -1,7 +1,6 @@
 """The page of the failing programs says how many runs were judged rightly, and which were not, or not run."""
 
-from dataclasses import replace
-
+from tests.copying import replace
 from tests.programs.page import page
 from tests.programs.program import RANKS_OF_SRUN, TORCHRUN, programs
 

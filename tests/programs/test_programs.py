@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from perdure.cli.diagnosis import Diagnosis, diagnoser
 from perdure.cli.logs import read_log
@@ -61,7 +60,7 @@ def wrong(program: Program, verdict: dict, decision: str) -> str:
 
 def assert_right(program: Program, found: Diagnosis) -> None:
     """Cause, rank, verdict, and the words shown are those that the program's head gives."""
-    verdict = json.loads(json.dumps(asdict(found.verdict)))
+    verdict = to_builtins(found.verdict)
     assert not wrong(program, verdict, found.decision.kind), found
 
 

@@ -1,6 +1,6 @@
 """The retry decision: closed forms, budgets, and where a retry may go."""
 
-from dataclasses import replace
+import math
 
 import pytest
 from hypothesis import given
@@ -10,10 +10,11 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
 from perdure.model.nodes import Node, NodeState
 from perdure.model.signals import SENT_BY_PERSONS, persons_signal
-from perdure.retry.budget import at, cluster_limit, node_limit
+from perdure.retry.budget import at, cluster_limit, node_limit, standing
 from perdure.retry.decide import DecisionKind, decide
 from perdure.retry.history import (
     HOUR_S,
+    MAX_TROUBLES,
     WALLTIME_FINGERPRINT,
     Fleet,
     NodeTrouble,
@@ -25,6 +26,7 @@ from perdure.retry.history import (
 )
 from perdure.retry.rules import RetryRules
 from perdure.triage.verdict import Bound, Evidence, Label, Role, Verdict
+from tests.copying import replace
 
 JOB = Job("c", "1", "train", "ada", JobState.FAILED, 0.0, gpus=8)
 TRIED = Attempt(AttemptId("c", "1", 2), AttemptState.FAILED, ("n2",), 0.0, 60.0, exit_code=1, gpus=8, user="ada")
@@ -69,7 +71,7 @@ def test_an_unsure_failure_gets_one_probe_per_fingerprint():
     assert decided(UNSURE).kind is DecisionKind.PROBE
     again = decided(UNSURE, past=earlier(1, fingerprint="u", infrastructure=False))
     assert again.kind is DecisionKind.STOP
-    assert "probing retry for this failure is spent (1 of 1)" in again.reason
+    assert "it was retried once after this failure, and fails the same way again" in again.reason
     nobody_knows = replace(UNSURE, fingerprint="")  # one kind of failure, however it ended
     ended_otherwise = earlier(1, fingerprint="failed:9:0", infrastructure=False)
     assert decided(nobody_knows, past=ended_otherwise).kind is DecisionKind.STOP
@@ -94,6 +96,15 @@ def test_the_cheaper_of_the_two_is_taken(p, hours, gpus):
         assert decision.retries == (margin > 0)
 
 
+@pytest.mark.parametrize("state", [AttemptState.PREEMPTED, AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL])
+def test_what_the_site_ended_is_put_back_however_long_it_ran(state):
+    """Its manager has mostly put it back already: Perdure does not make worse what was right."""
+    month = replace(TRIED, state=state, end_s=TRIED.start_s + 30 * 24 * HOUR_S)
+    assert decided(replace(TRANSIENT, p_transient=0.97), attempt=month).kind is DecisionKind.RETRY
+    as_any_end = replace(month, state=TRIED.state)
+    assert decided(replace(TRANSIENT, p_transient=0.97), attempt=as_any_end).kind is DecisionKind.STOP
+
+
 def test_the_numbers_stand_in_the_reason():
     reason = decided().reason
     assert "expected cost 0.41 GPU-h if retried, 28.80 if stopped (p = 0.90)" in reason
@@ -115,6 +126,14 @@ def test_what_cannot_be_put_back_is_diagnosed_all_the_same():
 def test_each_return_elsewhere_multiplies_the_odds():
     decision = decided(past=earlier(2))  # odds 9 -> 9/16
     assert decision.p_transient == pytest.approx(9 / 25)
+
+
+def test_what_is_certain_stays_certain():
+    """Also where a return counts for everything: its odds are not multiplied by 0."""
+    certain, doubtful = (replace(TRANSIENT, p_transient=p) for p in (1.0, 0.99))
+    rules = replace(RULES, repeat_odds=0.0)
+    assert decided(certain, past=[replace(each, p_transient=1.0) for each in earlier(1)], rules=rules).retries
+    assert not decided(doubtful, past=earlier(1), rules=rules).retries
 
 
 def test_a_return_on_the_same_node_lowers_it_less():
@@ -197,7 +216,7 @@ def test_starts_that_only_the_resource_manager_counted_are_tries(verdict, most):
     assert decided(verdict, uncounted=most - 1).retries
     stopped = decided(verdict, uncounted=most)
     assert stopped.kind is DecisionKind.STOP
-    assert f"({most} of {most}, {most} of them by the resource manager's count alone)" in stopped.reason
+    assert f", {most} of them by the resource manager's count alone" in stopped.reason
     lost = replace(TRIED, state=AttemptState.NODE_FAIL)
     assert decided(verdict, attempt=lost, uncounted=most).retries  # what the site did is no try of its own
 
@@ -256,6 +275,16 @@ def test_what_its_owner_wrote_and_nobody_understands_is_said():
     )
 
 
+def test_a_cause_of_the_jobs_own_that_comes_back_is_probed_whatever_the_first_verdict_was():
+    own = replace(TRANSIENT, p_transient=0.7, infrastructure=False)
+    assert decided(own).kind is DecisionKind.RETRY
+    again = decided(own, past=earlier(1, infrastructure=False))
+    said = "it was retried once after this failure, and fails the same way again"
+    assert (again.kind, again.limit) == (DecisionKind.STOP, said)
+    assert "it was retried 2 times after" in decided(own, past=earlier(2, infrastructure=False)).reason
+    assert decided(replace(own, infrastructure=True), past=earlier(1)).kind is DecisionKind.RETRY  # of the site's
+
+
 def test_preemptions_are_no_tries_and_cost_no_budget():
     preempted = [replace(one, state=AttemptState.PREEMPTED) for one in earlier(30, fingerprint="x")]
     assert decided(past=preempted).kind is DecisionKind.RETRY
@@ -264,7 +293,7 @@ def test_preemptions_are_no_tries_and_cost_no_budget():
     assert decision.delay_s == 0.0
     assert decided(past=[replace(one, state=AttemptState.PREEMPTED) for one in earlier(1)]).p_transient == 0.9
     waits = decided(job=replace(JOB, state=JobState.PENDING), fleet=replace(FLEET, spent=spent))
-    assert waits.delay_s == RULES.back_off_s
+    assert waits.delay_s == 0.0
 
 
 def test_infrastructure_and_user_causes_have_budgets_of_their_own():
@@ -332,6 +361,43 @@ def test_a_budget_of_nothing_stops():
     assert "(0 of 0)" in decision.reason
 
 
+def test_saved_is_what_a_retry_would_have_wasted_and_never_what_a_limit_forced():
+    """The headline of the first page: it must not grow when Perdure fails its users."""
+    hours = TRIED.gpu_hours
+    assert decided(DETERMINISTIC).saved_gpu_h(TRIED) == pytest.approx((1 - DETERMINISTIC.p_transient) * hours)
+    forced = decided(past=earlier(RULES.max_infrastructure_retries, fingerprint="other"))
+    assert (forced.kind, forced.saved_gpu_h(TRIED)) == (DecisionKind.STOP, 0.0)
+    refused = decided(job=replace(JOB, wish=Wish.NEVER))
+    assert (refused.kind, refused.saved_gpu_h(TRIED), refused.limit) == (DecisionKind.STOP, 0.0, "")
+    assert decided().saved_gpu_h(TRIED) == 0.0
+    long = replace(TRIED, end_s=TRIED.start_s + 40 * HOUR_S)  # not worth a retry, though it may well pass
+    dear = decided(replace(TRANSIENT, label=Label.UNSURE, p_transient=0.6), attempt=long)
+    assert (dear.kind, dear.saved_gpu_h(long)) == (DecisionKind.STOP, 0.0)
+
+
+def test_what_limits_cost_stands_beside_what_was_saved():
+    forced = decided(past=earlier(RULES.max_infrastructure_retries, fingerprint="other"))
+    assert forced.limit == "the job's retries for the site's causes are spent (8 of 8)"
+    assert forced.limit_cost_gpu_h == pytest.approx(forced.stop_cost_gpu_h - forced.retry_cost_gpu_h)
+    later = decided(fleet=replace(FLEET, spent=(Spent(NOW, "9", "bob", ("n9",)),) * 100))
+    assert (later.limit, later.limit_cost_gpu_h) == ("the cluster's retries of an hour are spent (100 of 100)", 0.0)
+    assert (decided().limit, decided(DETERMINISTIC).limit) == ("", "")
+
+
+def test_how_the_budgets_stand():
+    spent = tuple(Spent(NOW - 10 * i, str(i), "ada" if i % 2 else "bob", ("n1", "n2")) for i in range(60))[::-1]
+    fleet = replace(FLEET, spent=spent)
+    stand = {each.name: each for each in standing(fleet, RULES, NOW)}
+    assert stand["the cluster's retries"] == ("the cluster's retries", 60, 100, NOW, "cluster_floor_per_hour")
+    assert stand["user ada's share of the cluster's retries"][1:] == (30, 50, NOW, "user_share")
+    on_n1 = stand["the retries after failures on n1"]
+    assert on_n1[1:] == (60, 60, spent[0].time_s + HOUR_S, "per_node_per_hour")
+    assert len(stand) == 5
+    assert standing(fleet, replace(RULES, per_cluster_per_hour=0), NOW)[0].room_s == math.inf
+    half_gone = standing(fleet, RULES, spent[30].time_s + HOUR_S)  # what was spent an hour ago or more counts no longer
+    assert half_gone[0].used == 29
+
+
 ARRIVALS = st.lists(
     st.tuples(st.floats(0, 1800), st.sampled_from(["ada", "bob", "eve"]), st.sampled_from(["n1", "n2"])), max_size=60
 )
@@ -382,7 +448,10 @@ def test_the_back_off_doubles_up_to_its_cap(failures):
 
 
 def test_a_service_is_given_time():
-    assert decided(replace(TRANSIENT, bound=Bound.SERVICE, wait_s=300.0)).delay_s == 300.0
+    decision = decided(replace(TRANSIENT, bound=Bound.SERVICE, wait_s=300.0))
+    assert decision.delay_s == 300.0
+    assert "once the service had time to come back" in decision.reason
+    assert "once the service" not in decided().reason
 
 
 def test_a_preempted_job_goes_anywhere_at_once():
@@ -405,6 +474,13 @@ def test_a_gang_that_needs_every_node_avoids_none():
 def test_only_the_nodes_of_the_jobs_partition_count():
     assert decided(job=replace(JOB, partition="two", node_count=1)).exclude == ("n2",)
     assert decided(job=replace(JOB, partition="two", node_count=2)).exclude == ()
+
+
+def test_a_job_of_several_partitions_may_go_to_the_nodes_of_each_and_one_of_an_unknown_one_to_all():
+    fleet = replace(FLEET, usable={**FLEET.usable, "one": frozenset({"n4"})})
+    assert fleet.nodes_for("two,one") == {"n1", "n2", "n4"}
+    assert fleet.nodes_for("nobody's") == fleet.nodes_for("") == FLEET.usable[""]
+    assert Fleet().nodes_for("two") == frozenset()
 
 
 def test_a_node_whose_state_nobody_knows_is_not_given_up():
@@ -452,6 +528,27 @@ def test_troubles_are_forgotten_in_time():
     fleet = FLEET.with_trouble(("n3",), trouble("eve", witnessed=True), 50.0)
     fleet = fleet.with_trouble(("n1",), replace(trouble("bob"), time_s=NOW + 100), 50.0)
     assert list(fleet.troubles) == ["n1"]
+    fleet = fleet.with_trouble(("n1",), replace(trouble("eve"), time_s=NOW + 150), 50.0)
+    assert [t.user for t in fleet.troubles["n1"]] == ["eve"]  # what is as old as the memory is forgotten, too
+
+
+def test_of_many_troubles_the_latest_are_remembered():
+    """Else whoever fails often on a node keeps it from ever being suspected."""
+    fleet = FLEET
+    for _ in range(MAX_TROUBLES + 1):
+        fleet = fleet.with_trouble(("n3",), trouble("eve"), 3600.0)
+    for _ in range(2):
+        fleet = fleet.with_trouble(("n3",), trouble("bob", witnessed=True), 3600.0)
+    assert len(fleet.troubles["n3"]) == MAX_TROUBLES
+    assert fleet.suspects(NOW, 3600.0) == {"n3"}
+
+
+def test_what_a_log_shows_broken_is_remembered_of_the_node_that_it_names():
+    shown = replace(TRANSIENT, hardware="n3: NVRM: Xid 79, GPU has fallen off the bus")
+    gang = blamed(Fleet(), JOB, replace(TRIED, nodes=("n2", "n3")), shown, 3600.0, NOW)
+    assert {name: one.hardware for name, (one,) in gang.troubles.items()} == {"n2": "", "n3": shown.hardware}
+    alone = blamed(Fleet(), JOB, TRIED, shown, 3600.0, NOW)  # no other node can be meant
+    assert {name: one.hardware for name, (one,) in alone.troubles.items()} == {"n2": shown.hardware}
 
 
 def test_a_program_that_asks_to_be_run_again_is_within_the_budgets():
@@ -516,6 +613,7 @@ def test_a_node_that_was_asked_for_by_name_is_kept_unless_the_failure_is_its_own
     assert again.exclude == ("n2",)
     two = decided(job=replace(JOB, required=("n1",)), attempt=replace(TRIED, nodes=("n1", "n2")))
     assert two.exclude == ("n2",)
+    assert decided(job=job, fleet=Fleet(live_jobs=10)).exclude == ()  # no node is known: it may be had
 
 
 def test_of_two_nodes_asked_for_by_name_the_one_that_did_not_fail_is_kept():
@@ -587,3 +685,11 @@ def test_what_went_on_at_its_walltime_has_all_its_retries_left():
     past = told(*range(10))
     for verdict in (TRANSIENT, UNSURE, replace(TRANSIENT, infrastructure=False)):
         assert replace(decided(verdict, past=past), reason="") == replace(decided(verdict), reason="")
+
+
+def test_a_delay_that_the_resource_manager_does_not_keep_is_not_promised():
+    """What it has put back by itself it starts when it likes."""
+    back = decided(job=replace(JOB, state=JobState.PENDING, restarts=1))
+    assert back.retries
+    assert (back.delay_s, ", in " in back.reason) == (0.0, False)
+    assert ", in " in decided().reason

@@ -1,7 +1,5 @@
 """On how many nodes a restart runs: laws over all clusters, and the words for it."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +10,7 @@ from perdure.retry.history import Fleet, NodeTrouble
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_size
 from perdure.triage.verdict import Label, Verdict
+from tests.copying import replace
 
 NAMES = tuple(f"n{i}" for i in range(1, 9))
 LOST = Verdict(Label.TRANSIENT, 0.9, "node", "a node failed", infrastructure=True, fingerprint="f")

@@ -11,7 +11,7 @@ from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.consolidate import Consolidate
 from perdure.scheduling.placement.ladder import Ladder
-from perdure.scheduling.placement.nodes import Ask, Nodes, Shares, has_place
+from perdure.scheduling.placement.nodes import Ask, Nodes, Shares, has_place, tightest
 from perdure.scheduling.placement.placed import Placed, PlacementError
 from perdure.scheduling.placement.registry import PLACEMENTS, placement_named
 
@@ -136,6 +136,22 @@ def test_a_placement_that_takes_what_is_not_free_is_named() -> None:
     room = Placed.on(Cluster.parse("2x8"), Greedy(), ticks_per_s=1)
     with pytest.raises(PlacementError, match=r"consolidate.*row 3"):
         room.take(3, 9, 0)
+
+
+def test_a_ladder_waits_on_each_rung_for_as_long_as_it_is_told():
+    assert [placement_named(name).relax_s for name in ("ladder:60", "spread-ladder:90")] == [60.0, 90.0]
+    assert placement_named("ladder").relax_s == placement_named("spread-ladder").relax_s == Ladder().relax_s
+
+
+def test_of_equally_tight_nodes_the_first_is_taken():
+    assert tightest([8, 4, 4, 6], 3, range(4)) == 1
+
+
+def test_enough_gpus_are_no_place_where_they_lie_apart():
+    apart = nodes(8, 4, 4)
+    assert not has_place(Consolidate(), apart, Ask(0, 16, 0, 0))
+    assert has_place(Consolidate(), apart, Ask(0, 12, 0, 0))
+    assert not has_place(Consolidate(), apart, Ask(0, 12, 0, 0), barred=(0,))
 
 
 @pytest.mark.parametrize("text", ["tightest", "best-fit:3", "skew:2", "ladder:soon"])

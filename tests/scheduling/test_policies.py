@@ -9,9 +9,12 @@ import pytest
 
 from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
-from perdure.scheduling.drf import fill
+from perdure.scheduling.backfill import Forecast
+from perdure.scheduling.drf import DominantShare, fill
+from perdure.scheduling.gittins import index_steps, public_steps
 from perdure.scheduling.maxmin import maxmin_shares
 from perdure.scheduling.philly import Philly
+from perdure.scheduling.placement.draw import _mix, uniform
 from perdure.scheduling.policies import policy_named
 from perdure.scheduling.tetris import alignment
 from perdure.scheduling.view import View
@@ -27,7 +30,7 @@ def test_names_of_the_public_simulator_are_aliases() -> None:
     assert [policy_named(name).name for name in names] == ["srtf", "srsf", "las", "las-2d", "las-2d:4", "gittins-2d"]
 
 
-@pytest.mark.parametrize("text", ["best", "las-2d:x", "fifo:1", "sjf:first", "dlas-gpu--1"])
+@pytest.mark.parametrize("text", ["best", "las-2d:x", "fifo:1", "sjf:first", "dlas-gpu--1", "las-2d:1e6"])
 def test_unknown_names_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         policy_named(text)
@@ -35,6 +38,10 @@ def test_unknown_names_are_refused(text: str) -> None:
 
 def test_dominant_shares_of_the_paper() -> None:
     assert fill(np.array([9.0, 18.0]), np.array([[1.0, 4.0], [3.0, 1.0]])).tolist() == [3, 2]
+
+
+def test_whose_next_task_does_not_fit_leaves_the_rest_to_the_others() -> None:
+    assert fill(np.array([10.0, 10.0]), np.array([[6.0, 0.0], [0.0, 1.0]])).tolist() == [1, 10]
 
 
 def test_alignment_by_hand() -> None:
@@ -46,6 +53,13 @@ def test_alignment_by_hand() -> None:
 def test_maxmin_shares_fill_the_least_first() -> None:
     assert maxmin_shares([8, 1, 4], 8.0) == [3.5, 1.0, 3.5]
     assert maxmin_shares([1, 2], 8.0) == [1.0, 2.0]
+
+
+def test_who_weighs_three_times_as_much_gets_three_times_the_share() -> None:
+    table = jobs(*[(1, 0, 100)] * 16, user=["a", "b"] * 8)
+    for weights, shares in (({}, [4, 4]), ({"a": 3.0}, [6, 2]), ({"a": 0.5, "b": 1.5}, [2, 6])):
+        first = simulate(table, EIGHT, DominantShare(weights)).start_s == 0
+        assert [int(first[table.user == user].sum()) for user in "ab"] == shares
 
 
 def test_philly_lends_and_takes_back() -> None:
@@ -65,9 +79,32 @@ def test_philly_preempts_nobody_while_gpus_are_left() -> None:
 
 def test_easy_backfills_beside_the_reservation_only() -> None:
     """The second job is due at 100; one that ends by then passes it, one that ends later does not."""
-    table = jobs((6, 0, 100), (8, 1, 10), (2, 2, 98), (2, 3, 98))
+    table = jobs((6, 0, 100), (8, 1, 10), (1, 2, 98), (1, 3, 98))
     found = simulate(table, EIGHT, "easy")
     assert found.start_s.tolist() == [0, 100, 2, 110]
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_what_is_left_beside_a_reservation_is_given_once(policy: str) -> None:
+    """Two GPUs are left beside the second job: one long job may have them, and not two."""
+    table = jobs((4, 0, 100), (6, 1, 10), (2, 2, 500), (2, 2, 500))
+    assert simulate(table, EIGHT, policy).start_s.tolist() == [0, 100, 2, 110]
+
+
+def test_a_forecast_has_room_up_to_the_very_tick_of_the_next_reservation() -> None:
+    forecast = Forecast(0, 4)
+    forecast.reserve(5, 10, 4)
+    assert [forecast.earliest(4, length) for length in (1, 5, 6)] == [0, 0, 15]
+    forecast.add(7, 2)
+    assert [forecast.earliest(2, length) for length in (5, 6)] == [0, 7]
+
+
+def test_draws_depend_on_all_that_they_are_for() -> None:
+    """The first number that SplitMix64 gives for the seed 0, and others for whatever else is asked for."""
+    assert _mix(0) == 0xE220A8397B1DCDAF
+    draws = {uniform(seed, row, what) for seed in range(5) for row in range(5) for what in range(-2, 3)}
+    assert len(draws) == 125
+    assert all(0 <= draw < 1 for draw in draws)
 
 
 def test_a_policy_that_starts_what_does_not_wait_is_named() -> None:
@@ -117,3 +154,13 @@ def test_a_plan_that_does_not_fit_is_named() -> None:
 
     with pytest.raises(PolicyError, match=r"policy dreamer: job j1 of its plan needs 8 GPUs more than there are\. "):
         simulate(jobs((8, 0, 1), (8, 0, 1)), EIGHT, Dreamer())
+
+
+@pytest.mark.parametrize("steps", [index_steps, public_steps])
+def test_an_index_changes_in_ticks_and_is_0_once_every_sample_is_passed(steps):
+    samples = np.array([10.0, 10.0, 40.0, 100.0])
+    slow, fast = steps(samples, 30, 1), steps(samples, 30, 10)
+    assert (slow.bounds.tolist(), fast.bounds.tolist()) == ([10, 40, 100], [100, 400, 1000])
+    assert slow.ranks.tolist() == fast.ranks.tolist()
+    assert [fast.at(ticks) for ticks in (99, 100)] == [slow.at(9), slow.at(10)]
+    assert slow.at(39) > slow.at(100) == 0.0

@@ -135,6 +135,20 @@ def test_viewers_read_their_own_logs_and_no_others(place):
     assert place.client(place.jonas).get("/api/v1/jobs/101/log").status_code == 200
 
 
+def test_an_id_that_another_user_had_before_shows_nothing_of_theirs(fresh):
+    """A slurmctld that lost its state gives ids out again."""
+    fresh.world.submit("900", "theirs", "jonas")
+    fresh.world.start("900", "gpu01")
+    fresh.world.end("900", SHAPE)
+    fresh.world.submit("900", "mine", "mira")
+    fresh.world.start("900", "gpu02")
+    found = get(fresh, "/jobs/900", fresh.mira)
+    assert ([a["incarnation"] for a in found["attempts"]], found["exceptions"]) == ([2], [])
+    assert fresh.client(fresh.mira).get("/api/v1/jobs/900/log?incarnation=1").status_code == 403
+    assert fresh.client(fresh.jonas).get("/api/v1/jobs/900/log?incarnation=1").status_code == 403
+    assert fresh.client(fresh.operator).get("/api/v1/jobs/900/log?incarnation=1").content == SHAPE
+
+
 def test_lines_of_a_log_are_not_shown_around_the_corner(place):
     secret = "mat1 and mat2"
     for path in ("/jobs/101", "/events?limit=200", "/jobs", "/actions", "/nodes"):
@@ -409,3 +423,10 @@ def test_the_api_is_described(place):
 def test_an_attempt_that_was_preempted_is_told_as_such(fresh):
     fresh.world.end("104", b"", AttemptState.PREEMPTED)
     assert get(fresh, "/jobs/104")["attempts"][0]["verdict"]["category"] == "preempt"
+
+
+def test_an_arrays_id_finds_its_tasks(fresh):
+    for job_id in ("900_1", "900_2", "9001_1"):
+        fresh.world.submit(job_id, "sweep", "mira")
+    found = get(fresh, "/jobs", q="900", token=fresh.mira)["items"]
+    assert [job["job_id"] for job in found] == ["900_2", "900_1"]

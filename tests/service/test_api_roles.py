@@ -6,7 +6,7 @@ import pytest
 from fastapi import APIRouter
 
 from perdure.service.access import check_every_route_declares, needs
-from perdure.service.auth import Role
+from perdure.service.auth import Identity, Role
 from perdure.service.guard import POLICY
 from perdure.service.pages import site as pages
 from perdure.service.web import API, API_ROUTERS, health
@@ -118,7 +118,7 @@ def test_a_browser_acts_with_its_csrf_token(place, how):
 
 
 def test_a_login_code_opens_the_door_once(place):
-    code = place.tokens.login_code("root", Role.OPERATOR)
+    code = place.tokens.login_code(Identity("root", Role.OPERATOR))
     browser = place.client()
     first = browser.get(f"/?code={code}")
     assert first.headers["location"] == f"/login?code={code}"

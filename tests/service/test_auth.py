@@ -7,11 +7,13 @@ import threading
 import pytest
 
 from perdure.errors import InputError, NotFound, StateError
-from perdure.service.auth import CODE_LIFE_S, MAX_SESSIONS, SESSION_LIFE_S, Identity, Role, Sessions, TokenBook
+from perdure.service.auth import CODE_LIFE_S, MAX_OWN_CODES, Identity, Role, TokenBook, digest
+from perdure.service.sessions import MAX_SESSIONS, SESSION_LIFE_S, Sessions
 
 
 class Clock:
-    now = 1_000_000.0
+    def __init__(self, now=1_000_000.0):
+        self.now = now
 
     def __call__(self):
         return self.now
@@ -59,6 +61,17 @@ def test_what_another_process_mints_or_revokes_counts_at_once(tmp_path, book):
         book.revoke(found.token_id)
 
 
+def test_without_the_file_no_token_is_known(book):
+    """Who removes it in haste means all of them."""
+    token = book.mint("mira", Role.OPERATOR)
+    found = book.find(token)
+    assert found is not None
+    book.path.unlink()
+    assert book.find(token) is None
+    assert not book.holds(found.token_id)
+    assert book.find(book.mint("mira", Role.OPERATOR)) is not None
+
+
 def test_tokens_minted_at_one_time_are_all_kept(tmp_path):
     minted = []
     books = [TokenBook(tmp_path) for _ in range(8)]
@@ -92,12 +105,19 @@ def test_a_user_must_have_a_name(book, user):
 
 
 def test_a_login_code_works_once_and_not_for_long(book, clock):
-    code = book.login_code("root", Role.OPERATOR)
+    code = book.login_code(Identity("root", Role.OPERATOR))
     assert book.redeem(code) == Identity("root", Role.OPERATOR)
     assert book.redeem(code) is None
-    late = book.login_code("root", Role.OPERATOR)
+    late = book.login_code(Identity("root", Role.OPERATOR))
     clock.now += CODE_LIFE_S
     assert book.redeem(late) is None
+
+
+def test_nobody_drives_out_anothers_code(book):
+    mine = book.login_code(Identity("root", Role.OPERATOR))
+    theirs = [book.login_code(Identity("eve", Role.VIEWER)) for _ in range(2000)]
+    assert book.redeem(mine) == Identity("root", Role.OPERATOR)
+    assert [code for code in theirs if book.redeem(code) is not None] == theirs[-MAX_OWN_CODES:]
 
 
 def test_a_session_ends_with_its_time(book, clock):
@@ -119,6 +139,50 @@ def test_a_session_ends_with_its_token(book, clock):
     assert sessions.find(secret)
     book.revoke(identity.token_id)
     assert sessions.find(secret) is None
+
+
+def test_a_restart_logs_nobody_out(book, clock):
+    wall = Clock(1.7e9)
+    bob = book.find(book.mint("bob", Role.VIEWER))
+    before = Sessions(book, clock, wall)
+    root, ada = Identity("root", Role.OPERATOR), Identity("ada", Role.VIEWER)
+    secret, gone, revoked = map(before.open, (root, ada, bob))
+    before.close(gone)
+    book.revoke(bob.token_id)
+    wall.now += SESSION_LIFE_S - 60
+    clock.now = 5.0  # the machine was started anew
+    after = Sessions(book, clock, wall)
+    session = after.find(secret)
+    assert (session.identity, session.csrf) == (root, before._sessions[digest(secret)].csrf)
+    assert (after.find(gone), after.find(revoked), after.find("x")) == (None, None, None)
+    clock.now += 60
+    assert after.find(secret) is None
+
+
+def test_time_set_back_over_a_restart_gives_no_more_than_a_new_session(book, clock):
+    wall = Clock(1.7e9)
+    secret = Sessions(book, clock, wall).open(Identity("root", Role.OPERATOR))
+    wall.now = 0.0
+    after = Sessions(book, clock, wall)
+    clock.now += SESSION_LIFE_S
+    assert after.find(secret) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"sessions": [7, {}, {"until_s": "x"}]}', '{"sessions": 7}'])
+def test_a_damaged_file_of_sessions_logs_everybody_out(book, clock, text):
+    path = book.path.with_name("sessions.json")
+    path.write_text(text)
+    path.chmod(0o600)
+    assert Sessions(book, clock).find("x") is None
+
+
+def test_a_file_of_sessions_that_others_may_read_is_refused(book, clock):
+    Sessions(book, clock).open(Identity("root", Role.OPERATOR))
+    path = book.path.with_name("sessions.json")
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    with pytest.raises(StateError, match="others may read it"):
+        Sessions(book, clock)
 
 
 def test_sessions_are_bounded(book, clock):

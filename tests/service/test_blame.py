@@ -1,13 +1,13 @@
 """Suspects in the service: found in the journal's attempts, told of, shown, taken back."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import select
 
 from perdure.blame.accuse import Accusation
+from perdure.blame.builders.attempts import AttemptRow
 from perdure.blame.builders.topology import NO_SWITCHES, read_topology
 from perdure.blame.standing import Standing
 from perdure.cli.job import explain_job
@@ -26,6 +26,7 @@ from perdure.service.queries.reader import Reader
 from perdure.service.runtime import topology_of
 from perdure.service.schema import events
 from perdure.service.settings import Settings
+from tests.copying import replace
 from tests.service.web_world import CLUSTER, RESET, SHAPE, Site, site
 
 SICK = "gpu03"
@@ -66,6 +67,21 @@ def watch_of(world, topology=NO_SWITCHES, mounts=(), **settings):
     )
 
 
+def test_suspects_are_a_file_sorted_and_lead_to_their_node(place):
+    an_hour(place.world, lambda user, node: node == SICK)
+    watch = watch_of(place.world)
+    watch.turn()
+    watch.turn()
+    operator = place.client(place.operator)
+    header, row = operator.get("/blame?format=csv&sort=-fails").text.splitlines()
+    assert header.startswith("suspect,tier,or,how,failed,passed")
+    assert row.startswith(f"{SICK},node,,")
+    page = operator.get("/blame").text
+    assert f'href="/nodes/{SICK}"' in page
+    assert f"attempts on node {SICK} failed" in page
+    assert "Suspect.</strong>" in operator.get(f"/nodes/{SICK}").text
+
+
 def names(found):
     return [each.accusation.components[0] for each in found]
 
@@ -96,6 +112,21 @@ def test_a_node_that_fails_everybody_is_named_and_cleared(place):
     assert {row.action.kind for row in world.journal.planned()} <= {"requeue"}  # suspicion alone drains nothing
     assert suspects.standing(Reader(world.journal.engine, CLUSTER)) == ()
     assert len(suspects.cleared(Reader(world.journal.engine, CLUSTER))) == 1
+
+
+def test_an_attempt_that_is_judged_after_a_look_speaks_at_the_next():
+    """It ended before that look: what is read begins so much earlier as judging may take."""
+    rows = {}
+    for number, user in enumerate(("mira", "jonas", "aiko", "tunde") * 10):
+        for node in ("n1", "n2", "n3"):
+            rows[f"{number}.{node}"] = AttemptRow(3000.0 + number, user, "train", (node,), failed=node == "n3")
+    ledger = SimpleNamespace(cluster=CLUSTER, standing=lambda: (), note=lambda turn, now: None)
+    clock = iter((3600.0, 3900.0))
+    judged = [{key: row for key, row in rows.items() if not row.failed}, rows]
+    ledger.ended_since = lambda since_s: [(key, row) for key, row in judged.pop(0).items() if row.end_s > since_s]
+    watch = Watch(ledger, BlameSettings(), lambda: next(clock), lambda inputs: None)
+    assert names(watch.turn()) == []
+    assert names(watch.turn()) == [("node", "n3")]
 
 
 def test_a_restart_neither_names_it_again_nor_forgets_it(place):
@@ -192,7 +223,7 @@ def test_the_page_shows_suspects_in_words_and_as_a_picture(place):
 
 def test_an_empty_cluster_accuses_nobody(place):
     assert watch_of(place.world).turn() == ()
-    assert "Nobody is to blame" in place.client(place.mira).get("/blame").text
+    assert "No node, user or job stands out" in place.client(place.mira).get("/blame").text
     assert picture_of([], ()) is None
 
 
@@ -215,7 +246,7 @@ def test_why_tells_what_befell_others_on_the_node(place, capsys):
     client = place.client(place.mira)
     found = client.get("/api/v1/jobs/1009").json()
     assert found["places"] == [{"node": SICK, "failures": 4, "infrastructure": 3, "users": 2}]
-    line = f"3 of the last 4 failures on {SICK} were infrastructure, of 2 users"
+    line = f"3 of the last 4 failures of other jobs on {SICK} were infrastructure, of 2 users"
     assert line in client.get("/jobs/1009").text
     explain_job("1009", SimpleNamespace(get=lambda _: found), as_json=False)
     assert line in capsys.readouterr().out

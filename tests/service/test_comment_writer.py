@@ -1,7 +1,5 @@
 """What was decided is written into jobs' records, beside the executor and by the same rulings."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.errors import ClusterError
@@ -11,6 +9,7 @@ from perdure.service.caps import Caps
 from perdure.service.comment_writer import MAX_COMMENTS, CommentWriter
 from perdure.service.journal import ActionState
 from perdure.service.scope import ScopeSettings
+from tests.copying import replace
 from tests.service.test_executor import BUSY, Bench, Scripted, requeue
 
 

@@ -1,14 +1,12 @@
 """The controller's steps, on the smallest clusters that show each fact."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.coordination.messages import Answered, Enlisted, Raised
 from perdure.coordination.record import Component, ExceptionRecord, ExceptionState, Outcome, Scope, Subject, about
 from perdure.coordination.ruling import Registration, handled
-from perdure.model.actions import Cancel, Drain, Exclude, Hold, Release, Requeue, Undrain
-from perdure.model.events import ActionEnded
+from perdure.model.actions import Cancel, Comment, Drain, Exclude, Hold, Release, Requeue, Undrain
+from perdure.model.events import ActionEnded, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
 from perdure.model.nodes import Node, NodeState
@@ -20,6 +18,7 @@ from perdure.service.controller import (
     Act,
     ControllerSettings,
     Ended,
+    Journalled,
     Judge,
     Judged,
     Looked,
@@ -31,11 +30,12 @@ from perdure.service.controller import (
     unfinished,
 )
 from perdure.triage.verdict import Label, Verdict
+from tests.copying import replace
 
 SETTINGS = ControllerSettings()
 NODES = tuple(Node(f"n{i}", NodeState.UP, gpus=8) for i in range(1, 5))
 JOB = Job("c", "1", "train", "ada", JobState.FAILED, 0.0, gpus=8)
-ONE = AttemptId("c", "1", 1)
+ONE, TWO = AttemptId("c", "1", 1), AttemptId("c", "1", 2)
 FAILED = Attempt(ONE, AttemptState.FAILED, ("n2",), 10.0, 3610.0, exit_code=1, gpus=8, user="ada")
 TRANSIENT = Verdict(Label.TRANSIENT, 0.9, "net", "connection lost", infrastructure=True, fingerprint="f")
 DETERMINISTIC = Verdict(Label.DETERMINISTIC, 0.03, "shape", "shapes do not match", fingerprint="d")
@@ -94,7 +94,27 @@ def test_a_deterministic_failure_ends_in_a_stop_and_no_action():
     assert run.acts() == []
     assert noted.failure.record.outcome is Outcome.STOPPED
     assert noted.failure.record.type == "job.shape"
-    assert noted.saved_gpu_h == pytest.approx(8.0)  # the hour that one blind retry would have burnt again
+
+
+@pytest.mark.parametrize(("restarts", "retried"), [(1, True), (2, False), (3, False)])
+def test_each_start_that_the_manager_alone_has_counted_is_a_try(restarts, retried):
+    """The failure at hand is not one of those before it: two retries for causes of its own, and no third."""
+    run = after_failure(replace(JOB, restarts=restarts))
+    run.judge(replace(TRANSIENT, infrastructure=False))
+    assert [type(action) for action in run.acts()] == ([Requeue] if retried else [])
+
+
+@pytest.mark.parametrize(
+    ("state", "probed"),
+    [(AttemptState.FAILED, False), (AttemptState.PREEMPTED, True), (AttemptState.COMPLETED, True)],
+)
+def test_a_failure_from_before_we_came_was_a_try_though_nobody_judged_it(state, probed):
+    run = Run(replace(SETTINGS, ignore_before_s=4000.0))
+    run.look(4100.0, [replace(JOB, state=JobState.PENDING)], [replace(FAILED, state=state)])
+    assert not any(isinstance(effect, Judge) for effect in run.effects)
+    run.look(6000.0, [JOB], [replace(FAILED, id=TWO, start_s=4200.0, end_s=5900.0)])
+    run.judge(Verdict(Label.UNSURE, 0.5, "unknown", "nobody knows"), TWO, 6001.0)
+    assert [type(action) for action in run.acts()] == ([Requeue] if probed else [])
 
 
 REQUEUED = replace(JOB, state=JobState.PENDING, restarts=1)
@@ -163,6 +183,17 @@ def test_success_after_a_retry_closes_the_case():
     assert run.state.cases == {}
 
 
+def test_so_does_that_of_a_retry_that_was_seen_to_run():
+    run = after_failure()
+    run.judge(TRANSIENT)
+    again = replace(FAILED, id=TWO, state=AttemptState.RUNNING, start_s=4100.0, end_s=None, exit_code=0)
+    run.look(4200.0, [replace(JOB, state=JobState.RUNNING)], [again])
+    good = replace(again, state=AttemptState.COMPLETED, end_s=4990.0)
+    run.look(5000.0, [replace(JOB, state=JobState.COMPLETED)], [good])
+    assert run.noted.record.outcome is Outcome.RECOVERED
+    assert run.state.cases == {}
+
+
 @pytest.mark.parametrize(
     ("number", "state", "later_s", "requeued"),
     [
@@ -193,7 +224,32 @@ def test_a_second_failure_remembers_the_first():
     run.judge(TRANSIENT, two.id, 5001.0)
     assert run.acts()[-1] == Requeue(two.id, ("n3",), 20.0)  # the manager keeps n2 excluded
     (past,) = run.state.cases["1"].past
-    assert (past.attempt, past.retried) == (ONE, True)
+    assert (past.attempt, past.retried, past.p_transient) == (ONE, True, 0.9)
+    assert run.noted.decision.p_transient < 0.9  # whatever the second verdict says
+
+
+def test_the_story_of_a_failure_ends_where_its_job_fails_again():
+    run = after_failure()
+    run.judge(TRANSIENT)
+    again = replace(FAILED, id=TWO, start_s=5000.0, end_s=5600.0)
+    run.look(5700.0, [replace(JOB, restarts=1)], [FAILED, again])
+    ended = {e.record.incarnation: e.record.standing for e in run.effects if isinstance(e, Noted)}
+    assert ended == {1: "failed_again", 2: "raised"}
+    run.judge(DETERMINISTIC, TWO, 5800.0)
+    assert run.noted.record.outcome is Outcome.STOPPED
+    run.look(9999.0, [replace(JOB, restarts=2)], [replace(again, id=replace(TWO, incarnation=3), end_s=9990.0)])
+    ended = {e.record.incarnation: e.record.standing for e in run.effects if isinstance(e, Noted)}
+    assert ended == {1: "failed_again", 2: "stopped", 3: "raised"}  # what was chosen stays told
+
+
+def test_an_id_that_was_given_to_another_users_job_begins_a_new_story():
+    """A slurmctld that lost its state counts its ids from where it last saved it."""
+    run = after_failure()
+    run.judge(TRANSIENT)
+    theirs = replace(FAILED, id=TWO, user="bob", start_s=8000.0, end_s=8900.0)
+    run.look(9000.0, [replace(JOB, user="bob", name="eval")], [theirs])
+    case = run.state.cases["1"]
+    assert (case.job.user, case.past) == ("bob", ())
 
 
 def test_a_failure_that_is_told_of_again_is_not_decided_again():
@@ -329,6 +385,28 @@ def test_memory_has_a_bound():
     assert sorted(map(int, run.state.cases)) == list(range(40, 50))
 
 
+def test_what_awaits_its_verdict_is_let_go_last():
+    run = Run(replace(SETTINGS, max_cases=10))
+    run.look(3611.0, [JOB], [FAILED])  # the oldest of all, and not judged yet
+    for n in range(2, 30):
+        attempt = replace(FAILED, id=AttemptId("c", str(n), 1))
+        run.look(4000.0 + n, [replace(JOB, job_id=str(n))], [attempt])
+        run.judge(DETERMINISTIC, attempt.id, 4000.5 + n)
+    assert sorted(map(int, run.state.cases)) == [1, *range(21, 30)]
+
+
+def test_a_job_s_record_bears_a_line_on_the_decision_where_the_service_has_a_mark():
+    for verdict, kind in ((TRANSIENT, Requeue), (DETERMINISTIC, Comment)):
+        run = after_failure(settings=replace(SETTINGS, mark="a1b2c3"))
+        run.judge(verdict)
+        (action,) = run.acts()
+        assert isinstance(action, kind)
+        assert action.comment.endswith("perdure why 1 #a1b2c3")
+        without = after_failure()
+        without.judge(verdict)
+        assert [act.comment for act in without.acts()] == ([""] if kind is Requeue else [])
+
+
 def test_a_persons_order_becomes_an_action_in_their_name():
     run = Run()
     run.feed(Ordered(1.0, Hold(ONE), "bob", "looking into it"))
@@ -359,3 +437,45 @@ def test_what_lies_outside_the_scope_takes_nobody_elses_retries(detail, charged)
     assert len(run.state.fleet.spent) == 1
     run.feed(Ended((ActionEnded(4001.0, requeue.key, ONE, "shadow", detail),)))
     assert len(run.state.fleet.spent) == charged
+
+
+def test_the_end_of_a_job_whose_id_another_has_now_is_nobodys_failure():
+    """It ran when the state was lost, and is seen to be gone once the id is another's."""
+    run = Run()
+    run.look(100.0, [JOB], [])
+    run.look(9000.0, [replace(JOB, user="bob", submit_s=8900.0)], [replace(FAILED, user="alice", end_s=8990.0)])
+    assert "1" not in run.state.cases
+    assert not [effect for effect in run.effects if isinstance(effect, Judge)]
+
+
+def test_a_retry_that_the_resource_manager_forgot_is_handed_to_a_person():
+    """slurmctld lost its state while the job waited for its retry."""
+    run = after_failure()
+    run.judge(TRANSIENT)
+    waits = replace(JOB, state=JobState.PENDING, restarts=1, reason="BeginTime")
+    run.look(3700.0, [waits], [FAILED])
+    run.look(3800.0, [], [FAILED])
+    told = [e.event for e in run.effects if isinstance(e, Journalled) and isinstance(e.event, JobChanged)][-1]
+    assert "does not know it any more: if it is still wanted, submit it again" in told.job.reason
+    assert run.noted.record.state is ExceptionState.ESCALATED
+    assert "submit it again" in run.noted.record.verdicts[-1].note
+
+
+def test_a_retry_that_its_owner_cancelled_is_handed_to_nobody():
+    run = after_failure()
+    run.judge(TRANSIENT)
+    run.look(3700.0, [replace(JOB, state=JobState.PENDING, restarts=1)], [FAILED])
+    run.look(3800.0, [replace(JOB, state=JobState.CANCELLED, restarts=1)], [FAILED])
+    run.look(4800.0, [], [FAILED])
+    assert run.noted.record.state is ExceptionState.HANDLED
+
+
+def test_a_job_that_slurm_holds_after_a_node_failure_is_told_to_the_operator():
+    """It holds what was suspended when its node went down, in the words of an operator's hold."""
+    held = replace(JOB, state=JobState.HELD, restarts=1, reason="JobHeldAdmin")
+    run = after_failure(held, NODE_FAIL)
+    run.judge(TRANSIENT)
+    assert run.acts() == []
+    assert run.noted.record.state is ExceptionState.ESCALATED
+    assert "scontrol release 1" in run.noted.record.verdicts[-1].note
+    assert "a person holds the job" not in str(run.noted.record.verdicts)

@@ -1,7 +1,6 @@
 """The executor does what was decided once, or says why not."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +24,7 @@ from perdure.service.executor import Executor, ExecutorSettings, Ruling, Used, r
 from perdure.service.journal import ActionRow, ActionState, Charge, Journal
 from perdure.service.recovery import is_not_as_left
 from perdure.service.scope import ScopeSettings
+from tests.copying import replace
 
 DONE = Outcome(OutcomeStatus.DONE, "ok")
 SUPERSEDED = Outcome(OutcomeStatus.SUPERSEDED, "a newer attempt exists")
@@ -218,6 +218,7 @@ def test_the_intent_is_written_before_the_deed(bench):
     bench.plan(requeue(1))
     bench.backend.performs = [lambda: Outcome(OutcomeStatus.DONE, bench.state(requeue(1)))]
     assert bench.executor.run_due(5.0)[0].detail == "started"
+    assert bench.journal.action(requeue(1).key).started_s == 5.0
 
 
 @pytest.mark.parametrize(
@@ -452,6 +453,16 @@ def test_letting_go_takes_nobody_elses_place(tmp_path):
     bench.journal.close()
 
 
+def test_nor_do_people_while_the_service_runs(tmp_path):
+    bench = Bench(tmp_path, caps=Caps(actions_per_hour=1))
+    bench.plan(*(exclude(i) for i in range(3)), by="ada")
+    bench.executor.run_due(5.0)
+    bench.plan(exclude("ours"), exclude("waits"))
+    bench.executor.run_due(6.0)
+    assert bench.backend.performed[3:] == ["exclude:c/ours#1"]
+    bench.journal.close()
+
+
 def test_a_release_that_only_perdures_retry_asks_for_is_charged(tmp_path):
     bench = Bench(tmp_path, caps=Caps(actions_per_hour=1))
     bench.plan(*(Release(AttemptId("c", str(number), 1)) for number in range(2)), expires_s=60.0)
@@ -466,6 +477,7 @@ def test_what_is_let_go_before_it_was_held_is_never_held(tmp_path):
     bench.plan(*LET_GO)
     ends = {e.action_key: e.status for e in bench.executor.run_due(6.0)}
     assert [ends.get(hold.key) for hold in HELD] == [None] * 4 + ["superseded"] * 2
+    assert bench.detail(HELD[5]) == "let go before it was held"
     assert {ends[release.key] for release in LET_GO} == {"done"}
     assert not {hold.key for hold in HELD[4:]} & {*bench.backend.performed}
     bench.journal.close()

@@ -1,7 +1,5 @@
 """A gang whose owner allows it goes on with the nodes that are left: what the controller orders, and pages show."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.actions import Exclude, Requeue
@@ -12,6 +10,7 @@ from perdure.model.observation import Observation
 from perdure.service.case import State
 from perdure.service.controller import Act, ControllerSettings, Judged, Looked, Noted, step
 from perdure.triage.verdict import Label, Verdict
+from tests.copying import replace
 from tests.service.test_pages import browser_of
 from tests.service.web_world import site
 

@@ -1,7 +1,5 @@
 """Good runs in the service: read when nothing else waits, kept for the same job, and held against its failures."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +27,7 @@ from perdure.triage.goodrun import GoodRun
 from perdure.triage.logtext import LogText
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Label
+from tests.copying import replace
 
 HABIT = b"ImportError: cannot import name 'foo' from 'bar'\n"
 GOOD_LOG = b"loading\n" + HABIT + b"saved\n"

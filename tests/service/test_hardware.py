@@ -1,7 +1,5 @@
 """Broken hardware that the logs of two users show on one node."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.coordination.messages import Raised
@@ -17,6 +15,7 @@ from perdure.service.controller import Act, ControllerSettings, Ended, Judged, L
 from perdure.service.rows import exception_row
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules
+from tests.copying import replace
 
 NODES = tuple(Node(f"n{i}", NodeState.UP) for i in range(1, 5))
 XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus."
@@ -124,7 +123,9 @@ def test_which_rules_show_broken_hardware_is_said_in_the_rules():
     assert all(cause.infrastructure for cause in hard)
 
 
-def test_a_read_only_file_system_is_hardware_on_a_local_disk_alone():
+def test_a_read_only_file_system_is_hardware_by_the_kernels_word_alone():
     attempt = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 60.0, exit_code=1)
-    said = [f"OSError: [Errno 30] Read-only file system: '{path}/x'\n" for path in ("/tmp", "/data")]
-    assert [bool(judge(line.encode(), attempt).hardware) for line in said] == [True, False]
+    paths = ("/tmp", "/data", "/usr/local/lib/python3.10/site-packages", "/home/alice/tmp")
+    told = [f"OSError: [Errno 30] Read-only file system: '{path}/x'\n" for path in paths]
+    assert [judge(line.encode(), attempt).hardware for line in told] == [""] * len(told)
+    assert judge(b"EXT4-fs (nvme0n1p2): Remounting filesystem read-only\n", attempt).hardware

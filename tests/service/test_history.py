@@ -1,7 +1,5 @@
 """The cluster's own past as a trace: every job that ran, with every attempt and how it ended."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -14,6 +12,7 @@ from perdure.service.queries.history import cluster_spec, extent, history
 from perdure.service.queries.reader import Reader
 from perdure.service.store import reading_engine
 from perdure.simulation.simulate import simulate
+from tests.copying import replace
 from tests.service.web_world import CLUSTER, HOUR, RESET, World, fill
 
 NOW = 1_790_000_000.0

@@ -1,13 +1,12 @@
 """What `perdure exec` raised of a hang counts where the log does not say so, and only there."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.coordination.record import ExceptionRecord, Scope, Subject
 from perdure.model.jobs import Attempt, AttemptId, AttemptState
 from perdure.service.hung import HANG, notes_of, of_hang
 from perdure.triage.judge import judge
+from tests.copying import replace
 
 NOTE = "rank 1 on n2 stopped first: train.py:17 in load; rank 0 waits for it in backward; no sign of life for 22 s"
 ENDED = Attempt(AttemptId("c", "7", 3), AttemptState.FAILED, ("n1", "n2"), 0.0, 90.0, exit_code=75)
@@ -32,10 +31,10 @@ def test_what_the_log_names_as_a_cause_stays():
 @pytest.mark.parametrize(
     "record",
     [
-        RECORD.but(incarnation=2),
-        RECORD.but(subject=Subject("c", "8")),
-        RECORD.but(subject=Subject("other", "7")),
-        RECORD.but(type="app.walltime"),
+        replace(RECORD, incarnation=2),
+        replace(RECORD, subject=Subject("c", "8")),
+        replace(RECORD, subject=Subject("other", "7")),
+        replace(RECORD, type="app.walltime"),
     ],
 )
 def test_one_that_was_raised_of_something_else_does_not_count(record):

@@ -1,7 +1,6 @@
 """The journal holds what it acknowledged, once, in SQLite and in PostgreSQL."""
 
 import threading
-from dataclasses import replace
 
 import psycopg
 import pytest
@@ -38,6 +37,7 @@ from perdure.service.journal import DAY_S, ActionState, Journal
 from perdure.service.schema import actions, attempts, events, exceptions, jobs, metadata, nodes
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label, Verdict
+from tests.copying import replace
 
 SETTINGS = ControllerSettings()
 ONE = AttemptId("c", "1", 1)
@@ -193,7 +193,7 @@ def test_answers_and_savings_are_never_taken_back(service):
         service.journal.record([older], service.state, service.state)
     with service.journal.engine.connect() as db:
         row = db.execute(select(exceptions)).one()
-    assert (row.state, row.decision, row.owner, row.saved_gpu_h) == ("stopped", "stop", "scheduler", 8.0)
+    assert (row.state, row.decision, row.owner, row.saved_gpu_h) == ("stopped", "stop", "scheduler", 8 * 0.98)
     assert len(row.payload["verdicts"]) == len(stopped.record.verdicts)
 
 
@@ -335,6 +335,7 @@ def test_what_is_settled_and_old_goes_and_what_is_open_stays(service):
     assert [row.key for row in journal.planned()] == ["requeue:c/1#1"]
     assert "2" in journal.restore().known.jobs
     assert "1" in journal.restore().cases
+    assert sorted(column(journal, jobs.c.job_id)) == ["1", "2"]
     assert column(journal, exceptions.c.job_id) == ["1"]
     assert column(journal, events.c.key) == []
 
@@ -342,14 +343,14 @@ def test_what_is_settled_and_old_goes_and_what_is_open_stays(service):
 def test_pruning_goes_in_small_steps_and_spares_what_is_recent(journal):
     empty = State("c")
     old = [Journalled(JobChanged(float(i), replace(JOB, job_id=str(i)))) for i in range(10)]
-    new = [Journalled(JobChanged(40 * DAY_S, replace(JOB, job_id="new")))]
+    new = [Journalled(JobChanged(at_s, replace(JOB, job_id="new"))) for at_s in (10 * DAY_S, 40 * DAY_S)]
     journal.record([*old, *new], empty, empty)
     steps = []
     while gone := journal.prune(40 * DAY_S, limit=4):
         steps.append(gone)
     assert steps == [8, 8, 4]
     assert column(journal, jobs.c.job_id) == ["new"]
-    assert len(column(journal, events.c.seq)) == 1
+    assert len(column(journal, events.c.seq)) == 2  # what is just as old as is kept stays
 
 
 # -- the database

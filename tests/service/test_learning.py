@@ -1,7 +1,5 @@
 """Learning in the service: outcomes and persons make lessons, a person's word holds at once and for whom it may."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.errors import NotFound, StateError
@@ -19,6 +17,7 @@ from perdure.triage.judge import examine
 from perdure.triage.learning.lessons import Source
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Label
+from tests.copying import replace
 
 JAM = b"step 10 ok\nRuntimeError: the frobnicator of bay {} has jammed\n"
 SHAPE = b"Traceback (most recent call last):\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)\n"

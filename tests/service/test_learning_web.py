@@ -1,5 +1,9 @@
 """Corrections and rounds of teaching over the API and in the dashboard: who may, and what becomes of it."""
 
+import csv
+import io
+import re
+
 import pytest
 
 from perdure.service.queries.learning import similar
@@ -75,12 +79,18 @@ def test_nobody_sees_what_others_said(place):
 
 def test_the_page_tells_and_the_job_says_how_often_it_was_seen(place):
     operator = place.client(place.operator)
-    assert "Nothing taught yet" in operator.get("/learning").text
+    assert "No training yet" in operator.get("/learning").text
     operator.post(CORRECTION.format(101), json={"label": "transient"})
     operator.post("/api/v1/learning/rounds")
     page = operator.get("/learning").text
-    assert "all that looks alike" in page
-    assert "2 of 2" in page  # the correction, and a retry that passed
+    assert "similar failures of all users" in page
+    assert re.search(r"2 <span class=\"muted\">of 2</span>", page)  # the correction, and a retry that passed
+    assert re.search(r"Accuracy on the reference set.*\d\.\d → \d+\.\d %", page, re.DOTALL)
+    rows = list(csv.DictReader(io.StringIO(operator.get("/learning?format=csv").text)))
+    assert [(row["training_examples"], row["from_people"]) for row in rows] == [("2", "1")]
+    said = operator.get("/learning?format=csv&table=corrections").text
+    assert said.splitlines()[1].startswith("101,1,transient,root,True,")
+    assert len(place.client(place.mira).get("/learning?format=csv&table=corrections").text.splitlines()) == 1
     job = operator.get("/jobs/103").text
     assert "Seen 2 times this week, in 2 jobs of 2 users; a retry got past it in 1" in job
 

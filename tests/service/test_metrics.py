@@ -32,7 +32,16 @@ def test_decisions_failures_and_actions_are_counted(place):
     assert value(place, "perdure_failures_total", category="node_loss") == 1
     assert value(place, "perdure_actions", kind="requeue", state="done") == 1
     assert value(place, "perdure_jobs", state="running") == 1
-    assert value(place, "perdure_gpu_seconds_total", fate="saved") == pytest.approx(4 * 1800)
+    assert 0.95 * 4 * 1800 < value(place, "perdure_gpu_seconds_total", fate="saved") < 4 * 1800
+    assert value(place, "perdure_gpu_seconds_total", fate="lost_to_limits") == 0
+    assert value(place, "perdure_limited_total") == 0
+
+
+def test_a_spent_budget_is_a_metric(place):
+    assert value(place, "perdure_retry_budgets_spent") == 0
+    place.world.spend(150, "bob")
+    assert (value(place, "perdure_retry_budget_used"), value(place, "perdure_retry_budget")) == (100, 100)
+    assert value(place, "perdure_retry_budgets_spent") == 3  # the cluster's, bob's share of it, and the node's
 
 
 def test_no_label_names_a_job_a_user_or_a_text(place):

@@ -1,9 +1,12 @@
 """The dashboard's pages: what they show, how they escape it, and what stands still beside them."""
 
+import csv
 import doctest
 import hashlib
+import io
 import json
 import re
+from datetime import datetime
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -14,8 +17,9 @@ from markupsafe import escape
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
-from perdure.service import guard, orders
-from perdure.service.pages import login, words
+from perdure.model.nodes import Node, NodeState
+from perdure.service import guard, orders, waiting
+from perdure.service.pages import listing, login, words
 from perdure.service.pages.assets import STATIC, assets
 from perdure.service.pages.logview import MAX_LINES, log_lines
 from perdure.service.pages.navigation import NAVIGATION
@@ -23,11 +27,14 @@ from perdure.service.pages.now import window_of
 from perdure.service.pages.render import TEMPLATES, environment
 from perdure.service.pages.timeline import WIDTH, timeline
 from perdure.service.queries import jobs as job_queries
+from perdure.service.queries.order import Order
+from perdure.service.queries.reader import Reader
 from perdure.triage.verdict import Evidence, Role
-from tests.service.web_world import Site, fill, site
+from tests.copying import replace
+from tests.service.web_world import CLUSTER, HOUR, Site, fill, site
 
 JOB_PATHS = ["/jobs/101", "/jobs/102", "/jobs/104", "/jobs/106", "/jobs/102/log"]
-PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/actions", "/whatif"]
+PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/nodes/gpu03", "/actions", "/whatif"]
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +120,7 @@ def test_every_page_and_listing_is_read_from_every_database(where, tmp_path):
         if filled:
             fill(place.world)
         for path in (*PATHS, "/jobs?q=unet&user=jonas", "/actions?state=done", *listings):
-            expected = 200 if filled or not re.search(r"/10\d", path) else 404
+            expected = 200 if filled or not re.search(r"jobs/10\d", path) else 404
             assert browser.get(path).status_code == expected, path
     text = browser.get("/metrics").text
     assert "perdure_journal_up 1.0" in text
@@ -146,7 +153,7 @@ def test_a_viewer_sees_neither_foreign_lines_nor_buttons(place):
 
 def test_the_log_is_cleaned_and_its_evidence_marked(browser):
     text = browser.get("/jobs/101/log").text
-    assert re.search(r'<li class="role-root">.*?mat1 and mat2', text, re.DOTALL)
+    assert re.search(r'<li class="role-root" id="L5">.*?mat1 and mat2', text, re.DOTALL)
 
 
 @pytest.mark.parametrize(("armed", "stopped", "said"), [(False, False, "Shadow mode."), (True, True, "switch is on")])
@@ -162,6 +169,16 @@ def test_what_cannot_be_seen_is_told_with_its_reason(tmp_path):
     place = site(tmp_path)
     place.world.unseen = {"accounting": "slurmdbd is <down>"}
     assert "Cannot see: accounting.</strong> slurmdbd is &lt;down&gt;" in browser_of(place).get("/").text
+
+
+def test_a_spent_budget_is_told_with_its_end_and_what_gives_more(tmp_path):
+    place = site(tmp_path)
+    assert "budgets are spent" not in browser_of(place).get("/").text
+    place.world.spend(100, "bob")
+    until = datetime.fromtimestamp(place.world.now + HOUR).strftime("%H:%M")
+    text = browser_of(place).get("/").text
+    assert f"The cluster&#39;s retries: 100 of 100 in an hour, until {until}" in text
+    assert "<code>retry.cluster_floor_per_hour</code> gives more" in text
 
 
 def test_jobs_are_searched_and_paged(tmp_path):
@@ -199,6 +216,13 @@ def test_an_expired_session_leads_to_the_door(place):
     answer = place.client(**{"HX-Request": "true"}).get("/")
     assert (answer.status_code, answer.headers["hx-redirect"]) == (401, "/login")
     assert place.client().get("/nodes").headers["location"] == "/login?next=%2Fnodes"
+    assert place.client().get("/").headers["location"] == "/login"
+    asked = "/jobs?user=mira&sort=-gpus"
+    opened = place.client(**{"HX-Request": "true", "HX-Current-URL": f"http://127.0.0.1:8470{asked}"}).get(asked)
+    to = f"/login?next={quote(asked, safe='')}"
+    assert (opened.headers["hx-redirect"], place.client().get(asked).headers["location"]) == (to, to)
+    back = place.client().post("/login", data={"token": place.operator, "next": asked})
+    assert f'content="0;url={escape(asked)}"' in back.text
 
 
 def test_an_unknown_page_is_a_page(browser):
@@ -297,7 +321,7 @@ def test_states_differ_by_more_than_colour():
         assert len(set(texts)) == len(texts)
 
 
-@pytest.mark.parametrize("module", [words, guard, orders, login, job_queries])
+@pytest.mark.parametrize("module", [words, guard, orders, waiting, listing, login, job_queries])
 def test_examples_hold(module):
     assert doctest.testmod(module).failed == 0
 
@@ -333,3 +357,258 @@ def test_pages_need_nothing_from_elsewhere(browser):
         assert not re.search(r"""(?:src|href|action)=["'](?:https?:)?//""", browser.get(path).text)
     for name in ("app.js", "perdure.css", "theme.js", "upload.js"):
         assert "//" not in re.sub(r"(?m)^\s*//.*$|\s//\s.*$", "", (STATIC / name).read_text())
+
+
+# -- listings: sorted, narrowed, as a file
+
+
+def names_in(text):
+    return re.findall(r'<span class="job-name">([^<]*)</span>', text)
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory):
+    """Seven jobs of two users and partitions, an hour apart."""
+    place = site(tmp_path_factory.mktemp("listed"))
+    for number, name in enumerate(("delta", "alpha", "echo", "bravo", "golf", "charlie", "foxtrot")):
+        place.world.submit(str(number), name, ("mira", "jonas")[number % 2], number % 3)
+        job = place.world.jobs[str(number)]
+        place.world.jobs[str(number)] = replace(job, partition=("gpu", "debug")[number > 3])
+        place.world.look()
+        place.world.pass_time(HOUR)
+    return browser_of(place)
+
+
+def test_a_table_is_sorted_by_plain_links_to_and_fro(listed):
+    by_name = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf"]
+    assert names_in(listed.get("/jobs?sort=job").text) == by_name
+    text = listed.get("/jobs?sort=-job").text
+    assert names_in(text) == by_name[::-1]
+    assert '<th scope="col" aria-sort="descending"><a class="sort" href="/jobs?sort=job">' in text
+    assert names_in(listed.get("/jobs?sort=nonsense").text) == names_in(listed.get("/jobs").text)
+
+
+@pytest.mark.parametrize("column", [*job_queries.SORTED_BY, *(f"-{name}" for name in job_queries.SORTED_BY)])
+def test_pages_of_a_sorted_listing_hold_every_row_once(where, tmp_path, column):
+    place = site(tmp_path, where=where)
+    for number in range(23):
+        place.world.submit(str(number), f"n{number % 4}", f"u{number % 3}", number % 2, look=False)
+    place.world.look()
+    reader = Reader(place.world.journal.engine, CLUSTER)
+    order, cursor, found = Order(column.removeprefix("-"), column.startswith("-")), None, []
+    while True:
+        page = job_queries.find_jobs(reader, order=order, cursor=cursor, limit=5)
+        found += [row.job for row in page.items]
+        if (cursor := page.next_cursor) is None:
+            break
+    assert len({job.job_id for job in found}) == len(found) == 23
+    name = {"job": "name", "submitted": "submit_s"}.get(order.column, order.column)
+    values = [getattr(job, name) for job in found]
+    assert values == sorted(values, reverse=order.falling)
+    place.world.journal.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("user=jonas", ["charlie", "bravo", "alpha"]),
+        ("partition=debug&sort=job", ["charlie", "foxtrot", "golf"]),
+        ("user=mira&partition=debug", ["foxtrot", "golf"]),
+        ("last=24h&sort=job&user=jonas", ["alpha", "bravo", "charlie"]),
+        ("last=1h", ["foxtrot"]),
+    ],
+)
+def test_a_listing_is_narrowed_by_user_partition_and_time(listed, query, shown):
+    text = listed.get(f"/jobs?{query}").text
+    assert names_in(text) == shown
+    number = sum(name in query for name in ("user", "partition", "last"))
+    assert f'Filter <span class="filters-set">{number}<span' in text
+
+
+def test_a_listing_of_a_stretch_of_time_is_asked_for_by_the_clock(listed):
+    moments = [datetime.fromtimestamp(1_790_000_000.0 + h * HOUR).strftime("%Y-%m-%dT%H:%M:%S") for h in (1.5, 3.5)]
+    assert names_in(listed.get("/jobs?from={}&to={}".format(*moments)).text) == ["bravo", "echo"]
+    refused = listed.get("/jobs?from=yesterday")
+    assert refused.status_code == 422
+    assert "is no date and time" in refused.text
+
+
+LISTINGS = ["/jobs", "/nodes", "/actions", "/exceptions", "/nodes/gpu03"]
+
+
+@pytest.mark.parametrize("path", LISTINGS)
+def test_a_table_is_a_file_too_with_the_rows_it_shows(browser, path):
+    answer = browser.get(path, params={"format": "csv"})
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert re.fullmatch(r'attachment; filename="perdure-[a-z-]+\.csv"', answer.headers["content-disposition"])
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert rows
+    assert all(None not in row and None not in row.values() for row in rows)
+    if path == "/jobs":
+        failed = csv.DictReader(io.StringIO(browser.get("/jobs?state=failed&format=csv").text))
+        assert [row["job_id"] for row in failed] == [row["job_id"] for row in rows if row["state"] == "failed"]
+
+
+def test_a_file_holds_more_than_a_page_and_no_formula(tmp_path):
+    place = site(tmp_path)
+    for number in range(260):
+        place.world.submit(str(number), "=HYPERLINK(0)" if number else " \t@SUM(1)", "-1+2", look=False)
+    place.world.look()
+    rows = list(csv.DictReader(io.StringIO(browser_of(place).get("/jobs?format=csv").text)))
+    assert len(rows) == 260
+    assert {row["name"] for row in rows} == {"'=HYPERLINK(0)", "' \t@SUM(1)"}
+    assert {row["user"] for row in rows} == {"'-1+2"}
+
+
+@given(st.text())
+def test_no_text_in_a_file_begins_as_a_formula(text):
+    written = str(listing.cell(text))
+    assert not written.lstrip().startswith(listing.FORMULA)
+    assert all(c.isprintable() or c in "\n\t" for c in written)
+
+
+def test_a_viewers_file_of_exceptions_holds_no_lines_of_others(place):
+    def says(token):
+        text = browser_of(place, token).get("/exceptions?format=csv").text
+        return {row["user"]: row["says"] for row in csv.DictReader(io.StringIO(text))}
+
+    assert "mat1 and mat2" in browser_of(place, place.operator).get("/exceptions?format=csv").text
+    assert set(says(place.mira)) == {"mira"}
+
+
+# -- a node
+
+
+def test_a_nodes_page_shows_what_runs_failed_and_waits_there(tmp_path):
+    place = site(tmp_path)
+    fill(place.world)
+    text = browser_of(place).get("/nodes/gpu05").text
+    assert names_in(text) == ["llm-7b"]
+    assert "8 of 8 GPUs in use" in text
+    assert "Node lost" in browser_of(place).get("/nodes/gpu03").text
+    assert browser_of(place).get("/nodes/none").status_code == 404
+    assert "/do/" not in browser_of(place, place.mira).get("/nodes/gpu05").text
+
+
+def test_a_job_that_waits_for_a_drained_node_says_so_and_who_drained_it(tmp_path):
+    place = site(tmp_path)
+    world = place.world
+    world.submit("1", "pinned", "mira", required=("gpu02",))
+    world.order_drain("gpu02", "fan is loud", by="root")
+    world.carry_out()
+    world.nodes["gpu02"] = replace(world.nodes["gpu02"], state=NodeState.DRAINED, reason="fan is loud")
+    world.submit("2", "free", "mira")
+    clock = datetime.fromtimestamp(world.nodes["gpu02"].since_s).strftime("%H:%M")
+    said = f"aits for gpu02, which is drained since {clock} by root: fan is loud"
+    browser = browser_of(place)
+    for path in ("/", "/jobs", "/jobs/1"):
+        assert browser.get(path).text.count(said) == 1, path
+    assert "aits for gpu02" not in browser.get("/jobs/2").text
+    assert names_in(browser.get("/nodes/gpu02").text) == ["pinned"]
+    assert "by root" in browser.get("/nodes").text
+
+
+@pytest.mark.parametrize(
+    ("job", "blocking"),
+    [
+        ({"required": ("n1",)}, ()),
+        ({"required": ("n1", "n3")}, ("n3",)),
+        ({"node_count": 2, "gpus": 8}, ()),
+        ({"node_count": 3, "gpus": 12}, ("n3",)),
+        ({"node_count": 4, "gpus": 12}, ()),  # no cluster could
+        ({"node_count": 2, "gpus": 8, "excluded": ("n1",)}, ("n3",)),
+        ({"node_count": 2, "gpus": 8, "partition": "b"}, ("n3",)),
+        ({"required": ("n3",), "state": JobState.RUNNING}, ()),
+    ],
+)
+def test_a_job_waits_for_nodes_out_of_service_only_where_others_would_not_do(job, blocking):
+    there = [
+        Node("n1", NodeState.UP, gpus=4, partitions=("a",)),
+        Node("n2", NodeState.UP, gpus=4, partitions=("a", "b")),
+        Node("n3", NodeState.DRAINED, gpus=4, partitions=("a", "b")),
+    ]
+    state = job.pop("state", JobState.PENDING)
+    found = waiting.blocked_by(Job("c", "1", "", "", state, 0.0, **job), there)
+    assert tuple(node.name for node in found) == blocking
+
+
+def test_what_a_person_ordered_says_who_did(tmp_path):
+    place = site(tmp_path)
+    fill(place.world)
+    browser = browser_of(place)
+    csrf = re.search(r'name="csrf" content="([^"]+)"', browser.get("/").text)[1]
+    browser.post("/do/jobs/107", data={"kind": "hold", "reason": "too early", "csrf": csrf})
+    assert re.search(r"<dt>Ordered by root</dt><dd>Hold, .*: too early", browser.get("/jobs/107").text)
+    assert "Ordered by" not in browser.get("/jobs/103").text  # that was Perdure
+
+
+# -- when something does not answer
+
+
+def test_an_unreachable_manager_does_not_look_like_a_calm_cluster(tmp_path):
+    place = site(tmp_path)
+    fill(place.world)
+    place.world.unseen = {"controller": "no answer in 10 s"}
+    place.desk.answered_s = place.world.now - 600
+    browser = browser_of(place)
+    since = words.instant(place.world.now - 600)
+    for path in ("/", "/jobs", "/nodes", "/jobs/101"):
+        assert f"The resource manager does not answer since {since}." in browser.get(path).text
+    text = browser.get("/").text
+    assert "The resource manager answered last" in text
+    assert f"as of {since[11:16]}" in text
+    assert "No contact" in text
+    assert "Looked at the cluster" not in text
+
+
+def test_a_service_that_is_not_ready_says_why_on_every_page(tmp_path):
+    place = site(tmp_path)
+    place.desk.unready = ("the journal cannot be written",)
+    browser = browser_of(place)
+    for path in ("/", "/actions"):
+        assert "Not ready:</strong> the journal cannot be written" in browser.get(path).text
+
+
+def test_every_page_says_in_which_zone_its_times_are(browser):
+    for path in PATHS:
+        if not path.endswith("/log"):
+            assert f"all times in {words.zone(1.79e9)}" in browser.get(path).text, path
+
+
+@pytest.mark.parametrize("path", ["/jobs/none", "/nowhere", "/nodes/none", "/jobs?cursor=x"])
+def test_an_error_keeps_the_navigation_for_who_is_logged_in(place, browser, path):
+    answer = browser.get(path)
+    assert answer.status_code in (404, 422)
+    assert all(f'href="{entry.path}"' in answer.text for entry in NAVIGATION)
+    assert 'id="live"' not in answer.text  # nothing to keep current
+    assert "<nav" not in place.client(place.operator).get(path).text
+
+
+def test_a_refusal_keeps_the_navigation_too(place):
+    viewer = browser_of(place, place.mira)
+    csrf = re.search(r'name="csrf" content="([^"]+)"', viewer.get("/").text)[1]
+    answer = viewer.post("/do/kill-switch", data={"on": "true", "csrf": csrf})
+    assert answer.status_code == 403
+    assert "a viewer may not do this" in answer.text
+    assert all(f'href="{entry.path}"' in answer.text for entry in NAVIGATION)
+
+
+# -- the log
+
+
+def test_a_jobs_page_opens_the_log_of_the_attempt_that_failed(browser):
+    frame = re.search(r'<div id="log"[^>]* hx-get="([^"]*)"', browser.get("/jobs/102").text)[1]
+    assert frame == "/jobs/102/log?incarnation=1"
+    assert 'hx-get="/jobs/104/log"' in browser.get("/jobs/104").text  # nothing has failed
+
+
+def test_a_log_is_shown_at_its_cause_however_long_it_goes_on():
+    raw = b"".join(b"line %d\n" % i for i in range(1, 5001))
+    lines = log_lines(raw, (Evidence(2000, "line 2000", Role.ROOT, "r"),), whole=True)
+    assert len(lines) == MAX_LINES + 1
+    (root,) = [line for line in lines if line.role == Role.ROOT]
+    assert (root.number, root.text) == (2000, "line 2000")
+    assert lines[-1].text == "line 5000"
+    (gap,) = [line for line in lines if line.role == "gap"]
+    shown = [line.number for line in lines if line is not gap]
+    assert gap.text == f"… {5000 - shown[0] + 1 - len(shown):,} lines left out …"

@@ -33,7 +33,7 @@ def test_the_load_counts_jobs_that_are_not_over(reader):
 def test_causes_are_counted_since_an_instant(world, reader):
     causes = {cause.category: cause for cause in summary.causes(reader, world.now - 24 * HOUR)}
     assert (causes["net"].failures, causes["net"].recovered) == (2, 1)
-    assert causes["shape"].saved_gpu_h == pytest.approx(2.0)
+    assert 1.9 < causes["shape"].saved_gpu_h < 2.0  # the chance that a retry fails, of the two hours that it burns
     assert summary.causes(reader, world.now + 1) == ()
 
 
@@ -71,7 +71,8 @@ def test_another_clusters_rows_are_not_seen(world):
     assert events.events_after(other, 0, 10).items == ()
     assert summary.latest_decisions(other, 10) == ()
     found = totals.totals(other)
-    assert not any(getattr(found, f.name) for f in fields(found))
+    assert not any(getattr(found, f.name) for f in fields(found) if f.name != "gpu_h")
+    assert set(found.gpu_h.values()) == {0}
     with pytest.raises(NotFound):
         jobs.job_detail(other, "101")
 

@@ -3,11 +3,11 @@
 import pytest
 
 from perdure.errors import ConfigError
-from perdure.model.actions import Cancel, Drain, Requeue
+from perdure.model.actions import KINDS, Cancel, Drain, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
-from perdure.service.scope import KINDS, ScopeSettings
+from perdure.service.scope import ScopeSettings
 from perdure.service.settings import load
 
 REQUEUE = Requeue(AttemptId("c", "1", 1))
@@ -56,4 +56,4 @@ def test_it_is_set_in_a_file_and_misspelt_kinds_are_an_error(tmp_path):
     file.write_text('[scope]\nactions = ["requeu"]\n')
     with pytest.raises(ConfigError, match="'requeu' is no kind of action"):
         load({}, file)
-    assert Cancel.__dataclass_fields__["kind"].default in KINDS
+    assert KINDS["cancel"] is Cancel

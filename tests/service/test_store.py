@@ -1,15 +1,18 @@
 """A journal is opened, created or upgraded, and never overwritten."""
 
 import os
+import re
 import sqlite3
 import stat
 import subprocess
 import sys
+import time
 
 import psycopg
 import pytest
 
 from perdure.errors import MissingExtra, StateError
+from perdure.installation import to_install
 from perdure.service.store import FILE_NAME, VERSION_TABLE, Store
 
 
@@ -41,6 +44,23 @@ def test_sqlite_commits_reach_the_disk(tmp_path):
     with store.writing() as db:
         found = {name: db.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")}
     assert found == {"journal_mode": "wal", "synchronous": 2}
+    store.close()
+
+
+def test_whether_one_can_write_is_known_before_it_matters(tmp_path):
+    """Where nothing was written for a while something is; and again and again once that failed."""
+    store = Store.open(tmp_path, "c")
+    store.wrote_s = just_now = time.monotonic() - 5
+    store.probe(60.0)
+    assert store.wrote_s == just_now
+    store.probe(1.0)
+    assert store.wrote_s > just_now
+    with store.writing() as db:
+        db.exec_driver_sql(f"ALTER TABLE {VERSION_TABLE} RENAME TO gone")
+    for every_s in (0.0, 60.0):
+        with pytest.raises(StateError):
+            store.probe(every_s)
+        assert store.trouble
     store.close()
 
 
@@ -129,7 +149,7 @@ def test_without_its_driver_postgresql_names_the_extra(monkeypatch):
     for name in [m for m in sys.modules if m == "psycopg" or m.startswith("psycopg.")]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"perdure\[postgres\]"):
+    with pytest.raises(MissingExtra, match=re.escape(to_install("postgres"))):
         Store.open("postgresql://ada@/name", "c")
 
 

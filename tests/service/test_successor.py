@@ -1,12 +1,11 @@
 """A job that has a successor already is not put back beside it."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.service.successor import successor_of
+from tests.copying import replace
 
 FROM = "login1:4711"
 JOB = Job(
@@ -23,6 +22,10 @@ def found(other, job=JOB, attempt=ATTEMPT):
 @pytest.mark.parametrize("host", ["n2:99", "n2.cluster:99", "localhost:99"])
 def test_what_a_job_submitted_itself_goes_on_in_its_place(host):
     assert found(replace(NEXT, submitted_from=host)) == "it has submitted its own successor, job 18"
+
+
+def test_a_chain_that_submits_its_next_link_first_does_so_in_the_second_in_which_it_starts():
+    assert "its own successor" in found(replace(NEXT, submit_s=ATTEMPT.start_s))
 
 
 @pytest.mark.parametrize("host", ["n2:99", "n2.cluster:99"])

@@ -2,7 +2,6 @@
 
 import os
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from perdure.model.nodes import NodeState
 from perdure.service.runtime import vigil
 from perdure.service.settings import CoordinationSettings
 from perdure.service.vigil import Vigil
+from tests.copying import replace
 from tests.service.web_world import fill, site
 
 

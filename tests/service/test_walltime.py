@@ -1,7 +1,5 @@
 """What the launcher says of the walltime, where the resource manager's times agree."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.exits import OURS, RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
@@ -12,6 +10,7 @@ from perdure.retry.history import WALLTIME_FINGERPRINT
 from perdure.service.walltime import of_walltime
 from perdure.triage.reached import reached
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
+from tests.copying import replace
 
 HOUR_S = 3600.0
 ENDED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 2 * HOUR_S - 100, exit_code=1, user="ada")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import doctest
 import gzip
+import html
+import io
 import json
 import os
 import re
@@ -10,7 +14,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +22,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import InputError
+from perdure.installation import install_command
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.service.auth import Identity, Role
 from perdure.service.guard import MAX_BODY_BYTES, POLICY
+from perdure.service.pages import policies
 from perdure.service.pages import whatif as pages
 from perdure.service.whatif import uploads as uploads_module
 from perdure.service.whatif.ask import FAILURE_NAMES, MAX_RUNS, PLACEMENT_NAMES, RETRY_NAMES, Ask, check, policy_names
@@ -35,6 +40,7 @@ from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.simulate import simulate
 from perdure.simulation.sweep import Setting, cases, sweep
 from perdure.traces.read import read
+from tests.copying import replace
 from tests.job.launching import is_alive
 from tests.service.web_world import CLUSTER, fill, site
 from tests.service.whatif_world import ASK, PATIENCE_S, ROWS, WHATIF, answered, asked, awaited, packed, send
@@ -416,7 +422,7 @@ def stands_in(pid, folder):
     [
         (WhatifSettings(time_limit_s=0.3, nice=0), r"time: not done within 0 s"),
         (
-            WhatifSettings(memory_mib=220, nice=0),
+            WhatifSettings(memory_mib=120, nice=0),
             r"memory: more memory was needed|ended unexpectedly|cannot be allocated",
         ),
     ],
@@ -488,11 +494,11 @@ def test_without_the_optional_part_there_are_figures_and_the_page_says_what_to_i
     summary = Summary.model_validate_json((tmp_path / SUMMARY).read_text())
     assert [row.policy for row in summary.compared] == ["fifo", "srtf"]
     assert summary.pictures == []
-    assert "pip install 'perdure[sim]'" in summary.missing
+    assert install_command("sim") in summary.missing
     monkeypatch.setattr(pages, "find_spec", lambda name: None)
     text = logged_in(place).get("/whatif").text
     assert "duckdb, matplotlib missing" in text
-    assert "pip install &#39;perdure[sim]&#39;" in text or "pip install 'perdure[sim]'" in text
+    assert install_command("sim") in html.unescape(text)
 
 
 # -- parts
@@ -520,6 +526,27 @@ def test_words_are_of_names_that_are_offered():
     }
     for names, words in offered.values():
         assert set(words) <= set(names)
+
+
+def test_every_policy_is_named_as_the_field_names_it_and_keeps_its_id(place):
+    assert set(pages.POLICY_WORDS) == set(policy_names())
+    assert doctest.testmod(policies).failed == 0
+    browser = logged_in(place, place.mira)
+    text = browser.get("/whatif").text
+    assert 'value="las-2d" checked><span class="choice-name">Tiresias-LAS <code class="muted">las-2d</code>' in text
+    found = answered(place)
+    assert "<h1>FIFO, SRTF</h1>" in browser.get(f"/whatif/{found.id}").text
+
+
+def test_comparisons_and_their_figures_are_files_and_sorted(place):
+    found = answered(place)
+    mira, jonas = logged_in(place, place.mira), logged_in(place, place.jonas)
+    listed = list(csv.DictReader(io.StringIO(mira.get("/whatif?format=csv").text)))
+    assert [(row["id"], row["policies"]) for row in listed] == [(found.id, "fifo srtf")]
+    assert len(jonas.get("/whatif?format=csv").text.splitlines()) == 1  # not his
+    rows = list(csv.DictReader(io.StringIO(mira.get(f"/whatif/{found.id}?format=csv&sort=-policy").text)))
+    assert [row["policy"] for row in rows] == ["srtf", "las-2d", "fifo"]
+    assert jonas.get(f"/whatif/{found.id}?format=csv").status_code == 404
 
 
 def test_pages_are_sound_and_escape_what_others_wrote(place):

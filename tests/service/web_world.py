@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
+from perdure.retry.history import Spent
 from perdure.retry.rules import RetryRules
 from perdure.service.auth import Role, TokenBook
 from perdure.service.blame.settings import BlameSettings
@@ -35,6 +36,7 @@ from perdure.service.controller import (
     undo_of,
 )
 from perdure.service.coordinator import Coordinator
+from perdure.service.desk import retry_budgets
 from perdure.service.journal import ActionState, Journal
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
@@ -45,6 +47,7 @@ from perdure.service.whatif.bench import Bench
 from perdure.service.whatif.limits import WhatifSettings
 from perdure.triage.context import Context
 from perdure.triage.rules import own_rules
+from tests.copying import replace
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # newer Starlettes would rather have httpx2
@@ -102,6 +105,11 @@ class World:
 
     def view(self) -> SiteView:
         return SiteView(self.state, own_playbook(), RetryRules(), self.now)
+
+    def spend(self, retries: int, user: str) -> None:
+        """As if so many retries of a user's jobs had just been granted."""
+        spent = (Spent(self.now, "1", user, ("gpu01",)),) * retries
+        self.state = replace(self.state, fleet=replace(self.state.fleet, spent=spent))
 
     def look(self) -> None:
         seen = (tuple(self.jobs.values()), tuple(self.attempts.values()), tuple(self.nodes.values()))
@@ -178,6 +186,8 @@ class Desk:
     armed: bool = True
     stopped: bool = False
     ready: bool = True
+    unready: tuple[str, ...] = ()
+    answered_s: float | None = None
     submitted: list[dict[str, Any]] = field(default_factory=list)
     faults: list[tuple[str, str]] = field(default_factory=list)
 
@@ -187,7 +197,12 @@ class Desk:
 
     def status(self) -> Status:
         world = self.world
-        return Status(CLUSTER, self.backend, self.armed, self.stopped, world.now, dict(world.unseen), self.ready)
+        retries, spent = retry_budgets(world.view())
+        unseen = dict(world.unseen)
+        return Status(
+            CLUSTER, self.backend, self.armed, self.stopped, world.now, unseen, self.ready, self.unready,
+            answered_s=self.answered_s, retries=retries, spent=spent,
+        )  # fmt: skip
 
     def order(self, action: Action, by: str, reason: str) -> str:
         self.world.take(Ordered(self.world.now, action, by, reason))

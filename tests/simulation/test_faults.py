@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
+from perdure.retry.rules import RetryRules
 from perdure.scheduling.placement.registry import PLACEMENTS
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.simulation.asking import Again, Failed, Retry
@@ -230,6 +231,16 @@ def test_nodes_on_which_jobs_of_several_users_failed_are_blamed_and_kept_free():
     answer = service(told(3, (6,), 6))
     assert answer is not None
     assert set(answer.avoid) == {6, 2}
+
+
+def test_the_service_keeps_the_budgets_that_jobs_share():
+    """Of two retries an hour the third failure of that hour waits for the first to be an hour old."""
+    rules = RetryRules(cluster_floor_per_hour=2, cluster_share_per_hour=0.0, user_share=1.0)
+    service = Service(Classifier(gray_failures(["a", "b", "c"], "connection lost"), 0, 1.0, 0.0), rules)
+    waits = [service(told(row, (row,), -1, 60.0 + row)) for row in range(3)]
+    first, second, third = (answer.delay_s for answer in waits if answer is not None)
+    assert max(first, second) < 600
+    assert 62.0 + third >= 60.0 + first + 3600.0
 
 
 def test_blind_retries_lose_to_bad_nodes_what_those_that_see_nodes_do_not():

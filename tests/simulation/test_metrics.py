@@ -104,6 +104,7 @@ def test_a_killed_job_that_is_stopped_before_is_waste():
 def test_a_job_alone_has_a_rho_of_one_and_two_at_once_share():
     alone = jobs((1, 5, 100))
     assert rho(alone, simulate(alone, ONE, "fifo")).tolist() == [1.0]
+    assert rho(alone, simulate(alone, Cluster.parse("1x4"), "fifo")).tolist() == [1.0]  # no faster on more than it asks
     both = jobs((1, 0, 100), (1, 0, 100))
     # The first ends in half the time it would take on half a GPU, but for half of its due: N is 2 until then.
     assert rho(both, simulate(both, ONE, "fifo")).tolist() == [0.5, pytest.approx(200 / (100 * 1.5))]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -17,6 +15,7 @@ from perdure.simulation.failures import Failures, Nature, model_named, recorded
 from perdure.simulation.retries import CLASSIFIER, Classifier, Service, retry_named
 from perdure.simulation.simulate import simulate
 from perdure.traces.generate import generate
+from tests.copying import replace
 from tests.simulation.tables import jobs, with_attempts
 
 LISTS = [[(60, False), (60, True)], [(60, False), (90, False), (90, False), (90, False)], [(500, True)]]

@@ -293,6 +293,26 @@ class SlurmCluster:
             self._saved_jobs.write_bytes(saved)
         self.start_ctld()
 
+    @contextlib.contextmanager
+    def forgetful(self, next_id: int) -> Iterator[None]:
+        """Inside the block slurmctld knows no job, and gives out ids from `next_id`; then all is as it was."""
+        state, conf = self.directory / "spool" / "ctld", self._conf.read_text()
+        kept = state.with_name("ctld-kept")
+        self.stop_ctld()
+        shutil.copytree(state, kept)
+        for saved in state.glob("job_state*"):
+            saved.unlink()
+        self._conf.write_text(f"{conf}\nFirstJobId={next_id}\n")
+        self.start_ctld()
+        try:
+            yield
+        finally:
+            self.stop_ctld()
+            shutil.rmtree(state)
+            kept.rename(state)
+            self._conf.write_text(conf)
+            self.start_ctld()
+
     def stop_ctld(self) -> None:
         """Let slurmctld save its state and end."""
         self._end("slurmctld", signal.SIGTERM)
@@ -423,14 +443,24 @@ class SlurmCluster:
         devices = f"[0-{self.gpus - 1}]" if self.gpus > 1 else "0"
         gres = f"NodeName={self._all} Name=gpu Type=h100 File={self.directory}/dev/nvidia{devices}\n"
         (etc / "gres.conf").write_text(gres if self.gpus else "")
-        for hook in ("jobcomp", "epilogctld", "strigger"):
+        for hook in ("jobcomp", "strigger"):
             (etc / hook).write_text(f'#!/bin/sh\nPERDURE_SPOOL={self.events} exec {HOOKS}/{hook} "$@"\n')
             (etc / hook).chmod(0o755)
+        self.let_epilogs_wait(5)
         (etc / "prolog").write_text(f"#!/bin/sh\n[ ! -e {self.directory}/run/prolog-fails-$SLURMD_NODENAME ]\n")
         (etc / "prolog").chmod(0o755)
         self._conf.write_text(self._slurm_conf())
         (etc / "slurmdbd.conf").write_text(self._slurmdbd_conf())
         (etc / "slurmdbd.conf").chmod(0o600)
+
+    def let_epilogs_wait(self, seconds: int) -> None:
+        """How long each waits for a decision at most: 5 s on a site, more where a busy machine must not matter."""
+        hook = self.directory / "etc" / "epilogctld"
+        told = f"PERDURE_SPOOL={self.events} PERDURE_EPILOG_WAIT_S={seconds}"
+        new = hook.with_name("epilogctld.new")
+        new.write_text(f'#!/bin/sh\n{told} exec {HOOKS}/epilogctld "$@"\n')
+        new.chmod(0o755)
+        new.replace(hook)
 
     @property
     def _all(self) -> str:

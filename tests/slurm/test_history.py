@@ -1,9 +1,8 @@
 """The checker of histories finds what is against the laws, and nothing else."""
 
-from dataclasses import replace
-
 import pytest
 
+from tests.copying import replace
 from tests.slurm.history import Story, violations
 
 REQUEUE = "requeue:slurm/7#100"

@@ -9,6 +9,7 @@ import site
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,11 @@ pytestmark = pytest.mark.slurm
 SHAPE = """
 umask 077
 echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2
+exit 1
+"""
+LOST = """
+[ -n "$SLURM_RESTART_COUNT" ] && exec sleep 600
+echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2
 exit 1
 """
 USER, OWNER = "daemon", "nobody"  # users that every machine knows
@@ -59,11 +65,10 @@ def as_service(argv):
 @pytest.fixture
 def service(quiet_cluster, tmp_path):
     run = python()
-    state = quiet_cluster.directory / "service"
-    state.mkdir(mode=0o700)
+    state = Path(tempfile.mkdtemp(prefix="service-", dir=quiet_cluster.directory))
     os.chown(state, pwd.getpwnam(USER).pw_uid, pwd.getpwnam(USER).pw_gid)
-    quiet_cluster.run("sacctmgr", "-i", "add", "account", "site")
-    quiet_cluster.run("sacctmgr", "-i", "add", "user", USER, "account=site", "adminlevel=operator")
+    quiet_cluster.run("sacctmgr", "-i", "add", "account", "site", check=False)  # they may be there from a test before
+    quiet_cluster.run("sacctmgr", "-i", "add", "user", USER, "account=site", "adminlevel=operator", check=False)
     environment = {
         **quiet_cluster.env,
         **QUICK,
@@ -96,9 +101,29 @@ def test_logs_of_other_users_are_read_with_their_owners_rights(quiet_cluster, se
     own = quiet_cluster.submit(SHAPE, "-o", f"{home}/%j.out", user=OWNER)
     other = quiet_cluster.submit("exit 1", "-o", "/etc/shadow.%j", user=OWNER)
     status = Path(f"/proc/{up.pid}/status").read_text()
-    told = await_("a decision", lambda: why(own), 60, log)
-    assert "mat1 and mat2" in json.dumps(told), (told, log(), status)
+    await_("a decision that shows its log", lambda: "mat1 and mat2" in json.dumps(why(own)), 60, lambda: log() + status)
     assert other
+
+
+def test_an_operator_that_is_no_administrator_tells_decisions_in_comments(quiet_cluster, service):
+    """Slurm lets an operator write Comment, and AdminComment not."""
+    _, log, _, _ = service
+    lost = quiet_cluster.submit(LOST, "--requeue", user=OWNER)
+    noted = quiet_cluster.submit(LOST, "--requeue", "--comment=mine", user=OWNER)
+
+    def runs_again(job_id):
+        found = quiet_cluster.job(job_id)
+        return found if found["Restarts"] != "0" and found["JobState"] in ("PENDING", "RUNNING") else None
+
+    await_("its retry", lambda: runs_again(lost), 60, log)
+    shown = quiet_cluster.run("scontrol", "show", "job", lost)
+    assert ' Comment="perdure: ' in shown, shown
+    assert f"perdure why {lost} #" in shown
+    found = await_("the other", lambda: runs_again(noted), 60, log)
+    assert found["Comment"] == "mine"
+    quiet_cluster.wait(noted, lambda fields: fields["ExcNodeList"] != "(null)" and fields["JobState"] == "RUNNING")
+    assert log().count("administrators alone write AdminComment") == 1
+    quiet_cluster.run("scancel", lost, noted)
 
 
 def test_the_unit_gives_no_more_than_it_needs():

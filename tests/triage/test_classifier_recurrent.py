@@ -1,6 +1,7 @@
 """Recurrent networks: what is served equals what PyTorch computes, with and without ONNX Runtime."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from perdure.errors import InputError, MissingExtra
+from perdure.installation import to_install
 from perdure.triage.classifiers.model_file import array_bytes, pack
 from perdure.triage.classifiers.network import BUCKETS, SHAPES, score
 from perdure.triage.classifiers.onnx import onnx_bytes, runtime_score
@@ -51,7 +53,7 @@ def test_equal_networks_are_equal_onnx_models(cell, network):
 
 def test_a_saved_model_says_the_same_without_onnx_runtime(cell, network, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'perdure\[rnn\]'"):
+    with pytest.raises(MissingExtra, match=re.escape(to_install("rnn"))):
         runtime_score(network)
     data = Recurrent(network, 0.5, -0.25).save()
     loaded = load_model(data, "m")
@@ -78,7 +80,7 @@ def test_arrays_of_other_shapes_are_refused(cell):
 def test_teaching_without_pytorch_names_what_to_install(cell, network, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     examples = [Example(str(i), f"g{i}", bool(i % 2), LOST) for i in range(4)]
-    with pytest.raises(MissingExtra, match=r"PyTorch is not installed. Install it: pip install 'perdure\[rnn\]'"):
+    with pytest.raises(MissingExtra, match=re.escape(f"PyTorch is not installed. {to_install('rnn')}")):
         classifier_named(cell).fit(examples)
     with pytest.raises(MissingExtra, match="PyTorch"):
         Recurrent(network, 1.0, 0.0).update(examples)

@@ -56,6 +56,17 @@ def test_with_too_few_of_a_kind_nothing_is_promised_and_nothing_stopped():
     assert cut.label(0.01) is Label.UNSURE
 
 
+@pytest.mark.parametrize(("n", "rank"), [(18, None), (19, 19), (20, 20), (38, 38), (39, 38)])
+def test_the_threshold_is_the_quantile_of_one_more_than_there_are(n, rank):
+    """Vovk's rank, ceil((n + 1)(1 - alpha)): with 0.05 it takes 19 failures to promise anything."""
+    p = np.linspace(0.9, 0.5, n)  # from the most credible one down
+    cut = thresholds(p, np.ones(n, bool), alpha_transient=0.05)
+    assert cut.transient_from == (p[rank - 1] if rank else 0.0)
+    assert thresholds(1 - p, np.zeros(n, bool), alpha_deterministic=0.05).deterministic_to == (
+        (1 - p)[rank - 1] if rank else 1.0
+    )
+
+
 def test_the_rates_hold_in_each_set_by_itself():
     """100 failures that are easy and 100 that are not: the hard ones say where the thresholds lie."""
     rng = np.random.default_rng(3)
@@ -88,13 +99,23 @@ def test_a_smaller_alpha_never_makes_a_label_less_credible(rows, alpha):
     assert strict.deterministic_to >= loose.deterministic_to
 
 
-def test_the_file_survives_a_round_trip():
-    assert read_thresholds(own_thresholds().to_json(), "x") == own_thresholds()
+@pytest.mark.parametrize("found", [own_thresholds(), Thresholds(0.0, 0.0), Thresholds(1.0, 1.0)])
+def test_the_file_survives_a_round_trip(found):
+    assert read_thresholds(found.to_json(), "x") == found
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", '{"transient_from": "x", "deterministic_to": 0}', '{"transient_from": 2, "deterministic_to": 0}'],
+    [
+        "",
+        "{}",
+        "[]",
+        '{"transient_from": "x", "deterministic_to": 0}',
+        '{"transient_from": 1.5, "deterministic_to": 0}',
+        '{"transient_from": -0.5, "deterministic_to": 0}',
+        '{"transient_from": 0, "deterministic_to": 1.5}',
+        '{"transient_from": 0, "deterministic_to": -0.5}',
+    ],
 )
 def test_a_bad_file_is_refused_in_one_line(text):
     with pytest.raises(InputError, match=r"^t\.json: ") as caught:

@@ -1,7 +1,7 @@
 """The verdict: who is believed, what is shown, and that nothing makes it fail."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +14,7 @@ from perdure.triage.judge import NoModel, judge
 from perdure.triage.rule import Cause
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Bound, Label, Role
+from tests.copying import replace
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 10.0, exit_code=1)
 CALM = "".join(f"step {i} loss {3 / (i + 1):.3f}\n" for i in range(400))

@@ -292,3 +292,11 @@ def test_a_step_that_srun_cancels_itself_failed_before(lines: tuple[str, ...], s
     verdict = judge("\n".join(["step 1 loss 0.5", *lines]).encode())
     assert "cancelled, as scancel" not in verdict.summary
     assert signal in verdict.summary
+
+
+def test_of_several_tasks_that_srun_names_at_once_none_is_the_first() -> None:
+    together = judge(b"srun: error: node1: tasks 0-1: Exited with exit code 2\n")
+    assert "first, as srun tells" not in together.summary
+    assert together.rank == ""
+    alone = judge(b"srun: error: node1: task 1: Exited with exit code 2\n")
+    assert "rank 1 on node1 failed first, as srun tells" in alone.summary

@@ -1,13 +1,12 @@
 """What a job survived is not what ended it; the same words are the cause where they did end it."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label, Verdict
+from tests.copying import replace
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 60.0, exit_code=1)
 RETRY, STOP, UNSURE = Label.TRANSIENT, Label.DETERMINISTIC, Label.UNSURE

@@ -1,13 +1,12 @@
 """Failures that another node or another hour mends, beside those of the same words that stay."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Bound, Label
+from tests.copying import replace
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 60.0, exit_code=1)
 FULL = "[Errno 28] No space left on device"

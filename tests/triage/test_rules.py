@@ -67,8 +67,7 @@ def test_what_jobs_run_on_is_covered_and_its_makers_are_cited(software: str) -> 
 
 @pytest.mark.parametrize("rule", RULES, ids=_name)
 def test_a_rule_has_its_place_in_the_documentation(rule: Rule) -> None:
-    path, _, anchor = rule.page.partition("#")
-    assert f"\n## {anchor}\n" in (ROOT / path).read_text()
+    assert f"\n## {rule.cause.name}\n" in (ROOT / "docs" / "reference" / "rules.md").read_text()
 
 
 XID_RULES = {
@@ -83,6 +82,7 @@ XID_RULES = {
 
 def test_every_xid_of_the_catalogue_leads_to_the_rule_of_its_action() -> None:
     codes = tomllib.loads((ROOT / "src" / "perdure" / "triage" / "rules.toml").read_text())["codes"]
+    codes = {name: numbers for name, numbers in codes.items() if name.startswith("xid-")}
     assert set(codes) == set(XID_RULES)
     listed = [code for numbers in codes.values() for code in numbers]
     assert len(listed) == len(set(listed))

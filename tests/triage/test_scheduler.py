@@ -1,7 +1,5 @@
 """The resource manager's word: what it knows at first hand is decisive, what it guesses is faint."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.model.identity import AttemptId
@@ -12,6 +10,7 @@ from perdure.triage.judge import judge
 from perdure.triage.rule import Force
 from perdure.triage.scheduler import facts
 from perdure.triage.verdict import Label, Role
+from tests.copying import replace
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 10.0, exit_code=1)
 

@@ -1,7 +1,6 @@
 """Training: deterministic, honest in its folds, clear about bad input."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from perdure.triage.conformal import Thresholds
 from perdure.triage.foundry.records import published
 from perdure.triage.labelled import LabelledLog, read_logs
 from perdure.triage.train import held_out, main, promise, variations
+from tests.copying import replace
 
 WORDS = {True: "connection to the peer was lost", False: "wrong argument given to the call"}
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from perdure.backends.protocol import TAIL_BYTES, Backend
 from perdure.errors import ClusterBusy

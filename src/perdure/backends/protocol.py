@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, runtime_checkable
 
@@ -58,14 +58,10 @@ class Commented(Protocol):
         """Carry out comments, all together; what came of each. From any thread. Raises `ClusterBusy`."""
 
 
-@runtime_checkable
-class Batching(Protocol):
-    """A backend for which several calls together cost less than each alone."""
-
-    def batch(self) -> AbstractContextManager[None]:
-        """Inside the block, calls share what they can."""
-
-
 def batch_of(backend: Backend) -> AbstractContextManager[None]:
-    """The block in which several calls are made together."""
-    return backend.batch() if isinstance(backend, Batching) else nullcontext()
+    """The block in which several calls are made together.
+
+    A backend for which that costs less than each call alone has ``batch()``: inside it calls share what they can.
+    """
+    batch: Callable[[], AbstractContextManager[None]] | None = getattr(backend, "batch", None)
+    return batch() if batch is not None else nullcontext()

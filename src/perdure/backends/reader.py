@@ -166,7 +166,7 @@ def _first_of(
         try:
             descriptor = open_log(path, request.owner_uid)
         except LogRefused as err:
-            why = Why.NOT_WRITABLE if "belongs to" in err.what and not _may_write(path, request) else Why.REFUSED
+            why = Why.REFUSED if _may_be_written(path, err, request) else Why.NOT_WRITABLE
             return Absent(path, why, err.what.removeprefix(NOT_READ), wanted.kind)
         except OSError as err:
             absent = absent or _absent(path, err, wanted.kind, request)
@@ -190,6 +190,7 @@ def _read(
     size, most = status.st_size, request.max_bytes
     at_mark = _range(descriptor, max(0, mark.end - DIGEST_BYTES), min(mark.end, DIGEST_BYTES)) if mark else b""
     start = own_start(mark, size, status.st_mtime, digest_of(at_mark))
+    cut = mark is not None and mark.end > mark.start and start == 0
     tail_at = max(start, size - most)
     tail = _range(descriptor, tail_at, size - tail_at)
     head = _range(descriptor, start, min(request.head_bytes, tail_at - start))
@@ -197,7 +198,7 @@ def _read(
     disk = os.fstatvfs(descriptor)
     return OutputFile(
         path, tail, head, tail_at - start - len(head), wanted.kind, wanted.rank, start, size, digest_of(last),
-        status.st_mtime, _birth_s(descriptor) if request.births else None, disk.f_bavail * disk.f_frsize,
+        status.st_mtime, cut, _birth_s(descriptor) if request.births else None, disk.f_bavail * disk.f_frsize,
     )  # fmt: skip
 
 
@@ -240,6 +241,8 @@ def _statx() -> Callable[[int, bytes, int, int, bytearray], int] | None:
 
 
 def _absent(path: str, err: OSError, kind: OutputKind, request: Request) -> Absent:
+    if isinstance(err, PermissionError) and not _may_write(path, request):
+        return Absent(path, Why.NOT_WRITABLE, f"the job's user cannot reach it ({err.strerror})", kind)
     if not isinstance(err, FileNotFoundError | NotADirectoryError):
         return Absent(path, Why.REFUSED, f"its owner cannot read it ({err.strerror})", kind)
     parent, ancestor = os.path.dirname(path), path
@@ -251,6 +254,11 @@ def _absent(path: str, err: OSError, kind: OutputKind, request: Request) -> Abse
     if os.geteuid() == request.owner_uid and not os.access(parent, os.W_OK | os.X_OK):
         return Absent(path, Why.NOT_WRITABLE, f"the job's user may not write to {parent}", kind)
     return Absent(path, Why.MISSING, IS_NOT_THERE, kind)
+
+
+def _may_be_written(path: str, err: LogRefused, request: Request) -> bool:
+    """Whether the job may write there nevertheless: what is a link or a device it may."""
+    return not os.path.isdir(path) and ("belongs to" not in err.what or _may_write(path, request))
 
 
 def _may_write(path: str, request: Request) -> bool:

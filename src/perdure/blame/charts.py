@@ -12,6 +12,7 @@ from perdure.blame.grid import Grid
 from perdure.blame.studies.colocation import Comparison, Days
 from perdure.blame.studies.tor import TorStudy
 from perdure.errors import MissingExtra
+from perdure.installation import to_install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +33,7 @@ def picture(draw: Draw, form: Format, size: tuple[float, float] = (8.0, 4.5)) ->
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as err:
-        mend = "Install it: pip install 'perdure[sim]'"
-        raise MissingExtra("pictures", "Matplotlib is not installed", mend) from err
+        raise MissingExtra("pictures", "Matplotlib is not installed", to_install("sim")) from err
     out = io.BytesIO()
     with rc_context({"svg.hashsalt": "perdure", "font.size": 9}):
         figure = Figure(figsize=size, layout="constrained")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from perdure.blame.window import MOST_ENTRIES, Window, window
 from perdure.errors import InputError, MissingExtra
+from perdure.installation import to_install
 
 if TYPE_CHECKING:
     import duckdb
@@ -136,7 +137,7 @@ def _database(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
         import duckdb
     except ImportError as err:
-        raise MissingExtra("who", "DuckDB is not installed", "Install it: pip install 'perdure[sim]'") from err
+        raise MissingExtra("who", "DuckDB is not installed", to_install("sim")) from err
     if not path.is_file():
         raise InputError(str(path), "no such file", "Name a Parquet file that you may read")
     settings: dict[str, Any] = {

@@ -8,10 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, load_settings, service, user_name
-from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.options import AsJson, StateDir, Wide, load_settings, service, user_name
+from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
+from perdure.cli.table import text, word
 from perdure.errors import ClusterBusy, InputError, NotFound, StateError
+
+COLUMNS = (word("KEY"), word("STATE"), word("BY", leave=2), word("DECIDED", leave=1), text("REASON"))
 
 
 def actions(
@@ -20,6 +23,7 @@ def actions(
     stop: Annotated[bool, typer.Option("--stop", help="Turn the kill switch: no action is begun any more.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Turn the kill switch back.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
+    wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
@@ -39,8 +43,11 @@ def actions(
     if as_json:
         print_json("actions", 1, **header(picture), actions=found)
         return 0
-    rows = ([a["key"], a["state"], a["by"], instant(a["created_s"]), _why(a)] for a in found)
-    print_table(("KEY", "STATE", "BY", "DECIDED", "REASON"), rows, whole=("KEY", "STATE", "DECIDED"))
+    if not found:
+        print_line("No actions.")
+        return 0
+    rows = ([a["key"], a["state"], a["by"], clock(a["created_s"]), _why(a)] for a in found)
+    print_table(COLUMNS, rows, wide=wide)
     return 0
 
 
@@ -59,13 +66,20 @@ def _switch(on: bool, state: StateDir) -> int:
         note = service(state).post("/kill-switch", {"on": on}).get("note", "")
     except (ClusterBusy, NotFound) as err:
         where = load_settings(flags={"service.state": state}).settings.service.state
-        if "PERDURE_URL" in os.environ or not where.is_dir():
+        if "PERDURE_URL" in os.environ or not _was_a_services(where):
             raise
-        note = _switch_file(where, on, err)
+        note = "; ".join(filter(None, ("no service answers: it counts for the next one", _switch_file(where, on, err))))
     if note:
         print_line(note)
     print_line("stopped: no action is begun until perdure actions --resume" if on else "resumed")
     return 0
+
+
+def _was_a_services(directory: Path) -> bool:
+    """Whether a service has run with this directory: a kill switch anywhere else stops nothing."""
+    from perdure.service.switch import RESERVE_FILE, STOP_FILE
+
+    return any((directory / name).exists() for name in ("service.json", "tokens.json", RESERVE_FILE, STOP_FILE))
 
 
 def _switch_file(state: Path, on: bool, cause: Exception) -> str:

@@ -1,16 +1,19 @@
-"""A diagnosis as a card for a person."""
+"""A diagnosis as a card for a person: the cause once, the line that shows it first, and what to do."""
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+import re
+import sys
+from collections.abc import Iterator, Sequence
 
-from perdure.cli.diagnosis import Diagnosis
-from perdure.cli.output import STYLES, show, styled
+from perdure.cli.diagnosis import SAME_NODE, Diagnosis
+from perdure.cli.output import STYLES, paint, screen_width
+from perdure.cli.table import GAP, cell_width, wrapped
 from perdure.cli.text import plain
+from perdure.installation import program
 from perdure.retry.decide import DecisionKind
+from perdure.triage.judge import FRAME, MESSAGE
+from perdure.triage.remedies import remedy
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
 WOULD = {
@@ -18,66 +21,141 @@ WOULD = {
     Label.TRANSIENT: "a retry would help",
     Label.UNSURE: "nobody can tell yet",
 }
-ROLE_STYLES = {Role.ROOT: "bold red", Role.CASCADE: "yellow", Role.CONFIRMATION: "dim"}
+AS_SERVICE = {
+    DecisionKind.RETRY: "it would retry",
+    DecisionKind.PROBE: "it would give one probing retry, since a job's own log can say anything of the site",
+    DecisionKind.STOP: "it would stop",
+}
+ROLES = {Role.ROOT: ("root", "red"), Role.CASCADE: ("cascade", "yellow"), Role.CONFIRMATION: ("also", "dim")}
+CODE = ("code", "cyan")  # the innermost frame of the job's own code
+TRACEBACK = "Traceback (most recent call last)"  # tells a reader nothing that the frame does not
 MAX_SHOWN = 400  # characters of a line of evidence
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+NARROW = 60  # a narrower terminal shows no roles beside the lines
 
 
 def print_card(diagnosis: Diagnosis) -> None:
     """Print the verdict, the lines that show it, and the advice."""
-    show(card(diagnosis))
+    for line in card(diagnosis, screen_width()):
+        sys.stdout.write(f"{line}\n")
 
 
-def card(diagnosis: Diagnosis) -> Group:
-    """The card itself: a headline, what happened, the lines, what to do."""
+def card(diagnosis: Diagnosis, width: int | None = None) -> Iterator[str]:
+    """The lines of a card, in `width` characters; None: each as long as it is."""
     verdict, decision = diagnosis.verdict, diagnosis.decision
     word, says = str(verdict.label), WOULD[verdict.label]
     if verdict.label is Label.TRANSIENT and decision.kind is DecisionKind.STOP:
         word, says = str(decision.kind), "by its log alone a retry would help, but not for this job"
-    colour = STYLES[word]
-    headline = Text.assemble(
-        (plain(str(diagnosis.id)), "bold"),
-        "  ",
-        (f" {word.upper()} ", f"bold reverse {colour}"),
-        f"  {says} (p = {decision.p_transient or verdict.p_transient:.2f})",
-    )
-    cause = Text.assemble((plain(verdict.category), colour), f"  {plain(verdict.summary)}")
-    parts: list[RenderableType] = [headline, cause]
+    p = decision.p_transient or verdict.p_transient
+    first = f"{plain(str(diagnosis.id))}  "
+    for n, part in enumerate(_parts(f"{first}{word.upper()}: {says} (p = {p:.2f})", width)):
+        yield paint(part, "bold" if n else f"bold {STYLES[word]}")
+    yield from _parts(f"{plain(verdict.category)}: {plain(verdict.summary)}", width)
+    yield ""
     if verdict.evidence:
-        parts.append(Padding(_evidence(verdict.evidence), (1, 0, 1, 0)))
-    parts.append(_what_to_do(diagnosis))
-    return Group(*parts, Text())
+        yield from _evidence(verdict, width)
+        yield ""
+    labelled = list(_what_to_do(diagnosis))
+    margin = max(len(label) for label, _ in labelled)
+    for label, text in labelled:
+        yield from _labelled(label, margin, text, f"bold {STYLES.get(label.lower(), '')}".strip(), width)
+    yield ""
 
 
-def _what_to_do(diagnosis: Diagnosis) -> Table:
+def _what_to_do(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
+    """Labels, each with what is said under it."""
     verdict, decision = diagnosis.verdict, diagnosis.decision
-    table = Table.grid(padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row(styled(decision.kind.upper(), f"bold {STYLES[decision.kind]}"), styled(decision.reason, ""))
+    if diagnosis.ending:
+        yield "NOTE", diagnosis.ending
+    reason = decision.reason.removeprefix(f"{verdict.summary}: ")  # the cause was said above
+    yield decision.kind.upper(), _with_node(reason.removeprefix(f"{decision.kind} "), verdict)
+    if diagnosis.by_service is not None:
+        yield "SERVICE", f"by this log alone: {AS_SERVICE[diagnosis.by_service]}"
     if verdict.advice:
-        table.add_row(styled("MEND", "bold"), styled(verdict.advice, ""))
-    if pages := _pages(verdict):
-        table.add_row(styled("SEE", "bold"), styled(pages, ""))
-    return table
+        yield "DO", verdict.advice
+    yield from (("RUN", command) for command in _commands(diagnosis))
+    if rule := _rule_of(verdict):
+        yield "SEE", f"{program()} rules {rule}"
 
 
-def _pages(verdict: Verdict) -> str:
-    """Where the rule that named the cause is described; "" where no own rule did."""
+def _commands(diagnosis: Diagnosis) -> Iterator[str]:
+    """Commands to paste. A node's name comes from a log: only what can be one gets into a command."""
+    verdict, rule = diagnosis.verdict, _rule_of(diagnosis.verdict)
+    line = next((line.text for line in verdict.evidence if line.rule == rule), "")
+    if rule and (command := remedy(rule, line)):
+        yield command
+    if SAME_NODE in diagnosis.decision.exclude and _is_node(verdict.node):
+        yield f"sbatch --exclude={verdict.node} SCRIPT"
+
+
+def _with_node(reason: str, verdict: Verdict) -> str:
+    return reason.replace(SAME_NODE, verdict.node) if _is_node(verdict.node) else reason
+
+
+def _is_node(name: str) -> bool:
+    return NODE_NAME.fullmatch(name) is not None
+
+
+def _rule_of(verdict: Verdict) -> str:
+    """The rule that named the cause, where `perdure rules` can describe it; else ""."""
     from perdure.triage.rules import own_rules
 
     telling = (evidence for evidence in verdict.evidence if evidence.role is not Role.CONFIRMATION)
     found = [rule for evidence in telling if (rule := own_rules().named(evidence.rule)) is not None]
-    named = next((rule for rule in found if rule.cause.category == verdict.category), None)
-    return " ".join(filter(None, (named.page, named.see))) if named else ""
+    return next((rule.cause.name for rule in found if rule.cause.category == verdict.category), "")
 
 
-def _evidence(lines: tuple[Evidence, ...]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(justify="right", no_wrap=True, style="dim")
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for line in lines:
-        number = ":".join(filter(None, (plain(line.source), str(line.line)))) if line.line else "fact"
-        text = Text(plain(line.text, MAX_SHOWN), style="bold" if line.role is Role.ROOT else "")
-        table.add_row(number, Text(str(line.role), style=ROLE_STYLES[line.role]), text)
-    return table
+def _evidence(verdict: Verdict, width: int | None) -> Iterator[str]:
+    """The lines, each behind its number: what named the cause, where in the job's code, then the others in order."""
+    shown = _ordered(verdict)
+    numbers = [_number(line) for line in shown]
+    margin = max(map(cell_width, numbers))
+    with_roles = width is None or width >= NARROW
+    for number, line in zip(numbers, shown, strict=True):
+        role, style = {FRAME: CODE, MESSAGE: ("", "dim")}.get(line.rule, ROLES[line.role])
+        before = f"{number:>{margin}}{GAP}" + (f"{role:<7}{GAP}" if with_roles else "")
+        after = None if width is None else width - cell_width(before)
+        parts = _parts(_place(line) or plain(line.text, MAX_SHOWN), after)
+        for n, part in enumerate(parts):
+            indent = paint(before, style) if n == 0 else " " * cell_width(before)
+            yield indent + paint(part, "bold" if line.role is Role.ROOT else "")
+
+
+def _ordered(verdict: Verdict) -> Sequence[Evidence]:
+    rule = _rule_of(verdict)
+    telling = [line for line in verdict.evidence if not line.text.startswith(TRACEBACK)] or verdict.evidence
+
+    def place(line: Evidence) -> int:
+        if line.rule == FRAME:
+            return 2
+        if line.rule == MESSAGE:
+            return 1
+        if rule and line.rule == rule:
+            return 0
+        return {Role.ROOT: 3 if rule else 0, Role.CASCADE: 4, Role.CONFIRMATION: 5}[line.role]
+
+    return sorted(telling, key=place)
+
+
+def _place(line: Evidence) -> str:
+    """A frame as editors take it: train.py:12, in step; "" for what is no frame."""
+    if line.rule != FRAME:
+        return ""
+    path, found, rest = line.text.removeprefix('File "').partition('", line ')
+    return plain(f"{path}:{rest}", MAX_SHOWN) if found else ""
+
+
+def _number(line: Evidence) -> str:
+    return ":".join(filter(None, (plain(line.source), str(line.line)))) if line.line else "fact"
+
+
+def _labelled(label: str, margin: int, text: str, style: str, width: int | None) -> Iterator[str]:
+    """A label, and beside it what is said under it; a command to paste stays on one line."""
+    room = None if width is None or label in ("RUN", "SEE") else width - margin - len(GAP)
+    for n, part in enumerate(_parts(plain(text), room)):
+        yield (paint(label, style) + " " * (margin - len(label)) if n == 0 else " " * margin) + GAP + part
+
+
+def _parts(sentence: str, width: int | None) -> Sequence[str]:
+    """A text as it is where it fits, else as lines broken between words."""
+    return [sentence] if width is None or cell_width(sentence) <= width else wrapped(sentence, max(20, width))

@@ -1,19 +1,20 @@
-"""Which commands there are, and how every one of them ends."""
+"""Which commands there are, and how every one of them ends. A command's module is loaded once it is called."""
 
 from __future__ import annotations
 
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from perdure import __version__
-from perdure.cli import actions, agent, config, doctor, events, jobs, learn, node, token, trace, up, whatif, who, why
-from perdure.cli import exec as exec_
 from perdure.cli.text import plain
 from perdure.errors import PerdureError
 
@@ -21,31 +22,114 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # of all that is
 OK, USAGE, INTERRUPTED = 0, 2, 130
 MAX_FAULT = 300  # characters of an error that nobody foresaw
 RUNS_A_PROGRAM = {"allow_interspersed_args": False}  # what follows the program's name is the program's
+PLAIN: Mapping[str, Any] = {  # of a Typer; help without Rich: it is to be there at once
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
+ENVIRONMENT = (
+    "Environment: PERDURE_URL is the address of the service (http://HOST:PORT), PERDURE_SOCKET its Unix socket, and "
+    "PERDURE_TOKEN says who asks. Without them the service of --state is asked."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: where it is, and what the list of commands says of it."""
+
+    where: str  # module below perdure.cli, and the function there, or `app` for one with commands below it
+    says: str
+    asks: bool = False  # a running service, so that PERDURE_URL and PERDURE_TOKEN count
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+ENTRIES: Mapping[str, Entry] = {
+    "up": Entry("up:up", "Watch a cluster, and show it on a page."),
+    "open": Entry("open:open_", "Print a link that logs a browser in once.", asks=True),
+    "doctor": Entry("doctor:doctor", "Check whether Slurm is ready for perdure up --act."),
+    "why": Entry("why:why", "Say why a job failed, and whether to retry it.", asks=True),
+    "who": Entry("who:who", "Name the components to blame for failures.", asks=True),
+    "rules": Entry("rules:rules", "Tell what rules look for, and what to do."),
+    "learn": Entry("learn:learn", "Show what retries and persons taught the model.", asks=True),
+    "whatif": Entry("whatif:whatif", "Replay traces under scheduling policies."),
+    "trace": Entry("trace:app", "Draw a trace, or turn one into another form."),
+    "jobs": Entry("jobs:jobs", "List jobs, the latest first.", asks=True),
+    "submit": Entry("jobs:submit", "Submit a job to the embedded cluster.", asks=True, settings=RUNS_A_PROGRAM),
+    "nodes": Entry("node:nodes", "List nodes, how they stand and why.", asks=True),
+    "node": Entry("node:app", "Drain a node, or break one of the embedded cluster.", asks=True),
+    "actions": Entry("actions:actions", "List actions, or hold, undo and stop them.", asks=True),
+    "events": Entry("events:events", "Show exceptions, and who owns the recovery.", asks=True),
+    "notices": Entry("notices:app", "List notices and their delivery; test the targets.", asks=True),
+    "raise": Entry(
+        "events:raise_", "Raise an exception, until one handler owns it.", True, {"allow_interspersed_args": True}
+    ),
+    "config": Entry("config:app", "Look at the settings."),
+    "exec": Entry("exec:exec_", "Run a program inside a job, and look after it.", settings=RUNS_A_PROGRAM),
+    "agent": Entry("agent:agent", "Publish this node's heartbeat and health."),
+    "token": Entry("token:token", "Mint or revoke a token."),
+    "help": Entry("help:help_", "Show the help of a command; write manual pages."),
+    "completion": Entry("completion:completion", "Print what completes commands in a shell."),
+}
+
+
+class _Loaded(MutableMapping[str, Any]):
+    """The commands by name, each made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _built(name, ENTRIES[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ENTRIES)
+
+    def __len__(self) -> int:
+        return len(ENTRIES)
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        raise KeyError(name)
+
+
+def _built(name: str, entry: Entry) -> Any:
+    module, _, what = entry.where.partition(":")
+    made = getattr(import_module(f"perdure.cli.{module}"), what)
+    parent = typer.Typer(**PLAIN)
+    if isinstance(made, typer.Typer):
+        parent.add_typer(made, name=name)
+        command: Any = get_command(parent).commands[name]  # type: ignore[attr-defined]
+    else:
+        parent.command(name, context_settings=dict(entry.settings) or None)(made)
+        command = get_command(parent)
+    command.short_help = entry.says
+    if entry.asks:
+        for each in (command, *getattr(command, "commands", {}).values()):
+            each.epilog = ENVIRONMENT
+    return command
+
+
+class Commands(TyperGroup):
+    """All commands; their list is shown without loading any."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _Loaded()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.says) for name, entry in ENTRIES.items()])
+
 
 app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,  # help without Rich: it is to be there at once
-    pretty_exceptions_enable=False,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    **PLAIN,
 )
-app.command("up")(up.up)
-app.command("doctor")(doctor.doctor)
-app.command("why")(why.why)
-app.command("who")(who.who)
-app.command("learn")(learn.learn)
-app.command("whatif")(whatif.whatif)
-app.add_typer(trace.app, name="trace")
-app.command("jobs")(jobs.jobs)
-app.command("submit", context_settings=RUNS_A_PROGRAM)(jobs.submit)
-app.command("nodes")(node.nodes)
-app.add_typer(node.app, name="node")
-app.command("actions")(actions.actions)
-app.command("events")(events.events)
-app.command("raise", context_settings={"allow_interspersed_args": True})(events.raise_)
-app.add_typer(config.app, name="config")
-app.command("exec", context_settings=RUNS_A_PROGRAM)(exec_.exec_)
-app.command("agent")(agent.agent)
-app.command("token")(token.token)
 
 
 def _version(asked: bool) -> None:
@@ -119,7 +203,7 @@ def _misused(err: Exception) -> str:
     """One line for what the parser of the command line says over several."""
     context = getattr(err, "ctx", None)
     path = context.command_path if context else "perdure"
-    what = str(getattr(err, "format_message", err.__str__)()).rstrip(".")
+    what = str(getattr(err, "format_message", err.__str__)()).rstrip(".").replace(": Value error, ", ": ")
     where = path.removeprefix("perdure").strip() or "command line"
     return f"{where}: {what}{'' if what.endswith('?') else '.'} See {path} --help."
 

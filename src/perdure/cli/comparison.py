@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import get_terminal_size
 from statistics import fmean
 
 from numpy.random import Generator, Philox
 
-from perdure.cli.jobs_out import check_jobs_out, write_jobs
 from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of
-from perdure.cli.workers import crew_at_hand
+from perdure.cli.table import word
 from perdure.errors import InputError
 from perdure.scheduling.policies import PolicyOptions
 from perdure.simulation.metrics import Metrics, interval
@@ -25,8 +22,12 @@ from perdure.traces.trace import Trace
 _WORTH_A_PROCESS = 20_000  # jobs of a run: fewer are done before a process has begun
 _MAX_SPANS = 50_000  # jobs of a trace: of more, each stretch of running is not kept
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
-_FIGURES = ("JOBS", "JCT", "P50", "P99", "WAIT", "P99", "MAKESPAN", "USED", "GOODPUT", "WASTED", "PASSED")
-_WIDE, _NARROW = 120, (1, 4, 7, 9, 10)  # letters of a line that holds all figures, and those that a shorter one shows
+FIGURES = (
+    word("JOBS", leave=9), word("JCT"), word("P50", leave=8), word("P99", leave=7), word("WAIT", leave=1),
+    word("P99", leave=6), word("MAKESPAN", leave=10), word("USED", leave=3), word("GOODPUT", leave=5),
+    word("WASTED", leave=4), word("PASSED", leave=2),
+)  # fmt: skip
+NAMES = (word("POLICY"), word("TRACE"), word("RETRY"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,11 @@ class Asked:
     crew: Crew | None  # None: this process, or one a core where jobs are many
 
 
-def compare(asked: Asked, as_json: bool) -> None:
+def compare(asked: Asked, as_json: bool, *, wide: bool = False) -> None:
     """Run every case, write what is to be written, and print the figures."""
     if asked.jobs_out is not None:
+        from perdure.cli.jobs_out import check_jobs_out
+
         check_jobs_out(asked.jobs_out)
     if asked.out is not None and asked.out.exists() and not asked.out.is_dir():
         raise InputError(str(asked.out), "cannot be written (it is no folder)", "Name a folder that you may write")
@@ -59,25 +62,33 @@ def compare(asked: Asked, as_json: bool) -> None:
     keep = asked.jobs_out is not None or asked.out is not None
     wanted = cases(len(asked.traces), asked.policies, asked.retries, asked.seeds)
     check_names(Setting(cluster, asked.placement, asked.options, asked.failures), wanted)
-    found = [read_fitting(path, asked.format, asked.skip_bad, cluster, asked.placement) for path in asked.traces]
+    with progress(what="reading"):
+        found = [read_fitting(path, asked.format, asked.skip_bad, cluster, asked.placement) for path in asked.traces]
     tables = [trace.table if asked.load is None else at_load(trace.table, cluster, asked.load) for trace in found]
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
-    setting = Setting(cluster, asked.placement, asked.options, asked.failures, keep, spans)
-    with progress(len(wanted)) as tell:
+    repeats = len(wanted) // len(asked.policies)
+    setting = Setting(cluster, asked.placement, asked.options, asked.failures, keep, spans, repeats)
+    with progress(len(wanted) if len(wanted) > 1 else None, "replaying") as tell:
         runs = sweep(tables, setting, wanted, asked.crew or _fitting(found), tell)
     for path, trace in zip(asked.traces, found, strict=True):
         tell_of(trace, path)
     if asked.jobs_out is not None:
+        from perdure.cli.jobs_out import write_jobs
+
         write_jobs(asked.jobs_out, asked.traces, tables, runs)
     if asked.out is not None:
         from perdure.simulation.report import write_report
 
         write_report(asked.out, _facts(asked), [str(path) for path in asked.traces], tables, runs)
-    _print_runs(asked.traces, runs, as_json)
+    _print_runs(asked.traces, runs, as_json, wide=wide)
 
 
 def _fitting(found: Sequence[Trace]) -> Crew:
-    return Alone() if max(len(trace.table) for trace in found) < _WORTH_A_PROCESS else crew_at_hand()
+    if max(len(trace.table) for trace in found) < _WORTH_A_PROCESS:
+        return Alone()
+    from perdure.cli.workers import crew_at_hand
+
+    return crew_at_hand()
 
 
 def _facts(asked: Asked) -> dict[str, str]:
@@ -85,7 +96,7 @@ def _facts(asked: Asked) -> dict[str, str]:
     return {"cluster": asked.cluster, "placement": asked.placement, "failures": asked.failures, "load": came}
 
 
-def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool) -> None:
+def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool, *, wide: bool) -> None:
     """Every run as JSON, which names the trace where there are several; or a table with the seeds taken together.
 
     In JSON `details` are the further figures of each run, in the order of the runs.
@@ -100,13 +111,9 @@ def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool) -> N
         case = run.case
         together.setdefault((case.policy, traces[case.trace].name, case.retry, str(case.trace)), []).append(run.metrics)
     telling = [place for place in (1, 2) if len({names[place] for names in together}) > 1]
-    shown = _NARROW if sys.stdout.isatty() and get_terminal_size().columns < _WIDE else range(len(_FIGURES))
-    columns = ("POLICY", *(("TRACE", "RETRY")[place - 1] for place in telling), *(_FIGURES[place] for place in shown))
-    rows = []
-    for names, found in together.items():
-        cells = list(_figures(found))
-        rows.append((names[0], *(names[place] for place in telling), *(cells[place] for place in shown)))
-    print_table(columns, rows, whole=("POLICY",))
+    shown = (0, *telling)
+    rows = ((*(names[place] for place in shown), *_figures(found)) for names, found in together.items())
+    print_table((*(NAMES[place] for place in shown), *FIGURES), rows, wide=wide)
     if len(runs) > len(together):
         print_line(f"Means over {len(runs) // len(together)} seeds; in brackets the interval at 95%, by bootstrap.")
 

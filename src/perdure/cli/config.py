@@ -7,8 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.options import AsJson, load_settings
+from perdure.cli.options import AsJson, Wide, load_settings
 from perdure.cli.output import print_json, print_line, print_table
+from perdure.cli.table import text, word
+
+COLUMNS = (word("SETTING"), text("VALUE"), text("FROM", leave=1))
 
 app = typer.Typer()
 
@@ -23,9 +26,12 @@ def check(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="Check it on top of the usual files.", show_default=False)
     ] = None,
+    wide: Wide = False,
     as_json: AsJson = False,
 ) -> int:
-    """Print every setting in force and where it came from: a file and line, the environment, or built in.
+    """Print every setting in force and where it came from.
+
+    That is a file and line, the environment, or built in.
 
     Exit codes: 0 all can be used, 2 the first that cannot is named.
     """
@@ -43,7 +49,7 @@ def check(
         return 0
     print_line(f"Files read: {', '.join(map(str, loaded.files)) or 'none'}")
     rows = ((name, "" if value is None else as_toml(value), loaded.origin[name]) for name, value in values.items())
-    print_table(("SETTING", "VALUE", "FROM"), rows, whole=("SETTING",))
+    print_table(COLUMNS, rows, wide=wide)
     return 0
 
 
@@ -52,7 +58,7 @@ def shown(name: str, value: Any) -> Any:
     if name == "service.database" and "@" in value:
         scheme, _, rest = value.partition("://")
         return f"{scheme}://***@{rest.rpartition('@')[2]}"
-    return str(value) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path) or hasattr(value, "read_tables") else value
 
 
 def as_toml(value: Any) -> str:

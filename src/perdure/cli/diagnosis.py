@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
@@ -30,21 +33,25 @@ class Diagnosis:
     verdict: Verdict
     decision: Decision
 
-    @property
-    def is_finding(self) -> bool:
-        """True where a plain retry is not the answer: stop, or one probing retry."""
-        return self.decision.kind is not DecisionKind.RETRY
+    ending: str = ""
+    """What the end of the log says, where its lines do not name a cause."""
+
+    by_service: DecisionKind | None = None
+    """What the service would do by this log alone, where that is another thing than is advised to the log's owner."""
 
 
 def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str | int, LogText | bytes], Diagnosis]:
     """What judges a log, under a name, by the site's rules; `good` is the job's last good run."""
+    from perdure.triage.ending import ending
     from perdure.triage.judge import judge
+    from perdure.triage.logtext import LogText
 
     rules = rules_of(settings)
 
     def diagnose(name: str | int, log: LogText | bytes) -> Diagnosis:
-        verdict = judge(log, rules=rules, good=good)
-        return Diagnosis(name, verdict, advise(verdict, settings.retry))
+        text = LogText.of(log) if isinstance(log, bytes) else log
+        found = diagnosis_of(name, judge(text, rules=rules, good=good), settings.retry)
+        return dataclasses.replace(found, ending=ending(text, found.verdict))
 
     return diagnose
 
@@ -54,6 +61,18 @@ def rules_of(settings: Settings) -> RuleBook:
     from perdure.triage.rules import own_rules, with_site_rules
 
     return with_site_rules(settings.triage.rules) if settings.triage.rules else own_rules()
+
+
+def diagnosis_of(name: str | int, verdict: Verdict, rules: RetryRules) -> Diagnosis:
+    """The diagnosis of a log of which nothing else is known.
+
+    Its owner may believe what it says of the site; the service gives one probing retry on that. Costs are not told: how
+    long the job ran, and on how many GPUs, does not stand in a log.
+    """
+    by_service, advised = advise(verdict, rules), advise(replace(verdict, hearsay=False), rules)
+    advised = replace(advised, reason=advised.told)
+    differs = by_service.kind is not advised.kind
+    return Diagnosis(name, verdict, advised, by_service=by_service.kind if differs else None)
 
 
 def advise(verdict: Verdict, rules: RetryRules) -> Decision:
@@ -66,12 +85,14 @@ def advise(verdict: Verdict, rules: RetryRules) -> Decision:
 def record(diagnosis: Diagnosis) -> dict[str, Any]:
     """The form in which a diagnosis is printed as JSON."""
     verdict, decision = diagnosis.verdict, diagnosis.decision
+    ending = {"ending": diagnosis.ending} if diagnosis.ending else {}
     return {
         "id": diagnosis.id,
         "verdict": str(verdict.label),
         "p_transient": round(verdict.p_transient, 4),
         "category": verdict.category,
         "summary": verdict.summary,
+        **ending,
         "rank": verdict.rank,
         "node": verdict.node,
         "evidence": [_shown(evidence) for evidence in verdict.evidence],

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +35,7 @@ def doctor(as_json: AsJson = False, state: StateDir = None, config: ConfigFile =
 
     settings = load_settings(config, {"service.state": state}).settings
     facts = gather(settings)
-    found = findings(facts)
+    found = [*findings(facts), *_notices(settings)]
     if as_json:
         print_json("doctor", 1, findings=[asdict(finding) for finding in found])
     else:
@@ -87,6 +88,19 @@ def gather(settings: Settings) -> Facts:
         other_service=other,
         foreign_drains=marked,
     )  # fmt: skip
+
+
+def _notices(settings: Settings) -> Iterator[Finding]:
+    """Whether each target of notices can be reached; none is sent anything."""
+    from perdure.backends.slurm.checkup import Finding, Mark
+    from perdure.errors import ConfigError, NotDelivered
+    from perdure.service.notices.notifier import network_of
+
+    for name, channel in settings.notices.targets.by_name.items():
+        try:
+            yield Finding(Mark.OK, f"notices to {name}: {channel.check(network_of(settings.notices))} can be reached")
+        except (ConfigError, NotDelivered) as err:
+            yield Finding(Mark.FAIL, f"notices to {name}: {err.where}: {err.what}", err.mend)
 
 
 def _spool(path: Path | None) -> SpoolFacts | None:

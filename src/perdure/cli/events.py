@@ -12,11 +12,16 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, service
-from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.options import AsJson, StateDir, Wide, service
+from perdure.cli.output import clock, instant, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
+from perdure.cli.table import word
 from perdure.errors import InputError
 
+COLUMNS = (
+    word("RAISED", leave=3), word("SEV", leave=6), word("TYPE"), word("STATE", leave=1), word("OWNER", leave=4),
+    word("ABOUT"), word("TIMES", leave=7), word("ID", leave=5),
+)  # fmt: skip
 MAX_CONTEXT = 64 * 1024
 
 
@@ -30,6 +35,7 @@ def events(
     ] = None,
     playbook: Annotated[Path | None, typer.Option(metavar="TOML", help="With --replay: the playbook to try.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
+    wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
@@ -60,16 +66,16 @@ def events(
         if not found:
             print_line(f"No exceptions of job {job}.")
     elif found:
-        _table(found)
+        _table(found, wide=wide)
     else:
         print_line("No exceptions are open." if only_open else "No exceptions.")
     return 0
 
 
-def _table(found: Iterable[dict[str, Any]]) -> None:
+def _table(found: Iterable[dict[str, Any]], *, wide: bool) -> None:
     rows = (
         (
-            instant(r["time"]),
+            clock(r["time"]),
             r["severity"],
             r["type"],
             r["outcome"] or r["state"],
@@ -80,8 +86,7 @@ def _table(found: Iterable[dict[str, Any]]) -> None:
         )
         for r in found
     )
-    head = ("RAISED", "SEV", "TYPE", "STATE", "OWNER", "ABOUT", "TIMES", "ID")
-    print_table(head, rows, whole=("RAISED", "TYPE", "STATE", "OWNER"))
+    print_table(COLUMNS, rows, wide=wide)
 
 
 def _journeys(found: Iterable[dict[str, Any]]) -> None:
@@ -156,7 +161,7 @@ def raise_(
     context: Annotated[
         list[str] | None, typer.Argument(metavar="[-- JSON]", help='More to know, such as {"rank": 262, "node": "n7"}.')
     ] = None,
-    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="Dotted: gpu.xid79, app.nan, ...")] = "",
+    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="Dotted, like gpu.xid79 or app.nan.")] = "",
     severity: Annotated[int, typer.Option(help="0 is fatal, 7 the least.")] = 0,
     note: Annotated[str, typer.Option(help="In words.")] = "",
     node: Annotated[list[str] | None, typer.Option(help="A node that it is about; repeatable.")] = None,
@@ -182,7 +187,7 @@ def raise_(
     from perdure.coordination.record import FATAL, LEAST
 
     if not FATAL <= severity <= LEAST:
-        raise InputError("--severity", f"{severity} is none", f"Use {FATAL} (fatal) to {LEAST} (least)")
+        raise InputError("--severity", f"{severity} is not a severity", f"Use {FATAL} (fatal) to {LEAST} (lowest)")
     if not kind:
         raise InputError("--type", "is missing", "Name what it is, like --type gpu.xid79")
     if job is not None and job.startswith("{"):  # no job was given, so what follows -- took its place

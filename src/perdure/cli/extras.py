@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from perdure.errors import MissingExtra
+from perdure.installation import to_install
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra -> the modules by which it is known to be there
     "sim": ("numba", "duckdb", "matplotlib"),
@@ -23,4 +24,4 @@ def need(extra: str, command: str) -> None:
     missing = [module for module in EXTRAS[extra] if find_spec(module) is None]
     if missing:
         what = f"needs the optional part {extra!r} ({', '.join(missing)} not installed)"
-        raise MissingExtra(command, what, f"Install it: pip install 'perdure[{extra}]'")
+        raise MissingExtra(command, what, to_install(extra))

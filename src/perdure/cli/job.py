@@ -5,25 +5,59 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.cli.diagnosis import Diagnosis
-from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.output import clock, print_json, print_line, print_table
+from perdure.cli.table import names, text, word
 from perdure.errors import NotFound
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.client import Client, segment
 from perdure.service.queries.places import Place, in_words
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
+ATTEMPTS = (word("ATTEMPT"), word("STATE"), names("NODES"), word("STARTED", leave=1), text("WHY"))
+ACTIONS = (word("ACTION"), word("STATE"), word("BY", leave=2), word("DECIDED", leave=1), text("WHAT CAME OF IT"))
+TASKS = (word("TASK"), word("STATE"), word("FAILURE"), word("DECISION"))
+MAX_TASKS = 200  # shown of an array
 MAX_ACTIONS = 10  # shown of a job
 
 
-def explain_job(job_id: str, client: Client, as_json: bool) -> bool:
-    """Print a job's latest failure and its attempts; True where that failure is a finding."""
-    found = client.get(f"/jobs/{segment(job_id)}")
+def explain_job(job_id: str, client: Client, as_json: bool, *, wide: bool = False) -> Diagnosis | None:
+    """Print a job's latest failure and its attempts; that failure, None where there is none."""
+    try:
+        found = client.get(f"/jobs/{segment(job_id)}")
+    except NotFound:
+        if not (tasks := _tasks_of(job_id, client)):
+            raise
+        _explain_array(job_id, tasks, as_json, wide)
+        return None
     latest = latest_diagnosis(found)
     if as_json:
         print_json("job", 1, **found)
     else:
-        _print(found, latest)
-    return latest is not None and latest.is_finding
+        _print(found, latest, wide=wide)
+    return latest
+
+
+def _tasks_of(array: str, client: Client) -> list[dict[str, Any]]:
+    """The tasks that are known of an array, whose own id is no job any more once all of them have started."""
+    if not array.isdecimal():
+        return []
+    found = client.get("/jobs", q=array, limit=MAX_TASKS)["items"]
+    tasks = [job for job in found if job["job_id"].startswith(f"{array}_")]
+    return sorted(tasks, key=lambda job: (len(job["job_id"]), job["job_id"]))
+
+
+def _explain_array(array: str, tasks: list[dict[str, Any]], as_json: bool, wide: bool) -> None:
+    """Print how the tasks of an array stand; each is a job of its own."""
+    if as_json:
+        print_json("array", 1, job_id=array, tasks=tasks)
+        return
+    print_line(f"job {array} is an array; each task is a job of its own: perdure why {tasks[0]['job_id']}")
+    failed = [job["failure"] or {} for job in tasks]
+    rows = (
+        (job["job_id"], job["state"], failure.get("category", ""), failure.get("decision", ""))
+        for job, failure in zip(tasks, failed, strict=True)
+    )
+    print_table(TASKS, rows, wide=wide)
 
 
 def correct_job(job_id: str, label: str, incarnation: int | None, client: Client) -> None:
@@ -80,7 +114,7 @@ def _decision(found: dict[str, Any]) -> Decision:
                     p_transient=found["p_transient"])  # fmt: skip
 
 
-def _print(found: dict[str, Any], latest: Diagnosis | None) -> None:
+def _print(found: dict[str, Any], latest: Diagnosis | None, *, wide: bool) -> None:
     if latest is not None:
         from perdure.cli.card import print_card
 
@@ -90,12 +124,12 @@ def _print(found: dict[str, Any], latest: Diagnosis | None) -> None:
     for place in found["places"]:
         print_line(in_words(Place(**place)))
     rows = (
-        (a["incarnation"], a["state"], " ".join(a["nodes"]), instant(a["start_s"]), _summary(a))
+        (a["incarnation"], a["state"], " ".join(a["nodes"]), clock(a["start_s"]), _summary(a))
         for a in found["attempts"]
     )
     if found["attempts"]:
-        print_table(("ATTEMPT", "STATE", "NODES", "STARTED", "WHY"), rows, whole=("ATTEMPT", "STATE", "STARTED"))
-    _print_actions([action for action in found["actions"] if action["kind"] != "comment"])
+        print_table(ATTEMPTS, rows, wide=wide)
+    _print_actions([action for action in found["actions"] if action["kind"] != "comment"], wide=wide)
     for raised in found["exceptions"]:
         if raised["type"].startswith("app.") and (note := raised["record"].get("note")):
             print_line(f"attempt {raised['incarnation']} says {raised['type']}: {note}")
@@ -106,11 +140,11 @@ def _print(found: dict[str, Any], latest: Diagnosis | None) -> None:
             print_line(f"log of attempt {attempt['incarnation']}: {kept} (zcat shows it)")
 
 
-def _print_actions(actions: list[dict[str, Any]]) -> None:
+def _print_actions(actions: list[dict[str, Any]], *, wide: bool) -> None:
     """What was done about it and what came of that, the latest first."""
-    rows = [(a["kind"], a["state"], a["by"], instant(a["created_s"]), a["detail"]) for a in actions[:MAX_ACTIONS]]
+    rows = [(a["kind"], a["state"], a["by"], clock(a["created_s"]), a["detail"]) for a in actions[:MAX_ACTIONS]]
     if rows:
-        print_table(("ACTION", "STATE", "BY", "DECIDED", "WHAT CAME OF IT"), rows, whole=("ACTION", "STATE", "DECIDED"))
+        print_table(ACTIONS, rows, wide=wide)
 
 
 def _because(reason: str) -> str:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, service, user_name
-from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.options import AsJson, StateDir, Wide, service, user_name
+from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
+from perdure.cli.table import text, word
 from perdure.errors import InputError
+
+COLUMNS = (
+    word("JOB"), word("STATE"), word("USER", leave=3), word("GPUS", leave=6), word("SUBMITTED", leave=5),
+    word("FAILURE", leave=2), word("DECISION", leave=1), text("NAME", leave=4),
+)  # fmt: skip
+
+
+Status = Literal["pending", "held", "running", "suspended", "completed", "failed", "cancelled"]
 
 
 def jobs(
-    status: Annotated[str | None, typer.Option(help="Only jobs that stand so: running, failed, ...")] = None,
+    status: Annotated[Status | None, typer.Option(help="Only jobs in this state.")] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
+    wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
@@ -30,11 +40,10 @@ def jobs(
     if as_json:
         print_json("jobs", 1, **header(picture), jobs=found)
         return 0
-    print_table(
-        ("JOB", "STATE", "USER", "GPUS", "SUBMITTED", "FAILURE", "DECISION", "NAME"),
-        map(_row, found),
-        whole=("JOB", "STATE", "SUBMITTED", "FAILURE", "DECISION"),
-    )
+    if found:
+        print_table(COLUMNS, map(_row, found), wide=wide)
+    else:
+        print_line("No jobs." if status is None and user is None else "No such jobs.")
     return 0
 
 
@@ -45,7 +54,7 @@ def _row(job: dict[str, Any]) -> tuple[object, ...]:
         job["state"],
         job["user"],
         job["gpus"],
-        instant(job["submit_s"]),
+        clock(job["submit_s"]),
         failure["category"],
         failure["decision"],
         job["name"],

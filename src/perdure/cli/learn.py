@@ -6,14 +6,24 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, service
-from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.options import AsJson, StateDir, Wide, service
+from perdure.cli.output import clock, print_json, print_line, print_table
+from perdure.cli.table import text, word
 from perdure.errors import InputError
+
+ROUNDS = (
+    word("ROUND"), word("WHEN", leave=2), word("LESSONS", leave=3), word("FIXED SET"), word("OWN LESSONS", leave=1),
+    text("BECAME OF IT"),
+)  # fmt: skip
+CORRECTIONS = (
+    word("CORRECTED"), word("IT WAS"), word("BY", leave=1), word("HOLDS FOR", leave=2), word("WHEN", leave=3),
+)  # fmt: skip
 
 
 def learn(
     now: Annotated[bool, typer.Option("--now", help="Hold a round of teaching now.")] = False,
     rollback: Annotated[bool, typer.Option("--rollback", help="Use the model before the one in use.")] = False,
+    wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
@@ -34,27 +44,25 @@ def learn(
     if as_json:
         print_json("learning", 1, **found)
     else:
-        _print(found)
+        _print(found, wide=wide)
     return 0
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: dict[str, Any], *, wide: bool) -> None:
     if not found["rounds"]:
         print_line("nothing taught yet: retries and persons have proved too little")
     else:
         rows = (_round(row) for row in found["rounds"])
-        print_table(
-            ("ROUND", "WHEN", "LESSONS", "FIXED SET", "OWN LESSONS", "BECAME OF IT"), rows, whole=("ROUND", "WHEN")
-        )
+        print_table(ROUNDS, rows, wide=wide)
     if found["corrections"]:
         said = (
-            (c["job_id"], c["label"], c["by"], "all" if c["for_all"] else "own jobs", instant(c["time_s"]))
+            (c["job_id"], c["label"], c["by"], "all" if c["for_all"] else "own jobs", clock(c["time_s"]))
             for c in found["corrections"]
         )
-        print_table(("CORRECTED", "IT WAS", "BY", "HOLDS FOR", "WHEN"), said, whole=("CORRECTED",))
+        print_table(CORRECTIONS, said, wide=wide)
 
 
-def _round(row: dict[str, Any]) -> tuple[str, ...]:
+def _round(row: dict[str, Any]) -> tuple[object, ...]:
     term = row["term"]
     became = (
         "in use"
@@ -65,7 +73,7 @@ def _round(row: dict[str, Any]) -> tuple[str, ...]:
     )
     fixed = _change(term["fixed_before"], term["fixed_after"])
     own = _change(term["site_before"], term["site_after"]) if term["site_after"]["examples"] else "none held back"
-    return (str(row["number"]), instant(row["time_s"]), f"{term['lessons']} of {term['offered']}", fixed, own, became)
+    return (str(row["number"]), clock(row["time_s"]), f"{term['lessons']} of {term['offered']}", fixed, own, became)
 
 
 def _change(before: dict[str, Any], after: dict[str, Any]) -> str:

@@ -23,6 +23,9 @@ MIN_FILE_BYTES = 64 * 1024
 
 LOOKED_AT_BYTES = 1024
 """A file of a directory with a zero byte among its first is no log."""
+MOST_ODD = 0.3
+"""Share of its first bytes that are no characters of a text."""
+TEXT_CONTROLS = frozenset("\t\n\r\f\b\a\x1b\0")  # a log that was cut short while it was written starts with zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Given:
 
     text: LogText
     note: str = ""
+    odd: str = ""
+    """Why it looks like no log: it is empty, or its start is no text."""
 
 
 def read_log(target: str, signs: Signs, limits: Limits | None = None) -> Given:
@@ -53,15 +58,24 @@ def _gathered(
     from perdure.triage.packed import CutShort, unpacked
 
     limits = limits or Limits()
-    gatherer, note = Gatherer(signs, limits, source), ""
+    gatherer, note, start = Gatherer(signs, limits, source), "", b""
     try:
         for piece in unpacked(read, name, min(MIB, max(4096, limits.tail_bytes))):
+            start += piece[: LOOKED_AT_BYTES - len(start)]
             gatherer.feed(piece)
     except CutShort:
         note = f"{name}: its compressed data end early or are damaged: judged by what could be read"
     except OSError as err:
         raise InputError(name, f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
-    return Given(gatherer.text(), note)
+    return Given(gatherer.text(), note, _oddness(start))
+
+
+def _oddness(start: bytes) -> str:
+    if not start:
+        return "is empty"
+    text = start.decode("utf-8", "replace")
+    odd = sum(char == "\ufffd" or (char < " " and char not in TEXT_CONTROLS) for char in text)
+    return "is no text" if odd > MOST_ODD * len(start) else ""
 
 
 # ---------------------------------------------------------------- a directory

@@ -6,6 +6,7 @@ longer to load than all else that it needs; words that are not plain are read by
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,10 +16,12 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Whatever goes wrong is told in one line on stderr."""
     words = list(sys.argv[1:] if args is None else args)
     if words[:1] == ["exec"]:
+        gc.disable()  # nothing of what is loaded now is garbage
         from perdure.job.care import read_words
 
         if (plain := read_words(words[1:])) is not None:
             return _exec(*plain)
+        gc.enable()
     from perdure.cli import commands
 
     return commands.run(words)
@@ -29,6 +32,7 @@ def _exec(command: Sequence[str], settings: dict[str, Any]) -> int:
         from perdure.job.care import care_of
         from perdure.job.exec import run
 
+        gc.enable()
         return run(command, care=care_of(**settings))
     except (Exception, KeyboardInterrupt) as err:
         from perdure.cli import commands

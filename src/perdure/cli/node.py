@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, service
-from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.options import AsJson, StateDir, Wide, service
+from perdure.cli.output import print_json, print_line, print_table, since
 from perdure.cli.picture import header, picture_of, warn
+from perdure.cli.table import text, word
 
 ANSWER_WITHIN_S = 10.0  # that the resource manager has; then the command does not wait any longer
 STEP_S = 0.2
 RECENT = 100  # actions of one kind among which the one asked for is looked for
+COLUMNS = (word("NODE"), word("STATE"), word("GPUS", leave=2), word("SINCE", leave=1), text("REASON"))
 _WORDS = {"superseded": "refused", "shadow": "not done"}
 
 app = typer.Typer()
@@ -21,7 +23,7 @@ Node = Annotated[str, typer.Argument(metavar="NODE")]
 Reason = Annotated[str, typer.Option(help="Why; the resource manager shows it.")]
 
 
-def nodes(as_json: AsJson = False, state: StateDir = None) -> int:
+def nodes(wide: Wide = False, as_json: AsJson = False, state: StateDir = None) -> int:
     """List nodes, how they stand and why. Asks the service.
 
     Exit codes: 0 listed, 2 usage, or no service.
@@ -32,11 +34,14 @@ def nodes(as_json: AsJson = False, state: StateDir = None) -> int:
     if as_json:
         print_json("nodes", 1, **header(picture), nodes=found)
         return 0
+    if not found:
+        print_line("No nodes.")
+        return 0
     rows = (
-        [node["name"], node["state"], f"{node['gpus_used']}/{node['gpus']}", instant(node["since_s"]), node["reason"]]
+        [node["name"], node["state"], f"{node['gpus_used']}/{node['gpus']}", since(node["since_s"]), node["reason"]]
         for node in found
     )
-    print_table(("NODE", "STATE", "GPUS", "SINCE", "REASON"), rows, whole=("NODE", "STATE", "GPUS", "SINCE"))
+    print_table(COLUMNS, rows, wide=wide)
     return 0
 
 
@@ -56,7 +61,7 @@ def fail(node: Node, state: StateDir = None) -> int:
 
 @app.command("freeze")
 def freeze(node: Node, state: StateDir = None) -> int:
-    """Let a node of the embedded cluster hang: it stops answering, its processes stand still."""
+    """Let a node of the embedded cluster hang. It stops answering, its processes stand still."""
     return _fault(node, "freeze", state)
 
 

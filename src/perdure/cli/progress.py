@@ -3,27 +3,75 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from perdure.cli.table import age
+
+PATIENCE_S = 2.0  # shorter work is done without a word
+EVERY_S = 0.5  # from one drawing to the next
+BAR = 20  # characters
+WIDTH = 79
+ERASE = "\r" + " " * WIDTH + "\r"
+
+
+@dataclass(slots=True)
+class Work:
+    """What is done, and how much it is in all; 0 where that is not known."""
+
+    what: str
+    begun_s: float
+    done: int = 0
+    of: int = 0
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def line(self, now: float) -> str:
+        """How it stands: a bar and the time that the rest takes, or the time that it took so far."""
+        took_s = now - self.begun_s
+        if not self.of:
+            return f"{self.what}: {age(took_s)}"
+        full = BAR * min(self.done, self.of) // self.of
+        left = f", about {age(took_s / self.done * (self.of - self.done))} left" if self.done else ""
+        return f"{self.what} [{'#' * full}{'.' * (BAR - full)}] {self.done} of {self.of}, {age(took_s)}{left}"
+
+    def draw(self, screen: TextIO) -> None:
+        """Draw it again and again until it has ended, once it takes long."""
+        if self.ended.wait(PATIENCE_S):
+            return
+        while True:
+            screen.write(f"\r{self.line(time.monotonic())[:WIDTH]:<{WIDTH}}")
+            screen.flush()
+            if self.ended.wait(EVERY_S):
+                break
+        screen.write(ERASE)
+        screen.flush()
 
 
 @contextmanager
-def progress(runs: int | None = None) -> Iterator[Callable[..., None]]:
+def progress(
+    runs: int | None = None, what: str = "working", screen: TextIO | None = None
+) -> Iterator[Callable[..., None]]:
     """What to call with the number of runs that are done, and that of all where it is not known from the start.
 
-    Drawn on stderr, with the time that the rest takes, and only on a terminal.
+    Drawn on `screen`, or stderr, once the work takes longer than two seconds, and only on a terminal.
     """
-    if runs == 1 or not sys.stderr.isatty():
-        yield lambda done, of=None: None  # noqa: ARG005
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+    work = Work(what, time.monotonic(), of=runs or 0)
 
-    columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=runs)
+    def tell(done: int, of: int | None = None) -> None:
+        work.done, work.of = done, of or work.of
 
-        def tell(done: int, of: int | None = runs) -> None:
-            bar.update(task, completed=done, total=of)
-
+    screen = screen or sys.stderr
+    if not screen.isatty():
         yield tell
+        return
+    drawing = threading.Thread(target=work.draw, args=(screen,), daemon=True)
+    drawing.start()
+    try:
+        yield tell
+    finally:
+        work.ended.set()
+        drawing.join()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.progress import progress
+from perdure.cli.table import word
 from perdure.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from perdure.simulation.study_delay import DelayStudy
     from perdure.simulation.study_retry import RetryStudy
 
+RETRY_COLUMNS = (
+    word("LOAD"), word("POLICY"), word("RETRY"), word("JCT"), word("SAVED (95%)"), word("PUBLISHED", leave=1),
+    word("BY RUNNING", leave=6), word("BY WAITING", leave=5), word("OF PASSED", leave=7), word("OVER ORACLE", leave=4),
+    word("PASSED", leave=3), word("POINTS LOST", leave=8), word("WASTED GPU h", leave=2),
+)  # fmt: skip
+DELAY_COLUMNS = (
+    word("GPUS"), word("JOBS", leave=4), word("WAIT", leave=3), word("SCATTERED (95%)", leave=5),
+    word("OF SECONDS (95%)", leave=2), word("OF JOBS (95%)", leave=6), word("OF TRIES (95%)"),
+    word("PUBLISHED", leave=1),
+)  # fmt: skip
 STUDIES = ("retry", "delay")
 
 
@@ -25,6 +36,8 @@ def run_study(
     cluster: str | None,
     workers: str | None,
     as_json: bool,
+    *,
+    wide: bool = False,
 ) -> int:
     """Run a study and print it; what is not given is as published. Raises `ConfigError` for what it cannot use."""
     from perdure.cli.workers import processes_at_hand, processes_named
@@ -38,9 +51,9 @@ def run_study(
     if as_json:
         print_json("whatif-study", 1, study=name, **study.to_json())
     elif isinstance(study, RetryStudy):
-        _show_retry(study)
+        _show_retry(study, wide=wide)
     else:
-        _show_delay(study)
+        _show_delay(study, wide=wide)
     return 0
 
 
@@ -53,7 +66,7 @@ def _retry(
         raise ConfigError("--study retry", "its cluster is the published one, 200x8", "Leave --cluster away")
     more: dict[str, Any] = {"loads": tuple(loads)} if loads else {}
     more |= {"policies": tuple(policies)} if policies else {}
-    with progress() as tell:
+    with progress(what="replaying") as tell:
         return retry(**given, **more, progress=tell)
 
 
@@ -66,11 +79,11 @@ def _delay(
         raise ConfigError("--study delay", "its policy is philly, its load one", "Leave --policy and more loads away")
     more: dict[str, Any] = {"load": loads[0]} if loads else {}
     more |= {"cluster": cluster} if cluster is not None else {}
-    with progress() as tell:
+    with progress(what="replaying") as tell:
         return delay(**given, **more, progress=tell)
 
 
-def _show_retry(study: RetryStudy) -> None:
+def _show_retry(study: RetryStudy, *, wide: bool) -> None:
     tpr, fpr = study.classifier
     print_line(
         f"{study.jobs} drawn jobs on {study.cluster}, {study.seeds} seeds; {study.failing:.1%} fail at least once. "
@@ -92,11 +105,7 @@ def _show_retry(study: RetryStudy) -> None:
                 f"{100 * each.success_lost.mean:.2f}", f"{each.wasted_gpu_h.mean:.0f}",
             )
         )  # fmt: skip
-    columns = (
-        "LOAD", "POLICY", "RETRY", "JCT", "SAVED (95%)", "PUBLISHED", "BY RUNNING", "BY WAITING", "OF PASSED",
-        "OVER ORACLE", "PASSED", "POINTS LOST", "WASTED GPU h",
-    )  # fmt: skip
-    print_table(columns, rows, whole=columns)
+    print_table(RETRY_COLUMNS, rows, wide=wide)
     print_line(
         "Saved: of the mean JCT under full retry, by not running in vain and by waiting less; of passed: over the jobs "
         "that pass alone."
@@ -107,7 +116,7 @@ def _show_retry(study: RetryStudy) -> None:
     )
 
 
-def _show_delay(study: DelayStudy) -> None:
+def _show_delay(study: DelayStudy, *, wide: bool) -> None:
     said = study.published
     print_line(
         f"{study.jobs} drawn jobs on {study.cluster} in racks of {study.rack_nodes} nodes, {study.placement}, load "
@@ -126,10 +135,7 @@ def _show_delay(study: DelayStudy) -> None:
         published = f"{said['fragmentation_tries'][each.gpus]:.1%}" if each.gpus in said["fragmentation_tries"] else ""
         wait = f"{each.wait_s.mean / 60:.1f} min"
         rows.append((each.gpus, f"{each.jobs.mean:.0f}", wait, *map(_percent, shares), published))
-    columns = (
-        "GPUS", "JOBS", "WAIT", "SCATTERED (95%)", "OF SECONDS (95%)", "OF JOBS (95%)", "OF TRIES (95%)", "PUBLISHED",
-    )  # fmt: skip
-    print_table(columns, rows, whole=columns)
+    print_table(DELAY_COLUMNS, rows, wide=wide)
     print_line(
         "Fragmentation's share, as against fair share, in the seconds of waiting, in the jobs that waited for over a "
         "minute, and in the tries that did not start a job. Scattered: seconds in which GPUs enough were free."

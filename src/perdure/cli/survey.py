@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.cli.output import print_json, print_line, print_table
+from perdure.cli.progress import progress
+from perdure.cli.table import word
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,22 +23,28 @@ if TYPE_CHECKING:
     from perdure.triage.matching import RuleBook
     from perdure.triage.verdict import Verdict
 
+COLUMNS = (
+    word("REASON"), word("TRIALS"), word("JOBS", leave=7), word("USERS", leave=6), word("GPU-H LOST", leave=1),
+    word("SHARE", leave=2), word("RTF 50", leave=8), word("90", leave=10), word("95", leave=9),
+    word("AGAIN", leave=3), word("RETRIES", leave=5), word("SAVED", leave=4), word("WASTED GPU-H", leave=11),
+)  # fmt: skip
 MAX_FILES = 100_000
 HOUR_S = 3600.0
 
 
-def report(target: Path, rules: RuleBook, out: Path | None, as_json: bool) -> int:
+def report(target: Path, rules: RuleBook, out: Path | None, as_json: bool, *, wide: bool = False) -> int:
     """Print the study of an accounting file, or of a directory of logs with or without one."""
     from perdure.survey.tally import tally
 
-    found = _collected(target, rules)
+    with progress(what="judging logs"):
+        found = _collected(target, rules)
     if not found.failed:
         raise InputError(str(target), "no failed attempt is in it", "Name sacct's output, or a directory of logs")
     counted = tally(found.failed)
     if as_json:
         print_json("report", 1, **_document(found, counted))
     else:
-        _print(found, counted)
+        _print(found, counted, wide=wide)
     if out is not None:
         _write_pictures(out, found, counted)
     return 0
@@ -123,24 +131,9 @@ def _document(found: Collected, counted: Tally) -> dict[str, object]:
     }
 
 
-def _print(found: Collected, counted: Tally) -> None:
-    headings = (
-        "REASON",
-        "TRIALS",
-        "JOBS",
-        "USERS",
-        "GPU-H LOST",
-        "SHARE",
-        "RTF 50",
-        "90",
-        "95",
-        "AGAIN",
-        "RETRIES",
-        "SAVED",
-        "WASTED GPU-H",
-    )
+def _print(found: Collected, counted: Tally, *, wide: bool) -> None:
     rows = (_cells(row, counted.total.lost_gpu_h) for row in (*counted.rows, counted.total))
-    print_table(headings, rows, whole=headings)
+    print_table(COLUMNS, rows, wide=wide)
     print_line(
         f"{counted.total.trials} of {found.attempts} attempts failed; {found.logs} logs were judged"
         + (f", {found.strangers} logs show no failure or belong to no failed job" if found.strangers else "")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.cli.output import print_line
+from perdure.cli.progress import progress
 
 app = typer.Typer()
 CLUSTER_HELP = "Nodes x GPUs: 32x8, 321x2+231x8, 32x8/4 (racks of 4); or a list of machines, CSV or TOML."
@@ -48,8 +49,9 @@ def generate(
     from perdure.traces.own import check_path, write
 
     check_path(out)
-    table = draw(jobs, cluster_named(cluster), load, default_rng(seed), failures=not no_failures)
-    write(table, out)
+    with progress(what="drawing jobs"):
+        table = draw(jobs, cluster_named(cluster), load, default_rng(seed), failures=not no_failures)
+        write(table, out)
     print_line(f"{out}: {len(table)} jobs")
     return 0
 
@@ -72,8 +74,9 @@ def convert(
     from perdure.traces.read import read
 
     check_path(out)
-    found = read(source, format, skip_bad=skip_bad)
-    write(found.table, out)
+    with progress(what="reading and writing"):
+        found = read(source, format, skip_bad=skip_bad)
+        write(found.table, out)
     tell_of(found, source)
     print_line(f"{out}: {len(found.table)} jobs, read as {found.format}")
     return 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -55,9 +57,24 @@ def up(
 
     try:
         with _ending_by(signal.SIGTERM, signal.SIGHUP):
-            return run(settings)
+            code = run(settings)
     except KeyboardInterrupt:  # the way to end it, and no error
-        return 0
+        code = 0
+    typer.echo(parting(settings.service.state), err=True)
+    return code
+
+
+def parting(state: Path) -> str:
+    """Where the state is kept, how to go on with it, and how to begin anew."""
+    from perdure.installation import program
+    from perdure.service.settings import ServiceSettings
+
+    of_state = "" if state == ServiceSettings().state else f" --state {shlex.quote(str(state))}"
+    kept = shlex.quote(str(state))
+    return (
+        f"perdure: ended; what it knows is kept in {kept}. Go on: {program()} up{of_state}. "
+        f"Begin anew: mv {kept} {shlex.quote(f'{state}.old')}"
+    )
 
 
 @contextmanager

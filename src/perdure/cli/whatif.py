@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.options import AsJson
+from perdure.cli.options import AsJson, Wide
 from perdure.cli.trace import CLUSTER_HELP, SkipBad, TraceFormat
 from perdure.errors import ConfigError, InputError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perdure.scheduling.policies import PolicyOptions
     from perdure.simulation.sweep import Crew
 
-_OF_STUDIES = ("study", "policy", "cluster", "load", "seeds", "workers", "as_json")
+_OF_STUDIES = ("study", "policy", "cluster", "load", "seeds", "workers", "wide", "as_json")
 
 Traces = Annotated[
     list[Path] | None, typer.Argument(metavar="TRACE", help="Traces of any known form.", show_default=False)
@@ -100,6 +100,7 @@ def whatif(
     out: Out = None,
     workers: Workers = None,
     study: Study = None,
+    wide: Wide = False,
     as_json: AsJson = False,
 ) -> int:
     """Replay traces on a cluster under scheduling policies, and compare what became of the jobs.
@@ -115,7 +116,7 @@ def whatif(
         from perdure.cli.study import run_study
 
         _must_concern_studies(study, context)
-        return run_study(study, loads, seeds, policies, cluster, workers, as_json)
+        return run_study(study, loads, seeds, policies, cluster, workers, as_json, wide=wide)
     if study is not None or not traces or cluster is None or not policies or len(loads) > 1:
         what = "give a trace, --cluster and --policy, and at most one --load; or --study without a trace"
         raise InputError("whatif", what, "See perdure whatif --help")
@@ -126,7 +127,7 @@ def whatif(
         loads[0] if loads else None, _options(compat, queue_limits, gittins_samples, vc_quota),
         format, skip_bad, jobs_out, out, _crew(workers),
     )  # fmt: skip
-    compare(asked, as_json)
+    compare(asked, as_json, wide=wide)
     return 0
 
 
@@ -177,6 +178,8 @@ def _options(
 
 
 def _crew(workers: str | None) -> Crew | None:
+    if workers is None:
+        return None
     from perdure.cli.workers import crew_named
 
-    return None if workers is None else crew_named(workers)
+    return crew_named(workers)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, service
-from perdure.cli.output import instant, print_json, print_line, print_table
+from perdure.cli.options import AsJson, StateDir, Wide, service
+from perdure.cli.output import print_json, print_line, print_table, since
+from perdure.cli.progress import progress
+from perdure.cli.table import names, word
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,9 +25,16 @@ if TYPE_CHECKING:
 
 NOBODY, FOUND = 0, 1
 COLUMNS = (
-    "component", "tier", "kind", "rate", "95 % interval", "failed units", "strength", "alike", "for", "against",
+    word("COMPONENT"), word("TIER"), word("KIND", leave=4), word("RATE"), word("95 % INTERVAL", leave=2),
+    word("FAILED UNITS", leave=3), word("STRENGTH", leave=1), names("ALIKE", leave=5), names("FOR", leave=7),
+    names("AGAINST", leave=6),
 )  # fmt: skip
-LIVE_COLUMNS = ("suspect", "tier", "kind", "rate", "95 % interval", "failed", "passed", "users", "since", "alike")
+LIVE_COLUMNS = (
+    word("SUSPECT"), word("TIER"), word("KIND", leave=5), word("RATE"), word("95 % INTERVAL", leave=4),
+    word("FAILED", leave=1), word("PASSED", leave=2), word("USERS", leave=3), word("SINCE", leave=6),
+    names("ALIKE", leave=7),
+)  # fmt: skip
+CASE_COLUMNS = (word("CASE"), word("SECONDS", leave=1), names("TO BLAME"))
 
 Paths = Annotated[
     Path | None, typer.Argument(metavar="PATHS", help="Parquet: path, components, n, e.", show_default=False)
@@ -67,6 +76,7 @@ def who(
     soft_share: SoftShare = 0.9,
     soft_min: SoftMin = 20.0,
     hard_min: HardMin = 120.0,
+    wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
@@ -95,12 +105,12 @@ def who(
         return NOBODY
     if batch is not None:
         _refuse_with("--batch", paths, components, out)
-        _solve_folder(batch, solver, as_json)
+        _solve_folder(batch, solver, as_json, wide=wide)
         return NOBODY
     if paths is None:
         _refuse_with("the running service", components, out)
-        return _ask(state, as_json)
-    return _solve(paths, components, solver, as_json, out, form, (rows, columns))
+        return _ask(state, as_json, wide=wide)
+    return _solve(paths, components, solver, as_json, out, form, (rows, columns), wide=wide)
 
 
 def _form(out: Path | None) -> Format:
@@ -116,7 +126,7 @@ def _refuse_with(what: str, *given: Path | None) -> None:
         raise InputError("who", f"{what} takes no other file", f"Leave out what is not for {what}")
 
 
-def _ask(state: Path | None, as_json: bool) -> int:
+def _ask(state: Path | None, as_json: bool, *, wide: bool) -> int:
     """The suspects of the running service."""
     found = service(state).get("/suspects")
     if as_json:
@@ -124,15 +134,15 @@ def _ask(state: Path | None, as_json: bool) -> int:
     elif not found["suspects"]:
         print_line("Nobody is to blame: the failures look like chance, or like the jobs' own faults.")
     else:
-        print_table(LIVE_COLUMNS, (_live_row(one) for one in found["suspects"]), whole=LIVE_COLUMNS[:5])
+        print_table(LIVE_COLUMNS, map(_live_row, found["suspects"]), wide=wide)
     return FOUND if found["suspects"] else NOBODY
 
 
-def _live_row(one: dict[str, Any]) -> tuple[str, ...]:
+def _live_row(one: dict[str, Any]) -> tuple[object, ...]:
     alike = ", ".join(f"{other['tier']} {other['name']}" for other in one["equivalent"])
     return (
         one["component"], one["tier"], one["kind"], f"{one['rate']:.0%}", f"{one['rate_low']:.0%} to "
-        f"{one['rate_high']:.0%}", str(one["units"]), str(one["passed"]), str(one["users"]), instant(one["since_s"]),
+        f"{one['rate_high']:.0%}", str(one["units"]), str(one["passed"]), str(one["users"]), since(one["since_s"]),
         alike or "-",
     )  # fmt: skip
 
@@ -145,17 +155,20 @@ def _solve(
     out: Path | None,
     form: Format,
     tiers: tuple[str | None, str | None],
+    *,
+    wide: bool,
 ) -> int:
     from perdure.blame.read import read_window
 
-    window = read_window(paths, components)
-    suspects, seconds = _timed(window, solver)
+    with progress(what="solving"):
+        window = read_window(paths, components)
+        suspects, seconds = _timed(window, solver)
     if out is not None:
         _draw(window, suspects, out, form, tiers)
     if as_json:
         print_json("who", 1, suspects=[asdict(suspect) for suspect in suspects], seconds=seconds)
     else:
-        _print(suspects)
+        _print(suspects, wide=wide)
     return FOUND if suspects else NOBODY
 
 
@@ -184,28 +197,31 @@ def _timed(window: Window, solver: str) -> tuple[tuple[Suspect, ...], float]:
     return suspects, round(perf_counter() - begun, 6)
 
 
-def _solve_folder(folder: Path, solver: str, as_json: bool) -> None:
+def _solve_folder(folder: Path, solver: str, as_json: bool, *, wide: bool) -> None:
     from perdure.blame.read import cases, read_window
 
     answer: dict[str, list[int] | float] = {}
     rows = []
-    for case in cases(folder):
-        suspects, seconds = _timed(read_window(case.paths, case.components), solver)
-        answer[case.name] = [suspect.component for suspect in suspects]
-        answer[f"{case.name}:s"] = seconds
-        named = ", ".join(f"{suspect.tier} {suspect.component}" for suspect in suspects)
-        rows.append((case.name, f"{seconds:.3f}", named or "nobody"))
+    found = list(cases(folder))
+    with progress(len(found), "solving") as tell:
+        for done, case in enumerate(found, 1):
+            suspects, seconds = _timed(read_window(case.paths, case.components), solver)
+            answer[case.name] = [suspect.component for suspect in suspects]
+            answer[f"{case.name}:s"] = seconds
+            named = ", ".join(f"{suspect.tier} {suspect.component}" for suspect in suspects)
+            rows.append((case.name, f"{seconds:.3f}", named or "nobody"))
+            tell(done)
     if as_json:
         sys.stdout.write(json.dumps(answer) + "\n")  # as it is scored: nothing but cases in it
     else:
-        print_table(("case", "seconds", "to blame"), rows, whole=("case",))
+        print_table(CASE_COLUMNS, rows, wide=wide)
 
 
-def _print(suspects: Sequence[Suspect]) -> None:
+def _print(suspects: Sequence[Suspect], *, wide: bool) -> None:
     if not suspects:
         print_line("Nobody is to blame: the failures look like chance.")
         return
-    print_table(COLUMNS, (_row(suspect) for suspect in suspects), whole=COLUMNS[:6])
+    print_table(COLUMNS, map(_row, suspects), wide=wide)
 
 
 def _row(suspect: Suspect) -> tuple[str, ...]:

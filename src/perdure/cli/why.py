@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import typer
 
-from perdure.cli.options import AsJson, ConfigFile, StateDir, load_settings, service
+from perdure.cli.options import AsJson, ConfigFile, StateDir, Wide, load_settings, service
+from perdure.cli.progress import progress
 from perdure.cli.text import plain
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
+    from perdure.cli.diagnosis import Diagnosis
+    from perdure.cli.logs import Given
     from perdure.service.settings import Settings
     from perdure.triage.goodrun import GoodRun
     from perdure.triage.logtext import LogText
 
 Label = Literal["transient", "deterministic", "none"]
+EXIT_CODES = {"stop": 1, "probe": 3}
 JOB_LETTERS = frozenset("0123456789_+.")
 
 
@@ -63,6 +67,7 @@ def why(
     attempt: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="With --correct: not the latest failure, but this attempt's.")
     ] = None,
+    wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
     config: ConfigFile = None,
@@ -74,9 +79,12 @@ def why(
 
     \b
     Exit codes:
-      0  a retry is the answer to each failure; with --batch: all records were judged; with --follow: no trouble
-      1  a finding: at least one failure needs a person (stop), or one retry to learn more (probe); trouble
-      2  usage or bad input
+      0  retry each; or nothing has failed
+         with --batch: all records were judged; with --follow: no trouble
+      1  stop: at least one would fail again, and needs a person
+         with --follow: trouble
+      2  usage or bad input, as what is empty or no text
+      3  probe: none is to be stopped, and at least one gets one retry
     """
     if sum(map(bool, (targets, batch, follow, report))) != 1:
         what = "give log files or job ids, or one of --batch FILE, --follow LOG, --report PATH"
@@ -88,7 +96,7 @@ def why(
         from perdure.cli.diagnosis import rules_of
         from perdure.cli.survey import report as report_on
 
-        return report_on(report, rules_of(settings), out, as_json)
+        return report_on(report, rules_of(settings), out, as_json, wide=wide)
     if batch is not None:
         _judge_batch(batch, settings, as_json)
         return 0
@@ -100,10 +108,15 @@ def why(
     good_run = _good_run(good, settings)
     if excerpt:
         for target in targets or ():
-            _print_excerpt(_read(target, settings), settings, good_run)
+            _print_excerpt(_read(target, settings).text, settings, good_run)
         return 0
-    findings = [_explain(target, settings, good_run, as_json) for target in targets or ()]
-    return int(any(findings))
+    return exit_code([_explain(target, settings, good_run, as_json, wide=wide) for target in targets or ()])
+
+
+def exit_code(diagnoses: list[Diagnosis | None]) -> int:
+    """Of what was advised, the least hopeful."""
+    kinds = {str(each.decision.kind) for each in diagnoses if each is not None}
+    return next((code for kind, code in EXIT_CODES.items() if kind in kinds), 0)
 
 
 def _correct(targets: list[str], label: Label, attempt: int | None, settings: Settings) -> int:
@@ -115,20 +128,20 @@ def _correct(targets: list[str], label: Label, attempt: int | None, settings: Se
     return 0
 
 
-def _read(target: str, settings: Settings) -> LogText:
+def _read(target: str, settings: Settings) -> Given:
     from perdure.cli.diagnosis import rules_of
     from perdure.cli.logs import read_log
 
     given = read_log(target, rules_of(settings).matcher())
     if given.note:
         typer.echo(f"perdure: {plain(given.note)}.", err=True)
-    return given.text
+    return given
 
 
 def _good_run(good: str | None, settings: Settings) -> GoodRun | None:
     from perdure.triage.goodrun import GoodRun
 
-    return GoodRun.of(_read(good, settings)) if good is not None else None
+    return GoodRun.of(_read(good, settings).text) if good is not None else None
 
 
 def _print_excerpt(text: LogText, settings: Settings, good: GoodRun | None) -> None:
@@ -140,25 +153,30 @@ def _print_excerpt(text: LogText, settings: Settings, good: GoodRun | None) -> N
 
     hits = last_block(merged(rules_of(settings).hits(text)).hits)
     for line in excerpt(text, hits, good).lines:
-        print_line(f"{line.number:>9}  {line.told}")
+        print_line(f"{line.number:>9}  {line.told}", whole=True)
 
 
-def _explain(target: str, settings: Settings, good: GoodRun | None, as_json: bool) -> bool:
-    """Print one diagnosis; True where it is a finding."""
+def _explain(target: str, settings: Settings, good: GoodRun | None, as_json: bool, *, wide: bool) -> Diagnosis | None:
+    """Print one diagnosis; None where nothing has failed."""
     if not _is_log(target):
         from perdure.cli.job import explain_job
 
-        return explain_job(target, service(settings.service.state), as_json)
+        return explain_job(target, service(settings.service.state), as_json, wide=wide)
     from perdure.cli.diagnosis import diagnoser, record
 
-    found = diagnoser(settings, good)(target, _read(target, settings))
+    with progress(what="reading the log"):
+        given = _read(target, settings)
+        found = diagnoser(settings, good)(target, given.text)
+    if given.odd and not found.verdict.evidence:
+        raise InputError(target, given.odd, "Name the file that holds the job's output")
     if as_json:
-        sys.stdout.write(json.dumps({**record(found), "schema": "perdure.why/1"}) + "\n")
+        said = {**record(found), "by_service": str(found.by_service or found.decision.kind), "schema": "perdure.why/1"}
+        sys.stdout.write(json.dumps(said) + "\n")
     else:
         from perdure.cli.card import print_card
 
         print_card(found)
-    return found.is_finding
+    return found
 
 
 def _is_log(target: str) -> bool:

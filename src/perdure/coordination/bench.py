@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.coordination.chain import Chain
 from perdure.coordination.handlers.registry import HANDLERS
@@ -12,15 +14,12 @@ from perdure.coordination.record import AnswerKind, Budget, Component, Exception
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import Site
 from perdure.model.actions import Down, Drain
-from perdure.model.value import quick, replace
 
 ALL_SEATS = tuple(Component)
 NOT_PLANNED = Plan("")
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class PlaybookBench:
+class PlaybookBench(Struct, frozen=True):
     """What the chain asks (`chain.Bench`), answered from a playbook and a view of the site."""
 
     playbook: Playbook

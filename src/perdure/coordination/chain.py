@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.coordination.messages import (
     Annotated,
@@ -51,7 +53,6 @@ from perdure.coordination.record import (
 from perdure.coordination.ruling import Registration, Ruling
 from perdure.model.actions import Action, Hold
 from perdure.model.identity import AttemptId
-from perdure.model.value import quick, replace
 
 MAX_OPEN = 10_000
 MAX_OF_GUESTS = MAX_OPEN // 2  # so many of these may be users'
@@ -93,9 +94,7 @@ class Bench(Protocol):
         """The user whose job it is about; "" where it is about none."""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """Whom the chain waits for; `handler` "" is Perdure's own, which has put it off."""
 
     component: Component
@@ -104,9 +103,7 @@ class Turn:
     note: str = ""  # why it is put off
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Struct, frozen=True):
     """All exceptions on their way and those that ended lately, and who may be asked. Never changed in place."""
 
     open: Mapping[str, ExceptionRecord] = field(default_factory=dict)
@@ -170,7 +167,7 @@ def _seen_again(known: ExceptionRecord, again: ExceptionRecord, now: float) -> E
     seen = (*known.seen_by, Sighting(again.detected_by, now, again.origin.host))
     room = MAX_ANNOTATIONS_OF_GUESTS if is_of_a_guest(again) else MAX_ANNOTATIONS
     more = again.annotations[: max(0, room - len(known.annotations))]
-    return known.but(seen_by=seen, annotations=(*known.annotations, *more))
+    return replace(known, seen_by=seen, annotations=(*known.annotations, *more))
 
 
 def is_of_a_guest(record: ExceptionRecord) -> bool:
@@ -258,7 +255,7 @@ class _Draft:
         deadline_s = self._now + self._bench.deadline_s(record)
         if record.deadline_s is not None:
             deadline_s = min(deadline_s, max(record.deadline_s, self._now))
-        record = record.but(deadline_s=deadline_s, state=ExceptionState.IN_CHAIN)
+        record = replace(record, deadline_s=deadline_s, state=ExceptionState.IN_CHAIN)
         self._equals[equal] = record.id
         self._put(record)
         self._walk(record, depth)
@@ -307,7 +304,7 @@ class _Draft:
         if known is not None and is_of_a_guest(known) and not is_of_a_guest(record):
             if known.id in self._open:
                 said = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, f"the site says so, as {record.id}")
-                self._end(known.with_answer(said).but(state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
+                self._end(replace(known.with_answer(said), state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
             return False
         if known is None or not self._covers(known, record):
             return False
@@ -351,7 +348,7 @@ class _Draft:
         """A storm is counted once a batch: a record is not made anew for each of a thousand equal faults."""
         for exception_id, times in self._folded.items():
             known = self._open.get(exception_id) or self._ended[exception_id]
-            self._put(known.but(repeats=known.repeats + times))
+            self._put(replace(known, repeats=known.repeats + times))
 
     # -- the walk
 
@@ -359,7 +356,7 @@ class _Draft:
         """Ask on until somebody owns it, must be waited for, or nobody is left."""
         self._turns.pop(record.id, None)
         if self._bench.is_stale(record):
-            self._end(record.but(state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
+            self._end(replace(record, state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
             return
         seats = self._bench.seats(record)
         if (seats or self._handlers) and not self._due(record):
@@ -423,7 +420,7 @@ class _Draft:
             return
         record = self._with(record, ruling.annotations)
         answer = ruling.answer(Component.SCHEDULER, self._now)
-        self._end(record.with_answer(answer).but(state=ExceptionState.ESCALATED))
+        self._end(replace(record.with_answer(answer), state=ExceptionState.ESCALATED))
 
     def _ruled(
         self, record: ExceptionRecord, ruling: Ruling, component: Component, handler: str, depth: int
@@ -434,7 +431,7 @@ class _Draft:
         if is_over:
             if ruling.ends_job or ruling.budget is not None:
                 outcome = Outcome.STOPPED if ruling.ends_job else record.outcome
-                record = record.but(outcome=outcome, budget=ruling.budget or record.budget)
+                record = replace(record, outcome=outcome, budget=ruling.budget or record.budget)
             if ruling.charges:
                 self._charge(ruling.charges)
             self._end(record, ruling.actions)
@@ -444,7 +441,7 @@ class _Draft:
             self._put(record)
         if depth < MAX_DEPTH:
             for child in ruling.children:
-                self._raise(child.but(cause=record.id), depth + 1, own=True)
+                self._raise(replace(child, cause=record.id), depth + 1, own=True)
         return record, is_over
 
     def _charge(self, budgets: tuple[str, ...]) -> None:
@@ -494,7 +491,7 @@ class _Draft:
 
     def _with(self, record: ExceptionRecord, annotations: tuple[Annotation, ...]) -> ExceptionRecord:
         room = MAX_ANNOTATIONS - len(record.annotations)
-        return record.but(annotations=(*record.annotations, *annotations[:room])) if annotations else record
+        return replace(record, annotations=(*record.annotations, *annotations[:room])) if annotations else record
 
     def _enlist(self, registration: Registration) -> None:
         if registration.id not in self._handlers:
@@ -528,20 +525,20 @@ class _Draft:
         if record is None or record.state is ExceptionState.ESCALATED:
             return
         answer = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, given.note)
-        self._put(record.with_answer(answer).but(state=ExceptionState.ESCALATED))
+        self._put(replace(record.with_answer(answer), state=ExceptionState.ESCALATED))
 
     def _read_back(self, given: ReadBack) -> None:
         """What an action on a node came to. One that a cap held back was escalated meanwhile."""
         owning = (r for r in self._ended.values() if any(given.action_key in a.action_keys for a in r.verdicts))
         if (record := next(owning, None)) is not None:
             told = Annotation(Component.RESOURCE_MANAGER.value, self._now, READ_BACK, given.note)
-            self._put(self._with(record, (told,)).but(state=ExceptionState.HANDLED))
+            self._put(replace(self._with(record, (told,)), state=ExceptionState.HANDLED))
 
     def _settle(self, exception_id: str, outcome: Outcome) -> None:
         if record := self._ended.get(exception_id):
-            self._put(record.but(outcome=outcome))
+            self._put(replace(record, outcome=outcome))
         elif record := self._open.get(exception_id):
-            self._end(record.but(state=ExceptionState.EXPIRED, outcome=outcome))
+            self._end(replace(record, state=ExceptionState.EXPIRED, outcome=outcome))
 
     def _clear(self, exception_id: str) -> None:
         """The all-clear has come. It is over once nothing is held because of it any more."""
@@ -550,7 +547,7 @@ class _Draft:
             return
         record = self._ended.get(exception_id)
         if record is not None and record.outcome is Outcome.OPEN:
-            self._put(record.but(outcome=Outcome.CLEARING if record.holds else Outcome.RECOVERED))
+            self._put(replace(record, outcome=Outcome.CLEARING if record.holds else Outcome.RECOVERED))
 
     def _write_let_go(self) -> None:
         """Jobs that are not held any more are written down once a batch, in the records that held them."""
@@ -566,7 +563,7 @@ class _Draft:
         note, keys = f"{len(over)} jobs are held no more, {left} still", [Hold(a, record.id).key for a in over]
         record = record.with_answer(Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, note, tuple(keys)))
         is_over = not left and record.outcome is Outcome.CLEARING
-        return record.but(outcome=Outcome.RECOVERED) if is_over else record
+        return replace(record, outcome=Outcome.RECOVERED) if is_over else record
 
     def _tick(self) -> None:
         for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:

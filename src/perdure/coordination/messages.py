@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from perdure.coordination.record import Annotation, ExceptionRecord, Outcome
 from perdure.coordination.ruling import Registration, Ruling
 from perdure.model.actions import Action
 from perdure.model.identity import AttemptId
-from perdure.model.value import quick
 
 # -- what comes in
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(Struct, frozen=True):
     """A new exception.
 
     Perdure's `own` is never refused for their number, and never folded into another's. Of a `guest`, who is a user and
@@ -28,8 +25,7 @@ class Raised:
     is_named: bool = False  # whoever raises it has chosen its id, and may have raised it before
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """A registered handler has ruled on an exception that it was asked about."""
 
     exception_id: str
@@ -37,58 +33,50 @@ class Answered:
     ruling: Ruling
 
 
-@dataclass(frozen=True, slots=True)
-class Annotated:
+class Annotated(Struct, frozen=True):
     exception_id: str
     annotation: Annotation
 
 
-@dataclass(frozen=True, slots=True)
-class Enlisted:
+class Enlisted(Struct, frozen=True):
     """A handler registers, or renews its lease."""
 
     registration: Registration
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     handler: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """An action that a verdict owns was not carried out: a person is needed."""
 
     action_key: str
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBack:
+class ReadBack(Struct, frozen=True):
     """An action on a node that a verdict owns was carried out: what the resource manager says of the node since."""
 
     action_key: str
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """What became of the subject of an exception is known now."""
 
     exception_id: str
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class LetGo:
+class LetGo(Struct, frozen=True):
     """A job is not held any more: at all, or, with an `episode`, because of that exception."""
 
     attempt: AttemptId
     episode: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
+class Ticked(Struct, frozen=True):
     """Time has passed."""
 
 
@@ -98,17 +86,14 @@ Input = Raised | Answered | Annotated | Enlisted | Left | Failed | ReadBack | Se
 # -- what comes out
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """A record is other than before, to be written over what was written of it. Told once a batch."""
 
     record: ExceptionRecord
     actions: tuple[Action, ...] = ()  # to be carried out now: its HANDLED verdict owns them
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A registered handler is to be told that it is its turn."""
 
     record: ExceptionRecord
@@ -116,9 +101,7 @@ class Asked:
     until_s: float
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """An input that changed nothing, and why."""
 
     given: Input

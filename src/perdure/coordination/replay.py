@@ -7,7 +7,9 @@ failed attempts, as recorded. What cannot be: how many jobs waited then, so that
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import Chain, advance

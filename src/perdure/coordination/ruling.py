@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.coordination.record import Annotation, Answer, AnswerKind, Budget, Component, ExceptionRecord
 from perdure.model.actions import Action
-from perdure.model.value import quick, replace
 
 OWNED = "+"  # stands between a user and the name that he gave
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(Struct, frozen=True):
     """The verdict of one handler, with all that comes of it."""
 
     kind: AnswerKind
@@ -42,9 +40,7 @@ def handled(note: str, *actions: Action, forbids: tuple[str, ...] = (), ends_job
     return Ruling(AnswerKind.HANDLED, note, actions, forbids=forbids, ends_job=ends_job)
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """A program that asked to be asked: what about, in whose seat, and until when its lease runs."""
 
     id: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from perdure.coordination.chain import Chain
 from perdure.coordination.record import Component, ExceptionRecord
@@ -14,8 +15,7 @@ from perdure.model.jobs import Attempt, Job
 from perdure.model.nodes import Node
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """Something that jobs share, and which jobs need it: those that ask for its licence or wait in its partitions.
 
     With neither named, every job needs it.

@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from perdure.coordination.record import (
     FATAL,
     LEAST,
@@ -104,7 +106,7 @@ def decode(value: Any) -> ExceptionRecord:
     read = {known[0]: known[1](part, name) for name, part in given.items() if (known := _FIELDS.get(name))}
     if len(given) > len(read):
         read["extra"] = _extra(given)
-    return _BLANK.but(**read)
+    return replace(_BLANK, **read)
 
 
 def type_of(value: Any, where: str = "type") -> str:

@@ -1,8 +1,9 @@
 """Which rank of a program that stands still stopped first, from one look at all of its ranks.
 
 In this order: a rank that is dead; one that is stopped; those that stand still elsewhere while others wait for peers;
-where all are in collectives, the few that are in another one than the rest; the one whose step lies behind; the one
-that has told no step for longest. A rank that works may be the reason why the others wait: then it is no hang yet.
+one that has ended well, for which the others wait; where all are in collectives, the few that are in another one than
+the rest; the one whose step lies behind; the one that has told no step for longest. A rank that works may be the reason
+why the others wait: then it is no hang yet.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _finding(sights: Sequence[Sight], slack_s: float) -> Finding:
     ranks = sorted(sights, key=lambda sight: -1 if sight.rank is None else sight.rank)
     by_life = {life: [sight for sight in ranks if sight.life is life] for life in Life}
     others_wait = _waiting(by_life)
-    for life in (Life.DEAD, Life.STOPPED, Life.WORKS, Life.ELSEWHERE):
+    for life in (Life.DEAD, Life.STOPPED, Life.WORKS, Life.ELSEWHERE, Life.ENDED):
         found = by_life[life]
         if found and (len(found) < len(ranks) or len(ranks) == 1 or life is Life.WORKS):
             return Finding(tuple(found), f"{_of(found[0])}{others_wait}", works=life is Life.WORKS)
@@ -61,6 +62,8 @@ def _of(sight: Sight) -> str:
     at = f": {sight.where}" if sight.where else ""
     if sight.life is Life.DEAD:
         return f"it {sight.ending}"
+    if sight.life is Life.ENDED:
+        return "it has ended with exit code 0"
     if sight.life is Life.STOPPED:
         return f"it is stopped, by a signal or a debugger{at}"
     if sight.life is Life.WORKS:
@@ -69,9 +72,9 @@ def _of(sight: Sight) -> str:
 
 
 def _waiting(by_life: dict[Life, list[Sight]]) -> str:
-    waiting = [*by_life[Life.WAITS], *by_life[Life.UNCLEAR]]
+    waiting, ended = [*by_life[Life.WAITS], *by_life[Life.UNCLEAR]], by_life[Life.ENDED]
     if not waiting:
-        return ""
+        return f"; {_named(ended)} {'has' if len(ended) == 1 else 'have'} ended with exit code 0" if ended else ""
     named = sorted({sight.collective for sight in waiting if sight.collective})
     where = f" in {', '.join(named[:MOST_NAMED])}" if named else ""
     return f"; {_named(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for it{where}"

@@ -40,7 +40,6 @@ from perdure.job.hang import HangWatch
 from perdure.job.heartbeat import Heartbeat, Pulse, Source
 from perdure.job.identity import FENCE_JOB, Start, Task, identify, task_of
 from perdure.job.leave import LEAVE_FILE, code_left
-from perdure.job.listening import listen
 from perdure.job.memory import oom_kills
 from perdure.job.output import OutputFiles, say
 from perdure.job.processes import Family, adopt_orphans, children_of_this
@@ -134,7 +133,9 @@ class _Run:
             code = NOT_FOUND if isinstance(err, FileNotFoundError) else NOT_RUNNABLE
             return self._breathe_last(Ending(Reason.EXIT, code, note=note), [])
         family = Family(program, strangers, own_group=own_group)
-        if self._watches.is_first:  # not before: a fork beside threads is not safe
+        if self._watches.is_first and has_service(self._environment):  # not before: a fork beside threads is not safe
+            from perdure.job.listening import listen
+
             listen(self._start, self._tracks.asked, self._environment)
         try:
             guard = Guard(program, family, self._held, heard, self._care, self._watches)

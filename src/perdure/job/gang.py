@@ -13,13 +13,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.errors import InputError
+from perdure.job import report
 from perdure.job.fields import Fields
 from perdure.job.identity import Task
-from perdure.job.sight import MAX_WHERE, Life, Sight
 from perdure.job.tracks import GANG, Tracks, read_json, write_json
+
+if TYPE_CHECKING:
+    from perdure.job.sight import Sight  # loaded where something hangs or has failed: few programs do
 
 SCHEMA = "perdure.gang/1"
 MAX_TASKS, MAX_SIGHTS = 4096, 64
@@ -87,6 +90,8 @@ class Gang:
     def failed(self) -> Sight | None:
         """The rank that failed first, None where none has; `silent_s` is since then."""
         if self.size > 1 and (fields := self._read("failed")) is not None:
+            from perdure.job.sight import Life, Sight
+
             with suppress(InputError):
                 return Sight(
                     fields.maybe_whole("rank"),
@@ -97,6 +102,23 @@ class Gang:
                     signal=fields.whole("signal", 0),
                 )
         return None
+
+    def ended(self) -> list[Sight]:
+        """The ranks whose programs have ended with exit code 0 since this launcher began."""
+        from perdure.job.sight import Life, Sight
+
+        found = []
+        for breath in self._last_breaths() if self.size > 1 else ():
+            if breath.is_final and not breath.exit_code and breath.ended_s >= self._since_s - SKEW_S:
+                found.append(Sight(breath.rank, breath.node, Life.ENDED))
+        return found
+
+    def _last_breaths(self) -> Iterator[report.LastBreath]:
+        with suppress(OSError):
+            for name in sorted(os.listdir(self._directory.parent))[: 2 * MAX_TASKS]:
+                if not name.startswith(GANG) and name != self._own:
+                    with suppress(OSError, InputError):
+                        yield report.read(Tracks(self._directory.parent / name).last_breath)
 
     def takes_word(self) -> bool:
         """Whether this launcher is the one that tells of the failed rank: the first that asks."""
@@ -142,6 +164,8 @@ def _size(environment: Mapping[str, str]) -> int:
 
 def sights_of(fields: Fields) -> Iterator[Sight]:
     """The sights in what a launcher has written; what is none is passed over."""
+    from perdure.job.sight import MAX_WHERE, Life, Sight
+
     found = fields.data.get("sights")
     for each in found[:MAX_SIGHTS] if isinstance(found, list) else ():
         with suppress(InputError, ValueError):

@@ -20,7 +20,7 @@ class HangWatch:
         self._silence, self._start_s = Silence(rule, start_s), start_s
         self._grew_s = start_s
         self._last: dict[int | None, tuple[Beat, float]] = {}  # of each rank, and when it was heard
-        self.has_beaten = False
+        self.has_beaten = self.has_stepped = False
         self.step: int | None = None
 
     def look(self, now: float) -> Tier | None:
@@ -58,9 +58,9 @@ class HangWatch:
         beat, heard_s = self._last.get(rank, (None, 0.0))
         return (None, None) if beat is None else (beat.step, time.monotonic() - heard_s)
 
-    def watch_files(self, paths: Iterable[str]) -> None:
-        """Take the growth of these files for the program's log, too."""
-        self._output.add(paths)
+    def watch_files(self, paths: Iterable[str], *, only_steps: bool = False) -> None:
+        """Take the growth of these files for the program's log, too; with `only_steps` that by lines of steps alone."""
+        self._output.add(paths, only_steps=only_steps)
 
     def excuse(self, now: float) -> bool:
         """Call the alarm off, as the program is seen to work; False where it has lasted too long for that."""
@@ -88,6 +88,7 @@ class HangWatch:
         growth = self._output.look()
         if growth >= Growth.LIFE:
             self._grew_s = now
+            self.has_stepped |= growth is Growth.STEP
             if not self.has_beaten:
                 self._silence.heard(now, is_step=growth is Growth.STEP)
 

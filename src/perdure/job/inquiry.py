@@ -39,11 +39,11 @@ class Inquiry:
         """The judgement of all ranks; None before all is known, for a few seconds at most."""
         if not self.look(now):
             return None
-        failed, told = self._gang.failed(), self._gang.told(self._since_s)
-        known = 1 + len(told) + (failed is not None)
+        failed, told, ended = self._gang.failed(), self._gang.told(self._since_s), self._gang.ended()
+        known = 1 + len(told) + (failed is not None) + len(ended)
         if known < self._gang.size and now - self._seen_s < OTHERS_MOST_S:
             return None
-        sights = [*(self.own or ()), *(sight for each in told for sight in each), *([failed] if failed else [])]
+        sights = [*(self.own or ()), *(sight for each in told for sight in each), *([failed] if failed else []), *ended]
         return finding_of(sights, self._slack_s, unseen=max(0, self._gang.size - known))
 
     def _with_step(self, sight: Sight) -> Sight:

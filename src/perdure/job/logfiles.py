@@ -1,4 +1,4 @@
-"""Which files a program's output goes into, by the descriptors of its processes."""
+"""Which files a program's output goes into, and which logs it keeps itself, by the descriptors of its processes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from perdure.job.identity import Task
 
 MAX_PROCESSES = 64
+MAX_DESCRIPTORS = 64  # of a process, the first: a log is opened early
+LOG_NAMES = (".log", ".out", ".err", ".txt", ".jsonl")
 _PROC = Path("/proc")
 
 
@@ -23,6 +25,23 @@ def files_of(members: Sequence[int], task: Task, *, is_exact: bool) -> Iterator[
         pids += _srun(os.environ.get("SLURM_JOB_ID", ""))
     for pid in pids:
         yield from (f"/proc/{pid}/fd/1", f"/proc/{pid}/fd/2")
+
+
+def own_logs_of(members: Sequence[int]) -> Iterator[str]:
+    """The files that these processes have open to write beside their output, and that are called as logs are."""
+    for pid in members[:MAX_PROCESSES]:
+        with suppress(OSError):
+            descriptors = sorted(map(int, os.listdir(f"/proc/{pid}/fd")))
+            for descriptor in descriptors[:MAX_DESCRIPTORS]:
+                path = f"/proc/{pid}/fd/{descriptor}"
+                if descriptor > 2 and os.readlink(path).endswith(LOG_NAMES) and _is_written(pid, descriptor):
+                    yield path
+
+
+def _is_written(pid: int, descriptor: int) -> bool:
+    with open(f"/proc/{pid}/fdinfo/{descriptor}") as lines:
+        flags = next((line.split()[1] for line in lines if line.startswith("flags:")), "0")
+    return int(flags, 8) & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
 
 
 def _srun(job_id: str) -> list[int]:

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 from perdure.job.fields import Fields
 from perdure.job.gang import sights_of
 from perdure.job.identity import RANK_VARIABLES, SLURM_JOB, Task, task_of
-from perdure.job.processes import LAUNCHERS, catches, name_of
-from perdure.job.sight import SHOWN_FRAMES, Frame, Seen, Sight, call_of, life_of
+from perdure.job.native import waits_in
+from perdure.job.processes import LAUNCHERS, catches, is_copy, name_of
+from perdure.job.sight import MAX_WHERE, SHOWN_FRAMES, Frame, Seen, Sight, call_of, life_of
 
 SAMPLE_S = 1.0  # over which the use of a core is measured
 STACKS_S = 4.0  # that reading all stacks may take
@@ -134,9 +135,12 @@ def _sight(ranked: Ranked, task: Task, used: dict[int, _Use], frames: tuple[Fram
         target=target,
         frames=frames,
         has_gpu=_has_gpu(pid),
-        below=_below(ranked.pids[1:]),
+        code="" if frames else waits_in(pid),
+        below=_below(pid, ranked.pids[1:]),
     )
     life, where, collective = life_of(seen)
+    if started := _started_program(ranked.pids):
+        where = f"{started}{': ' if where else ''}{where}"[:MAX_WHERE]
     stack = tuple(str(frame) for frame in frames[:SHOWN_FRAMES])
     rank = task.rank if ranked.rank is None else ranked.rank
     return Sight(rank, task.node, life, where, pid, collective=collective, stack=stack)
@@ -226,14 +230,28 @@ def _target(pid: int, descriptor: int) -> str:
     return ""
 
 
-def _below(pids: Sequence[int]) -> str:
-    """What of a rank's other processes stands still at a file, such as a worker of its data loader."""
+def _started_program(pids: Sequence[int]) -> str:
+    """The process that is looked at, where Python has started it as another program and waits for it."""
+    with suppress(OSError):
+        if not _runs_python(pids[0]) and any(_runs_python(pid) and _call(pid)[0] == "child" for pid in pids[1:]):
+            return f"its process {pids[0]} ({_printable(name_of(pids[0]))})"
+    return ""
+
+
+def _runs_python(pid: int) -> bool:
+    return os.readlink(f"/proc/{pid}/exe").rpartition("/")[2].startswith("python")
+
+
+def _below(leader: int, pids: Sequence[int]) -> str:
+    """What of a rank's other processes stands still elsewhere, such as a worker of its data loader."""
     for pid in pids[:MAX_RANKS]:
         call, target = _call(pid)
         if call == "open":
             return f"its process {pid} opens a file"
         if call == "read" and target.startswith("/"):
             return f"its process {pid} reads {target}"
+        if call == "sleep" and is_copy(pid, leader):
+            return f"its process {pid} sleeps"
         if _state(pid) in "DTt":
             return f"its process {pid} " + ("waits for a disk or a file system" if _state(pid) == "D" else "is stopped")
     return ""

@@ -50,12 +50,14 @@ class OutputFiles:
         self._since_s = time.time()
 
     def __bool__(self) -> bool:
-        return bool(self._files)
+        """Whether there is any by which the program can be judged."""
+        return any(file.counts for file in self._files.values())
 
-    def add(self, paths: Iterable[str]) -> None:
+    def add(self, paths: Iterable[str], *, only_steps: bool = False) -> None:
         """Look at these from now on, those that are regular files; such as ``/proc/PID/fd/1``.
 
-        Of one that is found late the end counts as new, where it was written since this began.
+        Of one that is found late the end counts as new, where it was written since this began. `only_steps`: of what is
+        added to it only lines count that tell of a step.
         """
         for path in paths:
             with suppress(OSError):
@@ -63,7 +65,7 @@ class OutputFiles:
                 key = (status.st_dev, status.st_ino)
                 if stat.S_ISREG(status.st_mode) and key not in self._files and len(self._files) < MAX_FILES:
                     is_new = status.st_mtime >= self._since_s
-                    self._files[key] = _File(path, 0 if is_new else status.st_size)
+                    self._files[key] = _File(path, 0 if is_new else status.st_size, only_steps)
 
     def look(self) -> Growth:
         """What was added since the last call; a file that was emptied counts as life."""
@@ -77,11 +79,19 @@ class OutputFiles:
 class _File:
     """One of them, held open: a program may leave it, or rename it."""
 
-    def __init__(self, path: str, size: int) -> None:
+    def __init__(self, path: str, size: int, only_steps: bool) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         self._size = self._line = size  # how far it was read, and where its last line begins
+        self._only_steps, self.counts = only_steps, not only_steps  # so does one that has told a step
 
     def look(self) -> Growth:
+        found = self._look()
+        if self._only_steps and found is not Growth.STEP:
+            return Growth.NONE
+        self.counts |= found is Growth.STEP
+        return found
+
+    def _look(self) -> Growth:
         with suppress(OSError):
             size = os.fstat(self._descriptor).st_size
             if size == self._size:
@@ -112,7 +122,8 @@ def growth_of(data: bytes, known: int = 0) -> Growth:
         begin, end = begin + len(line) + 1, begin + len(line)
         if end <= known or not line.strip():
             continue
-        if compiled(_NOT_ITS_OWN).search(line):
+        added = line[max(0, known - (end - len(line))) :]  # a bar ends no line: ours stands behind it
+        if compiled(_NOT_ITS_OWN).search(line) or compiled(_NOT_ITS_OWN).search(added):
             found = max(found, Growth.OTHERS)
         elif compiled(_STEP).search(line):
             return Growth.STEP

@@ -105,7 +105,7 @@ class Family:
             self.signal_group(signum)
             return 1
         listening = {pid for pid in self.members() if pid in seen and listens(pid, signum)}
-        told = {pid for pid in listening if not _is_copy(pid, seen[pid].parent, listening)}
+        told = {pid for pid in listening if not _is_copy_of(pid, seen[pid].parent, listening)}
         if workers:
             below = {pid for pid in told if _has_ancestor(seen[pid].parent, listening, seen)}
             told = below or told - {self._program.pid}  # the agent is the program itself
@@ -225,9 +225,14 @@ def _is_in_mask(pid: int, signum: int, masks: tuple[str, ...]) -> bool:
     return bool(mask >> (signum - 1) & 1)
 
 
-def _is_copy(pid: int, parent: int, of: set[int]) -> bool:
+def _is_copy_of(pid: int, parent: int, of: set[int]) -> bool:
     """Whether a process was forked from one of these and still runs the same command."""
-    return parent in of and _command(pid) == _command(parent)
+    return parent in of and is_copy(pid, parent)
+
+
+def is_copy(pid: int, other: int) -> bool:
+    """Whether two processes run the same command, as a worker of a data loader does that was forked."""
+    return _command(pid) == _command(other)
 
 
 def _command(pid: int) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+PYTHON = "Python"  # of `Seen.code`
 BUSY_FRAC = 0.5  # of a core, by one of its processes
 MOVES_BYTES_S = 256 * 1024  # that one of its processes reads and writes
 MAX_WHERE = 160  # characters of a place
@@ -24,6 +25,7 @@ class Life(StrEnum):
     STOPPED = "stopped"  # by a signal or a debugger
     WORKS = "works"
     ELSEWHERE = "elsewhere"  # stands still, and not for its peers
+    ENDED = "ended"  # with exit code 0
     UNCLEAR = "unclear"  # stands still; nothing says for what
     WAITS = "waits"  # for its peers: in a collective, or for the rendezvous
 
@@ -55,6 +57,7 @@ class Seen:
     target: str = ""  # what that call is about: "/data/part-3", "pipe", "socket"
     frames: tuple[Frame, ...] = ()  # of its first thread, the innermost first
     has_gpu: bool = False
+    code: str = ""  # that its first thread waits in: "Python", a library that knows peers, "" for others
     below: str = ""  # what stands still below it: "its process 4711 opens a file"
 
 
@@ -89,7 +92,7 @@ def life_of(seen: Seen) -> tuple[Life, str, str]:
     """What it is at, where, and the collective in which it waits ("" for none that is known)."""
     frames = seen.frames
     collective = next((found for frame in frames[:8] if (found := _collective(frame))), "")
-    where = _place(frames) or _CALLS_SAY.get(seen.call, "")
+    where = _place(frames) or _call_says(seen)
     if seen.target and seen.call in ("read", "lock"):
         where = f"{where}, it {_CALLS_SAY[seen.call]} {seen.target}" if frames else f"{where} {seen.target}"
     if seen.below:
@@ -104,6 +107,8 @@ def life_of(seen: Seen) -> tuple[Life, str, str]:
         return Life.WAITS, where, collective
     if is_busy:  # what waits for a GPU is busy, too
         return (Life.UNCLEAR if seen.has_gpu else Life.WORKS), where, ""
+    if seen.code and not frames and seen.call in _WAITS:
+        return (Life.ELSEWHERE if seen.code == PYTHON or seen.below else Life.WAITS), where, ""
     if seen.state == "D":
         return Life.ELSEWHERE, where or "waits for a disk or a file system", ""
     is_elsewhere = seen.call in _ELSEWHERE or (seen.call == "read" and seen.target != "socket")
@@ -136,6 +141,13 @@ def _place(frames: tuple[Frame, ...]) -> str:
     return str(own) if own is frames[0] else f"{own}, in {frames[0].function}"
 
 
+def _call_says(seen: Seen) -> str:
+    says = _CALLS_SAY.get(seen.call, "")
+    if not seen.code or seen.call not in _WAITS:
+        return says
+    return ("waits for a lock" if seen.call == "futex" and seen.code == PYTHON else says) + f", in {seen.code}"
+
+
 # ---------------------------------------------------------------- system calls
 
 _CALLS_SAY: Mapping[str, str] = {
@@ -146,20 +158,24 @@ _CALLS_SAY: Mapping[str, str] = {
     "lock": "waits for a file lock on",
     "connect": "connects to a server",
     "futex": "waits for a lock or a peer",
-    "receive": "waits for a connection",
+    "receive": "waits for data from a connection",
+    "accept": "waits for somebody to connect",
     "poll": "waits for one of several files or connections",
     "write": "writes",
 }
+_WAITS = frozenset({"futex", "poll", "receive", "accept"})
+"""What it is about depends on who calls."""
 _ELSEWHERE = frozenset({"open", "sleep", "child", "lock", "connect"})
 _NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "x86_64": {
         "read": (0, 17, 19, 295), "write": (1, 18, 20), "open": (2, 257, 437), "sleep": (35, 230), "child": (61, 247),
-        "lock": (73,), "connect": (42,), "futex": (202, 449), "receive": (45, 47, 299),
+        "lock": (73,), "connect": (42,), "futex": (202, 449), "receive": (45, 47, 299), "accept": (43, 288),
         "poll": (7, 23, 232, 270, 271, 281),
     },
     "aarch64": {
         "read": (63, 65, 67, 69), "write": (64, 66, 68), "open": (56, 437), "sleep": (101, 115), "child": (95, 260),
-        "lock": (32,), "connect": (203,), "futex": (98, 449), "receive": (207, 212, 243), "poll": (22, 72, 73),
+        "lock": (32,), "connect": (203,), "futex": (98, 449), "receive": (207, 212, 243), "accept": (202, 242),
+        "poll": (22, 72, 73),
     },
 }  # fmt: skip
 _NAMES = {number: name for name, numbers in _NUMBERS.get(os.uname().machine, {}).items() for number in numbers}

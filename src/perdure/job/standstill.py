@@ -19,11 +19,10 @@ from perdure.job.care import Care
 from perdure.job.gang import Gang
 from perdure.job.hang import HangWatch
 from perdure.job.identity import Task
-from perdure.job.logfiles import files_of
+from perdure.job.logfiles import files_of, own_logs_of
 from perdure.job.output import say
 from perdure.job.processes import Family
 from perdure.job.raising import Raiser
-from perdure.job.sight import Life, Sight
 from perdure.job.silence import Tier
 from perdure.job.tracks import write_json
 from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID, SILENCE_SAID
@@ -31,6 +30,7 @@ from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID, SILENCE_SAID
 if TYPE_CHECKING:
     from perdure.job.culprit import Finding
     from perdure.job.inquiry import Inquiry
+    from perdure.job.sight import Sight
 
 HANG_SCHEMA = "perdure.hang/1"
 FILES_EVERY_S, EARLY_S = 30.0, 5.0
@@ -88,7 +88,10 @@ class Standstill:
         every_s = FILES_EVERY_S if not self.hang.is_exact else 0.0 if now - self._begun_s < EARLY_S else EARLY_S
         if now - self._files_s >= every_s:
             self._files_s = now
-            self.hang.watch_files(files_of(self.family.members(), self.task, is_exact=self.hang.is_exact))
+            members = self.family.members()
+            self.hang.watch_files(files_of(members, self.task, is_exact=self.hang.is_exact))
+            if self.hang.is_exact and not (self.hang.has_stepped or self.hang.has_beaten):
+                self.hang.watch_files(own_logs_of(members), only_steps=True)
             self._say_if_deaf(now)
 
     def _say_if_deaf(self, now: float) -> None:
@@ -214,6 +217,8 @@ class Standstill:
             self._failed_look.start(now)
         if self._failed_look.is_running:
             return
+        from perdure.job.sight import Life
+
         sights, self._failed_look = self._failed_look.result or [], None
         if not sights or any(sight.life is Life.WORKS for sight in sights):
             self._failed_s = now + FAILED_AGAIN_S - FAILED_S

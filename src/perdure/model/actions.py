@@ -6,15 +6,17 @@ the same thing twice gives the same key, and the same key is carried out at most
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import get_args
+
+from msgspec import Struct
 
 from perdure.model.identity import AttemptId
+from perdure.model.tagged import Tagged
 
 
-@dataclass(frozen=True, slots=True)
-class Requeue:
+class Requeue(Tagged, frozen=True):
     """Put a job whose attempt has ended back into the queue, away from some nodes.
 
     Means something only while `attempt` is the job's latest and is over; a newer one makes it superseded.
@@ -25,15 +27,13 @@ class Requeue:
     delay_s: float = 0.0
     node_count: int = 0  # that it starts on; 0: as many as it asks for already
     comment: str = ""  # one line for who looks at the job: see `Comment`
-    kind: Literal["requeue"] = "requeue"
 
     @property
     def key(self) -> str:
         return f"requeue:{self.attempt}"
 
 
-@dataclass(frozen=True, slots=True)
-class Exclude:
+class Exclude(Tagged, frozen=True):
     """Keep a waiting job off some nodes; `attempt` is the one whose failure taught us.
 
     Where too few nodes are left for as many as it asks for, it may be let start on `node_count` instead (0: on as many
@@ -43,15 +43,13 @@ class Exclude:
     attempt: AttemptId
     exclude: tuple[str, ...]
     node_count: int = 0
-    kind: Literal["exclude"] = "exclude"
 
     @property
     def key(self) -> str:
         return f"exclude:{self.attempt}"
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Tagged, frozen=True):
     """Keep a waiting job from starting; `attempt` is the one whose failure would only be repeated.
 
     `episode` tells one hold of a job from the next where it is not the failure of an attempt that causes it.
@@ -59,53 +57,45 @@ class Hold:
 
     attempt: AttemptId
     episode: str = ""
-    kind: Literal["hold"] = "hold"
 
     @property
     def key(self) -> str:
         return f"hold:{self.attempt}{_at(self.episode)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Tagged, frozen=True):
     """Let a held job start again."""
 
     attempt: AttemptId
     episode: str = ""
-    kind: Literal["release"] = "release"
 
     @property
     def key(self) -> str:
         return f"release:{self.attempt}{_at(self.episode)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Tagged, frozen=True):
     """End a job for good."""
 
     attempt: AttemptId
-    kind: Literal["cancel"] = "cancel"
 
     @property
     def key(self) -> str:
         return f"cancel:{self.attempt}"
 
 
-@dataclass(frozen=True, slots=True)
-class Extend:
+class Extend(Tagged, frozen=True):
     """Let a running attempt run longer: its walltime becomes `walltime_s` seconds, never less than it is."""
 
     attempt: AttemptId
     walltime_s: float
-    kind: Literal["extend"] = "extend"
 
     @property
     def key(self) -> str:
         return f"extend:{self.attempt}:{self.walltime_s:.0f}"
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Tagged, frozen=True):
     """Write one line into the job's record: what failed, what was decided, where to read more.
 
     It ends in the service's mark, by which the next one replaces it. Where others have written, none is left.
@@ -113,48 +103,41 @@ class Comment:
 
     attempt: AttemptId
     comment: str
-    kind: Literal["comment"] = "comment"
 
     @property
     def key(self) -> str:
         return f"comment:{self.attempt}"
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(Tagged, frozen=True):
     """Give a node no new work. `episode` tells one drain of a node from the next."""
 
     node: str
     reason: str
     episode: str
-    kind: Literal["drain"] = "drain"
 
     @property
     def key(self) -> str:
         return f"drain:{self.node}:{self.episode}"
 
 
-@dataclass(frozen=True, slots=True)
-class Down:
+class Down(Tagged, frozen=True):
     """Give a node up: what runs there ends at once, as by a failure of the node, and it gets no new work."""
 
     node: str
     reason: str
     episode: str
-    kind: Literal["down"] = "down"
 
     @property
     def key(self) -> str:
         return f"down:{self.node}:{self.episode}"
 
 
-@dataclass(frozen=True, slots=True)
-class Undrain:
+class Undrain(Tagged, frozen=True):
     """Return a node to service that Perdure has drained or given up."""
 
     node: str
     episode: str
-    kind: Literal["undrain"] = "undrain"
 
     @property
     def key(self) -> str:
@@ -168,6 +151,8 @@ def _at(episode: str) -> str:
 JobAction = Requeue | Exclude | Hold | Release | Cancel | Extend | Comment
 NodeAction = Drain | Down | Undrain
 Action = Requeue | Exclude | Hold | Release | Cancel | Extend | Comment | Drain | Down | Undrain
+KINDS: Mapping[str, type[Action]] = {str(action.__struct_config__.tag): action for action in get_args(Action)}
+"""Each action by its `kind`."""
 
 
 class OutcomeStatus(StrEnum):
@@ -178,8 +163,7 @@ class OutcomeStatus(StrEnum):
     SUPERSEDED = "superseded"  # the world moved on: a newer attempt exists, or the job is gone
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The end of an action, with the words that say why."""
 
     status: OutcomeStatus

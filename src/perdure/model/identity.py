@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from perdure.model.value import quick
+from msgspec import Struct
 
 
-@quick
-@dataclass(frozen=True, slots=True, order=True)
-class AttemptId:
+class AttemptId(Struct, frozen=True, order=True):
     """One execution of a job.
 
     `incarnation` is a fencing token: a whole number that grows with every start of the job, never reused.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import Struct
+
 from perdure.model.identity import AttemptId
-from perdure.model.value import quick
 
 
 class JobState(StrEnum):
@@ -64,9 +64,7 @@ class Wish(StrEnum):
     NEVER = "never"  # do not recover it, whatever happens
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """What a user submitted, and where it stands."""
 
     cluster: str
@@ -98,9 +96,20 @@ class Job:
     is_batch: bool = True  # False where it was begun at a terminal (salloc, srun): there is no script to run again
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Attempt:
+SAME_SUBMIT_S = 1.0  # two submit instants of one job may lie so far apart
+
+
+def begins_anew(before: Job, now: Job) -> bool:
+    """Whether another job has the id now: a resource manager that lost its state gives ids out again.
+
+    Such a job was submitted later. What was put back counts as submitted later, too, but is the same user's and has
+    been restarted.
+    """
+    is_later = now.submit_s > before.submit_s + SAME_SUBMIT_S
+    return is_later and (now.user != before.user or not now.restarts)
+
+
+class Attempt(Struct, frozen=True):
     """One execution of a job."""
 
     id: AttemptId

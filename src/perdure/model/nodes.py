@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
-from perdure.model.value import quick
+from msgspec import Struct
 
 
 class NodeState(StrEnum):
@@ -18,9 +17,7 @@ class NodeState(StrEnum):
     UNKNOWN = "unknown"
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One machine of the cluster."""
 
     name: str

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.model.events import (
     AttemptEnded,
@@ -17,15 +19,15 @@ from perdure.model.events import (
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
-from perdure.model.value import quick, replace
 
+MANAGER = "controller"
+"""The part of a cluster, in `Observation.unseen`, that knows its jobs and nodes."""
+GONE = "its resource manager does not know it any more: if it is still wanted, submit it again"
 REMEMBERED_S = 24 * 60 * 60.0
 """That an end was told of: it may be told of again by a part that could not be asked, or once a clock is set back."""
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """What a resource manager says at one instant.
 
     `attempts` holds what runs, and what ended since the instant that was asked for; more is harmless.
@@ -43,9 +45,7 @@ class Observation:
     only: frozenset[str] | None = None  # job ids
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What was seen so far, as far as `changes` needs it. Bounded: jobs that are over and unseen are let go."""
 
     jobs: Mapping[str, Job] = field(default_factory=dict)  # by job id
@@ -73,7 +73,7 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
         for part in sorted({*known.unseen, *seen.unseen})
         if known.unseen.get(part) != seen.unseen.get(part)
     ]
-    nodes = {**known.nodes, **{node.name: node for node in seen.nodes}}
+    nodes = _nodes_after(known, seen)
     events += [
         NodeChanged(now, seen.cluster, node) for node in seen.nodes if _is_notable(node, known.nodes.get(node.name))
     ]
@@ -127,6 +127,13 @@ def _is_notable(node: Node, before: Node | None) -> bool:
     return (node.state, node.reason, node.gpus) != (before.state, before.reason, before.gpus)
 
 
+def _nodes_after(known: Known, seen: Observation) -> dict[str, Node]:
+    """A node that a look at all of them does not mention was taken out of the cluster."""
+    told = {node.name: node for node in seen.nodes}
+    is_whole = told and not seen.unseen and seen.only is None
+    return told if is_whole else {**known.nodes, **told}
+
+
 def _jobs_after(known: Known, seen: Observation) -> dict[str, Job]:
     if "controller" in seen.unseen or seen.only is not None:
         return {**known.jobs, **{job.job_id: job for job in seen.jobs}}
@@ -157,7 +164,8 @@ def _gone(
             events.append(JobGone(seen.time_s, job))
         elif job.job_id not in live:
             state = _JOB_STATES.get(ended.get(job.job_id, AttemptState.CANCELLED), JobState.FAILED)
-            events.append(JobChanged(seen.time_s, replace(job, state=state)))
+            reason = GONE if job.state.is_waiting else job.reason
+            events.append(JobChanged(seen.time_s, replace(job, state=state, reason=reason)))
     return events, {job.job_id: job for job in missing if job.job_id in live}
 
 

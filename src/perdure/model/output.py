@@ -57,6 +57,7 @@ class OutputFile:
     end: int = 0
     digest: str = ""
     written_s: float = 0.0
+    cut: bool = False  # what an earlier attempt of the job had left in it is gone
     birth_s: float | None = None  # when the file came into being; None where the file system does not tell
     free_bytes: int | None = None  # what its owner may still write on the file system that it is on
     doubt: str = ""  # why whose lines these are cannot be told, in words; "" where they are this attempt's

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -26,6 +27,21 @@ class Budget(NamedTuple):
     name: str
     times: list[float]
     limit: int
+    setting: str  # of `RetryRules`, that gives more
+
+    def standing(self, now: float) -> Standing:
+        used = min(self.limit, len(self.times) - bisect_right(self.times, now - HOUR_S))
+        return Standing(self.name, used, self.limit, earliest(self.times, self.limit, now), self.setting)
+
+
+class Standing(NamedTuple):
+    """How a budget stands at one instant."""
+
+    name: str  # "the cluster's retries", "the retries after failures on n3"
+    used: int  # of the last hour, and planned for later
+    limit: int  # in any hour
+    room_s: float  # when the next retry may start; infinite where the budget is 0
+    setting: str  # of `RetryRules`, that gives more
 
 
 class Room(NamedTuple):
@@ -82,27 +98,53 @@ def node_limit(fleet: Fleet, rules: RetryRules) -> int:
     return max(rules.per_node_per_hour, int(rules.cluster_share_per_hour * fleet.running_jobs / nodes) if nodes else 0)
 
 
+def standing(fleet: Fleet, rules: RetryRules, now: float) -> list[Standing]:
+    """How the cluster's budget stands, and those that anything was charged to: users' shares of it, and of nodes."""
+    by_user, by_node = defaultdict(list), defaultdict(list)
+    for spent in fleet.spent:
+        by_user[spent.user].append(spent.time_s)
+        for node in spent.nodes:
+            by_node[node].append(spent.time_s)
+    budgets = (
+        _of_cluster(_times(fleet.spent), fleet, rules),
+        *(_of_user(user, times, fleet, rules) for user, times in sorted(by_user.items())),
+        *(_of_node(node, times, fleet, rules) for node, times in sorted(by_node.items())),
+    )
+    return [budget.standing(now) for budget in budgets]
+
+
 def _budgets(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules) -> list[Budget]:
     """Those of the cluster and of the nodes it ran on, and the user's share of each."""
-    of_all, of_node = cluster_limit(fleet, rules), node_limit(fleet, rules)
     found = [
-        Budget(
-            f"user {job.user}'s share of the cluster's retries",
-            _times(fleet.spent, job.user),
-            min(rules.per_user_per_hour, _share(of_all, rules)),
-        ),
-        Budget("the cluster's retries", _times(fleet.spent), of_all),
+        _of_user(job.user, _times(fleet.spent, job.user), fleet, rules),
+        _of_cluster(_times(fleet.spent), fleet, rules),
     ]
     nodes = set(attempt.nodes)
     where = [(s, nodes.intersection(s.nodes)) for s in fleet.spent]
     for node in sorted(set().union(*(names for _, names in where))):
         on_it = [s for s, names in where if node in names]
-        name = f"retries after failures on {node}"
-        found += [
-            Budget(f"user {job.user}'s share of the {name}", _times(on_it, job.user), _share(of_node, rules)),
-            Budget(f"the {name}", _times(on_it), of_node),
-        ]
+        budget = _of_node(node, _times(on_it), fleet, rules)
+        share = min(budget.limit, _share(budget.limit, rules))
+        of_user = Budget(f"user {job.user}'s share of {budget.name}", _times(on_it, job.user), share, "user_share")
+        found += [of_user, budget]
     return found
+
+
+def _of_cluster(times: list[float], fleet: Fleet, rules: RetryRules) -> Budget:
+    limit = cluster_limit(fleet, rules)
+    names = ("per_cluster_per_hour", "cluster_floor_per_hour")
+    setting = next((name for name in names if limit == getattr(rules, name)), "cluster_share_per_hour")
+    return Budget("the cluster's retries", times, limit, setting)
+
+
+def _of_user(user: str, times: list[float], fleet: Fleet, rules: RetryRules) -> Budget:
+    share = _share(cluster_limit(fleet, rules), rules)
+    setting = "user_share" if share <= rules.per_user_per_hour else "per_user_per_hour"
+    return Budget(f"user {user}'s share of the cluster's retries", times, min(rules.per_user_per_hour, share), setting)
+
+
+def _of_node(node: str, times: list[float], fleet: Fleet, rules: RetryRules) -> Budget:
+    return Budget(f"the retries after failures on {node}", times, node_limit(fleet, rules), "per_node_per_hour")
 
 
 def _times(spent: Iterable[Spent], user: str | None = None) -> list[float]:
@@ -114,8 +156,7 @@ def _share(limit: int, rules: RetryRules) -> int:
 
 
 def _spent(budget: Budget, now: float) -> str:
-    used = min(budget.limit, len(budget.times) - bisect_right(budget.times, now - HOUR_S))
-    return f"{budget.name} of an hour are spent ({used} of {budget.limit})"
+    return f"{budget.name} of an hour are spent ({budget.standing(now).used} of {budget.limit})"
 
 
 def _fits(times: Sequence[float], at_s: float, limit: int, window_s: float) -> bool:

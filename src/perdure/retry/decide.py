@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.jobs import Attempt, AttemptState, Job, Wish
 from perdure.model.signals import persons_deed
-from perdure.model.value import quick, replace
 from perdure.retry.budget import at, room
 from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of
 from perdure.retry.rules import RetryRules
@@ -22,6 +23,9 @@ OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREE
 """Ends that the resource manager answers for: they say nothing of the job."""
 
 
+_COSTS = "; expected cost "
+_HOPELESS_P = 0.2  # a retry with no more chance than this very probably fails
+_EVEN_P = 0.5  # below that a retry for a cause in the job itself is a probing one, whatever the verdict was
 _LEFT_TO_ITS_OWNER = "nobody starts it again but its owner"
 
 
@@ -33,9 +37,7 @@ class DecisionKind(StrEnum):
     STOP = "stop"
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What to do after a failure, and why, with the numbers that weighed."""
 
     kind: DecisionKind
@@ -46,10 +48,30 @@ class Decision:
     p_transient: float = 0.0  # after the history had its say
     retry_cost_gpu_h: float = 0.0  # expected, of retrying
     stop_cost_gpu_h: float = 0.0  # expected, of stopping
+    limit: str = ""  # the limit or budget that refused a retry which was worth it, or made it later
 
     @property
     def retries(self) -> bool:
         return self.kind is not DecisionKind.STOP
+
+    @property
+    def told(self) -> str:
+        """The reason without the costs that were weighed."""
+        return self.reason.partition(_COSTS)[0]
+
+    def saved_gpu_h(self, attempt: Attempt) -> float:
+        """GPU-hours that a retry would very probably have burnt again, by expectation.
+
+        0 for a retry, for a stop that a limit forced, and where a retry would have had a fair chance.
+        """
+        in_vain = self.kind is DecisionKind.STOP and not self.limit and self.p_transient <= _HOPELESS_P
+        return (1 - self.p_transient) * attempt.gpu_hours if in_vain else 0.0
+
+    @property
+    def limit_cost_gpu_h(self) -> float:
+        """What a limit that stopped a job is expected to cost: stopping less retrying, in GPU-hours."""
+        stopped = self.kind is DecisionKind.STOP and self.limit
+        return max(0.0, self.stop_cost_gpu_h - self.retry_cost_gpu_h) if stopped else 0.0
 
 
 def decide(
@@ -71,11 +93,12 @@ def decide(
 
         retrying costs (1 - p) * g * (t + nuisance_h),   stopping costs p * g * person_delay_h   [GPU-hours]
 
-    and the cheaper is taken, unless a wish or a limit forbids it. Longer runs must be surer to be repeated:
-    the break-even is p = (t + n) / (t + n + d). A failure that comes back is less likely to pass each time, whatever
-    surrounds it (`_after_history`). The job's own limits stop it; a budget that jobs share lets it start later. A
-    program that asks by its exit code not to be run again is not. One that asks to be is, within the limits, unless its
-    log names a cause that no retry mends: a script may ask so whatever happened.
+    and the cheaper is taken, unless a wish or a limit forbids it, or the resource manager answers for the end. Longer
+    runs must be surer to be repeated: the break-even is p = (t + n) / (t + n + d). A failure that
+    comes back is less likely to pass each time, whatever surrounds it (`_after_history`). The job's own limits stop it;
+    a budget that jobs share lets it start later. A program that asks by its exit code not to be run again is not. One
+    that asks to be is, within the limits, unless its log names a cause that no retry fixes: a script may ask so
+    whatever happened.
     """
     verdict = _of_warning(attempt, verdict)
     p = _after_history(verdict, attempt, past, rules)
@@ -84,11 +107,16 @@ def decide(
     stop_cost = p * gpus * rules.person_delay_h
 
     def decision(
-        kind: DecisionKind, reason: str, exclude: tuple[str, ...] = (), delay_s: float = 0.0, node_count: int = 0
+        kind: DecisionKind,
+        reason: str,
+        exclude: tuple[str, ...] = (),
+        delay_s: float = 0.0,
+        node_count: int = 0,
+        limit: str = "",
     ) -> Decision:
-        return Decision(kind, reason + _misread(job), exclude, delay_s, node_count, p, retry_cost, stop_cost)
+        return Decision(kind, reason + _misread(job), exclude, delay_s, node_count, p, retry_cost, stop_cost, limit)
 
-    weighed = f"expected cost {retry_cost:.2f} GPU-h if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
+    weighed = f"{_COSTS}{retry_cost:.2f} GPU-h if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
     asked = _wish_of_program(attempt, verdict)
     if refusal := _not_put_back(job, verdict) or _refused_by_person(attempt) or _refused_by_program(asked, attempt):
         return decision(DecisionKind.STOP, refusal)
@@ -97,13 +125,15 @@ def decide(
         return decision(DecisionKind.STOP, f"{verdict.summary}: {stuck}")
     if not goes_on and asked is ExitWish.NONE and verdict.label is Label.DETERMINISTIC:
         again = _LEFT_TO_ITS_OWNER if verdict.category == CANCELLED else "it would fail again"
-        return decision(DecisionKind.STOP, f"{verdict.summary}: {again}; {weighed}")
-    if not goes_on and asked is ExitWish.NONE and retry_cost >= stop_cost:
-        return decision(DecisionKind.STOP, f"{verdict.summary}: a retry is not worth it; {weighed}")
-    believed = goes_on or asked is ExitWish.RETRY or (verdict.label is Label.TRANSIENT and not verdict.hearsay)
+        return decision(DecisionKind.STOP, f"{verdict.summary}: {again}{weighed}")
+    weighs = asked is ExitWish.NONE and attempt.state not in OF_THE_SITE  # however long it ran: that was not the job
+    if not goes_on and weighs and retry_cost >= stop_cost:
+        return decision(DecisionKind.STOP, f"{verdict.summary}: a retry is not worth it{weighed}")
+    sure = verdict.label is Label.TRANSIENT and not verdict.hearsay and (verdict.infrastructure or p >= _EVEN_P)
+    believed = goes_on or asked is ExitWish.RETRY or sure
     kind = DecisionKind.RETRY if believed else DecisionKind.PROBE
     if not goes_on and (exhausted := _own_limit_reached(kind, attempt, verdict, past, rules, uncounted)):
-        return decision(DecisionKind.STOP, f"{verdict.summary}: {exhausted}")
+        return decision(DecisionKind.STOP, f"{verdict.summary}: {exhausted}", limit=exhausted)
     exclude, where = _elsewhere(job, attempt, verdict, past, fleet, rules, now)
     node_count = restart_size(job, exclude, fleet)
     where += _fewer(job, node_count)
@@ -112,14 +142,17 @@ def decide(
     if asked is ExitWish.RETRY:
         where = f"the program asks for it by exit code {attempt.exit_code}: {where}"
     delay_s = max(verdict.wait_s, _back_off_s(attempt, verdict, past, rules))
+    waits_for = ""
     if not _is_free(job, attempt):
         instant_s, waits_for = room(job, attempt, fleet, rules, now + delay_s, now)
         if instant_s == math.inf:
-            return decision(DecisionKind.STOP, f"{verdict.summary}: {waits_for}")
+            return decision(DecisionKind.STOP, f"{verdict.summary}: {waits_for}", limit=waits_for)
         if waits_for:
             delay_s = instant_s - now
             where += f", later, at {at(instant_s, now)}, since {waits_for}"
-    return decision(kind, f"{verdict.summary}: {where}, in {delay_s:.0f} s; {weighed}", exclude, delay_s, node_count)
+    is_ours = not job.state.is_waiting  # else the resource manager has put it back, and starts it when it likes
+    said = f"{verdict.summary}: {where}{f', in {delay_s:.0f} s' if is_ours else ''}{weighed}"
+    return decision(kind, said, exclude, delay_s if is_ours else 0.0, node_count, waits_for)
 
 
 def _of_warning(attempt: Attempt, verdict: Verdict) -> Verdict:
@@ -258,7 +291,8 @@ def _own_limit_reached(
     if attempt.state is AttemptState.PREEMPTED:
         return ""
     if kind is DecisionKind.PROBE and alike >= rules.max_probes:
-        return f"the probing retry for this failure is spent ({alike} of {rules.max_probes}{told})"
+        times = "once" if alike == 1 else f"{alike} times"
+        return f"it was retried {times} after this failure{told}, and fails the same way again"
     if charged >= most:
         return f"the job's retries for {cause} are spent ({charged} of {most}{told})"
     return ""
@@ -300,9 +334,7 @@ def _elsewhere(
     return avoid, f"retry away from {', '.join(avoid)}{why}" if avoid else f"retry{why}"
 
 
-def _kept_nodes(
-    job: Job, attempt: Attempt, verdict: Verdict, past: Sequence[PastFailure], fleet: Fleet
-) -> set[str]:
+def _kept_nodes(job: Job, attempt: Attempt, verdict: Verdict, past: Sequence[PastFailure], fleet: Fleet) -> set[str]:
     """The nodes that the job's owner asks for by name and can have.
 
     Not those whose the failure is (of which some are known to have gone down, the others are not it), nor any on which

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from bisect import insort
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node
 from perdure.model.output import LogMark
-from perdure.model.value import quick, replace
 from perdure.triage.verdict import Label, Verdict
 
 HOUR_S = 3600.0
@@ -22,9 +23,7 @@ MAX_TROUBLES = 50  # remembered of one node
 MAX_SPENT = 20_000  # retries remembered of the last hour, and planned
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class PastFailure:
+class PastFailure(Struct, frozen=True):
     """An earlier failed attempt of the job, as it was judged and answered."""
 
     attempt: AttemptId
@@ -72,9 +71,7 @@ def fingerprint_of(verdict: Verdict, attempt: Attempt) -> str:
     return verdict.fingerprint or _ENDED_SO.join(ended_so)
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class NodeTrouble:
+class NodeTrouble(Struct, frozen=True):
     """A failure seen on a node. `witnessed` where the resource manager itself, not a log, speaks against the node."""
 
     time_s: float
@@ -85,8 +82,7 @@ class NodeTrouble:
     hardware: str = ""  # the line of a job's log that shows broken hardware of this node
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """One retry that was granted."""
 
     time_s: float  # for which it is planned
@@ -95,9 +91,7 @@ class Spent:
     nodes: tuple[str, ...]  # whose failure it answered
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(Struct, frozen=True):
     """What is known of the cluster as a whole. Bounded: troubles by node and age, spending by the hour."""
 
     usable: Mapping[str, frozenset[str]] = field(default_factory=dict)  # nodes by partition; "" is all of them

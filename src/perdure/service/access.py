@@ -3,6 +3,9 @@
 A program shows its token (``Authorization: Bearer``). On the Unix socket the kernel says who asks without one
 (`perdure.service.peers`): such users reach only what is `own`, and there only what is theirs.
 
+A reverse proxy that the settings name says whom it has logged in (`perdure.service.proxy`). Its word alone reads the
+API; a browser gets a session for it, which counts only as long as each request comes with the same word.
+
 A browser shows the cookie of its session, and with everything that changes something the session's CSRF token, in the
 header ``X-CSRF-Token`` or the form field ``csrf``.
 """
@@ -10,6 +13,7 @@ header ``X-CSRF-Token`` or the form field ``csrf``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -17,11 +21,14 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
 from perdure.errors import NotPermitted
-from perdure.service.auth import Identity, Role, Session, Sessions, TokenBook
-from perdure.service.peers import PEER, identity_of
+from perdure.service.auth import Identity, Role, TokenBook
+from perdure.service.peers import NOBODY_KNOWN, PEER, Peer, identity_of
 from perdure.service.problems import Unauthenticated
+from perdure.service.proxy.login import ProxyLogin
+from perdure.service.sessions import Session, Sessions
 
 READING = ("GET", "HEAD", "OPTIONS")
+PROGRAMS = "/api/"  # how the paths begin that programs ask for
 CSRF_HEADER = "X-CSRF-Token"
 CSRF_FIELD = "csrf"
 
@@ -69,14 +76,34 @@ async def identify(request: Request) -> Identity:
             return identity
         raise Unauthenticated("token", "not one of this service's", "Ask its operator: perdure token USER")
     session = session_of(request)
-    peer = request.scope.get("state", {}).get(PEER)
-    if session is None and peer is not None and (known := identity_of(peer)) is not None:
+    if session is None and (known := _without_a_session(request)) is not None:
         return known
     if session is None:
         raise Unauthenticated(request.url.path, "nobody is logged in", "Send Authorization: Bearer TOKEN, or log in")
     if request.method not in READING and not session.vouches_for(await _csrf_of(request)):
         raise NotPermitted(request.url.path, "the page that asked is out of date", "Load it anew")
     return session.identity
+
+
+def _without_a_session(request: Request) -> Identity | None:
+    """Who asks, by the word of a proxy or of the kernel. What a browser adds unasked is not enough to change things."""
+    proxy: ProxyLogin = request.app.state.proxy
+    peer = peer_in(request)
+    if (named := proxy.identity(peer, request.headers)) is not None:
+        return named if request.method in READING and request.url.path.startswith(PROGRAMS) else None
+    return None if peer.uid is None or proxy.is_proxy(peer, request.headers) else identity_of(peer.uid)
+
+
+def peer_in(request: Request) -> Peer:
+    """The other end of the connection on which a request came."""
+    peer: Peer = request.scope.get("state", {}).get(PEER, NOBODY_KNOWN)
+    return peer
+
+
+def named_by_proxy(request: Request) -> Identity | None:
+    """Whom a trusted reverse proxy names. Raises `Unauthenticated`, `NotPermitted`."""
+    proxy: ProxyLogin = request.app.state.proxy
+    return proxy.identity(peer_in(request), request.headers)
 
 
 def is_still_known(request: Request, identity: Identity) -> bool:
@@ -100,7 +127,12 @@ def session_of(request: Request) -> Session | None:
     """The session of the browser that asks, if it has one."""
     sessions: Sessions = request.app.state.sessions
     secret = request.cookies.get(cookie_name(request))
-    return sessions.find(secret) if secret else None
+    session = sessions.find(secret) if secret else None
+    if session is None or not session.identity.by_proxy:
+        return session
+    with suppress(Unauthenticated, NotPermitted):  # told to who asks without a session
+        return session if named_by_proxy(request) == session.identity else None
+    return None
 
 
 def cookie_name(request: Request) -> str:

@@ -1,19 +1,16 @@
-"""Who asks, and what they may: tokens, login codes of one use, and sessions of the browser.
+"""Who asks, and what they may: tokens, and login codes of one use.
 
 A token is 256 random bits; the file keeps its SHA-256 alone, which is enough for a secret that cannot be guessed.
-Codes, sessions and the service's own token live in memory: a restart of the service ends them. How long they live goes
-by a clock that nobody sets.
+Codes and the service's own token live in memory: a restart of the service ends them. How long codes live goes by a
+clock that nobody sets.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import hmac
-import json
 import os
 import secrets
-import tempfile
 import threading
 import time
 from collections import OrderedDict
@@ -24,15 +21,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from perdure.errors import InputError, NotFound, StateError
-from perdure.service.trust import check_secret
+from perdure.service.trust import read_secret, write_secret
 
 FILE_NAME = "tokens.json"
 TOKEN_PREFIX = "pdr_"  # noqa: S105, so that scanners for leaked secrets can know one
 MAX_FILE_BYTES = 4 * 1024 * 1024
-MAX_CODES = 100
-MAX_SESSIONS = 1000
+MAX_CODES, MAX_OWN_CODES = 1000, 5
 CODE_LIFE_S = 15 * 60.0
-SESSION_LIFE_S = 12 * 3600.0
 
 
 class Role(StrEnum):
@@ -53,6 +48,7 @@ class Identity:
     role: Role
     token_id: str = ""
     own_only: bool = False  # without a token: of the user's own jobs alone
+    by_proxy: bool = False  # a reverse proxy's word, which must come with each request
 
     def may_see(self, user: str) -> bool:
         """Whether jobs of this user may be shown."""
@@ -94,7 +90,7 @@ class TokenBook:
         if not user or not user.isprintable() or len(user) > 256:
             raise InputError("user", f"{user[:40]!r} is not a user name", "Give a name of at most 256 characters")
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-        entry = TokenEntry(secrets.token_hex(6), _digest(token), user, role, time.time())
+        entry = TokenEntry(secrets.token_hex(6), digest(token), user, role, time.time())
         with self._changing() as entries:
             entries.append(entry)
         return token
@@ -103,7 +99,7 @@ class TokenBook:
         """A token that this book alone knows and that ends with it, however the process ends."""
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         with self._lock:
-            self._own[_digest(token)] = Identity(user, role)
+            self._own[digest(token)] = Identity(user, role)
         return token
 
     def revoke(self, token_id: str) -> None:
@@ -117,10 +113,10 @@ class TokenBook:
     def find(self, token: str) -> Identity | None:
         """Whose token this is; None for one that is not known."""
         with self._lock:
-            if own := self._own.get(_digest(token)):
+            if own := self._own.get(digest(token)):
                 return own
             self._read_if_changed()
-            entry = self._by_hash.get(_digest(token))
+            entry = self._by_hash.get(digest(token))
         return Identity(entry.user, entry.role, entry.id) if entry else None
 
     def holds(self, token_id: str) -> bool:
@@ -129,11 +125,14 @@ class TokenBook:
             self._read_if_changed()
             return any(entry.id == token_id for entry in self._by_hash.values())
 
-    def login_code(self, user: str, role: Role) -> str:
+    def login_code(self, who: Identity) -> str:
         """A code that logs a browser in once, within a quarter of an hour: ``/?code=CODE``."""
         code = secrets.token_urlsafe(24)
         with self._lock:
-            self._codes[_digest(code)] = (Identity(user, role), self._clock() + CODE_LIFE_S)
+            own = [known for known, (other, _) in self._codes.items() if other == who]
+            for known in own[: max(0, len(own) - MAX_OWN_CODES + 1)]:  # nobody drives out another's
+                del self._codes[known]
+            self._codes[digest(code)] = (who, self._clock() + CODE_LIFE_S)
             while len(self._codes) > MAX_CODES:
                 self._codes.popitem(last=False)
         return code
@@ -141,7 +140,7 @@ class TokenBook:
     def redeem(self, code: str) -> Identity | None:
         """Whom a login code stands for; None for one that is unknown, used or too old."""
         with self._lock:
-            identity, until_s = self._codes.pop(_digest(code), (None, 0.0))
+            identity, until_s = self._codes.pop(digest(code), (None, 0.0))
         return identity if self._clock() < until_s else None
 
     # -- the file
@@ -161,14 +160,10 @@ class TokenBook:
 
     def _read(self) -> list[TokenEntry]:
         try:
-            with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-                check_secret(self.path, os.fstat(file.fileno()))
-                rows = json.loads(file.read(MAX_FILE_BYTES))["tokens"]
+            rows = read_secret(self.path, MAX_FILE_BYTES)["tokens"]
             return [TokenEntry(**{**row, "role": Role(row["role"])}) for row in rows]
         except FileNotFoundError:
             return []
-        except OSError as err:
-            raise StateError(str(self.path), f"cannot be read: {err.strerror}", "Mend its rights") from err
         except (ValueError, KeyError, TypeError) as err:
             raise StateError(str(self.path), "is not a file of tokens", "Remove it and mint new ones") from err
 
@@ -184,69 +179,10 @@ class TokenBook:
             fcntl.flock(fd, fcntl.LOCK_EX)
             entries = self._read()
             yield entries
-            self._write(entries)
+            write_secret(self.path, {"tokens": [asdict(entry) for entry in entries]})
         finally:
             os.close(fd)
 
-    def _write(self, entries: list[TokenEntry]) -> None:
-        try:
-            handle, name = tempfile.mkstemp(prefix=f".{FILE_NAME}.", dir=self.path.parent)  # made with mode 0600
-            with os.fdopen(handle, "w") as file:
-                json.dump({"tokens": [asdict(entry) for entry in entries]}, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self.path)
-        except OSError as err:
-            raise StateError(str(self.path), f"cannot be written: {err.strerror}", "Mend its rights") from err
 
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A browser that has logged in. `csrf` must come with everything that it asks to be changed."""
-
-    identity: Identity
-    csrf: str
-    until_s: float
-
-    def vouches_for(self, csrf: str) -> bool:
-        return hmac.compare_digest(self.csrf.encode(), csrf.encode("utf-8", "replace"))
-
-
-class Sessions:
-    """The browsers that are logged in; bounded, the oldest gives way."""
-
-    def __init__(self, tokens: TokenBook, clock: Callable[[], float] = time.monotonic) -> None:
-        self._tokens = tokens
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
-
-    def open(self, identity: Identity) -> str:
-        """Begin a session; returns the secret for the cookie."""
-        secret = secrets.token_urlsafe(32)
-        session = Session(identity, secrets.token_urlsafe(24), self._clock() + SESSION_LIFE_S)
-        with self._lock:
-            self._sessions[_digest(secret)] = session
-            while len(self._sessions) > MAX_SESSIONS:
-                self._sessions.popitem(last=False)
-        return secret
-
-    def find(self, secret: str) -> Session | None:
-        """The session of a cookie; None where it is unknown or over, or its token was revoked."""
-        with self._lock:
-            session = self._sessions.get(_digest(secret))
-        if session is None:
-            return None
-        token_id = session.identity.token_id
-        if self._clock() >= session.until_s or (token_id and not self._tokens.holds(token_id)):
-            self.close(secret)
-            return None
-        return session
-
-    def close(self, secret: str) -> None:
-        with self._lock:
-            self._sessions.pop(_digest(secret), None)
-
-
-def _digest(secret: str) -> str:
+def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from perdure.coordination.chain import Chain
 from perdure.coordination.record import ExceptionRecord
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import Known
-from perdure.model.value import quick
 from perdure.retry.decide import Decision
 from perdure.retry.history import Fleet, PastFailure
 from perdure.triage.verdict import Verdict
@@ -17,9 +17,7 @@ from perdure.triage.verdict import Verdict
 MAX_PAST = 32  # failures remembered of one job
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The latest failure of a job: judged or not yet, decided or not yet."""
 
     attempt: Attempt
@@ -32,9 +30,7 @@ class Failure:
         return self.verdict is None
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """A job that has failed at least once."""
 
     job: Job
@@ -49,9 +45,7 @@ class Case:
         return self.failure is not None and self.latest > self.failure.attempt.id.incarnation
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """All that a decision may depend on, beside the event itself and the settings."""
 
     cluster: str

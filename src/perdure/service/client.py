@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,10 +152,12 @@ class Client:
         except (URLError, HTTPException, OSError) as err:
             why = getattr(err, "reason", None) or err
             raise ClusterBusy(self.url, f"the service does not answer ({why})", self._mend) from err
-        except ValueError as err:  # a header or an address that HTTP cannot carry
+        except ValueError as err:  # a header or an address that HTTP cannot carry; the header is the token
+            if "header" in str(err):
+                raise InputError("PERDURE_TOKEN", "holds a character that no token has", "Copy it anew") from None
             raise InputError(self.url, str(err), self._mend) from err
         if len(data) > MAX_ANSWER_BYTES:
-            raise ClusterError(url, f"the answer is longer than {MAX_ANSWER_BYTES} bytes", "Ask for less")
+            raise ClusterError(self.url, f"the answer is longer than {MAX_ANSWER_BYTES} bytes", "Ask for less")
         if status >= 300:
             raise self._refusal(status, data)
         return self._decoded(data)
@@ -173,6 +176,8 @@ class Client:
             where, mend = str(problem.get("where") or self.url), str(problem.get("mend") or "").rstrip(".")
         except (ValueError, AttributeError):
             what, where, mend = f"HTTP {status}", self.url, ""
+        where = self.url if where.startswith("/") else _PART_OF_A_REQUEST.sub("", where)
+        mend = "" if "/api/" in mend else mend  # a route is nothing to a person at a terminal
         if status in (401, 403):
             return NotPermitted(where, what, mend or "Use a token with the role for it: perdure token USER --role ROLE")
         if status == 404:
@@ -182,6 +187,9 @@ class Client:
         if status in (429, 502, 503, 504):
             return ClusterBusy(where, what, mend or "Try again")
         return ClusterError(where, what, mend or "See the service's own log")
+
+
+_PART_OF_A_REQUEST = re.compile(r"^(?:query|body|path)\.|\.\d+$")  # "query.state.0" is the option that names a state
 
 
 def segment(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The edge between values and the journal's text: dataclasses to JSON and back.
+"""The edge between values and the journal's text: Structs to JSON and back.
 
 Text of a cluster is hostile: job names and reasons may hold NULs and lone surrogates, which databases refuse. Both
 become U+FFFD here, so what is read back equals `cleaned` of what was written. Floats must be finite.
@@ -6,13 +6,13 @@ become U+FFFD here, so what is read back equals `cleaned` of what was written. F
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any, Generic, TypeVar, cast, get_args
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 from pydantic import BaseModel
 
 from perdure.coordination.record import ExceptionRecord
@@ -64,10 +64,10 @@ _to_json = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
 class Codec(Generic[T]):
-    """Reads the JSON text of one kind of value, or of several dataclasses that their field `kind` tells apart."""
+    """Reads the JSON text of one kind of value, or of a union whose members are `Tagged`."""
 
-    def __init__(self, *kinds: Any) -> None:
-        self.kinds = kinds
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
 
     def encode(self, value: T) -> str:
         """`encode`, for values of this kind alone."""
@@ -76,8 +76,8 @@ class Codec(Generic[T]):
     def decode(self, text: str | bytes) -> T:
         """Read what `encode` wrote. Raises `StateError` for anything else."""
         try:
-            return cast("T", self._read(text))
-        except (ValueError, KeyError) as err:
+            return cast("T", self._decoder.decode(text))
+        except ValueError as err:
             what = f"a stored value is unreadable: {' '.join(str(err).split())}"
             raise StateError("the journal", what, "Restore it from a backup") from err
 
@@ -86,30 +86,12 @@ class Codec(Generic[T]):
         return self.decode(_to_json(value))
 
     @cached_property
-    def _read(self) -> Callable[[str | bytes], Any]:
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
         """Made at the first use."""
-        if len(self.kinds) == 1:
-            return _reader(self.kinds[0])
-        readers = {_kind_of(kind): _reader(kind) for kind in self.kinds}
-        return lambda text: readers[_tag(text).kind](text)
+        return msgspec.json.Decoder(self.kind, dec_hook=_model)
 
 
-def _reader(kind: Any) -> Callable[[str | bytes], Any]:
-    return msgspec.json.Decoder(kind, dec_hook=_model).decode
-
-
-class _Tag(msgspec.Struct):
-    kind: str
-
-
-_tag = _reader(_Tag)
-
-
-def _kind_of(kind: type[Any]) -> str:
-    return next(str(field.default) for field in fields(kind) if field.name == "kind")
-
-
-ACTION: Codec[Action] = Codec(*get_args(Action))
+ACTION: Codec[Action] = Codec(Action)
 JOB: Codec[Job] = Codec(Job)
 ATTEMPT: Codec[Attempt] = Codec(Attempt)
 NODE: Codec[Node] = Codec(Node)
@@ -145,6 +127,8 @@ def cleaned(value: Any) -> Any:
         return type(value)(map(cleaned, value))
     if isinstance(value, dict):
         return {cleaned(key): cleaned(item) for key, item in value.items()}
+    if isinstance(value, Struct):
+        return type(value)(*(cleaned(getattr(value, name)) for name in value.__struct_fields__))
     if is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{f.name: cleaned(getattr(value, f.name)) for f in fields(value)})
+        return type(value)(**{field.name: cleaned(getattr(value, field.name)) for field in fields(value)})
     return value

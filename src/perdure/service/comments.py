@@ -6,10 +6,11 @@ import hashlib
 import socket
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from perdure.model.actions import Action, Comment, Requeue
 from perdure.model.comment_line import COMMENT_PREFIX
 from perdure.model.identity import AttemptId
-from perdure.model.value import replace
 
 MAX_CHARACTERS = 200
 MARK_CHARACTERS = 6

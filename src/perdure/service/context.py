@@ -10,13 +10,15 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from perdure.service.access import operator, owner, public, viewer
-from perdure.service.auth import Identity, Sessions, TokenBook
+from perdure.service.auth import Identity, TokenBook
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.idempotency import Replies
 from perdure.service.learning.learner import Learner
 from perdure.service.metrics import Metrics
 from perdure.service.operations import Operations
+from perdure.service.proxy.settings import ProxySettings
 from perdure.service.queries.reader import Reader
+from perdure.service.sessions import Sessions
 from perdure.service.whatif.bench import Bench
 
 
@@ -32,6 +34,8 @@ class WebSettings:
     """How often a stream looks for new events."""
     log_bytes: int = 256 * 1024
     """The end of a log that is shown."""
+    proxy: ProxySettings = field(default_factory=ProxySettings)
+    """How a reverse proxy logs its users in."""
     clock: Callable[[], float] = field(default=time.time)
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import advance
@@ -28,15 +30,14 @@ from perdure.coordination.messages import (
     Ticked,
 )
 from perdure.coordination.playbook import Playbook, own_playbook
-from perdure.coordination.record import FATAL, Component, ExceptionRecord, Outcome, Scope, about
+from perdure.coordination.record import FATAL, Component, ExceptionRecord, ExceptionState, Outcome, Scope, about
 from perdure.coordination.ruling import handled
 from perdure.model.actions import Action, Cancel, Down, Drain, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Attempt, AttemptState, Job, JobState
-from perdure.model.observation import Known, Observation, changes
-from perdure.model.value import quick, replace
-from perdure.retry.decide import DecisionKind
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
+from perdure.model.observation import GONE, Known, Observation, changes
+from perdure.model.tagged import Tagged
 from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint_of, usable_nodes
 from perdure.retry.rules import RetryRules
 from perdure.service.case import MAX_PAST, Case, Failure, State
@@ -68,61 +69,49 @@ class ControllerSettings:
     """Jobs with failures that are remembered; beyond it the oldest that are settled are forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(Tagged, frozen=True):
     """The cluster was looked at."""
 
     observation: Observation
-    kind: Literal["looked"] = "looked"
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Tagged, frozen=True):
     """Triage has a verdict on a failed attempt."""
 
     time_s: float
     attempt: AttemptId
     verdict: Verdict
-    kind: Literal["judged"] = "judged"
 
     @property
     def key(self) -> str:
         return f"judged:{self.attempt}"
 
 
-@dataclass(frozen=True, slots=True)
-class Ordered:
+class Ordered(Tagged, frozen=True):
     """A person asked for an action."""
 
     time_s: float
     action: Action
     by: str
     reason: str
-    kind: Literal["ordered"] = "ordered"
 
     @property
     def key(self) -> str:
         return f"ordered:{self.action.key}:{self.time_s:.3f}"
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Tagged, frozen=True):
     """Programs have raised exceptions, answered, registered; or time has passed on the chain."""
 
     time_s: float
     inputs: tuple[Input, ...] = (Ticked(),)
-    kind: Literal["told"] = "told"
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class ExceptionChanged:
+class ExceptionChanged(Tagged, frozen=True):
     """An exception is new, or something was said of it: its standing is written over what was written before."""
 
     time_s: float
     record: ExceptionRecord
-    kind: Literal["exception_changed"] = "exception_changed"
 
     @property
     def key(self) -> str:
@@ -130,8 +119,7 @@ class ExceptionChanged:
         return f"exception:{r.id}:{len(r.verdicts)}.{len(r.annotations)}.{r.repeats}:{r.state}:{r.standing}"
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerAsked:
+class HandlerAsked(Tagged, frozen=True):
     """It is the turn of a registered handler."""
 
     time_s: float
@@ -139,49 +127,41 @@ class HandlerAsked:
     handler: str  # as it called itself
     until_s: float
     handler_id: str = ""  # a user's with its owner before it; "" in what older versions wrote
-    kind: Literal["handler_asked"] = "handler_asked"
 
     @property
     def key(self) -> str:
         return f"asked:{self.record.id}:{self.handler_id or self.handler}:{self.time_s:.3f}"
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Tagged, frozen=True):
     """Actions came to their end."""
 
     ends: tuple[ActionEnded, ...]
-    kind: Literal["ended"] = "ended"
 
 
 Event = Looked | Judged | Ended | Ordered | Told
 
 
-@dataclass(frozen=True, slots=True)
-class Journalled:
+class Journalled(Struct, frozen=True):
     """A fact to be written down. Events also update what is shown of jobs, attempts, nodes and exceptions."""
 
     event: ClusterEvent | Judged | ActionEnded | Ordered | ExceptionChanged | HandlerAsked
 
 
-@dataclass(frozen=True, slots=True)
-class Judge:
+class Judge(Struct, frozen=True):
     """Read the log of this attempt and judge it; the answer comes back as `Judged`."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
+class Study(Struct, frozen=True):
     """Read the log of this attempt, which went well, to compare failures of the same job with it. No answer comes."""
 
     attempt: Attempt
     job: Job
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(Struct, frozen=True):
     """An action to be journalled as an intent, then carried out unless it has expired."""
 
     action: Action
@@ -191,18 +171,11 @@ class Act:
     exception_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(Struct, frozen=True):
     """The standing of an exception that is a failure, to be written over what was written of it before."""
 
     record: ExceptionRecord
     failure: Failure
-
-    @property
-    def saved_gpu_h(self) -> float:
-        """What another start would have burnt again, had the decision not been to stop."""
-        decision = self.failure.decision
-        return self.failure.attempt.gpu_hours if decision and decision.kind is DecisionKind.STOP else 0.0
 
 
 Effect = Journalled | Judge | Study | Act | Noted | Refused
@@ -240,6 +213,12 @@ def _look(state: State, seen: Observation, settings: ControllerSettings) -> tupl
     for event in events:
         effects.append(Journalled(event))
         match event:
+            case JobChanged(job=job) if job.job_id in state.cases and begins_anew(state.cases[job.job_id].job, job):
+                state, more = _story_over(state, job.job_id, settings, event.time_s)
+                effects += more
+            case JobChanged(job=job) if job.job_id in state.cases and _is_forgotten(state, job):
+                state, more = _forgotten_retry(state, job, settings, event.time_s)
+                effects += more
             case JobChanged(job=job) if job.job_id in state.cases:
                 state = _with_case(state, replace(state.cases[job.job_id], job=job), settings)
             case AttemptStarted(attempt=attempt) if attempt.id.job_id in state.cases:
@@ -251,13 +230,39 @@ def _look(state: State, seen: Observation, settings: ControllerSettings) -> tupl
             case _:
                 pass
     state, more = _hold_newcomers(state, settings, seen.time_s)
-    state, settled = _settle_nodes(state, settings, seen.time_s)
+    state, settled = _settle_nodes(state, seen, settings)
     return state, [*effects, *more, *settled]
 
 
-def _settle_nodes(state: State, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
-    """A fault of nodes that waits for a person is seen to once none of them takes new work."""
-    nodes = state.known.nodes
+def _is_forgotten(state: State, job: Job) -> bool:
+    """Whether a job that we put back is not in the queue any more, though it never started and nobody cancelled it."""
+    case = state.cases[job.job_id]
+    return job.state.is_over and job.job_id not in state.known.jobs and case.job.state.is_waiting and not case.moved_on
+
+
+def _forgotten_retry(state: State, job: Job, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
+    """The resource manager lost its state, and with it a retry that was promised: only a person can submit it again."""
+    case = state.cases[job.job_id]
+    state = _with_case(state, replace(case, job=job), settings)
+    record = case.failure.record if case.failure else None
+    if record is None or record.owning is None or not record.owning.action_keys or record.outcome is not Outcome.OPEN:
+        return state, []
+    return _advance(_in_chain(state, record), [Failed(record.owning.action_keys[0], GONE)], settings, now)
+
+
+def _story_over(state: State, job_id: str, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
+    """Another job has the id now: what was to come of the one before will not come any more."""
+    failure = state.cases[job_id].failure
+    effects: list[Effect] = []
+    if failure is not None and failure.verdict is not None and failure.record.outcome is Outcome.OPEN:
+        state = _in_chain(state, failure.record)
+        state, effects = _advance(state, [Settled(failure.record.id, Outcome.WITHDRAWN)], settings, now)
+    return replace(state, cases={other: case for other, case in state.cases.items() if other != job_id}), effects
+
+
+def _settle_nodes(state: State, seen: Observation, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+    """A fault of nodes that waits for a person is seen to once this look finds that none of them takes new work."""
+    nodes = {node.name: node for node in seen.nodes}
     seen_to = [
         Settled(record.id, Outcome.RECOVERED)
         for record in state.chain.ended.values()
@@ -265,7 +270,7 @@ def _settle_nodes(state: State, settings: ControllerSettings, now: float) -> tup
         and record.needs_a_person
         and all(name in nodes and not nodes[name].is_usable for name in record.subject.nodes)
     ]
-    return _advance(state, seen_to, settings, now) if seen_to else (state, [])
+    return _advance(state, seen_to, settings, seen.time_s) if seen_to else (state, [])
 
 
 def _hold_newcomers(state: State, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
@@ -284,6 +289,8 @@ def fleet_of(known: Known, fleet: Fleet) -> Fleet:
 def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettings) -> tuple[State, list[Effect]]:
     attempt, job_id = event.attempt, event.attempt.id.job_id
     old = state.cases.get(job_id)
+    if event.job is not None and _is_of_another(attempt, event.job):
+        return state, []  # the resource manager lost its state, and gave the id to another's job
     if not attempt.state.is_failure:
         state, effects = _settle(state, old, attempt, settings, event.time_s)
         return state, [*effects, *_worth_study(event, old, settings)]
@@ -291,6 +298,8 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
         return _counted(state, old, event, settings), []
     if old is not None and _is_known(old, attempt):
         return state, []
+    if old is not None and old.failure is not None and old.failure.attempt.user != attempt.user:
+        old = None  # the resource manager lost its state, and gave the id to another's job
     job = event.job or _forgotten(attempt, old)
     failure = Failure(attempt, _raised(attempt, event.time_s))
     if old is not None and old.failure is not None and old.failure.attempt.id.incarnation > attempt.id.incarnation:
@@ -299,9 +308,26 @@ def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettin
     latest = max(old.latest if old else 0, attempt.id.incarnation, *runs)
     overtaken = old.failure if old and old.failure and old.failure.awaits_verdict else None
     passed = [_passed_by(overtaken, event.time_s)] if overtaken else []
+    state, again = _failed_again(state, old, settings, event.time_s)
+    old = state.cases.get(job_id) if old else None
     case = replace(_closed(old), job=job, latest=latest) if old else Case(job, latest)
     state = _with_case(state, replace(case, failure=failure), settings)
-    return state, [*passed, Noted(failure.record, failure), Judge(attempt)]
+    return state, [*passed, *again, Noted(failure.record, failure), Judge(attempt)]
+
+
+def _is_of_another(attempt: Attempt, job: Job) -> bool:
+    """Whether an attempt is that of another user's job, which had the id before."""
+    return attempt.user not in ("", job.user) and attempt.start_s < job.submit_s
+
+
+def _failed_again(
+    state: State, case: Case | None, settings: ControllerSettings, now: float
+) -> tuple[State, list[Effect]]:
+    """End the story of the latest failure: its job was put back, and fails once more."""
+    record = case.failure.record if case and case.failure else None
+    if record is None or record.state is not ExceptionState.HANDLED or record.outcome is not Outcome.OPEN:
+        return state, []
+    return _advance(_in_chain(state, record), [Settled(record.id, Outcome.FAILED_AGAIN)], settings, now)
 
 
 def _counted(state: State, case: Case | None, event: AttemptEnded, settings: ControllerSettings) -> State:

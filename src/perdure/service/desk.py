@@ -12,20 +12,30 @@ from perdure.backends.local.wire import decode
 from perdure.errors import ClusterError, InputError, LogRefused, NotFound
 from perdure.model.actions import Action
 from perdure.model.identity import AttemptId
+from perdure.model.observation import MANAGER
 from perdure.model.output import Why, as_one_text
+from perdure.retry.budget import Standing, standing
 from perdure.service.controller import Ordered, undo_of
 from perdure.service.coordinator import Coordinator
 from perdure.service.engine import Engine
 from perdure.service.executor import ActionState
 from perdure.service.operations import Status
 from perdure.service.switch import Switch
+from perdure.service.view import SiteView
 
 log = logging.getLogger("perdure")
 
 LATE_S, LATE_LOOKS = 60.0, 3  # what lies back longer than this, and so many looks, is not ready
-MANAGER = "controller"  # the part of the cluster that backends call so
+SPENT_SHOWN = 5  # of the budgets that are spent
 
 Fault = Literal["fail", "freeze", "thaw", "return"]
+
+
+def retry_budgets(view: SiteView) -> tuple[Standing, tuple[Standing, ...]]:
+    """The cluster's budget, and a few of those that make retries start later now, the last to have room first."""
+    cluster, *others = standing(view.state.fleet, view.rules, view.now)
+    spent = sorted((each for each in (cluster, *others) if each.room_s > view.now), key=lambda each: -each.room_s)
+    return cluster, tuple(spent[:SPENT_SHOWN])
 
 
 class Desk:
@@ -48,16 +58,20 @@ class Desk:
     def status(self) -> Status:
         engine = self._engine
         looked, unready = engine.last_look_s, tuple(self._unready())
+        retries, spent = retry_budgets(engine.view())
         return Status(
             cluster=engine.backend.cluster,
             backend=self._backend_name,
             armed=self._armed,
             stopped=self._switch.file.exists(),
             last_look_s=looked,
+            answered_s=engine.answered_s,
             look_every_s=self._look_every_s,
             unseen=dict(engine.state.known.unseen),
             ready=not unready,
             unready=unready,
+            retries=retries,
+            spent=spent,
         )
 
     def _unready(self) -> Iterator[str]:

@@ -7,6 +7,7 @@ tells the next run what was asked and not answered.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import threading
@@ -15,15 +16,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 
+from msgspec.structs import replace
+
 from perdure.backends.protocol import TAIL_BYTES, Backend, Commented, batch_of
 from perdure.coordination.messages import Failed, Input, Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
-from perdure.model.actions import Action, Comment, Requeue
+from perdure.model.actions import Action, Comment, NodeAction, Requeue
 from perdure.model.jobs import Attempt, Job
-from perdure.model.observation import Observation
-from perdure.model.output import LogMark, Output
-from perdure.model.value import replace
+from perdure.model.observation import MANAGER, Observation
+from perdure.model.output import LogMark, Output, OutputKind
 from perdure.service.case import State
 from perdure.service.comment_writer import CommentWriter
 from perdure.service.controller import (
@@ -107,12 +109,13 @@ class Engine:
         self.look_now = threading.Event()  # set where something is known to have happened
         self.last_look_s: float | None = None
         self.looked_s: float | None = None  # the same instant by a clock that nobody sets
+        self.answered_s = journal.seen_until_s()  # when the resource manager answered last, also before a restart
         self.look_took_s = 0.0  # the last one, of the resource manager's time and ours
         now, first_s, seen_until_s = clock(), journal.first_event_s(), journal.seen_until_s()
         self._seen_until_s = now if seen_until_s is None else min(seen_until_s, now)
         # What failed before we came is not ours. Slurm tells instants in whole seconds.
         ours_since_s = now if first_s is None else first_s
-        self._settings = replace(settings, ignore_before_s=math.floor(ours_since_s))
+        self._settings = dataclasses.replace(settings, ignore_before_s=math.floor(ours_since_s))
         self._after(unfinished(self._state))
 
     @property
@@ -169,11 +172,13 @@ class Engine:
             begun_s = time.monotonic()
             seen = self.backend.observe(seen_until_s - LOOK_BACK_S)
             self.look_took_s = time.monotonic() - begun_s
-        if not seen.unseen:
-            self._seen_until_s = seen.time_s
         effects = self.absorb([Looked(seen)])
+        if not seen.unseen:
+            self._seen_until_s = seen.time_s  # not before it is written down: the next look has to find it else
         self._doubt(seen)
         self.last_look_s, self.looked_s = seen.time_s, time.monotonic()
+        if MANAGER not in seen.unseen:
+            self.answered_s = seen.time_s
         for node in foreign_marks(effects, lambda key: self.journal.action(key) is not None, self.clock()):
             log.warning("another Perdure acts on this cluster: node %s: %s", node.name, node.reason)
 
@@ -208,11 +213,10 @@ class Engine:
             self._study_next()
             return False
         (attempt, output), begun_s = found, time.monotonic()
-        if output.resubmits and (self.last_look_s or 0.0) <= (attempt.end_s or 0.0) + CLOCKS_APART_S:
-            self.look()  # its successor may be so new that nobody has seen it
-        if self.kept is not None:
-            self.kept.keep(attempt.id, output)
         try:
+            output = self._with_newcomers(attempt, output)
+            if self.kept is not None:
+                self.kept.keep(attempt.id, output)
             self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, output))])
         except BaseException:  # a full disk, say: the failure must not be left without an answer
             self.logs.put(attempt)
@@ -221,6 +225,20 @@ class Engine:
             self.logs.charge(attempt.user, time.monotonic() - begun_s)
         self._decided(time.monotonic() - begun_s)
         return True
+
+    def _with_newcomers(self, attempt: Attempt, output: Output) -> Output:
+        """The output, after another look where a job may matter that is so new that nobody has seen it.
+
+        That is its successor where it submits jobs; and whoever wrote to its log after its end, since the last look.
+        """
+        seen_s, end_s = self.last_look_s or 0.0, attempt.end_s or 0.0
+        if output.resubmits and seen_s <= end_s + CLOCKS_APART_S:
+            self.look()
+        written_s = max((f.written_s for f in output.files if f.kind is not OutputKind.RANK and f.text), default=0.0)
+        if max(end_s + 1.0, seen_s) < written_s <= self.clock():  # managers tell ends in whole seconds
+            self.look()  # not for a file server whose clock is ahead: there that would be each time
+            return self._read(attempt)
+        return output
 
     def _study_next(self) -> None:
         """Hand on the log of one attempt that went well. One that cannot be had at once is passed over."""
@@ -278,7 +296,12 @@ class Engine:
         return self.executor.asked != before
 
     def _overtakes(self, action: Action) -> str:
-        """The successor that a job has got since it was decided to put it back."""
+        """The newer start, or the successor, that a job has got since an action on it was decided."""
+        if isinstance(action, NodeAction):
+            return ""
+        latest = self.view().latest(action.attempt.job_id)
+        if latest > action.attempt.incarnation:
+            return f"attempt {latest} exists"
         case = self._state.cases.get(action.attempt.job_id) if isinstance(action, Requeue) else None
         failure = case.failure if case else None
         return successor_of(case.job, failure.attempt, self._state.known.jobs) if case and failure else ""

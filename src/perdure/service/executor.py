@@ -14,6 +14,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from perdure.backends.protocol import Backend
 from perdure.errors import ClusterBusy, JobBusy, PerdureError
 from perdure.model.actions import (
@@ -33,7 +36,6 @@ from perdure.model.actions import (
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job
-from perdure.model.value import replace
 from perdure.retry.budget import at, earliest
 from perdure.service.caps import Caps as Caps
 from perdure.service.caps import undoes_own
@@ -75,8 +77,7 @@ class ExecutorSettings:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(Struct, frozen=True):
     """Perdure's own actions of the last hour, and how large the cluster is."""
 
     charges: tuple[Charge, ...] = ()

@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.spool import Question, Spool
 from perdure.coordination.bridges.registry import read as read_bridged
@@ -114,4 +116,4 @@ class Hooks:
 
 def _own(record: ExceptionRecord, cluster: str) -> ExceptionRecord:
     """What the site's own hooks say is the service's word, under a name that nobody outside can take."""
-    return record.but(id=f"{cluster}:{record.id}", detected_by=PERDURE)
+    return replace(record, id=f"{cluster}:{record.id}", detected_by=PERDURE)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perdure.coordination.record import ExceptionRecord
 from perdure.model.exits import HANG_ENDED, RETRY_ME

@@ -7,12 +7,13 @@ read back from here, and an action is planned, begun and ended at most once, unl
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, Select, and_, delete, select
 from sqlalchemy import Row as Fetched
 
@@ -25,7 +26,6 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job, JobState
 from perdure.model.nodes import Node
 from perdure.model.observation import Known
-from perdure.model.value import quick, replace
 from perdure.retry.history import Fleet
 from perdure.service import codec, reads, rows
 from perdure.service.case import Case, State
@@ -68,9 +68,7 @@ class ActionState(StrEnum):
 _ENDED = [state.value for state in ActionState if state.is_over]
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class ActionRow:
+class ActionRow(Struct, frozen=True):
     """An action and its standing. `key` is the action's own, with ``~N`` after it where a person asked again."""
 
     key: str
@@ -198,12 +196,14 @@ class Journal:
     def seen_until_s(self) -> float | None:
         """Until when the cluster is known to have been seen; a service that was down looks back to here.
 
-        What programs and people said meanwhile tells nothing of that. None where it never was.
+        What programs and people said meanwhile tells nothing of that. Nor does the instant at which it went out of
+        sight, unless nothing was seen before: the clock may have been wrong by then. None where it never was seen.
         """
         with self._store.reading() as db:
             blind = bool(self._remembered(db).get(rows.UNSEEN))
-            seen_s: float | None = db.scalar(reads.BLINDED_S if blind else reads.LOOKED_S, {"here": self.cluster})
-            return seen_s
+            statements = (reads.LOOKED_BEFORE_S, reads.BLINDED_S) if blind else (reads.LOOKED_S,)
+            found: Iterator[float | None] = (db.scalar(each, {"here": self.cluster}) for each in statements)
+            return next((instant_s for instant_s in found if instant_s is not None), None)
 
     def first_event_s(self) -> float | None:
         """When the oldest fact happened that is still kept; None in a new journal."""
@@ -271,9 +271,9 @@ class Journal:
 
     def extent(self) -> tuple[int, int, int]:
         """How many jobs are not over, how many nodes there are, and how many of these take no new work."""
-        here = {"here": self.cluster}
         with self._store.reading() as db:
-            return tuple(db.scalar(each, here) or 0 for each in (reads.LIVE, reads.ALL_NODES, reads.NODES_OUT))  # type: ignore[return-value]
+            ((live_jobs, all_nodes, nodes_out),) = db.execute(reads.EXTENT, {"here": self.cluster})
+        return live_jobs, all_nodes, nodes_out
 
     def change(self, row: ActionRow) -> bool:
         """Write down that a planned action is to be carried out in another way."""

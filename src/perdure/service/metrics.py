@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from perdure.errors import PerdureError
 from perdure.service.operations import Operations, Status
-from perdure.service.queries import totals
+from perdure.service.queries import notices, totals
 from perdure.service.queries.reader import Reader
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -31,6 +31,15 @@ class Metrics:
             registry=self.registry,
             buckets=BUCKETS_S,
         )
+
+        self._notices = Counter(
+            "perdure_notices", "Tries to send a message, by target and outcome.", ["target", "outcome"],
+            registry=self.registry,
+        )  # fmt: skip
+
+    def tried_notice(self, target: str, outcome: str) -> None:
+        """Note a try to send a message: "sent" or "failed"."""
+        self._notices.labels(target, outcome).inc()
 
     def decided(self, seconds: float) -> None:
         """Note how long one decision took, from the log tail at hand to the journal."""
@@ -68,6 +77,7 @@ class _Standing(Collector):
         yield GaugeMetricFamily("perdure_journal_up", "1 where the journal can be read.", found is not None)
         if found is not None:
             yield from _of_totals(found)
+            yield from _of_notices(notices.waiting(self._reader))
 
     def _fresh_totals(self) -> totals.Totals:
         with self._lock:
@@ -88,6 +98,20 @@ def _of_status(status: Status, now: float) -> Iterator[Metric]:
     for part in sorted(status.unseen):
         unseen.add_metric([part], 1)
     yield unseen
+    if status.retries:
+        text = "Retries of the cluster in the last hour, and planned for later."
+        yield GaugeMetricFamily("perdure_retry_budget_used", text, status.retries.used)
+        text = "Retries that the cluster may have in an hour."
+        yield GaugeMetricFamily("perdure_retry_budget", text, status.retries.limit)
+    spent = "Budgets of users, nodes and the cluster that make retries start later now (5: five or more)."
+    yield GaugeMetricFamily("perdure_retry_budgets_spent", spent, len(status.spent))
+
+
+def _of_notices(found: Mapping[str, int]) -> Iterator[Metric]:
+    waiting = GaugeMetricFamily("perdure_notices_waiting", "Messages that are not sent yet.", labels=["target"])
+    for target, number in sorted(found.items()):
+        waiting.add_metric([target], number)
+    yield waiting
 
 
 def _of_totals(found: totals.Totals) -> Iterator[Metric]:
@@ -107,7 +131,9 @@ def _of_totals(found: totals.Totals) -> Iterator[Metric]:
     for state, number in sorted(found.jobs.items()):
         jobs.add_metric([state], number)
     yield jobs
-    hours = CounterMetricFamily("perdure_gpu_seconds", "GPU time of failed attempts.", labels=["fate"])
-    hours.add_metric(["wasted"], found.wasted_gpu_h * 3600)
-    hours.add_metric(["saved"], found.saved_gpu_h * 3600)
+    text = "GPU time of failed attempts; what stops kept from being burnt again; what limits that stop jobs cost."
+    hours = CounterMetricFamily("perdure_gpu_seconds", text, labels=["fate"])
+    for fate, gpu_h in found.gpu_h.items():
+        hours.add_metric([fate], gpu_h * 3600)
     yield hours
+    yield CounterMetricFamily("perdure_limited", "Retries that a limit or budget refused or made later.", found.limited)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from perdure.model.actions import Action
+from perdure.retry.budget import Standing
 from perdure.service.coordinator import Coordinator
 
 
@@ -22,6 +23,9 @@ class Status:
     ready: bool = False  # the journal can be written, and the cluster was looked at lately
     unready: tuple[str, ...] = ()  # why not, without names of files or machines
     look_every_s: float = 0.0  # how often it is looked at when nothing happens
+    answered_s: float | None = None  # when the resource manager answered last; None where that is not known
+    retries: Standing | None = None  # the cluster's budget
+    spent: tuple[Standing, ...] = ()  # budgets that make retries start later now; a few, the latest to have room first
 
 
 class Operations(Protocol):

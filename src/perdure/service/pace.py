@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-
-from perdure.model.value import replace
+from dataclasses import dataclass, replace
 
 MINUTE_S = 60.0
 

@@ -1,6 +1,6 @@
-"""Who is at the other end of the Unix socket, by the kernel's own word; of TCP nobody can say.
+"""Who is at the other end: of the Unix socket a user, by the kernel's own word; of TCP an address, and no user.
 
-The protocol below puts the user id into the state of each request of a connection. No header reaches that state.
+The protocol below puts that into the state of each request of a connection. No header reaches that state.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import pwd
 import socket
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,35 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from perdure.service.auth import Identity, Role
 
-PEER = "perdure_peer"  # in the state of a request
+PEER = "perdure_peer"  # in the state of a request: a `Peer`
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
 _ALL_IDS = 2**32 - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The other end of a connection: a user on a Unix socket, an address over TCP."""
+
+    uid: int | None = None
+    address: str = ""
+
+
+NOBODY_KNOWN = Peer()
+
+
 class PeerProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, with the peer of a Unix socket in the state of its requests."""
+    """HTTP as uvicorn speaks it, with the peer of the connection in the state of its requests."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self.app_state = {**self.app_state, PEER: peer_of(transport.get_extra_info("socket"))}
+        self.app_state = {**self.app_state, PEER: _peer(transport)}
         super().connection_made(transport)
+
+
+def _peer(transport: asyncio.Transport) -> Peer:
+    """What proxies write into headers of the addresses that they speak for is not heeded here."""
+    name = transport.get_extra_info("peername")
+    address = str(name[0]) if isinstance(name, tuple) and name else ""
+    return Peer(peer_of(transport.get_extra_info("socket")), address)
 
 
 def peer_of(sock: Any) -> int | None:

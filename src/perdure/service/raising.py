@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from string import ascii_letters, digits
 from typing import Any
+
+from msgspec.structs import replace
 
 from perdure.coordination.messages import Annotated, Answered, Enlisted, Raised
 from perdure.coordination.playbook import Plan
@@ -64,7 +65,7 @@ def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
         _check_is_used(record, incarnation, view)
     notes = tuple([_signed(note, source, is_guest) for note in record.annotations]) if record.annotations else ()
     if (plan.scope, incarnation, notes) != (record.scope, record.incarnation, record.annotations):
-        record = record.but(scope=plan.scope, incarnation=incarnation, annotations=notes)
+        record = replace(record, scope=plan.scope, incarnation=incarnation, annotations=notes)
     return Raised(record, guest=is_guest, is_named=is_named)
 
 

@@ -54,6 +54,9 @@ def _payloads(table: Table, *where: Any) -> Select[Any]:
 NEWEST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq.desc()).limit(1)
 BLINDED_S = NEWEST_S.where(events.c.kind == "sight_changed")
 LOOKED_S = NEWEST_S.where(events.c.kind.in_(_words("job_changed", "attempt_started", "attempt_ended", "node_changed")))
+_SIGHTS = events.alias()
+_BLINDED = select(func.max(_SIGHTS.c.seq)).where(_SIGHTS.c.cluster == _HERE, _SIGHTS.c.kind == "sight_changed")
+LOOKED_BEFORE_S = LOOKED_S.where(events.c.seq < _BLINDED.scalar_subquery())
 FIRST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq).limit(1)
 JOBS = _payloads(jobs, or_(jobs.c.state.in_(LIVE_JOBS), jobs.c.changed_s > _SINCE_S))
 RUNNING = _payloads(attempts, attempts.c.state.in_(LIVE_ATTEMPTS))
@@ -105,6 +108,7 @@ NODES_OUT = select(func.count()).where(
     nodes.c.cluster == _HERE, nodes.c.state.in_(_words("draining", "drained", "down"))
 )
 ALL_NODES = select(func.count()).where(nodes.c.cluster == _HERE)
+EXTENT = select(*[each.scalar_subquery() for each in (LIVE, ALL_NODES, NODES_OUT)])
 PLANNED_AS = (  # the keys under which one action was planned, with their states, the newest first
     select(actions.c.key, actions.c.state, actions.c.by)
     .where(or_(actions.c.key == _KEY, actions.c.key.like(bindparam("again"), escape="/")))

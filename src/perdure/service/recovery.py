@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from perdure.coordination.record import Component
-from perdure.coordination.ruling import Ruling, handled
+from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.model.actions import Action, Exclude, Hold, Release, Requeue
-from perdure.model.jobs import Attempt, Job, JobState
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.decide import Decision
 from perdure.service.case import Case
 
 _ENDS_OF_ATTEMPTS = ("NonZeroExitCode", "OutOfMemory", "TimeLimit", "NodeDown")  # other reasons end jobs that wait
+
+_HELD_BY_NOBODY = "JobHeldAdmin"
+_WAITS_HELD = (
+    "put back after a node failure, but held (JobHeldAdmin): by an operator, or by Slurm itself, which so holds what"
+    " was suspended; nothing starts it until somebody runs"
+)
 
 Recovery = tuple[Component, Ruling]
 
@@ -25,6 +31,8 @@ def recovery_of(case: Case, attempt: Attempt, decision: Decision) -> Recovery:
         return Component.RESOURCE_MANAGER, handled("a newer attempt runs already")
     if job.state is JobState.PENDING or _held_by_its_manager(job):
         return _amend(job, attempt, decision)
+    if job.state is JobState.HELD and attempt.state is AttemptState.NODE_FAIL and job.reason == _HELD_BY_NOBODY:
+        return Component.RESOURCE_MANAGER, declined(f"{_WAITS_HELD} scontrol release {job.job_id}")
     if job.state is JobState.HELD:
         return Component.JOB, handled(f"a person holds the job; {decision.reason}")
     if not decision.retries:

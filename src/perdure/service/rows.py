@@ -157,6 +157,8 @@ def job_row(job: Job, changed_s: float, payload: str) -> Row:
         "node_count": job.node_count,
         "submit_s": job.submit_s,
         "changed_s": changed_s,
+        "story_s": 0.0,
+        "story_known_s": 0.0,
         "payload": payload,
     }
 
@@ -217,7 +219,9 @@ def failure_row(noted: Noted) -> Row:
         "decision": decision.kind.value if decision else "",
         "reason": clean(decision.reason) if decision else "",
         "wasted_gpu_h": failure.attempt.gpu_hours,
-        "saved_gpu_h": noted.saved_gpu_h,
+        "saved_gpu_h": decision.saved_gpu_h(failure.attempt) if decision else 0.0,
+        "limit_gpu_h": decision.limit_cost_gpu_h if decision else 0.0,
+        "limited": bool(decision and decision.limit),
         "decided": codec.DECISION.encode(decision) if decision else None,
     }
 

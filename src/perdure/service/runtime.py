@@ -6,6 +6,7 @@ import asyncio
 import getpass
 import logging
 import os
+import shlex
 import socket
 import threading
 import time
@@ -29,8 +30,9 @@ from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, InputError, InUse, NotFound, PerdureError, StateError
+from perdure.installation import program
 from perdure.job.agent import check_share
-from perdure.service.auth import Role, TokenBook
+from perdure.service.auth import Identity, Role, TokenBook
 from perdure.service.blame.ledger import Ledger
 from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
@@ -58,6 +60,8 @@ from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
 from perdure.service.loglines import log_to_stderr
 from perdure.service.metrics import Metrics
+from perdure.service.notices.notifier import READ_EVERY_S, Notifier, turns
+from perdure.service.notices.outbox import Outbox
 from perdure.service.pace import Pace
 from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
 from perdure.service.switch import Switch
@@ -177,13 +181,15 @@ def run(settings: Settings) -> int:
         if settings.blame.enabled:
             watch = watch_of(settings, journal, engine)
             hands.append(forever("blame", stop, watch.turn, lambda: stop.wait(settings.blame.step_s)))
+        url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
+        hands += notifiers(settings, journal, state, url, metrics, stop)
         stack.callback(end, hands, stop, engine)
         for thread in hands:
             thread.start()
         bench = bench_of(settings, journal, state)
         if bench is not None:
             stack.enter_context(at_work(bench))
-        return serve(settings, engine, learner, metrics, sock, state, bench)
+        return serve(settings, engine, learner, metrics, sock, url, state, bench)
 
 
 def keep_room(engine: Engine, switch: Switch) -> None:
@@ -315,6 +321,24 @@ def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:
     return Bench(state / "whatif", database, settings.service.cluster, settings.whatif, time.time)
 
 
+def notifiers(
+    settings: Settings, journal: Journal, state: Path, url: str, metrics: Metrics, stop: threading.Event
+) -> list[threading.Thread]:
+    """The threads that tell people what happens: one that gathers, and one for each target."""
+    if not settings.notices.targets.by_name:
+        Outbox(journal.store, journal.cluster).forget_place()
+        return []
+    notifier = Notifier(
+        journal.store, journal.cluster, settings.notices, state, url, time.time, metrics.tried_notice,
+        armed=settings.service.armed,
+    )  # fmt: skip
+    notifier.begin()
+    hands = [forever("notices", stop, notifier.gather, lambda: stop.wait(READ_EVERY_S))]
+    for target in settings.notices.targets.by_name:
+        hands.append(forever(f"notices to {target}", stop, *turns(notifier, target, stop)))
+    return hands
+
+
 def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event, pace: Pace) -> threading.Thread:
     """The thread that listens to Slurm's hooks."""
     listener = Hooks(backend, engine, looks_per_minute=pace.early_looks)
@@ -362,15 +386,15 @@ def serve(
     learner: Learner,
     metrics: Metrics,
     sock: socket.socket,
+    url: str,
     state: Path,
     bench: Bench | None,
 ) -> int:
     """Serve the pages until a signal ends it."""
     service = settings.service
-    url = f"http://{_spoken(service.host)}:{sock.getsockname()[1]}"
     desk = Desk(engine, service.cluster, service.armed, Switch(state), settings.look_every_s)
     tokens = TokenBook(state)
-    web = WebSettings(hosts=service.hosts)
+    web = WebSettings(hosts=service.hosts, proxy=settings.proxy)
     app = create_app(
         engine.journal.engine, desk, tokens, web,
         metrics=metrics, bench=bench, learner=learner, suspicion=settings.blame,
@@ -381,11 +405,19 @@ def serve(
     )  # fmt: skip
     logging.getLogger("uvicorn.error").addFilter(OnceInAWhile())
     with left_for_commands(tokens, url, state):
-        code = tokens.login_code(getpass.getuser(), Role.OPERATOR)
+        code = tokens.login_code(Identity(getpass.getuser(), Role.OPERATOR))
         print(f"Perdure watches {engine.backend.cluster}: {url}/?code={code}", flush=True)  # noqa: T201
+        print(_what_next(state), flush=True)  # noqa: T201
         with unix_socket(service.socket or state / SOCKET_FILE, shared=service.socket is not None) as local:
             _Server(config, app.state.listeners.close).run(sockets=[sock, local])
     return 0
+
+
+def _what_next(state: Path) -> str:
+    """Commands for another terminal, as they work there, and how this one ends."""
+    perdure, of_state = program(), "" if state == ServiceSettings().state else f" --state {shlex.quote(str(state))}"
+    commands = ", ".join(f"{perdure} {words}{of_state}" for words in ("jobs", "why JOBID", "actions --stop"))
+    return f"In another terminal: {commands}. Ctrl-C ends it; what it knows is kept in {state}."
 
 
 class _Server(uvicorn.Server):

@@ -52,6 +52,8 @@ jobs = Table(
     Column("node_count", Integer, nullable=False),
     Column("submit_s", Float, nullable=False),
     Column("changed_s", Float, nullable=False),
+    Column("story_s", Float, nullable=False, default=0.0),  # its submit, where another job had the id before; else 0
+    Column("story_known_s", Float, nullable=False, default=0.0),  # when we first saw it; else 0
     Column("payload", JSON, nullable=False),  # the whole model.jobs.Job
     UniqueConstraint("cluster", "job_id"),
     Index("jobs_by_state", "state", "seq"),
@@ -101,6 +103,8 @@ exceptions = Table(  # of failed attempts, and raised ones: who owns the recover
     Column("reason", Text, nullable=False, default=""),
     Column("wasted_gpu_h", Float, nullable=False, default=0.0),  # burnt by the failed attempt
     Column("saved_gpu_h", Float, nullable=False, default=0.0),  # not burnt thanks to the decision
+    Column("limit_gpu_h", Float, nullable=False, default=0.0),  # lost, since a limit stopped what was worth a retry
+    Column("limited", Boolean, nullable=False, default=False),  # a limit stopped it, or made its retry later
     Column("payload", JSON, nullable=False),  # the whole coordination.record.ExceptionRecord
     Column("decided", JSON),  # the whole retry.decide.Decision, once decided
     Column("of_attempt", Boolean, nullable=False, default=True),  # False: somebody raised it
@@ -229,4 +233,41 @@ terms = Table(  # rounds of teaching, and the models that came of them
     Column("lessons", String, nullable=False),  # digest of what was taught
     Column("payload", JSON, nullable=False),  # the whole triage.learning.teach.Term
     Column("model", LargeBinary),  # of the newest adopted ones
+)
+
+notices = Table(  # what somebody was to be told of: of a subject, a kind is told once until another kind is
+    "notices",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("kind", String, nullable=False),  # service.notices.notice.Kind
+    Column("time_s", Float, nullable=False),
+    Index("notices_by_subject", "cluster", "subject", "seq"),
+)
+
+messages = Table(  # the outbox of notices: a message gathers, is on its way, and then sent or given up
+    "messages",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("key", String, nullable=False, unique=True),  # receivers drop doubles by it
+    Column("cluster", String, nullable=False),
+    Column("target", String, nullable=False),
+    Column("whose", String, nullable=False, default=""),
+    Column("state", String, nullable=False),  # service.notices.outbox.MessageState
+    Column("due_s", Float, nullable=False),  # not sent, or tried again, before this instant
+    Column("begun_s", Float),
+    Column("ended_s", Float),
+    Column("tries", Integer, nullable=False, default=0),
+    Column("error", Text, nullable=False, default=""),
+    Column("payload", JSON, nullable=False),  # the whole service.notices.notice.Message
+    Index("messages_by_state", "cluster", "state", "target"),
+    Index("messages_by_begin", "cluster", "target", "begun_s"),
+)
+
+notices_read = Table(  # how far the events were read for notices
+    "notices_read",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
 )

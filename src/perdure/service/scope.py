@@ -5,15 +5,13 @@ What lies outside is decided and shown all the same; its action is written down 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import get_args
+from dataclasses import dataclass
 
 from perdure.model.actions import Action, NodeAction
 from perdure.model.jobs import Job
 from perdure.model.nodes import Node
 
 OUTSIDE = "outside the scope"  # begins why an action is not carried out
-KINDS = tuple(sorted(str(f.default) for action in get_args(Action) for f in fields(action) if f.name == "kind"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,15 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from perdure.errors import ConfigError
+from perdure.model.actions import KINDS
 from perdure.retry.rules import RetryRules
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.caps import Caps
 from perdure.service.controller import ControllerSettings
+from perdure.service.notices.settings import NoticesSettings, check_rules
 from perdure.service.pace import MINUTE_S, Pace
-from perdure.service.scope import KINDS, ScopeSettings
+from perdure.service.proxy.settings import ProxySettings, check_proxy
+from perdure.service.scope import ScopeSettings
 from perdure.service.whatif.limits import WhatifSettings
 
 SYSTEM_FILE = Path("/etc/perdure/config.toml")
@@ -152,6 +155,8 @@ class Settings:
     blame: BlameSettings = field(default_factory=BlameSettings)
     coordination: CoordinationSettings = field(default_factory=CoordinationSettings)
     scope: ScopeSettings = field(default_factory=ScopeSettings)
+    notices: NoticesSettings = field(default_factory=NoticesSettings)
+    proxy: ProxySettings = field(default_factory=ProxySettings)
 
     @property
     def retry(self) -> RetryRules:
@@ -208,6 +213,8 @@ GROUPS: Mapping[str, type] = {
     "triage": TriageSettings,
     "whatif": WhatifSettings,
     "blame": BlameSettings,
+    "notices": NoticesSettings,
+    "proxy": ProxySettings,
 }
 _NOT_SET_BY_PEOPLE = {"controller.retry", "controller.playbook", "controller.ignore_before_s", "controller.mark"}
 _LOWEST: Mapping[str, float] = {
@@ -228,6 +235,8 @@ _LOWEST: Mapping[str, float] = {
     "blame.step_s": 1,
     "blame.confirm": 1,
     "blame.release": 1,
+    "notices.per_hour": 1,
+    "notices.timeout_s": 1,
 }
 _HIGHEST: Mapping[str, float] = {
     "service.port": 65535,
@@ -249,6 +258,8 @@ _HIGHEST: Mapping[str, float] = {
     "blame.step_s": 3600,
     "blame.confirm": 100,
     "blame.release": 100,
+    "notices.group_s": 3600,
+    "notices.timeout_s": 120,
 }
 
 
@@ -270,6 +281,8 @@ def load(env: Mapping[str, str], config: Path | None = None, flags: Mapping[str,
     settings = _assemble(values)
     _check_host(settings.service, origin)
     _check_kinds(settings.scope, origin)
+    check_proxy(settings.proxy, f"{origin['proxy.user_header']}: proxy")
+    check_rules(settings.notices, f"{origin['notices.rules']}: rules")
     return Loaded(settings, origin, files)
 
 
@@ -338,7 +351,7 @@ def _line_of(text: str, table: str, key: str = "") -> int:
         words = line.split("#", 1)[0].strip()
         if words.startswith("["):
             current = _bare(words.strip("[]"))
-            if current == wanted:
+            if current == wanted or (key and current.startswith(f"{wanted}.")):
                 return number
         elif f"{current}.{_bare(words.split('=', 1)[0])}".strip(".") == wanted:
             return number
@@ -406,6 +419,8 @@ _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 def _converted(kind: type, given: Given) -> object:
     """Raises `ValueError` with what is wrong about it."""
+    if hasattr(kind, "read_tables"):
+        return kind.read_tables(given.value, given.base)
     value = _parsed(kind, given.value) if given.text and isinstance(given.value, str) else given.value
     if issubclass(kind, StrEnum) and isinstance(value, str):
         if value in list(kind):
@@ -458,6 +473,8 @@ def _short(value: object) -> str:
 
 def _words(kind: type, name: str) -> str:
     """What may stand there, in words."""
+    if in_words := getattr(kind, "IN_WORDS", ""):
+        return str(in_words)
     if issubclass(kind, StrEnum):
         return " or ".join(repr(str(member)) for member in kind)
     if kind in (int, float):
@@ -495,8 +512,8 @@ def _check_host(service: ServiceSettings, origin: Mapping[str, str]) -> None:
 def _check_kinds(scope: ScopeSettings, origin: Mapping[str, str]) -> None:
     """A kind of action that is misspelt would bar all, or none."""
     for key in ("actions", "not_actions"):
-        if unknown := sorted(set(getattr(scope, key)) - set(KINDS)):
-            mend = f"Use {', '.join(KINDS)}"
+        if unknown := sorted(set(getattr(scope, key)) - KINDS.keys()):
+            mend = f"Use {', '.join(sorted(KINDS))}"
             raise ConfigError(f"{origin[f'scope.{key}']}: {key}", f"{unknown[0]!r} is no kind of action", mend)
 
 

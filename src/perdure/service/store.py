@@ -21,8 +21,9 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from perdure.errors import InUse, MissingExtra, StateError
+from perdure.installation import to_install
 
-SCHEMA = "0008_components"  # the newest migration; a test keeps the two the same
+SCHEMA = "0011_stories"  # the newest migration; a test keeps the two the same
 VERSION_TABLE = "perdure_schema"
 FILE_NAME = "journal.db"
 BUSY_S = 10.0
@@ -167,7 +168,7 @@ def _engine(url: URL, *, read_only: bool) -> Engine:
     try:
         engine = create_engine(url, json_serializer=_as_is, **options)
     except (ModuleNotFoundError, NoSuchModuleError) as err:
-        raise MissingExtra("PostgreSQL", "its driver is not installed", "pip install 'perdure[postgres]'") from err
+        raise MissingExtra("PostgreSQL", "its driver is not installed", to_install("postgres")) from err
     if engine.dialect.name == "sqlite":
         _prepare_sqlite(engine, read_only)
     return engine

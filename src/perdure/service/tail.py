@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from perdure.service.api.models import EventItem
 from perdure.service.queries.events import EventRow
+from perdure.service.queries.jobs import NOBODY, Owner
 
 KEPT = 4096  # events in memory; who is further behind reads the journal
 BATCH = 200
@@ -34,7 +35,7 @@ class Heard:
 
 
 Read = Callable[[int, int], list[EventRow]]
-Owners = Callable[[set[str]], Mapping[str, str]]
+Owners = Callable[[set[str]], Mapping[str, Owner]]
 
 
 class Tail:
@@ -97,4 +98,4 @@ class Tail:
     def _from_journal(self, seq: int) -> list[Heard]:
         rows = self._read(seq, BATCH)
         owners = self._owners({row.job_id for row in rows if row.job_id})
-        return [Heard(row, owners.get(row.job_id, "")) for row in rows]
+        return [Heard(row, owners.get(row.job_id, NOBODY).at(row.time_s)) for row in rows]

@@ -1,14 +1,21 @@
-"""Whose files these are: a state directory or a secret that somebody else can change is not used."""
+"""Whose files these are: a state directory or a secret that somebody else can change is not used.
+
+Secrets are read and written here alone.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+import tempfile
 from pathlib import Path
+from typing import Any
 
 from perdure.errors import StateError
 
 _OTHERS_MAY_WRITE = 0o022
+_TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in its place holds nobody up
 
 
 def check_directory(path: Path) -> None:
@@ -40,6 +47,39 @@ def check_secret(path: Path, found: os.stat_result) -> None:
         raise StateError(str(path), "belongs to another user", "Remove it, unless you know whose it is")
     if found.st_mode & 0o077:
         raise StateError(str(path), "others may read it", f"chmod 600 {path}")
+
+
+def read_secret(path: Path, max_bytes: int) -> Any:
+    """The JSON of a file that only we can have written. Raises as `read_secret_text` does."""
+    return json.loads(read_secret_text(path, max_bytes))
+
+
+def read_secret_text(path: Path, max_bytes: int) -> str:
+    """The text of a file that only we can have written.
+
+    Raises `FileNotFoundError`, `ValueError` for what is no UTF-8, `StateError` for what others may read or made.
+    """
+    try:
+        with os.fdopen(os.open(path, _TO_READ), "rb") as file:
+            check_secret(path, os.fstat(file.fileno()))
+            return file.read(max_bytes).decode("utf-8")
+    except FileNotFoundError:
+        raise
+    except OSError as err:
+        raise StateError(str(path), f"cannot be read: {err.strerror}", "Mend its rights") from err
+
+
+def write_secret(path: Path, value: Any) -> None:
+    """Replace a file by JSON that nobody else may read; it survives a power cut. Raises `StateError`."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # made with mode 0600
+        with os.fdopen(handle, "w") as file:
+            json.dump(value, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except OSError as err:
+        raise StateError(str(path), f"cannot be written: {err.strerror}", "Mend its rights") from err
 
 
 def is_ours(found: os.stat_result) -> bool:

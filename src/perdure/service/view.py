@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain as chained
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.coordination.chain import Chain
 from perdure.coordination.playbook import Playbook
@@ -15,7 +17,6 @@ from perdure.coordination.site import Resource
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node
-from perdure.model.value import quick, replace
 from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.history import Fleet, Spent
 from perdure.retry.rules import RetryRules
@@ -28,9 +29,7 @@ PARKED_S = 120.0  # a job put back while what it needs is down starts no sooner:
 _NOT_THE_JOBS = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class SiteView:
+class SiteView(Struct, frozen=True):
     """One look at the state at one instant."""
 
     state: State

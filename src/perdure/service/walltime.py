@@ -7,7 +7,8 @@ for the seconds that the launcher speaks of.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perdure.model.exits import OURS, RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
 from perdure.model.jobs import Attempt, AttemptState

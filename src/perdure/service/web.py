@@ -13,9 +13,9 @@ import perdure
 from perdure.service import metrics as metrics_
 from perdure.service import problems
 from perdure.service.access import check_every_route_declares
-from perdure.service.api import actions, blame, events, exceptions, jobs, learning, nodes, status, whatif
+from perdure.service.api import actions, blame, events, exceptions, jobs, learning, nodes, notices, status, whatif
 from perdure.service.api.events import Listeners
-from perdure.service.auth import Sessions, TokenBook
+from perdure.service.auth import TokenBook
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.connections import most_connections
 from perdure.service.context import Anybody, Here, Web, WebSettings
@@ -27,10 +27,12 @@ from perdure.service.metrics import Metrics
 from perdure.service.operations import Operations
 from perdure.service.pages import errors, site
 from perdure.service.problems import RESPONSES, Problem
+from perdure.service.proxy.login import ProxyLogin
 from perdure.service.queries import events as queries
 from perdure.service.queries.events import EventRow
 from perdure.service.queries.jobs import owners_of
 from perdure.service.queries.reader import Reader
+from perdure.service.sessions import Sessions
 from perdure.service.tail import Tail
 from perdure.service.whatif.bench import Bench
 from perdure.service.whatif.limits import MIB
@@ -47,6 +49,7 @@ API_ROUTERS = (
     status.router,
     whatif.router,
     learning.router,
+    notices.router,
 )
 health = APIRouter(tags=["health"])
 
@@ -83,6 +86,7 @@ def create_app(
     )
     app.state.tokens = tokens
     app.state.sessions = Sessions(tokens)
+    app.state.proxy = ProxyLogin(settings.proxy)
     most_streams = min(settings.max_streams, most_connections() // 2)
     app.state.listeners = Listeners(most_streams, _tail(reader, settings.stream_every_s))
     app.state.metrics = metrics

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -11,15 +11,18 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Table,
+    and_,
     bindparam,
     case,
     delete,
     false,
     literal_column,
     null,
+    or_,
     update,
 )
 
+from perdure.model.jobs import SAME_SUBMIT_S
 from perdure.service import codec, reads, rows
 from perdure.service.controller import PERDURE, Act
 from perdure.service.rows import Row, Rows
@@ -29,6 +32,7 @@ PLANNED, STARTED = "planned", "started"  # as in `journal.ActionState`
 IN_VAIN = ("refused", "superseded", "expired")
 
 _NOT_INSERTED = {"seq", "verdict"}
+_NEVER_LESS = ("saved_gpu_h", "limit_gpu_h")  # their sums are counters
 _OF_NO_FAILURE = {  # what is known of failures alone, for all others; once known, it stays
     "of_attempt": false(),
     "decision": literal_column("''"),
@@ -36,6 +40,8 @@ _OF_NO_FAILURE = {  # what is known of failures alone, for all others; once know
     "decided": null(),
     "wasted_gpu_h": literal_column("0.0"),
     "saved_gpu_h": literal_column("0.0"),
+    "limit_gpu_h": literal_column("0.0"),
+    "limited": false(),
 }
 
 
@@ -46,7 +52,7 @@ class Writes:
         insert = _insert_of(dialect)
         first_word = attempts.c.state.in_(reads.LIVE_ATTEMPTS)  # on how an attempt ended: that counts
         self._event = _Bulk(insert(events).on_conflict_do_nothing(index_elements=["key"]), dialect)
-        self._job = _Bulk(_upsert(insert(jobs), "cluster", "job_id"), dialect)
+        self._job = _Bulk(_upsert_job(insert(jobs), dialect), dialect)
         key = ("cluster", "job_id", "incarnation")
         self._attempt = _Bulk(_upsert(insert(attempts), *key, where=first_word), dialect)
         self._node = _Bulk(_upsert(insert(nodes), "cluster", "name"), dialect)
@@ -56,7 +62,7 @@ class Writes:
         not_less = literal_column("excluded.said") >= exceptions.c.said  # verdicts are only ever appended
         of_failure, of_none = insert(exceptions), insert(exceptions).values(_OF_NO_FAILURE)
         self._exceptions = {
-            True: _Bulk(_upsert(of_failure, "id", greatest="saved_gpu_h", where=not_less), dialect),
+            True: _Bulk(_upsert(of_failure, "id", greatest=_NEVER_LESS, where=not_less), dialect),
             False: _Bulk(_upsert(of_none, "id", but=_OF_NO_FAILURE, where=not_less), dialect),
         }
         self._action = insert(actions).on_conflict_do_nothing(index_elements=["key"]).inline()
@@ -141,14 +147,42 @@ def _insert_of(dialect: Dialect) -> Any:
     return insert_postgresql
 
 
-def _upsert(statement: Any, *key: str, where: Any = None, greatest: str = "", but: Iterable[str] = ()) -> Any:
+def _upsert_job(statement: Any, dialect: Dialect) -> Any:
+    """Insert a job, or overwrite what is known of it. One that begins anew goes to the end, and its story starts here.
+
+    The same is said by `perdure.model.jobs.begins_anew`.
+    """
+    new = statement.excluded
+    restarts: Any = literal_column("COALESCE(CAST(excluded.payload ->> 'restarts' AS INTEGER), 0)")
+    is_later = new.submit_s > jobs.c.submit_s + literal_column(str(SAME_SUBMIT_S))
+    is_new = and_(is_later, or_(new.user != jobs.c.user, restarts == literal_column("0")))
+    last = "(SELECT max(seq) + 1 FROM jobs)"
+    if dialect.name == "postgresql":
+        last = "nextval(pg_get_serial_sequence('jobs', 'seq'))"
+    more = {
+        "seq": case((is_new, literal_column(last)), else_=jobs.c.seq),
+        "story_s": case((is_new, new.submit_s), else_=jobs.c.story_s),
+        "story_known_s": case((is_new, new.changed_s), else_=jobs.c.story_known_s),
+    }
+    return _upsert(statement, "cluster", "job_id", more=more)
+
+
+def _upsert(
+    statement: Any,
+    *key: str,
+    where: Any = None,
+    greatest: Iterable[str] = (),
+    but: Iterable[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> Any:
     """Insert, or overwrite the row of the same key, all `but` some columns, where `where` holds of it.
 
-    `greatest` never goes down.
+    Those in `greatest` never go down; `more` says what others become.
     """
     table, left_alone = statement.table, {*key, *_NOT_INSERTED, *but}
     changed = {c.name: statement.excluded[c.name] for c in table.c if c.name not in left_alone}
-    if greatest:
-        old, new = table.c[greatest], statement.excluded[greatest]
-        changed[greatest] = case((new > old, new), else_=old)
+    for name in greatest:
+        old, new = table.c[name], statement.excluded[name]
+        changed[name] = case((new > old, new), else_=old)
+    changed |= more or {}
     return statement.on_conflict_do_update(index_elements=key, set_=changed, where=where).inline()

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import MissingExtra
+from perdure.installation import to_install
 from perdure.model.table import JobTable
 from perdure.simulation.result import Result
 
@@ -63,8 +64,7 @@ def draw(shown: Sequence[Shown], theme: Theme) -> dict[str, bytes]:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as err:
-        what, mend = "Matplotlib is not installed", "Install it: pip install 'perdure[sim]'"
-        raise MissingExtra("whatif --out", what, mend) from err
+        raise MissingExtra("whatif --out", "Matplotlib is not installed", to_install("sim")) from err
     drawn = {}
     with rc_context(_style(theme)):
         for name, picture in PICTURES.items():

@@ -38,6 +38,7 @@ class Setting:
     failures: str = RECORDED
     keep: bool = False  # the whole schedule, not only its figures
     spans: bool = False  # ask for `Result.spans`
+    repeats: int = 1  # runs of each policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def run_case(tables: Sequence[JobTable], setting: Setting, case: Case) -> Run:
         began = time.perf_counter()
         result = simulate(
             failures.table, setting.cluster, policy, setting.placement, retry, case.seed,
-            spans=setting.spans, faults=failures.node_faults(case.seed),
+            spans=setting.spans, faults=failures.node_faults(case.seed), repeats=setting.repeats,
         )  # fmt: skip
         took = time.perf_counter() - began
     metrics = summary(failures.table, result, failures.causes.tolist())

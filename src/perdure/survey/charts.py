@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perdure.errors import MissingExtra
+from perdure.installation import to_install
 from perdure.survey.tally import Failed, Tally
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def draw(found: Tally, failed: Sequence[Failed]) -> dict[str, bytes]:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as err:
-        raise MissingExtra("pictures", "Matplotlib is not installed", "pip install 'perdure[sim]'") from err
+        raise MissingExtra("pictures", "Matplotlib is not installed", to_install("sim")) from err
     return {
         "lost": _png(_lost(Figure(figsize=(8, 4.5), layout="constrained"), found)),
         "rtf": _png(_run_times(Figure(figsize=(8, 4.5), layout="constrained"), found, failed)),

@@ -85,7 +85,8 @@ SURVIVED = (
     r"|attempt \d+ ?(?:/|of) ?\d+"
     r"|falling back|fall back|entering retry loop|ignor(?:ed|ing)|skipp(?:ed|ing)|continuing|running offline"
     r"|using (?:the |its )?(?:\w+ )?(?:default|cache|local|fallback|loopback)"
-    r"|trying (?:the )?(?:next|another|other|again)"
+    r"|trying (?:the )?(?:next|another|other|again|smaller|half|(?:(?:micro|mini)?[ _-]?batch[ _-]?size|with|only) \w)"
+    r"|halving|caught,? and (?:ignored|handled)|backing off|using tcp instead"
     r"|non-fatal|harmless|recovered|resum(?:ed|ing))"
 )
 """Words of a line that tells of a failure which the program dealt with."""
@@ -98,6 +99,10 @@ CLEARED = (
     rf"(?i)(?:\.{{2,}}|…) *{_CLEAN}"
     rf"|\b(?:(?:health[- ]?)?check(?:s|ed|ing)?|health|diag\w*|scan(?:s|ned|ning)?)\b.*[:=>-]\s*{_CLEAN}"
     r"|\|\s*(?:pass|healthy|skip)\b[\w\s-]*\|?\s*$"  # dcgmi
+    # a test's name and result: pytest, googletest, go
+    r"|\b(?-i:PASSED|XPASS|XFAIL|SKIPPED)(?: \([^)]*\))?\s*(?:\[ *\d+%\])?\s*$"
+    r"|^\s*\S+\.py::[^\s\[]+\[.*\](?: (?-i:[A-Z]{5,7}))?\s*(?:\[ *\d+%\])?\s*$"
+    r"|^\s*(?:\[ +(?:OK|RUN|PASSED|SKIPPED) +\]|--- (?:PASS|SKIP):|=== RUN )"
     # counts
     rf"|\berrors(?: ?\([^)]{{1,40}}\))?\s*(?:[:=|]|is|are|was|were)?\s*{_ZERO}"
     rf"|\berror(?:s| counts?| counters?) (?:on|for|in|of|since) [^:=|]{{1,40}}[:=|]\s*{_ZERO}"
@@ -117,12 +122,31 @@ CLEARED = (
 )
 """Words of a check that found nothing, or that says what it looks for."""
 
+TESTED = r"^\s*(?:FAILED|ERROR) \S+\.py::[^\s\[]+\["
+"""The summary of a failed test, which begins with its name: that may hold any words."""
+
 QUOTED = (
     r"^\s*(?:#|//|\++ |[\"'][^\"']*[\"'][,)]*\s*$"
     r"|(?:echo|printf|e?grep|awk|sed|if|elif|while|case|assert|raise|except|print|log\w*\.\w+|\w+ = )\b.*[\"'()=:;]"
     r"|(?i:e\.g\.|for example|example|such as|if you see)\b)"
 )
 """A line of a program or a comment, quoted by a shell that echoes, by a traceback or by a person."""
+
+MENTIONED = (
+    r"^\s*(?:\++ [^\sE+]|\++ E[^x]"  # a shell's trace; Python prints "+ Exception Group Traceback"
+    r"|> [^\s]|>\s+(?:File \"|raise\b|at )"  # a reply or a sample that quotes another text
+    r"|(?:Previous )?HEAD (?:position was|is now at) |commit [\da-f]{40}|Subject: \[PATCH|\[\S+ [\da-f]{7,40}\] "
+    r"|(?:[*|] )?[\da-f]{7,40} (?:\([^)]{1,80}\) )?"
+    r"(?i:fix|add|avoid|catch|handle|improve|merge|remove|revert|update|use)"
+    r"|(?:[-*•+]|\d{1,3}[.)])\s+(?:\[[^\]]{1,20}\]\s*)?"
+    r"(?i:(?:bug ?)?fix(?:e[sd])?|add(?:s|ed)?|avoid(?:s|ed)?|change[sd]?"
+    r"|handle[sd]?|improve[sd]?|remove[sd]?|support(?:s|ed)?|known issue|to-?do)\b"
+    r"|(?i:hints?|tips?|to-?do|fix-?me|faq) ?:"
+    r"|(?:\S{1,20}: )?(?i:(?:if|when|in case|whenever) (?:you|it|this|the job|a job)\b)"
+    r"|-{1,2}[A-Za-z][\w-]*(?:[ =,]\S+){0,4}\s{2,}\S"  # an option, in a help text
+    r"|(?:export |declare -x |setenv )?(?:[A-Z][A-Z\d]*_[A-Z\d_]*)=)"
+)
+"""A line that mentions an error and does not state one: a command, a change, a hint, a setting, a quotation."""
 
 _VALUE = r"(?:\{.*\}|\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)|'[^']*'|\"[^\"]*\")"
 PRINTED = rf"^[^'\"{{\[(]{{0,80}}[:=] ?{_VALUE}[\s,.;]*$|^\s*{_VALUE}[\s,.;]*$"

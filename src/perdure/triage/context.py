@@ -8,11 +8,11 @@ disk, or a mount that everybody has lost. Each circumstance moves the log-odds o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import re2
+from msgspec import Struct, field
 
 from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound
@@ -23,8 +23,7 @@ LONG_S = 1800.0
 MAX_SHIFT = 2.5  # of the log-odds, by all circumstances together
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What is known beside the log's text. None: it is not known."""
 
     ran_s: float | None = None
@@ -33,18 +32,17 @@ class Context:
     others_alike: Mapping[str, int] = field(default_factory=dict)  # the same on other nodes, by category of the cause
     free_bytes: int | None = None  # where the job's log is written
     saved_since_start: bool | None = None  # was a checkpoint?
+    gpus: int | None = None  # that the job has
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How far a log says that its job had come. None: it does not say."""
 
     steps: int | None = None
     collectives: int | None = None  # sequence number of the collective that failed
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstance:
+class Circumstance(Struct, frozen=True):
     """One of the surroundings, and how it moves the log-odds that a retry passes."""
 
     name: str
@@ -57,6 +55,8 @@ _OF_SETUP = frozenset(
 )
 """Categories in which a wrong set-up and a passing trouble print the same."""
 _OF_STORAGE = frozenset({"fs", "disk_quota", "obj_store", "ckpt"})
+_NO_GPU_FOUND = frozenset({"gpu-unavailable", "jax-backend", "gpu-taken-from-container"})
+"""Rules of what a program says that finds no GPU, be it that one is lost or that it was given none."""
 _AMBIGUOUS = (0.1, 0.97)  # a cause whose prior lies outside is sure of itself
 
 
@@ -109,11 +109,21 @@ def _room_on_disk(cause: Cause, progress: Progress, context: Context) -> Iterato
             yield Circumstance("disk-free", f"the disk that its log is on has {context.free_bytes >> 20} MiB free", 0.3)
 
 
+def _gpus_asked_for(cause: Cause, progress: Progress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
+    if cause.name in _NO_GPU_FOUND and context.gpus == 0:
+        yield Circumstance("no-gpus", "the job asked for no GPU", -2.5)
+
+
 def _users(count: int) -> str:
     return "another user" if count == 1 else f"{count} other users"
 
 
-_RULES: tuple[Callable[[Cause, Progress, Context], Iterator[Circumstance]], ...] = (_how_far, _who_else, _room_on_disk)
+_RULES: tuple[Callable[[Cause, Progress, Context], Iterator[Circumstance]], ...] = (
+    _how_far,
+    _who_else,
+    _room_on_disk,
+    _gpus_asked_for,
+)
 
 
 # ---------------------------------------------------------------- reading progress

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from perdure.triage.rule import Cause, Force
-from perdure.triage.verdict import Role
+from perdure.triage.verdict import Bound, Role
 
 CANCELLED = "cancelled"
 """The category of what somebody ended on purpose."""
@@ -32,8 +34,13 @@ ASKS_AGAIN = (OF_EXIT_CODE[75], OF_EXIT_CODE[99])
 """The program ended by its own wish, and wants to go on."""
 
 OF_SIGNAL: dict[int, Cause] = {
-    4: _faint("signal-ill", "cuda_env", 0.2, "the program met an instruction that this machine lacks (signal 4)",
-              "Build it for the machine it runs on."),
+    4: replace(
+        _faint("signal-ill", "config", 0.3,
+               "the program met an instruction that this machine's processor lacks (signal 4)",
+               "Build it for the oldest processor of the partition (-march), or ask for nodes that have it "
+               "(--constraint)."),
+        bound=Bound.NODE,
+    ),
     6: _faint("signal-abort", "native_crash", 0.35, "the program aborted (signal 6)"),
     7: _faint("signal-bus", "env_limit", 0.35, "the program met a bus error, often a full /dev/shm (signal 7)",
               "Look at the size of /dev/shm on the node (df /dev/shm); use fewer data loading workers."),
@@ -53,6 +60,10 @@ OF_WATCHDOGS = frozenset({"nccl_timeout", "nccl_comm"})
 _TERMINATED = _faint(
     "rank-term", "killed", 0.45, "a process was told to end from outside (signal 15), and not by its launcher",
     "Look for who ended it on that node: a person, a clean-up script, a watchdog.",
+)  # fmt: skip
+LEFT_EARLY = _faint(
+    "first-task-exited", "dist_config", 0.12, "a task ended while others still ran, and srun --wait then ended those",
+    "Look at why that task ended before the others; srun --wait=0 waits for all of them.",
 )  # fmt: skip
 STEP_CANCELLED = _faint(
     "step-cancelled", CANCELLED, 0.03, "its step was cancelled, as scancel JOB.STEP does",

@@ -1,4 +1,4 @@
-"""The place in a job's own code that a Python traceback names, above the message of its exception."""
+"""What stands beside the message of an exception: the place in the job's own code above, what explains it below."""
 
 from __future__ import annotations
 
@@ -17,12 +17,44 @@ _NOT_OWN = r"(?:site|dist)-packages/|/lib(?:64)?/python\d|^<|/s?bin/[^/]*$"
 """Paths of libraries, of what was never a file, and of launchers."""
 
 
+MOST_COMPANIONS, LOOK_AHEAD_LINES = 3, 6
+_EXPLAINS = (
+    r"(?i)^\s*(?:size mismatch|(?:missing|unexpected) key|key '|full_key:|object_type=|to append to|cannot |could not "
+    r"|you must|please |access to |did you mean|expected |got |hint:|note:|caused by|the (?:above|following) )"
+)
+"""A line below a message that goes on explaining it, though it is not indented."""
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A line of a traceback that names a place in a file."""
+    """A line beside a message: one of its traceback that names a place in a file, or one that goes on with it."""
 
     line: int
     text: str
+
+
+def companions(hit: Hit) -> tuple[Frame, ...]:
+    """The lines that go on with a message and explain it: "size mismatch for fc.weight", "Key 'lr' is not in struct".
+
+    They are indented, or begin with words that explain. A line of another kind ends them; lines of other tasks between
+    them are passed over.
+    """
+    block = hit.block
+    lines = scrub(block.window.data[block.start : block.end + LOOK_BACK_BYTES]).split(b"\n")
+    at = hit.line - block.first_line
+    if not 0 <= at < len(lines):
+        return ()
+    task, found = rank_of(lines[at]), list[Frame]()
+    for index in range(at + 1, min(len(lines), at + 1 + LOOK_AHEAD_LINES)):
+        raw = lines[index][:MAX_LINE_BYTES]
+        if rank_of(raw) != task:
+            continue
+        line = tidy(raw)
+        goes_on = line.strip() and (line[:1] in b" \t" or compiled(_EXPLAINS).search(line))
+        if not goes_on or capturing(_FRAME).search(line):
+            break
+        found.append(Frame(block.first_line + index, decode(line).strip()))
+    return tuple(found[:MOST_COMPANIONS])
 
 
 def innermost_own(hit: Hit) -> Frame | None:

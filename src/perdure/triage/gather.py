@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perdure.triage.logtext import MIB, Block, Limits, LogText, Source, Window, blocks
 from perdure.triage.matching import Match

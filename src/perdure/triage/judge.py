@@ -16,10 +16,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import re2
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.model.jobs import Attempt
 from perdure.model.output import Output
@@ -29,8 +30,9 @@ from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
 from perdure.triage.deaths import ABORT, ASKS_AGAIN, OF_SIGNAL, OF_WATCHDOGS
 from perdure.triage.excerpt import excerpt, last_block
-from perdure.triage.frames import innermost_own
+from perdure.triage.frames import companions, innermost_own
 from perdure.triage.goodrun import GoodRun
+from perdure.triage.hardware import proof_of, without_older
 from perdure.triage.launchers import Report, first_failure
 from perdure.triage.logtext import LogText
 from perdure.triage.masking import mask
@@ -50,6 +52,9 @@ Sign = Hit | Fact | Report
 FRAME = "own-frame"
 """What the evidence of the innermost frame in a job's own code is called."""
 
+MESSAGE = "message"
+"""What the evidence of lines that go on with the message of the cause is called."""
+
 
 class Leaning(Protocol):
     """What a verdict needs of a model (`classifiers.protocol.Model`)."""
@@ -59,16 +64,14 @@ class Leaning(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class NoModel:
+class NoModel(Struct, frozen=True):
     """Leans nowhere: rules and facts decide alone."""
 
     def log_odds(self, reading: Reading) -> float:  # noqa: ARG002  (a model reads it)
         return 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(Struct, frozen=True):
     """How much each kind of evidence may move a verdict."""
 
     cap: float = 2.5  # of the model's log-odds
@@ -86,8 +89,7 @@ class Weights:
 NOTHING = Cause("nothing", "unknown", 0.4, Role.CONFIRMATION, says="nothing that looks like a failure")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A verdict, and what a model was given to read, from which it can learn once the truth is known."""
 
     verdict: Verdict
@@ -130,6 +132,8 @@ def examine(
     remarks = remarks_on(output)
     in_order = merged((rules or own_rules()).hits(text))
     known = facts(attempt, output.absent) if attempt is not None else ()
+    if attempt is not None:
+        in_order = replace(in_order, hits=tuple(without_older(in_order.hits, attempt.start_s)))
     hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
     report = first_failure(text, hits)
     asks_again = any(sign.cause in ASKS_AGAIN for sign in (known if report is None else [report]))
@@ -142,12 +146,19 @@ def examine(
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
         nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
         return Finding(_with_output(nothing, output, remarks), reading)
-    surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context or Context())
+    context = context or Context()
+    if attempt is not None and context.gpus is None:
+        context = replace(context, gpus=attempt.gpus)
+    surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context)
     leaning = _leaning(weights.pulls[_rank(primary.cause)], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
     seen = _Seen(replace(in_order, hits=tuple(hits)), known, report)
     verdict = _verdict(primary, p, seen, surroundings, weights)
-    verdict = replace(verdict, fingerprint=_fingerprint(primary, attempt.nodes if attempt is not None else ()))
+    verdict = replace(
+        verdict,
+        fingerprint=_fingerprint(primary, attempt.nodes if attempt is not None else ()),
+        hardware=proof_of(primary, hits, text) if isinstance(primary, Hit) else "",
+    )
     return Finding(_with_output(verdict, output, remarks if isinstance(primary, Fact) else ()), reading)
 
 
@@ -212,8 +223,7 @@ def _weighed(cause: Cause, shift: float) -> float:
     return 1.0 / (1.0 + math.exp(-z))
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """All signs of a failure."""
 
     merged: Merged
@@ -221,9 +231,7 @@ class _Seen:
     report: Report | None
 
 
-def _verdict(
-    primary: Sign, p: float, seen: _Seen, surroundings: Sequence[Circumstance], weights: Weights
-) -> Verdict:
+def _verdict(primary: Sign, p: float, seen: _Seen, surroundings: Sequence[Circumstance], weights: Weights) -> Verdict:
     cause = primary.cause
     # A user's log can say anything: what it says of the site is hearsay until another source says it too.
     hearsay = isinstance(primary, Hit) and cause.infrastructure
@@ -240,7 +248,6 @@ def _verdict(
         advice=cause.advice,
         wait_s=cause.wait_s,
         hearsay=hearsay,
-        hardware=primary.text if isinstance(primary, Hit) and cause.hard else "",
         rank=rank,
         node=node,
     )
@@ -252,8 +259,7 @@ def _culprit(primary: Sign, seen: _Seen) -> tuple[str, str, str]:
     if isinstance(primary, Fact) and primary.cause.role is Role.ROOT:
         return "", "", ""
     if report is not None and not (isinstance(primary, Hit) and primary.rank.isdecimal() and not report.is_of(primary)):
-        how = "stopped" if report.hangs else "failed"
-        who = f"{report.who} {how} first, as {report.launcher} tells" if report.is_known else ""
+        who = f"{report.who} {report.how} first, as {report.launcher} tells" if report.is_known else ""
         return report.rank or report.local_rank, report.node, who
     if isinstance(primary, Hit) and primary.cause.role is not Role.CASCADE:
         return primary.rank, "", seen.merged.told(primary)
@@ -279,13 +285,26 @@ def _evidence(primary: Sign, seen: _Seen, most: int) -> tuple[Evidence, ...]:
     in_order: list[Sign] = [sign for sign in chosen[:most] if isinstance(sign, Fact)]
     in_order += [*hits, *(sign for sign in chosen[:most] if isinstance(sign, Report))]
     shown = [(sign, _shown(sign, primary, seen.merged)) for sign in in_order]
-    return tuple(line for sign, told in shown for line in (*(_frame(told, sign) if sign is primary else ()), told))
+    return tuple(
+        line
+        for sign, told in shown
+        for line in ((*_frame(told, sign), told, *_rest(told, sign, shown)) if sign is primary else (told,))
+    )
 
 
 def _frame(shown: Evidence, primary: Sign) -> tuple[Evidence, ...]:
     """The place in the job's own code that raised what `shown` says."""
     frame = innermost_own(primary) if isinstance(primary, Hit) else None
     return (Evidence(frame.line, frame.text, Role.CONFIRMATION, FRAME, shown.source),) if frame else ()
+
+
+def _rest(told: Evidence, primary: Sign, shown: Sequence[tuple[Sign, Evidence]]) -> tuple[Evidence, ...]:
+    """The lines that go on with what `told` says, but for those that are evidence by themselves."""
+    if not isinstance(primary, Hit):
+        return ()
+    by_themselves = {(line.source, line.line) for _, line in shown}
+    lines = (Evidence(each.line, each.text, Role.CONFIRMATION, MESSAGE, told.source) for each in companions(primary))
+    return tuple(line for line in lines if (line.source, line.line) not in by_themselves)
 
 
 def _shown(sign: Sign, primary: Sign, merged: Merged) -> Evidence:

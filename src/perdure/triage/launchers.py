@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID
 from perdure.triage.clean import decode, scrub, tidy
-from perdure.triage.deaths import ABORT, HANG, OF_WATCHDOGS, STEP_CANCELLED, death_of_task
+from perdure.triage.deaths import ABORT, HANG, LEFT_EARLY, OF_WATCHDOGS, STEP_CANCELLED, death_of_task
 from perdure.triage.logtext import LogText, Window
 from perdure.triage.matching import Hit
 from perdure.triage.patterns import capturing, compiled
@@ -26,13 +28,16 @@ END_BYTES = 512 * 1024
 """Reports stand at the end of a log: so much of each of its stretches is looked at."""
 
 _SLURM = "Slurm"  # which says that somebody cancelled a step
+_WAIT = "srun --wait"  # which ends the other tasks some time after the first
 MAX_REPORTS, MAX_WINDOWS = 4096, 256
 BLOCK_LINES = 14
 """So many lines a report of several lines has at most, without a traceback that it quotes."""
 
+NEAR_LINES = 12
+"""What stands so few lines before a report, without the name of a task, is taken for the last words of the task."""
 
-@dataclass(frozen=True, slots=True)
-class Report:
+
+class Report(Struct, frozen=True):
     """The first failure as a launcher tells of it."""
 
     launcher: str
@@ -59,6 +64,8 @@ class Report:
             return HANG
         if self.launcher == _SLURM:
             return STEP_CANCELLED
+        if self.launcher == _WAIT:
+            return LEFT_EARLY
         return death_of_task(self.exit_code, self.signal)
 
     @property
@@ -68,9 +75,14 @@ class Report:
         return f"{task} on {self.node}" if self.node and self.node != "localhost" else task
 
     @property
+    def how(self) -> str:
+        """What that task did."""
+        return "stopped" if self.hangs else "ended" if self.launcher == _WAIT else "failed"
+
+    @property
     def is_known(self) -> bool:
-        """Whether it names the task, or its node."""
-        return bool(self.rank or self.local_rank or self.node)
+        """Whether it names the task, or its node; srun may name several tasks at once, of which none is the first."""
+        return bool(self.rank or self.local_rank or (self.node and self.launcher != "srun"))
 
     @property
     def is_exception(self) -> bool:
@@ -95,6 +107,10 @@ class Report:
     def is_before(self, hit: Hit) -> bool:
         """Whether a hit stands before it, in its file."""
         return hit.block.window is self.window and hit.line < self.first_line
+
+    def _is_near(self, hit: Hit) -> bool:
+        """Whether a hit stands in the lines right before it."""
+        return self.is_before(hit) and self.first_line - hit.line <= NEAR_LINES
 
     def place(self, hit: Hit) -> float:
         """How a hit ranks beside this report, which has 0: less is believed first.
@@ -122,6 +138,9 @@ class Report:
             return _LAST
         if cause.force is Force.GENERIC:
             return -3.5
+        near = self.is_exception and self._is_near(hit)
+        if near and cause.force is Force.FAINT:  # words right before a box of mpirun
+            return -0.5
         explains = self.is_exception or cause.category == self.cause.category == "native_crash"
         return -1.5 if explains and (cause.role is Role.CASCADE or own) else _LAST
 
@@ -164,7 +183,7 @@ def _is_of_one(launch: Sequence[Report]) -> bool:
 
 def _stands_in(report: Report, begin: int) -> bool:
     """Whether a report is of the block that begins there: srun's own may stand right before the words that follow."""
-    return report.last_line >= (begin - BLOCK_LINES if report.launcher == "srun" else begin)
+    return report.last_line >= (begin - BLOCK_LINES if report.launcher in ("srun", _WAIT) else begin)
 
 
 def _last_launch(reports: Sequence[Report]) -> list[Report]:
@@ -183,6 +202,7 @@ def _last_launch(reports: Sequence[Report]) -> list[Report]:
 _KNOWS_BEST = (
     "perdure exec", _SLURM,
     "torchrun", "torchrun's agent", "torch.multiprocessing", "MPI", "DeepSpeed", "Lightning", "Accelerate", "srun",
+    _WAIT,
 )  # fmt: skip
 """The inner before the outer: the exit code that an outer one sees is that of the inner."""
 
@@ -221,19 +241,23 @@ _LINES: tuple[tuple[str, str], ...] = (
     ),
     (
         "srun",
-        r"srun: error: (?P<node>[\w.-]{1,255}): tasks? (?P<rank>\d{1,6})[\d,-]*: (?:Exited with exit code "
+        r"srun: error: (?P<node>[\w.-]{1,255}): (?:task (?P<rank>\d{1,6})|tasks [\d,-]{1,200}): "
+        r"(?:Exited with exit code "
         + _CODE
         + r"|(?P<word>Killed|Terminated|Segmentation fault|Bus error|Aborted|Illegal instruction"
         r"|Floating point exception))",
     ),
+    (_WAIT, r"srun: First task exited \d+s ago"),
     (_SLURM, r"\*\*\* STEP \d+\.\d+ ON \S+ (?P<word>CANCELLED) AT [\dT:.-]+ \*\*\*"),
 )
 _ENDED = HANG_ENDED.encode()
+_EXITED = r"srun: \S+ task (?P<rank>\d{1,6}): exited"
 _SCREEN = (
     r"Root Cause \(first|failed \(exitcode:|terminated with|noticed that process rank|application called MPI_Abort"
     r"|MPI_ABORT was invoked|BAD TERMINATION|Process name: \[|exits with return code|CalledProcessError: Command"
     r"|perdure exec: (?:hang|ended for a hang|failed rank): "
-    r"|srun: error: |" + r"srun: (?:Job step aborted|Terminating|Force Terminated|launch/slurm: _step_signal)"
+    r"|srun: error: |srun: (?:Job step aborted|Terminating|Force Terminated|launch/slurm: _step_signal)"
+    r"|srun: First task exited "
     r"|\*\*\* STEP "
 )
 _STOPS_OTHERS = b"srun: Job step aborted", b"Terminating StepId", b"srun: Terminating", b"srun: Force Terminated"
@@ -274,6 +298,8 @@ def _report(window: Window, line: bytes, number: int, data: bytes, begin: int) -
             code = _code(told)
             if launcher == "torchrun" or (launcher == "MPI" and code is None):
                 return _of_block(launcher, window, told, number, data, begin)
+            if launcher == _WAIT:
+                return _of_wait(window, line, number, data, begin)
             if launcher == "perdure exec" and code is None:
                 made = _made(launcher, window, *_one_line(number, line), told, 0)
                 return replace(made, hangs=True, is_last=_ENDED in line)
@@ -281,6 +307,15 @@ def _report(window: Window, line: bytes, number: int, data: bytes, begin: int) -
                 return None
             return _made(launcher, window, *_one_line(number, line), told, code)
     return None
+
+
+def _of_wait(window: Window, line: bytes, number: int, data: bytes, begin: int) -> Report:
+    """What srun tells of the task that ended first: the lines after the first list the tasks by their states."""
+    told, last = dict[str, str](), number
+    for at, following in enumerate(_following(data, begin), number):
+        if found := capturing(_EXITED).search(following):
+            told, last = _named(found), at
+    return _made(_WAIT, window, (number, decode(line).strip()), (number, last), told, 0)
 
 
 def _one_line(number: int, line: bytes) -> tuple[tuple[int, str], tuple[int, int]]:

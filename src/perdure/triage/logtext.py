@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from perdure.errors import InputError, LogRefused
 from perdure.model.output import Output, OutputKind
@@ -19,16 +20,14 @@ END_BYTES, END_BLOCK_BYTES = 64 * 1024, 8 * 1024
 """The end of a window is cut finer: work is bounded a block, and the end of a log says most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How much of a log is looked at: its head and its tail, whole where both meet."""
 
     head_bytes: int = 4 * MIB
     tail_bytes: int = 12 * MIB
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """One file of a log that is made of several."""
 
     name: str
@@ -36,8 +35,7 @@ class Source:
     written_s: float  # when it was last written, seconds since 1970
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """A stretch of a log that starts and ends at a line's border, or in the middle of an over-long line."""
 
     data: bytes
@@ -46,8 +44,7 @@ class Window:
     goes_on: bool = False  # failure lines run from here to the next window, as seen when what lies between was read
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """A stretch of a window, cut at newlines except within very long lines."""
 
     window: Window
@@ -59,8 +56,7 @@ class Block:
         return scrub(self.window.data[self.start : self.end])
 
 
-@dataclass(frozen=True, slots=True)
-class LogText:
+class LogText(Struct, frozen=True):
     """A log as far as it was read: windows in order, `skipped_bytes` between them."""
 
     windows: tuple[Window, ...]

@@ -12,30 +12,36 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any
 
 import re2
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.triage.clean import (
     ADVICE,
     CLEARED,
     MAX_LINE_BYTES,
+    MENTIONED,
     PIECE,
     PRINTED,
     QUOTED,
     SURVIVED,
+    TESTED,
     TOLD,
     WARNED,
     decode,
     indent,
     tidy,
 )
-from perdure.triage.logtext import END_BLOCK_BYTES, Block, LogText, blocks
-from perdure.triage.patterns import compiled, options
+from perdure.triage.errno_texts import any_translated, in_english
+from perdure.triage.gpu_memory import gpu_memory
+from perdure.triage.logtext import END_BLOCK_BYTES, END_BYTES, Block, LogText, blocks
+from perdure.triage.patterns import capturing, compiled, options
 from perdure.triage.prefixes import rank_before, rank_of
 from perdure.triage.rule import Cause, Force, Rule
 from perdure.triage.runs import Runs
@@ -46,11 +52,13 @@ STRIDE_BYTES, DENSE_END_BYTES = 16384, 2048
 KEPT_VERDICTS = 4096
 """So many pieces are remembered with the rule that matched them: what repeats is matched once."""
 
+LONG_BYTES, WORDS_BEFORE = 1024, 120
+"""Where so much of a line stands before its words of failure, only so much of it is shown."""
+
 _MAX_MEM = 96 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A line that a rule matched."""
 
     cause: Cause
@@ -72,6 +80,7 @@ class Match:
     tidied: bytes
     block: Block
     near: bool  # to the match before it: between them lines were passed over
+    at: int = 0  # where in the piece the screen stopped
 
     @property
     def rank(self) -> str:
@@ -81,7 +90,8 @@ class Match:
         return rank_before(self.piece, self.tidied) or rank_of(self.tidied)
 
     def read(self, order: int, run: int) -> Hit:
-        return Hit(self.cause, self.line, decode(self.tidied).strip(), order, self.rank, self.block, run)
+        words = self.tidied if self.at < LONG_BYTES else b"... " + self.piece[self.at - WORDS_BEFORE :]
+        return Hit(self.cause, self.line, decode(words).strip(), order, self.rank, self.block, run)
 
 
 class Kept:
@@ -96,8 +106,7 @@ class Kept:
         (self.first if len(self.first) < self.most else self.last).append((order, run, match))
 
 
-@dataclass(frozen=True)
-class RuleBook:
+class RuleBook(Struct, frozen=True, dict=True):
     """Rules in the order of their rank: within one line the earlier wins."""
 
     rules: tuple[Rule, ...]
@@ -127,26 +136,45 @@ class RuleBook:
     def match(self, line: bytes) -> Rule | None:
         """The first rule that matches a cleaned line, or None.
 
-        A line of mere advice matches none, nor does one of a check that found nothing, nor a quoted one that would
-        blame the site. One that tells of a failure which was dealt with confirms at most; one that shows a
-        value is faint.
+        A line of mere advice matches none, nor does one of a check that found nothing, one that only mentions an
+        error, nor a quoted one that would blame the site. One that tells of a failure which was dealt with confirms at
+        most; one that shows a value is faint.
         """
+        line = in_english(line)
         found = self._set.Match(line) or ()
         first, survived = min(found, default=len(self.rules)), len(self.rules)
         warned, advice = survived + 1, survived + 2
         if first >= survived or advice in found:
             return None
-        rule = self.rules[first]
+        rule = self._by_numbers(self.rules[first], line)
         if rule.cause.force is Force.DECISIVE:
             return rule
         # Not in the set, whose automaton they would make too big for its memory.
-        if _says(CLEARED, line) or (rule.cause.infrastructure and _says(QUOTED, line)):
+        if _says(CLEARED, line) or _says(MENTIONED, line) or (rule.cause.infrastructure and _says(QUOTED, line)):
             return None
-        if survived in found or (warned in found and not rule.warns):
+        if survived in found or (warned in found and not rule.warns) or (b".py::" in line and _says(TESTED, line)):
             return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION, force=Force.FAINT, hard=False))
         if rule.cause.role is not Role.CONFIRMATION and _is_printed(line):
             return replace(rule, cause=replace(rule.cause, role=Role.ROOT, force=Force.FAINT, hard=False))
+        if rule.cause.force is Force.FAINT and line.lstrip().startswith(b"what(): "):  # it ended a C++ program
+            return replace(rule, cause=replace(rule.cause, force=Force.GENERIC))
         return rule
+
+    def _by_numbers(self, rule: Rule, line: bytes) -> Rule:
+        """The rule for a full card, by whose memory fills it: its own program's, or other processes'."""
+        if rule.cause.category not in _OF_FULL_CARD or (memory := gpu_memory(decode(line))) is None:
+            return rule
+        held = memory.is_held_by_others
+        name = FULL_BY_OTHERS if held else FULL_BY_ITSELF
+        return rule if rule.cause.category == _OF_FULL_CARD[held] else (self.named(name) or rule)
+
+    def _without_own(self, hit: Hit, text: LogText) -> Hit:
+        """The hit; one that blames other processes for a full card, which are this job's own, as too big a job."""
+        if hit.cause.name != FULL_BY_OTHERS or (itself := self.named(FULL_BY_ITSELF)) is None:
+            return hit
+        memory = gpu_memory(hit.text)
+        own = memory is not None and any(_tells_process(text, pid) for pid in memory.pids)
+        return replace(hit, cause=itself.cause) if own else hit
 
     def hits(self, text: LogText, keep: int = 48) -> list[Hit]:
         """All lines that a rule matches, in order; of each rule the first `keep` and the last `keep` at most."""
@@ -158,7 +186,7 @@ class RuleBook:
                 kept[match.cause.name].add(order, runs.of(match.line, block.window, match.near), match)
                 order += 1
         found = sorted(chain(*(chain(k.first, k.last) for k in kept.values())), key=itemgetter(0))
-        return [match.read(order, run) for order, run, match in found]
+        return [self._without_own(match.read(order, run), text) for order, run, match in found]
 
     def matcher(self) -> Callable[[Block], Iterator[Match]]:
         """What gives each line of a block that is looked at and that a rule matches; for the blocks of one log."""
@@ -179,7 +207,8 @@ class RuleBook:
             if (found := known[piece]) is not None and not (_is_source(data, start) or _is_ignored(data, start)):
                 line += data.count(b"\n", counted, at)
                 counted = at
-                yield Match(found[0], line, piece, found[1], block, number > searches and at - last < 2 * STRIDE_BYTES)
+                near = number > searches and at - last < 2 * STRIDE_BYTES
+                yield Match(found[0], line, piece, found[1], block, near, at - start)
                 last = at
 
     def _stops(self, data: bytes, searches: int) -> Iterator[tuple[int, int, int]]:
@@ -200,6 +229,17 @@ class RuleBook:
             if sharp := self.sharp_screen.search(data, position, stride_end):
                 yield sharp.start(), *_piece(data, sharp.start(), redrawn)
             position = max(position, stride_end)
+
+
+_OF_FULL_CARD = "gpu_oom", "gpu_busy"  # by whether others hold it
+FULL_BY_ITSELF, FULL_BY_OTHERS = "cuda-oom", "cuda-oom-busy-card"
+
+
+def _tells_process(text: LogText, pid: str) -> bool:
+    """Whether the job's log names a process as its own, as launchers and runtimes do."""
+    named = capturing(rf"(?i)\b(?:pid|process(?: id)?)[ =:#\[(]{{1,3}}{pid}\b(?: has \d)?")
+    found = (found for window in text.windows for found in named.finditer(window.data[-END_BYTES:]))
+    return any(b" has " not in one.group() for one in found)
 
 
 def _says(pattern: str, line: bytes) -> bool:
@@ -276,5 +316,5 @@ def _is_ignored(data: bytes, start: int) -> bool:
 
 
 def _screen(rules: tuple[Rule, ...]) -> Any:
-    bare = "|".join(f"(?:{rule.pattern})" for rule in rules)
+    bare = "|".join([*(f"(?:{rule.pattern})" for rule in rules), any_translated()])
     return re2.compile(f"(?m){bare}".encode(), options(_MAX_MEM, never_capture=True))

@@ -4,7 +4,8 @@ Of one process only its last traceback can have ended it: an earlier one was cau
 cause. A thread's exception, one in a finaliser and one in a callback never end it. Steps and checkpoints between two
 failures show that the first was survived, as does a later launch by the same script. Processes whose lines are mixed
 cannot be told apart: of theirs the first failure stays the cause, and so it does where steps may have been printed late
-from a buffer.
+from a buffer. Where nothing tells of the end, `RAN_ON` steps after a line show that it was survived; after a traceback
+only those that a logger dated or a progress bar drew.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from perdure.triage.logtext import LogText, Source, Window
 from perdure.triage.matching import Hit
 from perdure.triage.patterns import capturing, compiled
 from perdure.triage.prefixes import rank_of
-from perdure.triage.rule import Force
+from perdure.triage.rule import Cause, Force
 from perdure.triage.verdict import Role
 from perdure.triage.when import stamp_of
 
@@ -43,6 +44,9 @@ STEPS_OF_ONE, STEPS_OF_MANY, MAX_STEPS = 2, 3, 64
 """So many steps show that one process went on, or that one of several did, whose peers may take one more; so many are
 looked at."""
 
+RAN_ON, RAN_ON_DATED = 10, 3
+"""So many steps show that a line which no end of the program follows was survived; so many if none is from a buffer."""
+
 _OF_OWN_CODE = frozenset({"syntax", "api", "index", "config", "missing_file"})
 """Categories of errors that no broken hardware brings about."""
 
@@ -58,8 +62,7 @@ def without_outlived(
     gone: set[int] = set()
     for window in {id(hit.block.window): hit.block.window for hit in hits}.values():
         own = [hit for hit in hits if hit.block.window is window]
-        if asks_again or sum(map(_can_end, own)) > 1:
-            gone |= {hit.order for hit in _Story.of(window, own, report).outlived(own, asks_again)}
+        gone |= {hit.order for hit in _Story.of(window, own, report).outlived(own, asks_again)}
     kept = [hit for hit in hits if hit.order not in gone or hit.cause.force is Force.DECISIVE]
     if report is not None and not report.after:
         words = [hit for hit in hits if hit.block.window is report.window and hit.line < report.line and _can_end(hit)]
@@ -140,6 +143,7 @@ _MARKS = (
     r"(?P<header>(?:Original )?Traceback \(most recent call last\))"
     r"|(?P<aside>Exception in thread [^\"]|Exception ignored (?:in|on)|exception was never retrieved"
     r"|Exception in callback|Error in atexit\._run_exitfuncs|--- Logging error ---)"
+    r"|(?P<again>(?i:\bre-?trying\b|\bwill re-?try\b|\bgoing on\b|\bcontinuing\b|\battempt \d+ ?(?:/|of) ?\d))"
     r"|(?P<link>During handling of the above exception|The above exception was the direct cause)"
     rf"|(?P<step>(?i:\b(?:global[_ ]?step|steps?|iter(?:ation)?s?|epochs?|batch)[\"\x27]?{_NUMBER}"
     r"|\b(?:saved|wrote|stored)\b[^\n]{0,80}\b(?:checkpoint|ckpt)\S{0,80}|\bcheckpoint\b[^\n]{0,80}\bsaved\b)"
@@ -164,6 +168,7 @@ class _Story:
     after: int  # the last line of the launch before the last one; 0 where there is none
     exceptions: dict[str, list[_Exception]] = field(default_factory=dict)  # by rank, as are the steps
     steps: dict[str, list[_Step]] = field(default_factory=dict)
+    again: dict[str, list[int]] = field(default_factory=dict)  # lines that tell of another try
 
     @classmethod
     def of(cls, window: Window, hits: Sequence[Hit], report: Report | None) -> _Story:
@@ -188,6 +193,9 @@ class _Story:
                 within = bool(raised) and line <= raised[-1].last
                 if line not in taken and not within and not compiled(_NOT_OF_PROGRAM).search(raw):
                     self.steps.setdefault(who, []).append(_Step(line, says.lower(), raw))
+                continue
+            if kind == "again":
+                self.again.setdefault(who, []).append(line)
                 continue
             if kind == "aside":
                 raised.append(_Exception(line, line, aside=True))
@@ -214,10 +222,10 @@ class _Story:
             if hit.order in aside:
                 told = any(each.cause.force is not Force.GENERIC for each in ends)
             elif last is None or hit.line >= last.line:
-                told = asks_again and self._went_on(hit, None)
+                told = (asks_again and self._went_on(hit, None)) or self._ran_on(hit)
             else:
                 told = hit.line <= self.after < last.line or self._is_caught(hit, last) or self._went_on(hit, last)
-                told = told or (asks_again and self._went_on(hit, None))
+                told = told or (asks_again and self._went_on(hit, None)) or self._ran_on(hit)
             if told or (asks_again and hit.order in aside):
                 yield hit
 
@@ -238,10 +246,37 @@ class _Story:
 
         It may be a mere wrapper of a child's error, or an interruption of what had failed: neither says that.
         """
-        if last.cause.force is Force.GENERIC or last.cause.category == "cancelled" or not self._is_one(hit, last):
+        if last.cause.category == "cancelled" or not self._is_one(hit, last):
             return False
         one, other = self._held(hit), self._held(last)
-        return one is not None and other is not None and one is not other
+        if one is None or other is None or one is other:
+            return False
+        tried = any(one.last < line < other.first for line in self.again.get(hit.rank, []))
+        return last.cause.force is not Force.GENERIC or tried
+
+    def _ran_on(self, hit: Hit) -> bool:
+        """Whether its program worked on until the end, as far as the log goes: nothing need tell of an end."""
+        steps = self.steps.get(hit.rank, [])
+        if not steps and not hit.rank.isdecimal():
+            steps = self.steps.get("", [])  # of the program that a runtime's thread belongs to
+        start = bisect_right(steps, hit.line, key=lambda step: step.line)
+        after = steps[start : start + MAX_STEPS]
+        if self._is_raised(hit):  # a bar may be redrawn once more, or stand in a stream that was added at the end
+            return len({step.line for step in after if stamp_of(step.raw) is not None}) >= RAN_ON
+        dated = len({step.line for step in after if stamp_of(step.raw) is not None})
+        told = {
+            step.line if _names_an_end(hit.cause) else step.says for step in after
+        }  # a bar has many steps in one line
+        return dated >= (RAN_ON if self.many else RAN_ON_DATED) or len(told) >= RAN_ON
+
+    def _is_raised(self, hit: Hit) -> bool:
+        """Whether it belongs to a traceback, be it of another form than Python's own."""
+        raised, steps = self.exceptions.get(hit.rank, []), self.steps.get(hit.rank, [])
+        at = bisect_right(raised, hit.line, key=lambda each: each.first) - 1
+        if at < 0 or hit.line - raised[at].first > MAX_FRAME_LINES:
+            return False
+        between = bisect_right(steps, hit.line, key=lambda step: step.line)
+        return between == bisect_right(steps, raised[at].first, key=lambda step: step.line)
 
     def _went_on(self, hit: Hit, last: Hit | None) -> bool:
         """Whether its process took steps between `hit` and `last`, or the end."""
@@ -252,6 +287,11 @@ class _Story:
         late = start == 0 and not (one and (last is None or self._held(hit) is None))  # they may come from a buffer
         enough = STEPS_OF_ONE if one else STEPS_OF_MANY
         return len({step.says for step in after if step.at_once or not late}) >= enough
+
+
+def _names_an_end(cause: Cause) -> bool:
+    """Whether programs end by what it tells, more often than they go on."""
+    return cause.role is Role.ROOT and cause.force is not Force.FAINT
 
 
 def _marks(data: bytes, first: int) -> Iterator[tuple[int, str, bytes]]:

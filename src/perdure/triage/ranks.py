@@ -8,8 +8,10 @@ A line without a time is given that of the last line before it: it may be later 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.triage.clean import scrub
 from perdure.triage.logtext import Block
@@ -29,8 +31,7 @@ class Order(StrEnum):
     LINES = "by the order of the lines"
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """The hits of all tasks, in one order."""
 
     hits: tuple[Hit, ...]

@@ -35,9 +35,14 @@ def _of_file(file: OutputFile) -> Reached:
     head = scrub((file.head or file.tail)[:HEAD_BYTES])
     tail = scrub(file.tail[-TAIL_BYTES:])
     name, saved_step = _last_saved(tail)
-    first = next((step for line in head.split(b"\n") if (step := _step(line)) is not None), None)
+    last = _step(tail)
     whole = not file.skipped and not file.head and len(file.tail) <= TAIL_BYTES
-    return Reached(_step(tail), first, saved_step, name, whole)
+    first = None if whole and last is None else _first_step(head)
+    return Reached(last, first, saved_step, name, whole)
+
+
+def _first_step(head: bytes) -> int | None:
+    return next((step for line in head.split(b"\n") if (step := _step(line)) is not None), None)
 
 
 _NAME = r"(?i)[\w./=+-]*(?:checkpoint|ckpt|global_?step|\.pth?\b|\.safetensors|\.npz\b)[\w./=+-]*"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
-from perdure.triage.verdict import Bound, Role
+from msgspec import Struct
 
-PAGE = "docs/reference/rules.md"
+from perdure.triage.verdict import Bound, Role
 
 
 class At(StrEnum):
@@ -17,6 +16,7 @@ class At(StrEnum):
     START = "start"
     WHOLE = "whole"
     EXCEPTION = "exception"  # at the start, after a module path if there is one
+    RUNTIME = "runtime"  # at the start, after an exception, what() or a place in source code: no quoted words
     KERNEL = "kernel"  # at the start, after what dmesg, syslog, journald and pdsh put before a line of the kernel
 
 
@@ -29,8 +29,7 @@ class Force(StrEnum):
     FAINT = "faint"  # yields to cascades as well: scripts print such lines and go on
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """What it means that a rule matched, or that a fact holds."""
 
     name: str
@@ -52,9 +51,17 @@ _BEFORE_KERNEL = (
     r"|(?:[\w.-]+ )?kernel:|[\w.-]+:|\s)*"
 )
 
+_LEVEL = r"(?:[\[(<]?(?:ERROR|CRITICAL|FATAL|E)[\])>]?:? +(?:\S+ )?(?:[-|] )?)?"
+_BEFORE_RUNTIME = (
+    r"(?:(?:- )?[\w.]+ - (?:ERROR|CRITICAL) - )?"
+    + _LEVEL
+    + r"(?:(?:[A-Za-z_][\w.]*(?:Error|Exception): |what\(\): +|(?:\S+:\d+ )?NCCL WARN "
+    r"|(?:\[[^\]]{1,80}\]:? ?)*(?:NCCL|Process group) watchdog thread terminated with exception: "
+    r"|C(?:UDA|uda) [Ee]rror at \S+ |[\w./-]+(?:\(\d+\)|:\d+)[\]):]* )[^'\"]{0,200}|[A-Za-z_][\w.]*\.)?"
+)
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+
+class Rule(Struct, frozen=True):
     """A pattern and what it means."""
 
     cause: Cause
@@ -67,16 +74,13 @@ class Rule:
     see: str = ""  # address at which the makers describe it; "" where nobody does
 
     @property
-    def page(self) -> str:
-        """Where the documentation tells of it."""
-        return f"{PAGE}#{self.cause.name}"
-
-    @property
     def anchored(self) -> str:
         """The pattern with what `at` says of its place."""
         before = "" if self.at is At.ANYWHERE else r"^\s*"
         if self.at is At.EXCEPTION:
-            before += r"(?:[\[(<]?(?:ERROR|CRITICAL|FATAL|E)[\])>]?:? +(?:\S+ )?(?:[-|] )?)?(?:[A-Za-z_][\w.]*\.)?"
+            before += _LEVEL + r"(?:[A-Za-z_][\w.]*\.)?"
+        if self.at is At.RUNTIME:
+            before += _BEFORE_RUNTIME
         if self.at is At.KERNEL:
             before += _BEFORE_KERNEL
         return f"{before}(?:{self.pattern})" + (r"\s*$" if self.at is At.WHOLE else "")

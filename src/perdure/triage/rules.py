@@ -28,7 +28,8 @@ class Vocabulary:
 
     categories: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what is said of each
     software: Mapping[str, str] = field(default_factory=dict)  # where the makers describe its messages
-    codes: Mapping[str, Sequence[int]] = field(default_factory=dict)  # lists of numbers, for patterns
+    codes: Mapping[str, str] = field(default_factory=dict)  # what patterns call by a name, as a pattern
+    errno: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # the C library's errors: number and text
 
     def __or__(self, other: Vocabulary) -> Vocabulary:
         """Both; what is in both is the other's."""
@@ -36,6 +37,7 @@ class Vocabulary:
             {**self.categories, **other.categories},
             {**self.software, **other.software},
             {**self.codes, **other.codes},
+            {**self.errno, **other.errno},
         )
 
 
@@ -62,8 +64,8 @@ def read_rules(text: str, source: str, known: Vocabulary | None = None) -> RuleB
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
         raise ConfigError(source, f"not TOML ({err})", "Mend the line that is named") from err
-    if unknown := sorted(set(document) - {"category", "software", "codes", "rule"}):
-        mend = "Use [category.NAME], [software.NAME], [codes] and [[rule]]"
+    if unknown := sorted(set(document) - {"category", "software", "codes", "errno", "rule"}):
+        mend = "Use [category.NAME], [software.NAME], [codes], [errno] and [[rule]]"
         raise ConfigError(source, f"unknown table {unknown[0]!r}", mend)
     words = (known or Vocabulary()) | _vocabulary(document, source)
     rules = tuple(_rule(entry, number, source, words) for number, entry in enumerate(document.get("rule", []), 1))
@@ -82,11 +84,26 @@ def _vocabulary(document: Mapping[str, Any], source: str) -> Vocabulary:
     """The tables of a file that are not rules, checked."""
     categories = dict(_tables(document, source, "category", {"says", "advice", "bound", "infrastructure", "wait_s"}))
     software = {name: str(table.get("see", "")) for name, table in _tables(document, source, "software", {"see"})}
-    codes = document.get("codes", {})
-    for name, numbers in codes.items():
-        if not isinstance(numbers, list) or not numbers or not all(type(n) is int and n >= 0 for n in numbers):
-            raise ConfigError(source, f"codes {name!r} is not a list of whole numbers", "Write it like [13, 31]")
-    return Vocabulary(categories, software, codes)
+    codes = {name: _code(name, value, source) for name, value in document.get("codes", {}).items()}
+    errno = {name: _errno(name, value, source) for name, value in document.get("errno", {}).items()}
+    return Vocabulary(categories, software, codes, errno)
+
+
+def _code(name: str, value: object, source: str) -> str:
+    """The pattern that a list of numbers stands for, or that is written out."""
+    if isinstance(value, str) and value:
+        return value
+    if not isinstance(value, list) or not value or not all(type(n) is int and n >= 0 for n in value):
+        mend = "Write it like [13, 31], or as a pattern"
+        raise ConfigError(source, f"codes {name!r} is not a list of whole numbers", mend)
+    return "|".join(map(str, value))
+
+
+def _errno(name: str, value: object, source: str) -> tuple[int, str]:
+    match value:
+        case [int(number), str(text)] if text:
+            return number, text
+    raise ConfigError(source, f"errno {name!r} is not a number and a text", 'Write it like [112, "Host is down"]')
 
 
 def _tables(
@@ -102,7 +119,7 @@ def _tables(
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "name": str, "pattern": str, "at": str, "category": str, "software": list, "role": str, "force": str,
     "p": (int, float), "says": str, "advice": str, "bound": str, "infrastructure": bool, "wait_s": (int, float),
-    "warns": bool, "hard": bool, "see": str, "yes": list, "no": list,
+    "warns": bool, "hard": bool, "see": str, "yes": list, "no": list, "errno": list,
 }  # fmt: skip
 
 
@@ -127,7 +144,8 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary)
     )
     software = tuple(entry.get("software", ()))
     see = entry.get("see") or next((known.software[name] for name in software if known.software[name]), "")
-    pattern = _with_codes(entry["pattern"], known.codes, where)
+    pattern = _with_codes(entry.get("pattern", ""), known.codes, where)
+    pattern = _with_errno(pattern, entry.get("errno", ()), known, where)
     yes, no = tuple(entry.get("yes", ())), tuple(entry.get("no", ()))
     rule = Rule(cause, pattern, at, yes, no, software, entry.get("warns", False), see)
     try:
@@ -145,9 +163,9 @@ def _check_entry(entry: Mapping[str, Any], where: str, known: Vocabulary) -> Non
             raise ConfigError(where, f"unknown key {key!r}", f"Use {', '.join(_KEYS)}")
         if not isinstance(value, _KEYS[key]) or (isinstance(value, bool) and _KEYS[key] is not bool):
             raise ConfigError(where, f"{key} = {value!r} has the wrong type", "See the head of the shipped rules.toml")
-    for key in ("name", "pattern", "category", "p"):
+    for key in ("name", "category", "p", *(() if entry.get("errno") else ("pattern",))):
         if key not in entry:
-            raise ConfigError(where, f"{key!r} is missing", "Each rule has name, pattern, category and p")
+            raise ConfigError(where, f"{key!r} is missing", "Each rule has name, pattern or errno, category and p")
     if entry["category"] not in known.categories:
         mend = f"Use one of {', '.join(sorted(known.categories))}, or add [category.{entry['category']}]"
         raise ConfigError(where, f"unknown category {entry['category']!r}", mend)
@@ -156,12 +174,23 @@ def _check_entry(entry: Mapping[str, Any], where: str, known: Vocabulary) -> Non
         raise ConfigError(where, f"unknown software {strange[0]!r}", mend)
     if not 0.0 < entry["p"] < 1.0:
         raise ConfigError(where, f"p = {entry['p']} is not between 0 and 1", "Give a probability, such as 0.05")
-    if "^" in _outside_classes(entry["pattern"]):
+    if entry.get("hard") and entry.get("at") not in (At.KERNEL, At.RUNTIME):
+        raise ConfigError(where, "hard needs a form", 'Say at = "kernel" or at = "runtime"')
+    if "^" in _outside_classes(entry.get("pattern", "")):
         raise ConfigError(where, "the pattern holds ^", 'Leave it out and say at = "start"')
 
 
-def _with_codes(pattern: str, codes: Mapping[str, Sequence[int]], where: str) -> str:
-    """The pattern with each {{name}} replaced by the numbers of that list."""
+def _with_errno(pattern: str, names: Sequence[str], known: Vocabulary, where: str) -> str:
+    """The pattern, or one of the errors of the C library: by its name, its number as Python tells it, or its text."""
+    if strange := [name for name in names if name not in known.errno]:
+        raise ConfigError(where, f"unknown errno {strange[0]!r}", "Add it to [errno]")
+    errors = [(name, *known.errno[name]) for name in names]
+    forms = (rf"\b{name}\b|\[Errno {number}\]|(?i:\b{text}\b)" for name, number, text in errors)
+    return "|".join([*forms, *([pattern] if pattern else [])])
+
+
+def _with_codes(pattern: str, codes: Mapping[str, str], where: str) -> str:
+    """The pattern with each {{name}} replaced by what it stands for."""
     before, *rest = pattern.split("{{")
     for part in rest:
         name, closed, after = part.partition("}}")
@@ -169,7 +198,7 @@ def _with_codes(pattern: str, codes: Mapping[str, Sequence[int]], where: str) ->
             raise ConfigError(
                 where, f"unknown codes {name!r}", f"Use one of {', '.join(sorted(codes))}, or add [codes]"
             )
-        before += "|".join(map(str, codes[name])) + after
+        before += codes[name] + after
     return before
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import Struct
+
 from perdure.model.output import LogMark
-from perdure.model.value import quick
 
 MAX_LOGS = 16
 """So many files are remembered with a verdict, those of the job itself before those of its ranks."""
@@ -36,8 +36,7 @@ class Bound(StrEnum):
     SERVICE = "service"  # wait until it is back
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """One line of the log, or one fact of the resource manager, that speaks for the verdict."""
 
     line: int  # 1-based, in the text that was judged; 0 for a fact that stands in no log
@@ -47,8 +46,7 @@ class Evidence:
     source: str = ""  # the file or task that it comes from, where the log has several
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(Struct, frozen=True):
     """What a log tells of an attempt's work. None and "": it does not say."""
 
     step: int | None = None  # the last
@@ -82,9 +80,7 @@ class Reached:
         return "; ".join(said)
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """Why an attempt failed, as far as can be told."""
 
     label: Label

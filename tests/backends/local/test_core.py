@@ -245,6 +245,14 @@ def test_a_cancel_outlives_the_nodes_death(world):
     assert world.core.jobs[job_id].state is JobState.CANCELLED
 
 
+def test_who_asks_again_and_again_puts_the_kill_off_no_further(world):
+    job_id = world.submit()
+    for _ in range(4):
+        world.act(Cancel(name(job_id)))
+        world.after(TIMING.kill_wait_s / 4)
+    assert world.signals(job_id) == [signal.SIGTERM, signal.SIGKILL]
+
+
 def test_a_restart_of_the_daemon_requeues_what_ran_and_keeps_cancels(world):
     ran, cancelled, waits = world.submit(), world.submit(), world.submit(hold=True)
     world.act(Cancel(name(cancelled)))
@@ -264,6 +272,15 @@ def test_requeue_excludes_and_releases_the_requirement(world):
     assert (job.excluded, job.required, job.eligible_s, job.reason) == (("n1",), (), 5.0, "BeginTime")
     world.after(5.0)
     assert world.core.running[job_id].nodes == ("n2",)
+
+
+def test_a_job_that_was_put_back_on_fewer_nodes_keeps_that_size_when_it_is_kept_off_more(world):
+    job_id = world.submit(node_count=2)
+    world.exit(job_id, 1, 1)
+    assert world.act(Requeue(name(job_id), ("n1",), 5.0, node_count=1)) is OutcomeStatus.DONE
+    assert world.act(Exclude(name(job_id), ("n2",))) is OutcomeStatus.DONE
+    world.after(5.0)
+    assert world.core.running[job_id].nodes == ("n3",)
 
 
 def test_requeue_that_leaves_too_few_nodes_is_refused(world):

@@ -34,7 +34,7 @@ def test_every_record_survives(record, data):
         ({"walltime_s": "long"}, "JobSpec.walltime_s"),
         ({"node_count": True}, "JobSpec.node_count"),
         ({"may_requeue": 1}, "JobSpec.may_requeue"),
-        ({"env": {"A": 1}}, "JobSpec.env.A"),
+        ({"env": {"A": 1}}, "JobSpec.env"),
         ({"env": []}, "JobSpec.env"),
         ({"wish": "perhaps"}, "perhaps"),
         ({"colour": "red"}, "colour"),

@@ -1,13 +1,12 @@
 """What `perdure doctor` makes of what it found."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.backends.slurm.checkup import Facts, Mark, SpoolFacts, findings
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.records import read_jobs
 from tests.backends.slurm.text import MARK, job
+from tests.copying import replace
 
 GOOD = {
     "SLURM_VERSION": "22.05.8", "ClusterName": "c", "SlurmctldHost[0]": "h", "SlurmctldPort": "6817",
@@ -95,3 +94,28 @@ def test_the_configuration_is_read_with_its_time():
     text = f"Configuration data as of 90~{MARK}\nClusterName = c \nMinJobAge   = 300 sec\nEpilog = (null)\n"
     config = read_config(text.encode(), MARK)
     assert (config.time_s, config["ClusterName"], config.number("MinJobAge"), config["Epilog"]) == (90.0, "c", 300, "")
+
+
+def test_a_hook_that_24_11_numbers_is_found():
+    numbered = {name: value for name, value in GOOD.items() if name != "EpilogSlurmctld"}
+    shown = {**numbered, "EpilogSlurmctld[0]": "/x/epilogctld"}
+    assert bad(replace(WELL, config=Config(shown, 100.0))) == []
+
+
+def test_an_operator_is_told_what_only_an_administrator_may_write():
+    own = replace(WELL, user="perdure", uid=999, admin_level="Operator")
+    ((mark, what),) = bad(own)
+    assert mark is Mark.WARN
+    assert "perdure may not write AdminComment" in what
+    assert bad(replace(own, admin_level="Administrator")) == []
+
+
+def test_a_job_that_wants_no_log_is_no_fault_of_the_site():
+    logs = (("/dev/null", "refused: it is a device, not a regular file"),) * 19
+    assert bad(replace(WELL, logs=(*logs, ("/a", "")))) == []
+    refused = replace(WELL, logs=(*logs, ("/h/a", "refused: Permission denied")))
+    (told,) = [finding for finding in findings(refused) if finding.mark is Mark.FAIL]
+    assert told.what == "0 of 1 logs of recent jobs can be read"
+    assert "as root" not in told.mend
+    unable = replace(refused, reads_as_owner=False)
+    assert any("as root or with CAP_SETUID" in finding.mend for finding in findings(unable))

@@ -1,13 +1,12 @@
 """What a failure does to the jobs that depend on it, and what is given back to them."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.backends.slurm.dependants import dependants, mended, of_job, parts, word_on
 from tests.backends.slurm.test_plans import record
+from tests.copying import replace
 
 WAITS = record(state="PENDING", nodes="", start="Unknown")
 

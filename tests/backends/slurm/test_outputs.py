@@ -2,20 +2,22 @@
 
 import re
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.outputs import has_failed, may_hold_others_lines, outputs_of, request_of, with_ranks
+from perdure.backends.rank_files import with_ranks
+from perdure.backends.script import MAX_BYTES, RANK, pattern_of, read_script
+from perdure.backends.slurm.outputs import has_failed, may_hold_others_lines, outputs_of, request_of
 from perdure.backends.slurm.paths import MAX_NAMES, Names
 from perdure.backends.slurm.records import read_jobs
-from perdure.backends.slurm.script import MAX_BYTES, RANK, appends, pattern_of, read_script
+from perdure.backends.slurm.sbatch import appends, asked_by
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import OutputFile, OutputKind
 from tests.backends.slurm.text import MARK, job
+from tests.copying import replace
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def found(record, script):
 
 
 def matches(outputs, path):
-    for search in outputs.searches:
+    for search in outputs.files.searches:
         if not path.startswith(search.root + "/"):
             continue
         parts = path.removeprefix(search.root + "/").split("/")
@@ -82,7 +84,7 @@ def test_srun_tells_where_ranks_write_to(record, line, path, rank):
 )
 def test_what_is_sent_to_a_file_is_read_there(record, line, files, appended):
     outputs = found(record, line)
-    assert (list(outputs.ranks), list(outputs.appended)) == (files, appended)
+    assert (list(outputs.files.plain), list(outputs.files.appended)) == (files, appended)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_what_is_sent_to_a_file_is_read_there(record, line, files, appended):
 def test_what_is_no_option_of_srun_is_none(record, line):
     outputs = found(record, line)
     assert matches(outputs, "/w/r3.log") is None
-    assert outputs.ranks == ()
+    assert outputs.files.plain == ()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_what_is_no_option_of_srun_is_none(record, line):
     ],
 )
 def test_a_launchers_directory_is_searched(record, line):
-    search = found(record, line).searches[0]
+    search = found(record, line).files.searches[0]
     assert (search.root, search.depth) == ("/l/run", 4)
     assert all(re.fullmatch(search.parts[0], name) for name in ("stdout.log", "stderr.log", "stderr", "rank.0.err"))
     assert not any(re.fullmatch(search.parts[0], name) for name in ("model.pt", "t.py", "error.json"))
@@ -119,20 +121,28 @@ def test_a_launchers_directory_is_searched(record, line):
 
 def test_mpiruns_option_is_a_directory_or_a_prefix(record):
     outputs = found(record, "mpirun -np 2 --output-filename /l/mpi ./a")
-    assert [search.root for search in outputs.searches[:2]] == ["/l/mpi", "/l"]
+    assert [search.root for search in outputs.files.searches[:2]] == ["/l/mpi", "/l"]
     assert matches(outputs, "/l/mpi.1.0") == ""
 
 
 def test_what_cannot_be_resolved_is_named(record):
     outputs = found(record, "srun -o $SCRATCH/r%t.log a")
-    assert outputs.unknown
+    assert outputs.files.unknown
     assert matches(outputs, "/w/r3.log") is None
-    assert found(record, "srun -o ../../etc/%t a").unknown == ("../../etc/?",)
+    assert found(record, "srun -o ../../etc/%t a").files.unknown == ("../../etc/?",)
+
+
+def test_an_id_that_is_given_out_again_is_another_job(record):
+    """A slurmctld that lost its state counts its ids from where it last saved it."""
+    known = outputs_of(record, b"", {})
+    assert known.are_of(replace(record, restarts=record.restarts + 1, state="FAILED"))
+    assert not known.are_of(replace(record, uid=record.uid + 1))
+    assert not known.are_of(replace(record, stdout="/o/another.out"))
 
 
 def test_a_file_named_by_the_job_counts_as_whole_number_alone(record):
     def named(record, *names):
-        (search,) = outputs_of(record, b"", {}).searches
+        (search,) = outputs_of(record, b"", {}).files.searches
         return [name for name in names if re.fullmatch(search.parts[0], name)]
 
     assert named(record, "t-4711.log", "4711", "14711.log", "47110.log", "a.log") == ["t-4711.log", "4711"]
@@ -158,7 +168,7 @@ def test_the_open_mode_is_read(record, script, expected):
 
 
 def test_what_a_remark_says_of_the_open_mode_is_no_option():
-    assert not read_script(b"#!/bin/sh\n# not --open-mode=append\n", {}, {}).appends
+    assert not asked_by(b"#!/bin/sh\n# not --open-mode=append\n").appends
 
 
 def test_one_file_is_wanted_once_where_both_streams_go_there(record):
@@ -167,7 +177,7 @@ def test_one_file_is_wanted_once_where_both_streams_go_there(record):
 
 
 def test_a_task_of_an_array_names_files_by_the_arrays_number_and_its_own(record):
-    (search,) = found(replace(record, job_id="4700_3"), "").searches
+    (search,) = found(replace(record, job_id="4700_3"), "").files.searches
     names = ["t-4700_3.log", "t-4711.log", "t-4700_31.log", "t-4700.log"]
     assert [name for name in names if re.fullmatch(search.parts[0], name)] == ["t-4700_3.log", "t-4711.log"]
 

@@ -1,17 +1,16 @@
 """One picture from the controller's and accounting's words."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.backends.slurm import picture
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.records import read_jobs, read_nodes
-from perdure.backends.slurm.script import warning_of
+from perdure.backends.slurm.sbatch import warning_of
 from perdure.model.exits import NEVER_AGAIN
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.signals import persons_signal
 from tests.backends.slurm.text import MARK, job, node
+from tests.copying import replace
 
 NOW = 1000.0
 A = AttemptState
@@ -231,3 +230,21 @@ def test_a_machine_that_shuts_down_ends_scripts_by_a_signal(went_down, told):
     ended = job(7, state="FAILED", end="110", exit_code="0:15", reason="JobLaunchFailure")
     (attempt,) = picture.attempts("c", look(ended, nodes=(node("n1", **went_down),)), NOW)
     assert (attempt.state, attempt.signal, attempt.failed_nodes) == (A.FAILED, 15, told)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"uid": 1003, "user": "chen", "submit_s": 80}, False),  # another user's, which had the id before
+        ({"submit_s": 80}, False),  # the same user's, before the state was lost
+        ({}, True),
+    ],
+)
+def test_what_accounting_tells_of_a_job_that_had_the_id_before_is_left_out(row, told):
+    seen = look(job(7, state="RUNNING", start="200", end="Unknown"), rows=(replace(ROW, **row),))
+    assert (100 in states(seen)) is told
+
+
+def test_what_was_submitted_anew_by_a_requeue_is_still_the_same_job():
+    seen = look(job(7, state="PENDING", start="Unknown", restarts=1), rows=(replace(ROW, submit_s=80),))
+    assert states(seen) == {100: A.FAILED}

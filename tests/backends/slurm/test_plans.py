@@ -1,7 +1,5 @@
 """What Slurm is told for an action, from what it says of the job now."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.backends.slurm.het import read_one_job
@@ -9,11 +7,13 @@ from perdure.backends.slurm.plans import (
     Accounted,
     Dependant,
     Todo,
+    asks_for_admin,
     for_job,
     for_node,
     lets_go,
     refused_twice,
     takes_back,
+    without_admin,
 )
 from perdure.errors import ClusterBusy
 from perdure.model.actions import (
@@ -32,6 +32,7 @@ from perdure.model.actions import (
 from perdure.model.identity import AttemptId
 from perdure.model.nodes import Node, NodeState
 from tests.backends.slurm.text import MARK, job
+from tests.copying import replace
 
 NOW = 1000.0
 ATTEMPT = AttemptId("c", "7", 100)
@@ -74,10 +75,10 @@ def test_a_node_is_taken_back_where_no_other_has_what_the_job_asks_for():
     """Seen on 22.05: Slurm sets the priority to 0, and lets the job start as soon as the list allows it."""
     stuck = replace(PUT_BACK, reason="BadConstraints", excluded=("n1", "n9"))
     todo = step(Requeue(ATTEMPT, exclude=("n1",)), stuck)
-    assert todo.commands == ("update jobid=7 ExcNodeList=n9",)
+    assert todo.commands == ("update jobid=7 ExcNodeList=n9", "release 7")
     assert takes_back(todo)
     said = "perdure: a peer left: retry away from n1. perdure why 7 #a"
-    (told,) = step(Requeue(ATTEMPT, exclude=("n1",), comment=said), stuck).commands
+    told, _ = step(Requeue(ATTEMPT, exclude=("n1",), comment=said), stuck).commands
     assert 'AdminComment="perdure: a peer left: retry on any node. perdure why 7 #a"' in told
     assert not takes_back(step(Requeue(ATTEMPT, exclude=("n1",)), PUT_BACK))
     assert status(Requeue(ATTEMPT, exclude=("n1",)), replace(stuck, excluded=("n9",))) is REFUSED
@@ -331,3 +332,12 @@ def test_the_comment_of_a_job_that_is_over_goes_to_accounting():
     assert status(Comment(ATTEMPT, SHAPE), replace(FAILED, admin_comment="mine")) is DONE
     waits = replace(WAITS, comment="x")
     assert step(Comment(ATTEMPT, SHAPE), waits) == Todo((f'update jobid=7 AdminComment="{SHAPE}"',))
+
+
+def test_what_only_administrators_may_write_is_left_out():
+    line = '"perdure: new: retry. perdure why 7 #0a1b2c"'
+    both = f"update jobid=7 ExcNodeList=n1 AdminComment={line} Comment={line}"
+    assert asks_for_admin(both)
+    assert without_admin((both, "release 7")) == (f"update jobid=7 ExcNodeList=n1 Comment={line}", "release 7")
+    assert without_admin((f"update jobid=7_2 AdminComment={line}", "release 7_2")) == ("release 7_2",)
+    assert not asks_for_admin("release 7")

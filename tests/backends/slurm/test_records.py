@@ -1,7 +1,5 @@
 """Records of jobs and nodes are read as Slurm meant them, whatever users wrote into them."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import Claim, claims_in_doubt, mend, read_jobs, read_nodes
 from perdure.model.nodes import NodeState
 from tests.backends.slurm.text import MARK, job, node
+from tests.copying import replace
 
 FORGED = job(7, name="forged", user="root", uid=0, mark="guessed").strip()
 

@@ -1,16 +1,17 @@
 """Which jobs beside a failed one may have written to its files."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
+from perdure.backends.rank_files import rivals
 from perdure.backends.slurm.outputs import outputs_of
 from perdure.backends.slurm.records import read_jobs
-from perdure.backends.slurm.siblings import MAX_SIBLINGS, rivals, siblings
+from perdure.backends.slurm.siblings import MAX_SIBLINGS, siblings, writing
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from tests.backends.slurm.text import MARK, job
+from tests.copying import replace
 
 START = 1_800_000_000
 
@@ -49,7 +50,7 @@ def test_of_many_the_latest_count():
 )
 def test_only_who_ran_at_the_same_time_can_have_written(start, end, counts):
     beside = record(18, start, end)
-    found = rivals("/w/run.log", attempt(), [beside], {"18": written(beside, "python t.py | tee -a run.log")})
+    found = rivals("/w/run.log", attempt(), writing([beside], {"18": written(beside, "python t.py | tee -a run.log")}))
     assert [span.job_id for span in found] == (["18"] if counts else [])
     assert all(span.end_s == math.inf for span in found if end is None)
 
@@ -69,16 +70,16 @@ def test_only_who_ran_at_the_same_time_can_have_written(start, end, counts):
 )
 def test_its_script_tells_where_it_writes(script, path, counts):
     beside = record(18)
-    assert bool(rivals(path, attempt(), [beside], {"18": written(beside, script)})) is counts
+    assert bool(rivals(path, attempt(), writing([beside], {"18": written(beside, script)}))) is counts
 
 
 def test_who_is_not_known_may_write_anywhere():
-    assert rivals("/w/run.log", attempt(), [record(18)], {})
+    assert rivals("/w/run.log", attempt(), writing([record(18)], {}))
 
 
 def test_arguments_are_written_out():
     (outputs,) = [written(record(17, command="/h/job.sh 0.1 x"), "lr=$1\npython t.py > log_$lr.txt")]
-    assert outputs.ranks == ("/w/log_0.1.txt",)
+    assert outputs.files.plain == ("/w/log_0.1.txt",)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """Which jobs accounting is asked about."""
 
-from dataclasses import replace
-
 import pytest
 
 from perdure.backends.slurm.records import read_jobs
 from perdure.backends.slurm.unexplained import ASK_AGAIN_S, Gap, gaps_between, open_gaps
 from tests.backends.slurm.text import MARK, job
+from tests.copying import replace
 
 
 def record(**more):

@@ -78,6 +78,27 @@ def test_subjects_come_from_the_note():
     assert raised("cancel", "on n7").subject.nodes == ()
 
 
+def test_whose_rank_it_is_stands_beside_it():
+    def rank_of(note):
+        return {a.key: a.value for a in raised("node-failure", note).annotations}.get("flux.rank_of")
+
+    assert rank_of("node failure on elcap8767 (shell rank 1127)") == "shell"
+    assert rank_of("node failure on elcap8767 (rank 3)") == "broker"
+    assert rank_of("rank 3 is gone") is None
+
+
+def test_a_journal_of_too_many_jobs_is_read_of_the_first_ones(monkeypatch):
+    monkeypatch.setattr("perdure.coordination.bridges.flux.MAX_JOBS", 2)
+    context = {"type": "oom", "severity": 0, "note": ""}
+    told = [
+        {"id": job_id, "events": [{"timestamp": float(at), "name": "exception", "context": context}]}
+        for at, job_id in enumerate((1, 2, 3, 1))
+    ]
+    bridged = read("flux", "\n".join(map(json.dumps, told)), "c", NOW)
+    assert sorted(record.subject.job_id for record in bridged.records) == ["1", "1", "2"]
+    assert bridged.skipped == 1
+
+
 @pytest.mark.parametrize("severity", range(8))
 def test_a_severity_is_kept(severity):
     assert raised("oom", severity=severity).severity == severity

@@ -85,6 +85,13 @@ def test_a_stamp_of_mongodb_is_one():
     assert one({**HEALTH, "generatedTimestamp": {"$date": "2025-11-21T08:00:00Z"}}).time_s == 1763712000.0
 
 
+def test_a_stamp_that_makes_no_sense_is_none():
+    unstamped = {key: value for key, value in HEALTH.items() if key != "generatedTimestamp"}
+    for stamp in (["2025"], {"seconds": {}}, None):
+        record = one({**HEALTH, "generatedTimestamp": stamp})
+        assert (record.id, record.time_s) == (one(unstamped).id, NOW)
+
+
 @pytest.mark.parametrize("missing", ["checkName", "nodeName"])
 def test_without_a_check_or_a_node_it_is_left_out(missing):
     bridged = read(

@@ -149,6 +149,7 @@ def test_events_count_restarts_and_leave_out_what_the_agent_ended():
     oom, nccl = bridged.records
     assert bridged.skipped == 0
     assert (oom.type, oom.subject.ranks, oom.cause, known(oom)["restarts"]) == ("app.oom", (3,), "", "1")
+    assert oom.origin.component == "torchelastic worker"
     assert (nccl.type, nccl.subject.ranks, nccl.cause) == ("process.nccl", (2,), oom.id)
 
 
@@ -163,6 +164,7 @@ def test_an_agent_that_fails_is_a_launcher_that_failed():
     (record,) = read("torchelastic", event(None, source="AGENT", raw=raw, milliseconds=1763710000500), "c", NOW).records
     assert (record.type, record.time_s) == ("launcher.transient", 1763710000.5)
     assert record.note == "RuntimeError: could not reach the store"
+    assert record.origin.component == "torchelastic agent"
 
 
 def test_a_recorded_summary_begins_with_the_segmentation_fault():

@@ -1,4 +1,4 @@
-"""Native code in rank 0 frees a pointer that is none: glibc ends the process with SIGABRT."""
+"""Native code in rank 0 frees an invalid pointer: glibc ends the process with SIGABRT."""
 #: cause = ["native_crash"]
 #: anywhere = true
 #: rank = "0"

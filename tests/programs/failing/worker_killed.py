@@ -1,4 +1,4 @@
-"""A data-loading worker of rank 1 is killed from outside, as the kernel does for want of memory."""
+"""A data-loading worker of rank 1 is killed from outside, as the kernel does when memory runs out."""
 #: cause = ["host_oom", "killed"]
 #: anywhere = true
 #: rank = "1"

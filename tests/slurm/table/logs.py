@@ -133,6 +133,17 @@ def misspelt_output(stage: Stage) -> Iterator[None]:
     assert f"{stage.folder}/lgos" in stage.says(job)
 
 
+@LOGS.row()
+def output_where_its_user_may_not_write(stage: Stage) -> Iterator[None]:
+    """`-o` in a colleague's private directory: no node changes that."""
+    private = stage.folder / "private"
+    private.mkdir(mode=0o700)
+    job = stage.submit("true", "-o", f"{private}/%j.out", user="nobody")
+    yield
+    stage.stopped(job)
+    assert "may not write its output there" in stage.says(job)
+
+
 @LOGS.row(quick=True)
 def names_of_nodes_and_jobs(stage: Stage) -> Iterator[None]:
     """`-o %x_%N_%A-%a_%u.log`: the node's name is not the host's, and the job's name stands in it."""

@@ -185,3 +185,42 @@ def reconfigured(stage: Stage) -> Iterator[None]:
     stage.cluster.run("scontrol", "reconfigure")
     stage.recovered(job, 150)
     assert len(stage.requeues(job)) == 1
+
+
+@MANAGER.row(alone=True)
+def ids_given_again(stage: Stage) -> Iterator[None]:
+    """slurmctld loses its state while a job waits for its retry, and gives the job's id to another user.
+
+    Nothing of the one is told of the other, and the lost retry is not called done.
+    """
+    job = stage.submit(f"{stage.once()}{LOST_PEER}")
+    yield
+    stage.site.await_done(job, "requeue")
+    with stage.cluster.forgetful(int(job)):
+        assert stage.submit("echo mine; sleep 3", "-o", f"{stage.folder}/theirs.out", user="nobody") == job
+
+        def is_known() -> bool:
+            found = stage.full(job)["job"]
+            return (found["user"], found["state"]) == ("nobody", "completed")
+
+        await_("the job of the other user", is_known, words=lambda: stage.site.told(job))
+        found = stage.full(job)
+        assert len(found["attempts"]) == 1
+        assert (found["exceptions"], found["actions"]) == ([], [])
+        assert stage.site.records(job) == []
+        assert next(each["job_id"] for each in stage.site.ask("/jobs")) == job  # the latest first
+    stage.cluster.run("scancel", job, check=False)
+
+
+@MANAGER.row(alone=True)
+def retry_forgotten_for_good(stage: Stage) -> Iterator[None]:
+    """slurmctld loses its state while a job waits for its retry: a person is told that it is gone."""
+    job = stage.submit(f"{stage.once()}{LOST_PEER}")
+    yield
+    stage.site.await_done(job, "requeue")
+    await_("the look that sees it wait", lambda: stage.full(job)["job"]["state"] == "pending")
+    with stage.cluster.forgetful(int(job) + 1000):
+        gone = stage.site.await_record(job, lambda record: record["state"] == "escalated")
+        assert "submit it again" in gone["verdicts"][-1]["note"]
+        assert "does not know it any more" in stage.full(job)["job"]["reason"]
+    stage.cluster.run("scancel", job, check=False)

@@ -68,7 +68,7 @@ def _group(title: str, rows: list[Row], versions: list[str], kept: Mapping[str, 
             seconds = " / ".join(_seconds(each["seconds"]) for each in found.values())
             calls = " / ".join(str(each["calls"]) for each in found.values())
             cells = (row.situation, last["slurm"], last["does"], last["says"], seconds, calls)
-            yield f"| {' | '.join(cell(cell) for cell in cells)} |"
+            yield f"| {' | '.join(map(cell, cells))} |"
     yield ""
 
 

@@ -133,6 +133,24 @@ def only_one_node(stage: Stage) -> Iterator[None]:
 
 
 @SCHEDULING.row(alone=True)
+def moved_to_where_it_failed(stage: Stage) -> Iterator[None]:
+    """Its owner moves a waiting retry to a partition that has no node but the one it failed on: it starts there."""
+    job = stage.submit(stage.once() + LOST_PEER)
+    yield
+    stage.site.await_done(job, "requeue")
+    node = stage.cluster.ends(job)[0]["NodeList"]
+    stage.cluster.run("scontrol", "create", "partitionname=tiny", f"nodes={node}", "maxtime=10", "state=up")
+    try:
+        stage.cluster.run("scontrol", "update", f"jobid={job}", "partition=tiny", "timelimit=5")
+        stage.recovered(job, 150)
+        assert stage.cluster.job(job)["ExcNodeList"] == "(null)"
+        assert "no other node has what it asks for" in stage.says(job)
+    finally:
+        stage.cluster.run("scancel", job, check=False)
+        stage.cluster.run("scontrol", "delete", "partitionname=tiny", check=False)
+
+
+@SCHEDULING.row(alone=True)
 def maintenance(stage: Stage) -> Iterator[None]:
     """A maintenance reservation of all nodes begins soon: the failed job is put back and waits for its end."""
     job = stage.submit(f"{stage.once()}sleep 3\n{LOST_PEER}", "--time=1")

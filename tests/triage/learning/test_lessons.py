@@ -1,7 +1,6 @@
 """Which lessons are taught: persons outrank outcomes, nobody teaches more than his share."""
 
 from collections import Counter
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 from perdure.model.identity import AttemptId
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.learning.lessons import Caps, Lesson, Source, taught
+from tests.copying import replace
 
 
 def lesson(n, transient=True, user="ada", fingerprint="", source=Source.OUTCOME, time_s=0.0):
@@ -35,6 +35,13 @@ def test_contradictory_outcomes_teach_nothing():
 def test_the_latest_word_of_a_person_counts():
     first, second = lesson(1, True, source=Source.PERSON), lesson(1, False, source=Source.PERSON, time_s=5.0)
     assert taught([first, second]) == [second]
+
+
+def test_of_what_persons_say_of_what_looks_alike_the_latest_word_decides_on_outcomes():
+    first = lesson(1, True, fingerprint="f", source=Source.PERSON)
+    second = lesson(2, False, fingerprint="f", source=Source.PERSON, time_s=5.0)
+    outcomes = [lesson(3, True, fingerprint="f"), lesson(4, False, fingerprint="f")]
+    assert taught([*outcomes, first, second]) == [second, first, outcomes[1]]
 
 
 def test_one_user_teaches_at_most_his_share():

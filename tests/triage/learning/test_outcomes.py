@@ -1,13 +1,12 @@
 """Outcomes prove little: only success past the point, and the same failure elsewhere, say anything."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.model.identity import AttemptId
 from perdure.triage.learning.outcomes import Trial, labels
+from tests.copying import replace
 
 
 def trial(n, ran_s=100.0, node="a", passed=False, failed=True, fingerprint="f", category="shape"):

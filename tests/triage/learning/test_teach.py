@@ -67,6 +67,28 @@ def test_what_makes_it_worse_on_the_fixed_set_is_rolled_back():
     assert "the fixed set" in term.reason
 
 
+@dataclass(frozen=True)
+class ByHeart:
+    """Knows all; once it is taught it forgets what it was not taught, but for the fixed set."""
+
+    kept: frozenset[str] | None = None
+
+    def update(self, examples):
+        return ByHeart(frozenset(e.reading.excerpt for e in [*examples, *FIXED]))
+
+    def log_odds(self, reading):
+        right = 3.0 if reading.excerpt != KNOWN[1].reading.excerpt else -3.0
+        return right if self.kept is None or reading.excerpt in self.kept else -right
+
+
+def test_what_makes_it_worse_on_lessons_that_were_held_back_is_rolled_back():
+    model, lessons = ByHeart(), [lesson(n, user=f"u{n}") for n in range(40)]
+    after, term = teach(model, model, lessons, KNOWN + FIXED)
+    assert 0 < term.lessons < 40
+    assert (after, term.adopted) == (model, False)
+    assert "the site's own lessons" in term.reason
+
+
 def test_without_lessons_the_model_is_the_one_that_came():
     base = own_model()
     model, term = teach(base, base, [], KNOWN + FIXED)

@@ -8,23 +8,25 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from perdure import errors
 from perdure.backends.local import paths
+from perdure.backends.local.outputs import Runs, read_output
 from perdure.backends.local.spec import JobSpec
 from perdure.backends.local.wire import decode, encode
 from perdure.backends.protocol import TAIL_BYTES
-from perdure.backends.reader import Request, Wanted, read_files
-from perdure.errors import ClusterBusy, ClusterError, PerdureError
+from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, PerdureError
 from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
-from perdure.model.output import LogMark, Output, OutputKind
+from perdure.model.output import LogMark, Output
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 
 TIMEOUT_S = 10.0
 MAX_ANSWER = 256 * 1024 * 1024
@@ -53,9 +55,13 @@ class LocalBackend:
         return seen
 
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
-        """See `Backend.output`. All logs belong to the user that runs the cluster; both streams are one file."""
-        wanted = Wanted((attempt.stdout,), OutputKind.STDOUT)
-        return read_files(Request(os.getuid(), (wanted,), marks=tuple(known), max_bytes=max_bytes))
+        """See `Backend.output`. Where no daemon knows the job, the attempt's log alone is read."""
+        try:
+            of = {"job_id": attempt.id.job_id, "incarnation": attempt.id.incarnation}
+            runs = self._read(Runs, self._ask({"op": "runs", **of}))
+        except (ClusterBusy, InputError, NotFound):  # a daemon of an earlier version refuses the question
+            runs = None
+        return read_output(attempt, runs, max_bytes, known)
 
     def perform(self, action: Action) -> Outcome:
         """See `Backend.perform`. The daemon remembers every key that it has answered."""

@@ -6,8 +6,9 @@ import fcntl
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec import structs
 
 from perdure.backends.local import paths
 from perdure.backends.local.client import LocalBackend
@@ -45,7 +46,7 @@ def start_daemon(
     except OSError as err:
         raise StateError(str(state), f"cannot be written: {err.strerror}", "Name another --state") from err
     options = {"state": state, "cluster": cluster, "nodes": nodes, "gpus": gpus, "slots": slots, "nice": nice}
-    options |= asdict(timing or Timing())
+    options |= structs.asdict(timing or Timing())
     command = [sys.executable, "-P", "-m", "perdure.backends.local"]  # -P: no modules from the state directory
     for name, value in options.items():
         command += [f"--{name.replace('_', '-')}", str(value)]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from perdure.backends.local.placement import Seat, choose_victims, free_capacity, occupy, place
 from perdure.backends.local.records import (

@@ -16,12 +16,13 @@ from typing import IO, Any
 from perdure.backends.local import paths, requests
 from perdure.backends.local.core import RESTARTED, Core, Effect, Launch, SignalNode, SignalTasks, fresh_nodes
 from perdure.backends.local.environment import task_environment
+from perdure.backends.local.outputs import MAX_BESIDE, Run, Runs
 from perdure.backends.local.processes import Orders, Task, TaskKey, Tasks, kill_leftover
 from perdure.backends.local.records import AttemptRecord, JobRecord, Timing
 from perdure.backends.local.spec import JobSpec
 from perdure.backends.local.store import Store
 from perdure.backends.local.wire import decode, decode_action, encode
-from perdure.errors import InputError, PerdureError, StateError
+from perdure.errors import InputError, NotFound, PerdureError, StateError
 from perdure.model.actions import Outcome
 
 KEEP_JOBS_S = 300.0  # a job that is over is told of at least this long
@@ -72,6 +73,7 @@ class Daemon:
             "perform": self._perform,
             "lookup": self._lookup,
             "fault": self._fault,
+            "runs": self._runs,
         }
 
     def _load(self) -> Core:
@@ -229,6 +231,21 @@ class Daemon:
         self._core.inject(str(request["node"]), str(request["what"]), self._clock())
         self._carry_out()
         return {}
+
+    def _runs(self, request: dict[str, Any]) -> object:
+        """How an attempt was started, and who ran beside it."""
+        job_id, incarnation = str(request["job_id"]), int(request["incarnation"])
+        job, attempt = self._core.jobs.get(job_id), self._store.attempt(job_id, incarnation)
+        if job is None or attempt is None:
+            raise NotFound(f"job {job_id}", f"no attempt {incarnation} is known", "It may be too long ago")
+        at_the_time = (*self._store.ended_since(attempt.start_s), *self._core.running.values())
+        others = ((self._core.jobs[each.job_id], each) for each in at_the_time if each.job_id != job_id)
+        beside = sorted(others, key=lambda pair: pair[1].start_s)[-MAX_BESIDE:]
+        return encode(Runs(self._run(job, attempt), tuple(self._run(*each) for each in beside)))
+
+    def _run(self, job: JobRecord, attempt: AttemptRecord) -> Run:
+        env = task_environment(self.setup.cluster, self.setup.state_dir, job, attempt, 0, os.environ)
+        return Run(job.job_id, attempt.start_s, attempt.end_s, job.spec.argv, job.spec.workdir, env)
 
 
 def _lock_state(state_dir: Path) -> IO[bytes]:

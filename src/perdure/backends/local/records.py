@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from perdure.backends.local.spec import JobSpec
 from perdure.model.identity import AttemptId
@@ -19,8 +20,7 @@ class Fault(StrEnum):
     THAWING = "thawing"  # its processes run again, and are about to be ended
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """How fast the embedded cluster is, in seconds."""
 
     detect_s: float = 0.5  # from the fault of a node to the cluster's knowing
@@ -29,8 +29,7 @@ class Timing:
     requeue_delay_s: float = 0.0  # from the cluster's own requeue to the earliest start
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
+class NodeRecord(Struct, frozen=True):
     """One virtual node."""
 
     name: str
@@ -59,8 +58,7 @@ class NodeRecord:
         return Node(self.name, self.state(busy), self.down or self.drained or "", self.gpus, gpus_used, self.since_s)
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(Struct, frozen=True):
     """One job and where it stands. `incarnation` counts its starts; 0 before the first."""
 
     job_id: str
@@ -119,8 +117,7 @@ class JobRecord:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """An attempt is being ended: TERM was sent, KILL follows at `kill_s`."""
 
     state: AttemptState  # what it will have been
@@ -129,16 +126,14 @@ class Ending:
     killed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TaskExit:
+class TaskExit(Struct, frozen=True):
     """How the task of one rank ended: as `subprocess.Popen.returncode` says it."""
 
     rank: int
     status: int
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRecord:
+class AttemptRecord(Struct, frozen=True):
     """One execution of a job: task `i` runs on ``nodes[i]`` with the GPUs ``devices[i]``."""
 
     job_id: str

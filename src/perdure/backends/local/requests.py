@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from perdure.backends.local.core import Core
 from perdure.backends.local.records import JobRecord, NodeRecord

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal as signals
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from perdure.errors import InputError
 from perdure.model.jobs import Wish
 
 
-@dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(Struct, frozen=True):
     """One job: `argv` runs once on each of `node_count` nodes, all tasks started together or none.
 
     Raises `InputError` where a value makes no sense by itself; whether it fits the cluster is the cluster's word.

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from msgspec import Struct
 
 from perdure.backends.local.core import Step
 from perdure.backends.local.records import AttemptRecord, JobRecord, NodeRecord
@@ -16,10 +18,7 @@ from perdure.backends.local.wire import decode, encode
 from perdure.errors import StateError
 from perdure.model.actions import Outcome
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 
 FORMAT = 1
 MAX_ENDED_JOBS = 10_000
@@ -97,6 +96,12 @@ class Store:
         rows = self._db.execute("SELECT record FROM attempt WHERE end_s >= ? ORDER BY end_s", (since_s,))
         return [_read(AttemptRecord, row) for row in rows]
 
+    def attempt(self, job_id: str, incarnation: int) -> AttemptRecord | None:
+        row = self._db.execute(
+            "SELECT record FROM attempt WHERE job = ? AND incarnation = ?", (int(job_id), incarnation)
+        ).fetchone()
+        return None if row is None else _read(AttemptRecord, row)
+
     def next_job(self) -> int:
         return int(self._db.execute("SELECT next_job FROM counter").fetchone()[0])
 
@@ -112,6 +117,7 @@ class Store:
         """Write all that changed, and the action that changed it, or nothing."""
         if not (step.jobs or step.attempts or step.nodes or action):
             return
+
         def write() -> None:
             self._db.executemany(
                 "INSERT INTO node VALUES (?, ?) ON CONFLICT DO UPDATE SET record = excluded.record",
@@ -190,7 +196,7 @@ class Store:
                 time.sleep(TRY_AGAIN_S)
 
 
-def _text(record: DataclassInstance) -> str:
+def _text(record: Struct) -> str:
     return json.dumps(encode(record), separators=(",", ":"))
 
 

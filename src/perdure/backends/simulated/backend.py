@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
+from msgspec.structs import replace
 
 from perdure.backends.protocol import TAIL_BYTES
 from perdure.backends.simulated.cluster import SimulatedCluster
@@ -16,7 +17,6 @@ from perdure.model.actions import Action, Outcome
 from perdure.model.jobs import Attempt
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, Why, digest_of
-from perdure.model.value import replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.errors import NotFound
 from perdure.model.actions import (
@@ -34,7 +35,6 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
-from perdure.model.value import quick, replace
 
 EVERY = -1  # as `Script.failures`: each attempt fails
 START_S = 1_000_000.0
@@ -47,9 +47,7 @@ _STATE_AFTER = {
 }
 
 
-@quick
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """How a job behaves: each attempt prints `says`, runs for `run_s` seconds, then ends well or fails.
 
     The first `failures` attempts fail, and so does any on one of `bad_nodes`; a failing one prints `error`.
@@ -73,8 +71,7 @@ class Script:
         return self.failures == EVERY or ordinal <= self.failures or not set(nodes).isdisjoint(self.bad_nodes)
 
 
-@dataclass(slots=True)
-class _Submitted:
+class _Submitted(Struct):
     """A job as the manager keeps it."""
 
     script: Script

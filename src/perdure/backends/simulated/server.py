@@ -9,11 +9,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter
+import msgspec
 
 from perdure.backends.protocol import TAIL_BYTES, Backend
 from perdure.errors import ClusterBusy, ClusterError, NotFound
@@ -24,16 +23,6 @@ from perdure.model.output import LogMark, Output
 
 Handler = Callable[[Any], Any]
 _ERRORS = {error.__name__: error for error in (ClusterBusy, ClusterError, NotFound)}
-
-
-@cache
-def adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-ACTION = Annotated[Action, Field(discriminator="kind")]
-REQUEST = tuple[str, Any]
-ANSWER = tuple[str, Any]  # "ok" and the value, or the name of an error and its words
 
 
 def serve(listener: socket.socket, handlers: Mapping[str, Handler]) -> None:
@@ -51,7 +40,7 @@ def _serve_one(connection: socket.socket, handlers: Mapping[str, Handler]) -> bo
         for line in lines:
             if not line.endswith(b"\n"):
                 break  # it died while it spoke
-            name, given = adapter(REQUEST).validate_json(line)
+            name, given = msgspec.json.decode(line)
             answer = _answer(handlers[name], given)
             with suppress(ConnectionError):  # a dead client hears nothing; what else it has sent is still carried out
                 connection.sendall(answer)
@@ -62,10 +51,10 @@ def _serve_one(connection: socket.socket, handlers: Mapping[str, Handler]) -> bo
 
 def _answer(handler: Handler, given: Any) -> bytes:
     try:
-        answer: ANSWER = ("ok", handler(given))
+        status, value = "ok", handler(given)
     except tuple(_ERRORS.values()) as err:
-        answer = (type(err).__name__, list(err.args))
-    return adapter(Any).dump_json(answer) + b"\n"
+        status, value = type(err).__name__, list(err.args)
+    return msgspec.json.encode((status, value)) + b"\n"
 
 
 class RemoteBackend:
@@ -79,7 +68,7 @@ class RemoteBackend:
 
     def ask(self, name: str, given: Any = None) -> Any:
         """Call a handler. Raises what it raised; `ClusterBusy` where the server is gone."""
-        self._lines.write(adapter(Any).dump_json((name, given)) + b"\n")
+        self._lines.write(msgspec.json.encode((name, given)) + b"\n")
         self._lines.flush()
         return self._reply()
 
@@ -87,35 +76,27 @@ class RemoteBackend:
         line = self._lines.readline()
         if not line:
             raise ClusterBusy(self.cluster, "the simulation is gone", "Start it again")
-        status, value = adapter(ANSWER).validate_json(line)
+        status, value = msgspec.json.decode(line)
         if status != "ok":
             raise _ERRORS[status](*value)
         return value
 
     def observe(self, since_s: float) -> Observation:
-        seen: Observation = _read(Observation, self.ask("observe", since_s))
-        return seen
+        return msgspec.convert(self.ask("observe", since_s), Observation)
 
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
-        read: Output = _read(Output, self.ask("output", [attempt, max_bytes, known]))
-        return read
+        return msgspec.convert(self.ask("output", [attempt, max_bytes, known]), Output)
 
     def perform(self, action: Action) -> Outcome:
-        outcome: Outcome = _read(Outcome, self.ask("perform", action))
-        return outcome
+        return msgspec.convert(self.ask("perform", action), Outcome)
 
     def lookup(self, action: Action) -> Outcome | None:
-        outcome: Outcome | None = _read(Outcome | None, self.ask("lookup", action))
-        return outcome
+        found = self.ask("lookup", action)
+        return None if found is None else msgspec.convert(found, Outcome)
 
     def close(self) -> None:
         self._lines.close()
         self._socket.close()
-
-
-def _read(kind: Any, value: Any) -> Any:
-    """A value from its JSON form."""
-    return adapter(kind).validate_python(value)
 
 
 def handlers_of(backend: Backend) -> dict[str, Handler]:
@@ -123,9 +104,9 @@ def handlers_of(backend: Backend) -> dict[str, Handler]:
     return {
         "observe": backend.observe,
         "output": lambda given: backend.output(
-            _read(Attempt, given[0]), given[1], _read(tuple[LogMark, ...], given[2])
+            msgspec.convert(given[0], Attempt), given[1], msgspec.convert(given[2], tuple[LogMark, ...])
         ),
-        "perform": lambda given: backend.perform(_read(ACTION, given)),
-        "lookup": lambda given: backend.lookup(_read(ACTION, given)),
+        "perform": lambda given: backend.perform(msgspec.convert(given, Action)),
+        "lookup": lambda given: backend.lookup(msgspec.convert(given, Action)),
         "stop": lambda _: None,
     }

@@ -6,8 +6,9 @@ Fields end in a word drawn at random for the call, so no text of a user's can pa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from perdure.backends.slurm.words import attempt_state, exit_status, gpus
 from perdure.errors import InputError
@@ -24,8 +25,7 @@ NOT_TOLD = -1
 """A `uid` that accounting does not know yet: for some seconds slurmdbd says 0 of a job that has just started."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One start of a job, or its waiting (then `start_s` is None)."""
 
     job_id: str

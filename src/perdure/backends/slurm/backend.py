@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import logging
 import math
 import pwd
 import secrets
@@ -10,12 +12,14 @@ import threading
 import time
 from collections import ChainMap, Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import re2
+from msgspec.structs import replace
 
 from perdure.backends.owner_reader import OwnerReader
+from perdure.backends.ownership import with_owner
 from perdure.backends.protocol import TAIL_BYTES
+from perdure.backends.rank_files import home_of, rivals, with_ranks
 from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.config import Config, read_config
@@ -24,12 +28,10 @@ from perdure.backends.slurm.het import merge_records, merge_rows, plain_id, read
 from perdure.backends.slurm.outputs import (
     JobOutputs,
     has_failed,
-    home_of,
     may_have_been_warned,
     may_hold_others_lines,
     outputs_of,
     request_of,
-    with_ranks,
 )
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import (
@@ -43,14 +45,14 @@ from perdure.backends.slurm.records import (
     read_jobs,
     read_nodes,
 )
-from perdure.backends.slurm.script import WalltimeWarning, warning_of
-from perdure.backends.slurm.script import appends as script_appends
-from perdure.backends.slurm.siblings import rivals, siblings
+from perdure.backends.slurm.sbatch import WalltimeWarning, warning_of
+from perdure.backends.slurm.sbatch import appends as script_appends
+from perdure.backends.slurm.siblings import siblings, writing
 from perdure.backends.slurm.spool import Question, Spool, Taken
 from perdure.backends.slurm.tools import Answer, Batch, Dialog, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
 from perdure.backends.slurm.words import CANNOT_RUN, PUT_BACK_AND_HELD
-from perdure.backends.slurm.writers import Writers, with_owner
+from perdure.backends.slurm.writers import Writers
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, PerdureError
 from perdure.model.actions import (
     Action,
@@ -71,6 +73,8 @@ from perdure.model.nodes import Node
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
 
+log = logging.getLogger("perdure")
+
 MAX_DONE = 10_000  # outcomes, and ends that hooks told of, that are remembered
 COMPLETED_S = 1.0  # that a job which was put back is waited for while its epilogs end
 MAX_ASKED = 500  # jobs that accounting is asked about by id; where there are more, it is asked for all
@@ -85,9 +89,9 @@ MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they writ
 
 _FORGOTTEN = "Slurm no longer tells where its log is"
 _NO_BATCH_JOB = "it has no log of its own, as it is no batch job"
-_UNRESOLVED = "where its ranks write to cannot be told from {!r} in its script"
 _JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
 _VERSION = re2.compile(r"(\d+\.\d+(?:\.\d+)?)")
+_DENIED = "permission denied"
 _NO_SUCH = ("Invalid job id", "not found")
 
 
@@ -145,6 +149,7 @@ class SlurmBackend:
         self._done: dict[str, Outcome] = {}
         self._nodes: frozenset[str] = frozenset()
         self._uids: dict[str, int] = {}  # by user name, as Slurm told them
+        self._is_administrator = True  # until Slurm denies what only an administrator may do
         self._batch: Batch | None = None
 
     @property
@@ -375,7 +380,8 @@ class SlurmBackend:
 
     def _is_newly_failed(self, record: JobRecord) -> bool:
         """Whether an attempt of the job failed, and it is not known yet where it writes to."""
-        if record.job_id in self._outputs:
+        known = self._outputs.get(record.job_id)
+        if known is not None and known.are_of(record):
             return False
         told = self._told.get((record.job_id, record.start_s or 0))  # a hook may know before the record tells
         return has_failed(record) or record.restarts > 0 or (told is not None and told.has_failed)
@@ -511,15 +517,25 @@ class SlurmBackend:
 
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
         """See `Backend.output`. Whose the lines are is told by who else had the same path lately."""
-        outputs = self._outputs.get(attempt.id.job_id)
+        outputs = self._outputs_of(attempt)
         if not attempt.stdout:
             return Output((), (Absent("", Why.UNKNOWN, _NO_BATCH_JOB if outputs else _FORGOTTEN),))
         read = self._reader.read(request_of(attempt, outputs, self._uid(attempt.user), max_bytes, known))
-        unknown = [Absent(text, Why.UNKNOWN, _UNRESOLVED.format(text)) for text in (outputs.unknown if outputs else ())]
         mine = (self._owned(file, attempt, outputs) for file in read.files if not self._is_anothers(file, attempt))
         files = with_ranks(tuple(mine), attempt.start_s)
-        resubmits = outputs is not None and outputs.resubmits
-        return replace(read, files=files, absent=(*read.absent, *unknown), resubmits=resubmits)
+        if outputs is None:
+            return dataclasses.replace(read, files=files)
+        return dataclasses.replace(
+            read, files=files, absent=(*read.absent, *outputs.files.untold), resubmits=outputs.resubmits
+        )
+
+    def _outputs_of(self, attempt: Attempt) -> JobOutputs | None:
+        """Where the attempt's job writes to; None where that is known of another only, which had the id before."""
+        known, record = self._outputs.get(attempt.id.job_id), self._records.get(attempt.id.job_id)
+        if known is None or known.told[0] != str(self._uids.get(attempt.user, known.told[0])):
+            return None
+        is_latest = record is not None and record.start_s == attempt.id.incarnation
+        return None if record is not None and is_latest and not known.are_of(record) else known
 
     def _is_anothers(self, file: OutputFile, attempt: Attempt) -> bool:
         """Whether what may be a rank's file is the one that Slurm writes another job's output to."""
@@ -535,8 +551,8 @@ class SlurmBackend:
             others = ()
         else:
             beside = self._siblings.get(attempt.id.job_id, ())
-            others = rivals(file.path, attempt, beside, ChainMap(self._outputs, self._beside))
-        appends = outputs is not None and (outputs.appends if own else file.path in outputs.appended)
+            others = rivals(file.path, attempt, writing(beside, ChainMap(self._outputs, self._beside)))
+        appends = outputs is not None and (outputs.appends if own else file.path in outputs.files.appended)
         return with_owner(file, attempt, others, ids, appends)
 
     def _uid(self, user: str) -> int:
@@ -567,7 +583,8 @@ class SlurmBackend:
         record = self._records.get(action.attempt.job_id) if isinstance(action, Requeue) else None
         if record is not None and isinstance(action, Requeue):
             stands_as_before = record.start_s == action.attempt.incarnation and has_failed(record)
-            if stands_as_before or record.reason in (PUT_BACK_AND_HELD, CANNOT_RUN):
+            is_ended = has_failed(record) and plans.is_over(record) and not plans.has_run(record, time.time())
+            if stands_as_before or is_ended or record.reason in (PUT_BACK_AND_HELD, CANNOT_RUN):
                 return None
         return self._done.get(action.key)
 
@@ -583,12 +600,13 @@ class SlurmBackend:
                     self._account((step,))
                     return plans.done("written to accounting")
                 before = complaint
-                said += (*step.said, *self._repair(scontrol, step))
+                said += self._repair(scontrol, step)
                 complaint = self._carry_out(scontrol, step)
                 if complaint and complaint == before:
                     return plans.refused_twice(action, step, complaint)
                 let_go = not complaint and plans.lets_go(step)
-                if isinstance(action, Requeue) and plans.takes_back(step):
+                said += () if complaint else step.said
+                if isinstance(action, Requeue) and plans.takes_back(step) and not complaint:
                     action = replace(action, exclude=())
                 if plans.puts_back(step) and isinstance(action, Requeue):
                     self._await_completed(scontrol, action)
@@ -606,6 +624,13 @@ class SlurmBackend:
             return step if isinstance(step, Outcome) else None
 
     def _next(self, scontrol: Dialog, action: Action, let_go: bool = False) -> Outcome | plans.Todo | plans.Accounted:
+        step = self._planned(scontrol, action, let_go)
+        if self._is_administrator or not isinstance(step, plans.Todo):
+            return step
+        commands = plans.without_admin(step.commands)
+        return dataclasses.replace(step, commands=commands) if commands else plans.done("written")
+
+    def _planned(self, scontrol: Dialog, action: Action, let_go: bool) -> Outcome | plans.Todo | plans.Accounted:
         if isinstance(action, NodeAction):
             return plans.for_node(action, self._node(scontrol, action.node))
         if isinstance(action, Requeue | Exclude) and self._nodes:  # Slurm refuses all names for one it does not know
@@ -698,8 +723,22 @@ class SlurmBackend:
         for command in step.commands:
             alone = command.startswith("scancel ")
             answer = self._tools.run(*command.split(" ")) if alone else scontrol.ask(command)
+            if _DENIED in answer.complaint and plans.asks_for_admin(command):
+                answer = self._without_admin(scontrol, command)
             complaint = answer.complaint or complaint
         return complaint
+
+    def _without_admin(self, scontrol: Dialog, command: str) -> Answer:
+        """Put a command again that was denied, without what Slurm lets administrators write alone."""
+        rest = plans.without_admin((command,))
+        answer = scontrol.ask(rest[0]) if rest else Answer(b"", b"")
+        if self._is_administrator and not answer.complaint:
+            self._is_administrator = False
+            log.warning(
+                "Slurm lets administrators alone write AdminComment: decisions on jobs in the queue are told in"
+                " Comment, where that is empty. To have both: sacctmgr modify user NAME set adminlevel=administrator"
+            )
+        return answer
 
     def _job(self, scontrol: Dialog, action: JobAction) -> JobRecord | None:
         return self._record(scontrol, plain_id(action.attempt.job_id))

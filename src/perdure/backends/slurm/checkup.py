@@ -140,11 +140,21 @@ def _is_operator(facts: Facts) -> bool:
     return facts.uid == 0 or f"({facts.uid})" in owner or (facts.admin_level or "").lower() in OPERATORS
 
 
+def _is_administrator(facts: Facts) -> bool:
+    """Whether Slurm lets it do all that root may."""
+    owner = facts.config["SlurmUser"] if facts.config else ""
+    return facts.uid == 0 or f"({facts.uid})" in owner or (facts.admin_level or "").lower() == "administrator"
+
+
 def _rights(facts: Facts) -> Iterator[Finding]:
     if facts.config is None:
         return
     if _is_operator(facts):
         yield Finding(Mark.OK, f"{facts.user} may act on everybody's jobs")
+        if not _is_administrator(facts):
+            what = f"{facts.user} may not write AdminComment: decisions on jobs in the queue are told in Comment,"
+            mend = f"To have both: sacctmgr modify user {facts.user} set adminlevel=administrator"
+            yield Finding(Mark.WARN, f"{what} where that is empty", mend)
     elif facts.admin_level is None and facts.accounting_error:
         what = f"whether {facts.user} may act on others' jobs cannot be told"
         yield Finding(Mark.WARN, what, "Run this again when accounting answers")
@@ -159,15 +169,18 @@ def _rights(facts: Facts) -> Iterator[Finding]:
 def _logs(facts: Facts) -> Iterator[Finding]:
     if facts.config is None:
         return
-    if not facts.logs:
+    logs = [(path, why) for path, why in facts.logs if not path.startswith("/dev/")]
+    if thrown := len(facts.logs) - len(logs):
+        yield Finding(Mark.OK, f"{thrown} of the last jobs keep no log (-o /dev/null): their users want none")
+    if not logs:
         yield Finding(Mark.WARN, "no job ended lately whose log could be tried", "Submit one, then run this again")
     else:
-        refused = [(path, why) for path, why in facts.logs if why]
-        share = 1 - len(refused) / len(facts.logs)
-        what = f"{len(facts.logs) - len(refused)} of {len(facts.logs)} logs of recent jobs can be read"
+        refused = [(path, why) for path, why in logs if why]
+        share = 1 - len(refused) / len(logs)
+        what = f"{len(logs) - len(refused)} of {len(logs)} logs of recent jobs can be read"
         if refused:
             path, why = refused[0]
-            mend = f"For example {path}: {why}. Run the service where jobs' files are, as root"
+            mend = f"For example {path}: {why}. Run the service where jobs' files are, {_with_rights(facts)}"
             yield Finding(Mark.WARN if share >= READABLE else Mark.FAIL, what, mend)
         else:
             yield Finding(Mark.OK, what)
@@ -180,6 +193,10 @@ def _logs(facts: Facts) -> Iterator[Finding]:
     if torn := [path for (path, _), tasks in shared.items() if tasks > 1]:
         what = f"{len(torn)} arrays write all their tasks' output to one file, for example {torn[0]}"
         yield Finding(Mark.WARN, what, "Ask their owners for -o %A_%a.out: a line in a shared file is hearsay")
+
+
+def _with_rights(facts: Facts) -> str:
+    return "which this user may enter" if facts.reads_as_owner else "as root or with CAP_SETUID and CAP_SETGID"
 
 
 def _hooks(facts: Facts) -> Iterator[Finding]:

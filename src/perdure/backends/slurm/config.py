@@ -18,7 +18,7 @@ class Config:
     time_s: float | None = None  # slurmctld's clock when it answered
 
     def __getitem__(self, name: str) -> str:
-        return self.values.get(name, "")
+        return self.values.get(name) or self.values.get(f"{name}[0]", "")  # 24.11 numbers some: EpilogSlurmctld[0]
 
     def words(self, name: str) -> frozenset[str]:
         """The words of a list, in lower case."""

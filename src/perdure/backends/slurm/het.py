@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.records import JobRecord, read_one_answer

@@ -8,10 +8,11 @@ is named so. All names that a file may have are told, the likeliest first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 
 import re2
+from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.backends.slurm.records import JobRecord
 
@@ -21,8 +22,7 @@ _PATTERN = re2.compile(r"%(\d{0,2})([%AaJjNnstuxb])")
 _NO_TASK = "4294967294"
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """The values of patterns for one job: for each letter those that it may have, the likeliest first."""
 
     of: Mapping[str, Sequence[str]]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.backends.slurm.accounting import TAKEN_OFF, Row
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
-from perdure.backends.slurm.script import WalltimeWarning
+from perdure.backends.slurm.sbatch import WalltimeWarning
 from perdure.backends.slurm.wishes import Wishes, wishes
 from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state
 from perdure.model.exits import ExitWish, wish_of
@@ -23,8 +25,7 @@ WARNED_EARLY_S = 60.0  # at most, that Slurm sends a signal before it is due
 SHUT_DOWN_S = 600.0  # at most, from the signal that a shutdown sends to the next start of the machine
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(Struct, frozen=True):
     """What was seen. `jobs` is None where the controller could not be asked."""
 
     jobs: Sequence[JobRecord] | None
@@ -84,6 +85,8 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
     for row in sources.rows:
         if row.start_s is None or (sources.jobs is not None and _is_ahead(row, records.get(row.job_id), now)):
             continue
+        if _is_anothers(row, records.get(row.job_id)):
+            continue
         attempt = _of_row(cluster, row, row.start_s, records.get(row.job_id))
         if row is latest.get(row.job_id):
             attempt = _launch_failure(attempt, records.get(row.job_id), sources.nodes)
@@ -104,6 +107,14 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
         found[seen.id] = _at_walltime(_in_grace_time(found[seen.id], record), record, sources.warnings)
     blamed = _NodeBlame(sources.nodes)
     return tuple(sorted((blamed(attempt) for attempt in found.values()), key=lambda a: (a.start_s, a.id)))
+
+
+def _is_anothers(row: Row, record: JobRecord | None) -> bool:
+    """Whether it is of a job that had the id before: a slurmctld that lost its state gives ids out again."""
+    if record is None:
+        return False
+    is_earlier = not record.restarts and row.submit_s < record.submit_s - CLOCKS_APART_S
+    return is_earlier or (row.uid > 0 and row.uid != record.uid)
 
 
 def _owner_is_open(row: Row, now: float) -> bool:

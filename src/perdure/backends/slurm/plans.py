@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import re2
+
 from perdure.backends.slurm.dependants import is_singleton, mended, word_on
 from perdure.backends.slurm.records import JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.words import CANNOT_RUN, HELD_BY_A_PERSON, is_held, is_waiting
@@ -152,6 +154,17 @@ def whole(job: JobRecord) -> str:
     return job.job_id.partition("+")[0]
 
 
+def asks_for_admin(command: str) -> bool:
+    """True of a command that writes what Slurm lets administrators write alone."""
+    return _ADMIN_COMMENT.search(command) is not None
+
+
+def without_admin(commands: Sequence[str]) -> tuple[str, ...]:
+    """The commands without what administrators alone may write; those that are about nothing else are left out."""
+    stripped = [_ADMIN_COMMENT.sub("", command) for command in commands]
+    return tuple(command for command in stripped if not _BARE.fullmatch(command))
+
+
 def refused_twice(action: JobAction | NodeAction, step: Todo, complaint: str) -> Outcome:
     """What has come of an action whose last step Slurm refuses again and again."""
     if isinstance(action, Requeue) and not puts_back(step):
@@ -177,7 +190,7 @@ def _requeue(
     if job.reason in HELD_BY_A_PERSON:
         return refused(f"a person holds the job: {job.reason}")
     if job.reason == CANNOT_RUN:
-        return done(_where(job)) if let_go else _anywhere(action, job)
+        return done(_where(job)) if let_go and job.priority else _anywhere(action, job)
     changes = _placement(job, action.exclude) + _size(job, action.node_count) + _delay(job, action.delay_s, now)
     if not is_held(job.state, job.priority, job.reason):
         return Todo((_update(job, changes),)) if changes else done(_where(job))
@@ -198,7 +211,7 @@ def _anywhere(action: Requeue, job: JobRecord) -> Outcome | Todo:
     words = f"{_TAKEN_BACK}, so not away from {','.join(action.exclude)} any more"
     comment = action.comment.replace(f" away from {', '.join(action.exclude)}", " on any node")
     changes = (f"ExcNodeList={','.join(left)}", *_comments(job, comment))
-    return Todo((_update(job, changes),), said=(words,))
+    return Todo((_update(job, changes), f"release {whole(job)}"), said=(words,))
 
 
 def _turn(job: JobRecord, dependants: Sequence[Dependant]) -> tuple[str, ...]:
@@ -283,6 +296,8 @@ def _cancel(job: JobRecord, now: float) -> Outcome | Todo:
     return Todo((f"scancel {whole(job)}",))
 
 
+_ADMIN_COMMENT = re2.compile(r' AdminComment="[^"]*"')
+_BARE = re2.compile(r"update jobid=\S+ ?")
 _TAKEN_BACK = "no other node has what it asks for"
 _NOT_OVER = frozenset(
     {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING",

@@ -15,12 +15,12 @@ are printed as they are. What can be trusted is told apart like this:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
 from typing import NamedTuple
 
 import re2
+from msgspec import Struct, field
 
 from perdure.backends.slurm.words import duration_s, exit_status, gpus, is_waiting, node_state, node_total
 from perdure.errors import InputError
@@ -51,8 +51,7 @@ _TAIL_KEYS = (
 _TAIL_KEY = re2.compile(rf" (?:{'|'.join(_TAIL_KEYS)})=")
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(Struct, frozen=True):
     """One job, as the controller knows it now. Text is Slurm's own; times are whole seconds since the epoch."""
 
     raw_id: int
@@ -126,8 +125,7 @@ def tells_failure(record: JobRecord) -> bool:
     return record.state == "COMPLETING" and record.reason.startswith(_BAD_ENDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Torn:
+class Torn(Struct, frozen=True):
     """A record of which only the number is in doubt: `candidates` holds each beginning, the true one among them."""
 
     candidates: tuple[tuple[int, bytes], ...]  # (number, the text from there to the anchor)
@@ -148,8 +146,7 @@ class Claim(NamedTuple):
     submit_s: int
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecords:
+class JobRecords(Struct, frozen=True):
     """All that could be read, what is in doubt, and how many records made no sense."""
 
     whole: tuple[JobRecord, ...]
@@ -431,8 +428,7 @@ def _number(text: str, otherwise: int) -> int:
     return int(text) if text.isdecimal() and len(text) <= 12 else otherwise
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
+class NodeRecord(Struct, frozen=True):
     """One node, and when its machine and its daemon started."""
 
     node: Node

@@ -6,14 +6,12 @@ Slurm tells whose a job's own two files are. Of further files only the scripts t
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from perdure.backends.reader import Search
+from perdure.backends.ownership import Span
+from perdure.backends.rank_files import RankFiles
 from perdure.backends.slurm.outputs import JobOutputs
 from perdure.backends.slurm.records import JobRecord
-from perdure.backends.slurm.writers import LATE_S, Span
-from perdure.model.jobs import Attempt
 
 MAX_SIBLINGS = 50  # of a job, the latest
 
@@ -26,39 +24,15 @@ def siblings(job: JobRecord, records: Iterable[JobRecord]) -> tuple[JobRecord, .
     return tuple(sorted(others, key=lambda record: record.start_s or 0)[-MAX_SIBLINGS:])
 
 
-def rivals(
-    path: str, attempt: Attempt, beside: Iterable[JobRecord], known: Mapping[str, JobOutputs]
-) -> tuple[Span, ...]:
-    """Those of the jobs beside an attempt that ran at the same time and may have written to `path`.
-
-    `known` holds where their scripts say that they write to; who is not in it may write anywhere.
-    """
-    end_s = (math.inf if attempt.end_s is None else attempt.end_s) + LATE_S
-    found = []
+def writing(
+    beside: Iterable[JobRecord], known: Mapping[str, JobOutputs]
+) -> Iterator[tuple[Span, RankFiles | None]]:
+    """When each of these jobs ran, and where its script says that it writes to: None where that is not `known`."""
     for job in beside:
-        ended_s = math.inf if job.end_s is None else float(job.end_s)
-        if job.start_s is None or job.start_s > end_s or ended_s < attempt.start_s:
-            continue
-        outputs = known.get(job.job_id)
-        if outputs is None or may_write(outputs, path):
-            found.append(Span(job.job_id, float(job.start_s), ended_s))
-    return tuple(found)
-
-
-def may_write(outputs: JobOutputs, path: str) -> bool:
-    """Whether a job's script names the path, or files of such names."""
-    return path in outputs.ranks or any(_finds(search, path) for search in outputs.searches)
-
-
-def _finds(search: Search, path: str) -> bool:
-    root = search.root.rstrip("/") + "/"
-    if not path.startswith(root):
-        return False
-    names = path.removeprefix(root).split("/")
-    above = len(names) - len(search.parts)
-    return 0 <= above <= search.depth and all(
-        re.fullmatch(part, name) for part, name in zip(search.parts, names[above:], strict=True)
-    )
+        if job.start_s is not None:
+            end_s = math.inf if job.end_s is None else float(job.end_s)
+            outputs = known.get(job.job_id)
+            yield Span(job.job_id, float(job.start_s), end_s), outputs.files if outputs else None
 
 
 def whole_id(record: JobRecord) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from perdure.coordination.bridges import fields
 from perdure.coordination.record import (
@@ -23,16 +25,14 @@ MAX_RECORDS = 10_000  # kept of one text
 MAX_FOUND = 250_000  # parts of one text
 
 
-@dataclass(frozen=True, slots=True)
-class Bridged:
+class Bridged(Struct, frozen=True):
     """What came over: each exception once, and how many parts of the text made no sense or were too many."""
 
     records: tuple[ExceptionRecord, ...]
     skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What the text does not say itself: whose it is, and the present."""
 
     format: str
@@ -45,8 +45,7 @@ class Context:
 Reader = Callable[[str, Context], Iterable[ExceptionRecord | None]]  # None is a part that cannot be read
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What a word of another program means here."""
 
     type: str
@@ -55,8 +54,7 @@ class Meaning:
     scope: Scope = Scope.LOCAL
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """One failure as it was told. `facts` make it what it is: the same facts are the same exception."""
 
     meaning: Meaning

@@ -9,10 +9,10 @@ zero is an exception too where Flux raised none before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import re2
+from msgspec.structs import replace
 
 from perdure.coordination.bridges import causes, fields
 from perdure.coordination.bridges.bridged import Context, Meaning, Told, led_by_first, record_of

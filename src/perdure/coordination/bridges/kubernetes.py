@@ -10,8 +10,10 @@ node-problem-detector, and any other that a site's own monitors set.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from perdure.coordination.bridges import causes, fields
 from perdure.coordination.bridges.bridged import Context, Meaning, Told, led_by_first, record_of

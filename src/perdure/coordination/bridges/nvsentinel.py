@@ -9,10 +9,10 @@ Source: data-models/protobufs/health_event.proto of NVIDIA/NVSentinel; numbers o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import re2
+from msgspec.structs import replace
 
 from perdure.coordination.bridges import fields
 from perdure.coordination.bridges.bridged import Context, Meaning, Told, clearing, record_of

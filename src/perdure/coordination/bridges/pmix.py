@@ -11,10 +11,10 @@ installed. Statuses below -3000 are a program's own and say nothing here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import re2
+from msgspec.structs import replace
 
 from perdure.coordination.bridges import causes, fields
 from perdure.coordination.bridges.bridged import Context, Meaning, Told, record_of

@@ -8,9 +8,9 @@ one that an operator took out of service, is no failure. Times without a zone ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import re2
+from msgspec.structs import replace
 
 from perdure.coordination.bridges import causes, fields
 from perdure.coordination.bridges.bridged import Context, Meaning, Told, clearing, record_of

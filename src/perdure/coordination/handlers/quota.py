@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from perdure.coordination.cover import smallest_cover
 from perdure.coordination.handlers.shared import hold_waiting, told
@@ -73,7 +75,7 @@ def move_least(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     brake = hold_waiting(record, site, now)
     moves = sum(usage.movable[job_id] for job_id in chosen)
     note = f"{len(chosen)} jobs move {moves} bytes to cover {usage.overrun}; {brake.note}"
-    children = tuple(_move(record, site, job_id, usage.movable[job_id], note, now) for job_id in chosen)
+    children = tuple(_move(record, site, job_id, usage.movable[job_id], note, now) for job_id in sorted(chosen))
     return replace(brake, note=note, forbids=(START, "move", "migrate"), children=children)
 
 

@@ -169,4 +169,5 @@ def _items(web: Web, identity: Identity, rows: tuple[EventRow, ...]) -> list[Eve
     if identity.role.covers(operator.role):
         return [EventItem.of(row, with_log=True) for row in rows]
     owners = jobs.owners_of(web.reader, {row.job_id for row in rows if row.job_id})
-    return [EventItem.of(row, with_log=identity.may_read_logs_of(owners.get(row.job_id, ""))) for row in rows]
+    said_to = ((row, owners.get(row.job_id, jobs.NOBODY).at(row.time_s)) for row in rows)
+    return [EventItem.of(row, with_log=identity.may_read_logs_of(owner)) for row, owner in said_to]

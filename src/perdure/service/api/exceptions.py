@@ -221,7 +221,8 @@ def visible(web: Web, identity: Identity, exception_id: str) -> ExceptionRecord:
     """An exception, for who may see it. Raises `NotFound`."""
     record = exceptions.exception(web.reader, exception_id)
     if record.subject.job_id and identity.role is not Role.OPERATOR:
-        owner = jobs.owners_of(web.reader, {record.subject.job_id}).get(record.subject.job_id, "")
-        if not identity.may_read_logs_of(owner):
+        owner = jobs.owners_of(web.reader, {record.subject.job_id}).get(record.subject.job_id, jobs.NOBODY)
+        is_its = exceptions.is_of_this_job(web.reader, exception_id)
+        if not (is_its and identity.may_read_logs_of(owner.user)):
             raise NotFound(f"exception {exception_id}", "no such exception is known", "See `perdure events`")
     return record

@@ -78,7 +78,7 @@ def _check_own(identity: Identity, user: str, where: str) -> None:
 
 def read_log(web: Web, identity: Identity, job_id: str, incarnation: int | None, max_bytes: int) -> bytes:
     """The end of a log, for those who may read it. Raises `NotPermitted`, `NotFound`, `LogRefused`."""
-    if not identity.may_read_logs_of(jobs.owner_of(web.reader, job_id)):
+    if not all(map(identity.may_read_logs_of, jobs.owners_of_log(web.reader, job_id, incarnation))):
         raise NotPermitted(f"job {job_id}", "its log belongs to another user", "Ask its owner or an operator")
     if incarnation is None:
         latest = jobs.latest_attempt(web.reader, job_id)

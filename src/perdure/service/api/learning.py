@@ -106,7 +106,7 @@ def roll_back(web: Here, identity: Operator) -> RolledBack:  # noqa: ARG001
 
 def put_right(web: Web, identity: Identity, job_id: str, incarnation: int, label: Word) -> None:
     """Take a person's word on a failure, or take it back. Raises `NotPermitted`, `NotFound`."""
-    if not identity.may_read_logs_of(jobs.owner_of(web.reader, job_id)):
+    if not all(map(identity.may_read_logs_of, jobs.owners_of_log(web.reader, job_id, incarnation))):
         raise NotPermitted(f"job {job_id}", "it belongs to another user", "Ask its owner or an operator")
     attempt = AttemptId(web.reader.cluster, job_id, incarnation)
     if label == "none":

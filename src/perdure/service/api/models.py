@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.wire import encode
 from perdure.model.jobs import Attempt, Job
-from perdure.model.output import LogMark
-from perdure.retry.decide import Decision
+from perdure.retry.budget import Standing
+from perdure.retry.decide import DecisionKind
 from perdure.service import codec
 from perdure.service.auth import Identity
 from perdure.service.operations import Status
@@ -23,7 +25,7 @@ from perdure.service.queries.nodes import NodeRow
 from perdure.service.queries.places import Place
 from perdure.service.whatif.ask import Ask
 from perdure.service.whatif.comparison import Comparison, Progress, Stage, Summary, Trouble
-from perdure.triage.verdict import Evidence, Verdict
+from perdure.triage.verdict import Role, Verdict
 
 T = TypeVar("T")
 
@@ -79,6 +81,31 @@ class JobItem(BaseModel):
         )
 
 
+class EvidenceItem(BaseModel):
+    """One line of the log, or one fact of the resource manager, that speaks for the verdict."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    line: int  # 1-based, in the text that was judged; 0 for a fact that stands in no log
+    text: str
+    role: Role
+    rule: str
+    source: str = ""
+
+
+class LogItem(BaseModel):
+    """How far a file was read: a later attempt that appends to it begins there."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    path: str
+    start: int
+    end: int
+    digest: str
+    written_s: float
+    note: str = ""
+
+
 class VerdictItem(BaseModel):
     """Why an attempt failed. `evidence` quotes its log: it is null for those who may not read that."""
 
@@ -92,8 +119,8 @@ class VerdictItem(BaseModel):
     hearsay: bool
     rank: str = Field("", description="Task that failed first; empty where that is not known")
     node: str = Field("", description="Its node, as its launcher calls it")
-    evidence: list[Evidence] | None
-    logs: list[LogMark] | None = Field(None, description="What it was made from; null like `evidence`")
+    evidence: list[EvidenceItem] | None
+    logs: list[LogItem] | None = Field(None, description="What it was made from; null like `evidence`")
 
     @classmethod
     def of(cls, verdict: Verdict, *, with_log: bool) -> VerdictItem:
@@ -108,8 +135,8 @@ class VerdictItem(BaseModel):
             hearsay=verdict.hearsay,
             rank=verdict.rank,
             node=verdict.node,
-            evidence=list(verdict.evidence) if with_log else None,
-            logs=list(verdict.logs) if with_log else None,
+            evidence=[EvidenceItem.model_validate(each) for each in verdict.evidence] if with_log else None,
+            logs=[LogItem.model_validate(each) for each in verdict.logs] if with_log else None,
         )
 
 
@@ -159,6 +186,22 @@ def shown(record: ExceptionRecord, *, with_log: bool) -> dict[str, Any]:
     return encode(record)
 
 
+class DecisionItem(BaseModel):
+    """What is done after a failure, and why, with the numbers that weighed."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    kind: DecisionKind
+    reason: str
+    exclude: tuple[str, ...] = ()
+    delay_s: float = 0.0
+    node_count: int = 0
+    p_transient: float = 0.0
+    retry_cost_gpu_h: float = 0.0
+    stop_cost_gpu_h: float = 0.0
+    limit: str = ""
+
+
 class ExceptionItem(BaseModel):
     """A failure on its way: who owns its recovery, what was decided and why."""
 
@@ -172,7 +215,7 @@ class ExceptionItem(BaseModel):
     reason: str
     wasted_gpu_h: float
     saved_gpu_h: float
-    decided: Decision | None
+    decided: DecisionItem | None
     record: dict[str, Any]  # as coordination/exception.schema.json has it
 
     @classmethod
@@ -189,7 +232,7 @@ class ExceptionItem(BaseModel):
             reason=row.reason,
             wasted_gpu_h=row.wasted_gpu_h,
             saved_gpu_h=row.saved_gpu_h,
-            decided=row.decided,
+            decided=DecisionItem.model_validate(row.decided) if row.decided else None,
             record=shown(record, with_log=with_log),
         )
 
@@ -290,6 +333,20 @@ class EventItem(BaseModel):
         return cls(seq=row.seq, time_s=row.time_s, kind=row.kind, job_id=row.job_id, payload=payload)
 
 
+class BudgetItem(BaseModel):
+    """How a budget of retries stands that jobs share."""
+
+    name: str
+    used: int  # of the last hour, and planned for later
+    limit: int  # in any hour
+    room_s: float | None  # when the next retry may start; null where the budget is 0
+    setting: str  # under [retry], that gives more
+
+    @classmethod
+    def of(cls, each: Standing) -> BudgetItem:
+        return cls(**{**each._asdict(), "room_s": None if each.room_s == math.inf else each.room_s})
+
+
 class StatusItem(BaseModel):
     """How the service stands."""
 
@@ -303,6 +360,8 @@ class StatusItem(BaseModel):
     last_look_s: float | None
     look_every_s: float
     unseen: dict[str, str]
+    retries: BudgetItem | None = None  # the cluster's budget
+    spent: list[BudgetItem] = []  # budgets that make retries start later now; at most five
     note: str = ""  # what could not be written of what was asked for
 
     @classmethod
@@ -318,6 +377,8 @@ class StatusItem(BaseModel):
             last_look_s=status.last_look_s,
             look_every_s=status.look_every_s,
             unseen=status.unseen,
+            retries=BudgetItem.of(status.retries) if status.retries else None,
+            spent=[BudgetItem.of(each) for each in status.spent],
         )
 
 
@@ -354,6 +415,12 @@ class Switch(_Asked):
 class NewToken(_Asked):
     user: Annotated[str, Field(min_length=1, max_length=256)]
     role: Literal["viewer", "operator"] = "viewer"
+
+
+class LoginCode(BaseModel):
+    """Logs a browser in once."""
+
+    code: str
 
 
 class Minted(BaseModel):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 import perdure
-from perdure.service.api.models import Minted, NewToken, StatusItem
+from perdure.service.api.models import LoginCode, Minted, NewToken, StatusItem
 from perdure.service.auth import Role
-from perdure.service.context import Here, Operator, Owner, Web
+from perdure.service.context import Here, Operator, Owner, Viewer, Web
 
 router = APIRouter(tags=["service"])
 
@@ -23,6 +23,12 @@ def mint(web: Here, identity: Operator, body: NewToken) -> Minted:  # noqa: ARG0
     """Make a token for a person or a program. It is shown this once; only its hash is kept."""
     token = web.tokens.mint(body.user, Role(body.role))
     return Minted(user=body.user, role=body.role, token=token)
+
+
+@router.post("/login-codes", status_code=201)
+def login_code(web: Here, identity: Viewer) -> LoginCode:
+    """A code that logs a browser in once as whoever asks, within a quarter of an hour: ``/?code=CODE``."""
+    return LoginCode(code=web.tokens.login_code(identity))
 
 
 def standing(web: Web) -> StatusItem:

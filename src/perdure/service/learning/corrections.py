@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from perdure.service.learning.notebook import Correction
 from perdure.triage.verdict import Evidence, Label, Role, Verdict

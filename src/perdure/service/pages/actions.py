@@ -11,15 +11,31 @@ from fastapi.responses import Response
 from perdure.service.context import Here, Viewer
 from perdure.service.controller import undo_of
 from perdure.service.journal import ActionState
+from perdure.service.pages.listing import Columns, Listing, Wanted, Word, at, csv_file, every
 from perdure.service.pages.render import page
 from perdure.service.pages.words import BADGES
 from perdure.service.queries import actions, jobs
 from perdure.service.queries.actions import ActionRow
-from perdure.service.queries.reader import Reader
+from perdure.service.queries.reader import MAX_LIMIT, Page, Reader
 
 router = APIRouter()
 
 ROWS = 50
+
+
+COLUMNS: Columns[ActionRow] = (
+    ("key", lambda row: row.key),
+    ("action", lambda row: row.kind),
+    ("state", lambda row: row.state),
+    ("job_id", lambda row: row.job_id),
+    ("node", lambda row: row.node),
+    ("by", lambda row: row.by),
+    ("reason", lambda row: row.reason),
+    ("detail", lambda row: row.detail),
+    ("decided", lambda row: at(row.created_s)),
+    ("begun", lambda row: at(row.started_s)),
+    ("ended", lambda row: at(row.ended_s)),
+)
 
 
 @router.get("/actions")
@@ -27,12 +43,24 @@ def actions_page(
     request: Request,
     web: Here,
     identity: Viewer,  # noqa: ARG001
+    asked: Wanted,
     state: Annotated[str, Query(max_length=20)] = "",
-    cursor: Annotated[str | None, Query(max_length=40)] = None,
+    job: Word = "",
 ) -> Response:
-    """The journal of actions."""
-    wanted = [state] if state in BADGES["action"] else []
-    found = actions.find_actions(web.reader, states=wanted, cursor=cursor, limit=ROWS)
+    """The journal of actions, as a page or as CSV."""
+    state, job = state if state in BADGES["action"] else "", job.strip()
+    within, order = asked.within(web.now()), asked.order(actions.SORTED_BY)
+
+    def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[ActionRow]:
+        return actions.find_actions(
+            web.reader, states=[state] if state else [], job_id=job, user=asked.user, partition=asked.partition,
+            decided=within, order=order, cursor=cursor, limit=limit,
+        )  # fmt: skip
+
+    if asked.is_csv:
+        return csv_file("actions", COLUMNS, every(read))
+    found = read(asked.cursor, ROWS)
+    listing = Listing("/actions", asked, {"state": state, "job": job}, tuple(actions.SORTED_BY))
     return page(
         request,
         web,
@@ -40,7 +68,9 @@ def actions_page(
         "Actions",
         rows=found.items,
         undoable=undoable(web.reader, found.items),
-        next_cursor=found.next_cursor,
+        listing=listing,
+        more=listing.onward(found),
+        tabs=[(name, listing.link(state=name)) for name in ("", *BADGES["action"])],
         state=state,
         counts=actions.counts(web.reader),
     )

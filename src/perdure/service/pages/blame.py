@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -13,8 +14,10 @@ from perdure.blame.builders.named import Component, Named
 from perdure.blame.grid import Grid, grid
 from perdure.service.blame.announce import in_words
 from perdure.service.context import Here, Viewer
+from perdure.service.pages.listing import Columns, Listing, Wanted, arranged, at, csv_file
 from perdure.service.pages.render import page
 from perdure.service.queries import suspects
+from perdure.service.queries.suspects import SuspectRow
 
 router = APIRouter()
 
@@ -61,10 +64,36 @@ class Picture:
     by_storage: bool  # the rows are file systems and the columns nodes; else nodes and users
 
 
+COLUMNS: Columns[SuspectRow] = (
+    ("suspect", lambda row: row.standing.accusation.name),
+    ("tier", lambda row: row.standing.accusation.tier),
+    ("or", lambda row: tuple(name for _, name in row.standing.accusation.components[1:])),
+    ("how", lambda row: row.standing.accusation.kind),
+    ("failed", lambda row: row.standing.accusation.failed),
+    ("passed", lambda row: row.standing.accusation.passed),
+    ("users", lambda row: row.standing.accusation.users),
+    ("failure_rate", lambda row: row.standing.accusation.rate),
+    ("rate_low", lambda row: row.standing.accusation.rate_low),
+    ("rate_high", lambda row: row.standing.accusation.rate_high),
+    ("since", lambda row: at(row.standing.since_s)),
+    ("cleared", lambda row: at(row.cleared_s)),
+)
+SORTED_BY: Mapping[str, Callable[[SuspectRow], Any]] = {
+    "suspect": lambda row: row.standing.accusation.name,
+    "how": lambda row: row.standing.accusation.kind,
+    "fails": lambda row: row.standing.accusation.rate,
+    "since": lambda row: row.standing.since_s,
+    "cleared": lambda row: row.cleared_s or 0.0,
+}
+
+
 @router.get("/blame")
-def blame_page(request: Request, web: Here, identity: Viewer) -> Response:  # noqa: ARG001
-    """Who stands accused, who was cleared, and the attempts that say so."""
-    standing = suspects.standing(web.reader)
+def blame_page(request: Request, web: Here, identity: Viewer, asked: Wanted) -> Response:  # noqa: ARG001
+    """Who stands accused, who was cleared, and the attempts that say so; suspects and cleared ones as CSV."""
+    standing = arranged(suspects.standing(web.reader), SORTED_BY, asked)
+    cleared = arranged(suspects.cleared(web.reader), SORTED_BY, asked)
+    if asked.is_csv:
+        return csv_file("suspects", COLUMNS, [*standing, *cleared])
     since_s = web.now() - web.blame.window_s
     rows = [row for _, row in suspects.ended_since(web.reader, since_s, mounts=web.blame.storage)]
     accused = {one for row in standing for one in row.standing.accusation.components}
@@ -74,11 +103,13 @@ def blame_page(request: Request, web: Here, identity: Viewer) -> Response:  # no
         "blame",
         "Blame",
         suspects=[(row.standing, in_words(row.standing)) for row in standing],
-        cleared=[(row.standing, row.cleared_s) for row in suspects.cleared(web.reader)],
+        cleared=[(row.standing, row.cleared_s) for row in cleared],
         picture=picture_of(rows, accused),
         failed=sum(row.failed for row in rows),
+        own_fault=sum(row.failed and row.deterministic for row in rows),
         ended=len(rows),
         settings=web.blame,
+        listing=Listing("/blame", asked, {}, tuple(SORTED_BY)),
     )
 
 

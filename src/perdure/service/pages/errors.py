@@ -1,13 +1,14 @@
-"""Errors as a person in a browser meets them."""
+"""Errors as a person in a browser meets them: with the navigation, where somebody is logged in."""
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
-from perdure.service.pages.render import is_htmx, plain_page, told
+from perdure.service.access import session_of
+from perdure.service.pages.render import is_htmx, page, plain_page, told
 from perdure.service.problems import Problem
 
 NOT_PAGES = ("/api/", "/metrics", "/healthz", "/readyz")
@@ -22,13 +23,29 @@ def page_of(request: Request, problem: Problem) -> Response | None:
     words = f"{problem.detail[:1].upper()}{problem.detail[1:]}. {problem.mend}"
     if is_htmx(request):
         return Response(status_code=problem.status, headers=told({"perdure:told": {"text": words, "bad": True}}))
-    return plain_page("error", problem.status, title=problem.title, problem=problem)
+    session = session_of(request)
+    if session is None or problem.status >= 500:
+        return plain_page("error", problem.status, title=problem.title, problem=problem)
+    request.state.identity = session.identity
+    return page(request, request.app.state.web, "problem", problem.title, code=problem.status, problem=problem)
 
 
 def _to_login(request: Request) -> Response:
+    """To the log-in, and from there back to the page that was asked for or is open."""
     if is_htmx(request):
-        return Response(status_code=401, headers={"HX-Redirect": "/login"})
-    query = {"next": request.url.path} if request.method == "GET" and request.url.path != "/" else {}
+        opened = urlsplit(request.headers.get("hx-current-url", ""))
+        return Response(status_code=401, headers={"HX-Redirect": _login({"next": _back(opened.path, opened.query)})})
     if code := request.query_params.get("code"):
-        query = {"code": code}
-    return RedirectResponse(f"/login?{urlencode(query)}" if query else "/login", 303)
+        return RedirectResponse(_login({"code": code}), 303)
+    back = _back(request.url.path, request.url.query) if request.method == "GET" else ""
+    return RedirectResponse(_login({"next": back}), 303)
+
+
+def _back(path: str, query: str) -> str:
+    """The page to return to; "" for the first one."""
+    return f"{path}?{query}" if query else path.removeprefix("/") and path
+
+
+def _login(query: dict[str, str]) -> str:
+    given = {name: value for name, value in query.items() if value}
+    return f"/login?{urlencode(given)}" if given else "/login"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
@@ -17,9 +16,11 @@ from perdure.service.api.exceptions import ExceptionId, visible
 from perdure.service.auth import Identity, Role
 from perdure.service.context import Here, Operator, Viewer, Web
 from perdure.service.pages.journey import decided_after_s, decided_s, stages, stretches
+from perdure.service.pages.listing import Columns, Listing, Wanted, Word, at, csv_file, every
 from perdure.service.pages.render import done, page
 from perdure.service.queries import actions, exceptions, jobs
-from perdure.service.queries.reader import Page
+from perdure.service.queries.jobs import JobName, JudgedLine
+from perdure.service.queries.reader import MAX_LIMIT, Page
 
 router = APIRouter()
 
@@ -31,9 +32,7 @@ STORM = 10
 STORMS = 10
 CHILDREN_COME_WITHIN_S = 3600.0
 OPEN = "in_chain"
-ENDED = ("handled", "escalated", "expired", "clearing", "recovered", "stopped", "withdrawn")
-
-Word = Annotated[str, Query(max_length=256)]
+ENDED = ("handled", "escalated", "expired", "clearing", "recovered", "failed_again", "stopped", "withdrawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,55 +43,98 @@ class Outage:
     held: int
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An exception in the list, with what tells it from others of its type."""
+
+    record: ExceptionRecord
+    job: JobName | None
+    nodes: tuple[str, ...]  # that it is about, or that the attempt ran on
+    says: str  # the line that names the root cause, or what was said when it was raised
+
+
+COLUMNS: Columns[Row] = (
+    ("id", lambda row: row.record.id),
+    ("type", lambda row: row.record.type),
+    ("severity", lambda row: row.record.severity),
+    ("job_id", lambda row: row.record.subject.job_id),
+    ("name", lambda row: row.job.name if row.job else ""),
+    ("user", lambda row: row.job.user if row.job else ""),
+    ("partition", lambda row: row.job.partition if row.job else ""),
+    ("nodes", lambda row: row.nodes),
+    ("resource", lambda row: row.record.subject.resource),
+    ("says", lambda row: row.says),
+    ("outcome", lambda row: row.record.standing),
+    ("owner", lambda row: row.record.owner.value if row.record.owner else ""),
+    ("raised", lambda row: at(row.record.time_s)),
+    ("decided_after_s", lambda row: decided_after_s(row.record)),
+    ("times", lambda row: row.record.repeats + 1),
+)
+
+
 @router.get("/exceptions")
 def exceptions_page(
     request: Request,
     web: Here,
     identity: Viewer,
+    asked: Wanted,
     state: Annotated[str, Query(max_length=20)] = "",
     type: Word = "",
     job: Word = "",
-    cursor: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Response:
-    """Exceptions: open ones first, then those that ended lately."""
-    state = state if state in (OPEN, *ENDED) else ""
-    chosen = {name: value for name, value in (("state", state), ("type", type.strip()), ("job", job.strip())) if value}
+    """Exceptions, open ones first, then those that were closed lately; all of them as CSV."""
+    own = {"state": state if state in (OPEN, *ENDED) else "", "type": type.strip(), "job": job.strip()}
+    within, order = asked.within(web.now()), asked.order(exceptions.SORTED_BY)
     chain = web.operations.coordinator.chain()
 
-    def listed(*states: str) -> Page[ExceptionRecord]:
+    def read(states: Sequence[str], cursor: str | None, limit: int = MAX_LIMIT) -> Page[ExceptionRecord]:
         return exceptions.find_exceptions(
-            web.reader,
-            job_id=chosen.get("job", ""),
-            types=[chosen["type"]] if "type" in chosen else (),
-            states=states,
-            only_open=states == (OPEN,),
-            user=_user(identity),
-            cursor=cursor,
-            limit=ROWS,
-        )
+            web.reader, job_id=own["job"], types=[own["type"]] if own["type"] else (), states=states,
+            only_open=states == (OPEN,), user=_user(identity), of_user=asked.user, partition=asked.partition,
+            raised=within, order=order, cursor=cursor, limit=limit,
+        )  # fmt: skip
 
-    opened = listed(OPEN) if state == OPEN or not (state or cursor) else None
-    ended = listed(*([state] if state else ENDED)) if state != OPEN else None
+    if asked.is_csv:
+        found = list(every(lambda cursor: read((own["state"],) if own["state"] else (), cursor)))
+        return csv_file("exceptions", COLUMNS, rows_of(web, identity, found))
+    narrow = own["state"] or asked.cursor
+    opened = read((OPEN,), asked.cursor, ROWS) if own["state"] == OPEN or not narrow else None
+    ended = read((own["state"],) if own["state"] else ENDED, asked.cursor, ROWS) if own["state"] != OPEN else None
+    listing = Listing("/exceptions", asked, own, tuple(exceptions.SORTED_BY))
+    shows_all = not (listing.is_narrowed or asked.cursor)
     return page(
         request,
         web,
         "exceptions",
         "Exceptions",
-        opened=opened,
-        ended=ended,
-        older_open=_path(chosen | {"state": OPEN}, opened),
-        older_ended=_path(chosen, ended),
+        opened=rows_of(web, identity, opened.items) if opened else None,
+        ended=rows_of(web, identity, ended.items) if ended else None,
+        older_open=listing.link(state=OPEN, cursor=opened.next_cursor) if opened and opened.next_cursor else "",
+        older_ended=listing.onward(ended),
         turns=chain.turns,
-        outages=_outages(chain) if not (chosen or cursor) else (),
-        storms=_storms(web, identity, chain) if not (chosen or cursor) else (),
+        outages=_outages(chain) if shows_all else (),
+        storms=_storms(web, identity, chain) if shows_all else (),
         handlers=[h for h in chain.handlers.values() if identity.role is Role.OPERATOR or h.owner == identity.user],
-        tabs=[(name, _path(chosen | {"state": name})) for name in ("", OPEN, *ENDED)],
-        state=state,
-        type=type.strip(),
-        job=job.strip(),
-        cursor=cursor,
-        decided_after_s=decided_after_s,
+        tabs=[(name, listing.link(state=name)) for name in ("", OPEN, *ENDED)],
+        listing=listing,
+        state=own["state"],
+        type=own["type"],
+        job=own["job"],
     )
+
+
+def rows_of(web: Web, identity: Identity, records: Sequence[ExceptionRecord]) -> list[Row]:
+    """Each exception with its job, and with the line of the log that names its cause, for who may read that."""
+    named = jobs.names_of(web.reader, {record.subject.job_id for record in records})
+    roots = jobs.root_lines(web.reader, {record.subject.job_id for record in records})
+    found = []
+    for record in records:
+        about = named.get(record.subject.job_id)
+        judged = roots.get((record.subject.job_id, record.incarnation), JudgedLine("", (), ""))
+        may_read = about is None or (identity.may_read_logs_of(about.user) and judged.user in ("", about.user))
+        said = judged.root or next(iter(record.evidence), "") or record.note
+        found.append(Row(record, about, record.subject.nodes or judged.nodes, said if may_read else ""))
+    return found
 
 
 @router.get("/exceptions/{exception_id:path}")
@@ -156,15 +198,20 @@ def _outages(chain: Chain) -> list[Outage]:
 def _storms(web: Web, identity: Identity, chain: Chain) -> list[ExceptionRecord]:
     """What took in the most equal faults, of all that is open or ended lately."""
     found = [r for records in (chain.open, chain.ended) for r in records.values() if r.repeats + 1 >= STORM]
-    shown = _shown_to(web, identity, found)
+    shown = shown_to(web, identity, found)
     return sorted(shown, key=lambda record: (-record.repeats, record.id))[:STORMS]
 
 
-def _shown_to(web: Web, identity: Identity, records: Sequence[ExceptionRecord]) -> Iterable[ExceptionRecord]:
+def shown_to(web: Web, identity: Identity, records: Sequence[ExceptionRecord]) -> Iterable[ExceptionRecord]:
+    """Those about no job, and about jobs whose logs `identity` may read."""
     if identity.role is Role.OPERATOR:
         return records
     owners = jobs.owners_of(web.reader, {record.subject.job_id for record in records})
-    return [r for r in records if not r.subject.job_id or identity.may_read_logs_of(owners.get(r.subject.job_id, ""))]
+    return [r for r in records if not r.subject.job_id or identity.may_read_logs_of(_owner(owners, r))]
+
+
+def _owner(owners: Mapping[str, jobs.Owner], record: ExceptionRecord) -> str:
+    return owners.get(record.subject.job_id, jobs.NOBODY).at(record.time_s)
 
 
 def _cause(web: Web, identity: Identity, record: ExceptionRecord) -> ExceptionRecord | None:
@@ -175,14 +222,3 @@ def _cause(web: Web, identity: Identity, record: ExceptionRecord) -> ExceptionRe
         return visible(web, identity, record.cause)
     except NotFound:
         return None
-
-
-def _path(chosen: dict[str, str], found: Page[ExceptionRecord] | None = None) -> str:
-    """The listing under these choices; of a listing that goes on, its next page, else ""."""
-    given = {name: value for name, value in chosen.items() if value}
-    if found is not None:
-        if found.next_cursor is None:
-            return ""
-        given["cursor"] = found.next_cursor
-    query = urlencode({name: value.encode("utf-8", "replace") for name, value in given.items()})
-    return f"/exceptions?{query}" if query else "/exceptions"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -13,17 +12,39 @@ from perdure.model.jobs import Job, JobState
 from perdure.service.api.jobs import read_log
 from perdure.service.api.params import JobId
 from perdure.service.context import Here, Viewer
+from perdure.service.controller import PERDURE
 from perdure.service.pages.actions import undoable
+from perdure.service.pages.listing import Columns, Listing, Wanted, at, csv_file, every
 from perdure.service.pages.logview import log_lines
 from perdure.service.pages.render import page
-from perdure.service.pages.timeline import timeline
+from perdure.service.pages.timeline import Stripe, Timeline, timeline
+from perdure.service.pages.waits import waits_of
 from perdure.service.queries import actions, jobs, learning, places
+from perdure.service.queries.jobs import JobRow
+from perdure.service.queries.reader import MAX_LIMIT, Page
 
 router = APIRouter()
 
 ROWS = 50
+LOGS = 6  # attempts whose log is one click away
 WEEK_S = 7 * 86400.0
 STATES = tuple(state.value for state in JobState)
+
+
+COLUMNS: Columns[JobRow] = (
+    ("job_id", lambda row: row.job.job_id),
+    ("name", lambda row: row.job.name),
+    ("state", lambda row: row.job.state.value),
+    ("failed_last", lambda row: row.failure.category if row.failure else ""),
+    ("decision", lambda row: row.failure.decision if row.failure else ""),
+    ("user", lambda row: row.job.user),
+    ("partition", lambda row: row.job.partition),
+    ("gpus", lambda row: row.job.gpus),
+    ("nodes", lambda row: row.job.node_count),
+    ("submitted", lambda row: at(row.job.submit_s)),
+    ("changed", lambda row: at(row.changed_s)),
+    ("waits_because", lambda row: row.job.reason if row.job.state.is_waiting else ""),
+)
 
 
 @router.get("/jobs")
@@ -31,20 +52,29 @@ def jobs_page(
     request: Request,
     web: Here,
     identity: Viewer,  # noqa: ARG001
+    asked: Wanted,
     state: Annotated[str, Query(max_length=20)] = "",
     q: Annotated[str, Query(max_length=200)] = "",
-    user: Annotated[str, Query(max_length=200)] = "",
-    cursor: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Response:
-    """The list of jobs."""
-    wanted = [state] if state in STATES else []
-    found = jobs.find_jobs(web.reader, states=wanted, user=user, text=q.strip(), cursor=cursor, limit=ROWS)
-    chosen = {name: value for name, value in (("state", state), ("q", q), ("user", user)) if value}
-    more = f"/jobs?{_query(**chosen, cursor=found.next_cursor)}" if found.next_cursor else ""
-    tabs = [(name, f"/jobs?{_query(**{**chosen, 'state': name})}") for name in ("", *STATES)]
+    """The list of jobs, as a page or as CSV."""
+    state, within, order = state if state in STATES else "", asked.within(web.now()), asked.order(jobs.SORTED_BY)
+
+    def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[JobRow]:
+        return jobs.find_jobs(
+            web.reader, states=[state] if state else [], user=asked.user, partition=asked.partition, text=q.strip(),
+            submitted=within, order=order, cursor=cursor, limit=limit,
+        )  # fmt: skip
+
+    if asked.is_csv:
+        return csv_file("jobs", COLUMNS, every(read))
+    found = read(asked.cursor, ROWS)
+    listing = Listing("/jobs", asked, {"state": state, "q": q}, tuple(jobs.SORTED_BY))
+    tabs = [(name, listing.link(state=name)) for name in ("", *STATES)]
+    waits = waits_of(web.reader, [row.job for row in found.items])
     return page(
-        request, web, "jobs", "Jobs", rows=found.items, more=more, tabs=tabs, state=state, q=q, user=user, cursor=cursor
-    )
+        request, web, "jobs", "Jobs", rows=found.items, listing=listing, more=listing.onward(found), tabs=tabs,
+        state=state, q=q, waits=waits,
+    )  # fmt: skip
 
 
 @router.get("/jobs/{job_id}")
@@ -63,6 +93,7 @@ def job_page(
     failure = failures[0] if failures else None
     acts = actions.actions_of(web.reader, job_id)
     shown = failure.record.incarnation if failure else None
+    laid = timeline(found.job, [item.attempt for item in reversed(found.attempts)], web.now())
     failed = next((item.attempt for item in found.attempts if item.attempt.id.incarnation == shown), None)
     verdict = verdicts.get(shown) if shown is not None else None
     return page(
@@ -81,11 +112,15 @@ def job_page(
         reached={item.attempt.id.incarnation: item.reached for item in found.attempts},
         decisions={row.record.incarnation: row for row in reversed(ended)},
         raised=[row for row in found.exceptions if not row.of_attempt],
-        timeline=timeline(found.job, [item.attempt for item in reversed(found.attempts)], web.now()),
+        timeline=laid,
+        log_of=shown,
+        log_choices=log_choices(laid, shown),
         acts=acts,
         undoable=undoable(web.reader, acts),
         may_read=identity.may_read_logs_of(found.job.user),
         orders=orders(found.job, has_run=bool(found.attempts)),
+        waits=waits_of(web.reader, [found.job]).get(job_id, ""),
+        ordered=next((row for row in acts if row.by != PERDURE), None),
     )
 
 
@@ -113,6 +148,12 @@ def log_part(
     )
 
 
+def log_choices(laid: Timeline, shown: int | None) -> list[Stripe]:
+    """The attempts whose log can be chosen: the latest few, and the one that is `shown` at first."""
+    latest = laid.stripes[-LOGS:]
+    return [s for s in laid.stripes if s in latest or s.attempt.id.incarnation == shown]
+
+
 def orders(job: Job, *, has_run: bool) -> tuple[str, ...]:
     """What an operator may ask of a job that stands so."""
     if job.state is JobState.HELD:
@@ -122,8 +163,3 @@ def orders(job: Job, *, has_run: bool) -> tuple[str, ...]:
     if job.state.is_over:
         return ("retry",) if has_run and job.state is not JobState.COMPLETED else ()
     return ("cancel",)
-
-
-def _query(**values: str | None) -> str:
-    given = {name: value.encode("utf-8", "replace") for name, value in values.items() if value}
-    return urlencode(given)

@@ -1,28 +1,78 @@
-"""Learning: what was taught, whether it helped, and what persons said."""
+"""Learning: the training runs, whether they helped, and the verdicts that people corrected."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
 
 from perdure.service.api.learning import Incarnation, Word, learner_of, put_right
 from perdure.service.api.params import JobId
 from perdure.service.auth import Role
 from perdure.service.context import Here, Operator, Viewer
+from perdure.service.pages.listing import Columns, Listing, Wanted, arranged, at, csv_file
 from perdure.service.pages.render import done, page
 from perdure.service.queries import learning
+from perdure.service.queries.learning import CorrectionRow, TermRow
 
 router = APIRouter()
 
 
+ROUNDS: Columns[TermRow] = (
+    ("time", lambda row: at(row.time_s)),
+    ("training_examples", lambda row: row.term["lessons"]),
+    ("offered", lambda row: row.term["offered"]),
+    ("from_people", lambda row: row.term["persons"]),
+    ("reference_accuracy_before", lambda row: row.term["fixed_before"]["balanced_accuracy"]),
+    ("reference_accuracy_after", lambda row: row.term["fixed_after"]["balanced_accuracy"]),
+    ("site_examples_held_back", lambda row: row.term["site_after"]["examples"]),
+    ("site_accuracy_before", lambda row: row.term["site_before"]["balanced_accuracy"]),
+    ("site_accuracy_after", lambda row: row.term["site_after"]["balanced_accuracy"]),
+    ("adopted", lambda row: row.term["adopted"]),
+    ("in_use", lambda row: row.in_use),
+    ("reason", lambda row: row.term["reason"]),
+)
+CORRECTIONS: Columns[CorrectionRow] = (
+    ("job_id", lambda row: row.job_id),
+    ("attempt", lambda row: row.incarnation),
+    ("corrected_to", lambda row: "transient" if row.transient else "deterministic"),
+    ("by", lambda row: row.by),
+    ("for_all_users", lambda row: row.for_all),
+    ("time", lambda row: at(row.time_s)),
+)
+ROUNDS_BY: Mapping[str, Callable[[TermRow], Any]] = {
+    "when": lambda row: row.time_s,
+    "examples": lambda row: row.term["lessons"],
+    "people": lambda row: row.term["persons"],
+    "reference": lambda row: row.term["fixed_after"]["balanced_accuracy"],
+    "site": lambda row: row.term["site_after"]["balanced_accuracy"],
+}
+CORRECTIONS_BY: Mapping[str, Callable[[CorrectionRow], Any]] = {
+    "job": lambda row: row.job_id,
+    "verdict": lambda row: row.transient,
+    "by": lambda row: row.by,
+    "corrected": lambda row: row.time_s,
+}
+
+
 @router.get("/learning")
-def learning_page(request: Request, web: Here, identity: Viewer) -> Response:
-    """The rounds of teaching and the corrections."""
+def learning_page(
+    request: Request, web: Here, identity: Viewer, asked: Wanted, table: Annotated[str, Query(max_length=20)] = ""
+) -> Response:
+    """The training runs and the corrections; one of the two tables as CSV."""
     every = learning.all_corrections(web.reader)
-    said = [c for c in every if identity.role is Role.OPERATOR or c.by == identity.user]
-    return page(request, web, "learning", "Learning", rounds=learning.rounds(web.reader, 20), corrections=said)
+    said = arranged(
+        [c for c in every if identity.role is Role.OPERATOR or c.by == identity.user], CORRECTIONS_BY, asked
+    )
+    rounds = arranged(learning.rounds(web.reader, 20), ROUNDS_BY, asked)
+    if asked.is_csv and table == "corrections":
+        return csv_file("corrections", CORRECTIONS, said)
+    if asked.is_csv:
+        return csv_file("training-runs", ROUNDS, rounds)
+    listing = Listing("/learning", asked, {}, (*ROUNDS_BY, *CORRECTIONS_BY))
+    return page(request, web, "learning", "Learning", rounds=rounds, corrections=said, listing=listing)
 
 
 @router.post("/do/jobs/{job_id}/attempts/{incarnation}/correction")
@@ -42,9 +92,10 @@ def correct(
 
 @router.post("/do/learning/round")
 def teach(request: Request, web: Here, identity: Operator) -> Response:  # noqa: ARG001
-    """Hold a round of teaching now."""
+    """Train now."""
     term = learner_of(web).learn(anyway=True)
-    return done(request, "Taught: the new model is in use" if term and term.adopted else "Not adopted: it was worse")
+    used = term is not None and term.adopted
+    return done(request, "Trained: the new model is in use" if used else "Trained, but not used: it was less accurate")
 
 
 @router.post("/do/learning/rollback")

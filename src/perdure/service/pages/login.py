@@ -1,4 +1,4 @@
-"""Logging in and out: a code from the terminal, or a token."""
+"""Logging in and out: a code from the terminal, a token, or the word of a reverse proxy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from perdure.errors import NotPermitted
-from perdure.service.access import cookie_name, session_of
-from perdure.service.auth import SESSION_LIFE_S, Identity
+from perdure.service.access import cookie_name, named_by_proxy, session_of
+from perdure.service.auth import Identity
 from perdure.service.context import Anybody, Here, Viewer, Web
 from perdure.service.pages.render import plain_page
+from perdure.service.problems import Unauthenticated
+from perdure.service.sessions import SESSION_LIFE_S
 
 router = APIRouter()
 
@@ -26,8 +28,13 @@ def login_page(
     """Ask for a token, or take the code that the service printed when it started."""
     if code and (identity := web.tokens.redeem(code)):
         return _welcome(request, web, identity, "/")
-    if session_of(request):
-        return RedirectResponse(own_path(next_), 303)
+    try:
+        if session_of(request):
+            return RedirectResponse(own_path(next_), 303)
+        if (identity := named_by_proxy(request)) is not None:
+            return _welcome(request, web, identity, own_path(next_))
+    except (Unauthenticated, NotPermitted) as err:
+        return plain_page("login", 403, wrong=f"{err.where}: {err.what}. {err.mend}.", next=own_path(next_))
     wrong = "This login link has been used, or is too old. Paste a token instead." if code else ""
     return plain_page("login", 403 if code else 200, wrong=wrong, next=own_path(next_))
 
@@ -64,13 +71,13 @@ def _welcome(request: Request, web: Web, identity: Identity, to: str) -> Respons
 
     for which the browser keeps a strict cookie back when the link was followed from another site.
     """
-    response = plain_page("welcome", 200, to=to)
+    response, forwarded = plain_page("welcome", 200, to=to), request.headers.get("x-forwarded-proto")
     response.set_cookie(
         cookie_name(request),
         web.sessions.open(identity),
         max_age=int(SESSION_LIFE_S),
         path="/",
-        secure=request.url.scheme == "https",
+        secure=request.url.scheme == "https" or (identity.by_proxy and forwarded == "https"),
         httponly=True,
         samesite="strict",
     )

@@ -11,6 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from perdure.service.context import Here, Viewer, Web
 from perdure.service.pages.render import page
+from perdure.service.pages.waits import waits_of
 from perdure.service.pages.words import DAY_S, HOUR_S
 from perdure.service.queries import actions, jobs, summary
 from perdure.service.queries.summary import Load, Spell
@@ -38,6 +39,7 @@ def _standing(web: Web) -> dict[str, Any]:
     window = window_of(summary.first_failure_s(reader, now - DAY_S), now)
     spells = summary.spells(reader, window.start_s, now, window.spell_s)
     running = jobs.find_jobs(reader, states=["running", "suspended"], limit=JOBS).items
+    waiting = jobs.find_jobs(reader, states=["pending", "held"], limit=JOBS).items
     return {
         "running": load.get("running", Load()),
         "waiting": load.get("pending", Load()),
@@ -49,13 +51,16 @@ def _standing(web: Web) -> dict[str, Any]:
         "more_causes": causes[CAUSES:],
         "wasted": sum(cause.wasted_gpu_h for cause in causes),
         "saved": sum(cause.saved_gpu_h for cause in causes),
+        "limited": sum(cause.limited for cause in causes),
+        "lost_to_limits": sum(cause.limit_gpu_h for cause in causes),
         "window": window,
         "chart": chart(spells, window),
         "decisions": decisions,
         "acts": actions.actions_for(reader, {row.exception.record.subject.job_id for row in decisions}),
         "running_jobs": running,
         "attempts": jobs.running_attempts(reader, [row.job.job_id for row in running]),
-        "waiting_jobs": jobs.find_jobs(reader, states=["pending", "held"], limit=JOBS).items,
+        "waiting_jobs": waiting,
+        "waits": waits_of(reader, [row.job for row in waiting]),
     }
 
 

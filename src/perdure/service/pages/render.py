@@ -19,6 +19,7 @@ from perdure.service.context import Web
 from perdure.service.pages import words
 from perdure.service.pages.assets import assets
 from perdure.service.pages.navigation import NAVIGATION
+from perdure.service.pages.policies import policy_title, retry_title
 
 MOST_COUNTED = 99  # beside a name in the navigation; more are not told apart
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -48,11 +49,14 @@ def environment() -> Environment:
         iso=words.iso,
         kind=words.kind,
         percent=words.percent,
+        policy=policy_title,
+        retry=retry_title,
         segment=segment,
         sentence=words.sentence,
         severity=words.severity,
         span=words.span,
         whole=words.whole,
+        zone=words.zone,
     )
     env.globals.update(badge=words.badge, asset=assets().url, navigation=NAVIGATION)
     return env
@@ -63,7 +67,7 @@ def segment(text: str) -> str:
     return quote(text.encode("utf-8", "replace"), safe="")
 
 
-def page(request: Request, web: Web, name: str, title: str, **values: Any) -> Response:
+def page(request: Request, web: Web, name: str, title: str, *, code: int = 200, **values: Any) -> Response:
     """A page, or only the part of it that lives where htmx asks."""
     session, identity = session_of(request), request.state.identity
     status = web.operations.status()
@@ -87,7 +91,7 @@ def page(request: Request, web: Web, name: str, title: str, **values: Any) -> Re
             **values,
         )
     )
-    return HTMLResponse(text, headers={"Vary": "HX-Request"})
+    return HTMLResponse(text, code, headers={"Vary": "HX-Request"})
 
 
 def plain_page(name: str, status: int, **values: Any) -> Response:

@@ -2,67 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
 from perdure.errors import InputError
+from perdure.installation import install_command
+from perdure.service.api.models import ComparisonItem
 from perdure.service.api.whatif import SIM, ComparisonId, bench_of, item, listed, put
 from perdure.service.auth import Identity
 from perdure.service.context import Here, Viewer, Web
+from perdure.service.pages.listing import Columns, Listing, Wanted, arranged, at, csv_file
+from perdure.service.pages.policies import POLICY_WORDS, RETRY_WORDS, policy_title
 from perdure.service.pages.render import done, is_htmx, page
 from perdure.service.queries import history
 from perdure.service.whatif.ask import FAILURE_NAMES, MAX_SEEDS, PLACEMENT_NAMES, RETRY_NAMES, Ask, policy_names
-from perdure.service.whatif.comparison import Comparison
+from perdure.service.whatif.comparison import Comparison, Figures
 from perdure.traces.read import FORMATS
 
 router = APIRouter()
 
-POLICY_WORDS: Mapping[str, str] = {
-    "fifo": "who came first; nobody passes",
-    "fjf": "who came first; what does not fit is passed over",
-    "sjf": "the shortest first",
-    "fewest-gpus": "the narrowest first",
-    "srtf": "the least time left, preempting",
-    "srsf": "the least GPU time left, preempting",
-    "las": "who has had the least time",
-    "las-2d": "who has had the least GPU time (Tiresias)",
-    "gittins-2d": "who most likely ends soon (Tiresias)",
-    "philly": "shares of virtual clusters, borrowed when idle",
-    "capacity": "guaranteed shares of virtual clusters",
-    "drf": "who holds the least of what counts",
-    "tetris": "what packs best",
-    "easy": "first come, with backfill",
-    "conservative": "backfill that delays nobody",
-    "maxmin": "rounds, to whom has had the least of his share",
-}
-RETRY_WORDS: Mapping[str, str] = {
-    "recorded": "as it was",
-    "never": "no failure is retried",
-    "always:3": "each failure, up to 3 times",
-    "oracle": "exactly those that heal",
-    "predicted": "those that a classifier takes for such",
-    "service": "as this service decides",
-}
 FAILURE_WORDS: Mapping[str, str] = {
     "recorded": "those of the trace",
     "none": "nothing fails",
     "philly": "drawn as in Philly's study",
-    "nodes": "those of the trace, and faults of nodes",
-    "philly+nodes": "Philly's, and faults of nodes",
+    "nodes": "those of the trace, and node failures",
+    "philly+nodes": "drawn as in Philly's study, and node failures",
 }
 PLACEMENT_WORDS: Mapping[str, str] = {
     "count": "GPUs are only counted",
-    "first-fit": "the first nodes with room",
-    "best-fit": "the fullest nodes with room",
-    "consolidate": "on as few nodes as can be (Helios)",
-    "ladder": "near together, then anywhere (Philly)",
-    "spread-ladder": "the same, in the emptiest racks first",
-    "skew": "together where the model needs it (Tiresias)",
+    "first-fit": "first fit",
+    "best-fit": "best fit: the fullest nodes with room",
+    "consolidate": "on as few nodes as possible (Helios)",
+    "ladder": "near together first, relaxed while a job waits (Philly)",
+    "spread-ladder": "the same, emptiest racks first",
+    "skew": "consolidated where the model needs it (Tiresias)",
     "random": "any nodes",
 }
 PICTURE_WORDS: Mapping[str, tuple[str, str]] = {
@@ -73,21 +51,71 @@ PICTURE_WORDS: Mapping[str, tuple[str, str]] = {
 }
 USUAL = ("fifo", "srtf", "las-2d")
 
+COLUMNS: Columns[ComparisonItem] = (
+    ("id", lambda row: row.id),
+    ("policies", lambda row: row.ask.policies),
+    ("state", lambda row: row.stage.value),
+    ("jobs", lambda row: row.source),
+    ("cluster", lambda row: row.ask.cluster),
+    ("by", lambda row: row.owner),
+    ("asked", lambda row: at(row.created_s)),
+)
+SORTED_BY: Mapping[str, Callable[[ComparisonItem], Any]] = {
+    "state": lambda row: row.stage.value,
+    "jobs": lambda row: row.source,
+    "cluster": lambda row: row.ask.cluster,
+    "by": lambda row: row.owner,
+    "asked": lambda row: row.created_s,
+}
+FIGURES: Columns[Figures] = (
+    ("policy", lambda row: row.policy),
+    ("retry", lambda row: row.retry),
+    ("finished", lambda row: row.finished),
+    ("completion_mean_s", lambda row: row.jct_s.mean),
+    ("completion_p50_s", lambda row: row.jct_s.p50),
+    ("completion_p90_s", lambda row: row.jct_s.p90),
+    ("completion_p99_s", lambda row: row.jct_s.p99),
+    ("completion_change", lambda row: row.jct_change),
+    ("wait_mean_s", lambda row: row.wait_s.mean),
+    ("wait_change", lambda row: row.wait_change),
+    ("makespan_s", lambda row: row.makespan_s),
+    ("gpus_used_share", lambda row: row.utilisation),
+    ("goodput_share", lambda row: row.goodput),
+    ("wasted_gpu_h", lambda row: row.wasted_gpu_h),
+    ("passed_share", lambda row: row.success_rate),
+)
+FIGURES_BY: Mapping[str, Callable[[Figures], Any]] = {
+    "policy": lambda row: row.policy,
+    "completion": lambda row: row.jct_s.mean,
+    "median": lambda row: row.jct_s.p50,
+    "p90": lambda row: row.jct_s.p90,
+    "p99": lambda row: row.jct_s.p99,
+    "wait": lambda row: row.wait_s.mean,
+    "used": lambda row: row.utilisation,
+    "goodput": lambda row: row.goodput,
+    "wasted": lambda row: row.wasted_gpu_h,
+    "passed": lambda row: row.success_rate,
+}
+
 
 @router.get("/whatif")
 def whatif_page(
     request: Request,
     web: Here,
     identity: Viewer,
+    asked: Wanted,
     like: Annotated[str, Query(max_length=16, description="A comparison whose settings are to be changed")] = "",
 ) -> Response:
     """The form, and the comparisons that are kept."""
     bench = web.whatif
     if bench is None:
         return page(request, web, "whatif_off", "What if")
-    rows = listed(bench, identity)
+    rows = arranged(listed(bench, identity), SORTED_BY, asked)
+    if asked.is_csv:
+        return csv_file("comparisons", COLUMNS, rows)
+    listing = Listing("/whatif", asked, {}, tuple(SORTED_BY))
     if is_htmx(request):  # the form stays as its reader left it
-        return page(request, web, "whatif", "What if", rows=rows)
+        return page(request, web, "whatif", "What if", rows=rows, listing=listing)
     spec = history.cluster_spec(web.reader)
     return page(
         request,
@@ -95,33 +123,42 @@ def whatif_page(
         "whatif",
         "What if",
         rows=rows,
+        listing=listing,
         extent=history.extent(web.reader),
         given=_given(web, identity, like, spec),
         spec=spec,
-        policies=[(name, POLICY_WORDS.get(name, "")) for name in policy_names()],
-        retries=[(name, RETRY_WORDS.get(name, "")) for name in RETRY_NAMES],
+        policies=[(name, *POLICY_WORDS.get(name, (name, ""))) for name in policy_names()],
+        retries=[(name, *RETRY_WORDS.get(name, (name, ""))) for name in RETRY_NAMES],
         placements=[(name, PLACEMENT_WORDS.get(name, "")) for name in PLACEMENT_NAMES],
         failures=[(name, FAILURE_WORDS.get(name, "")) for name in FAILURE_NAMES],
         formats=[(form.name, form.about) for form in FORMATS.values()],
         upload_mib=bench.settings.upload_mib,
         max_seeds=MAX_SEEDS,
         missing=[module for module in SIM if find_spec(module) is None],
+        install=install_command("sim"),
     )
 
 
 @router.get("/whatif/{comparison_id}")
-def comparison_page(request: Request, web: Here, identity: Viewer, comparison_id: ComparisonId) -> Response:
-    """One comparison: how far it is, or what came of it."""
+def comparison_page(
+    request: Request, web: Here, identity: Viewer, comparison_id: ComparisonId, wanted: Wanted
+) -> Response:
+    """One comparison: how far it is, or its figures; these also as CSV."""
     bench = bench_of(web)
     found = item(bench, bench.find(comparison_id, identity))
     asked = found.ask
+    figures = arranged(found.summary.compared if found.summary else [], FIGURES_BY, wanted)
+    if wanted.is_csv:
+        return csv_file("figures", FIGURES, figures)
     return page(
         request,
         web,
         "comparison",
-        f"What if: {', '.join(asked.policies)}",
+        f"What if: {', '.join(map(policy_title, asked.policies))}",
         found=found,
-        figures=found.summary.compared if found.summary else [],
+        figures=figures,
+        first=(asked.policies[0], asked.retries[0]),
+        listing=Listing(f"/whatif/{found.id}", wanted, {}, tuple(FIGURES_BY)),
         several=len(asked.retries) > 1,
         pictures=[(name, *PICTURE_WORDS[name]) for name in found.summary.pictures] if found.summary else [],
         answers=f"/api/v1/whatif/comparisons/{found.id}",

@@ -77,8 +77,9 @@ _EXCEPTION = {
     "raised": Badge("Being judged", "clock", "busy"),
     "in_chain": Badge("In the chain", "chain", "busy"),
     "handled": Badge("Being recovered", "retry", "busy"),
-    "clearing": Badge("Being let go", "swap", "busy"),
+    "clearing": Badge("Releasing jobs", "swap", "busy"),
     "recovered": Badge("Recovered", "check", "good"),
+    "failed_again": Badge("Failed again", "cross", "idle"),
     "stopped": Badge("Stopped", "stop", "bad"),
     "escalated": Badge("Needs a person", "warn", "warn"),
     "withdrawn": Badge("Withdrawn", "slash", "idle"),
@@ -265,9 +266,11 @@ def ago(then: float | None, now: float) -> str:
 def span(seconds: float) -> str:
     """A stretch of time, in its largest unit.
 
-    >>> span(59), span(3000), span(7200), span(3 * 86400)
-    ('59 s', '50 min', '2.0 h', '3.0 d')
+    >>> span(59), span(3000), span(7200), span(3 * 86400), span(-1e-9)
+    ('59 s', '50 min', '2.0 h', '3.0 d', '0 s')
     """
+    if abs(seconds) < 0.5:
+        return "0 s"
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < HOUR_S:
@@ -289,6 +292,15 @@ def iso(seconds: float | None) -> str:
 def clock(seconds: float | None) -> str:
     moment = _moment(seconds)
     return moment.strftime("%H:%M:%S") if moment else "?"
+
+
+def zone(seconds: float | None) -> str:
+    """The time zone of this machine at an instant: "UTC", or "CET (UTC+01:00)"."""
+    moment = _moment(seconds)
+    if moment is None:
+        return "unknown"
+    name, offset = moment.strftime("%Z"), moment.isoformat(timespec="seconds")[-6:]
+    return name if name == "UTC" else f"{name} (UTC{offset})"
 
 
 def _moment(seconds: float | None) -> dt.datetime | None:
@@ -342,7 +354,14 @@ def sentence(reason: str) -> tuple[str, str]:
 
 
 def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """`text` with a capital first letter, unless its first word is a name: those of nodes and files keep their case.
+
+    >>> capital("the walltime was reached"), capital("gpu03 failed"), capital("n-a/b: lost"), capital("it's gone")
+    ('The walltime was reached', 'gpu03 failed', 'n-a/b: lost', "It's gone")
+    """
+    first = text.partition(" ")[0].rstrip(",;:.!?")
+    plain = first.replace("'", "").replace("-", "x" if "/" not in first else "/").isalpha()
+    return text[:1].upper() + text[1:] if plain else text
 
 
 # -- text of others

@@ -11,10 +11,20 @@ from sqlalchemy import func, select
 from perdure.errors import NotFound
 from perdure.model.actions import Action
 from perdure.service import codec
-from perdure.service.queries.reader import Page, Reader, as_text, paged, position
+from perdure.service.queries.order import ALWAYS, Order, Within, in_order, of_jobs
+from perdure.service.queries.reader import Page, Reader, as_text, paged
+from perdure.service.queries.story import of_this_job
 from perdure.service.schema import actions
 
 MAX_OF_JOB = 100
+MAX_LOOKED_AT = 5_000  # actions, the latest, looked through for those on a node
+SORTED_BY = {
+    "action": actions.c.kind,
+    "state": actions.c.state,
+    "by": actions.c.by,
+    "job": actions.c.job_id,
+    "decided": actions.c.created_s,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +53,24 @@ def find_actions(
     states: Iterable[str] = (),
     kind: str = "",
     job_id: str = "",
+    user: str = "",
+    partition: str = "",
+    decided: Within = ALWAYS,
+    order: Order | None = None,
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[ActionRow]:
-    """Actions, the latest first."""
-    query = select(*_columns()).where(actions.c.seq < position(cursor)).order_by(actions.c.seq.desc()).limit(limit + 1)
+    """Actions, the latest first; `user` and `partition` are those of the job."""
+    query = select(*_columns()).where(*decided.of(actions.c.created_s)).limit(limit + 1)
+    query = in_order(query, actions, cursor, order, SORTED_BY)
+    query = query.where(*of_jobs(reader, actions.c.job_id, user, partition))
     if wanted := list(states):
         query = query.where(actions.c.state.in_(wanted))
     if kind:
         query = query.where(actions.c.kind == codec.clean(kind))
     if job_id:
-        query = query.where(actions.c.cluster == reader.cluster, actions.c.job_id == codec.clean(job_id))
+        of_job = (actions.c.cluster == reader.cluster, actions.c.job_id == codec.clean(job_id))
+        query = query.where(*of_job, of_this_job(actions))
     else:
         query = query.where(reader.owns(actions))
     rows = reader.all(query)
@@ -63,6 +80,13 @@ def find_actions(
 def actions_of(reader: Reader, job_id: str) -> tuple[ActionRow, ...]:
     """The actions on one job, the latest first."""
     return find_actions(reader, job_id=job_id, limit=MAX_OF_JOB).items
+
+
+def actions_on_nodes(reader: Reader, names: Iterable[str], limit: int = MAX_OF_JOB) -> tuple[ActionRow, ...]:
+    """The latest actions on these nodes, the latest first."""
+    latest = select(actions.c.seq).where(reader.owns(actions)).order_by(actions.c.seq.desc()).limit(MAX_LOOKED_AT)
+    query = select(*_columns()).where(actions.c.seq.in_(latest), actions.c.node.in_([codec.clean(n) for n in names]))
+    return tuple(_row(row) for row in reader.all(query.order_by(actions.c.seq.desc()).limit(limit)))
 
 
 def action(reader: Reader, key: str) -> ActionRow:

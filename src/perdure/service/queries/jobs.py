@@ -13,12 +13,22 @@ from perdure.errors import NotFound
 from perdure.model.jobs import Attempt, Job, JobState
 from perdure.retry.decide import Decision
 from perdure.service import codec
-from perdure.service.queries.reader import Page, Reader, as_text, paged, position
+from perdure.service.queries.order import ALWAYS, Order, Within, in_order
+from perdure.service.queries.reader import Page, Reader, as_text, paged
+from perdure.service.queries.story import of_this_job
 from perdure.service.schema import attempts, exceptions, jobs
-from perdure.triage.verdict import Verdict
+from perdure.triage.verdict import Role, Verdict
 
 MAX_ATTEMPTS = 100  # shown of one job, the latest
 MAX_EXCEPTIONS = 100
+SORTED_BY = {
+    "job": jobs.c.name,
+    "state": jobs.c.state,
+    "user": jobs.c.user,
+    "partition": jobs.c.partition,
+    "gpus": jobs.c.gpus,
+    "submitted": jobs.c.submit_s,
+}
 LIVE = tuple(state.value for state in JobState if not state.is_over)
 
 
@@ -83,16 +93,18 @@ def find_jobs(
     states: Iterable[str] = (),
     user: str = "",
     text: str = "",
+    partition: str = "",
+    submitted: Within = ALWAYS,
+    order: Order | None = None,
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[JobRow]:
-    """Jobs, the latest known first; `text` is looked for in id, name and user."""
-    query = (
-        select(jobs.c.seq, jobs.c.changed_s, as_text(jobs.c.payload).label("payload"))
-        .where(reader.owns(jobs), jobs.c.seq < position(cursor))
-        .order_by(jobs.c.seq.desc())
-        .limit(limit + 1)
-    )
+    """Jobs, the latest known first; `text` is an id (of an array: all its tasks), a user, or part of a name."""
+    query = select(jobs.c.seq, jobs.c.changed_s, as_text(jobs.c.payload).label("payload"))
+    query = query.where(reader.owns(jobs), *submitted.of(jobs.c.submit_s)).limit(limit + 1)
+    query = in_order(query, jobs, cursor, order, SORTED_BY)
+    if partition:
+        query = query.where(jobs.c.partition == codec.clean(partition))
     if wanted := list(states):
         query = query.where(jobs.c.state.in_(wanted))
     if user:
@@ -109,6 +121,7 @@ def find_jobs(
 def _matches(text: str) -> Any:
     return or_(
         jobs.c.job_id == text,
+        jobs.c.job_id.startswith(f"{text}_", autoescape=True),
         jobs.c.name.icontains(text, autoescape=True),
         jobs.c.user == text,
     )
@@ -119,7 +132,12 @@ def _latest_failures(reader: Reader, job_ids: list[str]) -> dict[str, LatestFail
         return {}
     newest = (
         select(func.max(exceptions.c.seq))
-        .where(exceptions.c.cluster == reader.cluster, exceptions.c.job_id.in_(job_ids), exceptions.c.of_attempt)
+        .where(
+            exceptions.c.cluster == reader.cluster,
+            exceptions.c.job_id.in_(job_ids),
+            exceptions.c.of_attempt,
+            of_this_job(exceptions),
+        )
         .group_by(exceptions.c.job_id)
     )
     query = select(exceptions.c.job_id, exceptions.c.type, exceptions.c.decision, exceptions.c.state).where(
@@ -145,9 +163,8 @@ def job_detail(reader: Reader, job_id: str) -> JobDetail:
     )
     if row is None:
         raise NotFound(f"job {job_id[:80]!r}", "no such job is known", "List those there are: perdure jobs")
-    return JobDetail(
-        codec.JOB.decode(row.payload), row.changed_s, _attempts(reader, job_id), _exceptions(reader, job_id)
-    )
+    job = codec.JOB.decode(row.payload)
+    return JobDetail(job, row.changed_s, _attempts(reader, job_id), _exceptions(reader, job_id))
 
 
 def owner_of(reader: Reader, job_id: str) -> str:
@@ -158,15 +175,87 @@ def owner_of(reader: Reader, job_id: str) -> str:
     return str(row.user)
 
 
-def owners_of(reader: Reader, job_ids: Iterable[str]) -> dict[str, str]:
+def owners_of_log(reader: Reader, job_id: str, incarnation: int | None) -> set[str]:
+    """Whose log it is: the job's user, and the attempt's own. Raises `NotFound`.
+
+    They are two where the resource manager lost its state and gave the id to another's job.
+    """
+    owners = {owner_of(reader, job_id)}
+    found = latest_attempt(reader, job_id) if incarnation is None else _attempt(reader, job_id, incarnation)
+    return owners | {found.user} if found and found.user else owners
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose job an id is, and since when it is, where another had it before."""
+
+    user: str
+    since_s: float
+
+    def at(self, time_s: float) -> str:
+        """Whose it was at an instant; "" where that is not known any more."""
+        return self.user if time_s >= self.since_s else ""
+
+
+def owners_of(reader: Reader, job_ids: Iterable[str]) -> dict[str, Owner]:
     """The users whose jobs these are, by job id."""
-    query = select(jobs.c.job_id, jobs.c.user).where(jobs.c.cluster == reader.cluster, jobs.c.job_id.in_(list(job_ids)))
-    return {row.job_id: row.user for row in reader.all(query)}
+    query = select(jobs.c.job_id, jobs.c.user, jobs.c.story_known_s)
+    rows = reader.all(query.where(jobs.c.cluster == reader.cluster, jobs.c.job_id.in_(list(job_ids))))
+    return {row.job_id: Owner(row.user, row.story_known_s) for row in rows}
+
+
+NOBODY = Owner("", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class JobName:
+    """What a row about a job says of it."""
+
+    name: str
+    user: str
+    partition: str
+
+
+def names_of(reader: Reader, job_ids: Iterable[str]) -> dict[str, JobName]:
+    """Name, user and partition of these jobs, by job id."""
+    columns = (jobs.c.job_id, jobs.c.name, jobs.c.user, jobs.c.partition)
+    query = select(*columns).where(jobs.c.cluster == reader.cluster, jobs.c.job_id.in_(list(job_ids)))
+    return {row.job_id: JobName(row.name, row.user, row.partition) for row in reader.all(query)}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedLine:
+    """Of a judged attempt: whose it was, the nodes that failed or that it ran on, and the line that names its cause."""
+
+    user: str
+    nodes: tuple[str, ...]
+    root: str
+
+
+def root_lines(reader: Reader, job_ids: Iterable[str]) -> dict[tuple[str, int], JudgedLine]:
+    """What is told of the judged attempts of these jobs, by job and incarnation."""
+    a = attempts.c
+    query = select(a.job_id, a.incarnation, as_text(a.payload).label("payload"), as_text(a.verdict).label("verdict"))
+    query = query.where(a.cluster == reader.cluster, a.job_id.in_(list(job_ids)), a.verdict.is_not(None))
+    found = {}
+    for row in reader.all(query):
+        verdict = verdict_of(row.verdict)
+        lines = [item.text for item in verdict.evidence if item.role is Role.ROOT] if verdict else []
+        attempt = codec.ATTEMPT.decode(row.payload)
+        nodes = attempt.failed_nodes or attempt.nodes
+        found[row.job_id, row.incarnation] = JudgedLine(attempt.user, nodes, lines[0] if lines else "")
+    return found
 
 
 def latest_attempt(reader: Reader, job_id: str) -> Attempt | None:
     found = _attempts(reader, job_id, limit=1)
     return found[0].attempt if found else None
+
+
+def _attempt(reader: Reader, job_id: str, incarnation: int) -> Attempt | None:
+    query = select(as_text(attempts.c.payload).label("payload"))
+    row = reader.first(query.where(*_of(reader, attempts, job_id), attempts.c.incarnation == incarnation))
+    return codec.ATTEMPT.decode(row.payload) if row else None
 
 
 def _of(reader: Reader, table: Any, job_id: str) -> tuple[Any, ...]:
@@ -176,7 +265,7 @@ def _of(reader: Reader, table: Any, job_id: str) -> tuple[Any, ...]:
 def _attempts(reader: Reader, job_id: str, limit: int = MAX_ATTEMPTS) -> tuple[JudgedAttempt, ...]:
     query = (
         select(as_text(attempts.c.payload).label("payload"), as_text(attempts.c.verdict).label("verdict"))
-        .where(*_of(reader, attempts, job_id))
+        .where(*_of(reader, attempts, job_id), of_this_job(attempts))
         .order_by(attempts.c.incarnation.desc())
         .limit(limit)
     )
@@ -184,7 +273,7 @@ def _attempts(reader: Reader, job_id: str, limit: int = MAX_ATTEMPTS) -> tuple[J
 
 
 def _exceptions(reader: Reader, job_id: str) -> tuple[DecidedException, ...]:
-    query = select(*exception_columns()).where(*_of(reader, exceptions, job_id))
+    query = select(*exception_columns()).where(*_of(reader, exceptions, job_id), of_this_job(exceptions))
     rows = reader.all(query.order_by(exceptions.c.seq.desc()).limit(MAX_EXCEPTIONS))
     return tuple(decided_exception(row) for row in rows)
 
@@ -249,6 +338,7 @@ def running_attempts(reader: Reader, job_ids: Iterable[str]) -> dict[str, Attemp
         attempts.c.cluster == reader.cluster,
         attempts.c.job_id.in_(list(job_ids)),
         attempts.c.state.in_(("running", "suspended")),
+        of_this_job(attempts),
     )
     return {row.job_id: codec.ATTEMPT.decode(row.payload) for row in reader.all(query)}
 

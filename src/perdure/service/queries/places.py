@@ -45,10 +45,15 @@ def in_words(place: Place) -> str:
     """One sentence.
 
     >>> in_words(Place("gpu03", 4, 3, 2))
-    '3 of the last 4 failures on gpu03 were infrastructure, of 2 users'
+    '3 of the last 4 failures of other jobs on gpu03 were infrastructure, of 2 users'
+    >>> in_words(Place("gpu03", 10, 0, 0))
+    'the last 10 failures of other jobs on gpu03 were faults of these jobs, as far as is known'
     """
-    whose = "" if not place.infrastructure else f", of {place.users} user{'s' if place.users != 1 else ''}"
-    return f"{place.infrastructure} of the last {place.failures} failures on {place.node} were infrastructure{whose}"
+    others = f"failures of other jobs on {place.node}"
+    if not place.infrastructure:
+        return f"the last {place.failures} {others} were faults of these jobs, as far as is known"
+    users = f"{place.users} user{'s' if place.users != 1 else ''}"
+    return f"{place.infrastructure} of the last {place.failures} {others} were infrastructure, of {users}"
 
 
 def _place(node: str, found: Sequence[tuple[bool, str]]) -> Place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from sqlalchemy import BigInteger, case, cast, func, select
 from sqlalchemy import Float as SqlFloat
@@ -42,6 +42,8 @@ class Cause:
     recovered: int
     wasted_gpu_h: float
     saved_gpu_h: float
+    limited: int  # stopped by a limit, or retried later for one
+    limit_gpu_h: float  # what the stops among them are expected to cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +93,18 @@ def causes(reader: Reader, since_s: float) -> tuple[Cause, ...]:
             recovered,
             func.sum(exceptions.c.wasted_gpu_h),
             func.sum(exceptions.c.saved_gpu_h),
+            func.sum(case((exceptions.c.limited, 1), else_=0)),
+            func.sum(exceptions.c.limit_gpu_h),
         )
         .where(reader.owns(exceptions), exceptions.c.time_s >= since_s, exceptions.c.of_attempt)
         .group_by(exceptions.c.type)
     )
     found: dict[str, Cause] = {}
-    for kind, failures, well, wasted, saved in reader.all(query):
+    for kind, *sums in reader.all(query):
         name = category_of(kind)
-        old = found.get(name, Cause(name, 0, 0, 0.0, 0.0))
-        found[name] = Cause(
-            name,
-            old.failures + failures,
-            old.recovered + int(well),
-            old.wasted_gpu_h + wasted,
-            old.saved_gpu_h + saved,
-        )
+        old = found.get(name, Cause(name, 0, 0, 0.0, 0.0, 0, 0.0))
+        _, *before = astuple(old)
+        found[name] = Cause(name, *(one + other for one, other in zip(before, sums, strict=True)))
     return tuple(sorted(found.values(), key=lambda cause: (-cause.failures, cause.category)))
 
 

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 
 from perdure.service.queries.jobs import category_of
 from perdure.service.queries.reader import Reader
 from perdure.service.queries.summary import load
 from perdure.service.schema import actions, exceptions
+
+FATES = ("wasted", "saved", "lost_to_limits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +24,29 @@ class Totals:
     failures: Mapping[str, int]  # by category
     actions: Mapping[tuple[str, str], int]  # (kind, state)
     jobs: Mapping[str, int]  # that are not over, by state
-    wasted_gpu_h: float
-    saved_gpu_h: float
+    gpu_h: Mapping[str, float]  # of failed attempts, by what became of it
+    limited: int  # failures whose retry a limit refused or made later
 
 
 def totals(reader: Reader) -> Totals:
     """Count it all. Reads every exception and action: do not ask more often than every few seconds."""
     e, a = exceptions.c, actions.c
     judged = reader.all(
-        select(e.decision, e.type, func.count(), func.sum(e.wasted_gpu_h), func.sum(e.saved_gpu_h))
+        select(
+            e.decision,
+            e.type,
+            func.count(),
+            func.sum(e.wasted_gpu_h).label("wasted"),
+            func.sum(e.saved_gpu_h).label("saved"),
+            func.sum(e.limit_gpu_h).label("lost_to_limits"),
+            func.sum(case((e.limited, 1), else_=0)).label("limited"),
+        )
         .where(e.cluster == reader.cluster, e.of_attempt)
         .group_by(e.decision, e.type)
     )
     decisions: Counter[tuple[str, str]] = Counter()
     failures: Counter[str] = Counter()
-    for decision, kind, number, _, _ in judged:
+    for decision, kind, number, *_ in judged:
         failures[category_of(kind)] += number
         if decision:
             decisions[decision, category_of(kind)] += number
@@ -48,6 +58,6 @@ def totals(reader: Reader) -> Totals:
         failures,
         {(kind, state): number for kind, state, number in acted},
         {state: load_.jobs for state, load_ in load(reader).items()},
-        sum(row[3] for row in judged),
-        sum(row[4] for row in judged),
+        {fate: sum(getattr(row, fate) for row in judged) for fate in FATES},
+        sum(row.limited for row in judged),
     )

@@ -12,6 +12,7 @@
 
   // -- staying current: the live part is fetched anew and morphed, so that focus, scroll and selection stay
 
+  const root = document.documentElement;
   let fetching = false;
   let shownLog = null;
 
@@ -33,16 +34,28 @@
   });
 
   const lost = find(".lost");
-  document.addEventListener("htmx:error", () => {
-    lost.hidden = false;
-  });
+  document.addEventListener("htmx:error", tellLost);
   document.addEventListener("htmx:response:error", (event) => {
-    if (event.detail.ctx.response.status >= 500) lost.hidden = false;
+    if (event.detail.ctx.response.status >= 500) tellLost();
   });
   document.addEventListener("htmx:after:swap", () => {
     lost.hidden = true;
+    root.classList.remove("stale");
     drawAll();
   });
+
+  // "5 s ago" would be wrong a moment later: while nothing new comes, every instant is told by the clock
+  function tellLost() {
+    if (!lost.hidden) return;
+    const asOf = find("[data-as-of]")?.dataset.asOf ?? "";
+    const since = asOf ? ` since ${asOf}. What is shown is as it was then` : ". What is shown may be old";
+    find("span", lost).textContent = `No answer from the service${since}; trying again.`;
+    lost.hidden = false;
+    root.classList.add("stale");
+    for (const time of all("#live time[title]")) {
+      time.textContent = time.title.startsWith(asOf.slice(0, 10)) ? time.title.slice(11) : time.title;
+    }
+  }
 
   // -- a log is read from its end, or from what names the cause
 
@@ -127,7 +140,6 @@
   // -- choosing
 
   const toggle = find("[data-theme-toggle]");
-  const root = document.documentElement;
 
   function nameTheme() {
     const words = { "": "as the system", light: "light", dark: "dark" }[root.dataset.theme ?? ""];

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import MissingExtra
+from perdure.installation import to_install
 from perdure.triage.classifiers.network import BUCKETS, UNITS, Cell, Network, score
 from perdure.triage.classifiers.protocol import Example
 from perdure.triage.classifiers.recurrent import word_numbers
@@ -151,8 +152,7 @@ def _seeded(seed: int) -> Iterator[Any]:
     try:
         import torch
     except ImportError as err:
-        mend = "Install it: pip install 'perdure[rnn]'"
-        raise MissingExtra("training", "PyTorch is not installed", mend) from err
+        raise MissingExtra("training", "PyTorch is not installed", to_install("rnn")) from err
     threads = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import MissingExtra
+from perdure.installation import to_install
 from perdure.triage.classifiers.network import UNITS, Array, Network
 
 IR_VERSION, OPERATORS = 8, 17
@@ -29,8 +30,7 @@ def runtime_score(network: Network) -> Callable[[NDArray[np.int64]], float]:
     try:
         import onnxruntime
     except ImportError as err:
-        mend = "Install it: pip install 'perdure[rnn]'"
-        raise MissingExtra(network.cell, "ONNX Runtime is not installed", mend) from err
+        raise MissingExtra(network.cell, "ONNX Runtime is not installed", to_install("rnn")) from err
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # texts are short: threads would only wait
     session = onnxruntime.InferenceSession(onnx_bytes(network), options, providers=["CPUExecutionProvider"])

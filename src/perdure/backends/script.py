@@ -1,7 +1,7 @@
-"""What a batch script says of further files: `srun -o`, `torchrun --log-dir`, `mpirun`'s option, `> file` and `tee`.
+"""What a job's script says of further files: `srun -o`, `torchrun --log-dir`, `mpirun`'s option, `> file` and `tee`.
 
 The text is its owner's and may be anything. Nothing of it is run; it is read line by line, each a few times, up to
-`MAX_BYTES`. Variables that Slurm sets or that the script assigns plainly are written out; what a rank's number stands
+`MAX_BYTES`. Variables that are known or that the script assigns plainly are written out; what a rank's number stands
 for, or nobody can tell, becomes one of three signs that match names later (`RANK`, `NUMBER`, `ANY`).
 """
 
@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import re
 import shlex
-import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
-from typing import NamedTuple
 
 import re2
 
@@ -31,13 +29,8 @@ _COMMAND = re2.compile(r"\$\([^()]{0,500}\)|`[^`]{0,500}`")
 _SUBSTITUTED = re2.compile(r">\(([^()]{0,500})\)")
 _LAUNCHES = re2.compile(r"\b(?:srun|torchrun|torch\.distributed|mpirun|mpiexec|accelerate)\b")
 _PATTERN = re2.compile(r"%(\d{0,2})([%AaJjNnstuxb])")
-_RESUBMITS = re2.compile(r"\b(?:sbatch|scontrol\s+requeue\w*)\b")
-_APPENDS = re2.compile(r"--open-mode[=\s]+[\"']?a")
 
-_SIGNAL = re2.compile(r"(--signal[=\s]+)[\"']?((?:[RB]{1,2}:)?(?:(?i:SIG)?([A-Za-z0-9]{1,7}))(?:@(\d{1,5}))?)")
-_WARNS_BEFORE_S = 60.0  # where --signal does not say it
-
-_RANKS = frozenset({"SLURM_PROCID", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
+_RANKS = frozenset({"SLURM_PROCID", "RANK", "PERDURE_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
 _NUMBERS = frozenset({"SLURM_LOCALID", "LOCAL_RANK", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"})
 _REDIRECTS = re2.compile(r">|\btee\b")
 _REDIRECTIONS = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
@@ -71,14 +64,6 @@ _FLAGS = frozenset({
 _SHORT_FLAGS = frozenset("EHIkKlOQsuvVX")
 
 
-class WalltimeWarning(NamedTuple):
-    """The signal that Slurm is asked to send before the walltime."""
-
-    signal: int
-    before_s: float
-    option: str  # as it was written
-
-
 @dataclass(frozen=True, slots=True)
 class Said:
     """What a script says of its output. Paths may hold signs, and be relative to the working directory."""
@@ -86,52 +71,22 @@ class Said:
     files: tuple[str, ...] = ()  # of ranks, or of what the script sends elsewhere
     appended: tuple[str, ...] = ()  # of these, those that are not cut
     directories: tuple[str, ...] = ()  # below which launchers make one for each rank
-    appends: bool = False  # the job's own files are not cut at a start
-    resubmits: bool = False  # it submits jobs, or puts itself back
-    warning: WalltimeWarning | None = None
-
-
-def appends(text: str) -> bool:
-    """Whether options of sbatch ask that files are not cut when the job starts."""
-    return _APPENDS.search(text) is not None
-
-
-def warning_of(text: str) -> WalltimeWarning | None:
-    """The ``--signal=[B:]SIG[@TIME]`` among options of sbatch; the last one counts.
-
-    >>> warning_of("sbatch --signal=B:USR1@80 train.sh")
-    WalltimeWarning(signal=10, before_s=80.0, option='--signal=B:USR1@80')
-    """
-    told = None
-    for found in _SIGNAL.finditer(text):
-        known = signal.Signals.__members__.get(f"SIG{found[3].upper()}")
-        number = int(found[3]) if found[3].isdecimal() else int(known or 0)
-        told = WalltimeWarning(number, float(found[4] or _WARNS_BEFORE_S), f"--signal={found[2]}") if number else told
-    return told
 
 
 def read_script(script: bytes, known: Mapping[str, str], patterns: Mapping[str, str]) -> Said:
     """Read what a script says; `known` are variables that are set, `patterns` the values of %-patterns of srun."""
-    text = _CONTROL.sub("", script[:MAX_BYTES].decode("utf-8", "replace"))
     reading = _Reading(dict(known), dict(patterns))
-    said_append = resubmits = False
-    warning = None
-    for line in _lines(text):
-        if line.startswith("#"):
-            options = line if line.startswith("#SBATCH") else ""
-            said_append = said_append or appends(options)
-            warning = warning_of(options) or warning
-        else:
+    for line in lines_of(script):
+        if not line.startswith("#"):
             reading.take(line)
-            resubmits = resubmits or _RESUBMITS.search(line) is not None
-    files, appended = tuple(dict.fromkeys(reading.files)), tuple(dict.fromkeys(reading.appended))
-    return Said(files, appended, tuple(dict.fromkeys(reading.directories)), said_append, resubmits, warning)
+    found = (reading.files, reading.appended, reading.directories)
+    return Said(*(tuple(dict.fromkeys(paths)) for paths in found))
 
 
-def _lines(text: str) -> Iterator[str]:
-    """Lines with those that a backslash continues, none longer than `MAX_LINE`."""
+def lines_of(script: bytes) -> Iterator[str]:
+    """A script's lines with those that a backslash continues, none longer than `MAX_LINE`."""
     joined = ""
-    for line in text.split("\n"):
+    for line in _CONTROL.sub("", script[:MAX_BYTES].decode("utf-8", "replace")).split("\n"):
         joined += line.strip()
         if joined.endswith("\\") and len(joined) < MAX_LINE:
             joined = joined[:-1] + " "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.backends.slurm.script import read_script
+from perdure.backends.slurm.sbatch import asked_by
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from perdure.backends.slurm.script import read_script
     ],
 )
 def test_the_signal_that_it_asks_for_before_its_walltime_is_read(options, warning):
-    assert read_script(f"#!/bin/sh\n{options}\nsleep 9\n".encode(), {}, {}).warning == warning
+    assert asked_by(f"#!/bin/sh\n{options}\nsleep 9\n".encode()).warning == warning
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_the_signal_that_it_asks_for_before_its_walltime_is_read(options, warnin
     ],
 )
 def test_whether_a_script_submits_jobs_is_told(script, resubmits):
-    assert read_script(script.encode(), {}, {}).resubmits is resubmits
+    assert asked_by(script.encode()).resubmits is resubmits

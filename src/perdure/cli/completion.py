@@ -1,0 +1,308 @@
+"""``perdure completion``: scripts that complete commands, options and job ids, made from the commands themselves."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+
+from perdure.cli.help import every
+from perdure.cli.options import StateDir
+from perdure.errors import InputError, PerdureError
+
+JOB_LETTERS = frozenset("0123456789_+.")  # of ids that are offered: a shell reads them
+MOST_JOBS = 50
+WITHIN_S = 1.0  # a person waits for it with a finger on the key
+
+
+class Takes(StrEnum):
+    """What follows an option, or stands where a command has its arguments."""
+
+    NOTHING = "nothing"
+    VALUE = "value"  # nobody can guess it
+    FILE = "file"
+    CHOICE = "choice"
+    JOB = "job"  # or a file
+    COMMAND = "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a command."""
+
+    names: tuple[str, ...]
+    says: str
+    takes: Takes
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A command by its words, ``node drain``, and what may follow; the program itself has none."""
+
+    words: str
+    says: str
+    options: tuple[Option, ...]
+    below: tuple[str, ...]
+    takes: Takes
+    choices: tuple[str, ...] = ()
+
+
+def completion(
+    context: typer.Context,
+    shell: Annotated[
+        Literal["bash", "zsh", "fish"] | None, typer.Argument(metavar="bash|zsh|fish", show_default=False)
+    ] = None,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Instead: the latest job ids, which the scripts offer.")] = False,
+    state: StateDir = None,
+) -> int:
+    """Print a script that completes commands, options and job ids.
+
+    \b
+    bash:  eval "$(perdure completion bash)"     in ~/.bashrc
+    zsh:   eval "$(perdure completion zsh)"      in ~/.zshrc, below compinit
+    fish:  perdure completion fish | source      in ~/.config/fish/config.fish
+
+    Job ids are those of the service of this machine's state directory, where it answers within a second.
+
+    Exit codes: 0 printed, 2 usage.
+    """
+    if jobs:
+        typer.echo("\n".join(job_ids(state)))
+        return 0
+    if shell is None:
+        raise InputError("completion", "name a shell", "Write perdure completion bash, zsh or fish")
+    typer.echo({"bash": in_bash, "zsh": in_zsh, "fish": in_fish}[shell](places(context.find_root())))
+    return 0
+
+
+def job_ids(state: Path | None) -> list[str]:
+    """The latest jobs of the service of a state directory; none where it does not answer."""
+    from perdure.cli.options import load_settings
+    from perdure.service.client import Client, ServiceFile
+
+    try:
+        found = ServiceFile.read(load_settings(flags={"service.state": state}).settings.service.state)
+        asked = Client(found.url, found.token, timeout_s=WITHIN_S)
+        listed = [str(job["job_id"]) for job in asked.pages("/jobs", MOST_JOBS)]
+    except PerdureError:
+        return []
+    return [job for job in listed if set(job) <= JOB_LETTERS]
+
+
+def places(root: Any) -> list[Place]:
+    """Every command, the program itself first."""
+    return [_place(context) for context in every(root)]
+
+
+def _place(context: Any) -> Place:
+    command = context.command
+    words = str(context.command_path).partition(" ")[2]
+    parameters = command.get_params(context)
+    options = tuple(_option(each) for each in parameters if each.param_type_name == "option")
+    below = tuple(getattr(command, "commands", {}))
+    arguments = [each for each in parameters if each.param_type_name == "argument"]
+    takes, choices = _takes(arguments[0]) if arguments else (Takes.NOTHING, ())
+    takes = Takes.COMMAND if words == "help" else takes
+    return Place(words, command.get_short_help_str(60), options, below, takes, choices)
+
+
+def _option(parameter: Any) -> Option:
+    names = (*parameter.opts, *parameter.secondary_opts)
+    if getattr(parameter, "is_flag", False):
+        return Option(names, parameter.help or "", Takes.NOTHING)
+    return Option(names, parameter.help or "", *_takes(parameter))
+
+
+def _takes(parameter: Any) -> tuple[Takes, tuple[str, ...]]:
+    """By the type of a parameter, and by the word that stands for it in the help."""
+    kind = parameter.type_descriptor.annotation
+    kind = get_args(kind)[0] if get_origin(kind) in (list, tuple) else kind
+    if get_origin(kind) is Literal:
+        return Takes.CHOICE, tuple(map(str, get_args(kind)))
+    word = (parameter.metavar or parameter.name or "").upper()
+    if "JOB" in word:
+        return Takes.JOB, ()
+    return (Takes.FILE if kind is Path or "LOG" in word or "CMD" in word else Takes.VALUE), ()
+
+
+# ---------------------------------------------------------------- bash
+
+
+def in_bash(found: Sequence[Place]) -> str:
+    """A function for ``complete -F``."""
+    values, options, arguments = [], [], []
+    for place in found:
+        key = _path(place)
+        options.append(f"            {_quoted(key)}) _perdure_words {_quoted(' '.join(_all_names(place)))} ;;")
+        for option in place.options:
+            if option.takes is not Takes.NOTHING:
+                keys = "|".join(_quoted(f"{key} {name}") for name in option.names)
+                values.append(f"        {keys}) {_bash_offer(option.takes, option.choices)}; return ;;")
+        words = place.below or place.choices
+        offer = _bash_offer(Takes.CHOICE if words else place.takes, words or ())
+        if place.takes is Takes.COMMAND:
+            offer = _bash_offer(Takes.CHOICE, found[0].below)
+        arguments.append(f"        {_quoted(key)}) {offer} ;;")
+    known = "|".join(_quoted(_path(place)) for place in found[1:])
+    return "\n".join(
+        [
+            "# Completion of perdure for bash.",
+            '_perdure_words() { COMPREPLY=($(compgen -W "$1" -- "$cur")); }',
+            "_perdure_files() { compopt -o default 2>/dev/null; COMPREPLY=(); }",
+            "_perdure_jobs() {",
+            '    _perdure_words "$(perdure completion --jobs 2>/dev/null)"',
+            "    [[ ${#COMPREPLY[@]} -gt 0 ]] || _perdure_files",
+            "}",
+            "_perdure() {",
+            '    local cur="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" place=perdure i',
+            "    COMPREPLY=()",
+            "    for ((i = 1; i < COMP_CWORD; i++)); do",
+            "        [[ ${COMP_WORDS[i]} == -- ]] && { _perdure_files; return; }",
+            '        case "$place ${COMP_WORDS[i]}" in',
+            f'            {known}) place="$place ${{COMP_WORDS[i]}}" ;;',
+            "        esac",
+            "    done",
+            '    case "$place $before" in',
+            *values,
+            "    esac",
+            "    if [[ $cur == -* ]]; then",
+            '        case "$place" in',
+            *options,
+            "        esac",
+            "        return",
+            "    fi",
+            '    case "$place" in',
+            *arguments,
+            "    esac",
+            "}",
+            "complete -F _perdure perdure",
+        ]
+    )
+
+
+def _bash_offer(takes: Takes, choices: Sequence[str]) -> str:
+    if takes is Takes.CHOICE:
+        return f"_perdure_words {_quoted(' '.join(choices))}"
+    return {Takes.FILE: "_perdure_files", Takes.JOB: "_perdure_jobs"}.get(takes, "COMPREPLY=()")
+
+
+# ---------------------------------------------------------------- zsh
+
+
+def in_zsh(found: Sequence[Place]) -> str:
+    """A function for ``compdef``, with what each command and option does."""
+    lines = [
+        "#compdef perdure",
+        "_perdure() {",
+        "    local place=perdure word before=${words[CURRENT-1]}",
+        "    local -a offered",
+        '    for word in "${(@)words[2,CURRENT-1]}"; do',
+        '        case "$place $word" in',
+        f'            {"|".join(_quoted(_path(place)) for place in found[1:])}) place="$place $word" ;;',
+        "        esac",
+        "    done",
+        '    case "$place $before" in',
+    ]
+    for place in found:
+        for option in place.options:
+            if option.takes is not Takes.NOTHING:
+                keys = "|".join(_quoted(f"{_path(place)} {name}") for name in option.names)
+                lines.append(f"        {keys}) {_zsh_offer(option.takes, option.choices)}; return ;;")
+    lines += ["    esac", "    if [[ $PREFIX == -* ]]; then", '        case "$place" in']
+    for place in found:
+        told = " ".join(_quoted(f"{name}:{_told(option.says)}") for option in place.options for name in option.names)
+        lines.append(f"            {_quoted(_path(place))}) offered=({told}) ;;")
+    lines += ["        esac", "        _describe -o option offered", "        return", "    fi", '    case "$place" in']
+    says = {place.words: place.says for place in found}
+    for place in found:
+        below = place.below or (found[0].below if place.takes is Takes.COMMAND else ())
+        within = f"{place.words} ".lstrip() if place.below else ""
+        if below:
+            told = " ".join(_quoted(f"{name}:{_told(says[f'{within}{name}'])}") for name in below)
+            lines.append(f"        {_quoted(_path(place))}) offered=({told}); _describe command offered ;;")
+        else:
+            lines.append(f"        {_quoted(_path(place))}) {_zsh_offer(place.takes, place.choices)} ;;")
+    lines += ["    esac", "}"]
+    return "\n".join(
+        [*lines, 'if [[ $funcstack[1] == _perdure ]]; then _perdure "$@"; else compdef _perdure perdure; fi']
+    )
+
+
+def _zsh_offer(takes: Takes, choices: Sequence[str]) -> str:
+    if takes is Takes.CHOICE:
+        return f"compadd -- {' '.join(map(_quoted, choices))}"
+    jobs = 'compadd -- ${(f)"$(perdure completion --jobs 2>/dev/null)"}; _files'
+    return {Takes.FILE: "_files", Takes.JOB: jobs}.get(takes, "_message value")
+
+
+# ---------------------------------------------------------------- fish
+
+
+def in_fish(found: Sequence[Place]) -> str:
+    """Lines of ``complete``, each with when it counts."""
+    known = " ".join(_quoted(place.words) for place in found[1:])
+    lines = [
+        "# Completion of perdure for fish.",
+        f"set -g __perdure_places {known}",
+        "function __perdure_at --argument-names wanted",
+        "    set -l place ''",
+        "    for word in (commandline -opc)[2..-1]",
+        '        set -l next (string trim -- "$place $word")',
+        '        contains -- "$next" $__perdure_places; and set place $next',
+        "    end",
+        '    test "$place" = "$wanted"',
+        "end",
+        "complete -c perdure -e",
+    ]
+    says = {place.words: place.says for place in found}
+    for place in found:
+        at = f"complete -c perdure -n {_fish_quoted(f'__perdure_at {_fish_quoted(place.words)}')}"
+        below = place.below or (found[0].below if place.takes is Takes.COMMAND else ())
+        within = f"{place.words} ".lstrip() if place.below else ""
+        lines += [f"{at} -f -a {name} -d {_fish_quoted(_told(says[within + name]))}" for name in below]
+        if place.takes is Takes.JOB:
+            lines.append(f"{at} -a '(perdure completion --jobs 2>/dev/null)'")
+        if place.choices:
+            lines.append(f"{at} -f -a {_fish_quoted(' '.join(place.choices))}")
+        lines += [f"{at} {_fish_option(option)}" for option in place.options]
+    return "\n".join(lines)
+
+
+def _fish_option(option: Option) -> str:
+    names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
+    takes = {
+        Takes.NOTHING: "",
+        Takes.FILE: " -r -F",
+        Takes.CHOICE: f" -x -a {_fish_quoted(' '.join(option.choices))}",
+    }.get(option.takes, " -x")
+    return f"{names}{takes} -d {_fish_quoted(_told(option.says))}"
+
+
+def _fish_quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# ---------------------------------------------------------------- all
+
+
+def _path(place: Place) -> str:
+    return f"perdure {place.words}".strip()
+
+
+def _all_names(place: Place) -> Iterator[str]:
+    return (name for option in place.options for name in option.names)
+
+
+def _told(text: str) -> str:
+    """The first sentence, which fits beside a word."""
+    return text.partition(". ")[0].partition("; ")[0].replace(":", " -").rstrip(".")[:80]
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text)

@@ -1,0 +1,56 @@
+"""How this installation of Perdure is called, and what completes it: commands to paste."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+def program() -> str:
+    """What to type for ``perdure``: the bare name where the shell finds this very program, else its path."""
+    own = Path(sys.executable).parent / "perdure"
+    found = shutil.which("perdure")
+    if found is not None and Path(found).parent.samefile(own.parent):
+        return "perdure"
+    return shlex.quote(_short(own)) if own.exists() else f"{shlex.quote(_short(Path(sys.executable)))} -m perdure"
+
+
+def to_install(extra: str) -> str:
+    """What an error says of an optional part that is missing."""
+    return f"Install it: {install_command(extra)}"
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an optional part: from the checkout or the file that this was installed from."""
+    return f"{shlex.quote(_short(Path(sys.executable)))} -m pip install {_requirement(extra)}"
+
+
+def _requirement(extra: str) -> str:
+    try:
+        origin = json.loads(distribution("perdure").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        origin = {}
+    url = str(origin.get("url", ""))
+    if not url.startswith("file://"):
+        return shlex.quote(f"perdure[{extra}]")
+    path = Path(unquote(urlsplit(url).path))
+    if "dir_info" not in origin:
+        return shlex.quote(f"perdure[{extra}] @ {url}")
+    editable = "-e " if origin["dir_info"].get("editable") else ""
+    name = _short(path)
+    return editable + shlex.quote(f"{name if name.startswith(('.', '/')) else f'./{name}'}[{extra}]")
+
+
+def _short(path: Path) -> str:
+    """Relative to the working directory where it lies below that."""
+    try:
+        here, relative = Path.cwd(), os.path.relpath(path)
+    except (OSError, ValueError):  # the working directory is gone
+        return str(path)
+    return str(path) if relative.startswith("..") or here == Path(here.anchor) else relative

@@ -1,0 +1,1 @@
+"""Notices: what happened, told to people by webhook, mail, chat or push message."""

@@ -1,0 +1,129 @@
+"""Who gets a notice, which notices go together, and when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perdure.service.notices.notice import NAMED, Kind, Message, Notice, Severity, first_message
+
+HOUR_S = 3600.0
+FIRST_RETRY_S = 5.0
+LONGEST_WAIT_S = 900.0  # from one try to the next
+MAX_WAITING = 1000  # messages of one target; of personal ones there may be many
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which notices go to which targets. What is left empty matches all."""
+
+    to: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    severity: Severity = Severity.WARNING  # and all above
+
+    def matches(self, notice: Notice) -> bool:
+        return (
+            (not self.kinds or notice.kind in self.kinds)
+            and (not self.users or notice.user in self.users)
+            and (not self.partitions or bool(set(self.partitions) & set(notice.partition.split(","))))
+            and notice.severity.rank >= self.severity.rank
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When messages are sent."""
+
+    group_s: float = 30.0  # that a message waits for more of its kind
+    per_hour: int = 30  # messages begun in any hour, to one target, or to one person by it
+    retry_for_s: float = 86_400.0  # after which a message that cannot be delivered is given up
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A message that is not sent yet. `begun_s` is None while it still takes in notices."""
+
+    message: Message
+    due_s: float
+    begun_s: float | None = None
+    tries: int = 0
+
+
+Address = tuple[str, str]  # a target, and whose mailbox where it addresses persons
+
+
+def addresses_of(notice: Notice, rules: Sequence[Rule], personal: Collection[str]) -> Iterator[Address]:
+    """Where a notice goes, each address once. A `personal` target is told only of what is somebody's."""
+    targets = dict.fromkeys(target for rule in rules if rule.matches(notice) for target in rule.to)
+    for target in targets:
+        if target not in personal:
+            yield target, ""
+        elif notice.user:
+            yield target, notice.user
+
+
+Group = tuple[str, str, Kind]  # target, whose, kind: what is told together
+
+
+def gathered(
+    open_: Mapping[Group, Message], notices: Iterable[Notice], rules: Sequence[Rule], personal: Collection[str],
+    cluster: str,
+) -> dict[Group, Message]:  # fmt: skip
+    """The messages that change when `notices` come in; `open_` are those that still take some."""
+    changed: dict[Group, Message] = {}
+    for notice in notices:
+        for target, whose in addresses_of(notice, rules, personal):
+            group = (target, whose, notice.kind)
+            known = changed.get(group) or open_.get(group)
+            changed[group] = joined(known, notice) if known else first_message(cluster, target, whose, notice)
+    return changed
+
+
+def joined(message: Message, notice: Notice) -> Message:
+    """A message that tells of one more."""
+    named = (*message.notices, notice) if len(message.notices) < NAMED else message.notices
+    return replace(message, notices=named, count=message.count + 1, last_s=max(message.last_s, notice.time_s))
+
+
+def next_to_send(
+    waiting: Iterable[Waiting], begun: Mapping[str, Sequence[float]], limits: Limits, now: float
+) -> Waiting | None:
+    """What one target is to be sent now: what was begun and is due again first, then what waits longest.
+
+    `begun` are the instants of the last hour at which messages were begun, by whose they are. While a message of a
+    group is on its way, the next one of that group goes on gathering.
+    """
+    found = list(waiting)
+    on_their_way = {_group(each.message) for each in found if each.begun_s is not None}
+    ready = [
+        each
+        for each in found
+        if _is_due(each.due_s, limits, now)
+        and (each.begun_s is not None or _may_begin(each.message, on_their_way, begun, limits, now))
+    ]
+    return min(ready, key=lambda each: (each.begun_s is None, each.due_s, each.message.key), default=None)
+
+
+def _is_due(due_s: float, limits: Limits, now: float) -> bool:
+    """An instant further ahead than any wait was written under a clock that has been put right since."""
+    return due_s <= now or due_s > now + LONGEST_WAIT_S + limits.group_s
+
+
+def _may_begin(
+    message: Message, on_their_way: Collection[Group], begun: Mapping[str, Sequence[float]], limits: Limits, now: float
+) -> bool:
+    lately = sum(now - HOUR_S < at_s <= now for at_s in begun.get(message.whose, ()))
+    return _group(message) not in on_their_way and lately < limits.per_hour
+
+
+def _group(message: Message) -> Group:
+    return (message.target, message.whose, message.kind)
+
+
+def retry_at(tries: int, begun_s: float, limits: Limits, now: float) -> float | None:
+    """When a message is tried again that failed `tries` times; None where it is given up."""
+    if now - begun_s >= limits.retry_for_s:
+        return None
+    return now + min(LONGEST_WAIT_S, FIRST_RETRY_S * 2.0 ** (min(tries, 20) - 1))

@@ -1,0 +1,1 @@
+"""Login by a reverse proxy that names its users in a header."""

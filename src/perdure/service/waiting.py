@@ -1,0 +1,56 @@
+"""What a job waits for, where that is nodes that take no work. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+
+from perdure.model.jobs import Job
+from perdure.model.nodes import Node, NodeState
+
+STANDS = {
+    NodeState.DRAINING: "draining",
+    NodeState.DRAINED: "drained",
+    NodeState.DOWN: "down",
+}
+MOST_NAMED = 3
+
+
+def blocked_by(job: Job, nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes out of service without which `job` cannot start; () where it waits for something else.
+
+    Nodes that it must run on, or, where too few others are large enough, those that would do.
+    """
+    if not job.state.is_waiting:
+        return ()
+    out = [node for node in nodes if node.state in STANDS]
+    if job.required:
+        return tuple(node for node in out if node.name in job.required)
+    fit = [node for node in nodes if _would_do(job, node)]
+    usable = sum(node.is_usable for node in fit)
+    lacking = tuple(node for node in fit if not node.is_usable)
+    return lacking if usable < job.node_count <= len(fit) else ()
+
+
+def _would_do(job: Job, node: Node) -> bool:
+    """Whether a share of the job has room on the node when it is empty."""
+    is_there = not job.partition or not node.partitions or job.partition in node.partitions
+    return is_there and node.name not in job.excluded and node.gpus * max(1, job.node_count) >= job.gpus
+
+
+def in_words(blocking: Sequence[Node], ordered_by: Mapping[str, str]) -> str:
+    """What a job waits for, in words; "" where `blocking` is empty. `ordered_by` says who drained a node.
+
+    >>> in_words([Node("n4", NodeState.DRAINED, "fan is loud")], {"n4": "root"})
+    'waits for n4, which is drained by root: fan is loud'
+    """
+    said = [_node(node, ordered_by.get(node.name, node.by)) for node in blocking[:MOST_NAMED]]
+    more = len(blocking) - MOST_NAMED
+    return f"waits for {'; '.join(said)}{f'; and {more} more' if more > 0 else ''}" if said else ""
+
+
+def _node(node: Node, by: str) -> str:
+    since = f" since {dt.datetime.fromtimestamp(node.since_s):%H:%M}" if node.since_s is not None else ""
+    who = f" by {by}" if by and node.state is not NodeState.DOWN else ""
+    why = f": {node.reason}" if node.reason else ""
+    return f"{node.name}, which is {STANDS[node.state]}{since}{who}{why}"

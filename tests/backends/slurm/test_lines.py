@@ -1,0 +1,104 @@
+"""Whose lines a job's files hold, where accounting has yet to tell how it was submitted."""
+
+import os
+
+import pytest
+
+from perdure.backends.slurm.backend import SlurmBackend
+from perdure.backends.slurm.config import Config
+from perdure.backends.slurm.plans import Todo, done
+from perdure.backends.slurm.records import read_jobs
+from perdure.backends.slurm.tools import Answer, Tools
+from perdure.model.actions import Requeue
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.output import OutputFile, OutputKind
+from tests.backends.slurm.text import MARK, job
+from tests.copying import replace
+
+
+@pytest.fixture
+def backend(tmp_path):
+    """One whose tools say nothing, on a site whose accounting tells how jobs were submitted."""
+    for tool in ("scontrol", "sacct", "scancel"):
+        (tmp_path / tool).write_text("#!/bin/sh\n")
+        (tmp_path / tool).chmod(0o755)
+    found = SlurmBackend("sim", Tools(environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"}))
+    found._tells_submit_line = True
+    found._site = Config({"AccountingStorageType": "accounting_storage/slurmdbd"})
+    return found
+
+
+def failed(path):
+    (found,) = read_jobs(job(17, state="FAILED", exit_code="1:0").encode(), MARK).whole
+    return replace(found, stdout=path, stderr="")
+
+
+@pytest.mark.parametrize(("path", "in_doubt"), [("/w/run.log", True), ("/w/slurm-17.out", False)])
+def test_a_file_that_may_be_older_is_in_doubt_while_nobody_tells_whether_it_was_cut(backend, path, in_doubt):
+    record = failed(path)
+    backend._note_outputs([record], {"17": b"#!/bin/sh\npython train.py\n"}, ())
+    assert backend._outputs["17"].appends is in_doubt
+
+
+def test_the_file_that_slurm_writes_another_jobs_output_to_is_no_ranks(backend):
+    mine = Attempt(AttemptId("sim", "17", 100), AttemptState.FAILED, ("n1",), 100.0, 200.0, user="ada")
+    other = replace(mine, id=AttemptId("sim", "18", 150), stdout="/w/18.log")
+    backend._writers.note([other])
+    own = OutputFile("/w/18.log", b"x")
+    rank = replace(own, kind=OutputKind.RANK)
+    assert backend._is_anothers(rank, mine)
+    assert not backend._is_anothers(own, mine)
+    assert not backend._is_anothers(replace(rank, path="/w/19.log"), mine)
+
+
+def test_the_paths_of_the_job_that_had_the_id_before_are_not_read(backend):
+    """A slurmctld that lost its state gives ids out again."""
+    theirs = failed("/home/chen/slurm-17.out")
+    backend._note_outputs([theirs], {"17": b"#!/bin/sh\n"}, ())
+    backend._uids = {"chen": theirs.uid, "anna": theirs.uid + 1}
+    attempt = Attempt(AttemptId("sim", "17", 900), AttemptState.COMPLETED, ("n1",), 900.0, 950.0, user="anna")
+    assert backend._outputs_of(attempt) is None
+    assert backend._outputs_of(replace(attempt, user="chen")) is not None
+    backend._records = {"17": replace(theirs, start_s=900, stdout="/home/chen/other.out")}
+    assert backend._outputs_of(replace(attempt, user="chen")) is None
+
+
+def test_a_retry_that_slurm_ended_is_not_in_the_queue(backend):
+    """Its partition went away while it waited: NODE_FAIL, and what was done before has not lasted."""
+    action = Requeue(AttemptId("sim", "17", 100))
+    backend._done[action.key] = done("in the queue")
+    backend._records = {"17": replace(failed("/w/a"), state="NODE_FAIL", reason="NodeDown", start_s=None, nodes=())}
+    assert backend._known(action) is None
+    backend._records = {"17": replace(failed("/w/a"), start_s=500)}  # a newer attempt failed
+    assert backend._known(action) is not None
+
+
+class Deaf:
+    """A scontrol that denies what administrators alone may write."""
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, command):
+        self.asked.append(command)
+        return Answer(b"", b"Access/permission denied for job 17\n" if "AdminComment" in command else b"")
+
+
+def test_a_comment_is_written_where_only_administrators_may_write_both(backend, caplog):
+    scontrol = Deaf()
+    both = 'update jobid=17 ExcNodeList=n1 AdminComment="perdure: x" Comment="perdure: x"'
+    for _ in range(2):
+        assert backend._carry_out(scontrol, Todo((both, "release 17"))) == ""
+    assert scontrol.asked[1:3] == ['update jobid=17 ExcNodeList=n1 Comment="perdure: x"', "release 17"]
+    assert caplog.text.count("administrators alone write AdminComment") == 1
+
+
+def test_what_was_not_taken_back_is_not_said_to_be(backend, monkeypatch):
+    """Slurm refused the command, and the exclusion stands."""
+    stuck = replace(failed("/w/a"), state="PENDING", reason="BadConstraints", priority=0, excluded=("n1",), end_s=None)
+    monkeypatch.setattr(backend, "_job", lambda scontrol, action: stuck)
+    monkeypatch.setattr(backend, "_last_start", lambda job: 100)
+    monkeypatch.setattr(backend, "_carry_out", lambda scontrol, step: "Requested operation is presently disabled")
+    outcome = backend.perform(Requeue(AttemptId("sim", "17", 100), exclude=("n1",)))
+    assert "not away from" not in outcome.detail

@@ -1,0 +1,72 @@
+"""axe-core finds nothing on any page: keyboard, screen reader, contrast; light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from perdure.service.pages.navigation import NAVIGATION
+from tests.browser.test_blame import fill as suspect
+from tests.browser.test_whatif import every_stage
+from tests.service.exceptions_world import STATES, stir
+
+pytestmark = pytest.mark.browser
+
+AXE = Path(__file__).parent / "axe"
+SCRIPT = (AXE / "axe.min.js").read_text()
+# Whatever axe would only like a person to look at (`incomplete`) is left to the other tests of contrast.
+RUN = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations.flatMap(
+  (rule) => rule.nodes.map((node) => `${rule.id}: ${node.target} ${node.html.slice(0, 160)}`))"""
+JOBS = ["/jobs/101", "/jobs/102", "/jobs/104", "/jobs/106", "/jobs/200"]
+PATHS = [
+    *(entry.path for entry in NAVIGATION),
+    *JOBS,
+    *(f"/exceptions/{name}" for name in STATES),
+    "/nodes/gpu02",
+    "/jobs/none",
+    "/jobs?sort=-gpus&last=30d",
+]
+LOOKS = [(width, scheme) for width in (390, 1400) for scheme in ("light", "dark")]
+
+
+def test_axe_is_the_file_that_its_note_names():
+    note = (AXE / "README.md").read_text()
+    version = re.search(r"axe-core (\S+)", note)[1]
+    assert hashlib.sha256((AXE / "axe.min.js").read_bytes()).hexdigest() in note
+    assert SCRIPT.startswith(f"/*! axe v{version}\n")
+
+
+def found_on(visit, path: str) -> list[str]:
+    visit.go(path)
+    visit.page.wait_for_load_state("networkidle")
+    visit.page.evaluate(SCRIPT)
+    return [f"{path}: {each}" for each in visit.page.evaluate(RUN)]
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_axe_finds_nothing_on_any_page(open_site, width, scheme):
+    place, visit = open_site(stir, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    paths = [*PATHS, *every_stage(place)]
+    assert [each for path in paths for each in found_on(visit, path)] == []
+    visit.page.click("[aria-label='Log out']")
+    assert found_on(visit, "/login") == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_where_a_node_is_suspected_and_the_manager_silent(open_site, scheme):
+    def fill(world):
+        suspect(world)
+        world.unseen = {"controller": "no answer", "accounting": "no answer"}
+
+    _, visit = open_site(fill, viewport={"width": 390, "height": 900}, color_scheme=scheme)
+    assert [each for path in ("/", "/blame", "/nodes/gpu03") for each in found_on(visit, path)] == []
+
+
+def test_axe_would_see_a_button_without_a_name(open_site):
+    _, visit = open_site()
+    visit.page.evaluate("document.querySelector('main').insertAdjacentHTML('beforeend', '<button></button>')")
+    visit.page.evaluate(SCRIPT)
+    assert any("button-name" in each for each in visit.page.evaluate(RUN))

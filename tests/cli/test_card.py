@@ -1,0 +1,139 @@
+"""The card: the cause once, the line that shows it first, and what to do as commands to paste."""
+
+import pytest
+
+from perdure.cli.card import card
+from perdure.cli.diagnosis import SAME_NODE, Diagnosis
+from perdure.retry.decide import Decision, DecisionKind
+from perdure.triage.remedies import REMEDIES, remedy
+from perdure.triage.rules import own_rules
+from perdure.triage.verdict import Evidence, Label, Role, Verdict
+
+FRAMES = """Traceback (most recent call last):
+  File "/home/mira/train.py", line 31, in main
+    model.load_state_dict(torch.load(path))
+  File "/opt/conda/lib/python3.11/site-packages/torch/nn/modules/module.py", line 2189, in load_state_dict
+    raise RuntimeError(
+"""
+SIZES = f"""{FRAMES}RuntimeError: Error(s) in loading state_dict for Net:
+\tsize mismatch for fc.weight: copying a param with shape torch.Size([10, 512]) from checkpoint
+"""
+
+
+def told(perdure, home, log, *words):
+    (home / "a.log").write_text(log)
+    return perdure("why", "a.log", *words)
+
+
+def test_the_root_line_comes_first_then_what_explains_it_then_the_users_code(perdure, home):
+    lines = told(perdure, home, SIZES).out.splitlines()
+    assert lines[3].startswith("6  root     RuntimeError: Error(s) in loading state_dict for Net:")
+    assert "size mismatch for fc.weight" in lines[4]
+    assert lines[5] == "2  code     /home/mira/train.py:31, in main"
+    assert "Traceback" not in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("message", "explained"),
+    [
+        ("omegaconf.errors.ConfigAttributeError: Key 'lr' is not in struct\n    full_key: optim.lr\n", "full_key"),
+        ("Could not override 'optim.lr'.\nKey 'lr' is not in struct\n", "Key 'lr' is not in struct"),
+        ("huggingface_hub.errors.GatedRepoError: 401 Client Error.\nCannot access gated repo\n", "Cannot access gated"),
+    ],
+)
+def test_the_lines_that_explain_a_message_are_shown(perdure, home, message, explained):
+    evidence = told(perdure, home, message, "--json").json["evidence"]
+    assert evidence[0]["role"] == "root"
+    assert any(explained in line["text"] for line in evidence[1:])
+
+
+def test_what_follows_a_message_and_does_not_explain_it_is_left_out(perdure, home):
+    evidence = told(perdure, home, SIZES + "step 12 loss 0.1\n  tail\n", "--json").json["evidence"]
+    assert not any("step 12" in line["text"] or "tail" in line["text"] for line in evidence)
+
+
+def test_the_cause_is_said_once(perdure, home):
+    out = told(perdure, home, SIZES).out
+    assert out.count("a checkpoint cannot be read or does not fit the model") == 1
+
+
+@pytest.mark.parametrize(
+    ("log", "command"),
+    [
+        ("huggingface_hub.errors.GatedRepoError: 401 Client Error.\n", "export HF_TOKEN=YOUR_TOKEN"),
+        (
+            "wandb.errors.UsageError: api_key not configured (no-tty). call wandb login\n",
+            "export WANDB_API_KEY=YOUR_KEY",
+        ),
+        ("OSError: [Errno 28] No space left on device\n", "df -h . /tmp"),
+    ],
+)
+def test_what_to_do_is_a_command_where_the_rule_knows_one(perdure, home, log, command):
+    (line,) = [line for line in told(perdure, home, log).out.splitlines() if line.startswith("RUN ")]
+    assert line.split(maxsplit=1)[1] == command
+
+
+def broken_on(node):
+    evidence = (Evidence(4, "RuntimeError: CUDA error: uncorrectable ECC error", Role.ROOT, "gpu-ecc"),)
+    found = Verdict(Label.TRANSIENT, 0.96, "gpu_hw", "a GPU failed", evidence, node=node)
+    decision = Decision(DecisionKind.RETRY, f"a GPU failed: retry away from {SAME_NODE}, in 10 s", (SAME_NODE,))
+    return "\n".join(card(Diagnosis("a.log", found, decision)))
+
+
+def test_a_node_that_is_known_is_named_in_the_command():
+    shown = broken_on("gpu019")
+    assert "RUN    sbatch --exclude=gpu019 SCRIPT" in shown
+    assert "away from gpu019, in 10 s" in shown
+
+
+@pytest.mark.parametrize("node", ["", "x; rm -rf ~", "$(id)", "-w", "a b", "a\nb", "n" * 64, "nö"])
+def test_what_a_log_calls_a_node_gets_into_no_command_unless_it_can_be_one(node):
+    assert "sbatch" not in broken_on(node)
+
+
+def test_every_remedy_is_of_a_rule_and_fits_a_line_of_it():
+    for each in REMEDIES:
+        rule = own_rules().named(each.rule)
+        assert rule is not None, each.rule
+        assert any(remedy(each.rule, line) == each.command for line in rule.yes), each
+
+
+def test_a_rule_says_its_commands(perdure):
+    assert "Run: df -h . /tmp" in perdure("rules", "disk-full").out
+
+
+STEPS = "2026-11-20 02:05:01 step 101 loss 0.3\n2026-11-20 02:06:13 step 102 loss 0.3\n"
+DONE = "2026-11-20 02:06:15 Training complete. Saved final model to out/final.pt\n"
+CRASH = "Fatal Python error: Aborted\nSegmentation fault (core dumped)\n"
+
+
+def test_a_log_that_just_stops_is_told_with_its_last_time(perdure, home):
+    ran = told(perdure, home, STEPS)
+    assert "NOTE   the log just stops at 02:06:13, with 'step 102 loss 0.3'" in ran.out
+    assert told(perdure, home, STEPS, "--json").json["ending"].startswith("the log just stops at 02:06:13")
+    assert "the log just stops, with 'no time here'" in told(perdure, home, "no time here\n").out
+
+
+def test_a_log_that_ends_with_its_work_done_does_not_just_stop(perdure, home):
+    assert "the log ends with its work done, and with no failure" in told(perdure, home, STEPS + DONE).out
+
+
+def test_work_that_was_done_before_a_crash_is_said_to_be_done(perdure, home):
+    out = told(perdure, home, STEPS + DONE + CRASH).out
+    assert "the work was done (line 3: 'Training complete. Saved final model to out/final.pt')" in out
+    assert "it crashed while exiting" in out
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        STEPS + CRASH,
+        DONE + STEPS + CRASH,
+        STEPS + "Training not complete\n" + CRASH,
+        STEPS + "epoch 3 done, training\n" + CRASH,
+        STEPS + DONE + SIZES,
+    ],
+    ids=["no word of it", "steps follow", "not complete", "an epoch alone", "an error of its own"],
+)
+def test_a_crash_in_the_middle_of_the_work_is_not_called_one_while_exiting(perdure, home, log):
+    assert "the work was done" not in told(perdure, home, log).out

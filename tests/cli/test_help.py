@@ -1,0 +1,187 @@
+"""Help, manual pages and completion: all made from the commands themselves, and tried in real shells."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+import perdure as package
+from perdure.cli.commands import ENTRIES, ENVIRONMENT, app
+from perdure.cli.completion import JOB_LETTERS, Takes, in_bash, in_fish, in_zsh, places
+from perdure.cli.help import every
+from perdure.cli.manual import page, page_name
+from tests.conftest import require
+
+WIDTH = 80
+ASKS_NO_SERVICE = {"up", "doctor", "token", "completion"}  # though they have --state
+
+
+@pytest.fixture(scope="module")
+def contexts():
+    root = get_command(app).make_context("perdure", [], resilient_parsing=True, terminal_width=WIDTH)
+    return list(every(root))
+
+
+@pytest.fixture(scope="module")
+def found(contexts):
+    return places(contexts[0])
+
+
+def test_help_is_what_the_option_prints(perdure):
+    for words in ([], ["why"], ["node", "drain"], ["trace", "convert"]):
+        assert perdure("help", *words).out == perdure(*words, "--help").out
+
+
+def test_help_on_no_command_names_those_that_there_are(perdure):
+    ran = perdure("help", "node", "drian")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.complaint.startswith("help node drian: there is no command 'drian'. Use one of: fail, ")
+    assert "no commands below it" in perdure("help", "why", "x").complaint
+
+
+def test_no_line_of_help_is_wider_than_a_terminal_and_no_sentence_is_cut(contexts):
+    for context in contexts:
+        lines = context.get_help().splitlines()
+        assert [line for line in lines if len(line) > WIDTH] == [], context.command_path
+        assert [line for line in lines if line.endswith("...")] in ([], [lines[0]]), context.command_path
+
+
+def test_the_list_of_commands_says_what_each_is(contexts):
+    told = contexts[0].get_help()
+    for name, entry in ENTRIES.items():
+        assert f"  {name} " in told
+        assert entry.says in told
+        assert entry.says.endswith(".")
+
+
+def test_every_command_that_asks_the_service_names_its_variables(contexts):
+    for context in contexts:
+        options = [name for parameter in context.command.params for name in parameter.opts]
+        if "--state" in options and context.command_path.split()[1] not in ASKS_NO_SERVICE:
+            assert context.command.epilog == ENVIRONMENT, context.command_path
+    assert "PERDURE_URL" in ENVIRONMENT
+    assert "PERDURE_TOKEN" in ENVIRONMENT
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_the_list_of_commands_loads_none_of_them(option):
+    code = "import sys; from perdure.cli.main import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    env = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    ran = subprocess.run([sys.executable, "-c", code, option], capture_output=True, text=True, check=True, env=env)
+    modules = {f"perdure.cli.{entry.where.partition(':')[0]}" for entry in ENTRIES.values()}
+    assert not modules & set(ran.stderr.split())
+
+
+# ---------------------------------------------------------------- manual pages
+
+
+def test_there_is_a_manual_page_for_each_command(perdure, home, contexts):
+    assert perdure("help", "--man", "share/man").out == "share/man/man1: a page for each command\n"
+    written = {path.name for path in (home / "share/man/man1").iterdir()}
+    assert written == {f"{page_name(context)}.1" for context in contexts}
+    ran = perdure("help", "--man", "/proc/nowhere")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.complaint.startswith("/proc/nowhere/man1: cannot be written")
+
+
+def test_a_manual_page_says_what_the_help_says(contexts):
+    for context in contexts:
+        told = page(context).replace("\\-", "-").replace("\\(dq", '"').replace("\\e", "\\")
+        for parameter in context.command.get_params(context):
+            if record := parameter.get_help_record(context):
+                assert all(part in told for part in record), (context.command_path, record)
+        assert context.command.epilog is None or "PERDURE_TOKEN" in told
+
+
+def test_troff_has_nothing_to_say_against_the_pages(contexts):
+    require("groff", shutil.which("groff") is not None, "groff is not installed")
+    for context in contexts:
+        ran = subprocess.run(
+            ["groff", "-man", "-ww", "-z", "-Tutf8"], input=page(context), capture_output=True, text=True, check=True
+        )
+        assert ran.stderr == "", context.command_path
+
+
+# ---------------------------------------------------------------- completion
+
+WANTED = [
+    ("wh", {"why", "who", "whatif"}),
+    ("node d", {"drain"}),
+    ("jobs --status r", {"running"}),
+    ("why --cor", {"--correct"}),
+    ("why --correct tr", {"transient"}),
+    ("help no", {"node", "nodes", "notices"}),
+    ("completion ", {"bash", "zsh", "fish"}),
+]
+
+
+def run_shell(shell, script, home):
+    """Run a script in a shell that finds this very perdure."""
+    (home / "bin").mkdir(exist_ok=True)
+    program = home / "bin" / "perdure"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m perdure "$@"\n')
+    program.chmod(0o755)
+    env = {
+        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "PYTHONPATH": str(Path(package.__file__).parents[1]),
+    }
+    ran = subprocess.run([*shell, script], capture_output=True, text=True, env=env, cwd=home, timeout=120, check=True)
+    return ran.stdout
+
+
+def test_bash_completes(found, home):
+    require("bash", shutil.which("bash") is not None, "bash is not installed")
+    tries = "\n".join(f"try perdure {words} {chr(39) * 2 if words.endswith(' ') else ''}" for words, _ in WANTED)
+    script = f"""{in_bash(found)}
+    try() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _perdure; echo "${{COMPREPLY[*]}}"; }}
+    {tries}"""
+    offered = run_shell(["bash", "--norc", "-c"], script, home).splitlines()
+    assert [set(line.split()) for line in offered] == [wanted for _, wanted in WANTED]
+
+
+def test_bash_offers_files_where_no_service_answers(found, home):
+    require("bash", shutil.which("bash") is not None, "bash is not installed")
+    script = f"""{in_bash(found)}
+    complete -p perdure; COMP_WORDS=(perdure why t); COMP_CWORD=2; _perdure; echo "${{#COMPREPLY[@]}}"
+    COMP_WORDS=(perdure exec -- tr); COMP_CWORD=3; _perdure; echo "${{#COMPREPLY[@]}}" """
+    assert run_shell(["bash", "--norc", "-c"], script, home) == "complete -F _perdure perdure\n0\n0\n"
+
+
+def test_fish_completes(found, home):
+    require("fish", shutil.which("fish") is not None, "fish is not installed")
+    script = in_fish(found) + "".join(f"\ncomplete -C 'perdure {words}'; echo --" for words, _ in WANTED)
+    told = run_shell(["fish", "--no-config", "-c"], script, home).split("--\n")
+    for (_, wanted), part in zip(WANTED, told, strict=False):
+        assert {line.partition("\t")[0] for line in part.splitlines()} >= wanted
+
+
+def test_zsh_reads_its_script(found, home):
+    require("zsh", shutil.which("zsh") is not None, "zsh is not installed")
+    (home / "_perdure").write_text(in_zsh(found))
+    run_shell(["zsh", "-f", "-c"], "zsh -n _perdure", home)
+
+
+def test_each_shell_is_given_every_command_and_option(found):
+    for write in (in_bash, in_zsh, in_fish):
+        script = write(found)
+        for place in found:
+            assert place.words in script
+            for option in place.options:
+                names = [name.lstrip("-") for name in option.names]
+                assert all(name in script for name in names), (write.__name__, place.words)
+
+
+def test_a_shell_is_offered_no_job_whose_id_it_would_run(found):
+    assert not JOB_LETTERS & set("$`(){}[];&|<>*?~!#'\"\\ \t\n=/-")
+    assert {place.takes for place in found if place.words in ("why", "events")} == {Takes.JOB}
+
+
+def test_completion_names_the_shells(perdure):
+    assert perdure("completion").complaint.startswith("completion: name a shell")
+    assert perdure("completion", "tcsh").code == 2
+    assert perdure("completion", "--jobs").out.strip() == ""  # no service runs here

@@ -1,0 +1,52 @@
+"""`perdure notices test` tries the targets from this process."""
+
+from perdure.backends.slurm.checkup import Facts
+from perdure.cli import doctor
+from tests.service.notices.receivers import receiving
+
+
+def settings(home, text):
+    (home / "site.toml").write_text(text)
+    return "--config", "site.toml"
+
+
+def test_a_test_arrives_and_says_so(perdure, home):
+    with receiving() as receiver:
+        given = settings(home, f'[notices.targets.ops]\nkind = "slack"\nurl = "{receiver.url}"\n')
+        ran = perdure("notices", "test", "ops", *given)
+    assert (ran.code, ran.out) == (0, "ops (slack): sent\n")
+    assert "This is a test" in receiver.texts[0]
+
+
+def test_what_did_not_arrive_is_said_without_the_secret(perdure, home):
+    with receiving(404) as receiver:
+        given = settings(home, f'[notices.targets.ops]\nkind = "slack"\nurl = "{receiver.url}/s3cr3t"\n')
+        ran = perdure("notices", "test", *given)
+    assert ran.code == 1
+    assert ran.out.startswith("ops (slack): 127.0.0.1: answered 404")
+    assert "s3cr3t" not in ran.out + ran.err
+
+
+def test_an_unknown_target_is_an_error(perdure, home):
+    assert perdure("notices", "test").complaint.startswith("notices: no target is set")
+    given = settings(home, '[notices.targets.ops]\nkind = "slack"\nurl_env = "NONE"\n')
+    ran = perdure("notices", "test", "pos", *given)
+    assert ran.code == 2
+    assert ran.complaint == "pos: no such target. Name one of: ops."
+
+
+def test_the_doctor_tries_each_target_and_sends_none_a_message(perdure, home, monkeypatch):
+    facts = Facts(now_s=0.0, user="root", uid=0)
+    monkeypatch.setattr(doctor, "gather", lambda settings: facts)
+    with receiving() as receiver:
+        given = settings(
+            home,
+            f'[notices.targets.ops]\nkind = "slack"\nurl = "{receiver.url}/s3cr3t"\n'
+            '[notices.targets.gone]\nkind = "slack"\nurl_env = "NO_SUCH_VARIABLE"\n',
+        )
+        found = perdure("doctor", "--json", *given).json["findings"][-2:]
+    assert [(each["mark"], each["what"]) for each in found] == [
+        ("ok", "notices to ops: 127.0.0.1 can be reached"),
+        ("fail", "notices to gone: NO_SUCH_VARIABLE: is not set in the environment of the service"),
+    ]
+    assert not receiver.got

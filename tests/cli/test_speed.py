@@ -1,0 +1,109 @@
+"""What keeps commands quick: a small what-if loads neither numba nor DuckDB, and reads the same without."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import perdure
+from perdure.cli.main import main
+from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.scheduling.placement.registry import placement_named
+from perdure.simulation.simulate import simulate, worth_compiling
+from perdure.traces import columns
+from perdure.traces.generate import generate
+from perdure.traces.own import write
+from perdure.traces.read import read
+
+SLOW = {"numba", "duckdb", "matplotlib", "scipy", "rich", "concurrent.futures.process"}
+
+
+@pytest.fixture
+def trace(home):
+    table = generate(300, Cluster.parse("4x8"), 0.9, np.random.default_rng(1))
+    write(table, home / "t.csv")
+    return home / "t.csv"
+
+
+def test_a_small_what_if_loads_nothing_slow(trace):
+    code = "import sys; from perdure.cli.main import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    words = ["whatif", str(trace), "--cluster", "4x8", "--policy", "fifo,srtf,las-2d"]
+    env = {**os.environ, "PYTHONPATH": str(Path(perdure.__file__).parents[1])}
+    ran = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, env=env)
+    assert "las-2d" in ran.stdout
+    assert not SLOW & set(ran.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("jobs", "policy", "worth"),
+    [
+        (1000, "fifo", False),
+        (1000, "las-2d", False),
+        (2000, "gittins-2d", True),
+        (20_000, "fifo", False),
+        (20_000, "srtf", True),
+        (100_000, "fifo", True),
+        (100_000, "mine", True),
+    ],
+)
+def test_the_loop_is_chosen_by_what_the_plain_one_would_take(jobs, policy, worth, monkeypatch):
+    monkeypatch.delitem(sys.modules, "perdure.simulation.compiled.drive", raising=False)
+    assert worth_compiling(jobs, policy, None) is worth
+
+
+def test_what_is_loaded_is_used_and_places_cost_more(monkeypatch):
+    monkeypatch.delitem(sys.modules, "perdure.simulation.compiled.drive", raising=False)
+    assert worth_compiling(15_000, "fifo", placement_named("first-fit"))
+    assert not worth_compiling(15_000, "fifo", None)
+    monkeypatch.setitem(sys.modules, "perdure.simulation.compiled.drive", sys)
+    assert worth_compiling(1, "fifo", None)
+
+
+def test_repeats_count(monkeypatch):
+    """300 jobs are not worth it, 300 jobs a hundred times are; the schedule is the same."""
+    table = generate(300, Cluster.parse("4x8"), 0.9, np.random.default_rng(1))
+    once, often = (simulate(table, Cluster.parse("4x8"), "srtf", repeats=n) for n in (1, 100))
+    assert (once.end_s == often.end_s).all()
+
+
+def test_both_readers_read_the_same(trace, monkeypatch):
+    plain = read(trace, None, skip_bad=False).table
+    monkeypatch.setattr(columns, "_SMALL_BYTES", -1)
+    other = read(trace, None, skip_bad=False).table
+    for name in ("job_id", "submit_s", "gpus", "duration_s", "user", "vc", "gpu_type", "walltime_s", "ending"):
+        np.testing.assert_array_equal(getattr(plain, name), getattr(other, name), err_msg=name)
+
+
+CELLS = st.text(alphabet="ab07.-+e_ \",;'\t\u00e9", max_size=6) | st.sampled_from(["1", "2.5", "nan", "inf", "0x1", ""])
+
+
+def outcome(path):
+    try:
+        table = read(path, "perdure", skip_bad=False).table
+    except InputError:
+        return None
+    return [list(getattr(table, name)) for name in ("job_id", "submit_s", "gpus", "duration_s", "user")]
+
+
+@settings(max_examples=60)
+@given(rows=st.lists(st.tuples(CELLS, CELLS, CELLS, CELLS, CELLS), min_size=1, max_size=3))
+def test_both_readers_agree_on_hostile_rows(rows, tmp_path_factory):
+    path = tmp_path_factory.mktemp("rows") / "t.csv"
+    good = ("j", "5", "1", "60", "ada")
+    lines = ["job_id,submit_s,gpus,duration_s,user", ",".join(good), *(",".join(row) for row in rows)]
+    path.write_bytes("\n".join(lines).encode() + b"\n")
+    plain = outcome(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "_SMALL_BYTES", -1)
+        assert outcome(path) == plain
+
+
+def test_one_long_run_says_nothing_where_nobody_looks(trace, capsys):
+    assert main(["whatif", str(trace), "--cluster", "4x8", "--policy", "fifo"]) == 0
+    assert capsys.readouterr().err == ""

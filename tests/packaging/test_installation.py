@@ -1,0 +1,58 @@
+"""Commands that are printed to be pasted work in this installation."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure import installation
+from perdure.installation import install_command, program
+
+HERE = Path(sys.executable).parent
+
+
+def came_from(monkeypatch, origin):
+    found = type("Found", (), {"read_text": lambda self, name: json.dumps(origin) if origin else None})
+    monkeypatch.setattr(installation, "distribution", lambda name: found())
+
+
+def test_the_program_is_named_as_it_can_be_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert subprocess.run([*shlex.split(program()), "--version"], capture_output=True, check=False).returncode == 0
+    monkeypatch.setenv("PATH", str(HERE))
+    assert program() == "perdure"
+
+
+@pytest.mark.parametrize(
+    ("origin", "asks_for"),
+    [
+        ({"url": "file:///src/a%20b", "dir_info": {"editable": True}}, ["-e", "/src/a b[sim]"]),
+        ({"url": "file:///src/x", "dir_info": {}}, ["/src/x[sim]"]),
+        ({"url": "file:///w/perdure-1-py3-none-any.whl"}, ["perdure[sim] @ file:///w/perdure-1-py3-none-any.whl"]),
+        ({}, ["perdure[sim]"]),
+    ],
+)
+def test_a_part_is_added_from_where_the_rest_came(monkeypatch, origin, asks_for):
+    came_from(monkeypatch, origin)
+    python, *words = shlex.split(install_command("sim"))
+    assert Path(python).absolute() == Path(sys.executable).absolute()
+    assert words == ["-m", "pip", "install", *asks_for]
+
+
+def test_paths_below_the_working_directory_are_short(monkeypatch, tmp_path):
+    came_from(monkeypatch, {"url": tmp_path.as_uri(), "dir_info": {"editable": True}})
+    monkeypatch.chdir(tmp_path)
+    assert shlex.split(install_command("sim"))[-2:] == ["-e", ".[sim]"]
+    monkeypatch.chdir(tmp_path.parent)
+    assert shlex.split(install_command("sim"))[-2:] == ["-e", f"./{tmp_path.name}[sim]"]
+
+
+def test_the_root_is_no_directory_to_paste_commands_in(monkeypatch, tmp_path):
+    """A service that systemd starts runs there; whoever reads its log stands elsewhere."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir("/")
+    assert shlex.split(program())[0].startswith("/")

@@ -1,0 +1,231 @@
+"""Which notices follow from what happened, who is told, and when: laws of the pure part."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.model.events import NodeChanged, SightChanged
+from perdure.model.nodes import Node, NodeState
+from perdure.service.notices.derive import STALE_S, DiskSeen, Fact, notices_of
+from perdure.service.notices.notice import NAMED, Kind, Notice, Severity, of_text
+from perdure.service.notices.rules import (
+    HOUR_S,
+    LONGEST_WAIT_S,
+    Limits,
+    Rule,
+    Waiting,
+    addresses_of,
+    gathered,
+    next_to_send,
+    retry_at,
+)
+from tests.copying import replace
+
+NOW = 1_700_000_000.0
+
+
+def node(state, name="n1", reason="", at_s=NOW):
+    return Fact(NodeChanged(at_s, "c", Node(name, state, reason)))
+
+
+def kinds(facts, told=None, now=NOW, disk_low_mib=0):
+    return [notice.kind for notice in notices_of(facts, told or {}, now, disk_low_mib)]
+
+
+# -- what is told
+
+
+def test_a_node_that_is_seen_up_first_is_no_news():
+    assert kinds([node(NodeState.UP)]) == []
+
+
+def test_a_drained_node_is_told_of_once_whatever_its_reason():
+    facts = [node(NodeState.DRAINING), node(NodeState.DRAINED, reason="a"), node(NodeState.DRAINED, reason="b")]
+    assert kinds(facts) == [Kind.NODE_DRAINED]
+    assert kinds(facts, {"node:n1": Kind.NODE_DRAINED}) == []
+
+
+def test_a_node_that_comes_back_and_goes_is_told_of_each_time():
+    facts = [node(state) for state in (NodeState.DOWN, NodeState.UP, NodeState.UP, NodeState.DRAINED)]
+    assert kinds(facts) == [Kind.NODE_DOWN, Kind.NODE_BACK, Kind.NODE_DRAINED]
+
+
+def test_a_state_that_is_not_known_is_no_news():
+    assert kinds([node(NodeState.DOWN), node(NodeState.UNKNOWN), node(NodeState.DOWN)]) == [Kind.NODE_DOWN]
+
+
+def test_what_happened_long_ago_is_told_to_nobody():
+    assert kinds([node(NodeState.DOWN, at_s=NOW - STALE_S - 1)]) == []
+
+
+def test_a_disk_is_told_of_when_it_is_low_and_when_it_has_clearly_more_room():
+    def disk(*free_mib):
+        return [Fact(DiskSeen(NOW, each)) for each in free_mib]
+
+    assert kinds(disk(1000, 999, 998, 1001, 999, 1250, 2000), disk_low_mib=1000) == [Kind.DISK_LOW, Kind.DISK_BACK]
+    assert kinds(disk(0), disk_low_mib=0) == []
+
+
+def test_what_a_manager_says_is_one_line():
+    (notice,) = notices_of([Fact(SightChanged(NOW, "c", "controller", "a\r\nb\x1b[2J\u202e"))], {}, NOW)
+    assert notice.detail == "a  b[2J"
+
+
+states = st.sampled_from([NodeState.UP, NodeState.DRAINED, NodeState.DRAINING, NodeState.DOWN, NodeState.UNKNOWN])
+histories = st.lists(st.builds(node, states, st.sampled_from(["n1", "n2"])), max_size=30)
+
+
+@given(histories, st.data())
+def test_what_is_read_in_parts_tells_the_same(facts, data):
+    whole = notices_of(facts, {}, NOW)
+    cut = data.draw(st.integers(0, len(facts)))
+    first = notices_of(facts[:cut], {}, NOW)
+    told = {notice.subject: notice.kind for notice in first}
+    assert (*first, *notices_of(facts[cut:], told, NOW)) == whole
+
+
+@given(histories)
+def test_of_a_subject_no_kind_is_told_twice_in_a_row(facts):
+    last = {}
+    for notice in notices_of(facts, {}, NOW):
+        assert last.get(notice.subject) is not notice.kind
+        last[notice.subject] = notice.kind
+
+
+@given(st.text(max_size=300))
+def test_text_of_a_job_becomes_one_bounded_printable_line(text):
+    line = of_text(text, 50)
+    assert len(line) <= 50
+    assert line.isprintable()
+
+
+# -- who is told
+
+
+def notice(kind=Kind.NODE_DRAINED, user="", partition="", subject="x", at_s=NOW):
+    return Notice(kind, subject, at_s, subject, user, partition)
+
+
+@pytest.mark.parametrize(
+    ("rule", "matches"),
+    [
+        (Rule(("a",)), True),
+        (Rule(("a",), severity=Severity.CRITICAL), False),
+        (Rule(("a",), kinds=("node_down",)), False),
+        (Rule(("a",), kinds=("node_down", "node_drained")), True),
+        (Rule(("a",), users=("mira",)), True),
+        (Rule(("a",), users=("jonas",)), False),
+        (Rule(("a",), partitions=("gpu", "x")), True),
+        (Rule(("a",), partitions=("x",)), False),
+        (Rule(("a",), kinds=("node_drained",), users=("mira",), partitions=("cpu",), severity=Severity.INFO), True),
+    ],
+)
+def test_a_rule_matches_by_kind_user_partition_and_severity(rule, matches):
+    assert rule.matches(notice(user="mira", partition="cpu,gpu")) is matches
+
+
+def test_a_target_is_told_once_however_many_rules_name_it():
+    rules = [Rule(("a", "b")), Rule(("b", "a"))]
+    assert list(addresses_of(notice(), rules, ())) == [("a", ""), ("b", "")]
+
+
+def test_a_personal_target_is_told_of_a_users_own_alone():
+    rules = [Rule(("mail", "ops"))]
+    assert list(addresses_of(notice(user="mira"), rules, {"mail"})) == [("mail", "mira"), ("ops", "")]
+    assert list(addresses_of(notice(), rules, {"mail"})) == [("ops", "")]
+
+
+# -- what is told together, and when
+
+users = st.sampled_from(["", "mira", "jonas"])
+some = st.lists(
+    st.builds(notice, st.sampled_from([Kind.NODE_DOWN, Kind.PERSON_NEEDED]), users, subject=st.text(max_size=3)),
+    max_size=40,
+)
+
+
+@given(some, st.integers(0, 40))
+def test_no_notice_is_lost_or_doubled_by_gathering(notices, cut):
+    rules, personal = [Rule(("ops", "mail"))], {"mail"}
+    open_ = gathered({}, notices[:cut], rules, personal, "c")
+    both = {**open_, **gathered(open_, notices[cut:], rules, personal, "c")}
+    wanted = Counter((*address, each.kind) for each in notices for address in addresses_of(each, rules, personal))
+    assert {group: message.count for group, message in both.items()} == wanted
+    for group, message in both.items():
+        assert (message.target, message.whose, message.kind) == group
+        assert len(message.notices) == min(NAMED, message.count)
+        assert message.count == len(message.notices) + message.unnamed
+
+
+def simulate(arrivals, limits, works, hours=6.0):
+    """Send to one target for some hours: what arrived and when, and what was begun, by the pure rules alone."""
+    rules, waiting, begun, sent = [Rule(("ops",))], {}, [], []
+    now, arrivals = NOW, sorted(arrivals)
+    while now <= NOW + hours * HOUR_S:
+        while arrivals and NOW + arrivals[0] <= now:
+            at_s = NOW + arrivals.pop(0)
+            open_ = {("ops", "", each.message.kind): each.message for each in waiting.values() if each.begun_s is None}
+            new = notice(Kind.NODE_DOWN, subject=f"{at_s}/{len(arrivals)}", at_s=at_s)
+            for message in gathered(open_, [new], rules, (), "c").values():
+                known = waiting.get(message.key)
+                due_s = known.due_s if known else now + limits.group_s
+                waiting[message.key] = Waiting(message, due_s)
+        lately = {"": [at_s for at_s in begun if at_s > now - HOUR_S]}
+        while (chosen := next_to_send(waiting.values(), lately, limits, now)) is not None:
+            if chosen.begun_s is None:
+                begun.append(now)
+                lately[""].append(now)
+            begun_s = now if chosen.begun_s is None else chosen.begun_s
+            if works(now):
+                sent.append((now, chosen.message))
+                del waiting[chosen.message.key]
+            elif (again_s := retry_at(chosen.tries + 1, begun_s, limits, now)) is None:
+                del waiting[chosen.message.key]
+            else:
+                waiting[chosen.message.key] = replace(chosen, begun_s=begun_s, due_s=again_s, tries=chosen.tries + 1)
+        now += 5.0
+    return sent, begun, waiting
+
+
+arrivals = st.lists(st.floats(0, 3 * HOUR_S), max_size=60)
+
+
+@given(arrivals, st.integers(1, 5), st.floats(0, 120))
+def test_no_hour_has_more_messages_than_the_limit_and_all_arrive(at, per_hour, group_s):
+    limits = Limits(group_s, per_hour)
+    sent, begun, waiting = simulate(at, limits, lambda now: True)
+    for start_s in begun:
+        assert sum(start_s <= each < start_s + HOUR_S for each in begun) <= per_hour
+    assert sum(message.count for _, message in sent) == len(at)
+    assert not waiting
+
+
+@given(arrivals, st.floats(0, 2 * HOUR_S))
+def test_a_target_that_is_down_for_a_while_is_told_of_all_afterwards(at, down_s):
+    sent, _, waiting = simulate(at, Limits(), lambda now: now >= NOW + down_s)
+    assert sum(message.count for _, message in sent) == len(at)
+    assert not waiting
+
+
+@given(arrivals)
+def test_a_target_that_never_answers_keeps_two_messages_of_a_kind(at):
+    sent, _, waiting = simulate(at, Limits(), lambda now: False)
+    assert not sent
+    assert len(waiting) <= 2
+
+
+def test_tries_are_spaced_out_up_to_a_bound_and_end():
+    limits = Limits(retry_for_s=3600.0)
+    waits = [retry_at(tries, NOW, limits, NOW) - NOW for tries in range(1, 40)]
+    assert waits[:4] == [5.0, 10.0, 20.0, 40.0]
+    assert waits == sorted(waits)
+    assert max(waits) == LONGEST_WAIT_S
+    assert retry_at(3, NOW - 3600.0, limits, NOW) is None
+
+
+def test_an_instant_from_a_clock_that_was_wrong_is_not_waited_for():
+    (message,) = gathered({}, [notice()], [Rule(("ops",))], (), "c").values()
+    assert next_to_send([Waiting(message, NOW + 365 * 86_400.0)], {}, Limits(), NOW) is not None
+    assert next_to_send([Waiting(message, NOW + 10.0)], {}, Limits(), NOW) is None

@@ -1,0 +1,63 @@
+"""A log that was written to since the last look is read again once it is known who runs."""
+
+import pytest
+
+from perdure.backends.simulated import Script, SimulatedBackend, SimulatedCluster
+from perdure.model.output import OutputKind
+from perdure.service.controller import ControllerSettings
+from perdure.service.engine import Engine
+from perdure.service.executor import Executor, ExecutorSettings
+from perdure.service.journal import Journal
+from perdure.triage.verdict import Label, Verdict
+from tests.copying import replace
+
+ENDS_S = 5.0
+
+
+class Watched(SimulatedBackend):
+    """Tells when a log was written, and counts the looks that came before each reading."""
+
+    def __init__(self, cluster):
+        super().__init__(cluster)
+        self.looks, self.readings, self.written = 0, [], {}
+
+    def observe(self, since_s):
+        self.looks += 1
+        return super().observe(since_s)
+
+    def output(self, attempt, *limits):
+        self.readings.append(self.looks)
+        read = super().output(attempt, *limits)
+        return replace(read, files=tuple(replace(file, **self.written) for file in read.files))
+
+
+@pytest.mark.parametrize(
+    ("after_end_s", "more", "looks"),
+    [
+        (0.0, {}, [1]),
+        (0.9, {}, [1]),  # Slurm tells an end in whole seconds
+        (3.0, {}, [1, 2]),
+        (9.0, {}, [1]),  # a file server's clock is ahead
+        (3.0, {"kind": OutputKind.RANK}, [1]),
+        (3.0, {"tail": b""}, [1]),
+    ],
+)
+def test_who_wrote_after_the_end_and_since_the_last_look_is_asked_for(tmp_path, after_end_s, more, looks):
+    cluster = SimulatedCluster(0, nodes=1)
+    backend, journal = Watched(cluster), Journal.open(tmp_path, "sim")
+    executor = Executor(journal, backend, ExecutorSettings(False, tmp_path / "STOP"))
+    engine = Engine(backend, journal, executor, judge, ControllerSettings(), lambda: cluster.now)
+    cluster.submit(Script(run_s=ENDS_S, failures=1, error="RuntimeError: shapes"))
+    cluster.advance(ENDS_S + 1.0)
+    backend.written = {"written_s": cluster.now - 1.0 + after_end_s, **more}
+    try:
+        engine.look()
+        cluster.advance(5.0)
+        assert engine.judge_next(30.0)
+    finally:
+        engine.close()
+    assert backend.readings == looks
+
+
+def judge(output, attempt, context):
+    return Verdict(Label.TRANSIENT, 0.9, "network", "it passes", fingerprint="passing")

@@ -1,0 +1,151 @@
+"""Messages of tools, services and nodes whose cause has a name: what is said, and whether a retry is worth it."""
+
+import pytest
+
+from perdure.triage.judge import judge
+from perdure.triage.verdict import Bound, Label
+
+STEPS = "".join(f"step {i} loss 0.5\n" for i in range(9))
+STOP, RETRY, UNSURE = Label.DETERMINISTIC, Label.TRANSIENT, Label.UNSURE
+BOX = (
+    "-----------------------------------\nMPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD\n"
+    "with errorcode 1.\n-----------------------------------\n"
+)
+PYXIS = "slurmstepd: error: pyxis: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "label", "bound", "says"),
+    [
+        # the node's fault
+        ("Failed to initialize NVML: Driver/library version mismatch\n", RETRY, Bound.NODE, "driver was changed"),
+        (
+            "n2:5:8 [1] transport/nvls.cc:11 NCCL WARN Cuda failure 1 'invalid argument'\nLast error:\n"
+            "Cuda failure 802 'system not yet initialized'\n",
+            RETRY,
+            Bound.NODE,
+            "a GPU or its link failed",
+        ),
+        (
+            "ImportError: libcuda.so.1: cannot open shared object file: No such file\n",
+            UNSURE,
+            Bound.NODE,
+            "not on this node",
+        ),
+        ("FATAL:   container creation failed: failed to find loop device\n", RETRY, Bound.NODE, "no loop device"),
+        (
+            PYXIS.format("child 7 failed with error code: 1")
+            + PYXIS.format("failed to create container filesystem")
+            + PYXIS.format("    FATAL ERROR: write_block: No space left on device"),
+            RETRY,
+            Bound.NODE,
+            "disk for containers is full",
+        ),
+        (
+            "slurmstepd: error: spank: required plugin spank_x.so: task_init() failed with rc=-1\n",
+            RETRY,
+            Bound.NODE,
+            "plugin",
+        ),
+        (
+            "Error while creating shared memory segment /dev/shm/nccl-7: No space left on device (28)\n",
+            UNSURE,
+            Bound.NODE,
+            "shared memory",
+        ),
+        # services and lost nodes
+        (
+            "psycopg2.OperationalError: FATAL:  sorry, too many clients already\n",
+            RETRY,
+            Bound.SERVICE,
+            "no connection left",
+        ),
+        (
+            "ray.exceptions.ActorDiedError: The actor died.\nThe actor is dead because its node has died. "
+            "health check failed due to missing too many heartbeats\n",
+            RETRY,
+            Bound.NODE,
+            "node of the Ray cluster was lost",
+        ),
+        (
+            "wandb.errors.errors.CommError: Run initialization has timed out after 90.0 sec.\n",
+            RETRY,
+            Bound.SERVICE,
+            "tracker",
+        ),
+        ("Exception: The wandb backend process has shutdown\n", RETRY, Bound.SERVICE, "tracker"),
+        ("Abaqus Error: all licenses are in use\n", RETRY, Bound.SERVICE, "licence"),
+        (
+            "distributed.scheduler.KilledWorker: Attempted to run task f on 3 different workers\n",
+            UNSURE,
+            Bound.NOTHING,
+            "Dask",
+        ),
+        # the user's
+        (f"ERROR: Lost atoms: original 900 current 899 (src/thermo.cpp:1)\n{BOX}", STOP, Bound.NOTHING, "unstable"),
+        (f"ERROR: input grid x.nc not found\n{BOX}", STOP, Bound.NOTHING, "does not accept its input"),
+        ("{Error using  * \nIncorrect dimensions for matrix multiplication.\n", STOP, Bound.NOTHING, "shapes"),
+        (
+            "Error in library(abc) : there is no package called 'abc'\nExecution halted\n",
+            STOP,
+            Bound.NOTHING,
+            "package is missing",
+        ),
+        (
+            "ERROR: LoadError: ArgumentError: Package Abc not found in current path.\n",
+            STOP,
+            Bound.NOTHING,
+            "package is missing",
+        ),
+        ("Error: cannot allocate vector of size 9.5 Gb\nExecution halted\n", STOP, Bound.NOTHING, "host memory"),
+        (
+            "Error in file(f) : cannot open the connection\n  cannot open file 'a.csv': No such file or directory\n"
+            "Execution halted\n",
+            STOP,
+            Bound.NOTHING,
+            "not where the job looks",
+        ),
+        ("[0]PETSC ERROR: Argument out of range\n", STOP, Bound.NOTHING, "library refuses"),
+        (
+            "OMP: Error #15: Initializing libiomp5.so, but found libomp.so already initialized.\n",
+            STOP,
+            Bound.NOTHING,
+            "library",
+        ),
+        (
+            "fatal: destination path 'r' already exists and is not an empty directory.\n",
+            STOP,
+            Bound.NOTHING,
+            "already there",
+        ),
+        ("LockException:\nError: Directory cannot be locked.\n", STOP, Bound.NOTHING, "locked"),
+        ("learning_rate must be positive, got -1\n", STOP, Bound.NOTHING, "input or settings"),
+        ('j.sh: line 2: 1/n: division by 0 (error token is "n")\n', STOP, Bound.NOTHING, "divided by zero"),
+    ],
+)
+def test_a_cause_has_its_name(log: str, label: Label, bound: Bound, says: str) -> None:
+    verdict = judge((STEPS + log).encode())
+    assert (verdict.label, verdict.bound) == (label, bound), verdict.summary
+    assert says in verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("line", "not_told"),
+    [
+        ("ZeroDivisionError: division by zero", "learning rate"),
+        (" Convergence failure -- run terminated.", "learning rate"),
+        ("UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte", "call"),
+        ("Error in mean(y) : object 'y' not found", "traceback"),
+        ("Error in rule align:", "usually starts"),
+        ("  Process `ALIGN (1)` terminated with an error exit status (137)", "usually starts"),
+    ],
+)
+def test_advice_is_about_what_happened(line: str, not_told: str) -> None:
+    verdict = judge((STEPS + line + "\n").encode())
+    assert verdict.advice
+    assert not_told not in verdict.advice
+
+
+def test_of_a_gigantic_line_its_words_are_shown() -> None:
+    verdict = judge(b"x" * 70_000 + b" AssertionError: batch must be even\n")
+    assert any(each.text.endswith("batch must be even") and len(each.text) < 400 for each in verdict.evidence)
