@@ -1,6 +1,7 @@
 """The service as a user of its own, with the rights that its unit file gives it and no others."""
 
 import configparser
+import functools
 import json
 import os
 import pwd
@@ -116,12 +117,13 @@ def test_an_operator_that_is_no_administrator_tells_decisions_in_comments(quiet_
         return found if found["Restarts"] != "0" and found["JobState"] in ("PENDING", "RUNNING") else None
 
     await_("its retry", lambda: runs_again(lost), 60, log)
-    shown = quiet_cluster.run("scontrol", "show", "job", lost)
-    assert ' Comment="perdure: ' in shown, shown
-    assert f"perdure why {lost} #" in shown
+    shown = functools.partial(quiet_cluster.run, "scontrol", "show", "job", lost)
+    await_("its comment", lambda: ' Comment="perdure: ' in shown(), 60, lambda: shown() + log())
+    assert f"perdure why {lost} #" in shown()
     found = await_("the other", lambda: runs_again(noted), 60, log)
     assert found["Comment"] == "mine"
     quiet_cluster.wait(noted, lambda fields: fields["ExcNodeList"] != "(null)" and fields["JobState"] == "RUNNING")
+    await_("a line in the log", lambda: "administrators alone write AdminComment" in log(), 60, log)
     assert log().count("administrators alone write AdminComment") == 1
     quiet_cluster.run("scancel", lost, noted)
 
