@@ -108,18 +108,18 @@ FOUNDRY_VENV ?= build/foundry
 FOUNDRY_DATA := src/perdure/triage/data/foundry.jsonl.gz
 SLURM_SANDBOX ?= $(wildcard ../shared/tools/slurm-sandbox)
 foundry: test-tools $(FOUNDRY_VENV)/bin/python
-	@$(BIN)/python -m perdure.triage.foundry.cast --python $(FOUNDRY_VENV)/bin/python --keep $(FOUNDRY_DATA) \
+	@$(BIN)/python -m foundry.cast --python $(FOUNDRY_VENV)/bin/python --keep $(FOUNDRY_DATA) \
 	  --out $(FOUNDRY_DATA) $(if $(SLURM_SANDBOX),--slurm-sandbox $(SLURM_SANDBOX)) $(ARGS)
 
 $(FOUNDRY_VENV)/bin/python:
 	@$(PYTHON) -m venv $(FOUNDRY_VENV)
 	@echo "Installing frameworks into $(FOUNDRY_VENV) ..."
-	@$@ -m pip --disable-pip-version-check --quiet install -r src/perdure/triage/foundry/frameworks.txt || \
+	@$@ -m pip --disable-pip-version-check --quiet install -r foundry/frameworks.txt || \
 	  echo "Not all of them could be installed: programs that need one are skipped." >&2
 
 # How right triage is, and how much it learns. Rows of GRU and LSTM need PyTorch in the environment (extra rnn).
 bench-triage: test-tools
-	@$(BIN)/python benchmarks/triage_quality.py --out benchmarks/triage_quality.md $(ARGS)
+	@$(BIN)/python -m benchmarks.triage_quality --out benchmarks/triage_quality.md $(ARGS)
 
 # The generated pages of the reference.
 docs: test-tools

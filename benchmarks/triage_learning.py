@@ -12,6 +12,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from foundry.train import Said
 from perdure.triage.classifiers.linear import LINEAR
 from perdure.triage.classifiers.protocol import Classifier, Example, Model
 from perdure.triage.classifiers.registry import classifier_named
@@ -19,7 +20,6 @@ from perdure.triage.classifiers.regression import group_folds
 from perdure.triage.judge import judge
 from perdure.triage.labelled import LabelledLog
 from perdure.triage.learning.protocol import MODES, Round, rounds
-from perdure.triage.train import Said
 
 SHOTS = (20, 35, 87)
 DRAWS = 8

@@ -1,4 +1,4 @@
-"""How right verdicts are, and how much triage learns: python benchmarks/triage_quality.py [--out TABLE.md]
+"""How right verdicts are, and how much triage learns: python -m benchmarks.triage_quality [--out TABLE.md]
 
 Every log is judged by models that saw nothing of its source repository or program family. The rules are the same for
 all: they were written by people who had read the logs, so rows with rules are optimistic; rows of models alone are
@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import triage_learning
 from numpy.typing import NDArray
 
+from benchmarks import triage_learning
+from foundry.records import published
+from foundry.train import OWN, VARIATIONS, Said, held_out, variations
+from foundry.vary import vary
 from perdure.triage.classifiers.linear import LINEAR
 from perdure.triage.classifiers.protocol import Example
 from perdure.triage.classifiers.registry import classifier_named
-from perdure.triage.foundry.records import published
-from perdure.triage.foundry.vary import vary
 from perdure.triage.judge import Leaning, NoModel, judge
 from perdure.triage.labelled import LabelledLog, read_logs
 from perdure.triage.logtext import LogText
 from perdure.triage.matching import RuleBook
 from perdure.triage.rules import own_rules
-from perdure.triage.train import OWN, VARIATIONS, Said, held_out, variations
 from perdure.triage.verdict import Label
 
 T = TypeVar("T")
@@ -372,7 +372,7 @@ def main() -> None:
     path = options.data / "failure-logs" / "train.jsonl"
     real = _read(path)
     foundry = read_logs(FOUNDRY)
-    lines = ["Made by `make bench-triage` (`python benchmarks/triage_quality.py`)."]
+    lines = ["Made by `make bench-triage` (`python -m benchmarks.triage_quality`)."]
     if not real:
         lines.append(f"No real logs at {path}: the foundry alone.")
     for line in report(real, foundry, options.folds, options.orders):

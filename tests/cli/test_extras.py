@@ -17,6 +17,5 @@ def test_what_is_missing_is_named_with_its_mend(monkeypatch):
     with pytest.raises(MissingExtra) as caught:
         extras.need("sim", "whatif")
     assert str(caught.value) == (
-        "whatif: needs the optional part 'sim' (no_such_module not installed). "
-        f"Install it: {install_command('sim')}."
+        f"whatif: needs the optional part 'sim' (no_such_module not installed). Install it: {install_command('sim')}."
     )

@@ -1,6 +1,5 @@
 """A record is a value: copies differ in what was asked for and in nothing else."""
 
-
 import pytest
 
 from perdure.coordination.record import Answer, AnswerKind, Component, ExceptionRecord, Outcome, Scope, Subject

@@ -90,9 +90,7 @@ def test_of_ranks_that_were_not_seen_each_may_be_the_culprit():
 def test_while_somebody_works_it_is_no_hang_yet():
     found = finding_of([rank(0, Life.WORKS, where="train.py:9 in validate"), rank(1)])
     assert found.works
-    assert found.sentence == (
-        "rank 0 on n1 works: it still works: train.py:9 in validate; rank 1 waits for it"
-    )
+    assert found.sentence == ("rank 0 on n1 works: it still works: train.py:9 in validate; rank 1 waits for it")
 
 
 @given(st.lists(st.builds(

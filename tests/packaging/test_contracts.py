@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("src", "foundry", "tests", "benchmarks", "docs")
 
 
 def run(*command):
@@ -19,9 +20,10 @@ def run(*command):
     [
         ("lint-imports",),
         ("mypy", "--no-error-summary"),
-        ("ruff", "check", "--output-format", "concise", "src", "tests", "benchmarks", "docs"),
+        ("ruff", "check", "--output-format", "concise", *FOLDERS),
+        ("ruff", "format", "--check", *FOLDERS),
     ],
-    ids=["imports", "types", "style"],
+    ids=["imports", "types", "style", "layout"],
 )
 def test_it_holds(check):
     tool = shutil.which(check[0], path=str(Path(sys.executable).parent))

@@ -117,9 +117,7 @@ def test_what_waits_and_is_told_of_as_well_is_asked_about_once(monkeypatch):
     told = [asked("a", 30.0), asked("b", 30.0, "other"), asked("c", 31.0), asked("a", 90.0)]
     monkeypatch.setattr(client, "subscribe", lambda **_: iter(told))
     enlisted = {"id": "mira+trainer", "after": 1, "asked": [{"record": {"id": "a"}, "until": 30.0}]}
-    turns = [
-        (record["id"], until_s) for record, until_s in client._turns(enlisted, client.Service("http://x"))
-    ]
+    turns = [(record["id"], until_s) for record, until_s in client._turns(enlisted, client.Service("http://x"))]
     assert turns == [("a", 30.0), ("c", 31.0), ("a", 90.0)]
 
 

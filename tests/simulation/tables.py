@@ -42,7 +42,9 @@ def tables(draw: st.DrawFn, max_jobs: int = 12, max_gpus: int = 8, attempts: boo
     tries = st.lists(st.tuples(whole, st.just(False)), max_size=3)
     lists = [[*draw(tries), (float(d), draw(st.booleans()))] for d in duration]
     return jobs(
-        *zip(gpus, submit, duration, strict=True), vc=table.vc.tolist(), user=table.user.tolist(),
+        *zip(gpus, submit, duration, strict=True),
+        vc=table.vc.tolist(),
+        user=table.user.tolist(),
         attempts=with_attempts(table, lists),
     )
 

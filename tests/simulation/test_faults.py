@@ -147,7 +147,9 @@ OPTIONS = PolicyOptions(queue_limits=(20.0, 60.0))
 @pytest.mark.parametrize("name", ["fifo", "sjf:skip", "srtf", "las-2d", "philly", "easy", "maxmin"])
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    given_=faulty(), placement=st.sampled_from([*PLACEMENTS]), racks=st.sampled_from([0, 2]),
+    given_=faulty(),
+    placement=st.sampled_from([*PLACEMENTS]),
+    racks=st.sampled_from([0, 2]),
     retry=st.sampled_from([*RETRIES]),
 )
 def test_laws(name: str, law: Callable[[Replay], None], given_, placement: str, racks: int, retry: str) -> None:

@@ -44,7 +44,9 @@ def test_twice_the_gpus_for_gangs_twice_as_wide_change_nothing(table: JobTable, 
     limits = OPTIONS.queue_limits
     wide = jobs(
         *zip(table.gpus * 2, table.submit_s, table.duration_s, strict=True),
-        vc=table.vc.tolist(), user=table.user.tolist(), attempts=table.attempts,
+        vc=table.vc.tolist(),
+        user=table.user.tolist(),
+        attempts=table.attempts,
     )
     twice = PolicyOptions(queue_limits=(2 * limits[0], 2 * limits[1]))
     narrow = simulate(table, Cluster.parse("1x8"), name, options=OPTIONS)

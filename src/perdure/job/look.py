@@ -350,7 +350,6 @@ def dump_of(text: bytes) -> tuple[Frame, ...]:
     return tuple(frames)
 
 
-
 if __name__ == "__main__":
     seen = look_at(members_of(sys.argv[1]), task_of(os.environ), *map(int, sys.argv[2:3]))
     sys.stdout.write(json.dumps({"sights": [asdict(sight) for sight in seen]}) + "\n")

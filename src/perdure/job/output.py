@@ -26,9 +26,7 @@ _NOT_ITS_OWN = (
     + r"(?:perdure exec: |srun: |slurmstepd: |(?:Current thread|Thread) 0x|Stack \(most recent|File \"|\.\.\.$"
     + r"|<no Python frame>)"
 )
-_STEP = (
-    r"(?i)\b(?:global[_ ]step|steps?|iter(?:ation)?s?|epochs?|batch|update)\b[\"']?\s*[:=#|\[(/]?\s*\d|\b\d{1,2}%\|"
-)
+_STEP = r"(?i)\b(?:global[_ ]step|steps?|iter(?:ation)?s?|epochs?|batch|update)\b[\"']?\s*[:=#|\[(/]?\s*\d|\b\d{1,2}%\|"
 
 
 class Growth(IntEnum):

@@ -30,6 +30,7 @@ from perdure.triage.verdict import Label
 
 ALPHA_TRANSIENT = 0.06
 ALPHA_DETERMINISTIC = 0.10
+_FIX = "Make the thresholds again (docs/foundry.md) or reinstall Perdure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,9 @@ def read_thresholds(text: str, source: str) -> Thresholds:
         document = json.loads(text)
         found = Thresholds(float(document["transient_from"]), float(document["deterministic_to"]))
     except (ValueError, TypeError, KeyError) as err:
-        raise InputError(source, f"no thresholds ({err})", "Make them anew: python -m perdure.triage.train") from err
+        raise InputError(source, f"no thresholds ({err})", _FIX) from err
     if not (0.0 <= found.transient_from <= 1.0 and 0.0 <= found.deterministic_to <= 1.0):
-        raise InputError(source, "a threshold is not between 0 and 1", "Make them anew: python -m perdure.triage.train")
+        raise InputError(source, "a threshold is not between 0 and 1", _FIX)
     return found
 
 

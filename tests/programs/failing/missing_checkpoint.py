@@ -7,6 +7,4 @@
 
 import torch
 
-state = torch.load(
-    "checkpoints/lats.pt"
-)
+state = torch.load("checkpoints/lats.pt")

@@ -147,9 +147,7 @@ def output_where_its_user_may_not_write(stage: Stage) -> Iterator[None]:
 @LOGS.row(quick=True)
 def names_of_nodes_and_jobs(stage: Stage) -> Iterator[None]:
     """`-o %x_%N_%A-%a_%u.log`: the node's name is not the host's, and the job's name stands in it."""
-    array = stage.submit(
-        fails_with(SHAPE), "--array=3", "-J", "fine tune", "-o", f"{stage.folder}/%x_%N_%A-%4a_%u.log"
-    )
+    array = stage.submit(fails_with(SHAPE), "--array=3", "-J", "fine tune", "-o", f"{stage.folder}/%x_%N_%A-%4a_%u.log")
     stage.main = f"{array}_3"
     yield
     stage.stopped(f"{array}_3")

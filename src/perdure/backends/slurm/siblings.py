@@ -24,9 +24,7 @@ def siblings(job: JobRecord, records: Iterable[JobRecord]) -> tuple[JobRecord, .
     return tuple(sorted(others, key=lambda record: record.start_s or 0)[-MAX_SIBLINGS:])
 
 
-def writing(
-    beside: Iterable[JobRecord], known: Mapping[str, JobOutputs]
-) -> Iterator[tuple[Span, RankFiles | None]]:
+def writing(beside: Iterable[JobRecord], known: Mapping[str, JobOutputs]) -> Iterator[tuple[Span, RankFiles | None]]:
     """When each of these jobs ran, and where its script says that it writes to: None where that is not `known`."""
     for job in beside:
         if job.start_s is not None:

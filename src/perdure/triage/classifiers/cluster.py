@@ -19,7 +19,7 @@ from scipy import sparse
 
 from perdure.errors import InputError
 from perdure.triage.classifiers.linear import BUCKETS, Features, features
-from perdure.triage.classifiers.model_file import MEND, array_bytes, array_of, pack, unpack
+from perdure.triage.classifiers.model_file import FIX, array_bytes, array_of, pack, unpack
 from perdure.triage.classifiers.protocol import Example, Reading
 from perdure.triage.classifiers.regression import both_kinds, calibrate, group_folds, matrix_of
 
@@ -97,7 +97,7 @@ class ClusterClassifier:
             leaders.check_format(full_check=True)
             slope, offset = map(float, scalars)
         except (ValueError, TypeError) as err:
-            raise InputError(source, f"the arrays in the model file do not fit together ({err})", MEND) from err
+            raise InputError(source, f"the arrays in the model file do not fit together ({err})", FIX) from err
         return Clusters(leaders, rarity, counts, slope, offset)
 
 

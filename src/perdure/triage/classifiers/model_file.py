@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError
 
-MEND = "Train it anew: python -m perdure.triage.train"
+FIX = "Train the model again (docs/foundry.md) or reinstall Perdure"
 MAX_PART_BYTES = 64 << 20  # of a part, unpacked
 _THE_SAME_DAY = (1980, 1, 1, 0, 0, 0)  # not the clock's: equal models give equal bytes
 _UNREADABLE = (ValueError, LookupError, TypeError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -44,18 +44,18 @@ def unpack(data: bytes, source: str, kind: str, version: int, names: tuple[str, 
     header, archive = _opened(data, source)
     if (header.get("kind"), header.get("format")) != (kind, version):
         found = f"{header.get('kind')} of format {header.get('format')}"
-        raise InputError(source, f"a model file for {found}, not {kind} of format {version}", MEND)
+        raise InputError(source, f"a model file for {found}, not {kind} of format {version}", FIX)
     try:
         with archive:
             if max((archive.getinfo(name).file_size for name in names), default=0) > MAX_PART_BYTES:
-                raise InputError(source, f"a part of the model file is larger than {MAX_PART_BYTES} bytes", MEND)
+                raise InputError(source, f"a part of the model file is larger than {MAX_PART_BYTES} bytes", FIX)
             parts = {name: archive.read(name) for name in names}
     except InputError:
         raise
     except _UNREADABLE as err:
-        raise InputError(source, f"not a model file ({type(err).__name__})", MEND) from err
+        raise InputError(source, f"not a model file ({type(err).__name__})", FIX) from err
     if header.get("sha256") != _digest(parts):
-        raise InputError(source, "the model file is damaged: its digest differs", MEND)
+        raise InputError(source, "the model file is damaged: its digest differs", FIX)
     return parts
 
 
@@ -81,7 +81,7 @@ def _opened(data: bytes, source: str) -> tuple[dict[str, Any], zipfile.ZipFile]:
         if not isinstance(header, dict):
             raise TypeError("header")
     except _UNREADABLE as err:
-        raise InputError(source, f"not a model file ({type(err).__name__})", MEND) from err
+        raise InputError(source, f"not a model file ({type(err).__name__})", FIX) from err
     return header, archive
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError, MissingExtra
 from perdure.triage.classifiers.linear import hashed_words, masked_text
-from perdure.triage.classifiers.model_file import MEND, array_bytes, array_of, pack, unpack
+from perdure.triage.classifiers.model_file import FIX, array_bytes, array_of, pack, unpack
 from perdure.triage.classifiers.network import BUCKETS, SHAPES, Cell, Network, score
 from perdure.triage.classifiers.protocol import Example, Reading
 
@@ -86,7 +86,7 @@ class RecurrentClassifier:
         arrays = {name: array_of(parts[_part(name)]).astype(np.float32) for name in shapes}
         scalars = array_of(parts[SCALARS])
         if any(arrays[name].shape != shape for name, shape in shapes.items()) or scalars.shape != (2,):
-            raise InputError(source, "the arrays in the model file are not of the network's shapes", MEND)
+            raise InputError(source, "the arrays in the model file are not of the network's shapes", FIX)
         return Recurrent(Network(self.name, arrays), float(scalars[0]), float(scalars[1]))
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from perdure.triage.foundry.cgroup import Cgroup
-from perdure.triage.foundry.troubles.setting import Setting, Trouble
+from foundry.cgroup import Cgroup
+from foundry.troubles.setting import Setting, Trouble
 
 MIB = 1 << 20
 HOLD = "import threading, time; input(); {}; print('held', flush=True); time.sleep(600)"

@@ -1,6 +1,6 @@
 """Run the foundry's programs, prove their truth, and write the published records.
 
-    python -m perdure.triage.foundry.cast --keep OLD --out foundry.jsonl.gz [--python PYTHON] [--slurm-sandbox TOOL]
+    python -m foundry.cast --keep OLD --out foundry.jsonl.gz [--python PYTHON] [--slurm-sandbox TOOL]
 
 What this machine cannot run is skipped with its reason, and its record in OLD is kept where the program is still the
 """
@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from foundry.compose import composed
+from foundry.needs import Machine
+from foundry.program import Program, programs
+from foundry.records import MEASURED, Record, dump, read
+from foundry.run import Output, run
 from perdure.errors import InputError
-from perdure.triage.foundry.compose import composed
-from perdure.triage.foundry.needs import Machine
-from perdure.triage.foundry.program import Program, programs
-from perdure.triage.foundry.records import MEASURED, Record, dump, read
-from perdure.triage.foundry.run import Output, run
 
 DETERMINISTIC_RUNS = 3
 TRIES = 3  # some launchers lose a message now and then
@@ -133,7 +133,7 @@ def _slurm(tool: Path) -> Iterator[Path | None]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m perdure.triage.foundry.cast", description=__doc__)
+    parser = argparse.ArgumentParser("python -m foundry.cast", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="where the records go")
     parser.add_argument("--keep", type=Path, help="records from which those of skipped programs are kept")
     parser.add_argument("--python", type=Path, default=Path(sys.executable), help="the Python that has the frameworks")

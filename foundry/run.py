@@ -17,10 +17,10 @@ from importlib import resources
 from pathlib import Path
 from typing import IO
 
-from perdure.triage.foundry import chatter
-from perdure.triage.foundry.needs import Machine
-from perdure.triage.foundry.program import Program
-from perdure.triage.foundry.troubles import TROUBLES
+from foundry import chatter
+from foundry.needs import Machine
+from foundry.program import Program
+from foundry.troubles import TROUBLES
 
 MIB = 1 << 20
 LIMITS = {
@@ -103,7 +103,7 @@ def _furnish(directory: Path, program: Program, machine: Machine) -> None:
         (directory / "bin").mkdir()
         (directory / "bin" / "python").write_text(f'#!/bin/sh\nexec {shlex.quote(str(machine.python))} "$@"\n')
         (directory / "bin" / "python").chmod(0o755)
-    (directory / "chatter.py").write_text((resources.files("perdure.triage.foundry") / "chatter.py").read_text())
+    (directory / "chatter.py").write_text((resources.files("foundry") / "chatter.py").read_text())
     for name, text in {"train.py": program.source, **program.files}.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

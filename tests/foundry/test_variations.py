@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.triage.foundry import changes, chatter
-from perdure.triage.foundry.changes import CHANGES, Script, surround
-from perdure.triage.foundry.records import Record, published, read
-from perdure.triage.foundry.splits import fold, folds, split, without_framework
-from perdure.triage.foundry.vary import SIBYLLA_TIMES, Manner, augment, main, vary
+from foundry import changes, chatter
+from foundry.changes import CHANGES, Script, surround
+from foundry.records import Record, published, read
+from foundry.splits import fold, folds, split, without_framework
+from foundry.vary import SIBYLLA_TIMES, Manner, augment, main, vary
 
 RECORDS = published()
 WILD = Manner(*[0.9] * len(CHANGES), least_lines=0, most_lines=600)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from perdure.triage.foundry.records import Record
+from foundry.records import Record
 
 TEST_FOLDS, FOLDS = 3, 10
 SALT = "foundry 16"

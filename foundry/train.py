@@ -1,6 +1,6 @@
 """Train a model that says how failures lean.
 
-    python -m perdure.triage.train --data train.jsonl foundry.jsonl.gz --out src/perdure/triage/data/linear.npz
+    python -m foundry.train --data train.jsonl foundry.jsonl.gz --out src/perdure/triage/data/linear.npz
 
 Deterministic: the same inputs give the same bytes. A JSON card beside the model says what it was made from, and
 which share of verdicts was wrong on logs that neither model nor thresholds had seen. ``--thresholds FILE`` writes the
@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foundry.records import published
+from foundry.vary import vary
 from perdure.errors import PerdureError
 from perdure.triage.classifiers.protocol import Classifier, Example, Reading
 from perdure.triage.classifiers.registry import NAMES, classifier_named
 from perdure.triage.classifiers.regression import group_folds
 from perdure.triage.conformal import ALPHA_DETERMINISTIC, ALPHA_TRANSIENT, Thresholds, thresholds
-from perdure.triage.foundry.records import published
-from perdure.triage.foundry.vary import vary
 from perdure.triage.judge import judge
 from perdure.triage.labelled import LabelledLog, read_logs
 from perdure.triage.verdict import Label, Verdict
@@ -150,7 +150,7 @@ def _share(found: NDArray[np.bool_]) -> float | None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m perdure.triage.train", description=__doc__)
+    parser = argparse.ArgumentParser("python -m foundry.train", description=__doc__)
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="JSON lines: id, source, label and text")
     parser.add_argument("--out", type=Path, required=True, help="where the model goes; its card goes beside it")
     parser.add_argument("--classifier", choices=NAMES, default="linear")
@@ -169,7 +169,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.out.write_bytes(model)
     score = held_out(classifier, examples, options.folds, beside)
     names = " ".join(path.name for path in options.data)
-    command = f"python -m perdure.triage.train --data {names} --out {options.out.name}"
+    command = f"python -m foundry.train --data {names} --out {options.out.name}"
     made = card(classifier, examples, score, model, command, options.folds, len(beside))
     if options.thresholds:
         p = np.array([verdict.p_transient for verdict in verdicts(logs, score)])

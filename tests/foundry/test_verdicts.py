@@ -1,6 +1,6 @@
 """Verdicts on the foundry's records."""
 
-from perdure.triage.foundry.records import published
+from foundry.records import published
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label
 

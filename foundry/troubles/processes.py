@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from perdure.triage.foundry.troubles.setting import Setting, Trouble, calm
+from foundry.troubles.setting import Setting, Trouble, calm
 
 GRACE_S = 0.6
 PATIENCE_S = 900.0

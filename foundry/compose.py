@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from foundry import chatter
+from foundry.records import CATALOGUE, Record
 from perdure.errors import InputError
-from perdure.triage.foundry import chatter
-from perdure.triage.foundry.records import CATALOGUE, Record
 from perdure.triage.verdict import Label
 
 VERSIONS = re.compile(r"\{\{((?:(?!\{\{|\}\}).)*)\}\}", re.DOTALL)
@@ -71,7 +71,7 @@ class Message:
 @lru_cache(maxsize=1)
 def messages() -> Mapping[str, Message]:
     """The messages of the catalogue by name, in the order of the files. Raises `InputError` for a wrong entry."""
-    folder = resources.files("perdure.triage.foundry") / "catalogue"
+    folder = resources.files("foundry") / "catalogue"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
     found: dict[str, Message] = {}
     for file in files:
@@ -94,7 +94,7 @@ def _message(entry: Mapping[str, Any], where: str) -> Message:
 
 @lru_cache(maxsize=1)
 def _contexts() -> Mapping[str, Mapping[str, str]]:
-    text = (resources.files("perdure.triage.foundry") / "catalogue" / "context.toml").read_text("utf-8")
+    text = (resources.files("foundry") / "catalogue" / "context.toml").read_text("utf-8")
     return tomllib.loads(text)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import re2
 from numpy.random import Generator
 
-from perdure.triage.foundry import chatter
-from perdure.triage.foundry.compose import context, slots
+from foundry import chatter
+from foundry.compose import context, slots
 
 CALM_GAP = 200
 """A survived trouble stands at least so many ordinary lines before the failure."""
@@ -87,7 +87,7 @@ class _Material:
 @lru_cache(maxsize=1)
 def _material() -> _Material:
     """What variations.toml holds."""
-    table = tomllib.loads((resources.files("perdure.triage.foundry") / "variations.toml").read_text("utf-8"))
+    table = tomllib.loads((resources.files("foundry") / "variations.toml").read_text("utf-8"))
     wordings = tuple((re2.compile(entry["pattern"]), tuple(entry["versions"])) for entry in table["wording"])
     return _Material(tuple(map(tuple, table["frames"])), tuple(map(tuple, table["survived"])), wordings)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perdure.triage.foundry.troubles.setting import Setting, Trouble, calm
+from foundry.troubles.setting import Setting, Trouble, calm
 
 SLOW_S = 2.0
 

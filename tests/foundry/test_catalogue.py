@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from perdure.triage.foundry.compose import compose, composed, context, messages, render, slots
-from perdure.triage.foundry.program import programs
-from perdure.triage.foundry.records import CATALOGUE, published
+from foundry.compose import compose, composed, context, messages, render, slots
+from foundry.program import programs
+from foundry.records import CATALOGUE, published
 
 ALL = messages()
 

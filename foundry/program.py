@@ -61,7 +61,7 @@ class Program:
 
 def programs() -> tuple[Program, ...]:
     """All programs, by the name of their file and in its order. Raises `InputError` for an entry that is wrong."""
-    folder = resources.files("perdure.triage.foundry") / "programs"
+    folder = resources.files("foundry") / "programs"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
     return tuple(program for file in files for program in parse(file.read_text("utf-8"), file.name))
 

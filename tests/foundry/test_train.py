@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foundry.records import published
+from foundry.train import held_out, main, promise, variations
 from perdure.errors import InputError
 from perdure.triage.classifiers.linear import LINEAR, read_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.classifiers.regression import group_folds
 from perdure.triage.conformal import Thresholds
-from perdure.triage.foundry.records import published
 from perdure.triage.labelled import LabelledLog, read_logs
-from perdure.triage.train import held_out, main, promise, variations
 from tests.copying import replace
 
 WORDS = {True: "connection to the peer was lost", False: "wrong argument given to the call"}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perdure.triage.foundry.troubles.setting import Setting, Trouble, calm
+from foundry.troubles.setting import Setting, Trouble, calm
 
 MIB = 1 << 20
 

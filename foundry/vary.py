@@ -1,6 +1,6 @@
 """Variations of the foundry's records: other words, depths, ranks, surroundings; the same truth.
 
-    python -m perdure.triage.foundry.vary --out varied.jsonl.gz [--data FILE] [--times 17.45] [--seed 0]
+    python -m foundry.vary --out varied.jsonl.gz [--data FILE] [--times 17.45] [--seed 0]
                                           [--lines 0 400]
 
 A variation is a function of its original, a seed and a `Manner`, so variations are made when they are needed and are
@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
+from foundry.changes import CHANGES, Script, surround
+from foundry.compose import compose, messages
+from foundry.records import CATALOGUE, Record, dump, published, read
 from perdure.errors import InputError
-from perdure.triage.foundry.changes import CHANGES, Script, surround
-from perdure.triage.foundry.compose import compose, messages
-from perdure.triage.foundry.records import CATALOGUE, Record, dump, published, read
 
 SIBYLLA_TIMES = 4468 / 256
 
@@ -104,7 +104,7 @@ def augment(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m perdure.triage.foundry.vary", description=__doc__)
+    parser = argparse.ArgumentParser("python -m foundry.vary", description=__doc__)
     parser.add_argument("--data", type=Path, help="the originals (default: those that come with Perdure)")
     parser.add_argument("--out", type=Path, required=True, help="where originals and variations go")
     parser.add_argument("--times", type=float, default=SIBYLLA_TIMES, help="records in all, for each original")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from foundry.cast import Lacking, Unproven, cast, cast_all, main, unchanged
+from foundry.needs import Machine
+from foundry.program import Program, parse, programs
+from foundry.records import FIELDS, MEASURED, dump, load, published, read
+from foundry.run import run
+from foundry.troubles import TROUBLES
 from perdure.errors import InputError
-from perdure.triage.foundry.cast import Lacking, Unproven, cast, cast_all, main, unchanged
-from perdure.triage.foundry.needs import Machine
-from perdure.triage.foundry.program import Program, parse, programs
-from perdure.triage.foundry.records import FIELDS, MEASURED, dump, load, published, read
-from perdure.triage.foundry.run import run
-from perdure.triage.foundry.troubles import TROUBLES
 from perdure.triage.verdict import Label
 
 HERE = Machine(Path(sys.executable))

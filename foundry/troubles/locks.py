@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from multiprocessing import shared_memory
 from pathlib import Path
 
-from perdure.triage.foundry.troubles.setting import Setting, Trouble, calm
+from foundry.troubles.setting import Setting, Trouble, calm
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What stands in a program's way, by name: a port that is taken, a full disk, a server that fails, a signal."""
 
-from perdure.triage.foundry.troubles import disks, locks, memory, network, processes
-from perdure.triage.foundry.troubles.setting import Trouble, none, told
+from foundry.troubles import disks, locks, memory, network, processes
+from foundry.troubles.setting import Trouble, none, told
 
 TROUBLES: dict[str, Trouble] = {
     "": none,
