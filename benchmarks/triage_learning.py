@@ -12,6 +12,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from benchmarks.sibylla_rounds import MODES, Round, rounds
 from foundry.train import Said
 from perdure.triage.classifiers.linear import LINEAR
 from perdure.triage.classifiers.protocol import Classifier, Example, Model
@@ -19,7 +20,6 @@ from perdure.triage.classifiers.registry import classifier_named
 from perdure.triage.classifiers.regression import group_folds
 from perdure.triage.judge import judge
 from perdure.triage.labelled import LabelledLog
-from perdure.triage.learning.protocol import MODES, Round, rounds
 
 SHOTS = (20, 35, 87)
 DRAWS = 8

@@ -21,9 +21,9 @@ import numpy as np
 from sqlalchemy import Text, cast
 from sqlalchemy import select as query
 
-from perdure.backends.simulated.server import RemoteBackend
 from perdure.service.schema import attempts, exceptions, handlers
 from tests.crash.life import MANY, POINTS, PROGRAM, Fuse, Life
+from tests.crash.remote import RemoteBackend
 from tests.crash.world import CLUSTER, Tally, World, listen
 
 LIFE_S = 0.2  # of a service that is killed by the clock, at most

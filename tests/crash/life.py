@@ -9,7 +9,6 @@ from pathlib import Path
 
 from sqlalchemy import event
 
-from perdure.backends.simulated.server import RemoteBackend
 from perdure.errors import ClusterBusy, PerdureError
 from perdure.model.actions import Outcome, OutcomeStatus
 from perdure.retry.rules import RetryRules
@@ -22,6 +21,7 @@ from perdure.service.executor import Executor, ExecutorSettings
 from perdure.service.journal import ActionState, Journal
 from perdure.triage.judge import judge
 from tests.copying import replace
+from tests.crash.remote import RemoteBackend
 from tests.crash.world import CLUSTER
 
 TICK_S = 5.0

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
-from perdure.backends.simulated.server import handlers_of, serve
 from perdure.model.jobs import AttemptState, JobState
+from tests.crash.remote import handlers_of, serve
 
 CLUSTER = "sim"
 NODES = 10

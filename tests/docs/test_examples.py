@@ -91,6 +91,7 @@ class Home:
         self.env = {
             "HOME": str(path),
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT),  # the foundry is not in the package: its page says to be at the root of a checkout
             "LANG": "C.UTF-8",
             "COLUMNS": "120",
             "OMP_NUM_THREADS": "1",

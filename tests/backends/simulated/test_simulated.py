@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
-from perdure.backends.simulated.server import RemoteBackend, handlers_of, serve
 from perdure.errors import ClusterBusy
 from perdure.model.actions import Exclude, Hold, OutcomeStatus, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
+from tests.crash.remote import RemoteBackend, handlers_of, serve
 
 
 def failed_once(cluster, **script):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from benchmarks.sibylla_rounds import MODES, rounds
 from perdure.triage.classifiers.linear import LINEAR
 from perdure.triage.classifiers.protocol import Example, Reading
 from perdure.triage.classifiers.registry import classifier_named
-from perdure.triage.learning.protocol import MODES, rounds
 
 KINDS = {
     True: ("connection to the peer was lost", "the node stopped answering", "reset by the other side", "link is down"),
