@@ -182,7 +182,8 @@ class AttemptItem(BaseModel):
 def shown(record: ExceptionRecord, *, with_log: bool) -> dict[str, Any]:
     """A record as JSON; without what programs said of it for those who may not read their words."""
     if not with_log:
-        record = replace(record, note="", evidence=(), annotations=(), extra=())
+        verdicts = tuple(replace(answer, note="") if answer.handler else answer for answer in record.verdicts)
+        record = replace(record, note="", evidence=(), annotations=(), extra=(), verdicts=verdicts)
     return encode(record)
 
 
@@ -314,8 +315,11 @@ class NodeItem(BaseModel):
         )
 
 
+_LOG_OF_ANOTHER = {"evidence": None, "logs": None, "reached": None, "hardware": ""}  # in a verdict, without the log
+
+
 class EventItem(BaseModel):
-    """One fact of the journal. `payload` has the event's own fields; evidence is left out where it may not be read."""
+    """One fact of the journal. `payload` has its own fields, without what a log says where that may not be read."""
 
     seq: int
     time_s: float
@@ -327,7 +331,7 @@ class EventItem(BaseModel):
     def of(cls, row: EventRow, *, with_log: bool) -> EventItem:
         payload = dict(row.payload)
         if not with_log and isinstance(payload.get("verdict"), dict):
-            payload["verdict"] = {**payload["verdict"], "evidence": None}
+            payload["verdict"] = {**payload["verdict"], **_LOG_OF_ANOTHER}
         if "record" in payload:
             payload["record"] = shown(codec.EXCEPTION.of(payload["record"]), with_log=with_log)
         return cls(seq=row.seq, time_s=row.time_s, kind=row.kind, job_id=row.job_id, payload=payload)
