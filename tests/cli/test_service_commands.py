@@ -97,6 +97,19 @@ def test_nodes_are_listed(ask):
     assert "0/2" in table.out
 
 
+def test_jobs_that_wait_for_a_drained_node_say_so(ask):
+    name = ask("nodes", "--json").json["nodes"][0]["name"]
+    ask("node drain", name, "--reason", "bad fan")
+    first, second = (ask("submit", "--nodes", "3", "--", "true").out.strip() for _ in range(2))
+    said = f"wait for {name}, which is drain"
+    await_(lambda: f"{second}, {first} {said}" in ask("jobs").out)
+    assert "bad fan" in ask("jobs").out
+    await_(lambda: f"is pending: it waits for {name}, which is drain" in ask("why", first).out)
+    assert ask("node undrain", name).code == 0
+    await_(lambda: state_of(ask, second) == "completed")
+    assert "waits for" not in ask("jobs").out + ask("why", first).out
+
+
 def test_a_link_logs_a_browser_in_once(ask):
     link = ask("open").out.strip()
     browser = build_opener(HTTPCookieProcessor())

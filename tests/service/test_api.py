@@ -7,9 +7,11 @@ import pytest
 from sqlalchemy import create_engine
 
 from perdure.model.jobs import AttemptState
+from perdure.model.nodes import NodeState
 from perdure.service.journal import ActionState
 from perdure.service.tail import Tail
 from perdure.service.web import create_app
+from tests.copying import replace
 from tests.service.web_world import RESET, SHAPE, Site, fill, site
 
 
@@ -38,6 +40,19 @@ def ids(page):
 
 
 # -- jobs
+
+
+def test_a_job_that_waits_for_a_drained_node_says_so(fresh):
+    world = fresh.world
+    world.nodes["gpu02"] = replace(world.nodes["gpu02"], state=NodeState.DRAINED, reason="fan", since_s=None)
+    world.submit("108", required=("gpu02",))
+    said = "waits for gpu02, which is drained: fan"
+    assert {job["job_id"]: job["waits"] for job in get(fresh, "/jobs", state="pending")["items"]} == {
+        "108": said,
+        "107": "",
+    }
+    assert get(fresh, "/jobs/108")["job"]["waits"] == said
+    assert get(fresh, "/jobs/107")["job"]["waits"] == ""
 
 
 def test_jobs_come_latest_first(place):

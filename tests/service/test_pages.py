@@ -516,7 +516,9 @@ def test_a_job_that_waits_for_a_drained_node_says_so_and_who_drained_it(tmp_path
         ({"node_count": 2, "gpus": 8}, ()),
         ({"node_count": 3, "gpus": 12}, ("n3",)),
         ({"node_count": 4, "gpus": 12}, ()),  # no cluster could
-        ({"node_count": 2, "gpus": 8, "excluded": ("n1",)}, ("n3",)),
+        ({"node_count": 2, "gpus": 8, "excluded": ("n1",)}, ("n3", "n1")),
+        ({"excluded": ("n1", "n2")}, ("n3", "n1", "n2")),
+        ({"excluded": ("n1", "n3")}, ()),
         ({"node_count": 2, "gpus": 8, "partition": "b"}, ("n3",)),
         ({"required": ("n3",), "state": JobState.RUNNING}, ()),
     ],
@@ -530,6 +532,12 @@ def test_a_job_waits_for_nodes_out_of_service_only_where_others_would_not_do(job
     state = job.pop("state", JobState.PENDING)
     found = waiting.blocked_by(Job("c", "1", "", "", state, 0.0, **job), there)
     assert tuple(node.name for node in found) == blocking
+
+
+def test_a_job_says_which_nodes_it_is_kept_off():
+    job = Job("c", "1", "", "", JobState.PENDING, 0.0, excluded=("n1",))
+    found = waiting.blocked_by(job, [Node("n1", NodeState.UP), Node("n2", NodeState.DOWN, "no power")])
+    assert waiting.in_words(found, {}) == "waits for n2, which is down: no power; n1, which it is kept off"
 
 
 def test_what_a_person_ordered_says_who_did(tmp_path):

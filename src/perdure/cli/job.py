@@ -120,7 +120,8 @@ def _print(found: dict[str, Any], latest: Diagnosis | None, *, wide: bool) -> No
 
         print_card(latest)
     job = found["job"]
-    print_line(f"job {job['job_id']}, {job['name']!r} of {job['user']}, is {job['state']}" + _because(job["reason"]))
+    why = f": it {job['waits']}" if job.get("waits") else _because(job["reason"])
+    print_line(f"job {job['job_id']}, {job['name']!r} of {job['user']}, is {job['state']}{why}")
     for place in found["places"]:
         print_line(in_words(Place(**place)))
     rows = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import typer
@@ -18,6 +19,7 @@ COLUMNS = (
     word("FAILURE", leave=2), word("DECISION", leave=1), text("NAME", leave=4),
 )  # fmt: skip
 
+MOST_NAMED = 5  # jobs in a line about what they wait for
 
 Status = Literal["pending", "held", "running", "suspended", "completed", "failed", "cancelled"]
 
@@ -42,6 +44,8 @@ def jobs(
         return 0
     if found:
         print_table(COLUMNS, map(_row, found), wide=wide)
+        for line in _waits(found):
+            print_line(line)
     else:
         print_line("No jobs." if status is None and user is None else "No such jobs.")
     return 0
@@ -59,6 +63,18 @@ def _row(job: dict[str, Any]) -> tuple[object, ...]:
         failure["decision"],
         job["name"],
     )
+
+
+def _waits(found: list[dict[str, Any]]) -> Iterator[str]:
+    """What jobs wait for that wait for nodes out of service: a line for each reason, with the jobs' ids."""
+    by_reason: dict[str, list[str]] = {}
+    for job in found:
+        if said := job.get("waits"):
+            by_reason.setdefault(said, []).append(job["job_id"])
+    for said, job_ids in by_reason.items():
+        more = len(job_ids) - MOST_NAMED
+        named = ", ".join(job_ids[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        yield f"{named} {said if len(job_ids) == 1 else said.replace('waits', 'wait', 1)}"
 
 
 def submit(

@@ -1,4 +1,4 @@
-"""What a job waits for, where that is nodes that take no work. Pure."""
+"""What a job waits for, where that is nodes that take no work, or that it is kept off. Pure."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ MOST_NAMED = 3
 
 
 def blocked_by(job: Job, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes out of service without which `job` cannot start; () where it waits for something else.
+    """The nodes without which `job` cannot start; () where it waits for something else.
 
-    Nodes that it must run on, or, where too few others are large enough, those that would do.
+    Nodes out of service that it must run on, or, where too few others are large enough, those that would do: out of
+    service, or in service and kept off (``sbatch --exclude``, a retry elsewhere).
     """
     if not job.state.is_waiting:
         return ()
     out = [node for node in nodes if node.state in STANDS]
     if job.required:
         return tuple(node for node in out if node.name in job.required)
-    fit = [node for node in nodes if _would_do(job, node)]
+    large = [node for node in nodes if _would_do(job, node)]
+    fit = [node for node in large if node.name not in job.excluded]
     usable = sum(node.is_usable for node in fit)
-    lacking = tuple(node for node in fit if not node.is_usable)
-    return lacking if usable < job.node_count <= len(fit) else ()
+    lacking = [node for node in fit if not node.is_usable]
+    kept_off = [node for node in large if node.name in job.excluded and node.is_usable]
+    return (*lacking, *kept_off) if usable < job.node_count <= len(fit) + len(kept_off) else ()
 
 
 def _would_do(job: Job, node: Node) -> bool:
     """Whether a share of the job has room on the node when it is empty."""
     is_there = not job.partition or not node.partitions or job.partition in node.partitions
-    return is_there and node.name not in job.excluded and node.gpus * max(1, job.node_count) >= job.gpus
+    return is_there and node.gpus * max(1, job.node_count) >= job.gpus
 
 
 def in_words(blocking: Sequence[Node], ordered_by: Mapping[str, str]) -> str:
@@ -50,6 +53,8 @@ def in_words(blocking: Sequence[Node], ordered_by: Mapping[str, str]) -> str:
 
 
 def _node(node: Node, by: str) -> str:
+    if node.is_usable:
+        return f"{node.name}, which it is kept off"
     since = f" since {dt.datetime.fromtimestamp(node.since_s):%H:%M}" if node.since_s is not None else ""
     who = f" by {by}" if by and node.state is not NodeState.DOWN else ""
     why = f": {node.reason}" if node.reason else ""

@@ -14,6 +14,7 @@ from perdure.service.api.params import Cursor, IdempotencyKey, JobId, Limit, Wor
 from perdure.service.auth import Identity
 from perdure.service.context import Here, Operator, Owner, Web
 from perdure.service.queries import actions, jobs, places
+from perdure.service.queries.waits import waits_of
 
 router = APIRouter(tags=["jobs"])
 
@@ -35,7 +36,9 @@ def list_jobs(
         _check_own(identity, user or identity.user, "jobs")
         user = identity.user
     page = jobs.find_jobs(web.reader, states=state or (), user=user, text=q, cursor=cursor, limit=limit)
-    return Listing(items=[JobItem.of(row, row.failure) for row in page.items], next_cursor=page.next_cursor)
+    waits = waits_of(web.reader, [row.job for row in page.items])
+    items = [JobItem.of(row, row.failure, waits.get(row.job.job_id, "")) for row in page.items]
+    return Listing(items=items, next_cursor=page.next_cursor)
 
 
 @router.post("/jobs", status_code=201)
@@ -55,7 +58,8 @@ def get_job(web: Here, identity: Owner, job_id: JobId) -> JobFull:
     failed = next((item.attempt for item in found.attempts if item.attempt.state.is_failure), None)
     there = places.places_of(web.reader, failed) if failed else ()
     acts = actions.actions_of(web.reader, job_id)
-    return JobFull.of(found, acts, there, identity, web.operations.kept_log)
+    waits = waits_of(web.reader, [found.job]).get(job_id, "")
+    return JobFull.of(found, acts, there, identity, web.operations.kept_log, waits)
 
 
 @router.get("/jobs/{job_id}/log", response_class=Response, responses={200: {"content": {"text/plain": {}}}})

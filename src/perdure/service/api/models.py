@@ -58,9 +58,10 @@ class JobItem(BaseModel):
     reason: str
     restarts: int
     failure: LatestFailure | None = None
+    waits: str = Field("", description="Nodes that it waits for, and why, in words; empty where it waits for others")
 
     @classmethod
-    def of(cls, row: JobRow | JobDetail, failure: LatestFailure | None = None) -> JobItem:
+    def of(cls, row: JobRow | JobDetail, failure: LatestFailure | None = None, waits: str = "") -> JobItem:
         job: Job = row.job
         return cls(
             job_id=job.job_id,
@@ -78,6 +79,7 @@ class JobItem(BaseModel):
             reason=job.reason,
             restarts=job.restarts,
             failure=failure,
+            waits=waits,
         )
 
 
@@ -279,10 +281,11 @@ class JobFull(BaseModel):
         places: tuple[Place, ...],
         identity: Identity,
         kept_log: Callable[[str, int], str],
+        waits: str,
     ) -> JobFull:
         with_log = identity.may_read_logs_of(found.job.user)
         return cls(
-            job=JobItem.of(found),
+            job=JobItem.of(found, waits=waits),
             attempts=[AttemptItem.of(each, with_log=with_log, kept_log=kept_log) for each in found.attempts],
             exceptions=[ExceptionItem.of(row, with_log=with_log) for row in found.exceptions],
             actions=[ActionItem.of(row) for row in acts],

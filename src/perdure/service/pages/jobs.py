@@ -18,10 +18,10 @@ from perdure.service.pages.listing import Columns, Listing, Wanted, at, csv_file
 from perdure.service.pages.logview import log_lines
 from perdure.service.pages.render import page
 from perdure.service.pages.timeline import Stripe, Timeline, timeline
-from perdure.service.pages.waits import waits_of
 from perdure.service.queries import actions, jobs, learning, places
 from perdure.service.queries.jobs import JobRow
 from perdure.service.queries.reader import MAX_LIMIT, Page
+from perdure.service.queries.waits import waits_of
 
 router = APIRouter()
 

@@ -15,11 +15,11 @@ from perdure.service.pages.actions import undoable
 from perdure.service.pages.exceptions import shown_to
 from perdure.service.pages.listing import Columns, Listing, Wanted, at, csv_file, every
 from perdure.service.pages.render import page
-from perdure.service.pages.waits import drained_by, waits_for
 from perdure.service.pages.words import BADGES, DAY_S
 from perdure.service.queries import actions, jobs, nodes, suspects
 from perdure.service.queries.nodes import NodeFailure, NodeRow
 from perdure.service.queries.reader import MAX_LIMIT, Page
+from perdure.service.queries.waits import drained_by, waits_for
 
 router = APIRouter()
 

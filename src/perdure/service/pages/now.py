@@ -11,10 +11,10 @@ from fastapi.responses import RedirectResponse, Response
 
 from perdure.service.context import Here, Viewer, Web
 from perdure.service.pages.render import page
-from perdure.service.pages.waits import waits_of
 from perdure.service.pages.words import DAY_S, HOUR_S
 from perdure.service.queries import actions, jobs, summary
 from perdure.service.queries.summary import Load, Spell
+from perdure.service.queries.waits import waits_of
 
 router = APIRouter()
 

@@ -1,4 +1,4 @@
-"""For jobs that wait: which nodes out of service they wait for, and who took those out of service."""
+"""For jobs that wait: which nodes they wait for, and who took those out of service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.service.waiting import blocked_by, in_words
 
 
 def waits_of(reader: Reader, listed: Sequence[Job]) -> dict[str, str]:
-    """What those of these jobs wait for that wait for nodes out of service, in words, by job id."""
+    """What those of these jobs wait for that wait for nodes, in words, by job id; also those kept off them."""
     waiting = [job for job in listed if job.state.is_waiting]
     known = nodes.all_nodes(reader) if waiting else ()
     blocking = {job.job_id: found for job in waiting if (found := blocked_by(job, known))}
@@ -25,10 +25,10 @@ def waits_of(reader: Reader, listed: Sequence[Job]) -> dict[str, str]:
 
 
 def waits_for(reader: Reader, name: str) -> list[Job]:
-    """The jobs that wait for this node, of the latest that wait at all."""
+    """The jobs that wait for this node to come back, of the latest that wait at all."""
     listed = [row.job for row in jobs.find_jobs(reader, states=["pending", "held"], limit=MAX_LIMIT).items]
     known = nodes.all_nodes(reader) if listed else ()
-    return [job for job in listed if any(node.name == name for node in blocked_by(job, known))]
+    return [job for job in listed if any(node.name == name and not node.is_usable for node in blocked_by(job, known))]
 
 
 def drained_by(reader: Reader, known: Collection[Node]) -> dict[str, str]:
