@@ -1,7 +1,7 @@
 """Write the generated part of the reference: ``python docs/generate.py``.
 
 Commands come from the command line's own help, settings from their dataclasses, signature rules from their file, the
-API from its OpenAPI description. A test compares the pages with what this prints.
+API from its OpenAPI description, metrics from what `/metrics` answers. A test compares the pages with what this prints.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.metrics_core import Metric
 from sqlalchemy import create_engine
 from typer.main import get_command
 
 from perdure.cli.commands import app
 from perdure.cli.config import as_toml, shown
+from perdure.retry.budget import Standing
 from perdure.service.auth import TokenBook
+from perdure.service.metrics import Metrics
 from perdure.service.operations import Status
+from perdure.service.queries.reader import Reader
+from perdure.service.schema import metadata
 from perdure.service.settings import GROUPS, Settings, known_names, value_of
 from perdure.service.web import create_app
 from perdure.triage.rule import Force, Rule
@@ -151,11 +156,54 @@ def api() -> str:
     return "\n".join(parts) + "\n"
 
 
+def metrics() -> str:
+    """Every metric, from what an idle service answers."""
+    parts = [
+        "# Metrics",
+        "",
+        "What `/metrics` answers, for Prometheus 2 and 3. Slurm's own exporter has the rest. No job, user, node or",
+        "text is ever a label, and each label has few values: `category` is a cause of the",
+        "[signature rules](rules.md), `type` an entry of the [playbook](../exceptions.md), `target` a target of",
+        "notices. Counters begin with the service. The journal is counted every 5 seconds at most.",
+        "",
+        "| metric | type | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    for family in sorted(_families(), key=lambda family: family.name):
+        name = f"{family.name}{ENDINGS.get(family.type, '')}"
+        labels = ", ".join(f"`{label}`" for label in _labels(family))
+        kind = "gauge" if family.type == "info" else family.type
+        parts.append(f"| `{name}` | {kind} | {labels} | {family.documentation} |")
+    return "\n".join(parts) + "\n"
+
+
+ENDINGS = {"counter": "_total", "info": "_info"}
+
+
+def _families() -> list[Metric]:
+    """What is told of an empty journal."""
+    engine = create_engine("sqlite://")
+    metadata.create_all(engine)
+    told = Metrics()
+    told.tried_notice("ops", "sent")
+    told.watch(Reader(engine, "local"), Idle())
+    return list(told.registry.collect())
+
+
+def _labels(family: Metric) -> list[str]:
+    """Those of its samples; a family without any has declared them."""
+    of_samples = {label for sample in family.samples for label in sample.labels} - {"le"}
+    return sorted(of_samples.union(getattr(family, "_labelnames", ())))
+
+
 class Idle:
     """A service that does nothing: enough to be described."""
 
     def status(self) -> Status:
-        return Status("local", "local", armed=False, stopped=False, last_look_s=None)
+        budget = Standing("the cluster's retries", 0, 100, 0.0, "per_cluster_per_hour", "cluster")
+        return Status(
+            "local", "local", armed=False, stopped=False, last_look_s=None, retries=budget, left={"cluster": 100}
+        )
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -163,6 +211,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "settings.md": settings,
     "rules.md": rules,
     "api.md": api,
+    "metrics.md": metrics,
 }
 
 

@@ -388,10 +388,17 @@ def test_how_the_budgets_stand():
     spent = tuple(Spent(NOW - 10 * i, str(i), "ada" if i % 2 else "bob", ("n1", "n2")) for i in range(60))[::-1]
     fleet = replace(FLEET, spent=spent)
     stand = {each.name: each for each in standing(fleet, RULES, NOW)}
-    assert stand["the cluster's retries"] == ("the cluster's retries", 60, 100, NOW, "cluster_floor_per_hour")
-    assert stand["user ada's share of the cluster's retries"][1:] == (30, 50, NOW, "user_share")
+    assert stand["the cluster's retries"] == (
+        "the cluster's retries",
+        60,
+        100,
+        NOW,
+        "cluster_floor_per_hour",
+        "cluster",
+    )
+    assert stand["user ada's share of the cluster's retries"][1:] == (30, 50, NOW, "user_share", "user")
     on_n1 = stand["the retries after failures on n1"]
-    assert on_n1[1:] == (60, 60, spent[0].time_s + HOUR_S, "per_node_per_hour")
+    assert on_n1[1:] == (60, 60, spent[0].time_s + HOUR_S, "per_node_per_hour", "node")
     assert len(stand) == 5
     assert standing(fleet, replace(RULES, per_cluster_per_hour=0), NOW)[0].room_s == math.inf
     half_gone = standing(fleet, RULES, spent[30].time_s + HOUR_S)  # what was spent an hour ago or more counts no longer

@@ -197,11 +197,11 @@ class Desk:
 
     def status(self) -> Status:
         world = self.world
-        retries, spent = retry_budgets(world.view())
+        retries, spent, left = retry_budgets(world.view())
         unseen = dict(world.unseen)
         return Status(
             CLUSTER, self.backend, self.armed, self.stopped, world.now, unseen, self.ready, self.unready,
-            answered_s=self.answered_s, retries=retries, spent=spent,
+            answered_s=self.answered_s, retries=retries, spent=spent, left=left,
         )  # fmt: skip
 
     def order(self, action: Action, by: str, reason: str) -> str:

@@ -28,10 +28,11 @@ class Budget(NamedTuple):
     times: list[float]
     limit: int
     setting: str  # of `RetryRules`, that gives more
+    of: str  # "cluster", "user" or "node": whose it is
 
     def standing(self, now: float) -> Standing:
         used = min(self.limit, len(self.times) - bisect_right(self.times, now - HOUR_S))
-        return Standing(self.name, used, self.limit, earliest(self.times, self.limit, now), self.setting)
+        return Standing(self.name, used, self.limit, earliest(self.times, self.limit, now), self.setting, self.of)
 
 
 class Standing(NamedTuple):
@@ -42,6 +43,7 @@ class Standing(NamedTuple):
     limit: int  # in any hour
     room_s: float  # when the next retry may start; infinite where the budget is 0
     setting: str  # of `RetryRules`, that gives more
+    of: str  # "cluster", "user" or "node": whose it is
 
 
 class Room(NamedTuple):
@@ -125,7 +127,9 @@ def _budgets(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules) -> lis
         on_it = [s for s, names in where if node in names]
         budget = _of_node(node, _times(on_it), fleet, rules)
         share = min(budget.limit, _share(budget.limit, rules))
-        of_user = Budget(f"user {job.user}'s share of {budget.name}", _times(on_it, job.user), share, "user_share")
+        of_user = Budget(
+            f"user {job.user}'s share of {budget.name}", _times(on_it, job.user), share, "user_share", "user"
+        )
         found += [of_user, budget]
     return found
 
@@ -134,17 +138,19 @@ def _of_cluster(times: list[float], fleet: Fleet, rules: RetryRules) -> Budget:
     limit = cluster_limit(fleet, rules)
     names = ("per_cluster_per_hour", "cluster_floor_per_hour")
     setting = next((name for name in names if limit == getattr(rules, name)), "cluster_share_per_hour")
-    return Budget("the cluster's retries", times, limit, setting)
+    return Budget("the cluster's retries", times, limit, setting, "cluster")
 
 
 def _of_user(user: str, times: list[float], fleet: Fleet, rules: RetryRules) -> Budget:
     share = _share(cluster_limit(fleet, rules), rules)
     setting = "user_share" if share <= rules.per_user_per_hour else "per_user_per_hour"
-    return Budget(f"user {user}'s share of the cluster's retries", times, min(rules.per_user_per_hour, share), setting)
+    limit = min(rules.per_user_per_hour, share)
+    return Budget(f"user {user}'s share of the cluster's retries", times, limit, setting, "user")
 
 
 def _of_node(node: str, times: list[float], fleet: Fleet, rules: RetryRules) -> Budget:
-    return Budget(f"the retries after failures on {node}", times, node_limit(fleet, rules), "per_node_per_hour")
+    limit = node_limit(fleet, rules)
+    return Budget(f"the retries after failures on {node}", times, limit, "per_node_per_hour", "node")
 
 
 def _times(spent: Iterable[Spent], user: str | None = None) -> list[float]:

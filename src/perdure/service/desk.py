@@ -31,11 +31,18 @@ SPENT_SHOWN = 5  # of the budgets that are spent
 Fault = Literal["fail", "freeze", "thaw", "return"]
 
 
-def retry_budgets(view: SiteView) -> tuple[Standing, tuple[Standing, ...]]:
-    """The cluster's budget, and a few of those that make retries start later now, the last to have room first."""
-    cluster, *others = standing(view.state.fleet, view.rules, view.now)
-    spent = sorted((each for each in (cluster, *others) if each.room_s > view.now), key=lambda each: -each.room_s)
-    return cluster, tuple(spent[:SPENT_SHOWN])
+def retry_budgets(view: SiteView) -> tuple[Standing, tuple[Standing, ...], dict[str, int]]:
+    """How the budgets of retries stand now.
+
+    Returns the cluster's; a few of those that make retries start later, the last to have room first; and how many
+    retries the cluster's budget has left, and at the least any user's and any node's.
+    """
+    found = standing(view.state.fleet, view.rules, view.now)
+    spent = sorted((each for each in found if each.room_s > view.now), key=lambda each: -each.room_s)
+    left: dict[str, int] = {}
+    for each in found:
+        left[each.of] = min(each.limit - each.used, left.get(each.of, each.limit))
+    return found[0], tuple(spent[:SPENT_SHOWN]), left
 
 
 class Desk:
@@ -58,7 +65,7 @@ class Desk:
     def status(self) -> Status:
         engine = self._engine
         looked, unready = engine.last_look_s, tuple(self._unready())
-        retries, spent = retry_budgets(engine.view())
+        retries, spent, left = retry_budgets(engine.view())
         return Status(
             cluster=engine.backend.cluster,
             backend=self._backend_name,
@@ -72,6 +79,7 @@ class Desk:
             unready=unready,
             retries=retries,
             spent=spent,
+            left=left,
         )
 
     def _unready(self) -> Iterator[str]:

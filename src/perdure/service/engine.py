@@ -81,11 +81,11 @@ class Engine:
         triage: Triage,
         settings: ControllerSettings,
         clock: Callable[[], float],
-        decided: Callable[[float], None] = lambda _: None,
+        decided: Callable[[float, Label], None] = lambda _seconds, _label: None,
         student: Student | None = None,
         kept: KeptLogs | None = None,
     ) -> None:
-        """`decided` is told the seconds from a log at hand to the decision in the journal.
+        """`decided` is told the seconds from a log at hand to the decision in the journal, and the verdict's label.
 
         `student` is handed logs of attempts that went well, while no failure waits; None: nobody asks for them.
         `kept` takes the logs of those that failed.
@@ -217,13 +217,14 @@ class Engine:
             output = self._with_newcomers(attempt, output)
             if self.kept is not None:
                 self.kept.keep(attempt.id, output)
-            self.absorb([Judged(self.clock(), attempt.id, self._judge(attempt, output))])
+            verdict = self._judge(attempt, output)
+            self.absorb([Judged(self.clock(), attempt.id, verdict)])
         except BaseException:  # a full disk, say: the failure must not be left without an answer
             self.logs.put(attempt)
             raise
         finally:
             self.logs.charge(attempt.user, time.monotonic() - begun_s)
-        self._decided(time.monotonic() - begun_s)
+        self._decided(time.monotonic() - begun_s, verdict.label)
         return True
 
     def _with_newcomers(self, attempt: Attempt, output: Output) -> Output:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ class Status:
     answered_s: float | None = None  # when the resource manager answered last; None where that is not known
     retries: Standing | None = None  # the cluster's budget
     spent: tuple[Standing, ...] = ()  # budgets that make retries start later now; a few, the latest to have room first
+    left: Mapping[str, int] = field(default_factory=dict)  # retries that each kind of budget has left, at the least
 
 
 class Operations(Protocol):

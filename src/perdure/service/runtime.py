@@ -162,7 +162,7 @@ def run(settings: Settings) -> int:
         sock = stack.enter_context(listen(service.host, service.port))
         backend = stack.enter_context(backend_of(settings, state))
         stack.enter_context(sole_actor(settings, backend, state))
-        metrics = Metrics()
+        metrics = Metrics(playbook_of(settings))
         learner = learner_of(settings, journal, rules)
         engine = stack.enter_context(closing(engine_of(settings, backend, journal, learner, metrics, state)))
         keep_pauses_short()
