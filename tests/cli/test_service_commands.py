@@ -203,6 +203,26 @@ def test_a_node_dies_and_comes_back(ask):
     await_(lambda: node(ask, name)["state"] == "up")
 
 
+def failed(ask, program):
+    """The id of a job that has run this and whose failure was decided on."""
+    job_id = ask("submit", "--", "sh", "-c", f"{program}; exit 1").out.strip()
+    await_(lambda: ask("why", job_id).code in (1, 3) or "RETRY" in ask("why", job_id).out)
+    return job_id
+
+
+def test_why_of_a_job_notes_how_its_log_ends(ask):
+    job_id = failed(ask, "echo 2026-11-20 02:06:13 step 102 loss 0.3")
+    said = "NOTE   the log just stops at 02:06:13, with 'step 102 loss 0.3': it says nothing of a failure"
+    assert said in ask("why", job_id).out
+    (attempt,) = ask("why", job_id, "--json").json["attempts"]
+    assert attempt["verdict"]["ending"].startswith("the log just stops at 02:06:13")
+
+
+def test_why_of_a_job_prints_the_command_to_paste(ask):
+    job_id = failed(ask, "echo 'huggingface_hub.errors.GatedRepoError: 401 Client Error.'")
+    assert "RUN   export HF_TOKEN=YOUR_TOKEN" in ask("why", job_id).out
+
+
 def test_the_kill_switch_is_turned_and_turned_back(ask, state):
     assert ask("actions --stop").out.startswith("stopped")
     assert (state / "STOP").exists()

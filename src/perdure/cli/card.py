@@ -65,8 +65,8 @@ def card(diagnosis: Diagnosis, width: int | None = None) -> Iterator[str]:
 def _what_to_do(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     """Labels, each with what is said under it."""
     verdict, decision = diagnosis.verdict, diagnosis.decision
-    if diagnosis.ending:
-        yield "NOTE", diagnosis.ending
+    if verdict.ending:
+        yield "NOTE", verdict.ending
     reason = decision.reason.removeprefix(f"{verdict.summary}: ")  # the cause was said above
     yield decision.kind.upper(), _with_node(reason.removeprefix(f"{decision.kind} "), verdict)
     if diagnosis.by_service is not None:
@@ -86,6 +86,8 @@ def _commands(diagnosis: Diagnosis) -> Iterator[str]:
         yield command
     if SAME_NODE in diagnosis.decision.exclude and _is_node(verdict.node):
         yield f"sbatch --exclude={verdict.node} SCRIPT"
+    if diagnosis.elsewhere:
+        yield diagnosis.elsewhere
 
 
 def _with_node(reason: str, verdict: Verdict) -> str:

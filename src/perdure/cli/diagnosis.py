@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,8 +32,8 @@ class Diagnosis:
     verdict: Verdict
     decision: Decision
 
-    ending: str = ""
-    """What the end of the log says, where its lines do not name a cause."""
+    elsewhere: str = ""
+    """A command that starts the job on other nodes; the service writes it, since it knows job and nodes."""
 
     by_service: DecisionKind | None = None
     """What the service would do by this log alone, where that is another thing than is advised to the log's owner."""
@@ -50,8 +49,8 @@ def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str 
 
     def diagnose(name: str | int, log: LogText | bytes) -> Diagnosis:
         text = LogText.of(log) if isinstance(log, bytes) else log
-        found = diagnosis_of(name, judge(text, rules=rules, good=good), settings.retry)
-        return dataclasses.replace(found, ending=ending(text, found.verdict))
+        verdict = judge(text, rules=rules, good=good)
+        return diagnosis_of(name, replace(verdict, ending=ending(text, verdict)), settings.retry)
 
     return diagnose
 
@@ -85,7 +84,7 @@ def advise(verdict: Verdict, rules: RetryRules) -> Decision:
 def record(diagnosis: Diagnosis) -> dict[str, Any]:
     """The form in which a diagnosis is printed as JSON."""
     verdict, decision = diagnosis.verdict, diagnosis.decision
-    ending = {"ending": diagnosis.ending} if diagnosis.ending else {}
+    ending = {"ending": verdict.ending} if verdict.ending else {}
     return {
         "id": diagnosis.id,
         "verdict": str(verdict.label),

@@ -92,7 +92,8 @@ def latest_diagnosis(found: dict[str, Any]) -> Diagnosis | None:
     for attempt in found["attempts"]:
         if attempt["verdict"] and attempt["incarnation"] in decided:
             name = f"job {found['job']['job_id']}"
-            return Diagnosis(name, _verdict(attempt["verdict"]), _decision(decided[attempt["incarnation"]]))
+            decision = _decision(decided[attempt["incarnation"]])
+            return Diagnosis(name, _verdict(attempt["verdict"]), decision, found.get("elsewhere", ""))
     return None
 
 
@@ -106,6 +107,7 @@ def _verdict(found: dict[str, Any]) -> Verdict:
         found["summary"],
         tuple(lines),
         advice=found["advice"],
+        ending=found.get("ending", ""),
     )
 
 

@@ -56,6 +56,8 @@ from perdure.service.turns import Logs
 from perdure.service.view import SiteView
 from perdure.service.walltime import of_walltime
 from perdure.triage.context import Context
+from perdure.triage.ending import ending
+from perdure.triage.logtext import LogText
 from perdure.triage.reached import reached
 from perdure.triage.verdict import Label, Verdict
 
@@ -263,7 +265,9 @@ class Engine:
         case = state.cases.get(attempt.id.job_id)
         try:
             context = context_of(attempt, case, state.fleet, output.free_bytes, self.clock())
-            verdict = replace(self._triage(output, attempt, context), reached=reached(output))
+            verdict = self._triage(output, attempt, context)
+            ends = ending(LogText.of_output(output), verdict, has_failed=True)
+            verdict = replace(verdict, reached=reached(output), ending=ends)
             said = (*state.chain.ended.values(), *state.chain.open.values())
             verdict = of_hang(verdict, attempt, notes_of(HANG, attempt, said))
             walltime_s, notes = case.job.walltime_s if case else None, notes_of(WALLTIME, attempt, said)

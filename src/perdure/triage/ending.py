@@ -25,13 +25,16 @@ _NOT_DONE = (
 )
 
 
-def ending(text: LogText, verdict: Verdict) -> str:
-    """A sentence about how the log ends; "" where its lines of failure say enough."""
+def ending(text: LogText, verdict: Verdict, *, has_failed: bool = False) -> str:
+    """A sentence about how the log ends; "" where its lines of failure say enough.
+
+    `has_failed`: the resource manager says so; by a log alone that is not known.
+    """
     if not text.windows:
         return ""
     telling = [line for line in verdict.evidence if line.line and not line.source]
-    if not verdict.evidence:
-        return _just_stops(text.windows[-1])
+    if not any(line.line for line in verdict.evidence):
+        return _just_stops(text.windows[-1], verdict, has_failed)
     if telling and verdict.category in AT_EXIT and len(text.windows) == 1:
         if any(line.role is Role.ROOT and "Error" in line.text for line in telling):
             return ""
@@ -39,8 +42,10 @@ def ending(text: LogText, verdict: Verdict) -> str:
     return ""
 
 
-def _just_stops(window: Window) -> str:
-    """The last line, and when it was written, as far as the lines tell."""
+def _just_stops(window: Window, verdict: Verdict, has_failed: bool) -> str:
+    """The last line, and when it was written, as far as the lines tell; "" where the resource manager names a cause."""
+    if verdict.evidence and verdict.category not in AT_EXIT:
+        return ""
     lines = [raw[:MAX_LINE_BYTES] for raw in scrub(window.data[-LOOK_BACK_BYTES:]).split(b"\n") if raw.strip()]
     if not lines:
         return ""
@@ -50,7 +55,8 @@ def _just_stops(window: Window) -> str:
         return f"the log ends with its work done, and with no failure: {last!r}"
     stamp = next((found for line in reversed(ends) if (found := stamp_of(line))), None)
     when = f" at {_clock(stamp.seconds)}" if stamp else ""
-    return f"the log just stops{when}, with {last!r}: if the job failed, something outside of it ended it"
+    why = "it says nothing of a failure" if has_failed else "if the job failed, something outside of it ended it"
+    return f"the log just stops{when}, with {last!r}: {why}"
 
 
 def _says_done(line: bytes) -> bool:

@@ -102,3 +102,4 @@ class Verdict(Struct, frozen=True):
     steps: int | None = None  # the last step that the log of a job that ran out of walltime tells of
     first_step: int | None = None  # the first that it tells of
     reached: Reached | None = None  # how far it came, as far as its log tells
+    ending: str = ""  # what the end of its log says, where no line names a cause

@@ -59,7 +59,7 @@ def get_job(web: Here, identity: Owner, job_id: JobId) -> JobFull:
     there = places.places_of(web.reader, failed) if failed else ()
     acts = actions.actions_of(web.reader, job_id)
     waits = waits_of(web.reader, [found.job]).get(job_id, "")
-    return JobFull.of(found, acts, there, identity, web.operations.kept_log, waits)
+    return JobFull.of(found, acts, there, identity, web.operations.kept_log, waits, web.operations.status().backend)
 
 
 @router.get("/jobs/{job_id}/log", response_class=Response, responses={200: {"content": {"text/plain": {}}}})

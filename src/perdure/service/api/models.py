@@ -17,6 +17,7 @@ from perdure.retry.budget import Standing
 from perdure.retry.decide import DecisionKind
 from perdure.service import codec
 from perdure.service.auth import Identity
+from perdure.service.elsewhere import command_elsewhere
 from perdure.service.operations import Status
 from perdure.service.queries.actions import ActionRow
 from perdure.service.queries.events import EventRow
@@ -119,6 +120,7 @@ class VerdictItem(BaseModel):
     bound: str
     infrastructure: bool
     hearsay: bool
+    ending: str = Field("", description="What the end of its log says, where no line names a cause; as `evidence`")
     rank: str = Field("", description="Task that failed first; empty where that is not known")
     node: str = Field("", description="Its node, as its launcher calls it")
     evidence: list[EvidenceItem] | None
@@ -135,6 +137,7 @@ class VerdictItem(BaseModel):
             bound=verdict.bound,
             infrastructure=verdict.infrastructure,
             hearsay=verdict.hearsay,
+            ending=verdict.ending if with_log else "",
             rank=verdict.rank,
             node=verdict.node,
             evidence=[EvidenceItem.model_validate(each) for each in verdict.evidence] if with_log else None,
@@ -272,6 +275,7 @@ class JobFull(BaseModel):
     exceptions: list[ExceptionItem]
     actions: list[ActionItem]
     places: list[Place] = Field(description="Nodes of the latest failed attempt, and what failed on them of others")
+    elsewhere: str = Field("", description="Command to paste that starts it away from where it failed, if that helps")
 
     @classmethod
     def of(
@@ -282,6 +286,7 @@ class JobFull(BaseModel):
         identity: Identity,
         kept_log: Callable[[str, int], str],
         waits: str,
+        backend: str,
     ) -> JobFull:
         with_log = identity.may_read_logs_of(found.job.user)
         return cls(
@@ -290,6 +295,7 @@ class JobFull(BaseModel):
             exceptions=[ExceptionItem.of(row, with_log=with_log) for row in found.exceptions],
             actions=[ActionItem.of(row) for row in acts],
             places=list(places),
+            elsewhere=command_elsewhere(found, acts, backend),
         )
 
 

@@ -13,6 +13,7 @@ from perdure.service.api.jobs import read_log
 from perdure.service.api.params import JobId
 from perdure.service.context import Here, Viewer
 from perdure.service.controller import PERDURE
+from perdure.service.elsewhere import command_elsewhere
 from perdure.service.pages.actions import undoable
 from perdure.service.pages.listing import Columns, Listing, Wanted, at, csv_file, every
 from perdure.service.pages.logview import log_lines
@@ -116,6 +117,7 @@ def job_page(
         log_of=shown,
         log_choices=log_choices(laid, shown),
         acts=acts,
+        elsewhere=command_elsewhere(found, acts, web.operations.status().backend),
         undoable=undoable(web.reader, acts),
         may_read=identity.may_read_logs_of(found.job.user),
         orders=orders(found.job, has_run=bool(found.attempts)),
