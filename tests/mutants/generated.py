@@ -61,6 +61,57 @@ PARTS = {
         ("scheduling/*",), ("tests/scheduling", "tests/simulation/test_laws.py", "tests/simulation/test_golden.py")
     ),
     "blame": Part(("blame/*",), ("tests/blame",), but=("*/charts.py", "*/deepview.py")),  # pictures; what is compiled
+    # small modules without processes, threads or a database of their own
+    "rights": Part(
+        ("service/auth.py", "service/sessions.py", "service/idempotency.py", "service/orders.py", "service/scope.py"),
+        (
+            "tests/service/test_auth.py",
+            "tests/service/test_idempotency.py",
+            "tests/service/test_scope.py",
+            "tests/service/test_small_laws.py",
+        ),
+    ),
+    "judged": Part(
+        ("service/successor.py", "service/walltime.py", "service/hung.py", "service/recovery.py", "service/turns.py"),
+        (
+            "tests/service/test_successor.py",
+            "tests/service/test_walltime.py",
+            "tests/service/test_hung.py",
+            "tests/service/test_small_laws.py",
+            "tests/service/test_controller.py",
+            "tests/attacks/test_shares.py",
+        ),
+    ),
+    "notices": Part(
+        ("service/notices/derive.py", "service/notices/rules.py", "service/notices/notice.py"),
+        ("tests/service/notices/test_rules.py", "tests/service/notices/test_edges.py"),
+    ),
+    "silence": Part(
+        ("job/silence.py", "job/liveness.py", "job/culprit.py", "job/care.py", "job/framework.py"),
+        (
+            "tests/job/test_silence.py",
+            "tests/job/test_liveness.py",
+            "tests/job/test_culprit.py",
+            "tests/job/test_framework.py",
+            "tests/job/test_edges.py",
+        ),
+    ),
+    "slurm": Part(
+        tuple(
+            f"backends/slurm/{name}.py"
+            for name in ("plans", "picture", "words", "het", "siblings", "writers", "outputs", "config", "dependants")
+        ),
+        ("tests/backends/slurm",),
+    ),
+    "context": Part(
+        ("triage/context.py", "triage/ending.py", "triage/gpu_memory.py", "triage/reached.py", "triage/when.py"),
+        (
+            "tests/triage/test_context.py",
+            "tests/triage/test_gpu_memory.py",
+            "tests/triage/test_reached.py",
+            "tests/triage/test_edges.py",
+        ),
+    ),
 }
 
 

@@ -1,0 +1,283 @@
+"""Which notices follow, who is told and when, each at its limit and one step beside it."""
+
+import pytest
+
+from perdure.coordination.record import (
+    Answer,
+    AnswerKind,
+    Component,
+    ExceptionRecord,
+    ExceptionState,
+    Outcome,
+    Scope,
+    Subject,
+)
+from perdure.model.events import NodeChanged, SightChanged
+from perdure.model.jobs import Job, JobState
+from perdure.model.nodes import Node, NodeState
+from perdure.retry.decide import Decision, DecisionKind
+from perdure.service.controller import ExceptionChanged
+from perdure.service.notices.derive import ROOM_AGAIN, STALE_S, DiskSeen, Fact, notices_of, subjects_of
+from perdure.service.notices.notice import MAX_DETAIL, MAX_NAME, NAMED, Kind, Message, Notice, Severity, first_message
+from perdure.service.notices.rules import (
+    FIRST_RETRY_S,
+    HOUR_S,
+    LONGEST_WAIT_S,
+    Limits,
+    Rule,
+    Waiting,
+    joined,
+    next_to_send,
+    retry_at,
+)
+from tests.copying import replace
+
+NOW = 1_700_000_000.0
+JOB = Job("c", "7", "train", "ada", JobState.FAILED, 0.0, partition="gpu,fat")
+RETRY = Decision(DecisionKind.RETRY, "away from n2; expected cost 1 GPU-h")
+BY_PERDURE = Answer(Component.SCHEDULER, AnswerKind.HANDLED, NOW, "away from n2")
+FAILURE = ExceptionRecord("c/7#1:job.failed", "job.shape", 0, Scope.LOCAL, Subject("c", "7"), NOW, "the note")
+HANDLED = replace(FAILURE, verdicts=(BY_PERDURE,), state=ExceptionState.HANDLED)
+ESCALATED = replace(FAILURE, state=ExceptionState.ESCALATED)
+
+
+def told(record, job=JOB, decision=None, armed=True, at_s=NOW):
+    fact = Fact(ExceptionChanged(at_s, record), job, decision)
+    return notices_of([fact], {}, NOW, armed=armed)
+
+
+# -- what follows from an exception
+
+
+def test_a_decision_is_told_with_its_reason_and_leads_to_the_job():
+    (notice,) = told(HANDLED, decision=RETRY)
+    assert notice == Notice(
+        Kind.JOB_RETRIED, FAILURE.id, NOW, "job 7 (train)", "ada", "gpu,fat", "away from n2", "/jobs/7"
+    )
+    stop = replace(RETRY, kind=DecisionKind.STOP)
+    assert [each.kind for each in told(HANDLED, decision=stop)] == [Kind.JOB_STOPPED]
+    probe = replace(RETRY, kind=DecisionKind.PROBE)
+    assert [each.kind for each in told(HANDLED, decision=probe)] == [Kind.JOB_RETRIED]
+
+
+def test_in_shadow_mode_a_stop_is_told_and_a_retry_is_not():
+    assert told(HANDLED, decision=RETRY, armed=False) == ()
+    limited = replace(RETRY, kind=DecisionKind.STOP, limit="two retries")
+    kinds = [each.kind for each in told(HANDLED, decision=limited, armed=False)]
+    assert kinds == [Kind.JOB_STOPPED, Kind.BUDGET_SPENT]
+
+
+@pytest.mark.parametrize("kind", [DecisionKind.RETRY, DecisionKind.STOP])
+def test_a_limit_is_told_whether_it_refuses_or_delays(kind):
+    of_decision, of_limit = told(HANDLED, decision=replace(RETRY, kind=kind, limit="ada's share is spent"))
+    assert (of_limit.kind, of_limit.subject, of_limit.detail) == (
+        Kind.BUDGET_SPENT,
+        f"limit:{FAILURE.id}",
+        "ada's share is spent",
+    )
+    assert (of_limit.user, of_limit.path) == (of_decision.user, of_decision.path)
+
+
+def test_what_another_recovers_or_nobody_has_decided_is_no_news():
+    by_job = replace(HANDLED, verdicts=(replace(BY_PERDURE, component=Component.JOB),))
+    assert told(by_job, decision=RETRY) == told(FAILURE, decision=RETRY) == told(HANDLED) == ()
+    assert told(HANDLED, job=None, decision=RETRY) == ()
+
+
+def test_a_person_is_asked_while_it_is_open_and_led_to_the_exception():
+    (notice,) = told(ESCALATED, decision=RETRY)
+    assert (notice.kind, notice.detail, notice.path) == (
+        Kind.PERSON_NEEDED,
+        "job.shape: the note",
+        "/exceptions/c%2F7%231%3Ajob.failed",
+    )
+    declined = replace(BY_PERDURE, kind=AnswerKind.DECLINED, note="no nodes")
+    said = replace(ESCALATED, verdicts=(replace(declined, note="first"), declined))
+    assert [each.detail for each in told(said)] == ["job.shape: no nodes"]
+    assert [each.detail for each in told(replace(ESCALATED, note=""))] == ["job.shape"]
+    for outcome in set(Outcome) - {Outcome.OPEN}:
+        assert told(replace(ESCALATED, outcome=outcome)) == ()
+
+
+def test_a_suspect_is_told_while_it_stands():
+    suspect = replace(FAILURE, type="suspect.node", subject=Subject("c", nodes=("n1", "n2", "n3")))
+    (notice,) = told(suspect, job=None)
+    assert (notice.kind, notice.name, notice.user, notice.detail) == (
+        Kind.SUSPECT,
+        "node n1 and 2 more",
+        "",
+        "the note",
+    )
+    assert told(replace(suspect, outcome=Outcome.WITHDRAWN), job=None) == ()
+    assert told(replace(suspect, type="suspects"), job=None) == ()
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"),
+    [
+        (Subject("c", "9"), "job 9"),
+        (Subject("c", nodes=("n1",)), "node n1"),
+        (Subject("c", resource="pfs:/x"), "pfs:/x"),
+        (Subject("c"), "job.shape"),
+    ],
+)
+def test_what_it_is_about_is_named(subject, name):
+    (notice,) = told(replace(ESCALATED, subject=subject), job=None)
+    assert notice.name == name
+
+
+# -- what follows from nodes, parts and disks
+
+
+@pytest.mark.parametrize(("age_s", "is_told"), [(STALE_S, True), (STALE_S + 0.5, False)])
+def test_what_is_a_day_old_is_told_and_what_is_older_is_not(age_s, is_told):
+    assert STALE_S == 24 * HOUR_S
+    assert bool(told(ESCALATED, at_s=NOW - age_s)) is is_told
+
+
+def test_a_node_s_notice_says_why_and_of_which_partitions():
+    node = Node("n1", NodeState.DOWN, "fan", partitions=("a", "b"))
+    (notice,) = notices_of([Fact(NodeChanged(NOW, "c", node))], {}, NOW)
+    assert notice == Notice(Kind.NODE_DOWN, "node:n1", NOW, "node n1", "", "a,b", "fan", "/nodes")
+
+
+def test_parts_of_a_manager_and_two_nodes_are_told_of_apart():
+    gone = [Fact(SightChanged(NOW, "c", part, "silent")) for part in ("controller", "accounting")]
+    back = [Fact(SightChanged(NOW, "c", "accounting", ""))]
+    assert [(n.kind, n.name) for n in notices_of([*gone, *back], {}, NOW)] == [
+        (Kind.MANAGER_UNREACHABLE, "controller"),
+        (Kind.MANAGER_UNREACHABLE, "accounting"),
+        (Kind.MANAGER_BACK, "accounting"),
+    ]
+    assert subjects_of(gone) == {"part:controller", "part:accounting"}
+
+
+@pytest.mark.parametrize(
+    ("free", "last", "kind"),
+    [(99, None, Kind.DISK_LOW), (100, None, None), (124, Kind.DISK_LOW, None), (125, Kind.DISK_LOW, Kind.DISK_BACK)],
+)
+def test_a_disk_has_room_again_at_a_quarter_more(free, last, kind):
+    assert ROOM_AGAIN == 1.25
+    found = notices_of([Fact(DiskSeen(NOW, free))], {"disk": last} if last else {}, NOW, 100)
+    assert [each.kind for each in found] == ([kind] if kind else [])
+    if kind:
+        assert found[0].detail == f"{free} MiB are free"
+
+
+def test_what_a_name_and_a_reason_hold_is_bounded():
+    node = Node("n" * 300, NodeState.DOWN, "r" * 900)
+    (notice,) = notices_of([Fact(NodeChanged(NOW, "c", node))], {}, NOW)
+    assert (len(notice.name), len(notice.detail)) == (MAX_NAME, MAX_DETAIL)
+
+
+# -- how much each matters, as the docs have it
+
+
+SEVERITIES = {
+    Severity.INFO: {"job_retried", "job_stopped", "test"},
+    Severity.WARNING: {"budget_spent", "suspect", "node_drained", "node_down", "node_back"},
+    Severity.CRITICAL: {"person_needed", "manager_unreachable", "manager_back", "disk_low", "disk_back"},
+}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_each_kind_matters_as_much_as_the_docs_say(kind):
+    assert kind.value in SEVERITIES[kind.severity]
+    ranks = [severity.rank for severity in (Severity.INFO, Severity.WARNING, Severity.CRITICAL)]
+    assert ranks == sorted(set(ranks))
+    for severity in Severity:
+        assert Rule(("a",), severity=severity).matches(notice(kind)) is (kind.severity.rank >= severity.rank)
+
+
+# -- messages
+
+
+def notice(kind=Kind.NODE_DOWN, subject="s", at_s=NOW, path="/nodes"):
+    return Notice(kind, subject, at_s, subject, path=path)
+
+
+def message(target="ops", whose="", kind=Kind.NODE_DOWN, subject="s"):
+    return first_message("c", target, whose, notice(kind, subject))
+
+
+def test_a_message_counts_names_the_first_few_and_spans_their_time():
+    grown = message()
+    for number in range(1, 8):
+        grown = joined(grown, notice(subject=str(number), at_s=NOW + (number if number < 7 else -9)))
+    assert (grown.count, grown.unnamed, len(grown.notices)) == (8, 8 - NAMED, NAMED)
+    assert (grown.first_s, grown.last_s) == (NOW, NOW + 6)
+    assert [each.subject for each in grown.notices] == ["s", "1", "2", "3", "4"]
+    assert grown.title == "8 nodes are down"
+    assert message().title == "A node is down"
+
+
+def test_a_message_leads_to_the_page_of_one_and_to_the_list_of_many():
+    one = first_message("c", "ops", "", notice(Kind.PERSON_NEEDED, path="/exceptions/x"))
+    assert one.path == "/exceptions/x"
+    assert joined(one, notice(Kind.PERSON_NEEDED)).path == "/exceptions"
+    disk = first_message("c", "ops", "", notice(Kind.DISK_LOW, path="/"))
+    assert joined(disk, notice(Kind.DISK_LOW)).path == "/"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"cluster": "d"}, {"target": "x"}, {"whose": "ada"}, {"notice": notice(Kind.NODE_BACK)},
+        {"notice": notice(subject="t")}, {"notice": notice(at_s=NOW + 1)},
+    ],
+)  # fmt: skip
+def test_a_message_has_a_key_of_its_own(other):
+    given = {"cluster": "c", "target": "ops", "whose": "", "notice": notice()}
+    assert first_message(**given).key == first_message(**given).key != first_message(**{**given, **other}).key
+
+
+# -- when
+
+
+LIMITS = Limits(group_s=30.0, per_hour=2, retry_for_s=100.0)
+
+
+def chosen(*waiting, begun=(), now=NOW, limits=LIMITS):
+    found = next_to_send(waiting, dict(begun), limits, now)
+    return found.message.key if found else None
+
+
+def test_a_message_goes_when_it_is_due_and_not_before():
+    assert chosen(Waiting(message(), NOW)) == message().key
+    assert chosen(Waiting(message(), NOW + 0.5)) is None
+    far = NOW + LONGEST_WAIT_S + LIMITS.group_s
+    assert chosen(Waiting(message(), far)) is None
+    assert chosen(Waiting(message(), far + 1)) == message().key  # of a clock that was put right since
+
+
+def test_what_was_begun_goes_first_then_what_waits_longest():
+    old, new = Waiting(message(kind=Kind.NODE_BACK), NOW - 9), Waiting(message(kind=Kind.DISK_LOW), NOW - 5)
+    again = Waiting(message(kind=Kind.SUSPECT), NOW - 1, begun_s=NOW - 60, tries=1)
+    assert chosen(new, old) == old.message.key
+    assert chosen(new, old, again) == again.message.key
+
+
+def test_while_one_of_a_group_is_on_its_way_the_next_one_waits():
+    on_its_way = Waiting(message(subject="a"), NOW + 60, begun_s=NOW - 5, tries=1)
+    assert chosen(on_its_way, Waiting(message(subject="b"), NOW)) is None
+    for other in (message(whose="ada"), message(kind=Kind.NODE_BACK)):
+        assert chosen(on_its_way, Waiting(other, NOW)) == other.key
+
+
+def test_the_hour_s_limit_is_each_person_s_own_and_binds_no_second_try():
+    hour = [NOW - HOUR_S + 1, NOW]
+    assert chosen(Waiting(message(whose="ada"), NOW), begun={"ada": hour}.items()) is None
+    assert chosen(Waiting(message(whose="bob"), NOW), begun={"ada": hour}.items()) is not None
+    assert chosen(Waiting(message(), NOW), begun={"": [NOW - HOUR_S, NOW]}.items()) is not None
+    assert chosen(Waiting(message(), NOW), begun={"": [NOW + 9, NOW]}.items()) is not None  # of a clock ahead
+    again = Waiting(message(), NOW, begun_s=NOW - 5, tries=1)
+    assert chosen(again, begun={"": hour}.items()) is not None
+
+
+def test_tries_are_given_up_when_their_time_is_over():
+    assert retry_at(1, NOW - 99.5, LIMITS, NOW) == NOW + FIRST_RETRY_S
+    assert retry_at(1, NOW - 100.0, LIMITS, NOW) is None
+    assert retry_at(2, NOW, LIMITS, NOW) == NOW + 2 * FIRST_RETRY_S
+    assert retry_at(10**6, NOW, LIMITS, NOW) == NOW + LONGEST_WAIT_S
+    assert (LONGEST_WAIT_S, Limits().group_s, Limits().per_hour, Limits().retry_for_s) == (900.0, 30.0, 30, 86_400.0)
+    assert isinstance(message(), Message)

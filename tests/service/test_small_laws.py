@@ -1,0 +1,298 @@
+"""Small parts of the service that others are made of, each at its boundaries: at the limit, and one step beside it."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from perdure import errors
+from perdure.coordination.record import Component
+from perdure.errors import ClusterError, InputError, PerdureError
+from perdure.model.actions import Exclude, Hold, Release, Requeue
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
+from perdure.model.observation import MANAGER
+from perdure.retry.decide import Decision, DecisionKind
+from perdure.service import desk, hands, orders, problems, turns
+from perdure.service.case import Case, Failure
+from perdure.service.desk import LATE_LOOKS, LATE_S, Desk
+from perdure.service.metrics import FRESH_S, Metrics
+from perdure.service.pace import Meter
+from perdure.service.recovery import recovery_of
+from perdure.service.turns import Turns
+from tests.copying import replace
+
+ATTEMPT = Attempt(AttemptId("c", "7", 3), AttemptState.FAILED, ("n2",), 0.0, 10.0, user="ada")
+JOB = Job("c", "7", "train", "ada", JobState.FAILED, 0.0, node_count=2)
+RETRY = Decision(DecisionKind.RETRY, "away from n2", ("n2", "n3"), 30.0, 0)
+STOP = replace(RETRY, kind=DecisionKind.STOP, exclude=(), reason="it would fail again")
+
+# -- what a person may ask of a job
+
+MAY = {
+    "hold": {JobState.PENDING, JobState.HELD},
+    "release": {JobState.PENDING, JobState.HELD},
+    "cancel": {JobState.PENDING, JobState.HELD, JobState.RUNNING, JobState.SUSPENDED},
+    "retry": {JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED},
+}
+
+
+@pytest.mark.parametrize("state", JobState)
+@pytest.mark.parametrize("kind", orders.JOB_KINDS)
+def test_a_wish_about_a_job_makes_sense_in_some_states_alone(kind, state):
+    job = replace(JOB, state=state)
+    if state in MAY[kind]:
+        action = orders.job_order(kind, job, ATTEMPT, ("n9",))
+        assert action.kind == {"retry": "requeue"}.get(kind, kind)
+        assert action.attempt == ATTEMPT.id
+        assert getattr(action, "exclude", ()) == (("n9",) if kind == "retry" else ())
+    else:
+        with pytest.raises(ClusterError, match=f"cannot {kind} a job that is {state}"):
+            orders.job_order(kind, job, ATTEMPT)
+
+
+def test_what_never_ran_or_still_runs_is_not_retried_and_what_never_ran_is_meant_by_zero():
+    for latest in (None, replace(ATTEMPT, state=AttemptState.RUNNING, end_s=None)):
+        with pytest.raises(ClusterError):
+            orders.job_order("retry", JOB, latest)
+    waiting = replace(JOB, state=JobState.PENDING)
+    assert orders.job_order("hold", waiting, None) == Hold(AttemptId("c", "7", 0))
+    with pytest.raises(InputError, match="hold, release, cancel, retry"):
+        orders.job_order("explode", JOB, ATTEMPT)
+
+
+def test_a_wish_about_a_node():
+    drain = orders.node_order("drain", "n1", " bad\nfan ", "e")
+    assert (drain.kind, drain.node, drain.reason, drain.episode) == ("drain", "n1", "bad fan", "e")
+    assert orders.node_order("drain", "n1", "\n", "e").reason == "drained by hand"
+    undrain = orders.node_order("undrain", "n1", "", "e")
+    assert (undrain.kind, undrain.node, undrain.episode) == ("undrain", "n1", "e")
+    assert len(orders.one_line("x" * 600)) == orders.MAX_REASON
+    with pytest.raises(InputError, match="drain, undrain"):
+        orders.node_order("hold", "n1", "", "e")
+
+
+# -- who recovers, by which actions
+
+
+def recovered(decision=RETRY, attempt=ATTEMPT, latest=3, **job):
+    owner, ruling = recovery_of(Case(replace(JOB, **job), latest, failure=failure(attempt)), attempt, decision)
+    return owner, ruling.actions, ruling.note, ruling.ends_job
+
+
+def failure(attempt):
+    return Failure(attempt, SimpleNamespace(id="x"))
+
+
+def test_a_failed_job_is_put_back_as_it_was_decided():
+    requeue = Requeue(ATTEMPT.id, ("n2", "n3"), 30.0, 0)
+    assert recovered() == (Component.SCHEDULER, (requeue,), "away from n2", False)
+    smaller = recovered(replace(RETRY, node_count=1))
+    assert smaller[1] == (replace(requeue, node_count=1),)
+    assert recovered(STOP) == (Component.SCHEDULER, (), "it would fail again", True)
+
+
+def test_of_a_job_with_a_newer_attempt_nothing_is_left_to_do():
+    owner, actions, note, _ = recovered(latest=4)
+    assert (owner, actions) == (Component.RESOURCE_MANAGER, ())
+    assert "newer attempt" in note
+
+
+def test_what_its_manager_put_back_is_kept_off_what_it_is_not_kept_off_yet():
+    waiting = {"state": JobState.PENDING}
+    assert recovered(**waiting)[:2] == (Component.RESOURCE_MANAGER, (Exclude(ATTEMPT.id, ("n2", "n3"), 0),))
+    assert recovered(**waiting, excluded=("n2",))[1] == (Exclude(ATTEMPT.id, ("n3",), 0),)
+    assert recovered(**waiting, excluded=("n2", "n3"))[1] == ()
+    fewer = replace(RETRY, node_count=1)
+    assert recovered(fewer, **waiting, excluded=("n2", "n3"))[1] == (Exclude(ATTEMPT.id, (), 1),)
+    assert recovered(replace(fewer, node_count=2), **waiting, excluded=("n2", "n3"))[1] == ()  # its size already
+
+
+@pytest.mark.parametrize("more", [{"may_requeue": False}, {"wish": Wish.NEVER}])
+def test_what_its_manager_put_back_and_can_only_fail_is_held_unless_its_owner_wants_no_help(more):
+    owner, actions, _, ends = recovered(STOP, state=JobState.PENDING)
+    assert (owner, actions, ends) == (Component.SCHEDULER, (Hold(ATTEMPT.id),), True)
+    assert recovered(STOP, state=JobState.PENDING, **more)[:2] == (Component.RESOURCE_MANAGER, ())
+
+
+@pytest.mark.parametrize("reason", ["launch failed requeued held", "LAUNCH_FAILED_requeued_held", "JobHoldMaxRequeue"])
+def test_what_its_manager_gave_up_is_released_where_a_retry_is_worth_it(reason):
+    held = {"state": JobState.HELD, "reason": reason}
+    owner, actions, note, _ = recovered(**held)
+    assert (owner, actions) == (Component.SCHEDULER, (Exclude(ATTEMPT.id, ("n2", "n3"), 0), Release(ATTEMPT.id)))
+    assert note.startswith(f"released after {reason}")
+    assert recovered(STOP, **held)[:2] == (Component.RESOURCE_MANAGER, ())
+
+
+def test_what_a_person_holds_stays_so():
+    assert recovered(state=JobState.HELD, reason="JobHeldUser")[:2] == (Component.JOB, ())
+    admin = {"state": JobState.HELD, "reason": "JobHeldAdmin"}
+    assert recovered(**admin)[0] is Component.JOB
+    owner, actions, note, _ = recovered(attempt=replace(ATTEMPT, state=AttemptState.NODE_FAIL), **admin)
+    assert (owner, actions) == (Component.RESOURCE_MANAGER, ())
+    assert note.endswith("scontrol release 7")
+
+
+# -- each error has a status of its own
+
+
+@pytest.mark.parametrize("kind", [k for k in vars(errors).values() if isinstance(k, type) and k is not PerdureError])
+def test_no_error_of_its_own_is_told_as_a_fault_of_the_service(kind):
+    of_commands = (errors.ConfigError, errors.NotDelivered)  # these reach no route
+    if kind.__module__ == errors.__name__ and not issubclass(kind, of_commands):
+        problem = problems.problem_of(kind("here", "it is wrong", "Do so"))
+        assert problem.status in (403, 404, 409, 422, 501, 503)
+        assert (problem.where, problem.detail, problem.mend) == ("here", "it is wrong", "Do so.")
+
+
+@pytest.mark.parametrize(("status", "header"), [(401, "www-authenticate"), (429, "retry-after"), (503, "retry-after")])
+def test_whoever_may_ask_again_is_told_how(status, header):
+    told = {
+        each: problems.answer(problems.Problem(title="x", status=each, detail="")).headers for each in (status, 404)
+    }
+    assert header in told[status]
+    assert header not in told[404]
+    assert problems.status_of(problems.Unauthenticated("", "", "")) == 401
+    assert problems.status_of(problems.TooMany("", "", "")) == 429
+
+
+# -- ready, or why not
+
+
+def service(now=1000.0, looked_s=1000.0, wrote_s=1000.0, unseen=(), trouble="", look_every_s=30.0):
+    engine = SimpleNamespace(
+        looked_s=looked_s,
+        journal=SimpleNamespace(store=SimpleNamespace(trouble=trouble, wrote_s=wrote_s)),
+        state=SimpleNamespace(known=SimpleNamespace(unseen=dict.fromkeys(unseen, "no answer"))),
+    )
+    found = Desk.__new__(Desk)
+    found._engine, found._look_every_s = engine, look_every_s
+    return tuple(found._unready())
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({}, ()),
+        ({"looked_s": None}, ("the cluster has not been looked at yet",)),
+        ({"looked_s": 1000.0 - LATE_S - LATE_LOOKS * 30.0}, ()),
+        ({"looked_s": 999.0 - LATE_S - LATE_LOOKS * 30.0}, ("the cluster was not looked at for long",)),
+        ({"looked_s": 999.0 - LATE_S, "look_every_s": 0.0}, ("the cluster was not looked at for long",)),
+        ({"unseen": [MANAGER]}, ("the resource manager does not answer",)),
+        ({"unseen": ["accounting"]}, ()),
+        ({"trouble": "full"}, ("the journal cannot be written",)),
+        ({"wrote_s": 1000.0 - LATE_S}, ()),
+        ({"wrote_s": 999.0 - LATE_S}, ("the journal cannot be written",)),
+    ],
+)
+def test_what_makes_a_service_unready(monkeypatch, more, why):
+    monkeypatch.setattr(desk.time, "monotonic", lambda: 1000.0)
+    assert service(**more) == why
+
+
+# -- the pause between looks
+
+
+class Stop:
+    """Remembers for how long it was waited for."""
+
+    def __init__(self):
+        self.waited = []
+
+    def wait(self, seconds):
+        self.waited.append(seconds)
+
+
+@pytest.mark.parametrize(
+    ("most", "took_s", "waited_s"), [(None, 50.0, 0.0), (60, 50.0, 100.0), (60, 0.0, 1.0), (1, 0.0, 60.0)]
+)
+def test_after_a_look_comes_a_pause_of_twice_its_time_where_looks_have_a_budget(monkeypatch, most, took_s, waited_s):
+    monkeypatch.setattr(hands.time, "monotonic", lambda: 5000.0)
+    looked, waits, stop = [], [], Stop()
+    engine = SimpleNamespace(
+        look=lambda: looked.append(True), look_took_s=took_s, look_now=SimpleNamespace(wait=waits.append)
+    )
+    look, wait = hands._looking(engine, stop, 30.0, Meter.per_minute(most, 1))
+    look()
+    wait()
+    assert (looked, waits, stop.waited) == ([True], [30.0], [waited_s])
+
+
+def test_a_thread_that_stumbles_goes_on_and_says_so_once_and_its_recovery(caplog):
+    stop, turns_ = threading.Event(), []
+
+    def turn():
+        turns_.append(len(turns_))
+        if len(turns_) <= 3:
+            raise ClusterError("slurm", "no answer", "Wait") if len(turns_) < 3 else ZeroDivisionError("odd")
+        if len(turns_) == 6:
+            stop.set()
+
+    thread = hands.forever("look", stop, turn, lambda: None)
+    thread.start()
+    thread.join(20)
+    assert len(turns_) == 6
+    said = [record.message for record in caplog.records]
+    assert said == ["look: slurm: no answer. Wait.", "look: unexpected; going on", "look: works again"]
+
+
+# -- turns of users
+
+
+def waiting(user, number=1):
+    return replace(ATTEMPT, id=AttemptId("c", str(number), 1), user=user)
+
+
+def test_one_users_attempts_are_taken_in_the_order_in_which_they_came():
+    queue = Turns()
+    for number in range(4):
+        queue.put(waiting("ada", number))
+    assert [queue.take(lambda _: True).id.job_id for _ in range(4)] == ["0", "1", "2", "3"]
+    assert queue.take(lambda _: True) is None
+
+
+def test_who_may_not_is_passed_over():
+    queue = Turns()
+    queue.put(waiting("ada"))
+    queue.put(waiting("bob", 2))
+    assert queue.take(lambda user: user == "bob").user == "bob"
+    assert queue.take(lambda user: user == "bob") is None
+    assert queue.take(lambda user: user == "ada").user == "ada"
+
+
+def test_what_is_no_more_than_whoever_comes_now_has_had_is_forgotten(monkeypatch):
+    monkeypatch.setattr(turns, "MAX_REMEMBERED", 10)
+    queue = Turns()
+
+    def serve(user, seconds=1.0):
+        queue.put(waiting(user))
+        assert queue.take(lambda name: name == user).user == user
+        queue.charge(user, seconds)
+
+    for number in range(10):
+        serve(f"light{number}")
+    serve("heavy", 100.0)
+    for _ in range(3):
+        serve("middle", 2.0)
+    assert set(queue._served) == {"heavy", "middle"}
+    assert (queue.served("heavy"), queue.served("middle"), queue.served("light1")) == (100.0, 6.0, 0.0)
+    for user in ("heavy", "light1"):
+        queue.put(waiting(user))
+    assert queue.served("light1") == 4.0  # what the one who was chosen last had had before
+    assert [queue.take(lambda _: True).user for _ in range(2)] == ["light1", "heavy"]
+
+
+# -- metrics
+
+
+def test_totals_are_counted_anew_after_some_seconds_and_where_a_clock_went_back(monkeypatch):
+    counted, now = [], [100.0]
+    monkeypatch.setattr("perdure.service.metrics.totals.totals", lambda _: counted.append(now[0]) or SimpleNamespace())
+    metrics = Metrics()
+    status = SimpleNamespace(armed=True, stopped=False, last_look_s=None, unseen={}, retries=None, spent=())
+    metrics.registry.register = lambda standing: setattr(metrics, "standing", standing)
+    metrics.watch(None, SimpleNamespace(status=lambda: status), lambda: now[0])
+    for at_s in (100.0, 100.0 + FRESH_S - 0.1, 100.0 + FRESH_S, 50.0):
+        now[0] = at_s
+        metrics.standing._fresh_totals()
+    assert counted == [100.0, 100.0 + FRESH_S, 50.0]

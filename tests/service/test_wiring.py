@@ -1,0 +1,270 @@
+"""What is set reaches the part that it is about, in that part's unit: the service is put together from recorders."""
+
+import threading
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from perdure.errors import ConfigError, InUse
+from perdure.service import runtime
+from perdure.service.kept_logs import Retention
+from perdure.service.notices.channels.ntfy import Ntfy
+from perdure.service.notices.secrets import Secret
+from perdure.service.notices.settings import NoticesSettings, Targets
+from perdure.service.settings import _HIGHEST as HIGHEST
+from perdure.service.settings import _LOWEST as LOWEST
+from perdure.service.settings import LOOKS_PER_MINUTE, Cluster, Settings, load, value_of
+
+STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
+JOURNAL = SimpleNamespace(store=STORE, cluster="here", close=lambda: None)
+PARTS = (
+    "Tools", "Spool", "SlurmBackend", "LocalBackend", "Executor", "KeptLogs", "Learner", "Notebook", "GoodRuns",
+    "Ledger", "Watch", "Bench", "Notifier", "Vigil", "Outbox", "Hooks", "Metrics", "Engine",
+)  # fmt: skip
+CALLS = ("start_daemon", "stop_daemon", "listen", "check_share", "read_topology", "serve", "only_one", "prepare")
+
+
+@pytest.fixture
+def made(monkeypatch, tmp_path):
+    """Puts a service together; what each part was made of, by its name, and the pause of each thread, in seconds."""
+
+    def make(settings):
+        found, pauses = {}, {}
+
+        def part(name):
+            class Part:
+                def __init__(self, *given, **named):
+                    found[name] = (*given, *named.values())
+
+                def __getattr__(self, other):
+                    return lambda *_: None
+
+            return Part
+
+        def call(name):
+            return lambda *given, **named: found.__setitem__(name, (*given, *named.values())) or nullcontext()
+
+        class Stop(threading.Event):
+            def wait(self, seconds):
+                pauses["last"] = seconds
+
+        def forever(name, stop, turn, pause):
+            pauses.pop("last", None)
+            pause()
+            found[f"thread {name}"] = pauses.get("last")
+            return SimpleNamespace(start=lambda: None, join=lambda _: None)
+
+        for name in PARTS:
+            monkeypatch.setattr(runtime, name, part(name))
+        for name in CALLS:
+            monkeypatch.setattr(runtime, name, call(name))
+        monkeypatch.setattr(runtime, "log_to_stderr", lambda: None)
+        monkeypatch.setattr(runtime, "raise_descriptor_limit", lambda: None)
+        monkeypatch.setattr(runtime, "keep_pauses_short", lambda: None)
+        monkeypatch.setattr(runtime, "open_journal", lambda *given: found.__setitem__("journal", given) or JOURNAL)
+        monkeypatch.setattr(runtime, "reach", lambda _, wait_s: found.__setitem__("reach", wait_s) or SITE)
+        monkeypatch.setattr(runtime, "forever", forever)
+        monkeypatch.setattr(runtime, "threads", lambda *given: found.__setitem__("threads", given[2:]) or [])
+        monkeypatch.setattr(runtime, "turns", lambda *_: (None, lambda: None))
+        monkeypatch.setattr(runtime, "end", lambda *_: None)
+        monkeypatch.setattr(runtime, "at_work", lambda _: nullcontext())
+        monkeypatch.setattr(runtime, "demonstration", lambda *given: found.__setitem__("demo", given[0]) or HAND)
+        monkeypatch.setattr(runtime.threading, "Event", Stop)
+        monkeypatch.setattr(runtime, "closing", lambda thing: nullcontext(thing))
+        monkeypatch.setattr(runtime, "listen", lambda *given: nullcontext(SOCKET(found, given)))
+        monkeypatch.setattr(runtime, "bench_of", lambda *given: found.__setitem__("bench", given[0].whatif))
+        runtime.run(replace(settings, service=replace(settings.service, state=tmp_path)))
+        return found
+
+    return make
+
+
+SITE = SimpleNamespace(identity="slurm of here")
+HAND = SimpleNamespace(start=lambda: None, join=lambda _: None)
+
+
+def SOCKET(found, given):
+    found["listen"] = given
+    return SimpleNamespace(getsockname=lambda: ("", 4711))
+
+
+def of(**groups):
+    settings = Settings()
+    for name, values in groups.items():
+        settings = replace(settings, **{name: replace(getattr(settings, name), **values)})
+    return settings
+
+
+SLURM = {"cluster": Cluster.SLURM}
+
+
+def test_the_embedded_cluster_has_as_many_nodes_and_gpus_as_are_set(made):
+    found = made(of(local={"nodes": 7, "gpus": 3}))
+    assert found["start_daemon"][1:] == (Cluster.LOCAL, 7, 3)
+    assert found["demo"].nodes == 7
+    assert "demo" not in made(of(local={"demo": False}))
+
+
+def test_the_service_listens_where_it_is_told(made):
+    found = made(of(service={"host": "127.0.0.9", "port": 99}))
+    assert found["listen"] == ("127.0.0.9", 99)
+    assert "http://127.0.0.9:4711" in found["serve"]
+    assert "http://[::1]:4711" in made(of(service={"host": "::1"}))["serve"]
+
+
+def test_looks_are_as_frequent_as_is_set(made):
+    assert made(of(service={"poll_s": 17.0}))["threads"][0] == 17.0
+    found = made(of(service=SLURM, slurm={"looks_per_minute": 4}))
+    assert found["threads"] == (20.0, replace(Settings().pace, looks=4, rounds=24, early_looks=12))
+    assert found["Hooks"][-1] == 12
+
+
+@pytest.mark.parametrize(
+    ("settings", "every_s"),
+    [
+        (of(), 1.0),
+        (of(service=SLURM), 60.0 / (LOOKS_PER_MINUTE - 1)),
+        (of(service=SLURM, slurm={"looks_per_minute": 1}), 60.0),
+        (of(service=SLURM, slurm={"spool": Path("/spool")}), 30.0),
+        (of(service={**SLURM, "poll_s": 5.0}, slurm={"spool": Path("/spool")}), 5.0),
+        (of(service={"poll_s": 5.0}), 5.0),
+    ],
+)
+def test_how_often_it_is_looked_where_nothing_or_little_is_set(settings, every_s):
+    assert settings.look_every_s == every_s
+
+
+def test_a_manager_that_is_asked_often_is_given_so_many_looks():
+    assert of(service={**SLURM, "poll_s": 2.0}).pace.looks == 30.0
+    assert of(service={**SLURM, "poll_s": 60.0}).pace.looks == LOOKS_PER_MINUTE
+    assert of(service={**SLURM, "poll_s": 2.0}, slurm={"looks_per_minute": 3}).pace.looks == 3
+
+
+def test_slurm_is_asked_as_is_set(made):
+    settings = of(service=SLURM, slurm={"tool_timeout_s": 7.0, "spool": Path("/spool"), "start_wait_s": 11.0})
+    found = made(settings)
+    assert found["Tools"] == (7.0,)
+    assert found["Spool"] == (Path("/spool"),)
+    assert found["reach"] == 11.0
+    assert "only_one" not in found  # it acts on nothing
+    assert found["SlurmBackend"][2] is not None
+    assert made(of(service=SLURM))["SlurmBackend"][2] is None
+    assert made(of(service={**SLURM, "act": True}))["only_one"][0] == SITE.identity
+
+
+@pytest.mark.parametrize(("given", "armed"), [({}, True), ({"act": False}, False), (SLURM, False)])
+def test_what_may_be_done_reaches_the_hands(made, given, armed):
+    caps, scope = {"drains_per_hour": 3}, {"users": ("ada",)}
+    found = made(of(service=given, caps=caps, scope=scope))
+    rulings = found["Executor"][2]
+    assert (rulings.armed, rulings.stop_file.name) == (armed, "STOP")
+    assert (rulings.caps.drains_per_hour, rulings.scope.users) == (3, ("ada",))
+
+
+def test_decisions_depend_on_what_is_set(made):
+    found = made(of(controller={"action_ttl_s": 71.0, "vanish_grace_s": 13.0, "max_cases": 17}))
+    controller = found["Engine"][4]
+    assert (controller.action_ttl_s, controller.vanish_grace_s, controller.max_cases) == (71.0, 13.0, 17)
+
+
+@pytest.mark.parametrize(
+    ("given", "marks"), [({}, False), (SLURM, False), ({**SLURM, "act": True}, True), ({"act": True}, False)]
+)
+def test_a_mark_is_left_by_an_armed_service_on_slurm(made, given, marks):
+    assert bool(made(of(service=given))["Engine"][4].mark) is marks
+
+
+def test_logs_are_kept_as_long_and_as_much_as_is_set(made):
+    found = made(of(triage={"keep_logs_mib": 3, "keep_logs_days": 2.0}))
+    assert found["KeptLogs"][1] == Retention(3 * 1024 * 1024, 2 * 24 * 3600.0)
+
+
+def test_what_is_learnt_and_how_often(made):
+    found = made(of(triage={"learn_every_s": 77.0}))
+    assert found["thread learn"] == 77.0
+    assert "GoodRuns" in found
+    assert found["Engine"][7] is not None
+    found = made(of(triage={"learn": False}))
+    assert "thread learn" not in found
+    assert "GoodRuns" not in found
+    assert found["Engine"][7] is None
+
+
+def test_suspects_are_looked_for_as_is_set(made, tmp_path):
+    topology = tmp_path / "topology.conf"
+    topology.write_text("")
+    blame = {"step_s": 55.0, "storage": ("/scratch",), "switches": topology}
+    found = made(of(blame=blame))
+    assert found["thread blame"] == 55.0
+    assert found["Watch"][1].step_s == 55.0
+    assert found["read_topology"][1] == str(topology)
+    assert found["Ledger"][3] == ("/scratch",)
+    assert "Watch" not in made(of(blame={"enabled": False}))
+    with pytest.raises(ConfigError, match=r"blame\.switches"):
+        made(of(blame={"switches": tmp_path / "none"}))
+
+
+def test_nodes_are_watched_where_their_agents_write(made):
+    coordination = {"agents": Path("/agents"), "fences": ("/a", "/b"), "watch_every_s": 9.0}
+    found = made(of(coordination=coordination))
+    assert found["check_share"] == (Path("/agents"),)
+    assert found["Vigil"][:2] == (Path("/agents"), [Path("/a"), Path("/b")])
+    assert found["thread vigil"] == 9.0
+    assert "Vigil" not in made(of(coordination={"fences": ("/a",)}))
+
+
+def test_people_are_told_where_somebody_is_named(made):
+    targets = Targets(
+        {"a": Ntfy(Secret(value="https://ntfy.example/a")), "b": Ntfy(Secret(value="https://x.example/b"))}
+    )
+    found = made(replace(of(service=SLURM), notices=NoticesSettings(targets=targets, group_s=5.0)))
+    assert found["Notifier"][2].group_s == 5.0
+    assert found["Notifier"][-1] is False  # it is not armed: nobody is told of retries
+    assert {"thread notices", "thread notices to a", "thread notices to b"} <= set(found)
+    assert "Notifier" not in made(of())
+
+
+def test_questions_are_answered_unless_they_are_turned_off(made):
+    assert made(of(whatif={"queue": 9}))["bench"].queue == 9
+    assert runtime.bench_of(of(whatif={"enabled": False}), JOURNAL, Path("/x")) is None
+
+
+def test_a_standby_waits_for_the_journal_and_another_does_not(monkeypatch, capsys):
+    tries, waited = [], []
+
+    class Journal:
+        @staticmethod
+        def open(where, cluster):
+            tries.append((where, cluster))
+            if len(tries) < 4:
+                raise InUse("journal", "in use by process 1", "Stop it")
+            return "journal"
+
+    monkeypatch.setattr(runtime, "Journal", Journal)
+    monkeypatch.setattr(runtime.time, "sleep", waited.append)
+    service = of(service={"standby": True, "database": "postgresql://db"}).service
+    assert runtime.open_journal(service, Path("/state")) == "journal"
+    assert tries == [("postgresql://db", Cluster.LOCAL)] * 4
+    assert waited == [runtime.STANDBY_S] * 3
+    assert capsys.readouterr().out.count("stands by") == 1
+    tries.clear()
+    with pytest.raises(InUse):
+        runtime.open_journal(of().service, Path("/state"))
+    assert tries == [(Path("/state"), Cluster.LOCAL)]
+
+
+# -- the bounds of what may be set
+
+
+@pytest.mark.parametrize("name", sorted({*LOWEST, *HIGHEST}))
+def test_a_bound_may_be_set_and_what_lies_beyond_it_may_not(name):
+    step = 1 if isinstance(value_of(Settings(), name) or 1, int) and name != "service.poll_s" else 0.01
+    for bounds, beyond in ((LOWEST, -step), (HIGHEST, step)):
+        if name in bounds:
+            kind = type(step)
+            assert value_of(load({"HOME": "/x"}, flags={name: kind(bounds[name])}).settings, name) == bounds[name]
+            with pytest.raises(ConfigError, match="out of range"):
+                load({"HOME": "/x"}, flags={name: kind(bounds[name]) + beyond})
