@@ -145,12 +145,18 @@ def without_token(place, monkeypatch):
 def test_of_a_verdict_an_event_tells_a_stranger_nothing_that_the_log_says():
     """The line that shows broken hardware, the files, and how far it came are the log's words, too."""
     mark = LogMark(f"/home/mira/{LOG}", 0, 9, "d", 1.0)
-    words = {"summary": "it failed", "hardware": LOG, "logs": (mark,), "reached": Reached(checkpoint=LOG)}
+    words = {
+        "summary": "it failed",
+        "hardware": LOG,
+        "logs": (mark,),
+        "reached": Reached(checkpoint=LOG),
+        "ending": LOG,
+    }
     verdict = Verdict(Label.UNSURE, 0.5, "unknown", evidence=(Evidence(1, LOG, Part.ROOT, "r"),), **words)
     judged = json.loads(codec.encode(Judged(1.0, AttemptId("c", "1", 1), verdict)))
     row = EventRow(1, 1.0, "judged", "1", judged)
     assert LOG not in EventItem.of(row, with_log=False).model_dump_json()
-    assert EventItem.of(row, with_log=True).model_dump_json().count(LOG) == 4
+    assert EventItem.of(row, with_log=True).model_dump_json().count(LOG) == 5
 
 
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/login", "/api/v1/openapi.json")

@@ -16,11 +16,13 @@ from perdure.retry.decide import Decision, DecisionKind
 from perdure.service import desk, hands, orders, problems, turns
 from perdure.service.case import Case, Failure
 from perdure.service.desk import LATE_LOOKS, LATE_S, Desk
-from perdure.service.metrics import FRESH_S, Metrics
+from perdure.service.metrics import FRESH_S
 from perdure.service.pace import Meter
+from perdure.service.queries import totals
 from perdure.service.recovery import recovery_of
 from perdure.service.turns import Turns
 from tests.copying import replace
+from tests.service.web_world import site
 
 ATTEMPT = Attempt(AttemptId("c", "7", 3), AttemptState.FAILED, ("n2",), 0.0, 10.0, user="ada")
 JOB = Job("c", "7", "train", "ada", JobState.FAILED, 0.0, node_count=2)
@@ -285,14 +287,11 @@ def test_what_is_no_more_than_whoever_comes_now_has_had_is_forgotten(monkeypatch
 # -- metrics
 
 
-def test_totals_are_counted_anew_after_some_seconds_and_where_a_clock_went_back(monkeypatch):
-    counted, now = [], [100.0]
-    monkeypatch.setattr("perdure.service.metrics.totals.totals", lambda _: counted.append(now[0]) or SimpleNamespace())
-    metrics = Metrics()
-    status = SimpleNamespace(armed=True, stopped=False, last_look_s=None, unseen={}, retries=None, spent=())
-    metrics.registry.register = lambda standing: setattr(metrics, "standing", standing)
-    metrics.watch(None, SimpleNamespace(status=lambda: status), lambda: now[0])
-    for at_s in (100.0, 100.0 + FRESH_S - 0.1, 100.0 + FRESH_S, 50.0):
-        now[0] = at_s
-        metrics.standing._fresh_totals()
-    assert counted == [100.0, 100.0 + FRESH_S, 50.0]
+def test_totals_are_counted_anew_after_some_seconds_and_where_a_clock_went_back(tmp_path, monkeypatch):
+    place, counted = site(tmp_path, now=1000.0), []
+    known = totals.totals
+    monkeypatch.setattr(totals, "totals", lambda *given: counted.append(place.world.now) or known(*given))
+    for at_s in (1100.0, 1100.0 + FRESH_S - 0.1, 1100.0 + FRESH_S, 50.0):
+        place.world.now = at_s
+        place.client().get("/metrics")
+    assert counted == [1100.0, 1100.0 + FRESH_S, 50.0]

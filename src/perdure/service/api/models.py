@@ -324,7 +324,9 @@ class NodeItem(BaseModel):
         )
 
 
-_LOG_OF_ANOTHER = {"evidence": None, "logs": None, "reached": None, "hardware": ""}  # in a verdict, without the log
+_TOLD_TO_ALL = frozenset({"label", "p_transient", "category", "summary", "advice", "bound", "infrastructure", "hearsay",
+                          "rank", "node", "fingerprint", "wait_s"})  # fmt: skip
+"""Of a verdict in an event; all else is a log's words, for its owner."""
 
 
 class EventItem(BaseModel):
@@ -340,7 +342,8 @@ class EventItem(BaseModel):
     def of(cls, row: EventRow, *, with_log: bool) -> EventItem:
         payload = dict(row.payload)
         if not with_log and isinstance(payload.get("verdict"), dict):
-            payload["verdict"] = {**payload["verdict"], **_LOG_OF_ANOTHER}
+            told = {name: part for name, part in payload["verdict"].items() if name in _TOLD_TO_ALL}
+            payload["verdict"] = {**told, "evidence": None}
         if "record" in payload:
             payload["record"] = shown(codec.EXCEPTION.of(payload["record"]), with_log=with_log)
         return cls(seq=row.seq, time_s=row.time_s, kind=row.kind, job_id=row.job_id, payload=payload)
