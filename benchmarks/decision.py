@@ -20,10 +20,10 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
-from perdure.service.case import State
-from perdure.service.collector import keep_pauses_short
-from perdure.service.controller import ControllerSettings, Judged, Looked, step
-from perdure.service.journal import Journal
+from perdure.service.core.case import State
+from perdure.service.core.controller import ControllerSettings, Judged, Looked, step
+from perdure.service.store.journal import Journal
+from perdure.service.workers.collector import keep_pauses_short
 from perdure.triage.verdict import Bound, Label, Verdict
 
 LABELS = (Label.TRANSIENT, Label.DETERMINISTIC, Label.UNSURE)

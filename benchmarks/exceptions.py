@@ -24,16 +24,16 @@ import uvicorn
 
 from perdure.backends.simulated import Script, SimulatedBackend, SimulatedCluster
 from perdure.errors import PerdureError
-from perdure.service.auth import Identity, Role, TokenBook
-from perdure.service.collector import keep_pauses_short
-from perdure.service.context import WebSettings
-from perdure.service.controller import ControllerSettings
-from perdure.service.coordinator import Coordinator
-from perdure.service.desk import Desk
-from perdure.service.engine import Engine
-from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
-from perdure.service.journal import Journal
-from perdure.service.web import create_app
+from perdure.service.access.auth import Identity, Role, TokenBook
+from perdure.service.core.controller import ControllerSettings
+from perdure.service.exceptions.coordinator import Coordinator
+from perdure.service.store.journal import Journal
+from perdure.service.web.app import create_app
+from perdure.service.web.context import WebSettings
+from perdure.service.workers.collector import keep_pauses_short
+from perdure.service.workers.desk import Desk
+from perdure.service.workers.engine import Engine
+from perdure.service.workers.executor import STOP_FILE, Executor, ExecutorSettings
 from perdure.triage.verdict import Label, Verdict
 
 BATCH, NODES, STORM, RATE, LISTENERS = 1000, 2000, 100_000, 1000, 1000

@@ -31,11 +31,11 @@ from perdure.coordination.record import (
     Scope,
     Subject,
 )
-from perdure.service import codec
-from perdure.service.journal import Journal
-from perdure.service.queries.exceptions import find_exceptions
-from perdure.service.queries.reader import Reader
-from perdure.service.schema import exceptions
+from perdure.service.store import codec
+from perdure.service.store.journal import Journal
+from perdure.service.store.queries.exceptions import find_exceptions
+from perdure.service.store.queries.reader import Reader
+from perdure.service.store.schema import exceptions
 
 CLUSTER, START_S, CHUNK, RARE = "bench", 1_790_000_000.0, 10_000, 5e-4
 COMMON = ("gpu.xid79", "gpu.ecc", "process.exit", "app.nan", "app.oom", "storage.slow", "net.link")

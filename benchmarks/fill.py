@@ -19,9 +19,9 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Known, Observation
-from perdure.service.case import State
-from perdure.service.controller import ControllerSettings, Effect, Judged, Looked, step
-from perdure.service.journal import ActionState, Journal
+from perdure.service.core.case import State
+from perdure.service.core.controller import ControllerSettings, Effect, Judged, Looked, step
+from perdure.service.store.journal import ActionState, Journal
 from perdure.triage.judge import judge
 
 CLUSTER = "bench"

@@ -21,10 +21,10 @@ from pathlib import Path
 from perdure.model.events import AttemptEnded, AttemptStarted, ClusterEvent, JobChanged, SightChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
-from perdure.service import rows
-from perdure.service.case import State
-from perdure.service.controller import Journalled
-from perdure.service.journal import Journal
+from perdure.service.core.case import State
+from perdure.service.core.controller import Journalled
+from perdure.service.store import rows
+from perdure.service.store.journal import Journal
 
 EMPTY = State("c")
 FLOOR = """

@@ -25,14 +25,14 @@ from typing import Any
 from perdure.backends.simulated import Script, SimulatedBackend, SimulatedCluster
 from perdure.coordination.record import ExceptionRecord
 from perdure.model.actions import Action, Outcome
-from perdure.service.auth import Identity, Role
-from perdure.service.caps import Caps
-from perdure.service.controller import ControllerSettings
-from perdure.service.coordinator import Coordinator
-from perdure.service.engine import Engine
-from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
-from perdure.service.hands import end, threads
-from perdure.service.journal import Journal
+from perdure.service.access.auth import Identity, Role
+from perdure.service.core.caps import Caps
+from perdure.service.core.controller import ControllerSettings
+from perdure.service.exceptions.coordinator import Coordinator
+from perdure.service.store.journal import Journal
+from perdure.service.workers.engine import Engine
+from perdure.service.workers.executor import STOP_FILE, Executor, ExecutorSettings
+from perdure.service.workers.threads import end, threads
 from perdure.triage.verdict import Label, Verdict
 
 BAR_S, CALL_S, RATE, CLIENTS, AT_ONCE, NODES, DRAIN_EVERY = 1.0, 0.01, 1000, 16, 10, 20_000, 10

@@ -26,15 +26,15 @@ from fill import CLUSTER, SPACING_S, START_S, fill
 from perdure.coordination.playbook import own_playbook
 from perdure.model.actions import Action
 from perdure.retry.rules import RetryRules
-from perdure.service.auth import Role, TokenBook
-from perdure.service.case import State
-from perdure.service.context import WebSettings
-from perdure.service.coordinator import Coordinator
-from perdure.service.journal import Journal
-from perdure.service.operations import Status
-from perdure.service.store import FILE_NAME
-from perdure.service.view import SiteView
-from perdure.service.web import create_app
+from perdure.service.access.auth import Role, TokenBook
+from perdure.service.core.case import State
+from perdure.service.core.view import SiteView
+from perdure.service.exceptions.coordinator import Coordinator
+from perdure.service.store.database import FILE_NAME
+from perdure.service.store.journal import Journal
+from perdure.service.web.app import create_app
+from perdure.service.web.context import WebSettings
+from perdure.service.workers.operations import Status
 
 LIMIT_MS = 300.0
 

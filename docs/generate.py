@@ -20,13 +20,13 @@ from typer.main import get_command
 from perdure.cli.commands import app
 from perdure.cli.config import as_toml, shown
 from perdure.retry.budget import Standing
-from perdure.service.auth import TokenBook
-from perdure.service.metrics import Metrics
-from perdure.service.operations import Status
-from perdure.service.queries.reader import Reader
-from perdure.service.schema import metadata
+from perdure.service.access.auth import TokenBook
 from perdure.service.settings import GROUPS, Settings, known_names, value_of
-from perdure.service.web import create_app
+from perdure.service.store.queries.reader import Reader
+from perdure.service.store.schema import metadata
+from perdure.service.web.app import create_app
+from perdure.service.web.metrics import Metrics
+from perdure.service.workers.operations import Status
 from perdure.triage.rule import Force, Rule
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Bound

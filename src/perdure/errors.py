@@ -76,3 +76,11 @@ class MissingExtra(PerdureError, ImportError):
 
 class Fenced(PerdureError):
     """A newer incarnation of this job has taken over; this one must not write."""
+
+
+class Unauthenticated(PerdureError):
+    """Nobody that is known asks."""
+
+
+class TooMany(PerdureError):
+    """More was asked for at a time than is given."""

@@ -10,9 +10,9 @@ from contextlib import ExitStack, closing
 import pytest
 import uvicorn
 
-from perdure.service import connections
-from perdure.service.connections import BoundedProtocol, most_connections, raise_descriptor_limit
-from perdure.service.loglines import Repeats
+from perdure.service.core.loglines import Repeats
+from perdure.service.web import connections
+from perdure.service.web.connections import BoundedProtocol, most_connections, raise_descriptor_limit
 
 HALVES = (
     b"",

@@ -13,7 +13,7 @@ from perdure.job.probes import Probing
 from perdure.job.tracks import Tracks
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
-from perdure.service.vigil import MOST_RESTARTS, Vigil, _is_current
+from perdure.service.workers.vigil import MOST_RESTARTS, Vigil, _is_current
 from tests.copying import replace
 from tests.service.test_vigil import actions, agent, live
 from tests.service.web_world import fill, site

@@ -14,11 +14,11 @@ import pytest
 import uvicorn
 
 from perdure.errors import ConfigError
-from perdure.service.connections import BoundedProtocol
-from perdure.service.peers import PEER, Peer
-from perdure.service.proxy.settings import ProxySettings, check_proxy
+from perdure.service.access.peers import PEER, Peer
+from perdure.service.access.proxy.settings import ProxySettings, check_proxy
 from perdure.service.runtime import unix_socket
 from perdure.service.settings import load
+from perdure.service.web.connections import BoundedProtocol
 from tests.service.web_world import BASE, fill, site
 
 with warnings.catch_warnings():
@@ -190,7 +190,7 @@ def test_another_user_at_the_same_browser_gets_a_session_of_its_own(place):
 
 
 def test_after_a_restart_a_kept_session_still_needs_the_proxy(place):
-    from perdure.service.sessions import Sessions
+    from perdure.service.access.sessions import Sessions
 
     client = log_in(browser(place), groups="admins")
     place.app.state.sessions = Sessions(place.tokens)

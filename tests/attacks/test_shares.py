@@ -11,16 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from perdure.coordination.playbook import own_playbook
+from perdure.errors import TooMany
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile, OutputKind
 from perdure.retry.rules import RetryRules
-from perdure.service import turns
-from perdure.service.api.events import Listeners
-from perdure.service.context import WebSettings
-from perdure.service.problems import TooMany
-from perdure.service.turns import Logs, Turns
-from perdure.service.view import SiteView
+from perdure.service.core.view import SiteView
+from perdure.service.web.api.events import Listeners
+from perdure.service.web.context import WebSettings
+from perdure.service.workers import turns
+from perdure.service.workers.turns import Logs, Turns
 from tests.copying import replace
 from tests.service.web_world import RESET, World
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from perdure.errors import StateError
-from perdure.service.auth import Role, TokenBook
+from perdure.service.access.auth import Role, TokenBook
 from perdure.service.client import ServiceFile
 from perdure.service.runtime import state_dir
 

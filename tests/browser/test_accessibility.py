@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.service.pages.navigation import NAVIGATION
+from perdure.service.web.pages.navigation import NAVIGATION
 from tests.browser.test_blame import fill as suspect
 from tests.browser.test_whatif import every_stage
 from tests.service.exceptions_world import STATES, stir

@@ -8,7 +8,7 @@ from perdure.model.jobs import AttemptState
 from perdure.service.blame.ledger import Ledger
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.watch import Watch
-from perdure.service.controller import Told
+from perdure.service.core.controller import Told
 from tests.service.web_world import CLUSTER, RESET
 
 pytestmark = pytest.mark.browser

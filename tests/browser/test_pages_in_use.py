@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.service.auth import Identity, Role
-from perdure.service.journal import ActionState
-from perdure.service.pages.navigation import NAVIGATION
+from perdure.service.access.auth import Identity, Role
+from perdure.service.store.journal import ActionState
+from perdure.service.web.pages.navigation import NAVIGATION
 from tests.service.web_world import CLUSTER, SHAPE, fill
 
 pytestmark = pytest.mark.browser

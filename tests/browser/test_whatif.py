@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.service.auth import Identity, Role
-from perdure.service.codec import clean
+from perdure.service.access.auth import Identity, Role
+from perdure.service.store.codec import clean
 from perdure.service.whatif.ask import Ask
 from perdure.service.whatif.bench import at_work
 from perdure.service.whatif.comparison import Progress, Stage, Trouble

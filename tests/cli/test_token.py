@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.service.auth import Identity, Role, TokenBook
+from perdure.service.access.auth import Identity, Role, TokenBook
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import numpy as np
 from sqlalchemy import Text, cast
 from sqlalchemy import select as query
 
-from perdure.service.schema import attempts, exceptions, handlers
+from perdure.service.store.schema import attempts, exceptions, handlers
 from tests.crash.life import MANY, POINTS, PROGRAM, Fuse, Life
 from tests.crash.remote import RemoteBackend
 from tests.crash.world import CLUSTER, Tally, World, listen

@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 
 from perdure.errors import StateError
-from perdure.service import store
-from perdure.service.journal import Journal
+from perdure.service.store import database as store
+from perdure.service.store.journal import Journal
 from tests.crash.power import Cut, PowerSupply
 from tests.dst.disk import TABLES, Disk, Fuse
 from tests.dst.simulation import CLUSTER, Simulation

@@ -12,13 +12,13 @@ from sqlalchemy import event
 from perdure.errors import ClusterBusy, PerdureError
 from perdure.model.actions import Outcome, OutcomeStatus
 from perdure.retry.rules import RetryRules
-from perdure.service.auth import Identity, Role
-from perdure.service.caps import Caps
-from perdure.service.controller import ControllerSettings, unfinished
-from perdure.service.coordinator import Answering, Coordinator, Enlisting
-from perdure.service.engine import Engine
-from perdure.service.executor import Executor, ExecutorSettings
-from perdure.service.journal import ActionState, Journal
+from perdure.service.access.auth import Identity, Role
+from perdure.service.core.caps import Caps
+from perdure.service.core.controller import ControllerSettings, unfinished
+from perdure.service.exceptions.coordinator import Answering, Coordinator, Enlisting
+from perdure.service.store.journal import ActionState, Journal
+from perdure.service.workers.engine import Engine
+from perdure.service.workers.executor import Executor, ExecutorSettings
 from perdure.triage.judge import judge
 from tests.copying import replace
 from tests.crash.remote import RemoteBackend

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from perdure.service import store
+from perdure.service.store import database as store
 from tests.crash import cuts
 from tests.crash.power import PowerSupply
 

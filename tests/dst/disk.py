@@ -17,7 +17,7 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.pool import StaticPool
 
 from perdure.errors import StateError
-from perdure.service.schema import metadata
+from perdure.service.store.schema import metadata
 
 TABLES = ("events", "jobs", "attempts", "nodes", "exceptions", "handlers", "actions", "cases", "memory")
 DIALECT = sqlite_dialect(paramstyle="qmark", json_serializer=lambda text: text)
@@ -41,7 +41,7 @@ class Fuse:
 
 
 class Disk:
-    """What `perdure.service.store.Store` is to the journal; one for all seeds of a process, wiped for each.
+    """What `perdure.service.store.database.Store` is to the journal; one for all seeds of a process, wiped for each.
 
     A transaction that dies before its commit is gone, one that dies after it is there, though nobody was told.
     """

@@ -10,7 +10,7 @@ import msgspec
 from perdure.coordination.record import AnswerKind, Component, Outcome
 from perdure.model.actions import Drain, Hold, JobAction, Release, Requeue
 from perdure.model.jobs import AttemptState, JobState
-from perdure.service.auth import Role
+from perdure.service.access.auth import Role
 
 HOUR_S = 3600.0
 ENDS = "SELECT key, state, detail FROM actions WHERE state NOT IN ('planned', 'started')"

@@ -11,13 +11,13 @@ from perdure.coordination.handlers.quota import USAGE
 from perdure.coordination.record import AnswerKind
 from perdure.errors import PerdureError
 from perdure.model.jobs import JobState
-from perdure.service.auth import Identity, Role
-from perdure.service.controller import Ordered
-from perdure.service.coordinator import Answering, Enlisting
-from perdure.service.orders import job_order, node_order
-from perdure.service.queries.exceptions import find_exceptions
-from perdure.service.queries.reader import Reader
-from perdure.service.raising import handler_id
+from perdure.service.access.auth import Identity, Role
+from perdure.service.core.controller import Ordered
+from perdure.service.core.orders import job_order, node_order
+from perdure.service.exceptions.coordinator import Answering, Enlisting
+from perdure.service.exceptions.raising import handler_id
+from perdure.service.store.queries.exceptions import find_exceptions
+from perdure.service.store.queries.reader import Reader
 from tests.dst.laws import must
 from tests.dst.service import SCRATCH
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from perdure.service.journal import Journal
+from perdure.service.store.journal import Journal
 from tests.dst.cluster import FAIR, LOSSY, Line, Manager
 from tests.dst.disk import Disk
 from tests.dst.laws import Auditor

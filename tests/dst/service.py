@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from perdure.coordination.playbook import own_playbook
 from perdure.coordination.site import Resource
 from perdure.retry.rules import RetryRules
-from perdure.service.caps import Caps
-from perdure.service.controller import ControllerSettings, unfinished
-from perdure.service.coordinator import Coordinator
-from perdure.service.engine import Engine
-from perdure.service.executor import Executor, ExecutorSettings
-from perdure.service.journal import Journal
+from perdure.service.core.caps import Caps
+from perdure.service.core.controller import ControllerSettings, unfinished
+from perdure.service.exceptions.coordinator import Coordinator
+from perdure.service.store.journal import Journal
+from perdure.service.workers.engine import Engine
+from perdure.service.workers.executor import Executor, ExecutorSettings
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from perdure.retry.budget import Room
-from perdure.service.reads import IN_STATE
+from perdure.service.store.reads import IN_STATE
 from tests.dst.simulation import LEAST_EVENTS, LEAST_FAULTS, Simulation
 
 SEEDS, SHARES = 2000, 8
@@ -47,7 +47,7 @@ def broken_by(simulation, seeds=range(40)):
 
 
 def test_who_acts_before_it_is_written_down_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.journal.Journal.begin", lambda self, key, now: True)
+    monkeypatch.setattr("perdure.service.store.journal.Journal.begin", lambda self, key, now: True)
     assert any("written down as begun" in broken for broken in broken_by(simulation))
 
 
@@ -62,17 +62,17 @@ def test_who_forgets_annotations_is_caught(simulation, monkeypatch):
 
 
 def test_who_heeds_no_kill_switch_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.executor.Executor.stopped", False)
+    monkeypatch.setattr("perdure.service.workers.executor.Executor.stopped", False)
     assert any("kill switch" in broken for broken in broken_by(simulation))
 
 
 def test_who_keeps_no_caps_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.executor._cap_reached", lambda *given: ("", None))
+    monkeypatch.setattr("perdure.service.workers.executor._cap_reached", lambda *given: ("", None))
     assert any("the cap on" in broken for broken in broken_by(simulation, range(150)))
 
 
 def test_who_lets_nobody_own_an_action_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.executor.Journal.planned", _unowned)
+    monkeypatch.setattr("perdure.service.workers.executor.Journal.planned", _unowned)
     assert any("owns it" in broken for broken in broken_by(simulation, range(60)))
 
 
@@ -110,20 +110,20 @@ def test_who_lets_one_user_spend_all_retries_is_caught(simulation, monkeypatch):
 
 def test_who_lets_users_hold_others_is_caught(simulation, monkeypatch):
     monkeypatch.setattr("perdure.coordination.record.ExceptionRecord.is_of_the_site", True)
-    monkeypatch.setattr("perdure.service.raising._check_is_used", lambda *given: None)
+    monkeypatch.setattr("perdure.service.exceptions.raising._check_is_used", lambda *given: None)
     assert any("no user holds" in broken for broken in broken_by(simulation, range(80)))
 
 
 def test_who_lets_users_write_on_others_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.coordinator._check_visible", lambda *given: None)
+    monkeypatch.setattr("perdure.service.exceptions.coordinator._check_visible", lambda *given: None)
     assert any("each writes on his own" in broken for broken in broken_by(simulation))
 
 
 def test_who_lets_users_take_the_services_names_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.raising._id", lambda given, identity: given)
+    monkeypatch.setattr("perdure.service.exceptions.raising._id", lambda given, identity: given)
     assert any("in another's name" in broken for broken in broken_by(simulation))
 
 
 def test_who_lets_anybody_add_what_decides_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.raising._check_key", lambda key: None)
+    monkeypatch.setattr("perdure.service.exceptions.raising._check_key", lambda key: None)
     assert any("nobody adds what decides" in broken for broken in broken_by(simulation))

@@ -7,8 +7,8 @@ from perdure.errors import StateError
 from perdure.model.actions import Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
-from perdure.service.controller import Looked, Ordered
-from perdure.service.journal import Journal
+from perdure.service.core.controller import Looked, Ordered
+from perdure.service.store.journal import Journal
 from tests.copying import replace
 from tests.dst.cluster import Line, Manager
 from tests.dst.disk import Disk

@@ -11,15 +11,15 @@ from pathlib import Path
 from perdure.backends.protocol import Backend
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import JobState
-from perdure.service.controller import ControllerSettings
-from perdure.service.engine import Engine
-from perdure.service.executor import STOP_FILE, ActionState, Executor, ExecutorSettings
-from perdure.service.hands import end, threads
-from perdure.service.journal import ActionRow, Journal
-from perdure.service.kept_logs import KeptLogs
+from perdure.service.core.controller import ControllerSettings
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
+from perdure.service.store.journal import ActionRow, Journal
+from perdure.service.workers.engine import Engine
+from perdure.service.workers.executor import STOP_FILE, ActionState, Executor, ExecutorSettings
+from perdure.service.workers.kept_logs import KeptLogs
+from perdure.service.workers.threads import end, threads
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules
 

@@ -44,7 +44,12 @@ PARTS = {
     "retry": Part(("retry/*",), ("tests/retry",)),
     "coordination": Part(("coordination/*",), ("tests/coordination",)),
     "service": Part(
-        ("service/controller.py", "service/executor.py", "service/journal.py", "service/coordinator.py"),
+        (
+            "service/core/controller.py",
+            "service/workers/executor.py",
+            "service/store/journal.py",
+            "service/exceptions/coordinator.py",
+        ),
         (
             "tests/service/test_controller.py",
             "tests/service/test_executor.py",

@@ -7,8 +7,8 @@ from typing import Any
 from perdure.coordination.messages import Settled, Ticked
 from perdure.coordination.record import ExceptionRecord, Outcome
 from perdure.model.jobs import AttemptState
-from perdure.service.auth import Identity, Role
-from perdure.service.coordinator import Answering, Coordinator, Enlisting
+from perdure.service.access.auth import Identity, Role
+from perdure.service.exceptions.coordinator import Answering, Coordinator, Enlisting
 from tests.service.web_world import World, fill
 
 ROOT, MIRA, JONAS = Identity("root", Role.OPERATOR), Identity("mira", Role.VIEWER), Identity("jonas", Role.VIEWER)

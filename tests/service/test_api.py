@@ -8,9 +8,9 @@ from sqlalchemy import create_engine
 
 from perdure.model.jobs import AttemptState
 from perdure.model.nodes import NodeState
-from perdure.service.journal import ActionState
-from perdure.service.tail import Tail
-from perdure.service.web import create_app
+from perdure.service.store.journal import ActionState
+from perdure.service.web.app import create_app
+from perdure.service.web.tail import Tail
 from tests.copying import replace
 from tests.service.web_world import RESET, SHAPE, Site, fill, site
 

@@ -8,7 +8,7 @@ import pytest
 import schemathesis
 from hypothesis import Phase, given, settings
 
-from perdure.service.web import API, API_ROUTERS
+from perdure.service.web.app import API, API_ROUTERS
 from tests.service.web_world import fill, site
 
 OPERATIONS = [

@@ -5,11 +5,11 @@ import re
 import pytest
 from fastapi import APIRouter
 
-from perdure.service.access import check_every_route_declares, needs
-from perdure.service.auth import Identity, Role
-from perdure.service.guard import POLICY
-from perdure.service.pages import site as pages
-from perdure.service.web import API, API_ROUTERS, health
+from perdure.service.access.auth import Identity, Role
+from perdure.service.web.app import API, API_ROUTERS, health
+from perdure.service.web.guard import POLICY
+from perdure.service.web.pages import site as pages
+from perdure.service.web.roles import check_every_route_declares, needs
 from tests.service.web_world import Site, fill, site
 
 ROUTES = [

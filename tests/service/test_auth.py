@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from perdure.errors import InputError, NotFound, StateError
-from perdure.service.auth import CODE_LIFE_S, MAX_OWN_CODES, Identity, Role, TokenBook, digest
-from perdure.service.sessions import MAX_SESSIONS, SESSION_LIFE_S, Sessions
+from perdure.service.access.auth import CODE_LIFE_S, MAX_OWN_CODES, Identity, Role, TokenBook, digest
+from perdure.service.access.sessions import MAX_SESSIONS, SESSION_LIFE_S, Sessions
 
 
 class Clock:

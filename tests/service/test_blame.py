@@ -19,13 +19,13 @@ from perdure.service.blame.announce import in_words, suspect_to_exception
 from perdure.service.blame.ledger import Ledger
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.watch import Watch
-from perdure.service.controller import Told
-from perdure.service.pages.blame import picture_of
-from perdure.service.queries import suspects
-from perdure.service.queries.reader import Reader
+from perdure.service.core.controller import Told
 from perdure.service.runtime import topology_of
-from perdure.service.schema import events
 from perdure.service.settings import Settings
+from perdure.service.store.queries import suspects
+from perdure.service.store.queries.reader import Reader
+from perdure.service.store.schema import events
+from perdure.service.web.pages.blame import picture_of
 from tests.copying import replace
 from tests.service.web_world import CLUSTER, RESET, SHAPE, Site, site
 

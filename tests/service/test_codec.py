@@ -17,8 +17,8 @@ from perdure.errors import StateError
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
 from perdure.model.output import LogMark
-from perdure.service import codec
-from perdure.service.codec import Codec, clean, cleaned
+from perdure.service.store import codec
+from perdure.service.store.codec import Codec, clean, cleaned
 from perdure.triage.verdict import Label, Verdict
 
 CODECS = ("ACTION", "JOB", "ATTEMPT", "NODE", "VERDICT", "EXCEPTION", "CASE", "TROUBLES", "SPENT", "UNSEEN")

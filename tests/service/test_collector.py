@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import gc
-from perdure.service.collector import keep_pauses_short
+from perdure.service.workers.collector import keep_pauses_short
 kept = [[] for _ in range(10_000)]
 keep_pauses_short()
 print(gc.get_freeze_count() >= len(kept), gc.isenabled(), any(one is kept for one in gc.get_objects()))

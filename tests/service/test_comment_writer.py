@@ -5,10 +5,10 @@ import pytest
 from perdure.errors import ClusterError
 from perdure.model.actions import Comment
 from perdure.model.identity import AttemptId
-from perdure.service.caps import Caps
-from perdure.service.comment_writer import MAX_COMMENTS, CommentWriter
-from perdure.service.journal import ActionState
-from perdure.service.scope import ScopeSettings
+from perdure.service.core.caps import Caps
+from perdure.service.core.scope import ScopeSettings
+from perdure.service.store.journal import ActionState
+from perdure.service.workers.comment_writer import MAX_COMMENTS, CommentWriter
 from tests.copying import replace
 from tests.service.test_executor import BUSY, Bench, Scripted, requeue
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from perdure.model.actions import Comment, Hold, Requeue
 from perdure.model.comment_line import mark_of
 from perdure.model.identity import AttemptId
-from perdure.service.comments import MAX_CHARACTERS, commented, instance_mark, line_of
+from perdure.service.core.comments import MAX_CHARACTERS, commented, instance_mark, line_of
 
 ATTEMPT = AttemptId("c", "7", 100)
 

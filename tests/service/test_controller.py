@@ -13,8 +13,8 @@ from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import REMEMBERED_S, Observation
 from perdure.retry.decide import DecisionKind
 from perdure.retry.rules import RetryRules
-from perdure.service.case import State
-from perdure.service.controller import (
+from perdure.service.core.case import State
+from perdure.service.core.controller import (
     Act,
     ControllerSettings,
     Ended,

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.cli.job import explain_job
 from perdure.model.jobs import AttemptState, JobState
-from perdure.service.journal import ActionState
+from perdure.service.store.journal import ActionState
 from tests.copying import replace
 from tests.service.web_world import SHAPE, site
 

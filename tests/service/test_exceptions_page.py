@@ -20,8 +20,8 @@ from perdure.coordination.record import (
     Scope,
     Subject,
 )
-from perdure.service.pages import words
-from perdure.service.pages.journey import (
+from perdure.service.web.pages import words
+from perdure.service.web.pages.journey import (
     AFTER,
     DEFAULT,
     WIDTH,
@@ -29,7 +29,7 @@ from perdure.service.pages.journey import (
     stages,
     stretches,
 )
-from perdure.service.pages.render import environment
+from perdure.service.web.pages.render import environment
 from tests.copying import replace
 from tests.service.exceptions_world import MIRA, ROOT, STATES, STORM, Told, stir
 from tests.service.test_pages import Outline, browser_of

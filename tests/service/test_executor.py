@@ -17,13 +17,13 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.retry.budget import at
-from perdure.service.caps import Caps
-from perdure.service.case import State
-from perdure.service.controller import PERDURE, Act, Journalled
-from perdure.service.executor import Executor, ExecutorSettings, Ruling, Used, rule
-from perdure.service.journal import ActionRow, ActionState, Charge, Journal
-from perdure.service.recovery import is_not_as_left
-from perdure.service.scope import ScopeSettings
+from perdure.service.core.caps import Caps
+from perdure.service.core.case import State
+from perdure.service.core.controller import PERDURE, Act, Journalled
+from perdure.service.core.recovery import is_not_as_left
+from perdure.service.core.scope import ScopeSettings
+from perdure.service.store.journal import ActionRow, ActionState, Charge, Journal
+from perdure.service.workers.executor import Executor, ExecutorSettings, Ruling, Used, rule
 from tests.copying import replace
 
 DONE = Outcome(OutcomeStatus.DONE, "ok")

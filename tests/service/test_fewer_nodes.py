@@ -7,8 +7,8 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
-from perdure.service.case import State
-from perdure.service.controller import Act, ControllerSettings, Judged, Looked, Noted, step
+from perdure.service.core.case import State
+from perdure.service.core.controller import Act, ControllerSettings, Judged, Looked, Noted, step
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
 from tests.service.test_pages import browser_of

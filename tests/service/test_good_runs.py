@@ -10,18 +10,18 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, Output, Why
-from perdure.service import studies
-from perdure.service.case import State
-from perdure.service.controller import ControllerSettings, Journalled, Looked, Study, step
-from perdure.service.engine import Engine
-from perdure.service.executor import Executor, ExecutorSettings
-from perdure.service.journal import Journal
+from perdure.service.core.case import State
+from perdure.service.core.controller import ControllerSettings, Journalled, Looked, Study, step
 from perdure.service.learning import good_runs as module
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
-from perdure.service.schema import good_runs as table
-from perdure.service.studies import Studies
+from perdure.service.store.journal import Journal
+from perdure.service.store.schema import good_runs as table
+from perdure.service.workers import studies
+from perdure.service.workers.engine import Engine
+from perdure.service.workers.executor import Executor, ExecutorSettings
+from perdure.service.workers.studies import Studies
 from perdure.triage.context import Context
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.logtext import LogText

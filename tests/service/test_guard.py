@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from perdure.service.guard import Guard
+from perdure.service.web.guard import Guard
 
 HOST = (b"host", b"127.0.0.1")
 

@@ -10,9 +10,9 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
-from perdure.service.case import State
-from perdure.service.controller import Act, ControllerSettings, Ended, Judged, Looked, Told, step
-from perdure.service.rows import exception_row
+from perdure.service.core.case import State
+from perdure.service.core.controller import Act, ControllerSettings, Ended, Judged, Looked, Told, step
+from perdure.service.store.rows import exception_row
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules
 from tests.copying import replace

@@ -8,9 +8,9 @@ from perdure.model.cluster import Cluster
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.table import Ending
-from perdure.service.queries.history import cluster_spec, extent, history
-from perdure.service.queries.reader import Reader
-from perdure.service.store import reading_engine
+from perdure.service.store.database import reading_engine
+from perdure.service.store.queries.history import cluster_spec, extent, history
+from perdure.service.store.queries.reader import Reader
 from perdure.simulation.simulate import simulate
 from tests.copying import replace
 from tests.service.web_world import CLUSTER, HOUR, RESET, World, fill

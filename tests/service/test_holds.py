@@ -7,11 +7,11 @@ from perdure.coordination.messages import Raised
 from perdure.coordination.record import ExceptionRecord, ExceptionState, Outcome, Scope, Subject
 from perdure.model.actions import Release
 from perdure.model.jobs import JobState
-from perdure.service.caps import Caps
-from perdure.service.controller import ControllerSettings, Ordered
-from perdure.service.engine import Engine
-from perdure.service.executor import Executor, ExecutorSettings
-from perdure.service.journal import Journal
+from perdure.service.core.caps import Caps
+from perdure.service.core.controller import ControllerSettings, Ordered
+from perdure.service.store.journal import Journal
+from perdure.service.workers.engine import Engine
+from perdure.service.workers.executor import Executor, ExecutorSettings
 from perdure.triage.verdict import Label, Verdict
 
 TTL_S = 20.0

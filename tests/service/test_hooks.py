@@ -10,11 +10,11 @@ from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
 from perdure.model.actions import Cancel
 from perdure.model.identity import AttemptId
-from perdure.service.controller import PERDURE, ControllerSettings, Ordered
-from perdure.service.engine import Engine
-from perdure.service.executor import Executor, ExecutorSettings
-from perdure.service.hooks import EARLY_LOOK, Hooks
-from perdure.service.journal import Journal
+from perdure.service.core.controller import PERDURE, ControllerSettings, Ordered
+from perdure.service.store.journal import Journal
+from perdure.service.workers.engine import Engine
+from perdure.service.workers.executor import Executor, ExecutorSettings
+from perdure.service.workers.hooks import EARLY_LOOK, Hooks
 from perdure.triage.verdict import Label, Verdict
 
 SCONTROL = """#!/bin/sh

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from perdure.errors import ClusterBusy, InputError, NotFound
-from perdure.service.idempotency import MAX_REPLIES, Replies
+from perdure.service.web.idempotency import MAX_REPLIES, Replies
 
 
 class Counted:

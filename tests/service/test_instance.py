@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from perdure.errors import InUse, StateError
-from perdure.service.instance import holder_of, lock_dir, only_one
+from perdure.service.workers.instance import holder_of, lock_dir, only_one
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from perdure.service.instance import only_one
+from perdure.service.workers.instance import only_one
 with only_one("c@h:1", Path("/state"), Path(sys.argv[1]), ()):
     print("held", flush=True)
     time.sleep(600)

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from perdure.coordination.messages import Left, Refused
-from perdure.service.intake import Intake
+from perdure.service.exceptions.intake import Intake
 from tests.job.launching import wait_until
 
 

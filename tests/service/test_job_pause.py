@@ -5,7 +5,7 @@ import time
 import pytest
 
 import perdure.client as client
-from perdure.service.api import events
+from perdure.service.web.api import events
 from tests.job.launching import finish, is_stopped, on_linux, python, start, wait_until
 from tests.service.test_taking_part import serving
 from tests.service.web_world import fill, site

@@ -18,8 +18,8 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
-from perdure.service.case import State
-from perdure.service.controller import (
+from perdure.service.core.case import State
+from perdure.service.core.controller import (
     PERDURE,
     Act,
     ControllerSettings,
@@ -33,8 +33,8 @@ from perdure.service.controller import (
     Ordered,
     step,
 )
-from perdure.service.journal import DAY_S, ActionState, Journal
-from perdure.service.schema import actions, attempts, events, exceptions, jobs, metadata, nodes
+from perdure.service.store.journal import DAY_S, ActionState, Journal
+from perdure.service.store.schema import actions, attempts, events, exceptions, jobs, metadata, nodes
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
@@ -362,7 +362,7 @@ def test_readers_cannot_write(journal):
 
 
 def test_one_service_at_a_time(where, journal, monkeypatch):
-    monkeypatch.setattr("perdure.service.store.LOCK_PATIENCE_S", 0.1)
+    monkeypatch.setattr("perdure.service.store.database.LOCK_PATIENCE_S", 0.1)
     with pytest.raises(StateError, match="in use by another service"):
         Journal.open(where, "c")
     journal.close()

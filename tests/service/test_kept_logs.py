@@ -7,9 +7,9 @@ import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.output import Output, OutputFile, OutputKind
-from perdure.service import kept_logs
-from perdure.service.kept_logs import KeptLogs, Retention
 from perdure.service.settings import TriageSettings
+from perdure.service.workers import kept_logs
+from perdure.service.workers.kept_logs import KeptLogs, Retention
 
 FIRST, SECOND = AttemptId("c", "17_3", 100), AttemptId("c", "17_3", 200)
 

@@ -6,12 +6,12 @@ from perdure.errors import NotFound, StateError
 from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
-from perdure.service.case import State
-from perdure.service.controller import Journalled, Judged
-from perdure.service.journal import Journal
+from perdure.service.core.case import State
+from perdure.service.core.controller import Journalled, Judged
 from perdure.service.learning import notebook as notebook_module
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import KEPT_MODELS, Notebook, Read
+from perdure.service.store.journal import Journal
 from perdure.triage.context import Context
 from perdure.triage.judge import examine
 from perdure.triage.learning.lessons import Source

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perdure.service.queries.learning import similar
+from perdure.service.store.queries.learning import similar
 from tests.service.web_world import Site, fill, site
 
 CORRECTION = "/api/v1/jobs/{}/attempts/1/correction"
@@ -96,7 +96,7 @@ def test_the_page_tells_and_the_job_says_how_often_it_was_seen(place):
 
 
 def test_what_has_no_fingerprint_is_like_nothing(place):
-    from perdure.service.queries.reader import Reader
+    from perdure.service.store.queries.reader import Reader
 
     reader = Reader(place.world.journal.engine, "c")
     assert similar(reader, "", 0.0).failures == 0

@@ -4,9 +4,9 @@ import logging
 
 from perdure.model.events import ActionEnded, SightChanged
 from perdure.model.identity import AttemptId
-from perdure.service.case import State
-from perdure.service.controller import Journalled
-from perdure.service.loglines import PrintableFormatter, Repeats, lines, printable
+from perdure.service.core.case import State
+from perdure.service.core.controller import Journalled
+from perdure.service.core.loglines import PrintableFormatter, Repeats, lines, printable
 
 NOW = 100.0
 

@@ -12,7 +12,7 @@ from perdure.blame.accuse import Accusation
 from perdure.blame.standing import Standing, Turn
 from perdure.coordination.playbook import own_playbook
 from perdure.service.blame.ledger import Ledger
-from perdure.service.metrics import Metrics
+from perdure.service.web.metrics import Metrics
 from perdure.triage.verdict import Label
 from tests.conftest import require
 from tests.service.web_world import RESET, Site, fill, site

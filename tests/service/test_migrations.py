@@ -11,10 +11,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from perdure.model.identity import AttemptId
-from perdure.service import codec, migrations, store
-from perdure.service.journal import Journal
-from perdure.service.schema import metadata
-from perdure.service.store import SCHEMA, VERSION_TABLE, Store
+from perdure.service.store import codec, migrations
+from perdure.service.store import database as store
+from perdure.service.store.database import SCHEMA, VERSION_TABLE, Store
+from perdure.service.store.journal import Journal
+from perdure.service.store.schema import metadata
 
 
 def config():

@@ -4,10 +4,10 @@ import pytest
 
 from perdure.backends.simulated import Script, SimulatedBackend, SimulatedCluster
 from perdure.model.output import OutputKind
-from perdure.service.controller import ControllerSettings
-from perdure.service.engine import Engine
-from perdure.service.executor import Executor, ExecutorSettings
-from perdure.service.journal import Journal
+from perdure.service.core.controller import ControllerSettings
+from perdure.service.store.journal import Journal
+from perdure.service.workers.engine import Engine
+from perdure.service.workers.executor import Executor, ExecutorSettings
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
 

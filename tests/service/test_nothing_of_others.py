@@ -13,12 +13,13 @@ from perdure.coordination.messages import Ticked
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState
 from perdure.model.output import LogMark
-from perdure.service import access, codec
-from perdure.service.api.models import EventItem
-from perdure.service.auth import Identity, Role
-from perdure.service.controller import Judged
-from perdure.service.peers import PEER, Peer
-from perdure.service.queries.events import EventRow
+from perdure.service.access.auth import Identity, Role
+from perdure.service.access.peers import PEER, Peer
+from perdure.service.core.controller import Judged
+from perdure.service.store import codec
+from perdure.service.store.queries.events import EventRow
+from perdure.service.web import roles as access
+from perdure.service.web.api.models import EventItem
 from perdure.triage.verdict import Evidence, Label, Reached, Verdict
 from perdure.triage.verdict import Role as Part
 from tests.service import web_world

@@ -2,8 +2,8 @@
 
 from perdure.model.events import NodeChanged
 from perdure.model.nodes import Node, NodeState
-from perdure.service.controller import Journalled
-from perdure.service.others import FRESH_S, foreign_marks
+from perdure.service.core.controller import Journalled
+from perdure.service.core.others import FRESH_S, foreign_marks
 from tests.copying import replace
 
 NODE = Node("n1", NodeState.DRAINED, "bad fan [perdure e1]", since_s=100.0)

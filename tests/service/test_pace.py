@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.service.pace import MINUTE_S, TokenBucket
+from perdure.service.core.pace import MINUTE_S, TokenBucket
 
 
 def uses(bucket, wishes):

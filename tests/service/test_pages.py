@@ -18,17 +18,18 @@ from markupsafe import escape
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
-from perdure.service import guard, orders, waiting
-from perdure.service.pages import listing, login, words
-from perdure.service.pages.assets import STATIC, assets
-from perdure.service.pages.logview import MAX_LINES, log_lines
-from perdure.service.pages.navigation import NAVIGATION
-from perdure.service.pages.now import window_of
-from perdure.service.pages.render import TEMPLATES, environment
-from perdure.service.pages.timeline import WIDTH, timeline
-from perdure.service.queries import jobs as job_queries
-from perdure.service.queries.order import Order
-from perdure.service.queries.reader import Reader
+from perdure.service.core import orders, waiting
+from perdure.service.store.queries import jobs as job_queries
+from perdure.service.store.queries.order import Order
+from perdure.service.store.queries.reader import Reader
+from perdure.service.web import guard
+from perdure.service.web.pages import listing, login, words
+from perdure.service.web.pages.assets import STATIC, assets
+from perdure.service.web.pages.logview import MAX_LINES, log_lines
+from perdure.service.web.pages.navigation import NAVIGATION
+from perdure.service.web.pages.now import window_of
+from perdure.service.web.pages.render import TEMPLATES, environment
+from perdure.service.web.pages.timeline import WIDTH, timeline
 from perdure.triage.verdict import Evidence, Role
 from tests.copying import replace
 from tests.service.web_world import CLUSTER, HOUR, Site, fill, site

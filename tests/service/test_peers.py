@@ -14,8 +14,8 @@ import pytest
 import uvicorn
 
 from perdure.errors import NotPermitted
+from perdure.service.access.peers import PeerProtocol, identity_of, peer_of
 from perdure.service.client import Client
-from perdure.service.peers import PeerProtocol, identity_of, peer_of
 from perdure.service.runtime import unix_socket
 from tests.service.web_world import fill, site
 
@@ -109,7 +109,7 @@ def test_an_end_of_which_the_kernel_tells_no_user_is_nobodys():
 @pytest.mark.skipif(subprocess.run(("unshare", "-r", "true"), check=False).returncode != 0, reason="needs unshare")
 @pytest.mark.parametrize("namespace", ["-U", "-r"])
 def test_in_a_namespace_that_does_not_know_all_users_nobody_is_told_by_id(namespace):
-    program = "from perdure.service.peers import identity_of; print(identity_of(0), identity_of(65534))"
+    program = "from perdure.service.access.peers import identity_of; print(identity_of(0), identity_of(65534))"
     argv = ("unshare", namespace, sys.executable, "-c", program)
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "None None\n"
 

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import event
 
 from perdure.errors import NotFound
-from perdure.service.queries import actions, events, jobs, nodes, summary, totals
-from perdure.service.queries.reader import Reader
+from perdure.service.store.queries import actions, events, jobs, nodes, summary, totals
+from perdure.service.store.queries.reader import Reader
 from tests.service.web_world import CLUSTER, HOUR, RESET, World, fill
 
 

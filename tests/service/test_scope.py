@@ -7,7 +7,7 @@ from perdure.model.actions import KINDS, Cancel, Drain, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
-from perdure.service.scope import ScopeSettings
+from perdure.service.core.scope import ScopeSettings
 from perdure.service.settings import load
 
 REQUEUE = Requeue(AttemptId("c", "1", 1))

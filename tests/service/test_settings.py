@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.errors import ConfigError
 from perdure.retry.rules import RetryRules
 from perdure.service import settings as module
-from perdure.service.pace import Pace
+from perdure.service.core.pace import Pace
 from perdure.service.settings import BUILT_IN, Cluster, Settings, known_names, load, value_of
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from perdure.errors import MissingExtra, StateError
 from perdure.installation import to_install
-from perdure.service.store import FILE_NAME, VERSION_TABLE, Store
+from perdure.service.store.database import FILE_NAME, VERSION_TABLE, Store
 
 
 def refused(where):
@@ -127,7 +127,7 @@ def test_a_creation_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
 def test_most_starts_need_no_alembic(tmp_path):
     Store.open(tmp_path, "c").close()
     program = (
-        "import sys; from perdure.service.store import Store; "
+        "import sys; from perdure.service.store.database import Store; "
         "Store.open(sys.argv[1], 'c').close(); print([m for m in sys.modules if m.startswith('alembic')])"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ from urllib.parse import quote
 import pytest
 
 from perdure.model.jobs import AttemptState, begins_anew
-from perdure.service.auth import Identity, Role
-from perdure.service.queries import actions, jobs
+from perdure.service.access.auth import Identity, Role
+from perdure.service.store.queries import actions, jobs
 from tests.copying import replace
 from tests.service.web_world import RESET, SHAPE, site
 

@@ -4,7 +4,7 @@ import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
-from perdure.service.successor import successor_of
+from perdure.service.core.successor import successor_of
 from tests.copying import replace
 
 FROM = "login1:4711"

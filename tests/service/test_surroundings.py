@@ -3,7 +3,7 @@
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.history import Fleet, NodeTrouble
-from perdure.service.surroundings import NEARBY_S, context_of
+from perdure.service.core.surroundings import NEARBY_S, context_of
 
 MINE = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 5000.0, user="ada")
 NOW = 6000.0

@@ -11,7 +11,7 @@ from perdure.job.tracks import Tracks
 from perdure.model.nodes import NodeState
 from perdure.service.runtime import vigil
 from perdure.service.settings import CoordinationSettings
-from perdure.service.vigil import Vigil
+from perdure.service.workers.vigil import Vigil
 from tests.copying import replace
 from tests.service.web_world import fill, site
 

@@ -7,7 +7,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile
 from perdure.retry.history import WALLTIME_FINGERPRINT
-from perdure.service.walltime import of_walltime
+from perdure.service.core.walltime import of_walltime
 from perdure.triage.reached import reached
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 from tests.copying import replace

@@ -25,10 +25,10 @@ from perdure.errors import InputError
 from perdure.installation import install_command
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
-from perdure.service.auth import Identity, Role
-from perdure.service.guard import MAX_BODY_BYTES, POLICY
-from perdure.service.pages import policies
-from perdure.service.pages import whatif as pages
+from perdure.service.access.auth import Identity, Role
+from perdure.service.web.guard import MAX_BODY_BYTES, POLICY
+from perdure.service.web.pages import policies
+from perdure.service.web.pages import whatif as pages
 from perdure.service.whatif import uploads as uploads_module
 from perdure.service.whatif.ask import FAILURE_NAMES, MAX_RUNS, PLACEMENT_NAMES, RETRY_NAMES, Ask, check, policy_names
 from perdure.service.whatif.bench import Bench, at_work
@@ -454,7 +454,7 @@ def test_a_service_that_ends_ends_the_simulation_and_says_so_when_it_is_back(pla
 SERVICE = """
 import sys, threading, time
 from pathlib import Path
-from perdure.service.auth import Identity, Role
+from perdure.service.access.auth import Identity, Role
 from perdure.service.whatif.ask import Ask, policy_names
 from perdure.service.whatif.bench import Bench, at_work
 from perdure.service.whatif.limits import WhatifSettings

@@ -20,10 +20,9 @@ from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
 from perdure.retry.history import Spent
 from perdure.retry.rules import RetryRules
-from perdure.service.auth import Role, TokenBook
+from perdure.service.access.auth import Role, TokenBook
 from perdure.service.blame.settings import BlameSettings
-from perdure.service.context import WebSettings
-from perdure.service.controller import (
+from perdure.service.core.controller import (
     ControllerSettings,
     Ended,
     Event,
@@ -35,16 +34,17 @@ from perdure.service.controller import (
     step,
     undo_of,
 )
-from perdure.service.coordinator import Coordinator
-from perdure.service.desk import retry_budgets
-from perdure.service.journal import ActionState, Journal
+from perdure.service.core.view import SiteView
+from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.notebook import Notebook
-from perdure.service.operations import Status
-from perdure.service.view import SiteView
-from perdure.service.web import create_app
+from perdure.service.store.journal import ActionState, Journal
+from perdure.service.web.app import create_app
+from perdure.service.web.context import WebSettings
 from perdure.service.whatif.bench import Bench
 from perdure.service.whatif.limits import WhatifSettings
+from perdure.service.workers.desk import retry_budgets
+from perdure.service.workers.operations import Status
 from perdure.triage.context import Context
 from perdure.triage.rules import own_rules
 from tests.copying import replace

@@ -7,7 +7,7 @@ import itertools
 import time
 from typing import Any
 
-from perdure.service.codec import clean
+from perdure.service.store.codec import clean
 from perdure.service.whatif.ask import Ask
 from perdure.service.whatif.comparison import Comparison, Figures, Spread, Stage, Summary
 from perdure.service.whatif.shelf import ANSWERS, REPORT, RESULT, SUMMARY

@@ -9,8 +9,8 @@ import pytest
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
 from perdure.model.jobs import AttemptState
-from perdure.service.desk import Desk
-from perdure.service.switch import Switch
+from perdure.service.workers.desk import Desk
+from perdure.service.workers.switch import Switch
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label
 from tests.e2e.service import await_, running

@@ -13,8 +13,8 @@ from perdure.backends.slurm.tools import Tools
 from perdure.model.actions import Exclude, Hold, Requeue
 from perdure.model.jobs import JobState
 from perdure.retry.rules import RetryRules
-from perdure.service.controller import ControllerSettings
-from perdure.service.executor import ActionState
+from perdure.service.core.controller import ControllerSettings
+from perdure.service.workers.executor import ActionState
 from tests.e2e.service import await_, running
 
 pytestmark = pytest.mark.slurm

@@ -159,7 +159,7 @@ def _tried(backend: SlurmBackend, attempt: Attempt) -> tuple[str, str]:
 
 
 def _other_service(identity: str) -> str:
-    from perdure.service.instance import SYSTEM_DIR, holder_of, lock_dir
+    from perdure.service.workers.instance import SYSTEM_DIR, holder_of, lock_dir
 
     for directory in dict.fromkeys((SYSTEM_DIR, lock_dir(os.environ, os.geteuid()))):
         if (holder := holder_of(identity, directory)) is not None:

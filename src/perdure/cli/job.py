@@ -10,7 +10,7 @@ from perdure.cli.table import names, text, word
 from perdure.errors import NotFound
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.client import Client, segment
-from perdure.service.queries.places import Place, in_words
+from perdure.service.store.queries.places import Place, in_words
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
 ATTEMPTS = (word("ATTEMPT"), word("STATE"), names("NODES"), word("STARTED", leave=1), text("WHY"))

@@ -22,7 +22,7 @@ def token(
 
     Exit codes: 0 minted or revoked, 2 refused.
     """
-    from perdure.service.auth import Role, TokenBook
+    from perdure.service.access.auth import Role, TokenBook
 
     if (user is None) == (revoke is None):
         raise InputError("token", "give a user, or --revoke ID", "See perdure token --help")

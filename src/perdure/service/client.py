@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPErrorProcessor, HTTPHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, NotPermitted, PerdureError, StateError
-from perdure.service.trust import check_secret
+from perdure.service.access.trust import check_secret
 
 FILE_NAME = "service.json"
 MACHINE_SOCKET = Path("/run/perdure/perdure.sock")  # where a site lets all its users ask: service.socket

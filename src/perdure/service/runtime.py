@@ -32,43 +32,43 @@ from perdure.demo.workspace import prepare
 from perdure.errors import ConfigError, InputError, InUse, NotFound, PerdureError, StateError
 from perdure.installation import program
 from perdure.job.agent import check_share
-from perdure.service.auth import Identity, Role, TokenBook
+from perdure.service.access.auth import Identity, Role, TokenBook
+from perdure.service.access.trust import check_directory
 from perdure.service.blame.ledger import Ledger
 from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
-from perdure.service.collector import keep_pauses_short
-from perdure.service.comments import instance_mark, journal_place
-from perdure.service.connections import (
+from perdure.service.core.comments import instance_mark, journal_place
+from perdure.service.core.controller import Told
+from perdure.service.core.loglines import log_to_stderr
+from perdure.service.core.pace import Pace
+from perdure.service.learning.good_runs import GoodRuns
+from perdure.service.learning.learner import Learner
+from perdure.service.learning.notebook import Notebook
+from perdure.service.notices.notifier import READ_EVERY_S, Notifier, turns
+from perdure.service.notices.outbox import Outbox
+from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
+from perdure.service.store.journal import Journal
+from perdure.service.web.app import create_app
+from perdure.service.web.connections import (
     BACKLOG,
     BoundedProtocol,
     OnceInAWhile,
     accept_quietly,
     raise_descriptor_limit,
 )
-from perdure.service.context import WebSettings
-from perdure.service.controller import Told
-from perdure.service.desk import Desk
-from perdure.service.engine import Engine
-from perdure.service.executor import STOP_FILE, Executor, ExecutorSettings
-from perdure.service.hands import end, forever, threads
-from perdure.service.hooks import LISTEN_EVERY_S, Hooks
-from perdure.service.instance import lock_dir, only_one
-from perdure.service.journal import Journal
-from perdure.service.kept_logs import KeptLogs, Retention
-from perdure.service.learning.good_runs import GoodRuns
-from perdure.service.learning.learner import Learner
-from perdure.service.learning.notebook import Notebook
-from perdure.service.loglines import log_to_stderr
-from perdure.service.metrics import Metrics
-from perdure.service.notices.notifier import READ_EVERY_S, Notifier, turns
-from perdure.service.notices.outbox import Outbox
-from perdure.service.pace import Pace
-from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
-from perdure.service.switch import Switch
-from perdure.service.trust import check_directory
-from perdure.service.vigil import Vigil
-from perdure.service.web import create_app
+from perdure.service.web.context import WebSettings
+from perdure.service.web.metrics import Metrics
 from perdure.service.whatif.bench import Bench, at_work
+from perdure.service.workers.collector import keep_pauses_short
+from perdure.service.workers.desk import Desk
+from perdure.service.workers.engine import Engine
+from perdure.service.workers.executor import STOP_FILE, Executor, ExecutorSettings
+from perdure.service.workers.hooks import LISTEN_EVERY_S, Hooks
+from perdure.service.workers.instance import lock_dir, only_one
+from perdure.service.workers.kept_logs import KeptLogs, Retention
+from perdure.service.workers.switch import Switch
+from perdure.service.workers.threads import end, forever, threads
+from perdure.service.workers.vigil import Vigil
 from perdure.triage.matching import RuleBook
 from perdure.triage.rules import own_rules, with_site_rules
 
@@ -267,7 +267,11 @@ def engine_of(
     executor = Executor(journal, backend, rulings)
 
     is_commented = settings.service.cluster is Cluster.SLURM and settings.service.armed
-    mark = instance_mark(journal_place(settings.service.database, str(state))) if is_commented else ""
+    mark = (
+        instance_mark(journal_place(settings.service.database, socket.gethostname(), str(state)))
+        if is_commented
+        else ""
+    )
     controller = replace(settings.controller, playbook=playbook_of(settings), mark=mark)
     student = learner.study if settings.triage.learn else None
     triage = settings.triage

@@ -22,13 +22,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 from perdure.errors import ConfigError
 from perdure.model.actions import KINDS
 from perdure.retry.rules import RetryRules
+from perdure.service.access.proxy.settings import ProxySettings, check_proxy
 from perdure.service.blame.settings import BlameSettings
-from perdure.service.caps import Caps
-from perdure.service.controller import ControllerSettings
+from perdure.service.core.caps import Caps
+from perdure.service.core.controller import ControllerSettings
+from perdure.service.core.pace import MINUTE_S, Pace
+from perdure.service.core.scope import ScopeSettings
 from perdure.service.notices.settings import NoticesSettings, check_rules
-from perdure.service.pace import MINUTE_S, Pace
-from perdure.service.proxy.settings import ProxySettings, check_proxy
-from perdure.service.scope import ScopeSettings
 from perdure.service.whatif.limits import WhatifSettings
 
 SYSTEM_FILE = Path("/etc/perdure/config.toml")

@@ -5,18 +5,18 @@ import threading
 import pytest
 
 from perdure.model.nodes import NodeState
-from perdure.service.journal import ActionState
 from perdure.service.notices import outbox
 from perdure.service.notices.channels.mail import Mail, Tls
 from perdure.service.notices.channels.slack import Slack
 from perdure.service.notices.channels.webhook import Webhook, verified
 from perdure.service.notices.notice import Kind, Severity
 from perdure.service.notices.notifier import Notifier
+from perdure.service.notices.queries import find_messages
 from perdure.service.notices.rules import Rule
 from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Rules, Targets
-from perdure.service.queries.notices import find_messages
-from perdure.service.queries.reader import Reader
+from perdure.service.store.journal import ActionState
+from perdure.service.store.queries.reader import Reader
 from tests.copying import replace
 from tests.service.notices.receivers import receiving
 from tests.service.web_world import CLUSTER, RESET, SHAPE, World

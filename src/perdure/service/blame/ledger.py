@@ -10,12 +10,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 from perdure.blame.builders.attempts import AttemptRow
 from perdure.blame.builders.topology import NO_SWITCHES, Topology
 from perdure.blame.standing import Standing, Turn
-from perdure.service.codec import clean
-from perdure.service.queries import suspects as queries
-from perdure.service.queries.reader import Reader
-from perdure.service.queries.suspects import STANDING
-from perdure.service.schema import suspects
-from perdure.service.store import Store
+from perdure.service.store.codec import clean
+from perdure.service.store.database import Store
+from perdure.service.store.queries import suspects as queries
+from perdure.service.store.queries.reader import Reader
+from perdure.service.store.queries.suspects import STANDING
+from perdure.service.store.schema import suspects
 
 MAX_CLEARED = 500
 """Suspects of the past that are kept, the newest."""

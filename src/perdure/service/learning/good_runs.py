@@ -13,9 +13,9 @@ from sqlalchemy import and_, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perdure.model.identity import AttemptId
-from perdure.service.codec import clean
-from perdure.service.schema import good_runs, jobs
-from perdure.service.store import Store
+from perdure.service.store.codec import clean
+from perdure.service.store.database import Store
+from perdure.service.store.schema import good_runs, jobs
 from perdure.triage.goodrun import GoodRun
 
 MAX_GOOD_RUNS = 2_000

@@ -17,10 +17,10 @@ from perdure.errors import NotFound
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.history import WALLTIME_FINGERPRINT
-from perdure.service import codec
-from perdure.service.codec import clean
-from perdure.service.schema import attempts, corrections, readings, terms
-from perdure.service.store import Store
+from perdure.service.store import codec
+from perdure.service.store.codec import clean
+from perdure.service.store.database import Store
+from perdure.service.store.schema import attempts, corrections, readings, terms
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.judge import Finding
 from perdure.triage.learning.lessons import Lesson, Source

@@ -11,7 +11,7 @@ from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.jobs import Job
 from perdure.model.nodes import NodeState
 from perdure.retry.decide import Decision, DecisionKind
-from perdure.service.controller import ExceptionChanged
+from perdure.service.core.controller import ExceptionChanged
 from perdure.service.notices.notice import MAX_DETAIL, MAX_NAME, Kind, Notice, of_text
 
 STALE_S = 86_400.0  # what happened longer ago is told to nobody

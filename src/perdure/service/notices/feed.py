@@ -11,13 +11,13 @@ from sqlalchemy import ColumnElement, Connection, Select, select
 from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.jobs import Job
 from perdure.retry.decide import Decision
-from perdure.service import codec
-from perdure.service.codec import Codec, clean
-from perdure.service.controller import ExceptionChanged
+from perdure.service.core.controller import ExceptionChanged
 from perdure.service.notices.derive import Fact
-from perdure.service.queries.reader import as_text
-from perdure.service.schema import events, exceptions, jobs
-from perdure.service.store import Store
+from perdure.service.store import codec
+from perdure.service.store.codec import Codec, clean
+from perdure.service.store.database import Store
+from perdure.service.store.queries.reader import as_text
+from perdure.service.store.schema import events, exceptions, jobs
 
 BATCH = 500
 EVENT: Codec[NodeChanged | SightChanged | ExceptionChanged] = Codec(NodeChanged | SightChanged | ExceptionChanged)

@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from perdure.errors import ConfigError, NotDelivered
-from perdure.service.loglines import Repeats
+from perdure.service.core.loglines import Repeats
 from perdure.service.notices import feed
 from perdure.service.notices.channels.protocol import Channel, Delivery
 from perdure.service.notices.derive import DiskSeen, Fact, notices_of, subjects_of
@@ -21,7 +21,7 @@ from perdure.service.notices.notice import Kind, Message, Notice
 from perdure.service.notices.outbox import Outbox, Routing
 from perdure.service.notices.rules import addresses_of, next_to_send, retry_at
 from perdure.service.notices.settings import NoticesSettings
-from perdure.service.store import Store
+from perdure.service.store.database import Store
 
 log = logging.getLogger("perdure")
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
-from perdure.service.codec import Codec, clean
 from perdure.service.notices.notice import Kind, Message, Notice
 from perdure.service.notices.rules import HOUR_S, MAX_WAITING, Group, Rule, Waiting, gathered
-from perdure.service.queries.reader import as_text
-from perdure.service.schema import messages, notices, notices_read
-from perdure.service.store import Store
+from perdure.service.store.codec import Codec, clean
+from perdure.service.store.database import Store
+from perdure.service.store.queries.reader import as_text
+from perdure.service.store.schema import messages, notices, notices_read
 
 KEEP_S = 30 * 86_400.0
 KEEP_MESSAGES, KEEP_NOTICES = 5_000, 50_000

@@ -14,10 +14,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from perdure.errors import ClusterError, NotFound, PerdureError
-from perdure.service.auth import Identity, Role
-from perdure.service.hands import ENDING_S, forever
-from perdure.service.problems import TooMany
+from perdure.errors import ClusterError, NotFound, PerdureError, TooMany
+from perdure.service.access.auth import Identity, Role
 from perdure.service.whatif.ask import Ask, check
 from perdure.service.whatif.comparison import (
     HISTORY,
@@ -34,6 +32,7 @@ from perdure.service.whatif.limits import MIB, WhatifSettings
 from perdure.service.whatif.process import Halted, carry_out
 from perdure.service.whatif.shelf import SUMMARY, Shelf
 from perdure.service.whatif.uploads import Uploads
+from perdure.service.workers.threads import ENDING_S, forever
 
 log = logging.getLogger("perdure")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from perdure.errors import PerdureError
-from perdure.service.auth import Identity, Role
-from perdure.service.codec import Codec, clean
+from perdure.service.access.auth import Identity, Role
+from perdure.service.store.codec import Codec, clean
 from perdure.service.whatif.ask import Ask
 
 HISTORY = "this site's history"

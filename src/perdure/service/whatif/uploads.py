@@ -11,9 +11,8 @@ from pathlib import Path
 
 from fastapi.concurrency import run_in_threadpool
 
-from perdure.errors import InputError, NotFound, StateError
-from perdure.service.codec import clean
-from perdure.service.problems import TooMany
+from perdure.errors import InputError, NotFound, StateError, TooMany
+from perdure.service.store.codec import clean
 
 LIFE_S = 3600.0
 MAX_OF_ONE = 2  # of one user: a trace, and perhaps its rates

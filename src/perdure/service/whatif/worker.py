@@ -85,9 +85,9 @@ def _trace(order: Order, cluster: Cluster) -> Trace:
 
         found = read(TRACE, ask.format, skip_bad=ask.skip_bad, most_bytes=order.unpacked_bytes)
         return fitting(found, str(TRACE), cluster, ask.skip_bad, placement_named(ask.placement))
-    from perdure.service.queries.history import history
-    from perdure.service.queries.reader import Reader
-    from perdure.service.store import reading_engine
+    from perdure.service.store.database import reading_engine
+    from perdure.service.store.queries.history import history
+    from perdure.service.store.queries.reader import Reader
 
     engine = reading_engine(order.database)
     try:

@@ -1,0 +1,1 @@
+"""What the service decides, purely: no clock, file, socket, process or database."""

@@ -1,0 +1,45 @@
+"""One line in a job's own record for each decision: what failed, what was done, where to read more. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from perdure.model.actions import Action, Comment, Requeue
+from perdure.model.comment_line import COMMENT_PREFIX
+from perdure.model.identity import AttemptId
+
+MAX_CHARACTERS = 200
+MARK_CHARACTERS = 6
+MAX_ANSWERED = 40  # characters of what was not understood
+
+
+def instance_mark(where: str) -> str:
+    """Tells one service from another on the same cluster; `where` its journal is."""
+    return hashlib.sha256(where.encode("utf-8", "replace")).hexdigest()[:MARK_CHARACTERS]
+
+
+def journal_place(database: str, host: str, state: str) -> str:
+    """What `instance_mark` is made of: services that take over from each other share it."""
+    return database or f"{host}:{state}"
+
+
+def line_of(attempt: AttemptId, note: str, misread: str, mark: str) -> str:
+    """The line about a decision; `note`: its reason, `misread`: the owner's words for Perdure that it does not know."""
+    end = f"; not understood: {misread[:MAX_ANSWERED]}" if misread else ""
+    end = f"{_plain(end)}. perdure why {attempt.job_id} #{mark}"
+    said = _plain(note.partition(";")[0])[: MAX_CHARACTERS - len(COMMENT_PREFIX) - len(end)]
+    return f"{COMMENT_PREFIX}{said}{end}"
+
+
+def _plain(text: str) -> str:
+    return " ".join("".join(char if 32 <= ord(char) < 127 else " " for char in text).split())
+
+
+def commented(actions: Sequence[Action], attempt: AttemptId, line: str) -> tuple[Action, ...]:
+    """The actions that follow a decision, with the line: in the requeue where there is one, else on its own."""
+    if any(isinstance(action, Requeue) for action in actions):
+        return tuple(replace(a, comment=line) if isinstance(a, Requeue) else a for a in actions)
+    return (*actions, Comment(attempt, line))

@@ -1,0 +1,645 @@
+"""The controller: a pure state machine from what happened to what is to be done.
+
+``step(state, event, settings) -> state, effects``. Time comes with the event. Nothing is read or written here;
+whoever runs it journals the effects before carrying them out, so that a crash at any point repeats a step at
+worst, and every step is idempotent: ids and keys are made from the attempt that they are about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.coordination.bench import PlaybookBench
+from perdure.coordination.chain import advance
+from perdure.coordination.handlers.shared import newly_needed
+from perdure.coordination.messages import (
+    Asked,
+    Changed,
+    Failed,
+    Input,
+    LetGo,
+    Raised,
+    ReadBack,
+    Refused,
+    Settled,
+    Ticked,
+)
+from perdure.coordination.playbook import Playbook, own_playbook
+from perdure.coordination.record import FATAL, Component, ExceptionRecord, ExceptionState, Outcome, Scope, about
+from perdure.coordination.ruling import handled
+from perdure.model.actions import Action, Cancel, Down, Drain, Hold, OutcomeStatus, Release, Requeue, Undrain
+from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
+from perdure.model.observation import GONE, Known, Observation, changes
+from perdure.model.tagged import Tagged
+from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint_of, usable_nodes
+from perdure.retry.rules import RetryRules
+from perdure.service.core.case import MAX_PAST, Case, Failure, State
+from perdure.service.core.comments import commented, line_of
+from perdure.service.core.hardware import broken_nodes
+from perdure.service.core.scope import OUTSIDE
+from perdure.service.core.view import SiteView
+from perdure.triage.verdict import Verdict
+
+_AGAIN = re.compile(r"~[0-9]+$")  # behind the key of what was planned again
+PERDURE = "perdure"  # who asks, where no person does
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """What the controller's decisions depend on."""
+
+    retry: RetryRules = field(default_factory=RetryRules)
+    playbook: Playbook = field(default_factory=own_playbook)
+    action_ttl_s: float = 15 * 60.0
+    """An action that was not begun this long after it was decided is not begun at all."""
+    vanish_grace_s: float = 30.0
+    """How long an attempt may be missing from what the resource manager says before it counts as ended."""
+    ignore_before_s: float = 0.0
+    """Attempts that ended before this instant are written down, and that is all: they are none of our business."""
+    mark: str = ""
+    """Of this service, in the line that each decision leaves in the job's record; "": none is left."""
+    max_cases: int = 5000
+    """Jobs with failures that are remembered; beyond it the oldest that are settled are forgotten."""
+
+
+class Looked(Tagged, frozen=True):
+    """The cluster was looked at."""
+
+    observation: Observation
+
+
+class Judged(Tagged, frozen=True):
+    """Triage has a verdict on a failed attempt."""
+
+    time_s: float
+    attempt: AttemptId
+    verdict: Verdict
+
+    @property
+    def key(self) -> str:
+        return f"judged:{self.attempt}"
+
+
+class Ordered(Tagged, frozen=True):
+    """A person asked for an action."""
+
+    time_s: float
+    action: Action
+    by: str
+    reason: str
+
+    @property
+    def key(self) -> str:
+        return f"ordered:{self.action.key}:{self.time_s:.3f}"
+
+
+class Told(Tagged, frozen=True):
+    """Programs have raised exceptions, answered, registered; or time has passed on the chain."""
+
+    time_s: float
+    inputs: tuple[Input, ...] = (Ticked(),)
+
+
+class ExceptionChanged(Tagged, frozen=True):
+    """An exception is new, or something was said of it: its standing is written over what was written before."""
+
+    time_s: float
+    record: ExceptionRecord
+
+    @property
+    def key(self) -> str:
+        r = self.record
+        return f"exception:{r.id}:{len(r.verdicts)}.{len(r.annotations)}.{r.repeats}:{r.state}:{r.standing}"
+
+
+class HandlerAsked(Tagged, frozen=True):
+    """It is the turn of a registered handler."""
+
+    time_s: float
+    record: ExceptionRecord
+    handler: str  # as it called itself
+    until_s: float
+    handler_id: str = ""  # a user's with its owner before it; "" in what older versions wrote
+
+    @property
+    def key(self) -> str:
+        return f"asked:{self.record.id}:{self.handler_id or self.handler}:{self.time_s:.3f}"
+
+
+class Ended(Tagged, frozen=True):
+    """Actions came to their end."""
+
+    ends: tuple[ActionEnded, ...]
+
+
+Event = Looked | Judged | Ended | Ordered | Told
+
+
+class Journalled(Struct, frozen=True):
+    """A fact to be written down. Events also update what is shown of jobs, attempts, nodes and exceptions."""
+
+    event: ClusterEvent | Judged | ActionEnded | Ordered | ExceptionChanged | HandlerAsked
+
+
+class Judge(Struct, frozen=True):
+    """Read the log of this attempt and judge it; the answer comes back as `Judged`."""
+
+    attempt: Attempt
+
+
+class Study(Struct, frozen=True):
+    """Read the log of this attempt, which went well, to compare failures of the same job with it. No answer comes."""
+
+    attempt: Attempt
+    job: Job
+
+
+class Act(Struct, frozen=True):
+    """An action to be journalled as an intent, then carried out unless it has expired."""
+
+    action: Action
+    by: str
+    reason: str
+    expires_s: float
+    exception_id: str = ""
+
+
+class Noted(Struct, frozen=True):
+    """The standing of an exception that is a failure, to be written over what was written of it before."""
+
+    record: ExceptionRecord
+    failure: Failure
+
+
+Effect = Journalled | Judge | Study | Act | Noted | Refused
+
+
+def step(state: State, event: Event, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+    """Take in one event: the new state, and what is to be done about it."""
+    match event:
+        case Looked():
+            return _look(state, event.observation, settings)
+        case Judged():
+            return _judged(state, event, settings)
+        case Ended():
+            return _ended(state, event, settings)
+        case Told():
+            return _told(state, event, settings)
+        case Ordered():
+            expires_s = event.time_s + settings.action_ttl_s
+            return state, [Journalled(event), Act(event.action, event.by, event.reason, expires_s)]
+
+
+def unfinished(state: State) -> list[Effect]:
+    """What was asked for, but may not have been answered when the service died: ask again."""
+    failures = (case.failure for case in state.cases.values())
+    return [Judge(failure.attempt) for failure in failures if failure is not None and failure.awaits_verdict]
+
+
+# -- what was seen
+
+
+def _look(state: State, seen: Observation, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+    known, events = changes(state.known, seen, grace_s=settings.vanish_grace_s)
+    state = replace(state, known=known, fleet=fleet_of(known, state.fleet))
+    effects: list[Effect] = []
+    for event in events:
+        effects.append(Journalled(event))
+        match event:
+            case JobChanged(job=job) if job.job_id in state.cases and begins_anew(state.cases[job.job_id].job, job):
+                state, more = _story_over(state, job.job_id, settings, event.time_s)
+                effects += more
+            case JobChanged(job=job) if job.job_id in state.cases and _is_forgotten(state, job):
+                state, more = _forgotten_retry(state, job, settings, event.time_s)
+                effects += more
+            case JobChanged(job=job) if job.job_id in state.cases:
+                state = _with_case(state, replace(state.cases[job.job_id], job=job), settings)
+            case AttemptStarted(attempt=attempt) if attempt.id.job_id in state.cases:
+                case_ = state.cases[attempt.id.job_id]
+                state = _with_case(state, replace(case_, latest=max(case_.latest, attempt.id.incarnation)), settings)
+            case AttemptEnded():
+                state, more = _attempt_ended(state, event, settings)
+                effects += more
+            case _:
+                pass
+    state, more = _hold_newcomers(state, settings, seen.time_s)
+    state, settled = _settle_nodes(state, seen, settings)
+    return state, [*effects, *more, *settled]
+
+
+def _is_forgotten(state: State, job: Job) -> bool:
+    """Whether a job that we put back is not in the queue any more, though it never started and nobody cancelled it."""
+    case = state.cases[job.job_id]
+    return job.state.is_over and job.job_id not in state.known.jobs and case.job.state.is_waiting and not case.moved_on
+
+
+def _forgotten_retry(state: State, job: Job, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
+    """The resource manager lost its state, and with it a retry that was promised: only a person can submit it again."""
+    case = state.cases[job.job_id]
+    state = _with_case(state, replace(case, job=job), settings)
+    record = case.failure.record if case.failure else None
+    if record is None or record.owning is None or not record.owning.action_keys or record.outcome is not Outcome.OPEN:
+        return state, []
+    return _advance(_in_chain(state, record), [Failed(record.owning.action_keys[0], GONE)], settings, now)
+
+
+def _story_over(state: State, job_id: str, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
+    """Another job has the id now: what was to come of the one before will not come any more."""
+    failure = state.cases[job_id].failure
+    effects: list[Effect] = []
+    if failure is not None and failure.verdict is not None and failure.record.outcome is Outcome.OPEN:
+        state = _in_chain(state, failure.record)
+        state, effects = _advance(state, [Settled(failure.record.id, Outcome.WITHDRAWN)], settings, now)
+    return replace(state, cases={other: case for other, case in state.cases.items() if other != job_id}), effects
+
+
+def _settle_nodes(state: State, seen: Observation, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+    """A fault of nodes that waits for a person is seen to once this look finds that none of them takes new work."""
+    nodes = {node.name: node for node in seen.nodes}
+    seen_to = [
+        Settled(record.id, Outcome.RECOVERED)
+        for record in state.chain.ended.values()
+        if record.subject.nodes
+        and record.needs_a_person
+        and all(name in nodes and not nodes[name].is_usable for name in record.subject.nodes)
+    ]
+    return _advance(state, seen_to, settings, seen.time_s) if seen_to else (state, [])
+
+
+def _hold_newcomers(state: State, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
+    """Jobs that came, or came back, after what they need went down are held like those that waited then."""
+    needed = newly_needed(SiteView(state, settings.playbook, settings.retry, now), now)
+    return _advance(state, [Raised(record, own=True) for record in needed], settings, now) if needed else (state, [])
+
+
+def fleet_of(known: Known, fleet: Fleet) -> Fleet:
+    """The fleet with what is usable and live."""
+    live = sum(not job.state.is_over for job in known.jobs.values())
+    usable = usable_nodes(known.nodes.values()) if known.nodes else {}
+    return replace(fleet, usable=usable, live_jobs=live, running_jobs=len(known.running))
+
+
+def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+    attempt, job_id = event.attempt, event.attempt.id.job_id
+    old = state.cases.get(job_id)
+    if event.job is not None and _is_of_another(attempt, event.job):
+        return state, []  # the resource manager lost its state, and gave the id to another's job
+    if not attempt.state.is_failure:
+        state, effects = _settle(state, old, attempt, settings, event.time_s)
+        return state, [*effects, *_worth_study(event, old, settings)]
+    if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
+        return _counted(state, old, event, settings), []
+    if old is not None and _is_known(old, attempt):
+        return state, []
+    if old is not None and old.failure is not None and old.failure.attempt.user != attempt.user:
+        old = None  # the resource manager lost its state, and gave the id to another's job
+    job = event.job or _forgotten(attempt, old)
+    failure = Failure(attempt, _raised(attempt, event.time_s))
+    if old is not None and old.failure is not None and old.failure.attempt.id.incarnation > attempt.id.incarnation:
+        return state, [_passed_by(failure, event.time_s)]
+    runs = (other.incarnation for other in state.known.running if other.job_id == job_id)  # its end was told late
+    latest = max(old.latest if old else 0, attempt.id.incarnation, *runs)
+    overtaken = old.failure if old and old.failure and old.failure.awaits_verdict else None
+    passed = [_passed_by(overtaken, event.time_s)] if overtaken else []
+    state, again = _failed_again(state, old, settings, event.time_s)
+    old = state.cases.get(job_id) if old else None
+    case = replace(_closed(old), job=job, latest=latest) if old else Case(job, latest)
+    state = _with_case(state, replace(case, failure=failure), settings)
+    return state, [*passed, *again, Noted(failure.record, failure), Judge(attempt)]
+
+
+def _is_of_another(attempt: Attempt, job: Job) -> bool:
+    """Whether an attempt is that of another user's job, which had the id before."""
+    return attempt.user not in ("", job.user) and attempt.start_s < job.submit_s
+
+
+def _failed_again(
+    state: State, case: Case | None, settings: ControllerSettings, now: float
+) -> tuple[State, list[Effect]]:
+    """End the story of the latest failure: its job was put back, and fails once more."""
+    record = case.failure.record if case and case.failure else None
+    if record is None or record.state is not ExceptionState.HANDLED or record.outcome is not Outcome.OPEN:
+        return state, []
+    return _advance(_in_chain(state, record), [Settled(record.id, Outcome.FAILED_AGAIN)], settings, now)
+
+
+def _counted(state: State, case: Case | None, event: AttemptEnded, settings: ControllerSettings) -> State:
+    """Remember of a failure from before we came that it was a try, where its job goes on."""
+    job, attempt = event.job, event.attempt
+    if job is None or job.state.is_over or attempt.state is AttemptState.PREEMPTED:
+        return state
+    case = case or Case(job, attempt.id.incarnation)
+    latest = max(case.latest, attempt.id.incarnation)
+    return _with_case(state, replace(case, latest=latest, before_us=case.before_us + 1), settings)
+
+
+def _is_known(case: Case, attempt: Attempt) -> bool:
+    """Whether this failure was told of before: a clock that was wrong for a while makes a look tell of it again."""
+    latest = case.failure.attempt.id if case.failure else None
+    return attempt.id == latest or any(failure.attempt == attempt.id for failure in case.past)
+
+
+def _passed_by(failure: Failure, now: float) -> Noted:
+    """The end of a failure that nobody had judged when a newer attempt of its job had failed already."""
+    answer = handled("a newer attempt ran before it was judged").answer(Component.RESOURCE_MANAGER, now)
+    return Noted(failure.record.with_answer(answer), failure)
+
+
+def _settle(
+    state: State, case: Case | None, attempt: Attempt, settings: ControllerSettings, now: float
+) -> tuple[State, list[Effect]]:
+    """An attempt ended without failing: whatever went wrong with its job before is settled by that."""
+    if case is None or case.failure is None or attempt.id.incarnation < case.latest:
+        return state, []
+    good = attempt.state is AttemptState.COMPLETED
+    if attempt.state is AttemptState.REQUEUED:  # somebody put it back by hand: the case goes on
+        return state, []
+    record, outcome = case.failure.record, Outcome.RECOVERED if good else Outcome.WITHDRAWN
+    state = _in_chain(state, record)
+    if record.id in state.chain.open or record.id in state.chain.ended:
+        state, effects = _advance(state, [Settled(record.id, outcome)], settings, now)
+    else:  # not judged yet
+        failure = replace(case.failure, record=replace(record, outcome=outcome))
+        effects = [Noted(failure.record, failure)]
+    cases = {job_id: other for job_id, other in state.cases.items() if job_id != attempt.id.job_id}
+    return replace(state, cases=cases), effects
+
+
+def _worth_study(event: AttemptEnded, case: Case | None, settings: ControllerSettings) -> list[Effect]:
+    """What went well from the start: the log of a job that failed before may hold the failure, too."""
+    attempt, job = event.attempt, event.job
+    if attempt.state is not AttemptState.COMPLETED or job is None or case is not None or job.restarts:
+        return []
+    if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
+        return []
+    return [Study(attempt, job)]
+
+
+def _raised(attempt: Attempt, now: float) -> ExceptionRecord:
+    is_node = attempt.state in (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL)
+    kind = "node.failure" if is_node else f"job.{attempt.state}"
+    return ExceptionRecord(
+        f"{attempt.id}:{kind}",
+        kind,
+        FATAL,
+        Scope.LOCAL,
+        about(attempt.id),
+        now,
+        attempt.reason,
+        attempt.id.incarnation,
+        detected_by=PERDURE,
+    )
+
+
+def _forgotten(attempt: Attempt, case: Case | None) -> Job:
+    """A job that only accounting still knows: it is over, whatever it was when it was last seen."""
+    if case is not None:
+        return replace(case.job, state=JobState.FAILED)
+    return Job(attempt.id.cluster, attempt.id.job_id, "", attempt.user, JobState.FAILED, attempt.start_s)
+
+
+def _closed(case: Case) -> Case:
+    """Move the latest failure into the past."""
+    failure = case.failure
+    if failure is None or failure.verdict is None:
+        return replace(case, failure=None)
+    verdict, decision = failure.verdict, failure.decision
+    past = PastFailure(
+        failure.attempt.id,
+        failure.record.time_s,
+        failure.attempt.nodes,
+        verdict.label,
+        verdict.category,
+        fingerprint_of(verdict, failure.attempt),
+        verdict.infrastructure and not verdict.hearsay,
+        failure.attempt.elapsed_s,
+        retried=decision is None or decision.retries or failure.record.owner is not Component.SCHEDULER,
+        p_transient=decision.p_transient if decision else verdict.p_transient,
+        logs=verdict.logs,
+        state=failure.attempt.state,
+        failed_nodes=failure.attempt.failed_nodes,
+        steps=verdict.steps,
+        first_step=verdict.first_step,
+    )
+    before = case.past[-1:] and (replace(case.past[-1], logs=()),)
+    return replace(case, failure=None, past=(*case.past[:-1], *before, past)[-MAX_PAST:])
+
+
+def _with_case(state: State, case: Case, settings: ControllerSettings) -> State:
+    cases = {**state.cases, case.job.job_id: case}
+    if len(cases) > settings.max_cases:
+        del cases[min(cases, key=lambda job_id: _keeping_rank(cases[job_id]))]
+    return replace(state, cases=cases)
+
+
+def _keeping_rank(case: Case) -> tuple[bool, float]:
+    """What is let go first: the oldest of those that are settled; those that await a verdict only then."""
+    failure = case.failure
+    return (failure is not None and failure.awaits_verdict, failure.record.time_s if failure else 0.0)
+
+
+# -- what was judged
+
+
+def _judged(state: State, event: Judged, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+    case = state.cases.get(event.attempt.job_id)
+    failure = case.failure if case else None
+    if case is None or failure is None or failure.attempt.id != event.attempt or not failure.awaits_verdict:
+        return state, [Journalled(event)]  # an older attempt, or judged before: known, and nothing to do
+    record = replace(failure.record, type=_typed(failure, event.verdict))
+    attempt = replace(failure.attempt, resubmits=event.verdict.resubmits)
+    failure = replace(failure, attempt=attempt, record=record, verdict=event.verdict)
+    state = _with_case(state, replace(case, failure=failure), settings)
+    state, effects = _advance(state, [Raised(record, own=True)], settings, event.time_s)
+    state, more = _raise_hardware(state, failure, settings, event.time_s)
+    return state, [Journalled(event), *effects, *more]
+
+
+def _raise_hardware(
+    state: State, failure: Failure, settings: ControllerSettings, now: float
+) -> tuple[State, list[Effect]]:
+    """Speak against the nodes that logs of two users show broken."""
+    if failure.verdict is None or not failure.verdict.hardware:
+        return state, []
+    broken = broken_nodes(state.fleet, state.chain, state.cluster, failure.attempt, PERDURE, now)
+    raised = [Raised(record, own=True) for record in broken]
+    return _advance(state, raised, settings, now) if raised else (state, [])
+
+
+def _typed(failure: Failure, verdict: Verdict) -> str:
+    prefix = failure.record.type.split(".", 1)[0]
+    return failure.record.type if prefix == "node" else f"job.{verdict.category}"
+
+
+# -- the chain
+
+
+def _told(state: State, event: Told, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+    return _advance(state, event.inputs, settings, event.time_s)
+
+
+def _advance(
+    state: State, inputs: Iterable[Input], settings: ControllerSettings, now: float
+) -> tuple[State, list[Effect]]:
+    """Move exceptions along the chain, and take what comes of it into the cases that they are about."""
+    view = SiteView(state, settings.playbook, settings.retry, now)
+    chain, outcomes = advance(state.chain, inputs, PlaybookBench(settings.playbook, view, now), now)
+    if chain is not state.chain:
+        state = replace(state, chain=chain)
+    effects: list[Effect] = []
+    for outcome in outcomes:
+        match outcome:
+            case Changed(record=record, actions=actions):
+                effects.append(Journalled(ExceptionChanged(now, record)))
+                failure = _failure_of(state, record)
+                if failure is not None and settings.mark:
+                    actions = _commented(record, failure, state.cases[record.subject.job_id].job, actions, settings)
+                if actions:
+                    effects += _acts(record, actions, settings, now)
+                if failure is not None:
+                    state, noted = _noted(state, record, failure, actions, view, settings)
+                    effects.append(noted)
+            case Asked(record=record, handler=handler, until_s=until_s):
+                registration = chain.handlers.get(handler)
+                name = registration.name if registration else handler
+                effects.append(Journalled(HandlerAsked(now, record, name, until_s, handler)))
+            case Refused():
+                effects.append(outcome)
+    return state, effects
+
+
+def _acts(record: ExceptionRecord, actions: tuple[Action, ...], settings: ControllerSettings, now: float) -> list[Act]:
+    note = record.owning.note if record.owning else ""
+    return [Act(action, PERDURE, note, now + settings.action_ttl_s, record.id) for action in actions]
+
+
+def _commented(
+    record: ExceptionRecord, failure: Failure, job: Job, actions: tuple[Action, ...], settings: ControllerSettings
+) -> tuple[Action, ...]:
+    """The actions, and a line in the job's record where a decision has just been made."""
+    if record.owning is None or failure.record.owner is not None:
+        return actions
+    line = line_of(failure.attempt.id, record.owning.note, job.misread, settings.mark)
+    return commented(actions, failure.attempt.id, line)
+
+
+def _failure_of(state: State, record: ExceptionRecord) -> Failure | None:
+    """The latest failure of the job that a record is about, if that is the record."""
+    case = state.cases.get(record.subject.job_id)
+    failure = case.failure if case else None
+    return failure if failure is not None and failure.record.id == record.id else None
+
+
+def _noted(
+    state: State,
+    record: ExceptionRecord,
+    failure: Failure,
+    actions: tuple[Action, ...],
+    view: SiteView,
+    settings: ControllerSettings,
+) -> tuple[State, Noted]:
+    """Write a failure's changed record down with what was decided on it."""
+    case = state.cases[record.subject.job_id]
+    was_open, verdict, decision = failure.record.owner is None, failure.verdict, failure.decision
+    if verdict is not None and was_open:
+        decision = view.decision(record)
+        if (owning := record.owning) is not None:
+            decision = replace(decision, reason=owning.note)
+            starts_s = view.now + decision.delay_s if any(isinstance(a, Requeue) for a in actions) else None
+            state = _remember(state, case.job, failure.attempt, verdict, starts_s, settings, view.now)
+    failure = replace(failure, record=record, decision=decision)
+    state = _with_case(state, replace(case, failure=failure), settings)
+    return state, Noted(record, failure)
+
+
+def _remember(
+    state: State,
+    job: Job,
+    attempt: Attempt,
+    verdict: Verdict,
+    starts_s: float | None,
+    settings: ControllerSettings,
+    now: float,
+) -> State:
+    """Charge the nodes, and the budgets with a retry of ours that `starts_s`. What the manager puts back costs none."""
+    fleet = blamed(state.fleet, job, attempt, verdict, settings.retry.node_memory_s, now)
+    if starts_s is not None:
+        fleet = fleet.with_spent(Spent(starts_s, job.job_id, job.user, attempt.nodes), now)
+    return replace(state, fleet=fleet)
+
+
+# -- what came of it
+
+_LEAVES_IT_TO_A_PERSON = (OutcomeStatus.REFUSED.value, "expired")
+_LETS_GO = (OutcomeStatus.DONE.value, OutcomeStatus.SUPERSEDED.value)  # a release after which the job is not held
+
+
+def _ended(state: State, event: Ended, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+    effects: list[Effect] = [Journalled(end) for end in event.ends]
+    for end in event.ends:
+        if end.attempt is not None and end.action_key.startswith("requeue:") and end.detail.startswith(OUTSIDE):
+            state = replace(state, fleet=state.fleet.without_spent(end.attempt.job_id))
+    inputs = [given for end in event.ends for given in _consequences(end)]
+    if not inputs:
+        return state, effects
+    for end in event.ends:
+        case = state.cases.get(end.attempt.job_id) if end.attempt else None
+        if case is not None and case.failure is not None and end.status in _LEAVES_IT_TO_A_PERSON:
+            state = _in_chain(state, case.failure.record)
+    state, more = _advance(state, inputs, settings, max(end.time_s for end in event.ends))
+    return state, [*effects, *more]
+
+
+def _consequences(end: ActionEnded) -> Iterator[Input]:
+    """What the chain is to know of the end of an action."""
+    key = _AGAIN.sub("", end.action_key)
+    if key.startswith("comment:"):
+        return
+    if end.status in _LEAVES_IT_TO_A_PERSON:
+        yield Failed(key, f"{end.status}: {end.detail}")
+    kind, episode = key.partition(":")[0], key.partition("@")[2]
+    if end.attempt is None:
+        yield from _of_a_node(key, end)
+        return
+    if kind == "release" and end.status in _LETS_GO:
+        yield LetGo(end.attempt)
+    if kind == "hold" and episode and end.status != OutcomeStatus.DONE.value:
+        yield LetGo(end.attempt, episode)
+
+
+def _of_a_node(key: str, end: ActionEnded) -> Iterator[Input]:
+    """What was read back of a node is said; what is only written down in shadow mode, a person has to do."""
+    if end.status == OutcomeStatus.DONE.value:
+        yield ReadBack(key, end.detail)
+    elif end.status == "shadow":
+        yield Failed(key, end.detail)
+
+
+def _in_chain(state: State, record: ExceptionRecord) -> State:
+    """The chain forgets what ended long ago; what a case remembers is put before it again."""
+    chain = state.chain
+    if record.id in chain.open or record.id in chain.ended or not record.state.is_over:
+        return state
+    return replace(state, chain=replace(chain, ended={**chain.ended, record.id: record}))
+
+
+def undo_of(action: Action) -> Action | None:
+    """The action that takes `action` back, or None where nothing can."""
+    match action:
+        case Requeue(attempt=attempt):
+            return Cancel(attempt)
+        case Hold(attempt=attempt, episode=episode):
+            return Release(attempt, episode)
+        case Release(attempt=attempt, episode=episode):
+            return Hold(attempt, episode)
+        case Drain(node=node, episode=episode) | Down(node=node, episode=episode):
+            return Undrain(node, f"undo of {episode}")
+        case _:
+            return None

@@ -1,0 +1,77 @@
+"""Who recovers a failed attempt, by which actions, in which words. Pure."""
+
+from __future__ import annotations
+
+from perdure.coordination.record import Component
+from perdure.coordination.ruling import Ruling, declined, handled
+from perdure.model.actions import Action, Exclude, Hold, Release, Requeue
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.retry.decide import Decision
+from perdure.service.core.case import Case
+
+_ENDS_OF_ATTEMPTS = ("NonZeroExitCode", "OutOfMemory", "TimeLimit", "NodeDown")  # other reasons end jobs that wait
+
+_HELD_BY_NOBODY = "JobHeldAdmin"
+_WAITS_HELD = (
+    "put back after a node failure, but held (JobHeldAdmin): by an operator, or by Slurm itself, which so holds what"
+    " was suspended; nothing starts it until somebody runs"
+)
+
+Recovery = tuple[Component, Ruling]
+
+
+def recovery_of(case: Case, attempt: Attempt, decision: Decision) -> Recovery:
+    """The owner and its verdict.
+
+    A resource manager that has put the job back has recovered it: that is never doubled. What is left to us is
+    to keep the new attempt off the node that failed, and to hold a job that can only fail again.
+    """
+    job = case.job
+    if case.moved_on:
+        return Component.RESOURCE_MANAGER, handled("a newer attempt runs already")
+    if job.state is JobState.PENDING or _held_by_its_manager(job):
+        return _amend(job, attempt, decision)
+    if job.state is JobState.HELD and attempt.state is AttemptState.NODE_FAIL and job.reason == _HELD_BY_NOBODY:
+        return Component.RESOURCE_MANAGER, declined(f"{_WAITS_HELD} scontrol release {job.job_id}")
+    if job.state is JobState.HELD:
+        return Component.JOB, handled(f"a person holds the job; {decision.reason}")
+    if not decision.retries:
+        return Component.SCHEDULER, handled(decision.reason, ends_job=True)
+    requeue = Requeue(attempt.id, decision.exclude, decision.delay_s, decision.node_count)
+    return Component.SCHEDULER, handled(decision.reason, requeue)
+
+
+def _amend(job: Job, attempt: Attempt, decision: Decision) -> Recovery:
+    """The job waits again by its manager's own requeue."""
+    held = job.state is JobState.HELD
+    if not decision.retries:
+        if held or not job.may_requeue or job.wish is not job.wish.AUTO:
+            return Component.RESOURCE_MANAGER, handled(f"requeued by the resource manager; {decision.reason}")
+        why = f"held, though the resource manager requeued it: {decision.reason}"
+        return Component.SCHEDULER, handled(why, Hold(attempt.id), ends_job=True)
+    exclude = tuple(n for n in decision.exclude if n not in job.excluded)
+    resized = decision.node_count not in (0, job.node_count)
+    actions: list[Action] = [Exclude(attempt.id, exclude, decision.node_count)] if exclude or resized else []
+    if held:
+        note = f"released after {job.reason}: {decision.reason}"
+        return Component.SCHEDULER, handled(note, *actions, Release(attempt.id))
+    where = f", kept off {', '.join(exclude)}" if exclude else ""
+    where += f", asked to start on {decision.node_count}" if resized else ""
+    note = f"requeued by the resource manager{where}; {decision.reason}"
+    return Component.RESOURCE_MANAGER, handled(note, *actions)
+
+
+def _held_by_its_manager(job: Job) -> bool:
+    """True where no person but the resource manager's own giving up holds the job."""
+    return job.state is JobState.HELD and any(said in _plain(job.reason) for said in ("launch failed", "maxrequeue"))
+
+
+def is_not_as_left(job: Job) -> bool:
+    """True of a job that does not stand as a retry leaves it: failed, put back and not let go, or unable to start."""
+    reason = _plain(job.reason)
+    held = job.state is JobState.HELD and ("requeued in held state" in reason or reason == "badconstraints")
+    return held or (job.state is JobState.FAILED and job.reason in _ENDS_OF_ATTEMPTS)
+
+
+def _plain(reason: str) -> str:
+    return reason.lower().replace("_", " ")  # Slurm prints blanks as underscores

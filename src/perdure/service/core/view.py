@@ -1,0 +1,171 @@
+"""The controller's state as the handlers of exceptions see it (`coordination.site.Site`). Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain as chained
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from perdure.coordination.chain import Chain
+from perdure.coordination.playbook import Playbook
+from perdure.coordination.record import AnswerKind, Component, ExceptionRecord, Outcome, Scope
+from perdure.coordination.ruling import Ruling
+from perdure.coordination.site import Resource
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.model.nodes import Node
+from perdure.retry.decide import Decision, DecisionKind, decide
+from perdure.retry.history import Fleet, Spent
+from perdure.retry.rules import RetryRules
+from perdure.service.core.case import Case, Failure, State
+from perdure.service.core.recovery import recovery_of
+from perdure.service.core.successor import successor_of
+
+REQUEUE = "requeue"  # what an owner may forbid all others
+PARKED_S = 120.0  # a job put back while what it needs is down starts no sooner: a look finds it before, and holds it
+_NOT_THE_JOBS = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
+
+
+class SiteView(Struct, frozen=True):
+    """One look at the state at one instant."""
+
+    state: State
+    playbook: Playbook
+    rules: RetryRules
+    now: float
+    decisions: dict[str, Decision] = field(default_factory=dict)  # by exception id, each made once a look
+    promised: list[Spent] = field(default_factory=list)  # what these will be charged
+    newest: dict[str, dict[str, int]] = field(default_factory=dict)  # incarnations by job id, sought once a look
+
+    def job(self, job_id: str) -> Job | None:
+        case = self.state.cases.get(job_id)
+        return self.state.known.jobs.get(job_id) or (case.job if case else None)
+
+    def latest(self, job_id: str) -> int:
+        case, known = self.state.cases.get(job_id), self.state.known
+        latest = max(case.latest if case else 0, self._newest("running", known.running).get(job_id, 0))
+        job = known.jobs.get(job_id)
+        if latest or job is None or not job.restarts:
+            return latest
+        return self._newest("ended", known.ended).get(job_id, 0)  # it ran before, and a person put it back
+
+    def _newest(self, which: str, attempts: Iterable[AttemptId]) -> Mapping[str, int]:
+        if which not in self.newest:
+            newest = self.newest[which] = {}
+            for attempt in attempts:
+                newest[attempt.job_id] = max(attempt.incarnation, newest.get(attempt.job_id, 0))
+        return self.newest[which]
+
+    def node(self, name: str) -> Node | None:
+        return self.state.known.nodes.get(name)
+
+    def waiting(self) -> Sequence[Job]:
+        return [job for job in self.state.known.jobs.values() if job.state is JobState.PENDING]
+
+    def running(self) -> Sequence[Attempt]:
+        return list(self.state.known.running.values())
+
+    def resource(self, name: str) -> Resource:
+        return self.playbook.resource(name)
+
+    def recovery(self, record: ExceptionRecord) -> tuple[Component, Ruling] | None:
+        case = self.state.cases.get(record.subject.job_id)
+        failure = case.failure if case else None
+        if case is None or failure is None or failure.verdict is None or failure.record.id != record.id:
+            return None
+        return recovery_of(case, failure.attempt, self.decision(record))
+
+    def decision(self, record: ExceptionRecord) -> Decision:
+        """The retry decision on the failed attempt that a record was made of."""
+        if record.id not in self.decisions:
+            case = self.state.cases[record.subject.job_id]
+            failure = case.failure
+            if failure is None or failure.verdict is None:
+                raise ValueError(f"{record.id} is not judged")
+            decision = decide(
+                case.job,
+                failure.attempt,
+                failure.verdict,
+                case.past,
+                self._charged(),
+                self.rules,
+                self.now,
+                self._uncounted(case, failure.attempt.id),
+            )
+            if forbidden := self._forbids_requeue(failure.attempt, failure.record.time_s):
+                decision = replace(decision, kind=DecisionKind.STOP, reason=forbidden)
+            if decision.retries and (successor := successor_of(case.job, failure.attempt, self.state.known.jobs)):
+                decision = replace(decision, kind=DecisionKind.STOP, reason=successor)
+            if decision.retries and (brake := self._brake_on(case.job)):
+                reason = f"{decision.reason}; it waits until {brake.subject.resource} works again ({brake.id})"
+                decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)
+            if decision.retries:
+                attempt = failure.attempt
+                self.promised.append(Spent(self.now + decision.delay_s, case.job.job_id, case.job.user, attempt.nodes))
+            self.decisions[record.id] = decision
+        return self.decisions[record.id]
+
+    def _charged(self) -> Fleet:
+        """The cluster with what was decided in this look: many that waited for one handler are decided on at once."""
+        fleet = self.state.fleet
+        for spent in self.promised:
+            fleet = fleet.with_spent(spent, self.now)
+        return fleet
+
+    def _uncounted(self, case: Case, failed: AttemptId) -> int:
+        """Starts before `failed` that the resource manager has counted, and that were never judged here."""
+        job = case.job
+        before = job.restarts - (1 if job.state.is_waiting else 0)
+        if before <= 0:
+            return case.before_us
+        seen = sum(a.job_id == job.job_id and a < failed for a in self.state.known.ended)
+        return max(0, before - seen) + case.before_us
+
+    def _forbids_requeue(self, attempt: Attempt, failed_s: float) -> str:
+        """The words of who took what led to this failure and wants no requeue; "" where nobody does.
+
+        Whoever let the job go on is not asked long after, nor about a node that fails or a preemption. What was raised
+        before its start was seen, bears the number 0.
+        """
+        if attempt.state in _NOT_THE_JOBS:
+            return ""
+        for record in chained(self.state.chain.ended.values(), self.state.chain.open.values()):
+            if record.subject.job_id != attempt.id.job_id or record.incarnation not in (0, attempt.id.incarnation):
+                continue
+            plan = self.playbook.plan_for(record.type)
+            window_s = plan.window_s if plan and record.outcome is not Outcome.STOPPED else math.inf
+            for answer in record.verdicts:
+                is_recent = attempt.start_s <= answer.time_s and failed_s <= answer.time_s + window_s
+                if answer.kind is AnswerKind.HANDLED and REQUEUE in answer.forbids and is_recent:
+                    who = answer.handler or answer.component
+                    return f"{who} took {record.type} and forbids a requeue: {answer.note}"
+        return ""
+
+    def _brake_on(self, job: Job) -> ExceptionRecord | None:
+        """What keeps jobs that need the same from starting now."""
+        brakes = (record for record in self.in_force() if record.is_brake)
+        return next((r for r in brakes if self.resource(r.subject.resource).is_needed_by(job)), None)
+
+    def failure_of(self, attempt: AttemptId) -> str:
+        failure = self._failure(attempt.job_id)
+        if failure is None or (attempt.incarnation and failure.attempt.id.incarnation != attempt.incarnation):
+            return ""
+        return failure.record.id
+
+    def _failure(self, job_id: str) -> Failure | None:
+        case = self.state.cases.get(job_id)
+        return case.failure if case else None
+
+    def seeing(self, chain: Chain) -> SiteView:
+        return replace(self, state=replace(self.state, chain=chain))
+
+    def in_force(self) -> Sequence[ExceptionRecord]:
+        return [r for r in self.state.chain.ended.values() if r.subject.resource and r.is_in_force]
+
+    def open_about(self, resource: str) -> Sequence[str]:
+        return [
+            r.id for r in self.state.chain.open.values() if r.scope is Scope.GLOBAL and r.subject.resource == resource
+        ]

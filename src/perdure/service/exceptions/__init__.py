@@ -1,0 +1,1 @@
+"""Where programs and people reach the chain of exceptions."""

@@ -1,0 +1,46 @@
+"""Messages that tell people of what happened, and how they stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from perdure.service.notices.notice import Message
+from perdure.service.notices.outbox import MESSAGE, WAITING
+from perdure.service.store.queries.reader import Page, Reader, as_text, paged, position
+from perdure.service.store.schema import messages
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """One message to one target. Instants are seconds since the epoch."""
+
+    seq: int
+    message: Message
+    state: str  # service.notices.outbox.MessageState
+    due_s: float
+    begun_s: float | None
+    ended_s: float | None
+    tries: int
+    error: str
+
+
+def find_messages(reader: Reader, *, cursor: str | None = None, limit: int = 50) -> Page[MessageRow]:
+    """Messages, the latest first."""
+    m = messages.c
+    columns = (m.seq, as_text(m.payload).label("text"), m.state, m.due_s, m.begun_s, m.ended_s, m.tries, m.error)
+    query = select(*columns).where(reader.owns(messages), m.seq < position(cursor))
+    rows = reader.all(query.order_by(m.seq.desc()).limit(limit + 1))
+    return paged(rows, [_row(*row) for row in rows], limit)
+
+
+def _row(seq: int, text: str, *rest: object) -> MessageRow:
+    return MessageRow(seq, MESSAGE.decode(text), *rest)  # type: ignore[arg-type]
+
+
+def waiting(reader: Reader) -> dict[str, int]:
+    """How many messages wait, by target."""
+    m = messages.c
+    counted = select(m.target, func.count().label("number")).where(m.cluster == reader.cluster, m.state.in_(WAITING))
+    return {row.target: row.number for row in reader.all(counted.group_by(m.target))}

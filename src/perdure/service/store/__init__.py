@@ -1,0 +1,1 @@
+"""The database: the journal, its tables and migrations, and what pages and API read from it."""

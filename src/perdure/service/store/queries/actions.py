@@ -1,0 +1,143 @@
+"""Actions: what was asked for, by whom, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+
+from perdure.errors import NotFound
+from perdure.model.actions import Action
+from perdure.service.store import codec
+from perdure.service.store.queries.order import ALWAYS, Order, Within, in_order, of_jobs
+from perdure.service.store.queries.reader import Page, Reader, as_text, paged
+from perdure.service.store.queries.story import of_this_job
+from perdure.service.store.schema import actions
+
+MAX_OF_JOB = 100
+MAX_LOOKED_AT = 5_000  # actions, the latest, looked through for those on a node
+SORTED_BY = {
+    "action": actions.c.kind,
+    "state": actions.c.state,
+    "by": actions.c.by,
+    "job": actions.c.job_id,
+    "decided": actions.c.created_s,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRow:
+    """One action on its way. Instants are seconds since the epoch."""
+
+    key: str
+    kind: str
+    state: str  # the executor's word
+    by: str
+    reason: str
+    detail: str
+    job_id: str
+    node: str
+    exception_id: str
+    created_s: float
+    expires_s: float
+    started_s: float | None
+    ended_s: float | None
+    action: Action
+
+
+def find_actions(
+    reader: Reader,
+    *,
+    states: Iterable[str] = (),
+    kind: str = "",
+    job_id: str = "",
+    user: str = "",
+    partition: str = "",
+    decided: Within = ALWAYS,
+    order: Order | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
+) -> Page[ActionRow]:
+    """Actions, the latest first; `user` and `partition` are those of the job."""
+    query = select(*_columns()).where(*decided.of(actions.c.created_s)).limit(limit + 1)
+    query = in_order(query, actions, cursor, order, SORTED_BY)
+    query = query.where(*of_jobs(reader, actions.c.job_id, user, partition))
+    if wanted := list(states):
+        query = query.where(actions.c.state.in_(wanted))
+    if kind:
+        query = query.where(actions.c.kind == codec.clean(kind))
+    if job_id:
+        of_job = (actions.c.cluster == reader.cluster, actions.c.job_id == codec.clean(job_id))
+        query = query.where(*of_job, of_this_job(actions))
+    else:
+        query = query.where(reader.owns(actions))
+    rows = reader.all(query)
+    return paged(rows, [_row(row) for row in rows], limit)
+
+
+def actions_of(reader: Reader, job_id: str) -> tuple[ActionRow, ...]:
+    """The actions on one job, the latest first."""
+    return find_actions(reader, job_id=job_id, limit=MAX_OF_JOB).items
+
+
+def actions_on_nodes(reader: Reader, names: Iterable[str], limit: int = MAX_OF_JOB) -> tuple[ActionRow, ...]:
+    """The latest actions on these nodes, the latest first."""
+    latest = select(actions.c.seq).where(reader.owns(actions)).order_by(actions.c.seq.desc()).limit(MAX_LOOKED_AT)
+    query = select(*_columns()).where(actions.c.seq.in_(latest), actions.c.node.in_([codec.clean(n) for n in names]))
+    return tuple(_row(row) for row in reader.all(query.order_by(actions.c.seq.desc()).limit(limit)))
+
+
+def action(reader: Reader, key: str) -> ActionRow:
+    """One action. Raises `NotFound`."""
+    row = reader.first(select(*_columns()).where(actions.c.key == codec.clean(key)))
+    if row is None:
+        raise NotFound(key[:120], "no such action is known", "List those there are: perdure actions")
+    return _row(row)
+
+
+def actions_by_key(reader: Reader, keys: Iterable[str]) -> tuple[ActionRow, ...]:
+    """Those of these actions that are known, in the order in which they were planned."""
+    wanted = [codec.clean(key) for key in keys]
+    if not wanted:
+        return ()
+    query = select(*_columns()).where(actions.c.key.in_(wanted)).order_by(actions.c.seq)
+    return tuple(_row(row) for row in reader.all(query))
+
+
+def actions_for(reader: Reader, job_ids: Iterable[str]) -> dict[str, ActionRow]:
+    """The latest action of each exception of these jobs, by exception id."""
+    query = select(*_columns()).where(actions.c.cluster == reader.cluster, actions.c.job_id.in_(list(job_ids)))
+    return {row.exception_id: _row(row) for row in reader.all(query.order_by(actions.c.seq))}
+
+
+def counts(reader: Reader) -> dict[str, int]:
+    """How many actions stand in each state."""
+    query = select(actions.c.state, func.count()).where(reader.owns(actions))
+    return {row[0]: row[1] for row in reader.all(query.group_by(actions.c.state))}
+
+
+def _columns() -> tuple[Any, ...]:
+    a = actions.c
+    names = (a.seq, a.key, a.kind, a.state, a.by, a.reason, a.detail, a.job_id, a.node, a.exception_id)
+    return (*names, a.created_s, a.expires_s, a.started_s, a.ended_s, as_text(a.payload).label("payload"))
+
+
+def _row(row: Any) -> ActionRow:
+    return ActionRow(
+        row.key,
+        row.kind,
+        row.state,
+        row.by,
+        row.reason,
+        row.detail,
+        row.job_id,
+        row.node,
+        row.exception_id,
+        row.created_s,
+        row.expires_s,
+        row.started_s,
+        row.ended_s,
+        codec.ACTION.decode(row.payload),
+    )

@@ -1,0 +1,41 @@
+"""The journal's events, in the order in which they were written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+
+from perdure.service.store.queries.reader import Page, Reader
+from perdure.service.store.schema import events
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One fact. `seq` grows, and is the place to go on from."""
+
+    seq: int
+    time_s: float
+    kind: str
+    job_id: str
+    payload: Mapping[str, Any]
+
+
+def events_after(reader: Reader, seq: int, limit: int) -> Page[EventRow]:
+    """Events with a higher `seq`, the oldest first. The cursor is always given: more may come."""
+    query = (
+        select(events.c.seq, events.c.time_s, events.c.kind, events.c.job_id, events.c.payload)
+        .where(reader.owns(events), events.c.seq > seq)
+        .order_by(events.c.seq)
+        .limit(limit)
+    )
+    items = tuple(EventRow(row.seq, row.time_s, row.kind, row.job_id, row.payload) for row in reader.all(query))
+    return Page(items, str(items[-1].seq if items else seq))
+
+
+def newest(reader: Reader) -> int:
+    """The highest `seq` there is, 0 where nothing has happened."""
+    row = reader.first(select(func.max(events.c.seq).label("seq")))
+    return int(row.seq or 0) if row else 0

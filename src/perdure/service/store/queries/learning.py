@@ -1,0 +1,97 @@
+"""What the service has learnt, and what failed alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, func, select
+
+from perdure.coordination.record import Outcome
+from perdure.service.store.queries.reader import Reader, as_text
+from perdure.service.store.schema import corrections, exceptions, readings, terms
+
+
+@dataclass(frozen=True, slots=True)
+class TermRow:
+    """One round of teaching: `term` has the fields of `triage.learning.teach.Term`."""
+
+    number: int
+    time_s: float
+    term: Mapping[str, Any]
+    in_use: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionRow:
+    """A person's word on a failure."""
+
+    job_id: str
+    incarnation: int
+    time_s: float
+    transient: bool
+    by: str
+    for_all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """Failures that look like one failure, itself among them, and how they ended."""
+
+    failures: int
+    jobs: int
+    users: int
+    recovered: int  # whose job then passed
+
+
+def rounds(reader: Reader, limit: int = 50) -> tuple[TermRow, ...]:
+    """The latest rounds of teaching, the newest first."""
+    kept = terms.c.model.is_not(None).label("kept")
+    query = select(terms.c.seq, terms.c.time_s, as_text(terms.c.payload).label("text"), kept)
+    rows = reader.all(query.where(terms.c.cluster == reader.cluster).order_by(terms.c.seq.desc()).limit(limit))
+    newest = next((row.seq for row in rows if row.kept), None)
+    return tuple(TermRow(row.seq, row.time_s, json.loads(row.text), row.seq == newest) for row in rows)
+
+
+def all_corrections(reader: Reader, limit: int = 200) -> tuple[CorrectionRow, ...]:
+    """What persons said, the newest first."""
+    query = select(corrections).where(corrections.c.cluster == reader.cluster)
+    rows = reader.all(query.order_by(corrections.c.time_s.desc()).limit(limit))
+    return tuple(_correction(row) for row in rows)
+
+
+def correction_of(reader: Reader, job_id: str, incarnation: int) -> CorrectionRow | None:
+    """What a person said of this very failure."""
+    here = and_(corrections.c.cluster == reader.cluster, corrections.c.job_id == job_id)
+    row = reader.first(select(corrections).where(here, corrections.c.incarnation == incarnation))
+    return _correction(row) if row else None
+
+
+def similar(reader: Reader, fingerprint: str, since_s: float) -> Similar:
+    """Failures of this fingerprint since an instant. All zero where it has none."""
+    if not fingerprint:
+        return Similar(0, 0, 0, 0)
+    same = and_(
+        exceptions.c.cluster == readings.c.cluster,
+        exceptions.c.job_id == readings.c.job_id,
+        exceptions.c.incarnation == readings.c.incarnation,
+        exceptions.c.state == Outcome.RECOVERED.value,
+        exceptions.c.of_attempt,
+    )
+    counts = (
+        func.count(readings.c.seq.distinct()).label("failures"),
+        func.count(readings.c.job_id.distinct()).label("jobs"),
+        func.count(readings.c.user.distinct()).label("users"),
+        func.count(exceptions.c.seq.distinct()).label("recovered"),
+    )
+    alike = and_(readings.c.cluster == reader.cluster, readings.c.fingerprint == fingerprint)
+    row = reader.first(
+        select(*counts).select_from(readings.outerjoin(exceptions, same)).where(alike, readings.c.time_s >= since_s)
+    )
+    return Similar(row.failures, row.jobs, row.users, row.recovered)
+
+
+def _correction(row: Any) -> CorrectionRow:
+    return CorrectionRow(row.job_id, row.incarnation, row.time_s, row.transient, row.by, row.for_all)

@@ -1,0 +1,42 @@
+"""For jobs that wait: which nodes they wait for, and who took those out of service."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from perdure.model.jobs import Job
+from perdure.model.nodes import Node
+from perdure.service.core.controller import PERDURE
+from perdure.service.core.waiting import blocked_by, in_words
+from perdure.service.store.journal import ActionState
+from perdure.service.store.queries import actions, jobs, nodes
+from perdure.service.store.queries.reader import MAX_LIMIT, Reader
+
+
+def waits_of(reader: Reader, listed: Sequence[Job]) -> dict[str, str]:
+    """What those of these jobs wait for that wait for nodes, in words, by job id; also those kept off them."""
+    waiting = [job for job in listed if job.state.is_waiting]
+    known = nodes.all_nodes(reader) if waiting else ()
+    blocking = {job.job_id: found for job in waiting if (found := blocked_by(job, known))}
+    if not blocking:
+        return {}
+    by = drained_by(reader, {node.name: node for found in blocking.values() for node in found}.values())
+    return {job_id: in_words(found, by) for job_id, found in blocking.items()}
+
+
+def waits_for(reader: Reader, name: str) -> list[Job]:
+    """The jobs that wait for this node to come back, of the latest that wait at all."""
+    listed = [row.job for row in jobs.find_jobs(reader, states=["pending", "held"], limit=MAX_LIMIT).items]
+    known = nodes.all_nodes(reader) if listed else ()
+    return [job for job in listed if any(node.name == name and not node.is_usable for node in blocked_by(job, known))]
+
+
+def drained_by(reader: Reader, known: Collection[Node]) -> dict[str, str]:
+    """Who had Perdure drain these nodes, by node; one that somebody else drained, or that is back, is not named."""
+    reasons = {node.name: node.reason for node in known if not node.is_usable}
+    found: dict[str, str] = {}
+    for row in actions.actions_on_nodes(reader, reasons):
+        is_it = row.kind == "drain" and row.state == ActionState.DONE and row.reason in reasons[row.node]
+        if is_it:
+            found.setdefault(row.node, "Perdure" if row.by == PERDURE else row.by)
+    return found

@@ -1,0 +1,148 @@
+"""The statements with which the journal is read and its actions are moved on, built once for all.
+
+Each takes the cluster as parameter ``here``; instants are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Dialect,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+
+from perdure.coordination.chain import MAX_ENDED, MAX_OPEN
+from perdure.model.jobs import AttemptState, JobState
+from perdure.service.store.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes
+
+MAX_ENDED_ATTEMPTS = 100_000  # attempts whose end is remembered at the start
+
+_HERE: Any = bindparam("here")
+_SINCE_S: Any = bindparam("since_s")
+_KEY: Any = bindparam("key")
+
+
+def _words(*values: str) -> list[Any]:
+    """Values that are written into the statement as they are."""
+    return [literal_column(f"'{value}'") for value in values]
+
+
+LIVE_ATTEMPTS = _words(*(s.value for s in AttemptState if not s.is_over))
+LIVE_JOBS = _words(*(s.value for s in JobState if not s.is_over))
+
+
+def _payloads(table: Table, *where: Any) -> Select[Any]:
+    return select(cast(table.c.payload, Text)).where(table.c.cluster == _HERE, *where)
+
+
+# -- what the controller remembers
+
+NEWEST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq.desc()).limit(1)
+BLINDED_S = NEWEST_S.where(events.c.kind == "sight_changed")
+LOOKED_S = NEWEST_S.where(events.c.kind.in_(_words("job_changed", "attempt_started", "attempt_ended", "node_changed")))
+_SIGHTS = events.alias()
+_BLINDED = select(func.max(_SIGHTS.c.seq)).where(_SIGHTS.c.cluster == _HERE, _SIGHTS.c.kind == "sight_changed")
+LOOKED_BEFORE_S = LOOKED_S.where(events.c.seq < _BLINDED.scalar_subquery())
+FIRST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq).limit(1)
+JOBS = _payloads(jobs, or_(jobs.c.state.in_(LIVE_JOBS), jobs.c.changed_s > _SINCE_S))
+RUNNING = _payloads(attempts, attempts.c.state.in_(LIVE_ATTEMPTS))
+ATTEMPT = _payloads(
+    attempts, attempts.c.job_id == bindparam("job_id"), attempts.c.incarnation == bindparam("incarnation")
+)
+JOB = _payloads(jobs, jobs.c.job_id == bindparam("job_id"))
+NODE = _payloads(nodes, nodes.c.name == bindparam("name"))
+NODES, CASES, HANDLERS = _payloads(nodes), _payloads(cases), _payloads(handlers)
+MEMORY = select(memory.c.name, cast(memory.c.payload, Text)).where(memory.c.cluster == _HERE)
+ENDED = (
+    select(attempts.c.job_id, attempts.c.incarnation)
+    .where(attempts.c.cluster == _HERE, attempts.c.state.not_in(LIVE_ATTEMPTS))
+    .order_by(attempts.c.seq.desc())
+    .limit(MAX_ENDED_ATTEMPTS)
+)
+EXCEPTIONS = (  # what was open, what still holds jobs back, and what ended lately; the newest first
+    _payloads(
+        exceptions,
+        or_(exceptions.c.is_open, and_(exceptions.c.of_attempt.is_(False), exceptions.c.time_s > _SINCE_S)),
+    )
+    .order_by(exceptions.c.is_open.desc(), exceptions.c.seq.desc())
+    .limit(MAX_OPEN + MAX_ENDED)
+)
+_RECALLED = select(cast(exceptions.c.payload, Text)).where(exceptions.c.id.in_(bindparam("ids", expanding=True)))
+
+# -- actions
+
+ACTIONS = (
+    select(actions, cast(actions.c.payload, Text).label("text"))
+    .where(actions.c.cluster == _HERE)
+    .order_by(actions.c.seq)
+)
+ACTION = ACTIONS.where(actions.c.key == _KEY)
+IN_STATE = ACTIONS.where(actions.c.state == bindparam("state"))
+UNREPORTED = ACTIONS.where(
+    actions.c.state.not_in(_words("planned", "started")),
+    or_(actions.c.ended_s > _SINCE_S, actions.c.created_s > _SINCE_S),  # a clock set back puts the end far before
+    ~select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists(),
+)
+BEGUN = (  # all but comments and what lets go of what Perdure held itself, with whose job it is about
+    select(actions.c.key, actions.c.kind, actions.c.started_s, cast(actions.c.payload, Text).label("text"), jobs.c.user)
+    .join(jobs, and_(jobs.c.cluster == actions.c.cluster, jobs.c.job_id == actions.c.job_id), isouter=True)
+    .where(actions.c.started_s > _SINCE_S, actions.c.by == bindparam("by"), actions.c.cluster == _HERE)
+    .where(actions.c.key.not_like("release:%@%"), actions.c.kind != literal_column("'comment'"))
+)
+LIVE = select(func.count()).where(jobs.c.state.in_(LIVE_JOBS), jobs.c.cluster == _HERE)
+NODES_OUT = select(func.count()).where(
+    nodes.c.cluster == _HERE, nodes.c.state.in_(_words("draining", "drained", "down"))
+)
+ALL_NODES = select(func.count()).where(nodes.c.cluster == _HERE)
+EXTENT = select(*[each.scalar_subquery() for each in (LIVE, ALL_NODES, NODES_OUT)])
+PLANNED_AS = (  # the keys under which one action was planned, with their states, the newest first
+    select(actions.c.key, actions.c.state, actions.c.by)
+    .where(or_(actions.c.key == _KEY, actions.c.key.like(bindparam("again"), escape="/")))
+    .order_by(actions.c.seq.desc())
+)
+MOVE = update(actions).where(actions.c.key == bindparam("at_key"), actions.c.state == bindparam("at_state"))
+
+
+class Recall:
+    """A search for exceptions by many ids at once, compiled once: an id costs little more than its look-up."""
+
+    SIZES = (1, 16, 256)  # ids looked for by one statement; what is left over is filled up with the last one
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._sql = {size: self._compiled(size, dialect) for size in self.SIZES}
+        self._by_name = dialect.paramstyle == "pyformat"
+
+    @staticmethod
+    def _compiled(size: int, dialect: Dialect) -> str:
+        statement = _RECALLED.params(ids=[""] * size)
+        return str(statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True}))
+
+    def __call__(self, db: Connection, ids: Sequence[str]) -> Iterator[str]:
+        """The records of those that are there, as text; of all clusters, for an id is taken once."""
+        most = self.SIZES[-1]
+        for start in range(0, len(ids), most):
+            some = list(ids[start : start + most])
+            size = next(size for size in self.SIZES if size >= len(some))
+            some += some[-1:] * (size - len(some))
+            given = {f"ids_{n}": name for n, name in enumerate(some, 1)} if self._by_name else tuple(some)
+            yield from (row[0] for row in db.exec_driver_sql(self._sql[size], given))
+
+
+def planned_as(key: str) -> dict[str, str]:
+    """The parameters of `PLANNED_AS`: a key, and with ``~N`` after it where a person asked again."""
+    plain = key.replace("/", "//").replace("%", "/%").replace("_", "/_")
+    return {"key": key, "again": f"{plain}~%"}

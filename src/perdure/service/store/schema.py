@@ -1,0 +1,273 @@
+"""The tables of the journal: what happened, what was decided, what was asked for and what came of it.
+
+One schema for SQLite and PostgreSQL, changed only by Alembic migrations. Instants are seconds since the epoch
+(``*_s``); values with a shape of their own are JSON, written and read by `perdure.service.store.codec`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+_seq = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only INTEGER keys up by itself
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("key", String, nullable=False, unique=True),  # the first event of a key is the only one
+    Column("time_s", Float, nullable=False),
+    Column("cluster", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("job_id", String, nullable=False, default=""),
+    Column("payload", JSON, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("user", String, nullable=False),
+    Column("partition", String, nullable=False),
+    Column("state", String, nullable=False),  # model.jobs.JobState
+    Column("gpus", Integer, nullable=False),
+    Column("node_count", Integer, nullable=False),
+    Column("submit_s", Float, nullable=False),
+    Column("changed_s", Float, nullable=False),
+    Column("story_s", Float, nullable=False, default=0.0),  # its submit, where another job had the id before; else 0
+    Column("story_known_s", Float, nullable=False, default=0.0),  # when we first saw it; else 0
+    Column("payload", JSON, nullable=False),  # the whole model.jobs.Job
+    UniqueConstraint("cluster", "job_id"),
+    Index("jobs_by_state", "state", "seq"),
+    Index("jobs_by_user", "user", "seq"),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("state", String, nullable=False),  # model.jobs.AttemptState
+    Column("start_s", Float, nullable=False),
+    Column("end_s", Float),
+    Column("gpus", Integer, nullable=False),
+    Column("payload", JSON, nullable=False),  # the whole model.jobs.Attempt
+    Column("verdict", JSON),  # the whole triage.verdict.Verdict, once judged
+    UniqueConstraint("cluster", "job_id", "incarnation"),
+    Index("attempts_by_end", "end_s"),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("state", String, nullable=False),  # model.nodes.NodeState
+    Column("changed_s", Float, nullable=False),
+    Column("payload", JSON, nullable=False),  # the whole model.nodes.Node
+)
+
+exceptions = Table(  # of failed attempts, and raised ones: who owns the recovery, what was decided and why
+    "exceptions",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("time_s", Float, nullable=False),
+    Column("type", String, nullable=False),  # dotted, "job.shape", "node.failure"
+    Column("state", String, nullable=False),  # coordination.record.ExceptionRecord.standing
+    Column("owner", String, nullable=False, default=""),  # component that recovers; "" while nobody does
+    Column("decision", String, nullable=False, default=""),  # retry.decide.DecisionKind; "" while open
+    Column("reason", Text, nullable=False, default=""),
+    Column("wasted_gpu_h", Float, nullable=False, default=0.0),  # burnt by the failed attempt
+    Column("saved_gpu_h", Float, nullable=False, default=0.0),  # not burnt thanks to the decision
+    Column("limit_gpu_h", Float, nullable=False, default=0.0),  # lost, since a limit stopped what was worth a retry
+    Column("limited", Boolean, nullable=False, default=False),  # a limit stopped it, or made its retry later
+    Column("payload", JSON, nullable=False),  # the whole coordination.record.ExceptionRecord
+    Column("decided", JSON),  # the whole retry.decide.Decision, once decided
+    Column("of_attempt", Boolean, nullable=False, default=True),  # False: somebody raised it
+    Column("is_open", Boolean, nullable=False, default=False),  # on its way, or in force; read back at the start
+    Column("said", Integer, nullable=False, default=0),  # verdicts in the record: it is never written over with fewer
+    Index("exceptions_by_job", "cluster", "job_id", "seq"),
+    Index("exceptions_by_time", "time_s"),
+    Index("exceptions_by_open", "cluster", "is_open"),
+    Index("exceptions_by_kind", "seq", "cluster", "type", "state"),  # narrow rows, to look for few among many
+)
+
+handlers = Table(  # programs that asked to be asked; read back at the start
+    "handlers",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("payload", JSON, nullable=False),  # the whole coordination.handlers.Registration
+)
+
+actions = Table(
+    "actions",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("key", String, nullable=False, unique=True),
+    Column("cluster", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("job_id", String, nullable=False, default=""),
+    Column("incarnation", BigInteger, nullable=False, default=0),
+    Column("node", String, nullable=False, default=""),
+    Column("exception_id", String, nullable=False, default=""),
+    Column("state", String, nullable=False),  # service.journal.ActionState
+    Column("by", String, nullable=False),  # "perdure", or the name of the person who asked
+    Column("reason", Text, nullable=False),
+    Column("detail", Text, nullable=False, default=""),
+    Column("created_s", Float, nullable=False),
+    Column("expires_s", Float, nullable=False),  # not carried out after this instant
+    Column("started_s", Float),
+    Column("ended_s", Float),
+    Column("payload", JSON, nullable=False),  # the whole model.actions.Action
+    Index("actions_by_state", "state", "seq"),
+    Index("actions_by_job", "cluster", "job_id", "seq"),
+    Index("actions_by_start", "started_s"),
+)
+
+cases = Table(  # what the controller remembers of a job that failed; read back at the start
+    "cases",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("job_id", String, primary_key=True),
+    Column("payload", JSON, nullable=False),  # the whole service.controller.Case
+)
+
+memory = Table(  # what else the controller remembers: one row a name
+    "memory",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("payload", JSON, nullable=False),
+)
+
+readings = Table(  # what triage read of a failed attempt, to learn from once its truth is known
+    "readings",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("time_s", Float, nullable=False),
+    Column("user", String, nullable=False),
+    Column("fingerprint", String, nullable=False),
+    Column("category", String, nullable=False),
+    Column("excerpt", Text, nullable=False),
+    Column("causes", JSON, nullable=False),  # names of the rules that matched, in the log's order
+    UniqueConstraint("cluster", "job_id", "incarnation"),
+    Index("readings_by_fingerprint", "cluster", "fingerprint", "seq"),
+)
+
+corrections = Table(  # verdicts that a person corrected
+    "corrections",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job_id", String, nullable=False),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("time_s", Float, nullable=False),
+    Column("user", String, nullable=False),  # whose job it was
+    Column("fingerprint", String, nullable=False),
+    Column("transient", Boolean, nullable=False),
+    Column("by", String, nullable=False),
+    Column("for_all", Boolean, nullable=False),  # an operator's word: it holds for the jobs of all users
+    UniqueConstraint("cluster", "job_id", "incarnation"),
+    Index("corrections_by_fingerprint", "cluster", "fingerprint", "seq"),
+)
+
+good_runs = Table(  # what the log of a job's last good run said; the same job is the same user's of the same name
+    "good_runs",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("job", String, nullable=False),  # digest of user and name, which are hostile and of any length
+    Column("time_s", Float, nullable=False),
+    Column("state", LargeBinary, nullable=False),  # triage.goodrun.GoodRun
+    UniqueConstraint("cluster", "job"),
+    Index("good_runs_by_time", "cluster", "time_s"),
+)
+
+suspects = Table(  # components named for what failed on them; while `cleared_s` is empty they stand
+    "suspects",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("cluster", String, nullable=False),
+    Column("since_s", Float, nullable=False),
+    Column("cleared_s", Float),
+    Column("payload", JSON, nullable=False),  # the whole blame.standing.Standing
+    Index("suspects_by_end", "cluster", "cleared_s"),
+)
+
+terms = Table(  # rounds of teaching, and the models that came of them
+    "terms",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("time_s", Float, nullable=False),
+    Column("adopted", Boolean, nullable=False),
+    Column("lessons", String, nullable=False),  # digest of what was taught
+    Column("payload", JSON, nullable=False),  # the whole triage.learning.teach.Term
+    Column("model", LargeBinary),  # of the newest adopted ones
+)
+
+notices = Table(  # what somebody was to be told of: of a subject, a kind is told once until another kind is
+    "notices",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("cluster", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("kind", String, nullable=False),  # service.notices.notice.Kind
+    Column("time_s", Float, nullable=False),
+    Index("notices_by_subject", "cluster", "subject", "seq"),
+)
+
+messages = Table(  # the outbox of notices: a message gathers, is on its way, and then sent or given up
+    "messages",
+    metadata,
+    Column("seq", _seq, primary_key=True, autoincrement=True),
+    Column("key", String, nullable=False, unique=True),  # receivers drop doubles by it
+    Column("cluster", String, nullable=False),
+    Column("target", String, nullable=False),
+    Column("whose", String, nullable=False, default=""),
+    Column("state", String, nullable=False),  # service.notices.outbox.MessageState
+    Column("due_s", Float, nullable=False),  # not sent, or tried again, before this instant
+    Column("begun_s", Float),
+    Column("ended_s", Float),
+    Column("tries", Integer, nullable=False, default=0),
+    Column("error", Text, nullable=False, default=""),
+    Column("payload", JSON, nullable=False),  # the whole service.notices.notice.Message
+    Index("messages_by_state", "cluster", "state", "target"),
+    Index("messages_by_begin", "cluster", "target", "begun_s"),
+)
+
+notices_read = Table(  # how far the events were read for notices
+    "notices_read",
+    metadata,
+    Column("cluster", String, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+)

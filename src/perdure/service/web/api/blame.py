@@ -1,0 +1,83 @@
+"""Suspects: which nodes, users' code or shared parts the latest failures have in common."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from perdure.service.blame.announce import in_words, suspect_to_exception
+from perdure.service.store.queries import suspects
+from perdure.service.store.queries.suspects import SuspectRow
+from perdure.service.web.context import Here, Viewer
+
+router = APIRouter(tags=["blame"])
+
+
+class ComponentItem(BaseModel):
+    """A component: what kind of thing, and which."""
+
+    tier: str
+    name: str
+
+
+class SuspectItem(BaseModel):
+    """A component to blame. `equivalent` are those that no attempt tells from it; `cleared_s` is null while it stands.
+
+    Of `units` + `passed` attempts on it `units` failed, of so many `users`; `rate` of them by its fault.
+    """
+
+    component: str
+    tier: str
+    equivalent: list[ComponentItem]
+    kind: str
+    rate: float
+    rate_low: float
+    rate_high: float
+    units: int
+    passed: int
+    users: int
+    strength: float
+    since_s: float
+    last_s: float
+    cleared_s: float | None
+    said: str
+    exception_id: str
+
+    @classmethod
+    def of(cls, row: SuspectRow, cluster: str) -> SuspectItem:
+        standing, said = row.standing, row.standing.accusation
+        return cls(
+            component=said.name,
+            tier=said.tier,
+            equivalent=[ComponentItem(tier=tier, name=name) for tier, name in said.components[1:]],
+            kind=said.kind,
+            rate=said.rate,
+            rate_low=said.rate_low,
+            rate_high=said.rate_high,
+            units=said.failed,
+            passed=said.passed,
+            users=said.users,
+            strength=said.strength,
+            since_s=standing.since_s,
+            last_s=standing.last_s,
+            cleared_s=row.cleared_s,
+            said=in_words(standing),
+            exception_id=suspect_to_exception(standing, cluster).id,
+        )
+
+
+class SuspectsItem(BaseModel):
+    """Who stands accused now, and who was cleared lately."""
+
+    suspects: list[SuspectItem]
+    cleared: list[SuspectItem]
+
+
+@router.get("/suspects")
+def list_suspects(web: Here, identity: Viewer) -> SuspectsItem:  # noqa: ARG001
+    """Who stands accused now, and who was cleared lately, the latest first."""
+    cluster = web.reader.cluster
+    return SuspectsItem(
+        suspects=[SuspectItem.of(row, cluster) for row in suspects.standing(web.reader)],
+        cleared=[SuspectItem.of(row, cluster) for row in suspects.cleared(web.reader)],
+    )

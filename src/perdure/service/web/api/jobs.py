@@ -1,0 +1,92 @@
+"""Jobs: list, look into one, read its log, submit one to the embedded cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query
+from fastapi.responses import Response
+
+from perdure.errors import NotFound, NotPermitted
+from perdure.model.jobs import JobState
+from perdure.service.access.auth import Identity
+from perdure.service.store.queries import actions, jobs, places
+from perdure.service.store.queries.waits import waits_of
+from perdure.service.web.api.models import JobFull, JobItem, Listing, Submitted
+from perdure.service.web.api.params import Cursor, IdempotencyKey, JobId, Limit, Word
+from perdure.service.web.context import Here, Operator, Owner, Web
+
+router = APIRouter(tags=["jobs"])
+
+MAX_LOG_BYTES = 4 * 1024 * 1024
+
+
+@router.get("/jobs")
+def list_jobs(
+    web: Here,
+    identity: Owner,
+    state: Annotated[list[JobState] | None, Query(description="Only jobs that stand so; repeatable")] = None,
+    user: Word = "",
+    q: Annotated[str, Query(description="Part of a name, or an id or user", max_length=200)] = "",
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Listing[JobItem]:
+    """Jobs, the latest first."""
+    if identity.own_only:
+        _check_own(identity, user or identity.user, "jobs")
+        user = identity.user
+    page = jobs.find_jobs(web.reader, states=state or (), user=user, text=q, cursor=cursor, limit=limit)
+    waits = waits_of(web.reader, [row.job for row in page.items])
+    items = [JobItem.of(row, row.failure, waits.get(row.job.job_id, "")) for row in page.items]
+    return Listing(items=items, next_cursor=page.next_cursor)
+
+
+@router.post("/jobs", status_code=201)
+def submit(
+    web: Here, identity: Operator, spec: Annotated[dict[str, Any], Body()], key: IdempotencyKey = None
+) -> Submitted:
+    """Submit a job to the embedded cluster; the fields are those of its job specification."""
+    job_id = web.replies.once(identity.user, key, spec, "submit", lambda: web.operations.submit(spec))
+    return Submitted(job_id=job_id)
+
+
+@router.get("/jobs/{job_id}")
+def get_job(web: Here, identity: Owner, job_id: JobId) -> JobFull:
+    """Everything about one job: attempts, verdicts, exceptions with decision, owner and reason, actions."""
+    _check_own(identity, jobs.owner_of(web.reader, job_id), f"job {job_id}")
+    found = jobs.job_detail(web.reader, job_id)
+    failed = next((item.attempt for item in found.attempts if item.attempt.state.is_failure), None)
+    there = places.places_of(web.reader, failed) if failed else ()
+    acts = actions.actions_of(web.reader, job_id)
+    waits = waits_of(web.reader, [found.job]).get(job_id, "")
+    return JobFull.of(found, acts, there, identity, web.operations.kept_log, waits, web.operations.status().backend)
+
+
+@router.get("/jobs/{job_id}/log", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+def get_log(
+    web: Here,
+    identity: Owner,
+    job_id: JobId,
+    incarnation: Annotated[int | None, Query(ge=0, le=2**62, description="Not given: the latest")] = None,
+    max_bytes: Annotated[int, Query(ge=1, le=MAX_LOG_BYTES)] = 256 * 1024,
+) -> Response:
+    """The end of an attempt's log; of one that failed as it was then. Viewers get those of their own jobs."""
+    text = read_log(web, identity, job_id, incarnation, max_bytes)
+    return Response(text, media_type="text/plain; charset=utf-8")
+
+
+def _check_own(identity: Identity, user: str, where: str) -> None:
+    if not identity.may_see(user):
+        raise NotPermitted(where, "without a token only your own jobs are shown", "Ask the operator for one")
+
+
+def read_log(web: Web, identity: Identity, job_id: str, incarnation: int | None, max_bytes: int) -> bytes:
+    """The end of a log, for those who may read it. Raises `NotPermitted`, `NotFound`, `LogRefused`."""
+    if not all(map(identity.may_read_logs_of, jobs.owners_of_log(web.reader, job_id, incarnation))):
+        raise NotPermitted(f"job {job_id}", "its log belongs to another user", "Ask its owner or an operator")
+    if incarnation is None:
+        latest = jobs.latest_attempt(web.reader, job_id)
+        if latest is None:
+            raise NotFound(f"job {job_id}", "it has never run, so there is no log", "Wait until it starts")
+        incarnation = latest.id.incarnation
+    return web.operations.log_text(job_id, incarnation, max_bytes)[-max_bytes:]

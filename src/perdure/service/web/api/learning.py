@@ -1,0 +1,123 @@
+"""What the service learns: corrections by persons, rounds of teaching, and the way back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict
+
+from perdure.errors import ClusterError, NotFound, NotPermitted
+from perdure.model.identity import AttemptId
+from perdure.service.access.auth import Identity, Role
+from perdure.service.learning.learner import Learner
+from perdure.service.store.queries import jobs, learning
+from perdure.service.web.api.params import JobId
+from perdure.service.web.context import Here, Operator, Owner, Viewer, Web
+
+router = APIRouter(tags=["learning"])
+
+Incarnation = Annotated[int, Path(ge=0, le=2**62)]
+Word = Literal["transient", "deterministic", "none"]
+
+
+class CorrectionAsked(BaseModel):
+    """What a failure was, by a person's word; "none" takes his word back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    label: Word
+
+
+class RoundItem(BaseModel):
+    """One round of teaching. `term` says what was taught, and the marks before and after."""
+
+    number: int
+    time_s: float
+    in_use: bool
+    term: dict[str, Any]
+
+
+class CorrectionItem(BaseModel):
+    """A person's word on a failure; `for_all`: an operator's, which holds for all users' jobs."""
+
+    job_id: str
+    incarnation: int
+    time_s: float
+    label: str
+    by: str
+    for_all: bool
+
+
+class LearningItem(BaseModel):
+    """What the service has learnt, the newest first."""
+
+    rounds: list[RoundItem]
+    corrections: list[CorrectionItem]
+
+
+class RolledBack(BaseModel):
+    """Whether there was a learnt model to take back."""
+
+    rolled_back: bool
+
+
+@router.post("/jobs/{job_id}/attempts/{incarnation}/correction", status_code=204)
+def correct(web: Here, identity: Owner, job_id: JobId, incarnation: Incarnation, asked: CorrectionAsked) -> None:
+    """Correct the verdict on a failure. An operator's word holds for what looks alike, a user's for his own jobs."""
+    put_right(web, identity, job_id, incarnation, asked.label)
+
+
+@router.get("/learning")
+def get_learning(web: Here, identity: Viewer) -> LearningItem:
+    """What was taught, and what persons said. Others see the corrections of their own."""
+    said = [c for c in learning.all_corrections(web.reader) if identity.role is Role.OPERATOR or c.by == identity.user]
+    return LearningItem(
+        rounds=[
+            RoundItem(number=row.number, time_s=row.time_s, in_use=row.in_use, term=dict(row.term))
+            for row in learning.rounds(web.reader)
+        ],
+        corrections=[
+            CorrectionItem(
+                job_id=row.job_id,
+                incarnation=row.incarnation,
+                time_s=row.time_s,
+                label="transient" if row.transient else "deterministic",
+                by=row.by,
+                for_all=row.for_all,
+            )
+            for row in said
+        ],
+    )
+
+
+@router.post("/learning/rounds", status_code=201)
+def teach(web: Here, identity: Operator) -> LearningItem:
+    """Hold a round of teaching now, whether or not there is news."""
+    learner_of(web).learn(anyway=True)
+    return get_learning(web, identity)
+
+
+@router.post("/learning/rollback")
+def roll_back(web: Here, identity: Operator) -> RolledBack:  # noqa: ARG001
+    """Use the model before the one in use."""
+    return RolledBack(rolled_back=learner_of(web).roll_back())
+
+
+def put_right(web: Web, identity: Identity, job_id: str, incarnation: int, label: Word) -> None:
+    """Take a person's word on a failure, or take it back. Raises `NotPermitted`, `NotFound`."""
+    if not all(map(identity.may_read_logs_of, jobs.owners_of_log(web.reader, job_id, incarnation))):
+        raise NotPermitted(f"job {job_id}", "it belongs to another user", "Ask its owner or an operator")
+    attempt = AttemptId(web.reader.cluster, job_id, incarnation)
+    if label == "none":
+        if not learner_of(web).withdraw(attempt):
+            what = f"no correction of attempt {incarnation} stands"
+            raise NotFound(f"job {job_id}", what, "See perdure learn for those that do")
+    else:
+        learner_of(web).correct(attempt, label == "transient", identity.user, identity.role is Role.OPERATOR)
+
+
+def learner_of(web: Web) -> Learner:
+    if web.learner is None:
+        raise ClusterError(web.reader.cluster, "this service does not learn", "Start it with perdure up")
+    return web.learner

@@ -1,0 +1,39 @@
+"""Nodes: list, drain and return; break one of the embedded cluster."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from perdure.service.store.queries import nodes
+from perdure.service.web.api.actions import place
+from perdure.service.web.api.models import Fault, Listing, NodeItem, Order, Planned, Reason
+from perdure.service.web.api.params import Cursor, IdempotencyKey, Limit, NodeName
+from perdure.service.web.context import Here, Operator, Viewer
+
+router = APIRouter(tags=["nodes"])
+
+
+@router.get("/nodes")
+def list_nodes(web: Here, identity: Viewer, cursor: Cursor = None, limit: Limit = 100) -> Listing[NodeItem]:  # noqa: ARG001
+    """Nodes, by name."""
+    page = nodes.find_nodes(web.reader, cursor=cursor, limit=limit)
+    return Listing(items=[NodeItem.of(row) for row in page.items], next_cursor=page.next_cursor)
+
+
+@router.post("/nodes/{name}/drain", status_code=202)
+def drain(web: Here, identity: Operator, name: NodeName, body: Reason, key: IdempotencyKey = None) -> Planned:
+    """Give a node no new work; what runs there ends by itself."""
+    return place(web, identity, Order(kind="drain", node=name, reason=body.reason), key)
+
+
+@router.post("/nodes/{name}/undrain", status_code=202)
+def undrain(web: Here, identity: Operator, name: NodeName, body: Reason, key: IdempotencyKey = None) -> Planned:
+    """Give a drained node work again."""
+    return place(web, identity, Order(kind="undrain", node=name, reason=body.reason), key)
+
+
+@router.post("/nodes/{name}/faults", status_code=204)
+def fault(web: Here, identity: Operator, name: NodeName, body: Fault) -> None:  # noqa: ARG001
+    """Let a node of the embedded cluster fail, freeze, thaw or return. Other clusters refuse."""
+    nodes.node(web.reader, name)
+    web.operations.fault(name, body.kind)

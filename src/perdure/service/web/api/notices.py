@@ -1,0 +1,59 @@
+"""Notices: who got which, and what could not be delivered."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from perdure.service.notices import queries as notices
+from perdure.service.notices.queries import MessageRow
+from perdure.service.web.api.models import Listing
+from perdure.service.web.api.params import Cursor, Limit
+from perdure.service.web.context import Here, Operator
+
+router = APIRouter(tags=["notices"])
+
+
+class MessageItem(BaseModel):
+    """A message to a target: of how many notices of one kind, and the first few they are about.
+
+    `state` is gathering, on_its_way, sent or given_up; `error` says why the last try failed.
+    """
+
+    key: str
+    target: str
+    kind: str
+    severity: str
+    title: str
+    count: int
+    about: list[str]
+    first_s: float
+    last_s: float
+    state: str
+    due_s: float
+    begun_s: float | None
+    ended_s: float | None
+    tries: int
+    error: str
+
+    @classmethod
+    def of(cls, row: MessageRow) -> MessageItem:
+        message = row.message
+        return cls(
+            key=message.key, target=message.target, kind=message.kind, severity=message.kind.severity,
+            title=message.title, count=message.count, about=[notice.name for notice in message.notices],
+            first_s=message.first_s, last_s=message.last_s, state=row.state, due_s=row.due_s, begun_s=row.begun_s,
+            ended_s=row.ended_s, tries=row.tries, error=row.error,
+        )  # fmt: skip
+
+
+@router.get("/notices")
+def list_notices(
+    web: Here,
+    identity: Operator,  # noqa: ARG001
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Listing[MessageItem]:
+    """Messages that tell people of what happened, the latest first. For operators: they name all users' jobs."""
+    page = notices.find_messages(web.reader, cursor=cursor, limit=limit)
+    return Listing(items=[MessageItem.of(row) for row in page.items], next_cursor=page.next_cursor)

@@ -1,0 +1,35 @@
+"""How the service stands, and tokens for those who may ask it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+import perdure
+from perdure.service.access.auth import Role
+from perdure.service.web.api.models import LoginCode, Minted, NewToken, StatusItem
+from perdure.service.web.context import Here, Operator, Owner, Viewer, Web
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/status")
+def status(web: Here, identity: Owner) -> StatusItem:  # noqa: ARG001
+    """How the service stands: what it watches, whether it may act, what it cannot see."""
+    return standing(web)
+
+
+@router.post("/tokens", status_code=201)
+def mint(web: Here, identity: Operator, body: NewToken) -> Minted:  # noqa: ARG001
+    """Make a token for a person or a program. It is shown this once; only its hash is kept."""
+    token = web.tokens.mint(body.user, Role(body.role))
+    return Minted(user=body.user, role=body.role, token=token)
+
+
+@router.post("/login-codes", status_code=201)
+def login_code(web: Here, identity: Viewer) -> LoginCode:
+    """A code that logs a browser in once as whoever asks, within a quarter of an hour: ``/?code=CODE``."""
+    return LoginCode(code=web.tokens.login_code(identity))
+
+
+def standing(web: Web) -> StatusItem:
+    return StatusItem.of(web.operations.status(), perdure.__version__)

@@ -1,0 +1,217 @@
+"""Metrics for Prometheus: of Perdure and its process, never a job, a user, a node or a text as a label."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from threading import Lock
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+import perdure
+from perdure.blame.builders.attempts import CODE, GPU, NODE, STORAGE, USER
+from perdure.coordination.playbook import Playbook, own_playbook
+from perdure.errors import PerdureError
+from perdure.service.notices import queries as notices
+from perdure.service.store.queries import totals
+from perdure.service.store.queries.reader import Reader
+from perdure.service.workers.operations import Operations, Status
+from perdure.triage.verdict import Label
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FRESH_S = 5.0  # totals are counted anew no more often than this
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+USUAL_SUSPECTS = (CODE, USER, NODE, GPU, STORAGE)  # tiers that are told where nobody is suspected, too
+
+
+class Metrics:
+    """The registry. Whoever decides calls `decided`; all else is read from the journal when asked for."""
+
+    def __init__(self, playbook: Playbook | None = None) -> None:
+        """`playbook` has the types of exceptions that are told apart; None: Perdure's own."""
+        self._playbook = playbook or own_playbook()
+        self.registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self.registry)
+        build = Info("perdure_build", "1, with the versions of Perdure and of Python.", registry=self.registry)
+        build.info({"version": perdure.__version__, "python": platform.python_version()})
+        self._latency = Histogram(
+            "perdure_decision_seconds",
+            "From a failed attempt's log tail at hand to the decision in the journal.",
+            registry=self.registry,
+            buckets=BUCKETS_S,
+        )
+        text = "Verdicts on failed attempts since the process began, by label."
+        self._verdicts = Counter("perdure_verdicts", text, ["label"], registry=self.registry)
+        for label in Label:  # all of them from the beginning: a rate needs the zero
+            self._verdicts.labels(label.value)
+        self._notices = Counter(
+            "perdure_notices", "Tries to send a message, by target and outcome.", ["target", "outcome"],
+            registry=self.registry,
+        )  # fmt: skip
+
+    def tried_notice(self, target: str, outcome: str) -> None:
+        """Note a try to send a message: "sent" or "failed"."""
+        self._notices.labels(target, outcome).inc()
+
+    def decided(self, seconds: float, label: Label) -> None:
+        """Note how long one decision took, from the log tail at hand to the journal, and the label of its verdict."""
+        self._latency.observe(max(0.0, seconds))
+        self._verdicts.labels(label.value).inc()
+
+    def watch(self, reader: Reader, operations: Operations, clock: Callable[[], float] = time.time) -> None:
+        """Add what the journal and the service say of themselves."""
+        self.registry.register(_Standing(reader, operations, clock, self._playbook))
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class _Growing:
+    """Counters out of the journal's totals, which get smaller when it is pruned: each begins at 0 and never falls.
+
+    Prometheus takes a counter that falls for one that began anew, and would count everything once more.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, ...], float] | None = None
+        self._sums: dict[tuple[str, ...], float] = {}
+
+    def take(self, found: dict[tuple[str, ...], float]) -> None:
+        """Add what has come since the totals that were taken before; the first ones only say where to begin."""
+        last = found if self._last is None else self._last
+        for key, total in found.items():
+            self._sums[key] = self._sums.get(key, 0.0) + max(0.0, total - last.get(key, 0.0))
+        self._last = found
+
+    def of(self, name: str) -> list[tuple[tuple[str, ...], float]]:
+        """The counters whose keys begin with `name`, each with the rest of its key, in order."""
+        return sorted((key[1:], total) for key, total in self._sums.items() if key[0] == name)
+
+
+class _Standing(Collector):
+    """Reads the journal when Prometheus asks, and once before that: counters are of what came since then."""
+
+    def __init__(self, reader: Reader, operations: Operations, clock: Callable[[], float], playbook: Playbook) -> None:
+        self._reader = reader
+        self._playbook = playbook
+        self._operations = operations
+        self._clock = clock
+        self._lock = Lock()
+        self._totals: totals.Totals | None = None
+        self._counted_s = float("-inf")
+        self._growing = _Growing()
+        with suppress(PerdureError):
+            self._growing.take(_counted(totals.totals(reader, playbook)))
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _of_status(self._operations.status(), self._clock())
+        found: totals.Totals | None
+        try:
+            found = self._fresh_totals()
+        except PerdureError:
+            found = None
+        yield GaugeMetricFamily("perdure_journal_up", "1 where the journal can be read.", found is not None)
+        if found is not None:
+            yield from _counters(self._growing)
+            yield from _of_totals(found)
+            yield from _of_notices(notices.waiting(self._reader))
+
+    def _fresh_totals(self) -> totals.Totals:
+        with self._lock:
+            now = self._clock()
+            if self._totals is None or not 0 <= now - self._counted_s < FRESH_S:
+                self._totals, self._counted_s = totals.totals(self._reader, self._playbook), now
+                self._growing.take(_counted(self._totals))
+            return self._totals
+
+
+def _of_status(status: Status, now: float) -> Iterator[Metric]:
+    yield GaugeMetricFamily("perdure_armed", "1 where decisions are carried out, 0 in shadow mode.", int(status.armed))
+    yield GaugeMetricFamily("perdure_stopped", "1 while the kill switch is on.", int(status.stopped))
+    age = GaugeMetricFamily("perdure_last_look_age_seconds", "Since the cluster was last looked at.")
+    if status.last_look_s is not None:
+        age.add_metric([], max(0.0, now - status.last_look_s))
+    yield age
+    unseen = GaugeMetricFamily("perdure_unseen", "1 for each part that cannot be asked.", labels=["part"])
+    for part in sorted(status.unseen):
+        unseen.add_metric([part], 1)
+    yield unseen
+    if status.retries:
+        text = "Retries of the cluster in the last hour, and planned for later."
+        yield GaugeMetricFamily("perdure_retry_budget_used", text, status.retries.used)
+        text = "Retries that the cluster may have in an hour."
+        yield GaugeMetricFamily("perdure_retry_budget", text, status.retries.limit)
+    left = GaugeMetricFamily(
+        "perdure_retry_budget_left", "Retries of this hour that the cluster, a user, a node has left, at the least.",
+        labels=["of"],
+    )  # fmt: skip
+    for whose, number in sorted(status.left.items()):
+        left.add_metric([whose], number)
+    yield left
+    spent = "Budgets of users, nodes and the cluster that make retries start later now (5: five or more)."
+    yield GaugeMetricFamily("perdure_retry_budgets_spent", spent, len(status.spent))
+
+
+def _of_notices(found: Mapping[str, int]) -> Iterator[Metric]:
+    waiting = GaugeMetricFamily("perdure_notices_waiting", "Messages that are not sent yet.", labels=["target"])
+    for target, number in sorted(found.items()):
+        waiting.add_metric([target], number)
+    yield waiting
+
+
+def _counted(found: totals.Totals) -> dict[tuple[str, ...], float]:
+    """What is told as a counter, by its name and labels."""
+    return {
+        **{("decisions", kind, category): float(number) for (kind, category), number in found.decisions.items()},
+        **{("failures", category): float(number) for category, number in found.failures.items()},
+        **{("gpu_seconds", fate): gpu_h * 3600 for fate, gpu_h in found.gpu_h.items()},
+        ("limited",): float(found.limited),
+    }
+
+
+COUNTERS = (
+    ("decisions", "Decisions on failed attempts.", ("kind", "category")),
+    ("failures", "Failed attempts by cause.", ("category",)),
+    (
+        "gpu_seconds",
+        "GPU time of failed attempts; what stops kept from being burnt again; what limits that stop jobs cost.",
+        ("fate",),
+    ),
+    ("limited", "Retries that a limit or budget refused or made later.", ()),
+)
+
+
+def _counters(growing: _Growing) -> Iterator[Metric]:
+    for name, text, labels in COUNTERS:
+        family = CounterMetricFamily(f"perdure_{name}", text, labels=labels)
+        for values, number in growing.of(name):
+            family.add_metric(values, number)
+        yield family
+
+
+def _of_totals(found: totals.Totals) -> Iterator[Metric]:
+    actions = GaugeMetricFamily("perdure_actions", "Actions by state.", labels=["kind", "state"])
+    for (kind, state), number in sorted(found.actions.items()):
+        actions.add_metric([kind, state], number)
+    yield actions
+    jobs = GaugeMetricFamily("perdure_jobs", "Jobs that are not over, by state.", labels=["state"])
+    for state, number in sorted(found.jobs.items()):
+        jobs.add_metric([state], number)
+    yield jobs
+    text = "Exceptions that need an answer or a person, or keep jobs from starting, by entry of the playbook."
+    raised = GaugeMetricFamily("perdure_open_exceptions", text, labels=["type", "state"])
+    for (kind, state), number in sorted(found.open_exceptions.items()):
+        raised.add_metric([kind, state], number)
+    yield raised
+    suspected = GaugeMetricFamily("perdure_suspects", "Components that are suspected now, by tier.", labels=["tier"])
+    for tier, number in sorted((dict.fromkeys(USUAL_SUSPECTS, 0) | dict(found.suspects)).items()):
+        suspected.add_metric([tier], number)
+    yield suspected
+    yield GaugeMetricFamily("perdure_journal_bytes", "Size of the journal's database.", found.journal_bytes)

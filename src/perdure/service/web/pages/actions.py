@@ -1,0 +1,83 @@
+"""Actions: the journal of what was done, with a person's hand on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from perdure.service.core.controller import undo_of
+from perdure.service.store.journal import ActionState
+from perdure.service.store.queries import actions, jobs
+from perdure.service.store.queries.actions import ActionRow
+from perdure.service.store.queries.reader import MAX_LIMIT, Page, Reader
+from perdure.service.web.context import Here, Viewer
+from perdure.service.web.pages.listing import Columns, Listing, Wanted, Word, at, csv_file, every
+from perdure.service.web.pages.render import page
+from perdure.service.web.pages.words import BADGES
+
+router = APIRouter()
+
+ROWS = 50
+
+
+COLUMNS: Columns[ActionRow] = (
+    ("key", lambda row: row.key),
+    ("action", lambda row: row.kind),
+    ("state", lambda row: row.state),
+    ("job_id", lambda row: row.job_id),
+    ("node", lambda row: row.node),
+    ("by", lambda row: row.by),
+    ("reason", lambda row: row.reason),
+    ("detail", lambda row: row.detail),
+    ("decided", lambda row: at(row.created_s)),
+    ("begun", lambda row: at(row.started_s)),
+    ("ended", lambda row: at(row.ended_s)),
+)
+
+
+@router.get("/actions")
+def actions_page(
+    request: Request,
+    web: Here,
+    identity: Viewer,  # noqa: ARG001
+    asked: Wanted,
+    state: Annotated[str, Query(max_length=20)] = "",
+    job: Word = "",
+) -> Response:
+    """The journal of actions, as a page or as CSV."""
+    state, job = state if state in BADGES["action"] else "", job.strip()
+    within, order = asked.within(web.now()), asked.order(actions.SORTED_BY)
+
+    def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[ActionRow]:
+        return actions.find_actions(
+            web.reader, states=[state] if state else [], job_id=job, user=asked.user, partition=asked.partition,
+            decided=within, order=order, cursor=cursor, limit=limit,
+        )  # fmt: skip
+
+    if asked.is_csv:
+        return csv_file("actions", COLUMNS, every(read))
+    found = read(asked.cursor, ROWS)
+    listing = Listing("/actions", asked, {"state": state, "job": job}, tuple(actions.SORTED_BY))
+    return page(
+        request,
+        web,
+        "actions",
+        "Actions",
+        rows=found.items,
+        undoable=undoable(web.reader, found.items),
+        listing=listing,
+        more=listing.onward(found),
+        tabs=[(name, listing.link(state=name)) for name in ("", *BADGES["action"])],
+        state=state,
+        counts=actions.counts(web.reader),
+    )
+
+
+def undoable(reader: Reader, rows: Sequence[ActionRow]) -> frozenset[str]:
+    """Keys of those that can be taken back: done, and their job is not over."""
+    done = [row for row in rows if row.state == ActionState.DONE and undo_of(row.action) is not None]
+    live = jobs.live_among(reader, {row.job_id for row in done if row.job_id})
+    return frozenset(row.key for row in done if not row.job_id or row.job_id in live)

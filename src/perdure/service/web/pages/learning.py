@@ -1,0 +1,105 @@
+"""Learning: the training runs, whether they helped, and the verdicts that people corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import Response
+
+from perdure.service.access.auth import Role
+from perdure.service.store.queries import learning
+from perdure.service.store.queries.learning import CorrectionRow, TermRow
+from perdure.service.web.api.learning import Incarnation, Word, learner_of, put_right
+from perdure.service.web.api.params import JobId
+from perdure.service.web.context import Here, Operator, Viewer
+from perdure.service.web.pages.listing import Columns, Listing, Wanted, arranged, at, csv_file
+from perdure.service.web.pages.render import done, page
+
+router = APIRouter()
+
+
+ROUNDS: Columns[TermRow] = (
+    ("time", lambda row: at(row.time_s)),
+    ("training_examples", lambda row: row.term["lessons"]),
+    ("offered", lambda row: row.term["offered"]),
+    ("from_people", lambda row: row.term["persons"]),
+    ("reference_accuracy_before", lambda row: row.term["fixed_before"]["balanced_accuracy"]),
+    ("reference_accuracy_after", lambda row: row.term["fixed_after"]["balanced_accuracy"]),
+    ("site_examples_held_back", lambda row: row.term["site_after"]["examples"]),
+    ("site_accuracy_before", lambda row: row.term["site_before"]["balanced_accuracy"]),
+    ("site_accuracy_after", lambda row: row.term["site_after"]["balanced_accuracy"]),
+    ("adopted", lambda row: row.term["adopted"]),
+    ("in_use", lambda row: row.in_use),
+    ("reason", lambda row: row.term["reason"]),
+)
+CORRECTIONS: Columns[CorrectionRow] = (
+    ("job_id", lambda row: row.job_id),
+    ("attempt", lambda row: row.incarnation),
+    ("corrected_to", lambda row: "transient" if row.transient else "deterministic"),
+    ("by", lambda row: row.by),
+    ("for_all_users", lambda row: row.for_all),
+    ("time", lambda row: at(row.time_s)),
+)
+ROUNDS_BY: Mapping[str, Callable[[TermRow], Any]] = {
+    "when": lambda row: row.time_s,
+    "examples": lambda row: row.term["lessons"],
+    "people": lambda row: row.term["persons"],
+    "reference": lambda row: row.term["fixed_after"]["balanced_accuracy"],
+    "site": lambda row: row.term["site_after"]["balanced_accuracy"],
+}
+CORRECTIONS_BY: Mapping[str, Callable[[CorrectionRow], Any]] = {
+    "job": lambda row: row.job_id,
+    "verdict": lambda row: row.transient,
+    "by": lambda row: row.by,
+    "corrected": lambda row: row.time_s,
+}
+
+
+@router.get("/learning")
+def learning_page(
+    request: Request, web: Here, identity: Viewer, asked: Wanted, table: Annotated[str, Query(max_length=20)] = ""
+) -> Response:
+    """The training runs and the corrections; one of the two tables as CSV."""
+    every = learning.all_corrections(web.reader)
+    said = arranged(
+        [c for c in every if identity.role is Role.OPERATOR or c.by == identity.user], CORRECTIONS_BY, asked
+    )
+    rounds = arranged(learning.rounds(web.reader, 20), ROUNDS_BY, asked)
+    if asked.is_csv and table == "corrections":
+        return csv_file("corrections", CORRECTIONS, said)
+    if asked.is_csv:
+        return csv_file("training-runs", ROUNDS, rounds)
+    listing = Listing("/learning", asked, {}, (*ROUNDS_BY, *CORRECTIONS_BY))
+    return page(request, web, "learning", "Learning", rounds=rounds, corrections=said, listing=listing)
+
+
+@router.post("/do/jobs/{job_id}/attempts/{incarnation}/correction")
+def correct(
+    request: Request,
+    web: Here,
+    identity: Viewer,
+    job_id: JobId,
+    incarnation: Incarnation,
+    label: Annotated[Word, Form()],
+) -> Response:
+    """Correct a verdict, or take the correction back."""
+    put_right(web, identity, job_id, incarnation, label)
+    said = "Correction taken back" if label == "none" else f"Noted: {label}. Verdicts on what looks alike follow it"
+    return done(request, said)
+
+
+@router.post("/do/learning/round")
+def teach(request: Request, web: Here, identity: Operator) -> Response:  # noqa: ARG001
+    """Train now."""
+    term = learner_of(web).learn(anyway=True)
+    used = term is not None and term.adopted
+    return done(request, "Trained: the new model is in use" if used else "Trained, but not used: it was less accurate")
+
+
+@router.post("/do/learning/rollback")
+def roll_back(request: Request, web: Here, identity: Operator) -> Response:  # noqa: ARG001
+    """Use the model before the one in use."""
+    back = learner_of(web).roll_back()
+    return done(request, "The model before is in use again" if back else "The model that came with Perdure is in use")

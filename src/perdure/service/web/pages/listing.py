@@ -1,0 +1,181 @@
+"""What every listing has: filters, sorting and time ranges by plain links and forms, and the same rows as CSV."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlencode
+
+from fastapi import Depends, Query
+from fastapi.responses import Response
+
+from perdure.errors import InputError
+from perdure.service.store.queries.order import Order, Within
+from perdure.service.store.queries.reader import Page
+from perdure.service.web.pages.words import iso, visible
+
+T = TypeVar("T")
+
+LAST: Mapping[str, tuple[str, float]] = {
+    "1h": ("Last hour", 3600.0),
+    "24h": ("Last 24 hours", 24 * 3600.0),
+    "7d": ("Last 7 days", 7 * 24 * 3600.0),
+    "30d": ("Last 30 days", 30 * 24 * 3600.0),
+}
+CSV = "csv"
+MOST_IN_CSV = 10_000  # rows
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # some programs take full-width ones, too
+
+Word = Annotated[str, Query(max_length=256)]
+Moment = Annotated[str, Query(max_length=32)]
+
+
+@dataclass(frozen=True)
+class ListingQuery:
+    """What the address of a listing may say. Each page reads what it has a use for."""
+
+    user: Word = ""
+    partition: Word = ""
+    last: Annotated[str, Query(max_length=8)] = ""
+    since: Annotated[str, Query(alias="from", max_length=32)] = ""
+    until: Annotated[str, Query(alias="to", max_length=32)] = ""
+    sort: Annotated[str, Query(max_length=40)] = ""
+    cursor: Annotated[str | None, Query(max_length=256)] = None
+    format: Annotated[str, Query(max_length=8)] = ""
+
+    @property
+    def is_csv(self) -> bool:
+        return self.format == CSV
+
+    def within(self, now: float) -> Within:
+        """The stretch of time. Raises `InputError` for what is no date and time."""
+        if self.last in LAST:
+            return Within(now - LAST[self.last][1])
+        return Within(_instant("from", self.since), _instant("to", self.until))
+
+    def order(self, names: Collection[str]) -> Order | None:
+        """How to sort; None where nothing, or nothing that can be sorted by, is asked for."""
+        name = self.sort.removeprefix("-")
+        return Order(name, self.sort.startswith("-")) if name in names else None
+
+
+Wanted = Annotated[ListingQuery, Depends()]
+
+
+def _instant(where: str, text: str) -> float | None:
+    """Seconds since the epoch of a date and time of this machine's zone, or of the zone that it names."""
+    if not text:
+        return None
+    try:
+        return dt.datetime.fromisoformat(text).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError) as err:
+        what = f"{visible(text)!r} is no date and time"
+        raise InputError(where, what, "Write it like 2026-11-23T02:10") from err
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The address of a listing, and those of its variations. `own` are the page's own filters."""
+
+    path: str
+    asked: ListingQuery
+    own: Mapping[str, str]
+    sorts: tuple[str, ...]
+
+    def link(self, **changes: str) -> str:
+        """The listing with some filters changed, from its first row on; "" takes a filter away."""
+        a = self.asked
+        shared = {"user": a.user, "partition": a.partition, "last": a.last, "from": a.since, "to": a.until}
+        given = {**self.own, **shared, "sort": a.sort, **changes}
+        query = urlencode({name: value.encode("utf-8", "replace") for name, value in given.items() if value})
+        return f"{self.path}?{query}" if query else self.path
+
+    def sorted_by(self, name: str) -> str:
+        """The listing sorted by a column; what is sorted by it already is turned round."""
+        return self.link(sort=f"-{name}" if self.asked.sort == name else name)
+
+    def standing(self, name: str) -> str:
+        """How it is sorted by a column, in the words of ``aria-sort``; "" where it is not."""
+        if self.asked.sort.removeprefix("-") != name:
+            return ""
+        return "descending" if self.asked.sort.startswith("-") else "ascending"
+
+    @property
+    def csv(self) -> str:
+        return self.link(format=CSV)
+
+    @property
+    def last_choices(self) -> list[tuple[str, str]]:
+        return [("", "Any time"), *((name, words) for name, (words, _) in LAST.items())]
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.filters_set) or any(self.own.values())
+
+    @property
+    def filters_set(self) -> int:
+        """How many of the filters that all listings share are set."""
+        a = self.asked
+        return sum(map(bool, (a.user, a.partition, a.last, a.since, a.until)))
+
+    def onward(self, found: Page[Any] | None) -> str:
+        """The next page; "" where there is none."""
+        return self.link(cursor=found.next_cursor) if found is not None and found.next_cursor else ""
+
+
+Columns = Sequence[tuple[str, Callable[[T], object]]]
+"""What a table holds as CSV: each column's name, and its value in a row."""
+
+
+def csv_file(name: str, columns: Columns[T], rows: Iterable[T]) -> Response:
+    """A table as a file. Text that a spreadsheet would take for a formula begins with an apostrophe."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([title for title, _ in columns])
+    writer.writerows([cell(value(row)) for _, value in columns] for row in rows)
+    headers = {"Content-Disposition": f'attachment; filename="perdure-{name}.csv"'}
+    return Response(text.getvalue().encode("utf-8"), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def cell(value: object) -> object:
+    """A value as CSV holds it.
+
+    >>> cell("=1+1"), cell(" @x"), cell(-3.5), cell("a\\x1bb"), cell(None), cell(("n1", "n2"))
+    ("'=1+1", "' @x", -3.5, 'a␛b', '', 'n1 n2')
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return "" if value is None else value
+    text = visible(" ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+    return f"'{text}" if text.lstrip().startswith(FORMULA) or text[:1] in ("\t", "\n") else text
+
+
+def at(seconds: float | None) -> str:
+    """An instant as CSV holds it: ISO 8601, with the zone."""
+    return iso(seconds)
+
+
+def every(read: Callable[[str | None], Page[T]]) -> Iterable[T]:
+    """The rows of all pages of a listing, up to `MOST_IN_CSV`."""
+    cursor, count = None, 0
+    while count < MOST_IN_CSV:
+        found = read(cursor)
+        yield from found.items
+        count += len(found.items)
+        cursor = found.next_cursor
+        if cursor is None:
+            return
+
+
+def arranged(rows: Sequence[T], keys: Mapping[str, Callable[[T], Any]], asked: ListingQuery) -> list[T]:
+    """Rows that are all at hand, sorted as asked; as they came where nothing is asked for."""
+    order = asked.order(keys)
+    return list(rows) if order is None else sorted(rows, key=keys[order.column], reverse=order.falling)
+
+
+def without_page(asked: ListingQuery) -> ListingQuery:
+    """The same, from the first row on."""
+    return replace(asked, cursor=None)

@@ -1,0 +1,38 @@
+"""The dashboard's routes, put together."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from perdure.errors import NotFound
+from perdure.service.web.context import Anybody
+from perdure.service.web.pages import actions, blame, deeds, exceptions, jobs, learning, login, nodes, now, whatif
+from perdure.service.web.pages.assets import assets
+
+fixed = APIRouter()
+
+ROUTERS = (
+    now.router,
+    jobs.router,
+    nodes.router,
+    exceptions.router,
+    blame.router,
+    actions.router,
+    whatif.router,
+    learning.router,
+    deeds.router,
+    login.router,
+    fixed,
+)
+
+
+@fixed.get("/static/{name:path}", dependencies=[Anybody])
+def static(request: Request, name: str) -> Response:
+    """A script, style or icon. Addressed by its content it may be kept for good."""
+    asset = assets().by_name.get(name)
+    if asset is None:
+        raise NotFound(request.url.path[:120], "no such file", "See the page that links here")
+    named = request.query_params.get("v", "") == asset.digest[:12]
+    caching = "public, max-age=31536000, immutable" if named else "no-cache"
+    return Response(asset.body, media_type=asset.media_type, headers={"Cache-Control": caching})

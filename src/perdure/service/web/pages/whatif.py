@@ -1,0 +1,250 @@
+"""What if: ask how other policies would have scheduled the same jobs, and see what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import ValidationError
+
+from perdure.errors import InputError
+from perdure.installation import install_command
+from perdure.service.access.auth import Identity
+from perdure.service.store.queries import history
+from perdure.service.web.api.models import ComparisonItem
+from perdure.service.web.api.whatif import SIM, ComparisonId, bench_of, item, listed, put
+from perdure.service.web.context import Here, Viewer, Web
+from perdure.service.web.pages.listing import Columns, Listing, Wanted, arranged, at, csv_file
+from perdure.service.web.pages.policies import POLICY_WORDS, RETRY_WORDS, policy_title
+from perdure.service.web.pages.render import done, is_htmx, page
+from perdure.service.whatif.ask import FAILURE_NAMES, MAX_SEEDS, PLACEMENT_NAMES, RETRY_NAMES, Ask, policy_names
+from perdure.service.whatif.comparison import Comparison, Figures
+from perdure.traces.read import FORMATS
+
+router = APIRouter()
+
+FAILURE_WORDS: Mapping[str, str] = {
+    "recorded": "those of the trace",
+    "none": "nothing fails",
+    "philly": "drawn as in Philly's study",
+    "nodes": "those of the trace, and node failures",
+    "philly+nodes": "drawn as in Philly's study, and node failures",
+}
+PLACEMENT_WORDS: Mapping[str, str] = {
+    "count": "GPUs are only counted",
+    "first-fit": "first fit",
+    "best-fit": "best fit: the fullest nodes with room",
+    "consolidate": "on as few nodes as possible (Helios)",
+    "ladder": "near together first, relaxed while a job waits (Philly)",
+    "spread-ladder": "the same, emptiest racks first",
+    "skew": "consolidated where the model needs it (Tiresias)",
+    "random": "any nodes",
+}
+PICTURE_WORDS: Mapping[str, tuple[str, str]] = {
+    "completion": ("Completion times", "For each time, the share of the jobs that took no longer."),
+    "waits": ("Waits by size", "Mean time from submit to first start."),
+    "use": ("GPUs in use over time", "Share of all GPUs that jobs held."),
+    "gantt": ("Who ran when", "Of jobs that waited longest, those that held the most GPU time, one a line."),
+}
+USUAL = ("fifo", "srtf", "las-2d")
+
+COLUMNS: Columns[ComparisonItem] = (
+    ("id", lambda row: row.id),
+    ("policies", lambda row: row.ask.policies),
+    ("state", lambda row: row.stage.value),
+    ("jobs", lambda row: row.source),
+    ("cluster", lambda row: row.ask.cluster),
+    ("by", lambda row: row.owner),
+    ("asked", lambda row: at(row.created_s)),
+)
+SORTED_BY: Mapping[str, Callable[[ComparisonItem], Any]] = {
+    "state": lambda row: row.stage.value,
+    "jobs": lambda row: row.source,
+    "cluster": lambda row: row.ask.cluster,
+    "by": lambda row: row.owner,
+    "asked": lambda row: row.created_s,
+}
+FIGURES: Columns[Figures] = (
+    ("policy", lambda row: row.policy),
+    ("retry", lambda row: row.retry),
+    ("finished", lambda row: row.finished),
+    ("completion_mean_s", lambda row: row.jct_s.mean),
+    ("completion_p50_s", lambda row: row.jct_s.p50),
+    ("completion_p90_s", lambda row: row.jct_s.p90),
+    ("completion_p99_s", lambda row: row.jct_s.p99),
+    ("completion_change", lambda row: row.jct_change),
+    ("wait_mean_s", lambda row: row.wait_s.mean),
+    ("wait_change", lambda row: row.wait_change),
+    ("makespan_s", lambda row: row.makespan_s),
+    ("gpus_used_share", lambda row: row.utilisation),
+    ("goodput_share", lambda row: row.goodput),
+    ("wasted_gpu_h", lambda row: row.wasted_gpu_h),
+    ("passed_share", lambda row: row.success_rate),
+)
+FIGURES_BY: Mapping[str, Callable[[Figures], Any]] = {
+    "policy": lambda row: row.policy,
+    "completion": lambda row: row.jct_s.mean,
+    "median": lambda row: row.jct_s.p50,
+    "p90": lambda row: row.jct_s.p90,
+    "p99": lambda row: row.jct_s.p99,
+    "wait": lambda row: row.wait_s.mean,
+    "used": lambda row: row.utilisation,
+    "goodput": lambda row: row.goodput,
+    "wasted": lambda row: row.wasted_gpu_h,
+    "passed": lambda row: row.success_rate,
+}
+
+
+@router.get("/whatif")
+def whatif_page(
+    request: Request,
+    web: Here,
+    identity: Viewer,
+    asked: Wanted,
+    like: Annotated[str, Query(max_length=16, description="A comparison whose settings are to be changed")] = "",
+) -> Response:
+    """The form, and the comparisons that are kept."""
+    bench = web.whatif
+    if bench is None:
+        return page(request, web, "whatif_off", "What if")
+    rows = arranged(listed(bench, identity), SORTED_BY, asked)
+    if asked.is_csv:
+        return csv_file("comparisons", COLUMNS, rows)
+    listing = Listing("/whatif", asked, {}, tuple(SORTED_BY))
+    if is_htmx(request):  # the form stays as its reader left it
+        return page(request, web, "whatif", "What if", rows=rows, listing=listing)
+    spec = history.cluster_spec(web.reader)
+    return page(
+        request,
+        web,
+        "whatif",
+        "What if",
+        rows=rows,
+        listing=listing,
+        extent=history.extent(web.reader),
+        given=_given(web, identity, like, spec),
+        spec=spec,
+        policies=[(name, *POLICY_WORDS.get(name, (name, ""))) for name in policy_names()],
+        retries=[(name, *RETRY_WORDS.get(name, (name, ""))) for name in RETRY_NAMES],
+        placements=[(name, PLACEMENT_WORDS.get(name, "")) for name in PLACEMENT_NAMES],
+        failures=[(name, FAILURE_WORDS.get(name, "")) for name in FAILURE_NAMES],
+        formats=[(form.name, form.about) for form in FORMATS.values()],
+        upload_mib=bench.settings.upload_mib,
+        max_seeds=MAX_SEEDS,
+        missing=[module for module in SIM if find_spec(module) is None],
+        install=install_command("sim"),
+    )
+
+
+@router.get("/whatif/{comparison_id}")
+def comparison_page(
+    request: Request, web: Here, identity: Viewer, comparison_id: ComparisonId, wanted: Wanted
+) -> Response:
+    """One comparison: how far it is, or its figures; these also as CSV."""
+    bench = bench_of(web)
+    found = item(bench, bench.find(comparison_id, identity))
+    asked = found.ask
+    figures = arranged(found.summary.compared if found.summary else [], FIGURES_BY, wanted)
+    if wanted.is_csv:
+        return csv_file("figures", FIGURES, figures)
+    return page(
+        request,
+        web,
+        "comparison",
+        f"What if: {', '.join(map(policy_title, asked.policies))}",
+        found=found,
+        figures=figures,
+        first=(asked.policies[0], asked.retries[0]),
+        listing=Listing(f"/whatif/{found.id}", wanted, {}, tuple(FIGURES_BY)),
+        several=len(asked.retries) > 1,
+        pictures=[(name, *PICTURE_WORDS[name]) for name in found.summary.pictures] if found.summary else [],
+        answers=f"/api/v1/whatif/comparisons/{found.id}",
+        command=command(asked),
+    )
+
+
+@router.post("/do/whatif")
+def ask(
+    request: Request,
+    web: Here,
+    identity: Viewer,
+    cluster: Annotated[str, Form(max_length=400)],
+    policy: Annotated[list[str] | None, Form()] = None,
+    retry: Annotated[list[str] | None, Form()] = None,
+    source: Annotated[str, Form(max_length=20)] = "history",
+    upload: Annotated[str, Form(max_length=40)] = "",
+    rates: Annotated[str, Form(max_length=40)] = "",
+    format: Annotated[str, Form(max_length=40)] = "",
+    placement: Annotated[str, Form(max_length=40)] = "count",
+    failures: Annotated[str, Form(max_length=40)] = "recorded",
+    load: Annotated[str, Form(max_length=20)] = "",
+    seeds: Annotated[str, Form(max_length=20)] = "1",
+    skip_bad: Annotated[bool, Form()] = False,
+) -> Response:
+    """Ask for a comparison, and go where it is shown."""
+    if source == "upload" and not upload:
+        raise InputError("trace", "no file was sent", "Choose a trace; sending it needs scripts, or the API")
+    sent = {"upload": upload, "rates": rates or None, "format": format or None} if source == "upload" else {}
+    further = {"load": load or None, "placement": placement, "failures": failures, "seeds": seeds or 1}
+    try:
+        asked = Ask.model_validate(
+            {"cluster": cluster, "policies": policy or [], "retries": retry or [], "skip_bad": skip_bad}
+            | sent
+            | further
+        )
+    except ValidationError as err:
+        first = err.errors(include_url=False, include_input=False)[0]
+        raise InputError(str(first["loc"][0]), first["msg"].lower(), "Change it, and ask again") from err
+    to = f"/whatif/{put(web, identity, asked, None).id}"
+    if is_htmx(request):
+        return Response(status_code=204, headers={"HX-Redirect": to})
+    return RedirectResponse(to, 303)
+
+
+@router.post("/do/whatif/{comparison_id}/cancel")
+def cancel(request: Request, web: Here, identity: Viewer, comparison_id: ComparisonId) -> Response:
+    """End a comparison that waits or runs."""
+    bench_of(web).cancel(comparison_id, identity)
+    return done(request, "Cancelled")
+
+
+@router.post("/do/whatif/{comparison_id}/remove")
+def remove(request: Request, web: Here, identity: Viewer, comparison_id: ComparisonId) -> Response:
+    """Forget a comparison that is over."""
+    bench_of(web).remove(comparison_id, identity)
+    if is_htmx(request):
+        return Response(status_code=204, headers={"HX-Redirect": "/whatif"})
+    return RedirectResponse("/whatif", 303)
+
+
+def command(asked: Ask) -> str:
+    """What asks the same at a terminal.
+
+    >>> command(Ask(cluster="4x8", policies=("fifo", "srtf"), load=0.8))
+    'perdure whatif TRACE --cluster 4x8 --policy fifo,srtf --load 0.8'
+    """
+    usual = Ask(cluster=asked.cluster, policies=asked.policies)
+    options = {
+        "--placement": (asked.placement, usual.placement),
+        "--retry": (",".join(asked.retries), ",".join(usual.retries)),
+        "--failures": (asked.failures, usual.failures),
+        "--load": (asked.load, usual.load),
+        "--seeds": (asked.seeds, usual.seeds),
+        "--format": (asked.format, usual.format),
+    }
+    words = [f"perdure whatif TRACE --cluster {asked.cluster} --policy {','.join(asked.policies)}"]
+    words += [f"{option} {value}" for option, (value, built_in) in options.items() if value != built_in]
+    return " ".join([*words, *(["--skip-bad"] if asked.skip_bad else [])])
+
+
+def _given(web: Web, identity: Identity, like: str, spec: str) -> Ask:
+    """What the form holds at first: the settings of an earlier comparison, or the usual ones."""
+    known: dict[str, Comparison] = {}
+    if like and web.whatif is not None:
+        known = {each.id: each for each in web.whatif.visible_to(identity)}
+    if found := known.get(like):
+        return found.ask
+    return Ask(cluster=spec, policies=USUAL)

@@ -1,0 +1,125 @@
+"""Errors over HTTP: problem details (RFC 9457) that say where, what and how to mend it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from perdure.errors import (
+    ClusterBusy,
+    ClusterError,
+    Fenced,
+    InputError,
+    LogRefused,
+    MissingExtra,
+    NotFound,
+    NotPermitted,
+    PerdureError,
+    StateError,
+    TooMany,
+    Unauthenticated,
+)
+
+log = logging.getLogger("perdure")
+
+MEDIA_TYPE = "application/problem+json"
+
+_STATUS: tuple[tuple[type[PerdureError], int], ...] = (
+    (NotFound, 404),
+    (InputError, 422),
+    (NotPermitted, 403),
+    (LogRefused, 403),
+    (ClusterBusy, 503),
+    (StateError, 503),
+    (ClusterError, 409),
+    (Fenced, 409),
+    (MissingExtra, 501),
+    (Unauthenticated, 401),
+    (TooMany, 429),
+)
+
+
+class Problem(BaseModel):
+    """What went wrong, in the form of RFC 9457, with the place and the mend as members of their own."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    where: str = ""
+    mend: str = ""
+
+
+def status_of(err: PerdureError) -> int:
+    """The HTTP status that an error stands for."""
+    return next((status for kind, status in _STATUS if isinstance(err, kind)), 500)
+
+
+def problem_of(err: PerdureError) -> Problem:
+    status = status_of(err)
+    return Problem(
+        title=HTTPStatus(status).phrase, status=status, detail=err.what, where=err.where, mend=f"{err.mend}."
+    )
+
+
+def answer(problem: Problem) -> JSONResponse:
+    headers = {}
+    if problem.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if problem.status in (429, 503):
+        headers["Retry-After"] = "2"
+    return JSONResponse(problem.model_dump(), problem.status, headers, MEDIA_TYPE)
+
+
+RESPONSES: dict[int | str, dict[str, object]] = {
+    status: {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    for status in (400, 401, 403, 404, 409, 422, 429, 503)
+}
+"""What any route of the API may answer besides what it is for; for OpenAPI."""
+
+
+PageOf = Callable[[Request, Problem], Response | None]
+
+
+def install(app: FastAPI, page_of: PageOf) -> None:
+    """Let every error of `app` leave as a problem, or as what `page_of` makes of it for a browser."""
+
+    def leave(request: Request, problem: Problem) -> Response:
+        return page_of(request, problem) or answer(problem)
+
+    @app.exception_handler(PerdureError)
+    async def _known(request: Request, err: PerdureError) -> Response:
+        return leave(request, problem_of(err))
+
+    @app.exception_handler(RequestValidationError)
+    async def _malformed(request: Request, err: RequestValidationError) -> Response:
+        first = err.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        mend = "See /api/v1/openapi.json for what is taken."
+        problem = Problem(title="Unprocessable Content", status=422, detail=first["msg"], where=where, mend=mend)
+        return leave(request, problem)
+
+    @app.exception_handler(HTTPException)
+    async def _plain(request: Request, err: HTTPException) -> Response:
+        title = HTTPStatus(err.status_code).phrase
+        where = request.url.path[:200]
+        response = leave(request, Problem(title=title, status=err.status_code, detail=str(err.detail), where=where))
+        response.headers.update(err.headers or {})
+        return response
+
+    @app.exception_handler(Exception)
+    async def _unexpected(request: Request, err: Exception) -> Response:
+        log.error("%s %s: unexpected", request.method, request.url.path, exc_info=err)
+        mend = "See the service's own log."
+        problem = Problem(title="Internal Server Error", status=500, detail="unexpected error", mend=mend)
+        return leave(request, problem)

@@ -1,0 +1,1 @@
+"""The threads that look, judge, act and watch, and what they share."""

@@ -1,0 +1,400 @@
+"""The executor: carries planned actions out, each at most once, within caps, and never against the kill switch.
+
+The intent is journalled before the resource manager is asked, the outcome after it answered. Where no answer came,
+what became of the intent is looked up before anything is done again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.backends.protocol import Backend
+from perdure.errors import ClusterBusy, JobBusy, PerdureError
+from perdure.model.actions import (
+    Action,
+    Cancel,
+    Comment,
+    Down,
+    Drain,
+    Extend,
+    Hold,
+    NodeAction,
+    Outcome,
+    OutcomeStatus,
+    Release,
+    Requeue,
+)
+from perdure.model.events import ActionEnded
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Job
+from perdure.retry.budget import at, earliest
+from perdure.service.core.caps import Caps as Caps
+from perdure.service.core.caps import undoes_own
+from perdure.service.core.scope import ScopeSettings
+from perdure.service.store.journal import ActionRow, Charge, Journal
+from perdure.service.store.journal import (
+    ActionState as ActionState,  # its home is the journal; callers of both need one
+)
+from perdure.service.workers.switch import STOP_FILE as STOP_FILE
+
+HOUR_S = 3600.0
+FARTHEST_S = 24 * HOUR_S
+"""A retry that a cap holds back is put back at once to start later, but not so much later."""
+HELD_BACK_S = 900.0
+"""What a cap held back may still be begun so long after there is room again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSettings:
+    """What the executor's rulings depend on."""
+
+    armed: bool
+    """False: actions are written down as `shadow` and not carried out."""
+    stop_file: Path
+    """The kill switch: while this file exists, nothing is begun."""
+    caps: Caps = field(default_factory=Caps)
+    scope: ScopeSettings = field(default_factory=ScopeSettings)
+    back_off_s: float = 1.0
+    """Wait before asking again what became of an action; doubled each time, up to `back_off_cap_s`."""
+    back_off_cap_s: float = 60.0
+
+    @property
+    def stopped(self) -> bool:
+        """True while the kill switch is on. Any doubt about it is a yes."""
+        try:
+            self.stop_file.lstat()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
+
+
+class Used(Struct, frozen=True):
+    """Perdure's own actions of the last hour, and how large the cluster is."""
+
+    charges: tuple[Charge, ...] = ()
+    live_jobs: int = 0
+    nodes: int = 0
+    nodes_out: int = 0  # that take no new work now
+
+    def times(self, *kinds: str, user: str | None = None) -> list[float]:
+        """When those of these kinds (all without one) and of this user count, sorted."""
+        return sorted(c.at_s for c in self.charges if c.kind in (kinds or (c.kind,)) and user in (None, c.user))
+
+
+class Ruling(StrEnum):
+    """What is to be done now with a planned action."""
+
+    GO = "go"
+    WAIT = "wait"
+    EXPIRE = "expire"
+    SHADOW = "shadow"
+
+
+class Ruled(NamedTuple):
+    """What is to be done with an action, why not, and until when it waits at least; None: nobody can tell."""
+
+    ruling: Ruling
+    why: str = ""
+    until_s: float | None = None
+
+
+def rule(
+    row: ActionRow, now: float, armed: bool, stopped: bool, caps: Caps, used: Used, user: str = "", outside: str = ""
+) -> Ruled:
+    """Decide whether a planned action is begun now, with the reason where it is not.
+
+    `user` is whose job it is about; `outside` says why it lies outside the scope in which Perdure acts. A retry or a
+    drain that waits for a cap does not expire meanwhile.
+    """
+    full, until_s = "", None
+    if is_charged(row) and armed and not stopped and not outside:
+        full, until_s = _cap_reached(row, caps, used, user, now)
+    if now >= row.expires_s and not lets_go(row) and not (full and keeps(row.action)):
+        waited = f": it waited because {row.detail}" if row.detail else ""
+        return Ruled(Ruling.EXPIRE, f"not begun within {row.expires_s - row.created_s:.0f} s{waited}")
+    if not armed:
+        return Ruled(Ruling.SHADOW, "shadow mode: not carried out")
+    if outside and row.automatic and not lets_go(row):
+        return Ruled(Ruling.SHADOW, outside)
+    if stopped:
+        return Ruled(Ruling.WAIT, "the kill switch is on")
+    return Ruled(Ruling.WAIT, full, until_s) if full else Ruled(Ruling.GO)
+
+
+def keeps(action: Action) -> bool:
+    """Whether an action is worth as much an hour later: a hold is not, the job has run by then."""
+    return not isinstance(action, Hold | Extend | Cancel)
+
+
+def lets_go(row: ActionRow) -> bool:
+    """Whether it releases a job that Perdure held itself. That is done however late it is, and however much."""
+    return row.automatic and undoes_own(row.action)
+
+
+def is_charged(row: ActionRow) -> bool:
+    """Whether it counts in the caps: what is written beside a job moves nothing."""
+    return row.automatic and not lets_go(row) and not isinstance(row.action, Comment)
+
+
+def taken_back(waiting: Sequence[ActionRow]) -> frozenset[str]:
+    """Keys of Perdure's own holds that a later release takes back before they were begun."""
+    released: set[AttemptId] = set()
+    found: list[str] = []
+    for row in reversed(waiting):
+        match row.action:
+            case Release(attempt=attempt) if lets_go(row):
+                released.add(attempt)
+            case Hold(attempt=attempt) if row.automatic and attempt in released:
+                found.append(row.key)
+    return frozenset(found)
+
+
+def _cap_reached(
+    row: ActionRow, caps: Caps, used: Used, user: str, now: float, from_s: float | None = None
+) -> tuple[str, float | None]:
+    """Name the cap that has no room at `from_s` (unless told, when the action would count), and when it has; or ""."""
+    starts_s = counts_at(row.action, now) if from_s is None else from_s
+    share = max(caps.floor_per_hour, int(caps.jobs_share_per_hour * used.live_jobs))
+    most = min(caps.actions_per_hour, share)
+    asked = [("the hour's cap on actions", used.times(), most)]
+    if user:
+        asked.append((f"user {user}'s share of the hour's cap on actions", used.times(user=user), math.ceil(most / 2)))
+    if isinstance(row.action, Drain | Down):
+        if used.nodes and used.nodes_out + 1 > int(caps.nodes_out_share * used.nodes):
+            return f"{used.nodes_out} of {used.nodes} nodes take no work already; it waits until one returns", None
+        share = max(caps.drains_floor_per_hour, int(caps.nodes_share_per_hour * used.nodes))
+        asked.append(("the hour's cap on drains", used.times("drain", "down"), min(caps.drains_per_hour, share)))
+    for name, times, limit in asked:
+        until_s = earliest(times, limit, starts_s)
+        if until_s > starts_s:
+            recent = sum(at_s > now - HOUR_S for at_s in times)
+            until = f"; it waits until {at(until_s, now)}" if math.isfinite(until_s) else ""
+            return f"{name} is reached ({recent} of {limit}){until}", until_s
+    return "", None
+
+
+def counts_at(action: Action, begun_s: float) -> float:
+    """When an action that is begun now counts in the caps: a retry when it may start."""
+    return begun_s + action.delay_s if isinstance(action, Requeue) else begun_s
+
+
+def _moving(rows: Sequence[ActionRow]) -> list[ActionRow]:
+    """All but what is only written beside a job, which is the `CommentWriter`'s."""
+    return [row for row in rows if not isinstance(row.action, Comment)]
+
+
+@dataclass(slots=True)
+class _Patience:
+    tries: int
+    not_before_s: float
+
+
+class Executor:
+    """Hands of the controller. Called from one thread; `now` comes from the caller."""
+
+    def __init__(self, journal: Journal, backend: Backend, settings: ExecutorSettings) -> None:
+        self._journal = journal
+        self._backend = backend
+        self.settings = settings
+        self._unanswered: dict[str, _Patience] = {}  # by key, of actions begun and unknown
+        self._held_back: list[tuple[str, str]] = []  # keys and words
+        self._charges: dict[str, Charge] | None = None  # by key, of what counts in the caps; None: not read yet
+        self._charged_s = -math.inf  # when these were last looked through
+        self.asked = 0  # how often the resource manager was asked for something
+
+    @property
+    def stopped(self) -> bool:
+        """True while the kill switch is on."""
+        return self.settings.stopped
+
+    @property
+    def acts(self) -> bool:
+        """Whether anything is carried out now: Perdure is armed, and the kill switch is off."""
+        return self.settings.armed and not self.stopped
+
+    def recover(self, now: float) -> list[ActionEnded]:
+        """At the start: tell of ends that were never reported, and find out what became of every open intent."""
+        return [*self._journal.unreported(), *self._settle(now)]
+
+    def run_due(
+        self, now: float, overtakes: Callable[[Action], str] = lambda _: "", goes_on: Callable[[], bool] = lambda: True
+    ) -> list[ActionEnded]:
+        """Carry out what may be carried out; return what came to its end.
+
+        `overtakes` says what has taken the place of an action of Perdure's since it was planned, "" where nothing has.
+        Once `goes_on` says no, the rest is left to the next round: others wait to ask the resource manager, too.
+        One job's actions keep their order: none is begun while an earlier one is unknown. After a call without an
+        answer the cluster is left in peace until the next round.
+        """
+        ended = self._settle(now)
+        waiting = _moving(self._journal.planned())
+        if not waiting:
+            return ended
+        busy_jobs = {row.attempt.job_id for row in _moving(self._journal.open_intents()) if row.attempt}
+        used, needless = self._used(now), taken_back(waiting)
+        for row in takewhile(lambda _: goes_on(), waiting):
+            job_id = row.attempt.job_id if row.attempt else None
+            if (outcome := self._moot(row, needless)) is not None:
+                ended += self._end(row, ActionState.of(outcome.status), outcome.detail, now)
+                continue
+            if job_id in busy_jobs:
+                continue
+            job = self._journal.job_of(row.action)
+            ruled, row = self._ruled(row, job, used, now)
+            match ruled.ruling:
+                case Ruling.GO:
+                    used = self._charged(used, row, job, now)
+                    try:
+                        ended += self._carry_out(row, now, overtakes)
+                    except JobBusy:
+                        busy_jobs |= {job_id} if job_id else set()
+                    except ClusterBusy:
+                        break
+                case Ruling.WAIT:
+                    self._wait(row, ruled)
+                    busy_jobs |= {job_id} if job_id else set()
+                case Ruling.EXPIRE:
+                    ended += self._end(row, ActionState.EXPIRED, ruled.why, now)
+                case Ruling.SHADOW:
+                    ended += self._end(row, ActionState.SHADOW, ruled.why, now)
+        return ended
+
+    def _moot(self, row: ActionRow, needless: Collection[str]) -> Outcome | None:
+        """What became of an action that nothing is to be done for any more; None where it is to be done."""
+        if row.key in needless:
+            return Outcome(OutcomeStatus.SUPERSEDED, "let go before it was held")
+        return self._already_out(row)
+
+    def _already_out(self, row: ActionRow) -> Outcome | None:
+        """What the resource manager says of a node that the last look saw out of service, where that is so still.
+
+        To find nothing to do takes no room in a cap.
+        """
+        node = self._journal.node_of(row.action) if isinstance(row.action, Drain | Down) else None
+        if node is None or node.is_usable or not self.settings.armed or self.stopped:
+            return None
+        try:
+            return self._backend.lookup(row.action)
+        except PerdureError:
+            return None  # it is asked again when its turn comes
+
+    def _ruled(self, row: ActionRow, job: Job | None, used: Used, now: float) -> tuple[Ruled, ActionRow]:
+        """The ruling on an action, and the action as it is then carried out.
+
+        Slurm forgets a job minutes after its end. So a retry that a cap holds back is put back at once, to start when
+        the cap has room: that is the instant at which it counts.
+        """
+        settings, action = self.settings, row.action
+        outside = settings.scope.refuses(action, job, self._journal.node_of(action))
+        user = job.user if job else ""
+        ruled = rule(row, now, settings.armed, self.stopped, settings.caps, used, user, outside)
+        if not isinstance(action, Requeue) or ruled.until_s is None:
+            return ruled, row
+        free_s: float | None = ruled.until_s
+        while free_s is not None and free_s < now + FARTHEST_S:  # room in one cap is not yet room in all
+            until_s, (_, free_s) = free_s, _cap_reached(row, settings.caps, used, user, now, free_s)
+        if free_s is not None:
+            return ruled, row
+        later = replace(row, action=replace(action, delay_s=until_s - now))
+        return (Ruled(Ruling.GO), later) if self._journal.change(later) else (ruled, row)
+
+    def _used(self, now: float) -> Used:
+        """What counts now: read from the journal once, and kept up from then on; anew where a clock was set back.
+
+        What a clock that was ahead took for older than an hour may count again.
+        """
+        if self._charges is None or now < self._charged_s:
+            self._charges = self._journal.charges(now - HOUR_S - FARTHEST_S)
+        self._charged_s = now
+        self._charges = {key: charge for key, charge in self._charges.items() if charge.at_s > now - HOUR_S}
+        return Used(tuple(self._charges.values()), *self._journal.extent())
+
+    def _charged(self, used: Used, row: ActionRow, job: Job | None, now: float) -> Used:
+        if not is_charged(row) or self._charges is None:
+            return used
+        self._charges[row.key] = Charge(counts_at(row.action, now), row.action.kind, job.user if job else "")
+        return replace(used, charges=tuple(self._charges.values()))
+
+    def _uncharge(self, key: str) -> None:
+        """What was surely not carried out takes no room in a cap."""
+        if self._charges is not None:
+            self._charges.pop(key, None)
+
+    def held_back(self) -> list[tuple[str, str]]:
+        """Actions on nodes that a cap holds back since the last call, and the words for it."""
+        found, self._held_back = self._held_back, []
+        return found
+
+    def _wait(self, row: ActionRow, ruled: Ruled) -> None:
+        """Write down why it waits; what a cap holds back expires that much later."""
+        until_s = ruled.until_s
+        if keeps(row.action) and until_s is not None and row.expires_s <= until_s < math.inf:
+            row = self._journal.postpone(row, until_s + HELD_BACK_S)
+        if isinstance(row.action, NodeAction) and row.automatic and ruled.why != row.detail and not self.stopped:
+            self._held_back.append((row.key, ruled.why))
+        self._journal.note(row, ruled.why)
+
+    def _carry_out(self, row: ActionRow, now: float, overtakes: Callable[[Action], str]) -> list[ActionEnded]:
+        """Intent, deed, outcome. Raises `ClusterBusy` where it is not known whether the deed was done."""
+        if row.automatic and (overtaken := overtakes(row.action)):
+            self._uncharge(row.key)
+            return self._end(row, ActionState.SUPERSEDED, overtaken, now)
+        if not self._journal.begin(row.key, now):
+            return []  # withheld by a person since the round began
+        begun = row.begun()
+        self._be_patient(row.key, now)
+        self.asked += 1
+        try:
+            outcome = self._backend.perform(row.action)
+        except ClusterBusy as err:
+            self._journal.note(begun, f"no answer yet: {err}")
+            raise
+        except PerdureError as err:
+            outcome = Outcome(OutcomeStatus.REFUSED, str(err))
+        return self._end(begun, ActionState.of(outcome.status), outcome.detail, now)
+
+    def _settle(self, now: float) -> list[ActionEnded]:
+        """Find out what became of open intents. One that was surely not carried out is planned again."""
+        ended: list[ActionEnded] = []
+        for row in _moving(self._journal.open_intents()):
+            patience = self._unanswered.get(row.key)
+            if patience is not None and now < patience.not_before_s:
+                continue
+            self._be_patient(row.key, now)
+            self.asked += 1
+            try:
+                outcome = self._backend.lookup(row.action)
+            except ClusterBusy as err:
+                self._journal.note(row, f"no answer yet: {err}")
+                break
+            except PerdureError as err:
+                self._journal.note(row, f"cannot be looked up: {err}")
+                continue
+            if outcome is None:
+                self._journal.hand_back(row.key, "the resource manager did not answer")
+                self._uncharge(row.key)
+            else:
+                ended += self._end(row, ActionState.of(outcome.status), outcome.detail, now)
+        return ended
+
+    def _be_patient(self, key: str, now: float) -> None:
+        """Set the instant before which this action is not asked about again, should no answer come."""
+        tries = self._unanswered[key].tries + 1 if key in self._unanswered else 0
+        wait_s = min(self.settings.back_off_cap_s, self.settings.back_off_s * 2.0 ** min(tries, 30))
+        self._unanswered[key] = _Patience(tries, now + wait_s)
+
+    def _end(self, row: ActionRow, state: ActionState, detail: str, now: float) -> list[ActionEnded]:
+        self._unanswered.pop(row.key, None)
+        end = self._journal.finish(row, state, detail, now)
+        return [end] if end else []
