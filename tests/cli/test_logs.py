@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import random
 import sys
 
 import pytest
@@ -109,3 +110,20 @@ def test_a_directory_without_a_log_and_a_missing_file_are_one_line(perdure, home
     ran = perdure("why", name)
     assert ran.code == 2
     assert ran.complaint.startswith(f"{name}: ")
+
+
+def test_reading_tells_how_much_is_read(tmp_path):
+    """Of a packed file by its own size, of a directory by that of all its files."""
+    lines = random.Random(1).randbytes(3 << 19).hex().encode()  # 3 MiB, and half of it packed
+    for number in range(2):
+        (tmp_path / f"rank{number}.log").write_bytes(lines)
+    packed = tmp_path / "a.gz"
+    packed.write_bytes(gzip.compress(lines, 1))
+    rules, told = own_rules().matcher(), []
+    read_log(str(tmp_path / "rank0.log"), rules, tell=lambda *said: told.append(said))
+    assert told[-1] == (3, 3)
+    read_log(str(packed), rules, tell=lambda *said: told.append(said))
+    assert told[-1] == (1, 1)
+    packed.unlink()
+    read_log(str(tmp_path), rules, tell=lambda *said: told.append(said))
+    assert told[-1] == (6, 6)

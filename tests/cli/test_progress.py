@@ -50,6 +50,12 @@ def test_work_of_unknown_length_shows_how_long_it_takes(screen):
         await_drawn(screen, "3 of 6")
 
 
+def test_a_unit_stands_behind_the_numbers(screen):
+    with progress(what="reading the log", screen=screen, unit="MiB") as tell:
+        tell(3, 6)
+        await_drawn(screen, "reading the log [##########..........] 3 of 6 MiB")
+
+
 def test_short_work_is_done_without_a_word(screen, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE_S", 60.0)
     with progress(4, screen=screen) as tell:

@@ -15,11 +15,16 @@ from perdure.cli.main import main
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import placement_named
+from perdure.scheduling.policies import POLICIES, policy_named
+from perdure.simulation.compiled import first_use
+from perdure.simulation.compiled.first_use import LOOPS, must_compile
 from perdure.simulation.simulate import simulate, worth_compiling
+from perdure.simulation.workload import Workload
 from perdure.traces import columns
 from perdure.traces.generate import generate
 from perdure.traces.own import write
 from perdure.traces.read import read
+from perdure.traces.source import Source
 
 SLOW = {"numba", "duckdb", "matplotlib", "scipy", "rich", "concurrent.futures.process"}
 
@@ -80,6 +85,14 @@ def test_both_readers_read_the_same(trace, monkeypatch):
         np.testing.assert_array_equal(getattr(plain, name), getattr(other, name), err_msg=name)
 
 
+def test_the_header_of_a_small_file_is_not_read_for_each_row(trace, monkeypatch):
+    asked = []
+    header = Source.header.fget
+    monkeypatch.setattr(Source, "header", property(lambda source: asked.append(1) or header(source)))
+    assert len(read(trace, None, skip_bad=False).table) == 300
+    assert len(asked) < 50
+
+
 CELLS = st.text(alphabet="ab07.-+e_ \",;'\t\u00e9", max_size=6) | st.sampled_from(["1", "2.5", "nan", "inf", "0x1", ""])
 
 
@@ -89,6 +102,38 @@ def outcome(path):
     except InputError:
         return None
     return [list(getattr(table, name)) for name in ("job_id", "submit_s", "gpus", "duration_s", "user")]
+
+
+def loop_of(policy):
+    """The module of the compiled loop that a policy has; None where it has none."""
+    drive = pytest.importorskip("perdure.simulation.compiled.drive")
+    table = generate(5, Cluster.parse("1x8"), 0.9, np.random.default_rng(1))
+    loop = drive.compiled(Workload.of(table), Cluster.parse("1x8"), policy_named(policy), None)
+    return loop and loop.advance.py_func.__module__.rpartition(".")[2]
+
+
+def test_each_policy_is_known_by_the_loop_that_replays_it():
+    known = {name: loop for loop, names in LOOPS.items() for name in names}
+    assert {name: loop_of(name) for name in POLICIES} == {name: known.get(name) for name in POLICIES}
+
+
+def test_it_is_known_whether_a_replay_compiles_first(monkeypatch, tmp_path):
+    monkeypatch.setattr(first_use, "code_folder", lambda: tmp_path)
+    monkeypatch.setattr(first_use, "worth_compiling", lambda jobs, policy, placement: jobs > 100)
+    assert must_compile(1000, ["fifo"], "count")
+    assert not must_compile(10, ["fifo"], "count")
+    assert not must_compile(1000, ["tetris", "mine.py:Mine"], "count")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "once.advance-66.py311.nbi").touch()
+    assert not must_compile(1000, ["fifo", "sjf:oracle"], "count")
+    assert must_compile(1000, ["fifo", "dlas-gpu-8"], "count")
+
+
+def test_a_replay_that_compiles_first_says_so(trace, capsys, monkeypatch):
+    monkeypatch.setattr(first_use, "worth_compiling", lambda *_: True)
+    monkeypatch.setattr(first_use, "code_folder", lambda: None)
+    assert main(["whatif", str(trace), "--cluster", "4x8", "--policy", "fifo"]) == 0
+    assert capsys.readouterr().err == "perdure: compiling the simulator, once on this machine: 10 to 30 s.\n"
 
 
 @settings(max_examples=60)

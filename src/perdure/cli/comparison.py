@@ -11,7 +11,7 @@ from numpy.random import Generator, Philox
 
 from perdure.cli.output import print_json, print_line, print_table
 from perdure.cli.progress import progress
-from perdure.cli.simulated import cluster_named, read_fitting, tell_of
+from perdure.cli.simulated import cluster_named, read_fitting, tell_of, tell_of_compiling
 from perdure.cli.table import word
 from perdure.errors import InputError
 from perdure.scheduling.policies import PolicyOptions
@@ -68,6 +68,8 @@ def compare(asked: Asked, as_json: bool, *, wide: bool = False) -> None:
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
     repeats = len(wanted) // len(asked.policies)
     setting = Setting(cluster, asked.placement, asked.options, asked.failures, keep, spans, repeats)
+    if not spans:
+        tell_of_compiling(max(map(len, tables)) * repeats, asked.policies, asked.placement)
     with progress(len(wanted) if len(wanted) > 1 else None, "replaying") as tell:
         runs = sweep(tables, setting, wanted, asked.crew or _fitting(found), tell)
     for path, trace in zip(asked.traces, found, strict=True):

@@ -38,16 +38,42 @@ class Given:
     """Why it looks like no log: it is empty, or its start is no text."""
 
 
-def read_log(target: str, signs: Signs, limits: Limits | None = None) -> Given:
+Tell = Callable[[int, int], None]
+"""What is told while a log is read: how many MiB were read, and of how many; 0 where that is not known."""
+
+
+@dataclass(slots=True)
+class _Meter:
+    """Counts what is read from the disk, packed or not, and tells."""
+
+    tell: Tell | None
+    of_bytes: int
+    done_bytes: int = 0
+
+    def counting(self, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+        """`read`, with all that it gives counted."""
+
+        def counted(size: int) -> bytes:
+            piece = read(size)
+            self.done_bytes += len(piece)
+            if self.tell is not None:
+                self.tell(self.done_bytes // MIB, self.of_bytes // MIB)
+            return piece
+
+        return counted
+
+
+def read_log(target: str, signs: Signs, limits: Limits | None = None, tell: Tell | None = None) -> Given:
     """Read what `target` names; - is standard input. Raises `InputError` or `LogRefused` where it is no log."""
     from perdure.triage.logtext import open_regular
 
     if target == "-":
         return _gathered(sys.stdin.buffer.read, "standard input", signs, limits)
     if os.path.isdir(target):
-        return read_directory(Path(target), signs, limits)
+        return read_directory(Path(target), signs, limits, tell)
     with open_regular(target) as file:
-        return _gathered(file.read, target, signs, limits)
+        meter = _Meter(tell, os.fstat(file.fileno()).st_size)
+        return _gathered(meter.counting(file.read), target, signs, limits)
 
 
 def _gathered(
@@ -81,7 +107,7 @@ def _oddness(start: bytes) -> str:
 # ---------------------------------------------------------------- a directory
 
 
-def read_directory(directory: Path, signs: Signs, limits: Limits | None = None) -> Given:
+def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, tell: Tell | None = None) -> Given:
     """Read the logs of a directory and of those below it, each as one task's; of several attempts the last.
 
     What cannot be read, or holds zero bytes at its start, is passed over and counted.
@@ -98,11 +124,12 @@ def read_directory(directory: Path, signs: Signs, limits: Limits | None = None) 
     windows: list[Window] = []
     notes = [f"only the first {MAX_FILES} files were read"] if more else []
     skipped = passed_over = 0
+    meter = _Meter(tell, sum(map(_size, paths)))
     for path, rank in zip(paths, ranks, strict=True):
         name = str(path.relative_to(directory))
         try:
             source = Source(name, rank, path.stat().st_mtime)
-            given = _file(path, name, signs, share, source)
+            given = _file(path, name, signs, share, source, meter)
         except (InputError, LogRefused, OSError):
             given = None
         if given is None:
@@ -118,7 +145,14 @@ def read_directory(directory: Path, signs: Signs, limits: Limits | None = None) 
     return Given(LogText(tuple(windows), skipped), "; ".join(notes) and f"{directory}: {'; '.join(notes)}")
 
 
-def _file(path: Path, name: str, signs: Signs, limits: Limits, source: Source) -> Given | None:
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it is gone, and will be passed over
+        return 0
+
+
+def _file(path: Path, name: str, signs: Signs, limits: Limits, source: Source, meter: _Meter) -> Given | None:
     """One file of a directory; None where it is no text."""
     from perdure.triage.logtext import open_regular
     from perdure.triage.packed import is_packed
@@ -128,7 +162,7 @@ def _file(path: Path, name: str, signs: Signs, limits: Limits, source: Source) -
         if b"\0" in start and not is_packed(start):
             return None
         file.seek(0)
-        return _gathered(file.read, name, signs, limits, source)
+        return _gathered(meter.counting(file.read), name, signs, limits, source)
 
 
 def _files(directory: Path) -> tuple[list[Path], bool]:

@@ -27,6 +27,7 @@ class Work:
     begun_s: float
     done: int = 0
     of: int = 0
+    unit: str = ""  # of both
     ended: threading.Event = field(default_factory=threading.Event)
 
     def line(self, now: float) -> str:
@@ -36,7 +37,9 @@ class Work:
             return f"{self.what}: {age(took_s)}"
         full = BAR * min(self.done, self.of) // self.of
         left = f", about {age(took_s / self.done * (self.of - self.done))} left" if self.done else ""
-        return f"{self.what} [{'#' * full}{'.' * (BAR - full)}] {self.done} of {self.of}, {age(took_s)}{left}"
+        return (
+            f"{self.what} [{'#' * full}{'.' * (BAR - full)}] {self.done} of {self.of}{self.unit}, {age(took_s)}{left}"
+        )
 
     def draw(self, screen: TextIO) -> None:
         """Draw it again and again until it has ended, once it takes long."""
@@ -53,13 +56,14 @@ class Work:
 
 @contextmanager
 def progress(
-    runs: int | None = None, what: str = "working", screen: TextIO | None = None
+    runs: int | None = None, what: str = "working", screen: TextIO | None = None, unit: str = ""
 ) -> Iterator[Callable[..., None]]:
     """What to call with the number of runs that are done, and that of all where it is not known from the start.
 
+    `unit` is that of both, where they are no runs: "MiB".
     Drawn on `screen`, or stderr, once the work takes longer than two seconds, and only on a terminal.
     """
-    work = Work(what, time.monotonic(), of=runs or 0)
+    work = Work(what, time.monotonic(), of=runs or 0, unit=f" {unit}" if unit else "")
 
     def tell(done: int, of: int | None = None) -> None:
         work.done, work.of = done, of or work.of

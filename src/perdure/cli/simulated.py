@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,14 @@ def read_fitting(path: Path, format: str | None, skip_bad: bool, cluster: Cluste
     """Read a trace; jobs that find no place are left out and counted with `skip_bad`, else an `InputError`."""
     found = read(path, format, skip_bad=skip_bad)
     return fitting(found, str(path), cluster, skip_bad, placement_named(placement))
+
+
+def tell_of_compiling(jobs: int, policies: Sequence[str], placement: str) -> None:
+    """Say on stderr that the replay of so many jobs, repeats counted, compiles first, where it does."""
+    from perdure.simulation.compiled.first_use import must_compile
+
+    if must_compile(jobs, policies, placement):
+        typer.echo("perdure: compiling the simulator, once on this machine: 10 to 30 s.", err=True)
 
 
 def quotas(text: str) -> dict[str, float]:

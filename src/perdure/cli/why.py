@@ -17,7 +17,7 @@ from perdure.errors import InputError
 
 if TYPE_CHECKING:
     from perdure.cli.diagnosis import Diagnosis
-    from perdure.cli.logs import Given
+    from perdure.cli.logs import Given, Tell
     from perdure.service.settings import Settings
     from perdure.triage.goodrun import GoodRun
     from perdure.triage.logtext import LogText
@@ -128,11 +128,11 @@ def _correct(targets: list[str], label: Label, attempt: int | None, settings: Se
     return 0
 
 
-def _read(target: str, settings: Settings) -> Given:
+def _read(target: str, settings: Settings, tell: Tell | None = None) -> Given:
     from perdure.cli.diagnosis import rules_of
     from perdure.cli.logs import read_log
 
-    given = read_log(target, rules_of(settings).matcher())
+    given = read_log(target, rules_of(settings).matcher(), tell=tell)
     if given.note:
         typer.echo(f"perdure: {plain(given.note)}.", err=True)
     return given
@@ -164,8 +164,8 @@ def _explain(target: str, settings: Settings, good: GoodRun | None, as_json: boo
         return explain_job(target, service(settings.service.state), as_json, wide=wide)
     from perdure.cli.diagnosis import diagnoser, record
 
-    with progress(what="reading the log"):
-        given = _read(target, settings)
+    with progress(what="reading the log", unit="MiB") as tell:
+        given = _read(target, settings, tell)
         found = diagnoser(settings, good)(target, given.text)
     if given.odd and not found.verdict.evidence:
         raise InputError(target, given.odd, "Name the file that holds the job's output")

@@ -146,8 +146,8 @@ def _from_plain_csv(
         return None
     if not all(line and line.isprintable() for line in lines):
         return None
-    rows = [line.split(",") for line in lines]
-    if any(len(row) != len(source.header) for row in rows) or rows[0] != source.header:
+    header, rows = source.header, [line.split(",") for line in lines]
+    if any(len(row) != len(header) for row in rows) or rows[0] != header:
         return None
     if any(
         '"' in word and word != _EMPTY for line, row in zip(lines, rows, strict=True) if '"' in line for word in row
@@ -155,7 +155,7 @@ def _from_plain_csv(
         return None
     columns: dict[str, NDArray[Any]] = {}
     for name, kind in kinds.items():
-        place = source.header.index(name)
+        place = header.index(name)
         words = ["" if row[place] in nothing else row[place] for row in rows[1:]]
         if kind is not NUMBER:
             columns[name] = np.array(["" if word == _EMPTY else word for word in words], object)
