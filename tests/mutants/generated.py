@@ -68,7 +68,13 @@ PARTS = {
     "blame": Part(("blame/*",), ("tests/blame",), but=("*/charts.py", "*/deepview.py")),  # pictures; what is compiled
     # small modules without processes, threads or a database of their own
     "rights": Part(
-        ("service/auth.py", "service/sessions.py", "service/idempotency.py", "service/orders.py", "service/scope.py"),
+        (
+            "service/access/auth.py",
+            "service/access/sessions.py",
+            "service/web/idempotency.py",
+            "service/core/orders.py",
+            "service/core/scope.py",
+        ),
         (
             "tests/service/test_auth.py",
             "tests/service/test_idempotency.py",
@@ -77,7 +83,13 @@ PARTS = {
         ),
     ),
     "judged": Part(
-        ("service/successor.py", "service/walltime.py", "service/hung.py", "service/recovery.py", "service/turns.py"),
+        (
+            "service/core/successor.py",
+            "service/core/walltime.py",
+            "service/core/hung.py",
+            "service/core/recovery.py",
+            "service/workers/turns.py",
+        ),
         (
             "tests/service/test_successor.py",
             "tests/service/test_walltime.py",

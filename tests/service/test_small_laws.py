@@ -13,14 +13,17 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
 from perdure.model.observation import MANAGER
 from perdure.retry.decide import Decision, DecisionKind
-from perdure.service import desk, hands, orders, problems, turns
-from perdure.service.case import Case, Failure
-from perdure.service.desk import LATE_LOOKS, LATE_S, Desk
-from perdure.service.metrics import FRESH_S
-from perdure.service.pace import Meter
-from perdure.service.queries import totals
-from perdure.service.recovery import recovery_of
-from perdure.service.turns import Turns
+from perdure.service.core import orders
+from perdure.service.core.case import Case, Failure
+from perdure.service.core.pace import Meter
+from perdure.service.core.recovery import recovery_of
+from perdure.service.store.queries import totals
+from perdure.service.web import problems
+from perdure.service.web.metrics import FRESH_S
+from perdure.service.workers import desk, turns
+from perdure.service.workers import threads as hands
+from perdure.service.workers.desk import LATE_LOOKS, LATE_S, Desk
+from perdure.service.workers.turns import Turns
 from tests.copying import replace
 from tests.service.web_world import site
 

@@ -10,13 +10,13 @@ import pytest
 
 from perdure.errors import ConfigError, InUse
 from perdure.service import runtime
-from perdure.service.kept_logs import Retention
 from perdure.service.notices.channels.ntfy import Ntfy
 from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
 from perdure.service.settings import _HIGHEST as HIGHEST
 from perdure.service.settings import _LOWEST as LOWEST
 from perdure.service.settings import LOOKS_PER_MINUTE, Cluster, Settings, load, value_of
+from perdure.service.workers.kept_logs import Retention
 
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
 JOURNAL = SimpleNamespace(store=STORE, cluster="here", close=lambda: None)
