@@ -14,23 +14,16 @@ from perdure.job.agent import Post
 from perdure.model import exits
 from perdure.retry.decide import _HOPELESS_P
 from perdure.retry.rules import RetryRules
-from perdure.service import (
-    auth,
-    caps,
-    comment_writer,
-    hands,
-    kept_logs,
-    raising,
-    runtime,
-    settings,
-    successor,
-    surroundings,
-    turns,
-)
+from perdure.service import runtime, settings
+from perdure.service.access import auth
 from perdure.service.blame.settings import BlameSettings
+from perdure.service.core import caps, successor, surroundings
+from perdure.service.exceptions import raising
 from perdure.service.notices import notice, rules
 from perdure.service.notices.channels import webhook
-from perdure.service.pages import listing
+from perdure.service.web.pages import listing
+from perdure.service.workers import comment_writer, kept_logs, turns
+from perdure.service.workers import threads as hands
 from perdure.triage import context
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from perdure.service.journal import ActionState
-from perdure.service.pages.login import own_path
-from perdure.service.sessions import SESSION_LIFE_S
+from perdure.service.access.sessions import SESSION_LIFE_S
+from perdure.service.store.journal import ActionState
+from perdure.service.web.pages.login import own_path
 from tests.service.web_world import fill, site
 
 

@@ -7,8 +7,9 @@ from perdure.coordination.record import OF_THE_CHAIN, SEEN_BY, AnswerKind, Compo
 from perdure.coordination.ruling import Registration
 from perdure.errors import Fenced, InputError, NotFound, NotPermitted
 from perdure.model.jobs import AttemptState, JobState
-from perdure.service.auth import Identity, Role
-from perdure.service.raising import (
+from perdure.service.access.auth import Identity, Role
+from perdure.service.core.view import SiteView
+from perdure.service.exceptions.raising import (
     AHEAD_S,
     BEHIND_S,
     MAX_LEASE_S,
@@ -21,7 +22,6 @@ from perdure.service.raising import (
     may_speak_for,
     raised,
 )
-from perdure.service.view import SiteView
 from tests.copying import replace
 from tests.service.web_world import CLUSTER, World
 
