@@ -6,6 +6,7 @@ from dataclasses import fields
 import pytest
 from sqlalchemy import event
 
+from perdure.coordination.playbook import own_playbook
 from perdure.errors import NotFound
 from perdure.service.store.queries import actions, events, jobs, nodes, summary, totals
 from perdure.service.store.queries.reader import Reader
@@ -70,8 +71,8 @@ def test_another_clusters_rows_are_not_seen(world):
     assert actions.find_actions(other).items == ()
     assert events.events_after(other, 0, 10).items == ()
     assert summary.latest_decisions(other, 10) == ()
-    found = totals.totals(other)
-    assert not any(getattr(found, f.name) for f in fields(found) if f.name != "gpu_h")
+    found = totals.totals(other, own_playbook())
+    assert not any(getattr(found, f.name) for f in fields(found) if f.name not in ("gpu_h", "journal_bytes"))
     assert set(found.gpu_h.values()) == {0}
     with pytest.raises(NotFound):
         jobs.job_detail(other, "101")
@@ -89,7 +90,7 @@ def test_reading_never_writes(world, reader):
     event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
     jobs.job_detail(reader, "101")
     summary.latest_decisions(reader, 5)
-    totals.totals(reader)
+    totals.totals(reader, own_playbook())
     assert statements
     assert all(statement.lstrip().startswith(("SELECT", "BEGIN")) for statement in statements)
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from perdure.backends.local import JobSpec
+from perdure.backends.local.wire import decode
 from perdure.coordination.messages import Input, Refused
 from perdure.coordination.playbook import own_playbook
-from perdure.errors import ClusterError, NotFound
+from perdure.errors import ClusterError, InputError, NotFound
 from perdure.model.actions import Action, Drain
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
@@ -224,6 +226,10 @@ class Desk:
         return ""
 
     def submit(self, spec: dict[str, Any]) -> str:
+        try:
+            decode(JobSpec, spec)
+        except ValueError as err:
+            raise InputError("job", str(err), "See `perdure submit --help`") from err
         self.submitted.append(spec)
         return str(len(self.submitted))
 

@@ -100,7 +100,8 @@ def create_app(
     app.include_router(health)
     for router in site.ROUTERS:
         app.include_router(router, include_in_schema=False)
-    problems.install(app, errors.page_of)
+    routers = [*((API, router) for router in API_ROUTERS), *(("", router) for router in (health, *site.ROUTERS))]
+    problems.install(app, errors.page_of, problems.allowed_by(routers))
     app.add_middleware(ETags, prefix=API)
     larger = {f"{API}{whatif.UPLOADS}": bench.settings.upload_mib * MIB} if bench else {}
     app.add_middleware(Guard, hosts=settings.hosts, larger=larger)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
@@ -88,11 +89,31 @@ RESPONSES: dict[int | str, dict[str, object]] = {
 """What any route of the API may answer besides what it is for; for OpenAPI."""
 
 
+def allowed_by(routers: Iterable[tuple[str, APIRouter]]) -> Mapping[object, str]:
+    """What may be done with the path of each route, by its endpoint: routes of one path each know their own method.
+
+    `routers` come with the prefix that they are included under.
+    """
+    routes = [
+        (prefix + route.path, route)
+        for prefix, router in routers
+        for route in router.routes
+        if isinstance(route, APIRoute)
+    ]
+    methods: dict[str, set[str]] = {}
+    for path, route in routes:
+        methods.setdefault(path, set()).update(route.methods or ())
+    return {route.endpoint: ", ".join(sorted(methods[path])) for path, route in routes}
+
+
 PageOf = Callable[[Request, Problem], Response | None]
 
 
-def install(app: FastAPI, page_of: PageOf) -> None:
-    """Let every error of `app` leave as a problem, or as what `page_of` makes of it for a browser."""
+def install(app: FastAPI, page_of: PageOf, allowed: Mapping[object, str]) -> None:
+    """Let every error of `app` leave as a problem, or as what `page_of` makes of it for a browser.
+
+    `allowed` has the methods of the path of each endpoint, as `allowed_by` gives them.
+    """
 
     def leave(request: Request, problem: Problem) -> Response:
         return page_of(request, problem) or answer(problem)
@@ -115,6 +136,9 @@ def install(app: FastAPI, page_of: PageOf) -> None:
         where = request.url.path[:200]
         response = leave(request, Problem(title=title, status=err.status_code, detail=str(err.detail), where=where))
         response.headers.update(err.headers or {})
+        route = request.scope.get("route")
+        if err.status_code == HTTPStatus.METHOD_NOT_ALLOWED and route is not None and route.endpoint in allowed:
+            response.headers["Allow"] = allowed[route.endpoint]
         return response
 
     @app.exception_handler(Exception)

@@ -44,9 +44,13 @@ class Ask(BaseModel):
     placement: Name = COUNT
     retries: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_RETRIES)] = (RECORDED,)
     failures: Name = RECORDED
-    load: Annotated[float, Field(gt=0, le=100)] | None = Field(default=None, description="null: jobs come as recorded")
-    seeds: Annotated[int, Field(ge=1, le=MAX_SEEDS)] = 1
-    skip_bad: bool = Field(default=False, description="Leave bad rows and too wide jobs out, and count them")
+    load: Annotated[float, Field(gt=0, le=100, strict=True)] | None = Field(
+        default=None, description="null: jobs come as recorded"
+    )
+    seeds: Annotated[int, Field(ge=1, le=MAX_SEEDS, strict=True)] = 1
+    skip_bad: bool = Field(
+        default=False, strict=True, description="Leave bad rows and too wide jobs out, and count them"
+    )
 
     @property
     def runs(self) -> int:

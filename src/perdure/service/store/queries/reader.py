@@ -14,6 +14,7 @@ from perdure.errors import InputError, StateError
 T = TypeVar("T")
 
 MAX_LIMIT = 200
+CURSOR_DIGITS = 18  # all of whose numbers are below MAX_CURSOR
 MAX_CURSOR = 2**63 - 1
 
 
@@ -63,7 +64,7 @@ def position(cursor: str | None) -> int:
     """The place in a listing that a cursor stands for: everything before this `seq`. Raises `InputError`."""
     if cursor is None or cursor == "":
         return MAX_CURSOR
-    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 20 and int(cursor) <= MAX_CURSOR):
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= CURSOR_DIGITS):
         raise InputError("cursor", f"{cursor[:40]!r} is not a cursor", "Take the next_cursor of the page before")
     return int(cursor)
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Body, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
 from perdure.coordination.chain import Turn
 from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
 from perdure.coordination.wire import encode
-from perdure.errors import InputError, NotFound, NotPermitted, PerdureError
+from perdure.errors import NotFound, NotPermitted, PerdureError
 from perdure.service.access.auth import Identity, Role
 from perdure.service.exceptions.coordinator import Answering, Enlisting
+from perdure.service.exceptions.raising import NOT_YOURS
 from perdure.service.store.queries import events, exceptions, jobs
 from perdure.service.web.api.models import Listing
 from perdure.service.web.api.params import Cursor, Limit, Word
@@ -23,15 +26,28 @@ from perdure.service.web.problems import Problem, problem_of
 router = APIRouter(tags=["exceptions"])
 
 MAX_BATCH = 1000
+TYPE = r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*"
 Name = Annotated[str, Field(min_length=1, max_length=128)]
 Line = Annotated[str, Field(max_length=4096)]
-Dotted = Annotated[str, Field(max_length=256)]
-HandlerName = Annotated[str, Path(min_length=1, max_length=128)]
+Dotted = Annotated[str, Field(max_length=256, json_schema_extra={"pattern": rf"^({TYPE})?$"})]
+HandlerName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[ -~]+$")]
 ExceptionId = Annotated[str, Path(min_length=1, max_length=600)]
 
 
+def _record_schema() -> dict[str, Any]:
+    """What may be raised: a record without what is the service's to say. It gives one without them an id and a time."""
+    text = files("perdure.coordination").joinpath("exception.schema.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    del schema["$schema"]
+    fields = {name: field for name, field in schema["properties"].items() if name not in NOT_YOURS}
+    return {**schema, "properties": fields, "required": ["type"]}
+
+
+Record = Annotated[dict[str, Any], WithJsonSchema(_record_schema())]
+
+
 class _Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Raised(BaseModel):
@@ -152,7 +168,7 @@ def list_exceptions(
 
 
 @router.post("/exceptions", status_code=201)
-def raise_one(web: Here, identity: Owner, record: Annotated[dict[str, Any], Body()]) -> Raised:
+def raise_one(web: Here, identity: Owner, record: Annotated[Record, Body()]) -> Raised:
     """Raise an exception; durable once answered. Users raise for their own jobs."""
     (became,) = web.operations.coordinator.raise_exceptions([record], identity)
     if isinstance(became, PerdureError):
@@ -200,8 +216,6 @@ def list_handlers(web: Here, identity: Viewer) -> list[HandlerItem]:
 @router.put("/handlers/{handler}")
 def put_handler(web: Here, identity: Viewer, handler: HandlerName, wish: HandlerBody) -> Enlisted:
     """Register a handler, or renew its lease."""
-    if not handler.isprintable():
-        raise InputError("handler", "has characters that cannot be shown", "Use letters, digits, dots and dashes")
     after = events.newest(web.reader)
     enlisting = Enlisting(wish.component, tuple(wish.types), wish.lease_s, wish.answer_s)
     found = web.operations.coordinator.enlist(handler, enlisting, identity)

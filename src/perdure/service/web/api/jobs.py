@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Body, Query
 from fastapi.responses import Response
+from pydantic import WithJsonSchema
 
+from perdure.backends.local import JobSpec
 from perdure.errors import NotFound, NotPermitted
 from perdure.model.jobs import JobState
 from perdure.service.access.auth import Identity
@@ -19,6 +22,20 @@ from perdure.service.web.context import Here, Operator, Owner, Web
 router = APIRouter(tags=["jobs"])
 
 MAX_LOG_BYTES = 4 * 1024 * 1024
+
+
+def _spec_schema() -> dict[str, Any]:
+    """The fields of a job specification, in one piece: a part of a larger description cannot refer to its own root."""
+    (schema,), parts = msgspec.json.schema_components([JobSpec])
+    spec = parts[schema["$ref"].rpartition("/")[2]]
+    fields = {}
+    for name, field in spec["properties"].items():
+        meant = parts[field["$ref"].rpartition("/")[2]] if "$ref" in field else {}
+        fields[name] = {**meant, **{key: value for key, value in field.items() if key != "$ref"}}
+    return {"type": "object", "properties": fields, "required": spec["required"], "additionalProperties": False}
+
+
+Spec = Annotated[dict[str, Any], WithJsonSchema(_spec_schema())]
 
 
 @router.get("/jobs")
@@ -42,9 +59,7 @@ def list_jobs(
 
 
 @router.post("/jobs", status_code=201)
-def submit(
-    web: Here, identity: Operator, spec: Annotated[dict[str, Any], Body()], key: IdempotencyKey = None
-) -> Submitted:
+def submit(web: Here, identity: Operator, spec: Annotated[Spec, Body()], key: IdempotencyKey = None) -> Submitted:
     """Submit a job to the embedded cluster; the fields are those of its job specification."""
     job_id = web.replies.once(identity.user, key, spec, "submit", lambda: web.operations.submit(spec))
     return Submitted(job_id=job_id)

@@ -24,7 +24,7 @@ Word = Literal["transient", "deterministic", "none"]
 class CorrectionAsked(BaseModel):
     """What a failure was, by a person's word; "none" takes his word back."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     label: Word
 

@@ -399,7 +399,7 @@ class StatusItem(BaseModel):
 
 
 class _Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Order(_Asked):
@@ -429,7 +429,7 @@ class Switch(_Asked):
 
 
 class NewToken(_Asked):
-    user: Annotated[str, Field(min_length=1, max_length=256)]
+    user: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[ -~]+$")]
     role: Literal["viewer", "operator"] = "viewer"
 
 

@@ -7,14 +7,14 @@ from fastapi import APIRouter
 from perdure.service.store.queries import nodes
 from perdure.service.web.api.actions import place
 from perdure.service.web.api.models import Fault, Listing, NodeItem, Order, Planned, Reason
-from perdure.service.web.api.params import Cursor, IdempotencyKey, Limit, NodeName
+from perdure.service.web.api.params import IdempotencyKey, LastName, Limit, NodeName
 from perdure.service.web.context import Here, Operator, Viewer
 
 router = APIRouter(tags=["nodes"])
 
 
 @router.get("/nodes")
-def list_nodes(web: Here, identity: Viewer, cursor: Cursor = None, limit: Limit = 100) -> Listing[NodeItem]:  # noqa: ARG001
+def list_nodes(web: Here, identity: Viewer, cursor: LastName = None, limit: Limit = 100) -> Listing[NodeItem]:  # noqa: ARG001
     """Nodes, by name."""
     page = nodes.find_nodes(web.reader, cursor=cursor, limit=limit)
     return Listing(items=[NodeItem.of(row) for row in page.items], next_cursor=page.next_cursor)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Header, Path, Query
+from pydantic import Field
 
-from perdure.service.store.queries.reader import MAX_LIMIT
+from perdure.service.store.queries.reader import CURSOR_DIGITS, MAX_LIMIT
+from perdure.service.web.idempotency import MAX_KEY
 
-Cursor = Annotated[str | None, Query(description="next_cursor of the page before", max_length=300)]
+# What `json_schema_extra` says is checked where it is used, and refused there in words of our own.
+_Place = Annotated[str, Field(json_schema_extra={"pattern": f"^[0-9]{{0,{CURSOR_DIGITS}}}$"})]
+_Key = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_KEY})]
+Cursor = Annotated[_Place | None, Query(description="next_cursor of the page before")]
+LastName = Annotated[str | None, Query(description="next_cursor of the page before", max_length=300)]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 Word = Annotated[str, Query(max_length=200)]
 JobId = Annotated[str, Path(min_length=1, max_length=256)]
 NodeName = Annotated[str, Path(min_length=1, max_length=256)]
 IdempotencyKey = Annotated[
-    str | None,
+    _Key | None,
     Header(alias="Idempotency-Key", description="A request that is sent again under it is carried out once"),
 ]
