@@ -1,14 +1,17 @@
 """Whose the lines of a file are: an attempt is judged by those alone that are surely its own."""
 
 import math
+import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.ownership import Span, with_owner
+from perdure.backends.ownership import LATE_S, OLD_S, Span, with_owner
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
-from perdure.model.output import OutputFile
+from perdure.model.output import OutputFile, OutputKind
+from tests.copying import replace
 
 NOW = 1_800_000_000.0  # 2027-01-15 08:00:00 UTC
 
@@ -103,3 +106,77 @@ def test_nothing_counts_that_was_said_at_anothers_time(lines, appends):
     if not file.doubt:
         assert not {b"2027-01-15 07:59:00 a", b"2027-01-15 08:00:20 b"} & set(file.tail.splitlines())
         assert set(file.tail.splitlines()) <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("other", "doubt"),
+    [
+        (span(-50, -0.5), ""),  # it ended before
+        (span(-50, 0), ""),
+        (span(-50, 0.5), "is shared with job 18"),
+        (span(0, 0), "is shared with job 18"),  # it came and went in the second of the start
+        (span(99.5, math.inf), "is shared with job 18"),
+        (span(100, math.inf), "has been overwritten since by job 18"),
+    ],
+)
+def test_who_ran_beside_an_attempt_and_who_came_after_it(other, doubt):
+    assert owned(log(), other).doubt == doubt
+
+
+def test_a_file_may_be_some_time_older_than_a_start_as_clocks_are_apart():
+    assert owned(log(written=-OLD_S)).doubt == ""
+    assert "before this attempt began" in owned(log(written=-OLD_S - 1)).doubt
+
+
+@pytest.mark.parametrize(("late_s", "is_own"), [(LATE_S, True), (LATE_S + 1, False)])
+def test_a_ranks_file_that_went_on_to_be_written_may_be_anothers(late_s, is_own):
+    late = log(written=100.0 + late_s, kind=OutputKind.RANK)
+    assert bool(owned(late).doubt) is not is_own
+    assert owned(replace(late, kind=OutputKind.STDOUT)).doubt == ""
+    assert owned(replace(late, kind=OutputKind.RANK), span(10, 20)).doubt == "may hold lines of job 18"
+
+
+def test_what_is_appended_to_was_written_to_and_not_over():
+    assert owned(log(), span(150, math.inf), appends=True).doubt == "has been written to since by job 18"
+    assert owned(log(birth_s=NOW), appends=True).doubt == ""
+    assert owned(log(birth_s=NOW - 1), appends=True).doubt.startswith("may hold lines from before")
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        (b"job 17 x", True), (b"JobId=17 x", True), (b"Job ID: 17", True), (b"job#17", True), (b"job_id=17", True),
+        (b"job 171", False), (b"job 117", False), (b"jobs 17", False), (b"17", False), (b"myjob 17", False),
+    ],
+)  # fmt: skip
+def test_a_line_that_names_the_job_is_its_own(line, names):
+    kept = owned(log(line + b"\nothers"), span(0, 100))
+    assert (kept.tail if not kept.doubt else b"") == (line if names else b"")
+
+
+def test_an_attempt_that_runs_has_all_lines_since_its_start(monkeypatch):
+    runs = replace(attempt(), end_s=None)
+    lines = b"2027-01-15 07:59:59 before\n2027-01-15 08:00:00 first\n2027-01-15 18:00:00 last"
+    kept = with_owner(log(lines, written=36_000.0), runs, (), ("17",), True)
+    assert kept.tail == b"2027-01-15 08:00:00 first\n2027-01-15 18:00:00 last"
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/Los_Angeles"])
+@pytest.mark.parametrize("writes_utc", [True, False])
+def test_times_are_read_in_utc_or_in_this_machines_zone_whichever_the_last_write_fits(monkeypatch, zone, writes_utc):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        clock = time.gmtime if writes_utc else time.localtime
+        told = [time.strftime("%Y-%m-%d %H:%M:%S", clock(NOW + at)).encode() for at in (20, 70)]
+        kept = owned(log(b"%s beside\n%s alone" % tuple(told), written=70.0), span(10, 50))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert kept.tail == told[1] + b" alone"
+
+
+def test_the_head_of_a_file_counts_like_its_end_where_lines_are_told_apart():
+    file = log(b"2027-01-15 08:00:60 late\n", head=b"2027-01-15 08:00:05 early\n")
+    assert owned(file, span(10, 50)).head == b""
+    assert b"early" in owned(file, span(10, 50)).tail

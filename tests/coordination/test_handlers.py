@@ -637,3 +637,20 @@ def test_else_no_time_is_granted():
     site.run("1", "n1", walltime_s=7200.0)
     assert site.take(raised("app.walltime", job_id="1")) == []
     assert site.chain.ended["x"].state is ExceptionState.HANDLED
+
+
+@pytest.mark.parametrize(
+    ("resource", "job", "needs"),
+    [
+        (Resource("x"), {}, True),  # of what nothing is said all are known to need it
+        (Resource("x", licence="ansys"), {"licences": ("ansys", "abaqus")}, True),
+        (Resource("x", licence="ansys", partitions=("gpu",)), {"licences": ("abaqus",), "partition": "gpu"}, False),
+        (Resource("x", partitions=("gpu", "fat")), {"partition": "gpu"}, True),
+        (Resource("x", partitions=("gpu", "fat")), {"partition": "cpu"}, False),
+        (Resource("x", partitions=("gpu",)), {"partition": "cpu,gpu"}, True),  # it may start in either
+        (Resource("x", partitions=("gpu",)), {"partition": "gpu2"}, False),
+        (Resource("x", partitions=("gpu",)), {}, False),
+    ],
+)
+def test_which_jobs_need_what_is_shared(resource, job, needs):
+    assert resource.is_needed_by(Job("c", "1", "train", "ada", JobState.PENDING, 0.0, **job)) is needs

@@ -521,6 +521,8 @@ def test_a_job_that_waits_for_a_drained_node_says_so_and_who_drained_it(tmp_path
         ({"excluded": ("n1", "n2")}, ("n3", "n1", "n2")),
         ({"excluded": ("n1", "n3")}, ()),
         ({"node_count": 2, "gpus": 8, "partition": "b"}, ("n3",)),
+        ({"node_count": 2, "gpus": 8, "partition": "c,b"}, ("n3",)),  # it may start in either
+        ({"node_count": 2, "gpus": 8, "partition": "b,a"}, ()),
         ({"required": ("n3",), "state": JobState.RUNNING}, ()),
     ],
 )

@@ -10,6 +10,7 @@ from perdure.coordination.playbook import own_playbook
 from perdure.errors import NotFound
 from perdure.service.store.queries import actions, events, jobs, nodes, summary, totals
 from perdure.service.store.queries.reader import Reader
+from tests.copying import replace
 from tests.service.web_world import CLUSTER, HOUR, RESET, World, fill
 
 
@@ -76,6 +77,26 @@ def test_another_clusters_rows_are_not_seen(world):
     assert set(found.gpu_h.values()) == {0}
     with pytest.raises(NotFound):
         jobs.job_detail(other, "101")
+
+
+def test_a_partition_narrows_to_jobs_that_may_run_there(tmp_path):
+    """Slurm writes several as "a,b" while a job waits; names are told apart by their case."""
+    world = World(tmp_path, 1000.0)
+    for number, partition in enumerate(("a", "b,a", "ab", "A", "c,a,b", "", "a_b", "a%")):
+        world.submit(str(number), look=False)
+        world.jobs[str(number)] = replace(world.jobs[str(number)], partition=partition)
+    world.look()
+    reader = Reader(world.journal.engine, CLUSTER)
+
+    def found(partition):
+        return {row.job.job_id for row in jobs.find_jobs(reader, partition=partition).items}
+
+    assert found("a") == {"0", "1", "4"}
+    assert (found("b"), found("A"), found("_"), found("a%"), found("b,a")) == ({"1", "4"}, {"3"}, set(), {"7"}, {"1"})
+    world.start("1", "gpu01")
+    world.end("1", RESET)
+    assert [row.job_id for row in actions.find_actions(reader, partition="a").items] == ["1"]
+    assert actions.find_actions(reader, partition="c").items == ()
 
 
 def test_text_that_no_database_takes_is_looked_for_without_harm(reader):

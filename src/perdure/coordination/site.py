@@ -28,7 +28,7 @@ class Resource(Struct, frozen=True):
     def is_needed_by(self, job: Job) -> bool:
         if self.licence:
             return self.licence in job.licences
-        return not self.partitions or job.partition in self.partitions
+        return not self.partitions or job.may_run_in(self.partitions)
 
 
 class Site(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -73,7 +74,7 @@ class Job(Struct, frozen=True):
     user: str
     state: JobState
     submit_s: float  # seconds since the epoch
-    partition: str = ""
+    partition: str = ""  # or several that it may start in, as in "a,b"
     gpus: int = 0  # of the whole gang
     node_count: int = 1
     restart_nodes: tuple[int, int] | None = None  # fewest and most for a restart, by its owner's word; None: as it asks
@@ -94,6 +95,10 @@ class Job(Struct, frozen=True):
     requeue_at_timeout: bool = False  # it saves checkpoints: its owner wants it back in the queue at its walltime
     misread: str = ""  # what its owner wrote for Perdure, and nobody understands
     is_batch: bool = True  # False where it was begun at a terminal (salloc, srun): there is no script to run again
+
+    def may_run_in(self, partitions: Iterable[str]) -> bool:
+        """Whether one of these partitions is its own, or one of several in which it may start."""
+        return not set(partitions).isdisjoint(self.partition.split(","))
 
 
 SAME_SUBMIT_S = 1.0  # two submit instants of one job may lie so far apart

@@ -191,7 +191,7 @@ def _goes_on_after_walltime(job: Job, attempt: Attempt, verdict: Verdict, rules:
     """
     if verdict.fingerprint == WALLTIME_FINGERPRINT:
         return True
-    says_so = job.requeue_at_timeout or not set(job.partition.split(",")).isdisjoint(rules.requeue_at_timeout)
+    says_so = job.requeue_at_timeout or job.may_run_in(rules.requeue_at_timeout)
     return says_so and attempt.state is AttemptState.TIMEOUT
 
 

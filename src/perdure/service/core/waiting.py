@@ -37,7 +37,7 @@ def blocked_by(job: Job, nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 def _would_do(job: Job, node: Node) -> bool:
     """Whether a share of the job has room on the node when it is empty."""
-    is_there = not job.partition or not node.partitions or job.partition in node.partitions
+    is_there = not job.partition or not node.partitions or job.may_run_in(node.partitions)
     return is_there and node.gpus * max(1, job.node_count) >= job.gpus
 
 

@@ -13,7 +13,7 @@ from perdure.errors import NotFound
 from perdure.model.jobs import Attempt, Job, JobState
 from perdure.retry.decide import Decision
 from perdure.service.store import codec
-from perdure.service.store.queries.order import ALWAYS, Order, Within, in_order
+from perdure.service.store.queries.order import ALWAYS, Order, Within, in_order, in_partition
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged
 from perdure.service.store.queries.story import of_this_job
 from perdure.service.store.schema import attempts, exceptions, jobs
@@ -104,7 +104,7 @@ def find_jobs(
     query = query.where(reader.owns(jobs), *submitted.of(jobs.c.submit_s)).limit(limit + 1)
     query = in_order(query, jobs, cursor, order, SORTED_BY)
     if partition:
-        query = query.where(jobs.c.partition == codec.clean(partition))
+        query = query.where(in_partition(partition))
     if wanted := list(states):
         query = query.where(jobs.c.state.in_(wanted))
     if user:

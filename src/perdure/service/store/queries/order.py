@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, and_, or_, select
+from sqlalchemy import ColumnElement, Select, Table, and_, func, literal, or_, select
 
 from perdure.service.store import codec
 from perdure.service.store.queries.reader import Reader, position
@@ -69,5 +69,11 @@ def of_jobs(
     if user:
         wanted = wanted.where(jobs.c.user == codec.clean(user))
     if partition:
-        wanted = wanted.where(jobs.c.partition == codec.clean(partition))
+        wanted = wanted.where(in_partition(partition))
     return [column.in_(wanted)]
+
+
+def in_partition(partition: str) -> ColumnElement[bool]:
+    """The condition under which a job may run in a partition: its own, or one of several, as in "a,b"."""
+    several = literal(",").concat(jobs.c.partition).concat(",")
+    return func.replace(several, f",{codec.clean(partition)},", "") != several  # LIKE knows no case in SQLite
