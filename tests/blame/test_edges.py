@@ -1,0 +1,223 @@
+"""Who is blamed, at each limit: exactly there, and one step beside it."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from perdure.blame.accuse import LATELY, accused_by
+from perdure.blame.grid import MOST_ROWS, grid
+from perdure.blame.sliding import Sliding
+from perdure.blame.speaking import Speaking
+from perdure.blame.standing import Patience, Standing, follow
+from perdure.blame.verdict import HARD, kind_of, suspect
+from perdure.blame.window import Window
+from perdure.blame.witnesses import attested
+from perdure.errors import InputError
+from tests.blame.test_live import HOUR, accusation, row
+from tests.copying import replace
+
+NODE = ("node", "n1")
+
+
+def window(paths, tiers):
+    """Paths as (components, units, failures)."""
+    incidence = np.zeros((len(paths), len(tiers)))
+    for number, (crossed, _, _) in enumerate(paths):
+        incidence[number, list(crossed)] = 1.0
+    units, failures = (np.array([path[k] for path in paths], np.float64) for k in (1, 2))
+    paths_there, components = np.arange(len(paths)), np.arange(len(tiers))
+    return Window(sparse.csr_array(incidence), units, failures, paths_there, components, np.array(tiers))
+
+
+# -- whose word counts
+
+
+def seen(*failed, node="n1", elsewhere=200, bad=0):
+    """Attempts on the node, as (user, failures, passes), beside many elsewhere of which some failed."""
+    here = [row(1.0, user, node, number < n, f"{user}{number}") for user, n, m in failed for number in range(n + m)]
+    rest = [row(1.0, f"v{number % 9}", "n9", number < bad, f"r{number}") for number in range(elsewhere)]
+    return [*here, *rest]
+
+
+@pytest.mark.parametrize(
+    ("failed", "bad", "counts"),
+    [
+        ([("ada", 9, 0)], 0, False),  # one user, whatever fails
+        ([("ada", 9, 0), ("bob", 1, 0)], 0, True),
+        ([("ada", 9, 0), ("bob", 0, 9)], 0, False),
+        ([("ada", 9, 0), ("bob", 1, 9)], 2, False),  # one of ten, where one in a hundred fails anywhere
+        ([("ada", 9, 0), ("bob", 2, 0)], 10, True),
+        ([("ada", 9, 0), ("bob", 1, 0)], 10, False),  # one failure is what chance brings one time in twenty
+        ([("ada", 1, 0), ("bob", 9, 0)], 0, True),  # the loudest is left out, whoever that is
+        ([("ada", 9, 0), ("bob", 2, 0)], 100, False),  # half of all fail everywhere
+    ],
+)
+def test_failures_of_others_count_where_chance_would_not_bring_them(failed, bad, counts):
+    assert attested(NODE, seen(*failed, bad=bad)) is counts
+
+
+def test_the_managers_own_word_on_a_node_is_enough_and_on_another_is_not():
+    rows = [replace(row(1.0, failed=True), down=("n1",)), row(1.0, node="n2", failed=True)]
+    assert attested(NODE, rows)
+    assert not attested(("node", "n2"), rows)
+    assert not attested(("storage", "n1"), rows)
+    assert attested(("user", "ann"), rows)
+    assert not attested(("node", "n7"), rows)
+
+
+# -- from window to window
+
+
+def names(standings):
+    return [each.accusation.name for each in standings]
+
+
+@pytest.mark.parametrize(("strength", "named"), [(39.9, []), (40.0, ["n1"])])
+def test_overwhelming_evidence_names_at_once(strength, named):
+    assert names(follow((), [accusation("n1", strength)], 0.0).named) == named
+
+
+def test_who_was_accused_missed_and_accused_again_counts_from_the_start_unless_named():
+    weak = follow((), [accusation("n1")], 0.0)
+    assert follow(weak.standing, [], 1.0).standing == ()
+    named = follow(weak.standing, [accusation("n1")], 1.0).standing
+    (missed,) = follow(named, [], 2.0).standing
+    assert (missed.seen, missed.missed, missed.named, missed.last_s) == (0, 1, True, 1.0)
+    (again,) = follow([missed], [accusation("n1")], 3.0).standing
+    assert (again.seen, again.missed, again.named, again.since_s, again.last_s) == (1, 0, True, 0.0, 3.0)
+
+
+@pytest.mark.parametrize(("release", "windows"), [(1, 1), (3, 3)])
+def test_a_suspect_is_cleared_after_so_many_windows_without_it(release, windows):
+    standing = follow((), [accusation("n1", 99.0)], 0.0).standing
+    for number in range(1, windows + 1):
+        turn = follow(standing, [], float(number), Patience(release=release))
+        standing = turn.standing
+        assert names(turn.cleared) == (["n1"] if number == windows else [])
+
+
+def test_one_accusation_is_laid_to_one_suspect():
+    standings = [Standing(NODE, accusation("n1"), 0.0, 0.0, named=True), Standing(NODE, accusation("n1"), 5.0, 5.0)]
+    turn = follow(standings, [accusation("n1")], 9.0)
+    assert [each.last_s for each in turn.standing] == [9.0]  # the other is forgotten: it was not named
+    assert names(follow((), [accusation("n1"), accusation("n2")], 0.0).standing) == ["n1", "n2"]
+
+
+# -- the window
+
+
+@pytest.mark.parametrize(("end_s", "inside"), [(1.0, True), (0.0, False), (-1.0, False)])
+def test_what_ended_as_long_ago_as_the_window_is_long_is_out(end_s, inside):
+    sliding = Sliding(100.0)
+    assert bool(sliding.slide([("a", row(end_s))], 100.0)) is inside
+
+
+def test_what_is_told_of_again_counts_once_and_of_many_the_latest_are_kept():
+    sliding = Sliding(HOUR, most=2)
+    sliding.slide([("a", row(5.0)), ("b", row(6.0))], 10.0)
+    assert [one.end_s for one in sliding.slide([("a", row(9.0))], 10.0)] == [5.0, 6.0]
+    assert [one.end_s for one in sliding.slide([("c", row(7.0))], 10.0)] == [6.0, 7.0]
+    assert [one.end_s for one in sliding.slide([], 6.0 + HOUR)] == [7.0]
+
+
+def test_the_half_of_a_window_begins_after_its_middle():
+    """What ended just then is in the whole window alone."""
+    assert LATELY == 0.5
+    asked = []
+
+    class Solver:
+        def solve(self, found):
+            asked.append(int(found.units.sum()))
+            return ()
+
+    rows = [row(HOUR / 2, failed=True), row(HOUR / 2 + 1, failed=True), row(HOUR, failed=True)]
+    accused_by(HOUR, HOUR, rows, Solver())
+    assert asked == [3, 2]
+
+
+# -- verdicts
+
+
+@pytest.mark.parametrize(("rate", "kind"), [(HARD, "hard"), (0.149, "gray"), (1.0, "hard"), (0.0, "gray")])
+def test_a_component_is_down_from_a_rate_on(rate, kind):
+    assert kind_of(rate) == kind
+
+
+def test_a_verdict_counts_units_and_names_the_paths_that_speak():
+    paths = [((0,), 10, 1), ((0,), 10, 9), ((0,), 5, 0), ((0,), 50, 0), ((1,), 9, 9), ((0,), 0, 0)]
+    found = suspect(window(paths, ["node", "node"]), 0, 7.0)
+    assert (found.component, found.tier, found.equivalent, found.strength) == (0, "node", (), 7.0)
+    assert (found.units, found.rate, found.kind) == (10, 10 / 75, "gray")
+    assert found.paths_for == (1, 0)
+    assert found.paths_against == (3, 2)
+    assert 0 < found.rate_low < found.rate < found.rate_high < 1
+    partly = suspect(window(paths, ["node", "node"]), 0, 7.0, hot=np.array([1]))
+    assert (partly.kind, partly.rate, partly.units) == ("partial", 0.9, 9)
+    given = suspect(window(paths, ["node", "node"]), 0, 7.0, rates=(0.5, 0.4, 0.6))
+    assert (given.rate, given.rate_low, given.rate_high, given.kind) == (0.5, 0.4, 0.6, "hard")
+
+
+def test_five_paths_of_each_kind_are_named_at_most():
+    paths = [((0,), 10, k) for k in range(1, 8)] + [((0,), k, 0) for k in range(1, 8)]
+    found = suspect(window(paths, ["node"]), 0, 1.0)
+    assert (found.paths_for, found.paths_against) == ((6, 5, 4, 3, 2), (13, 12, 11, 10, 9))
+
+
+def test_the_interval_is_clopper_pearsons():
+    """By tables: 1 of 10 from 0.25 % to 44.5 %, none of 10 up to 30.85 %, all of 10 from 69.15 % on."""
+    for failures, low, high in ((1, 0.0025, 0.4450), (0, 0.0, 0.3085), (10, 0.6915, 1.0)):
+        found = suspect(window([((0,), 10, failures)], ["node"]), 0, 1.0)
+        assert (found.rate_low, found.rate_high) == pytest.approx((low, high), abs=5e-5)
+
+
+# -- the search's totals
+
+
+def test_failing_paths_are_kept_and_all_others_are_totals():
+    paths = [((0, 1), 10, 2), ((0,), 10, 0), ((1,), 4, 4), ((1,), 0, 0), ((0, 1), 10, 2)]
+    speaking = Speaking(window(paths, ["node", "user"]))
+    assert speaking.rows.tolist() == [0, 2, 4]
+    assert (speaking.n.tolist(), speaking.e.tolist()) == ([10, 4, 10], [2, 4, 2])
+    assert (speaking.units.tolist(), speaking.paths.tolist(), speaking.failures.tolist()) == ([30, 24], [3, 3], [4, 8])
+    assert (speaking.sizes.tolist(), speaking.counts.tolist()) == ([4, 10], [1, 3])
+    assert (speaking.pair.tolist()[0], speaking.n_pairs) == (speaking.pair.tolist()[2], 2)
+    assert speaking.overall == 8 / 34
+    assert (speaking.of(0).tolist(), speaking.of(1).tolist()) == ([0, 2], [0, 1, 2])
+
+
+# -- the picture
+
+
+def crossed(nodes, others, tiers=("node", "user")):
+    pairs = [((n, nodes + o), 2, int(n == 0)) for n in range(nodes) for o in range(others)]
+    return window(pairs, [tiers[0]] * nodes + [tiers[1]] * others)
+
+
+def test_users_are_columns_and_the_largest_other_tier_is_rows():
+    found = grid(crossed(3, 2))
+    assert (found.row_tier, found.column_tier, found.left_out) == ("node", "user", 0)
+    assert found.units.tolist() == [[2, 2]] * 3
+    assert found.rate.tolist() == [[0.5, 0.5], [0, 0], [0, 0]]
+    turned = grid(crossed(3, 2), row_tier="user")
+    assert (turned.row_tier, turned.column_tier) == ("user", "node")
+    assert grid(crossed(2, 3, ("b", "a"))).column_tier == "b"  # the smaller one
+    assert grid(crossed(2, 2, ("b", "a"))).column_tier == "a"
+    assert grid(crossed(2, 2, ("storage", "user"))).column_tier == "storage"
+
+
+def test_what_finds_no_place_are_those_with_the_fewest_failures_unless_they_are_culprits():
+    found = grid(crossed(4, 1), culprits=(3,), most=(2, 9))
+    assert (found.rows.tolist(), found.left_out) == ([0, 3], 2)
+    assert grid(crossed(4, 1), most=(2, 9)).rows.tolist() == [0, 1]
+    assert grid(crossed(4, 1), most=(4, 1)).left_out == 0
+    assert np.isnan(grid(window([((0, 1), 0, 0)], ["node", "user"])).rate).all()
+    assert MOST_ROWS == 300
+
+
+def test_a_tier_that_is_not_there_and_a_window_of_one_are_refused():
+    for wanted in ({"row_tier": "x"}, {"column_tier": "x"}):
+        with pytest.raises(InputError, match="Use two of: node, user"):
+            grid(crossed(2, 2), **wanted)
+    for one in ({}, {"row_tier": "node"}, {"column_tier": "node"}):
+        with pytest.raises(InputError, match="one tier"):
+            grid(window([((0,), 1, 0)], ["node"]), **one)
