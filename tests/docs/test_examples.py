@@ -2,9 +2,13 @@
 
 A block marked ```console is a session: lines that start with ``$ `` are run, what follows each is what it prints. A
 line ``...`` there stands for any lines, ``...`` within a line for any text; without such lines anything may be printed.
-A command ends with 0 or 1, except where its output begins with ``perdure: ``: then it is shown to fail with 2. The
-blocks of one document share a home, which is also the working directory. In a block marked ```console service the
-service runs with that home. A block marked ```python is a program that must end with 0.
+A command ends with 0, 1 or 3, except where its output begins with ``perdure: ``: then it is shown to fail with 2. The
+blocks of one document share a directory and what their commands export. A block marked ```python is a program that must
+end with 0.
+
+They run as they do for a reader of README: in a second terminal, where ``perdure`` is ``.venv/bin/perdure`` and not on
+the path, beside one service that was started with the defaults and so runs the demonstration, for all documents
+together. A block marked ```console service is one that needs it.
 """
 
 import contextlib
@@ -21,9 +25,15 @@ from pathlib import Path
 
 import pytest
 
+import perdure
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SERVICE_FILE = ".local/state/perdure/service.json"
 READY_S = 120
+COMMAND_S = 120  # after which a command is taken for one that never ends
+PERDURE = 'perdure() { .venv/bin/perdure "$@"; }'
+EXPORTED = ".exported"  # what the commands so far have exported
 
 
 @dataclass(frozen=True)
@@ -83,41 +93,56 @@ def short():
         yield Path(name)
 
 
-class Home:
-    """Where the examples of one document run."""
+class Place:
+    """A second terminal: where the examples of one document run. `home` holds the service's state."""
 
-    def __init__(self, path, stack):
-        self.path, self._stack, self._service = path, stack, None
-        self.env = {
-            "HOME": str(path),
-            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-            "PYTHONPATH": str(ROOT),  # the foundry is not in the package: its page says to be at the root of a checkout
-            "LANG": "C.UTF-8",
-            "COLUMNS": "120",
-            "OMP_NUM_THREADS": "1",
-        }
+    def __init__(self, path, home):
+        self.path = path
+        self.env = environment(home)
+        (path / ".venv").symlink_to(Path(sys.executable).parents[1])
 
     def run(self, *command, **options):
         return subprocess.run(
-            command, cwd=self.path, env=self.env, text=True, timeout=120, check=False,
+            command, cwd=self.path, env=self.env, text=True, timeout=COMMAND_S, check=False,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options,
         )  # fmt: skip
 
-    def need_service(self):
-        if self._service is None:
-            self._service = self._stack.enter_context(running_service(self))
+    def shell(self, command):
+        """Run a command of a session, in the environment that those before it have exported."""
+        before = f"[ ! -f {EXPORTED} ] || . ./{EXPORTED}"
+        return self.run("sh", "-c", f"{before}\n{PERDURE}\n{command}\ncode=$?\nexport -p > {EXPORTED}\nexit $code")
+
+    def program(self, text):
+        (self.path / "program.py").write_text(text)
+        return self.shell(".venv/bin/python -W error program.py")
+
+
+def environment(home):
+    return {
+        "HOME": str(home),
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "COLUMNS": "120",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": f"{Path(perdure.__file__).parents[1]}:{ROOT}",  # these sources, and the foundry of the checkout
+    }
+
+
+@pytest.fixture(scope="module")
+def service_home():
+    """A home in which a service runs with the defaults, the demonstration among them, until all documents are done."""
+    with tempfile.TemporaryDirectory(prefix="doc-") as name, running_service(Path(name)):
+        yield Path(name)
 
 
 @contextlib.contextmanager
 def running_service(home):
-    """`perdure up` without the demonstration, on any free port, until the document is done."""
-    log = home.path / "up.log"
+    log = home / "up.log"
+    command = [str(Path(sys.executable).with_name("perdure")), "up", "--port", "0"]
     with log.open("w") as out:
-        process = subprocess.Popen(
-            ["perdure", "up", "--port", "0", "--no-demo"], cwd=home.path, env=home.env, stdout=out, stderr=out,
-        )  # fmt: skip
+        process = subprocess.Popen(command, cwd=home, env=environment(home), stdout=out, stderr=out)
     try:
-        await_ready(home.path / ".local/state/perdure/service.json", process, log)
+        await_ready(home / SERVICE_FILE, process, log)
         yield process
     finally:
         process.send_signal(signal.SIGINT)
@@ -138,34 +163,47 @@ def await_ready(file, process, log):
     raise AssertionError(f"not ready after {READY_S} s: {log.read_text()}")
 
 
-def run_session(example, home, place):
+def run_session(example, place, where):
     for step in steps(example.text):
-        ran = home.run("sh", "-c", step.command)
+        ran = place.shell(step.command)
         shown_to_fail = (step.printed or "").startswith("perdure: ")
-        assert ran.returncode in ((2,) if shown_to_fail else (0, 1, 3)), f"{place}: $ {step.command}\n{ran.stdout}"
+        assert ran.returncode in ((2,) if shown_to_fail else (0, 1, 3)), f"{where}: $ {step.command}\n{ran.stdout}"
         if step.printed is not None:
-            assert matches(step.printed, ran.stdout), f"{place}: $ {step.command}\nprinted\n{ran.stdout}"
+            assert matches(step.printed, ran.stdout), f"{where}: $ {step.command}\nprinted\n{ran.stdout}"
 
 
-def run_program(example, home, place):
-    ran = home.run(sys.executable, "-W", "error", "-c", example.text)
-    assert ran.returncode == 0, f"{place}: {ran.stdout}"
+def run_program(example, place, where):
+    ran = place.program(example.text)
+    assert ran.returncode == 0, f"{where}: {ran.stdout}"
+
+
+def ask(home, path):
+    """What the service says, as whoever runs it."""
+    found = json.loads((home / SERVICE_FILE).read_text())
+    asked = urllib.request.Request(
+        f"{found['url']}/api/v1{path}", headers={"Authorization": f"Bearer {found['token']}"}
+    )
+    with urllib.request.urlopen(asked, timeout=COMMAND_S) as answer:
+        return json.load(answer)
+
+
+def left_behind(home):
+    """What a document has turned off and not on again. The demonstration's own nodes die, and come back."""
+    drained = [node["name"] for node in ask(home, "/nodes")["items"] if node["state"] in ("draining", "drained")]
+    return drained + ["the kill switch"] * ask(home, "/status")["stopped"]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_examples_of_a_document_run(path, short):
-    with contextlib.ExitStack() as stack:
-        home = Home(short, stack)
-        for example in examples(path.read_text()):
-            place = f"{path.name}:{example.line}"
-            match example.mark.split():
-                case ["console", "service"]:
-                    home.need_service()
-                    run_session(example, home, place)
-                case ["console"]:
-                    run_session(example, home, place)
-                case ["python"]:
-                    run_program(example, home, place)
+def test_the_examples_of_a_document_run(path, short, service_home):
+    place = Place(short, service_home)
+    for example in examples(path.read_text()):
+        where = f"{path.name}:{example.line}"
+        match example.mark.split():
+            case ["console", *_]:
+                run_session(example, place, where)
+            case ["python"]:
+                run_program(example, place, where)
+    assert left_behind(service_home) == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -202,12 +240,23 @@ def test_dots_stand_for_anything(wanted, printed, agree):
 
 
 def test_a_failing_example_fails(short):
-    with contextlib.ExitStack() as stack:
-        home = Home(short, stack)
-        run_session(Example(1, "console", "$ echo a > b\n$ cat b\na\n$ perdure xyzzy\nperdure: ...\n"), home, "x")
-        for session in ("$ echo a\nb", "$ exit 4", "$ echo 'perdure: a'\nperdure: a"):
-            with pytest.raises(AssertionError, match="x: "):
-                run_session(Example(1, "console", session), home, "x")
+    place = Place(short, short)
+    run_session(Example(1, "console", "$ echo a > b\n$ cat b\na\n$ perdure xyzzy\nperdure: ...\n"), place, "x")
+    for session in ("$ echo a\nb", "$ exit 4", "$ echo 'perdure: a'\nperdure: a"):
         with pytest.raises(AssertionError, match="x: "):
-            run_program(Example(1, "python", "raise ValueError"), home, "x")
-        run_program(Example(1, "python", "import perdure"), home, "x")
+            run_session(Example(1, "console", session), place, "x")
+    with pytest.raises(AssertionError, match="x: "):
+        run_program(Example(1, "python", "raise ValueError"), place, "x")
+    run_program(Example(1, "python", "import perdure"), place, "x")
+
+
+def test_what_a_command_exports_is_there_for_the_next(short):
+    place = Place(short, short)
+    run_session(Example(1, "console", "$ export JOB=$(echo 7)\n$ echo $JOB\n7"), place, "x")
+    run_program(Example(1, "python", "import os\nassert os.environ['JOB'] == '7'"), place, "x")
+
+
+def test_nothing_but_the_system_is_on_the_path(short):
+    place = Place(short, short)
+    assert place.run("sh", "-c", "perdure help").returncode == 127
+    assert place.shell("perdure help").returncode == 0
