@@ -70,6 +70,10 @@ class NotDelivered(PerdureError):
     """A notice did not reach its target; trying again may help."""
 
 
+class NoticeRefused(NotDelivered):
+    """The target answered that it does not take this notice: the same again would be refused again."""
+
+
 class MissingExtra(PerdureError, ImportError):
     """A command needs an optional part that is not installed."""
 

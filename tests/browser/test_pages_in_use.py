@@ -13,7 +13,7 @@ from tests.service.web_world import CLUSTER, SHAPE, fill
 
 pytestmark = pytest.mark.browser
 
-PATHS = ["/", "/jobs", "/jobs/101", "/jobs/102", "/nodes", "/nodes/gpu03", "/actions", "/jobs/none"]
+PATHS = ["/", "/jobs", "/jobs/101", "/jobs/102", "/nodes", "/nodes/gpu03", "/actions", "/notices", "/jobs/none"]
 
 # WCAG 2.2: each text against the first background behind it that is not see-through.
 CONTRAST = """() => {

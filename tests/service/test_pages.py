@@ -20,6 +20,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.service.core import orders, waiting
 from perdure.service.store.queries import jobs as job_queries
+from perdure.service.store.queries import nodes as node_queries
 from perdure.service.store.queries.order import Order
 from perdure.service.store.queries.reader import Reader
 from perdure.service.web import guard
@@ -35,7 +36,7 @@ from tests.copying import replace
 from tests.service.web_world import CLUSTER, HOUR, Site, fill, site
 
 JOB_PATHS = ["/jobs/101", "/jobs/102", "/jobs/104", "/jobs/106", "/jobs/102/log"]
-PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/nodes/gpu03", "/actions", "/whatif"]
+PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/nodes/gpu03", "/actions", "/notices", "/whatif"]
 
 
 @pytest.fixture(scope="module")
@@ -491,6 +492,31 @@ def test_a_nodes_page_shows_what_runs_failed_and_waits_there(tmp_path):
     assert "/do/" not in browser_of(place, place.mira).get("/nodes/gpu05").text
 
 
+def nodes_on(text):
+    return re.findall(r'<h2><a class="quiet mono" href="/nodes/([^"]+)"', text)
+
+
+def test_nodes_are_narrowed_by_partition_and_state(tmp_path):
+    place = site(tmp_path)
+    partitions = {"gpu01": ("a",), "gpu02": ("a", "b"), "gpu03": ("b",)}
+    for name, node in place.world.nodes.items():
+        state = NodeState.DOWN if name == "gpu02" else NodeState.UP
+        place.world.nodes[name] = replace(node, partitions=partitions.get(name, ("c",)), state=state)
+    place.world.look()
+    browser = browser_of(place)
+    assert nodes_on(browser.get("/nodes?partition=b").text) == ["gpu02", "gpu03"]
+    assert nodes_on(browser.get("/nodes?partition=b&state=down").text) == ["gpu02"]
+    assert nodes_on(browser.get("/nodes?partition=b&sort=-name").text) == ["gpu03", "gpu02"]
+    assert 'href="/nodes?state=down&amp;partition=a"' in browser.get("/nodes?state=down&partition=b").text
+    assert "Choose another state or partition" in browser.get("/nodes?partition=none").text
+    first = node_queries.find_nodes(Reader(place.world.journal.engine, CLUSTER), partition="c", limit=2)
+    rest = node_queries.find_nodes(
+        Reader(place.world.journal.engine, CLUSTER), partition="c", limit=2, cursor=first.next_cursor
+    )
+    assert [row.node.name for row in (*first.items, *rest.items)] == ["gpu04", "gpu05", "gpu06"]
+    assert rest.next_cursor is None
+
+
 def test_a_job_that_waits_for_a_drained_node_says_so_and_who_drained_it(tmp_path):
     place = site(tmp_path)
     world = place.world
@@ -601,7 +627,7 @@ def test_a_refusal_keeps_the_navigation_too(place):
     answer = viewer.post("/do/kill-switch", data={"on": "true", "csrf": csrf})
     assert answer.status_code == 403
     assert "a viewer may not do this" in answer.text
-    assert all(f'href="{entry.path}"' in answer.text for entry in NAVIGATION)
+    assert all(f'href="{entry.path}"' in answer.text for entry in NAVIGATION if not entry.for_operators)
 
 
 # -- the log

@@ -61,7 +61,7 @@ class AttemptEnded(Tagged, frozen=True):
 
 
 class NodeChanged(Tagged, frozen=True):
-    """A node is new, or its state or reason is other than before."""
+    """A node is new, or its state, reason, GPUs or partitions are other than before."""
 
     time_s: float
     cluster: str

@@ -124,7 +124,8 @@ def _is_notable(node: Node, before: Node | None) -> bool:
     """Whether a change is worth an event: GPUs in use come and go with every job and are not."""
     if node is before or before is None:
         return before is None
-    return (node.state, node.reason, node.gpus) != (before.state, before.reason, before.gpus)
+    moved = set(node.partitions) != set(before.partitions)
+    return moved or (node.state, node.reason, node.gpus) != (before.state, before.reason, before.gpus)
 
 
 def _nodes_after(known: Known, seen: Observation) -> dict[str, Node]:

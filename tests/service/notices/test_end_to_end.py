@@ -300,6 +300,18 @@ def test_messages_for_a_target_that_is_no_more_are_given_up(world, tmp_path):
     assert standing(world) == [(Kind.NODE_DRAINED, 1, "given_up")]
 
 
+@pytest.mark.parametrize(("status", "state"), [(404, "given_up"), (410, "given_up"), (503, "on_its_way")])
+def test_what_a_target_refuses_is_not_sent_again(world, tmp_path, status, state):
+    with receiving(status) as receiver:
+        notifier = notifier_of(world, settings_of(hook=Webhook(Secret(value=receiver.url))), tmp_path)
+        drain(world)
+        notifier.gather()
+        assert notifier.send("hook")
+        world.pass_time(3600.0)
+        assert notifier.send("hook") is (state == "on_its_way")
+    assert standing(world) == [(Kind.NODE_DRAINED, 1, state)]
+
+
 def test_in_shadow_mode_nobody_is_told_of_retries_that_do_not_happen(world, tmp_path):
     settings = settings_of(ALL, ops=Webhook(Secret(value="http://127.0.0.1:1/")))
     shadow = Notifier(world.journal.store, CLUSTER, settings, tmp_path, "", lambda: world.now, armed=False)
@@ -322,7 +334,7 @@ def test_neither_log_nor_journal_learns_a_secret(world, tmp_path, caplog, monkey
         with caplog.at_level("DEBUG"):
             assert notifier.send("hook")
     (row,) = find_messages(Reader(world.journal.engine, CLUSTER)).items
-    assert "answered 404" in row.error
+    assert "refused it with 404" in row.error
     assert "hunter2" not in row.error + caplog.text + repr(notifier.__dict__)
 
 

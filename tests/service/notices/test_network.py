@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from perdure.errors import ConfigError, NotDelivered
+from perdure.errors import ConfigError, NotDelivered, NoticeRefused
 from perdure.service.notices import network
 from perdure.service.notices.network import Network
 from tests.service.notices.receivers import receiving
@@ -94,9 +94,16 @@ def test_a_redirect_is_not_followed(status):
         assert not goal.got
 
 
-@pytest.mark.parametrize("status", [199, 400, 404, 429, 500, 503])
-def test_whoever_does_not_take_it_is_asked_again(status):
-    with receiving(status) as receiver, pytest.raises(NotDelivered):
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 503])
+def test_whoever_cannot_take_it_now_is_asked_again(status):
+    with receiving(status) as receiver, pytest.raises(NotDelivered, match=str(status)) as caught:
+        NET.post(receiver.url, {}, b"x")
+    assert not isinstance(caught.value, NoticeRefused)
+
+
+@pytest.mark.parametrize("status", [199, 302, 400, 401, 403, 404, 410, 413, 422])
+def test_whoever_refuses_it_would_refuse_it_again(status):
+    with receiving(status) as receiver, pytest.raises(NoticeRefused, match=str(status)):
         NET.post(receiver.url, {}, b"x")
 
 

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from perdure.errors import ConfigError, NotDelivered
+from perdure.errors import ConfigError, NotDelivered, NoticeRefused
 
 MAX_ANSWER = 4096  # bytes that are read of an answer
 USER_AGENT = "perdure"
 METADATA = frozenset(  # of clouds, outside the link-local range
     map(ipaddress.ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"))
 )
+
+MAY_PASS = (408, 425, 429)  # of the statuses that refuse: time-out, too early, too many requests
 
 _PORTS = {"https": 443, "http": 80}
 _IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -38,7 +40,11 @@ class Network:
     timeout_s: float = 10.0  # for one delivery, whatever the other side does
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes, ca_file: Path | None = None) -> None:
-        """Send `body` by POST. Raises `NotDelivered` unless it is answered with 2xx, `ConfigError` for a bad URL."""
+        """Send `body` by POST.
+
+        Raises `NotDelivered` unless it is answered with 2xx, as `NoticeRefused` where the answer says that the same
+        again would not help; `ConfigError` for a bad URL.
+        """
         parts = self.checked(url)
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         with self.connection(host, port) as sock, _told_as(host):
@@ -51,12 +57,7 @@ class Network:
                 asked.request("POST", target, body, {"Host": parts.netloc, "User-Agent": USER_AGENT, **headers})
                 answer = asked.getresponse()
                 answer.read(MAX_ANSWER)
-        if 300 <= answer.status < 400:
-            raise NotDelivered(
-                host, f"answered {answer.status}, a redirect, which is not followed", "Name the URL that it leads to"
-            )
-        if not 200 <= answer.status < 300:
-            raise NotDelivered(host, f"answered {answer.status}", "See what the receiver says of it")
+        _must_be_taken(host, answer.status)
 
     def checked(self, url: str) -> SplitResult:
         """The parts of a URL that may be posted to. Raises `ConfigError`, without the URL: it may be a secret."""
@@ -120,6 +121,18 @@ class Network:
         address = ipaddress.ip_address(text.partition("%")[0])
         if why := why_not(address, self.allow_link_local):
             raise NotDelivered(host, f"leads to {why}", "See notices.allow_link_local")
+
+
+def _must_be_taken(host: str, status: int) -> None:
+    """Raises `NoticeRefused` for a status that stays the same however often one asks, else `NotDelivered`."""
+    if 200 <= status < 300:
+        return
+    if status in MAY_PASS or status >= 500:
+        raise NotDelivered(host, f"answered {status}", "It is tried again")
+    if 300 <= status < 400:
+        what = f"answered {status}, a redirect, which is not followed"
+        raise NoticeRefused(host, what, "Name the URL that it leads to")
+    raise NoticeRefused(host, f"refused it with {status}", "See what the receiver says of it; check URL and secret")
 
 
 def why_not(address: _IPAddress, allow_link_local: bool) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from shutil import disk_usage
 
-from perdure.errors import ConfigError, NotDelivered
+from perdure.errors import ConfigError, NotDelivered, NoticeRefused
 from perdure.service.core.loglines import Repeats
 from perdure.service.notices import feed
 from perdure.service.notices.channels.protocol import Channel, Delivery
@@ -113,9 +113,8 @@ class Notifier:
         try:
             deliver(self._settings.targets.by_name[target], begun.message, self._base_url, now, self._network)
         except (NotDelivered, ConfigError) as err:
-            self.outbox.failed(
-                begun, str(err), retry_at(begun.tries + 1, begun.begun_s or now, limits, now), self._clock()
-            )
+            again_s = retry_at(begun.tries + 1, begun.begun_s or now, limits, now)
+            self.outbox.failed(begun, str(err), None if isinstance(err, NoticeRefused) else again_s, self._clock())
             self._count(target, "failed")
             if self._said.is_news(target, str(err), now):
                 log.warning("notices to %s: %s", target, err)

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 
 from perdure.service.notices.notice import Message
 from perdure.service.notices.outbox import MESSAGE, WAITING
+from perdure.service.store.codec import clean
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged, position
 from perdure.service.store.schema import messages
 
@@ -26,17 +27,30 @@ class MessageRow:
     error: str
 
 
-def find_messages(reader: Reader, *, cursor: str | None = None, limit: int = 50) -> Page[MessageRow]:
-    """Messages, the latest first."""
+def find_messages(
+    reader: Reader, *, state: str = "", target: str = "", cursor: str | None = None, limit: int = 50
+) -> Page[MessageRow]:
+    """Messages, the latest first; "" stands for any state and any target."""
     m = messages.c
     columns = (m.seq, as_text(m.payload).label("text"), m.state, m.due_s, m.begun_s, m.ended_s, m.tries, m.error)
     query = select(*columns).where(reader.owns(messages), m.seq < position(cursor))
+    if state:
+        query = query.where(m.state == state)
+    if target:
+        query = query.where(m.target == clean(target))
     rows = reader.all(query.order_by(m.seq.desc()).limit(limit + 1))
     return paged(rows, [_row(*row) for row in rows], limit)
 
 
 def _row(seq: int, text: str, *rest: object) -> MessageRow:
     return MessageRow(seq, MESSAGE.decode(text), *rest)  # type: ignore[arg-type]
+
+
+def counts(reader: Reader) -> dict[str, int]:
+    """How many messages stand so, by state."""
+    m = messages.c
+    counted = select(m.state, func.count().label("number")).where(m.cluster == reader.cluster)
+    return {row.state: row.number for row in reader.all(counted.group_by(m.state))}
 
 
 def waiting(reader: Reader) -> dict[str, int]:

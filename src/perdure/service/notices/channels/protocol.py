@@ -51,7 +51,10 @@ class Channel(Protocol):
         """Whether each message goes to the user whose job it is about."""
 
     def send(self, delivery: Delivery, network: Network) -> None:
-        """Deliver. Raises `NotDelivered` where trying again may help, `ConfigError` where a setting is in the way."""
+        """Deliver. Raises `NotDelivered` where trying again may help, as `NoticeRefused` where it cannot.
+
+        `ConfigError` says that a setting is in the way.
+        """
 
     def check(self, network: Network) -> str:
         """Where messages go, without a secret. Sends nothing. Raises as `send` does."""

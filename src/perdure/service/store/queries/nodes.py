@@ -49,20 +49,23 @@ def find_nodes(
     reader: Reader,
     *,
     states: Iterable[str] = (),
+    partition: str = "",
     order: Order | None = None,
     cursor: str | None = None,
     limit: int = MAX_LIMIT,
 ) -> Page[NodeRow]:
     """Nodes by name, or by another column and then by name; the cursor is the last name of the page before."""
     query = select(nodes.c.name, nodes.c.changed_s, as_text(nodes.c.payload).label("payload"))
-    query = query.where(nodes.c.cluster == reader.cluster).limit(limit + 1)
+    query = query.where(nodes.c.cluster == reader.cluster)
     query = _by_name(reader, query, codec.clean(cursor or ""), order)
     if wanted := list(states):
         query = query.where(nodes.c.state.in_(wanted))
-    rows = reader.all(query)
+    rows = reader.all(query if partition else query.limit(limit + 1))  # partitions stand in the payload alone
+    found = [(codec.NODE.decode(row.payload), row.changed_s) for row in rows]
+    fit = [(node, changed_s) for node, changed_s in found if not partition or partition in node.partitions]
     used = gpus_in_use(reader)
-    items = tuple(NodeRow(codec.NODE.decode(row.payload), row.changed_s, used.get(row.name, 0)) for row in rows[:limit])
-    return Page(items, rows[limit - 1].name if len(rows) > limit else None)
+    items = tuple(NodeRow(node, changed_s, used.get(node.name, 0)) for node, changed_s in fit[:limit])
+    return Page(items, items[-1].node.name if len(fit) > limit else None)
 
 
 def _by_name(reader: Reader, query: Select[Any], last: str, order: Order | None) -> Select[Any]:
@@ -105,6 +108,11 @@ def all_nodes(reader: Reader) -> tuple[Node, ...]:
     """Every node, by name."""
     query = select(as_text(nodes.c.payload).label("payload")).where(nodes.c.cluster == reader.cluster)
     return tuple(codec.NODE.decode(row.payload) for row in reader.all(query.order_by(nodes.c.name)))
+
+
+def partitions(reader: Reader) -> tuple[str, ...]:
+    """The partitions that any node belongs to, by name."""
+    return tuple(sorted({name for node in all_nodes(reader) for name in node.partitions}))
 
 
 def gpus_in_use(reader: Reader) -> Mapping[str, int]:

@@ -13,6 +13,7 @@ class Entry:
     title: str
     path: str
     icon: str
+    for_operators: bool = False
 
 
 NAVIGATION = (
@@ -22,6 +23,7 @@ NAVIGATION = (
     Entry("exceptions", "Exceptions", "/exceptions", "chain"),
     Entry("blame", "Blame", "/blame", "probe"),
     Entry("actions", "Actions", "/actions", "bolt"),
+    Entry("notices", "Notices", "/notices", "bell", for_operators=True),
     Entry("whatif", "What if", "/whatif", "fork"),
     Entry("learning", "Learning", "/learning", "leaf"),
 )

@@ -52,7 +52,9 @@ def nodes_page(
 
     def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[NodeRow]:
         states = [state] if state else []
-        return nodes.find_nodes(web.reader, states=states, order=order, cursor=cursor, limit=limit)
+        return nodes.find_nodes(
+            web.reader, states=states, partition=asked.partition, order=order, cursor=cursor, limit=limit
+        )
 
     if asked.is_csv:
         return csv_file("nodes", COLUMNS, every(read))
@@ -68,6 +70,7 @@ def nodes_page(
         more=listing.onward(found),
         tabs=[(name, listing.link(state=name)) for name in ("", *BADGES["node"])],
         state=state,
+        partitions=[(name, listing.link(partition=name)) for name in ("", *nodes.partitions(web.reader))],
         failures=nodes.recent_failures(web.reader, web.now() - DAY_S),
         by=drained_by(web.reader, [row.node for row in found.items]),
         embedded=web.operations.status().backend == EMBEDDED,

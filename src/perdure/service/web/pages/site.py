@@ -7,7 +7,19 @@ from fastapi.responses import Response
 
 from perdure.errors import NotFound
 from perdure.service.web.context import Anybody
-from perdure.service.web.pages import actions, blame, deeds, exceptions, jobs, learning, login, nodes, now, whatif
+from perdure.service.web.pages import (
+    actions,
+    blame,
+    deeds,
+    exceptions,
+    jobs,
+    learning,
+    login,
+    nodes,
+    notices,
+    now,
+    whatif,
+)
 from perdure.service.web.pages.assets import assets
 
 fixed = APIRouter()
@@ -19,6 +31,7 @@ ROUTERS = (
     exceptions.router,
     blame.router,
     actions.router,
+    notices.router,
     whatif.router,
     learning.router,
     deeds.router,

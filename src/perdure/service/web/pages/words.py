@@ -107,6 +107,12 @@ _COMPARISON = {
     "cancelled": Badge("Cancelled", "slash", "idle"),
     "broken_off": Badge("Broken off", "warn", "warn"),
 }
+_MESSAGE = {
+    "gathering": Badge("Gathering", "clock", "idle"),
+    "on_its_way": Badge("To be sent", "retry", "busy"),
+    "sent": Badge("Sent", "check", "good"),
+    "given_up": Badge("Not delivered", "cross", "bad"),
+}
 BADGES = {
     "job": _JOB,
     "attempt": _ATTEMPT,
@@ -118,6 +124,7 @@ BADGES = {
     "standing": _STANDING,
     "answer": _ANSWER,
     "comparison": _COMPARISON,
+    "message": _MESSAGE,
     "suspect": _SUSPECT,
 }
 

@@ -1,0 +1,70 @@
+"""Notices: who was told of what, what waits to be sent, and what a target did not take."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from perdure.service.notices import queries as notices
+from perdure.service.notices.queries import MessageRow
+from perdure.service.store.queries.reader import MAX_LIMIT, Page
+from perdure.service.web.context import Here, Operator
+from perdure.service.web.pages.listing import Columns, Listing, Wanted, Word, at, csv_file, every
+from perdure.service.web.pages.render import page
+from perdure.service.web.pages.words import BADGES
+
+router = APIRouter()
+
+ROWS = 50
+
+COLUMNS: Columns[MessageRow] = (
+    ("key", lambda row: row.message.key),
+    ("target", lambda row: row.message.target),
+    ("whose", lambda row: row.message.whose),
+    ("kind", lambda row: row.message.kind.value),
+    ("severity", lambda row: row.message.kind.severity.value),
+    ("title", lambda row: row.message.title),
+    ("about", lambda row: tuple(notice.name for notice in row.message.notices)),
+    ("count", lambda row: row.message.count),
+    ("state", lambda row: row.state),
+    ("tries", lambda row: row.tries),
+    ("error", lambda row: row.error),
+    ("happened", lambda row: at(row.message.last_s)),
+    ("ended", lambda row: at(row.ended_s)),
+)
+
+
+@router.get("/notices")
+def notices_page(
+    request: Request,
+    web: Here,
+    identity: Operator,  # noqa: ARG001
+    asked: Wanted,
+    state: Annotated[str, Query(max_length=20)] = "",
+    target: Word = "",
+) -> Response:
+    """Messages to targets, as a page or as CSV. For operators: they name all users' jobs."""
+    state = state if state in BADGES["message"] else ""
+
+    def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[MessageRow]:
+        return notices.find_messages(web.reader, state=state, target=target, cursor=cursor, limit=limit)
+
+    if asked.is_csv:
+        return csv_file("notices", COLUMNS, every(read))
+    found = read(asked.cursor, ROWS)
+    listing = Listing("/notices", asked, {"state": state, "target": target}, ())
+    return page(
+        request,
+        web,
+        "notices",
+        "Notices",
+        rows=found.items,
+        listing=listing,
+        more=listing.onward(found),
+        tabs=[(name, listing.link(state=name)) for name in ("", *BADGES["message"])],
+        state=state,
+        target=target,
+        counts=notices.counts(web.reader),
+    )

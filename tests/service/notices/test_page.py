@@ -1,0 +1,81 @@
+"""The page of notices: what was sent, what waits, what was refused and why; for operators alone."""
+
+import csv
+import io
+
+import pytest
+
+from perdure.model.nodes import NodeState
+from perdure.service.notices.channels.webhook import Webhook
+from perdure.service.notices.notifier import Notifier
+from perdure.service.notices.secrets import Secret
+from perdure.service.notices.settings import NoticesSettings, Targets
+from tests.copying import replace
+from tests.service.notices.receivers import receiving
+from tests.service.web_world import CLUSTER, site
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A drained node was told to one target, refused by another, and a third does not answer."""
+    place = site(tmp_path)
+    world = place.world
+    with receiving() as takes, receiving(410) as refuses, receiving(503) as fails:
+        urls = {"ops": takes.url, "tickets": refuses.url, "phone": fails.url}
+        targets = Targets({name: Webhook(Secret(value=url)) for name, url in urls.items()})
+        settings = NoticesSettings(targets=targets, group_s=0.0, disk_low_mib=0)
+        notifier = Notifier(world.journal.store, CLUSTER, settings, tmp_path, "", lambda: world.now)
+        notifier.begin()
+        world.nodes["gpu02"] = replace(world.nodes["gpu02"], state=NodeState.DRAINED, reason="<b>fan</b>")
+        world.look()
+        notifier.gather()
+        for target in urls:
+            assert notifier.send(target)
+    return place
+
+
+def page(place, path="/notices", token=None):
+    return place.client(token or place.operator).get(path)
+
+
+def rows(place, **asked):
+    query = "&".join(f"{name}={value}" for name, value in {**asked, "format": "csv"}.items())
+    return list(csv.DictReader(io.StringIO(page(place, f"/notices?{query}").text)))
+
+
+def test_it_says_what_was_sent_waits_and_was_refused(place):
+    text = page(place).text
+    assert text.count("A node is drained") == 3
+    assert "&lt;b&gt;fan&lt;/b&gt;" in text
+    assert "refused it with 410" in text
+    assert "not tried again" in text
+    assert "answered 503" in text
+    assert "tried once; again" in text
+    assert 'href="/notices" aria-current="page"' in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "targets"),
+    [
+        ({}, {"ops", "tickets", "phone"}),
+        ({"state": "sent"}, {"ops"}),
+        ({"state": "given_up"}, {"tickets"}),
+        ({"state": "on_its_way"}, {"phone"}),
+        ({"target": "phone"}, {"phone"}),
+        ({"target": "phone", "state": "sent"}, set()),
+        ({"state": "none of them"}, {"ops", "tickets", "phone"}),
+    ],
+)
+def test_it_is_narrowed_by_state_and_target(place, asked, targets):
+    assert {row["target"] for row in rows(place, **asked)} == targets
+    assert "refused it with 410" in rows(place, target="tickets")[0]["error"]
+
+
+def test_it_is_for_operators_alone(place):
+    assert page(place, token=place.mira).status_code == 403
+    assert "/notices" not in page(place, "/jobs", place.mira).text
+    assert "/notices" in page(place, "/jobs").text
+
+
+def test_without_notices_it_says_how_to_begin(tmp_path):
+    assert "[notices.targets]" in page(site(tmp_path)).text
