@@ -209,7 +209,7 @@ def test_the_examples_of_a_document_run(path, short, service_home):
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_block_says_what_it_is(path):
     """A block with another mark, or none, would be run by nobody and believed by everybody."""
-    marks = {"console", "console service", "python", "text", "toml", "json", "sh"}
+    marks = {"console", "console service", "python", "text", "toml", "json", "sh", "nginx"}
     unknown = [f"{path.name}:{e.line}: {e.mark!r}" for e in examples(path.read_text()) if e.mark not in marks]
     assert unknown == []
 
