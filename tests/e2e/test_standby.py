@@ -21,7 +21,7 @@ JOB = {"workdir": "/tmp", "user": "ada"}
 class Up:
     """One `perdure up` in a process of its own."""
 
-    def __init__(self, home, database, name, *words):
+    def __init__(self, home, database, name, *words, **settings):
         self.state = home / "state"
         self.log = home / f"{name}.log"
         command = [
@@ -36,7 +36,7 @@ class Up:
             str(self.state),
             *words,
         ]
-        env = {**os.environ, "HOME": str(home), "PERDURE_SERVICE_DATABASE": database}
+        env = {**os.environ, "HOME": str(home), "PERDURE_SERVICE_DATABASE": database, **settings}
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, cwd=home, env=env, stdout=log, stderr=log)
 
@@ -106,3 +106,40 @@ def test_one_of_two_acts_and_the_other_takes_over(tmp_path, postgres_database): 
         assert (again["id"], again["repeats"]) == (raised, 0)
         keys = [action["key"] for action in client.get("/actions")["items"]]
         assert len(keys) == len(set(keys))
+
+
+@contextmanager
+def two_clusters(home, database):
+    """A service each for two clusters, whose names are all that tells them apart in their one database."""
+    ups = {}
+    try:
+        for name in ("north", "south"):
+            (home / name).mkdir()
+            ups[name] = Up(home / name, database, name, PERDURE_SERVICE_CLUSTER_NAME=name)
+        for up in ups.values():
+            until(up.is_ready, up)
+        yield ups
+    finally:
+        for up in ups.values():
+            up.process.send_signal(signal.SIGINT)
+        for up in ups.values():
+            up.process.wait(PATIENCE_S)
+
+
+@pytest.mark.postgres
+def test_two_clusters_of_a_kind_share_a_database(tmp_path, postgres_database):  # noqa: F811
+    with two_clusters(tmp_path, postgres_database) as ups:
+        for name, up in ups.items():
+            words = ["sh", "-c", f"echo '{name}: ConnectionResetError: [Errno 104] Connection reset by peer'; exit 1"]
+            job = {"workdir": str(tmp_path / name), "user": "ada", "argv": words}
+            assert up.client().post("/jobs", job)["job_id"] == "1"
+        for name, up in ups.items():
+            client = up.client()
+            until(lambda client=client: seen(client, "1", "exceptions"), up)
+            assert client.get("/status")["cluster"] == name
+            assert [job["job_id"] for job in client.get("/jobs")["items"]] == ["1"]
+            told = str(client.get("/jobs/1"))
+            assert f"{name}: ConnectionResetError" in told
+            assert ("south" if name == "north" else "north") not in told
+            until(lambda client=client: client.get("/actions")["items"], up)
+            assert all(f":{name}/1#" in action["key"] for action in client.get("/actions")["items"])

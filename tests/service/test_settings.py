@@ -234,3 +234,15 @@ def test_no_number_in_force_is_negative_or_not_a_number(name, number):
         return
     assert math.isfinite(value)
     assert value >= 0
+
+
+def test_a_cluster_is_called_as_its_kind_unless_it_has_a_name(env):
+    assert load(env).settings.service.cluster_id == "local"
+    named = load(env, flags={"service.cluster": "slurm", "service.cluster_name": "north-1"}).settings.service
+    assert (named.cluster, named.cluster_id) == (Cluster.SLURM, "north-1")
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b", "-a", "a#1", "é", "x" * 64, "a\nb"])
+def test_what_cannot_stand_in_an_id_is_no_name_of_a_cluster(env, name):
+    with pytest.raises(ConfigError, match=r"cluster_name: .* is not a cluster's name"):
+        load({**env, "PERDURE_SERVICE_CLUSTER_NAME": name})

@@ -76,6 +76,7 @@ def service(quiet_cluster, tmp_path):
         "HOME": str(state),
         "PYTHONPATH": os.pathsep.join((str(SOURCES), *site.getsitepackages())),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PERDURE_SERVICE_CLUSTER_NAME": "north",
     }
     argv = (run, "-m", "perdure", "up", "--cluster", "slurm", "--act", "--port", "0", "--state", str(state))
     log = (tmp_path / "up.log").open("w")

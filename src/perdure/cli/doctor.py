@@ -58,7 +58,7 @@ def gather(settings: Settings) -> Facts:
     from perdure.backends.slurm.tools import Tools
     from perdure.errors import PerdureError
 
-    backend = SlurmBackend(settings.service.cluster, Tools(settings.slurm.tool_timeout_s))
+    backend = SlurmBackend(settings.service.cluster_id, Tools(settings.slurm.tool_timeout_s))
     own = {"now_s": time.time(), "user": user_name(), "uid": os.geteuid()}
     machine = {
         "spool": _spool(settings.slurm.spool),

@@ -80,7 +80,7 @@ def _try(target: str, settings: Any) -> str:
     from perdure.service.notices.notifier import deliver, network_of, trial_message
 
     channel, given = settings.notices.targets.by_name[target], settings.notices
-    message = trial_message(str(settings.service.cluster), target, time.time(), secrets.token_hex(16))
+    message = trial_message(settings.service.cluster_id, target, time.time(), secrets.token_hex(16))
     if channel.is_personal:
         message = replace(message, whose=user_name())
     url = given.url or f"http://{settings.service.host}:{settings.service.port}"

@@ -126,7 +126,7 @@ def open_journal(service: ServiceSettings, state: Path) -> Journal:
     waits = False
     while True:
         try:
-            return Journal.open(service.database or state, service.cluster)
+            return Journal.open(service.database or state, service.cluster_id)
         except InUse as err:
             if not service.standby:
                 raise
@@ -235,9 +235,9 @@ def backend_of(settings: Settings, state: Path) -> Iterator[Backend]:
         yield slurm_backend(settings)
         return
     home = state / "cluster"
-    start_daemon(home, cluster=settings.service.cluster, nodes=settings.local.nodes, gpus=settings.local.gpus)
+    start_daemon(home, cluster=settings.service.cluster_id, nodes=settings.local.nodes, gpus=settings.local.gpus)
     try:
-        yield LocalBackend(home, settings.service.cluster)
+        yield LocalBackend(home, settings.service.cluster_id)
     finally:
         stop_daemon(home)
 
@@ -245,7 +245,7 @@ def backend_of(settings: Settings, state: Path) -> Iterator[Backend]:
 def slurm_backend(settings: Settings) -> Backend:
     """This machine's Slurm. Raises `ConfigError` where there is none."""
     spool = Spool(settings.slurm.spool) if settings.slurm.spool else None
-    return SlurmBackend(settings.service.cluster, Tools(settings.slurm.tool_timeout_s), spool, KEEP_OPEN_S)
+    return SlurmBackend(settings.service.cluster_id, Tools(settings.slurm.tool_timeout_s), spool, KEEP_OPEN_S)
 
 
 def rules_of(settings: Settings) -> RuleBook:
@@ -322,7 +322,7 @@ def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:
     if not settings.whatif.enabled:
         return None
     database = journal.engine.url.render_as_string(hide_password=False)
-    return Bench(state / "whatif", database, settings.service.cluster, settings.whatif, time.time)
+    return Bench(state / "whatif", database, settings.service.cluster_id, settings.whatif, time.time)
 
 
 def notifiers(

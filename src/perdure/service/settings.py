@@ -19,6 +19,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
+import re2
+
 from perdure.errors import ConfigError
 from perdure.model.actions import KINDS
 from perdure.retry.rules import RetryRules
@@ -36,6 +38,7 @@ MAX_FILE_BYTES = 1 << 20
 BUILT_IN = "built in"
 SLURM_POLL_S = 30.0  # where hooks tell of what happens in between
 LOOKS_PER_MINUTE = 10
+_CLUSTER_NAME = re2.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class Cluster(StrEnum):
@@ -56,6 +59,9 @@ class ServiceSettings:
 
     cluster: Cluster = Cluster.LOCAL
     """"local": the embedded one; "slurm": the one whose tools are in PATH."""
+    cluster_name: str = ""
+    """Name of this cluster in the journal, in ids and on pages; "" stands for "local" or "slurm". Clusters whose
+    services share one PostgreSQL database each need a name of their own, which then must not change."""
     host: str = "127.0.0.1"
     """Address to listen on: a loopback one, unless `allow_remote`."""
     port: int = 8470
@@ -77,6 +83,11 @@ class ServiceSettings:
     """Where another service has the journal open, wait until it ends or dies, then take over."""
     act: bool | None = None
     """True: carry decisions out; False: only say them (shadow mode). Not set: true on the embedded cluster alone."""
+
+    @property
+    def cluster_id(self) -> str:
+        """What the journal, ids and pages call the cluster."""
+        return self.cluster_name or str(self.cluster)
 
     @property
     def armed(self) -> bool:
@@ -280,6 +291,7 @@ def load(env: Mapping[str, str], config: Path | None = None, flags: Mapping[str,
         origin[one.name] = one.where
     settings = _assemble(values)
     _check_host(settings.service, origin)
+    _check_cluster_name(settings.service, origin)
     _check_kinds(settings.scope, origin)
     check_proxy(settings.proxy, f"{origin['proxy.user_header']}: proxy")
     check_rules(settings.notices, f"{origin['notices.rules']}: rules")
@@ -507,6 +519,14 @@ def _check_host(service: ServiceSettings, origin: Mapping[str, str]) -> None:
     if not loopback:
         mend = "Use 127.0.0.1 or ::1, or set service.allow_remote = true behind a proxy that speaks TLS"
         raise ConfigError(f"{origin['service.host']}: host", f"{service.host!r} is not a loopback address", mend)
+
+
+def _check_cluster_name(service: ServiceSettings, origin: Mapping[str, str]) -> None:
+    """It stands in ids before a slash."""
+    if service.cluster_name and _CLUSTER_NAME.fullmatch(service.cluster_name) is None:
+        where = f"{origin['service.cluster_name']}: cluster_name"
+        fix = "Use up to 63 letters, digits, '-', '_' and '.'"
+        raise ConfigError(where, f"{_short(service.cluster_name)} is not a cluster's name", fix)
 
 
 def _check_kinds(scope: ScopeSettings, origin: Mapping[str, str]) -> None:

@@ -224,17 +224,23 @@ def _unlock(fd: int | None) -> None:
         os.close(fd)
 
 
+def _lock_key(of: str) -> int:
+    """PostgreSQL names advisory locks by numbers of 64 bits."""
+    digest = hashlib.blake2b(f"perdure:{of}".encode(errors="replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
 def _lock_server(db: Connection, where: str, cluster: str) -> None:
     """Take the advisory lock of this cluster; it lasts as long as the connection."""
-    digest = hashlib.blake2b(f"perdure:{cluster}".encode(errors="replace"), digest_size=8).digest()
-    ask = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=int.from_bytes(digest, "big", signed=True))
+    ask = text("SELECT pg_try_advisory_lock(:key)").bindparams(key=_lock_key(cluster))
     until = time.monotonic() + LOCK_PATIENCE_S
+    fix = "Stop that one first; or, where it watches another cluster, give each a service.cluster_name"
     while True:
         with db.begin():
             if db.execute(ask).scalar_one():
                 return
         if time.monotonic() > until:
-            raise InUse(where, f"in use by another service for cluster {cluster!r}", "Stop that one first")
+            raise InUse(where, f"in use by another service for cluster {cluster!r}", fix)
         time.sleep(0.05)
 
 
@@ -242,7 +248,12 @@ def _lock_server(db: Connection, where: str, cluster: str) -> None:
 
 
 def _bring_up_to_date(db: Connection, where: str) -> None:
-    """Create or upgrade the schema inside the caller's transaction: done as a whole, or not at all."""
+    """Create or upgrade the schema inside the caller's transaction: done as a whole, or not at all.
+
+    Services of several clusters may open a new database at the same time: the first does it, the others wait.
+    """
+    if db.dialect.name == "postgresql":
+        db.execute(text("SELECT pg_advisory_xact_lock(:key)").bindparams(key=_lock_key("the schema, for all clusters")))
     tables = set(inspect(db).get_table_names())
     if VERSION_TABLE not in tables and tables:
         found = ", ".join(sorted(tables)[:3])
