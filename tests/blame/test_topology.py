@@ -1,10 +1,7 @@
 """Switches as topology.conf has them."""
 
-import doctest
-
 import pytest
 
-from perdure.blame.builders import topology
 from perdure.blame.builders.topology import Topology, read_topology
 from perdure.errors import InputError
 
@@ -66,7 +63,3 @@ def test_without_a_file_nothing_is_crossed():
 def test_what_is_no_tree_is_refused(lines, said):
     with pytest.raises(InputError, match=said.replace("[", r"\[")):
         read_topology(lines)
-
-
-def test_the_example_in_its_words_holds():
-    assert doctest.testmod(topology).failed == 0

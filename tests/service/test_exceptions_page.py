@@ -1,6 +1,5 @@
 """The pages of exceptions: what is open and whose turn it is, storms, journeys; who sees what; hostile text."""
 
-import doctest
 import re
 from urllib.parse import quote, unquote
 
@@ -361,10 +360,6 @@ def test_what_others_write_stays_text(tmp_path):
 
 def test_every_failure_of_the_playbook_has_words():
     assert {kind for kind in own_playbook().plans if kind != "job" and words.fault(kind).endswith(kind)} == set()
-
-
-def test_examples_hold():
-    assert doctest.testmod(words).failed == 0
 
 
 def test_every_standing_and_verdict_has_a_badge_of_its_own():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import doctest
 import gzip
 import html
 import io
@@ -27,7 +26,6 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.service.access.auth import Identity, Role
 from perdure.service.web.guard import MAX_BODY_BYTES, POLICY
-from perdure.service.web.pages import policies
 from perdure.service.web.pages import whatif as pages
 from perdure.service.whatif import uploads as uploads_module
 from perdure.service.whatif.ask import FAILURE_NAMES, MAX_RUNS, PLACEMENT_NAMES, RETRY_NAMES, Ask, check, policy_names
@@ -530,7 +528,6 @@ def test_words_are_of_names_that_are_offered():
 
 def test_every_policy_is_named_as_the_field_names_it_and_keeps_its_id(place):
     assert set(pages.POLICY_WORDS) == set(policy_names())
-    assert doctest.testmod(policies).failed == 0
     browser = logged_in(place, place.mira)
     text = browser.get("/whatif").text
     assert 'value="las-2d" checked><span class="choice-name">Tiresias-LAS <code class="muted">las-2d</code>' in text
