@@ -104,7 +104,7 @@ PARTS = {
         ("tests/service/notices/test_rules.py", "tests/service/notices/test_edges.py"),
     ),
     "silence": Part(
-        ("job/silence.py", "job/liveness.py", "job/culprit.py", "job/care.py", "job/framework.py"),
+        ("job/silence.py", "job/liveness.py", "job/culprit.py", "job/framework.py"),
         (
             "tests/job/test_silence.py",
             "tests/job/test_liveness.py",

@@ -143,7 +143,7 @@ def test_work_that_was_done_before_a_crash_is_told_unless_steps_follow():
     assert ends(done.format("step 2 loss 0.1")) == ""
     assert ends(done.format("bye"), category="shape") == ""
     assert ends(done.format("bye"), evidence=(Evidence(4, "ValueError: x", Role.ROOT, "r"),)) == ""
-    assert ends(done.format("bye"), evidence=(Evidence(0, "signal 11", Role.CASCADE, "r"),)) == ""
+    assert "ends with its work done" in ends(done.format("bye"), evidence=(Evidence(0, "signal 11", Role.ROOT, "r"),))
     assert ends("step 1\nTraining did not finish: not done\nbye\nSegmentation fault\n") == ""
     assert ends("") == ""
 
