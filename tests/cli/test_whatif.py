@@ -345,10 +345,10 @@ def test_a_policy_of_ones_own(perdure, home):
         (("", ""), "theirs.py:Latest", "theirs.py: no such file. Name a Python file that you may read."),
         (("    blocks: bool = False\n", ""), "mine.py:Latest", "mine.py: Latest is no policy: it has no blocks. "),
         (("name: str = ", "name: str# "), "mine.py:Latest", "mine.py: Latest cannot be made: "),
-        (("class Ranking:", "class Ranking"), "mine.py:Latest", "mine.py:13: expected ':'. Mend the policy."),
+        (("class Ranking:", "class Ranking"), "mine.py:Latest", "mine.py:13: expected ':'. Fix the policy."),
         (("self.view.waiting", "self.waiting"), "mine.py:Latest", "mine.py:24: AttributeError: "),
         (("reverse=True", "key=nothing"), "mine.py:Latest", "mine.py:24: NameError: name 'nothing' is not defined."),
-        (("import", "raise"), "mine.py:Latest", "mine.py:2: invalid syntax. Mend the policy."),
+        (("import", "raise"), "mine.py:Latest", "mine.py:2: invalid syntax. Fix the policy."),
     ],
 )
 def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, home, trace, change, policy, complaint):

@@ -92,7 +92,7 @@ def _table(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
-        raise InputError(where, f"is no TOML: {err}", "Mend it there") from err
+        raise InputError(where, f"is no TOML: {err}", "Fix it there") from err
 
 
 def _playbook(table: Mapping[str, Any], below: Mapping[str, Any], where: str) -> Playbook:

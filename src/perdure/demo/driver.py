@@ -132,7 +132,7 @@ class _Stage:
             self._fault(node, what)
 
     def clear(self) -> None:
-        """Mend every node that is still broken."""
+        """Repair every node that is still broken."""
         for node, mends in self._broken.items():
             try:
                 self._fault(node, mends)

@@ -297,7 +297,7 @@ def topology_of(settings: Settings) -> Topology:
     try:
         return read_topology(path.read_text("utf-8").splitlines(), str(path))
     except (OSError, UnicodeDecodeError) as err:
-        raise ConfigError(str(path), f"cannot be read: {err}", "Mend blame.switches") from err
+        raise ConfigError(str(path), f"cannot be read: {err}", "Fix blame.switches") from err
 
 
 def playbook_of(settings: Settings) -> Playbook:

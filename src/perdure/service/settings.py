@@ -324,7 +324,7 @@ def read_file(path: Path) -> Iterator[Given]:
     try:
         tables = tomllib.loads(text)
     except ValueError as err:  # tomllib's own, and that of a number with too many digits
-        raise ConfigError(f"{path}", f"not TOML: {err}", "Mend that; see perdure config check") from err
+        raise ConfigError(f"{path}", f"not TOML: {err}", "Fix that; see perdure config check") from err
     except RecursionError as err:
         raise ConfigError(f"{path}", "nested too deeply", "Use one table a group, and plain values in it") from err
     for group, table in tables.items():

@@ -120,12 +120,12 @@ class Rounds:
 
     def _refused(self, row: int, what: str) -> PolicyError:
         return PolicyError(
-            f"policy {self.policy.name}", f"{self.world.jobs.name(row)} of its plan {what}", "Mend the policy"
+            f"policy {self.policy.name}", f"{self.world.jobs.name(row)} of its plan {what}", "Fix the policy"
         )
 
 
 def _rows(policy: Policy, word: str, given: object) -> Iterable[int]:
     """What a policy gave as a list of rows; whatever a user's own policy may have given instead."""
     if not isinstance(given, Iterable):
-        raise PolicyError(f"policy {policy.name}", f"its {word} is no list of rows but {given!r}", "Mend the policy")
+        raise PolicyError(f"policy {policy.name}", f"its {word} is no list of rows but {given!r}", "Fix the policy")
     return given

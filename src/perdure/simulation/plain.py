@@ -26,7 +26,7 @@ def replay(jobs: Workload, room: Room, policy: Policy, retry: Retry | None, faul
         giver.give()
     if world.view.waiting:
         what = f"it never starts {jobs.name(next(iter(world.view.waiting)))}"
-        raise PolicyError(f"policy {policy.name}", what, "Mend the policy, or take a larger cluster")
+        raise PolicyError(f"policy {policy.name}", what, "Fix the policy, or take a larger cluster")
     return world.trail
 
 

@@ -53,12 +53,12 @@ def blaming(path: Path) -> Iterator[None]:
     except PerdureError:
         raise
     except SyntaxError as err:
-        raise ConfigError(f"{path}:{err.lineno}", err.msg, "Mend the policy") from err
+        raise ConfigError(f"{path}:{err.lineno}", err.msg, "Fix the policy") from err
     except Exception as err:
         lines = [at.lineno for at in traceback.extract_tb(err.__traceback__) if Path(at.filename) == path.absolute()]
         if not lines:
             raise
-        raise ConfigError(f"{path}:{lines[-1]}", f"{type(err).__name__}: {err}", "Mend the policy") from err
+        raise ConfigError(f"{path}:{lines[-1]}", f"{type(err).__name__}: {err}", "Fix the policy") from err
 
 
 def _module(path: Path) -> ModuleType:

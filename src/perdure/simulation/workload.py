@@ -93,7 +93,7 @@ def _check(table: JobTable) -> None:
     if table.attempts is not None:
         owner = np.repeat(np.arange(len(table)), np.diff(table.attempts.first))
         bad = ~(table.attempts.duration_s >= 0) | (table.attempts.duration_s > _LONGEST_S)
-        refuse(np.isin(np.arange(len(table)), owner[bad]), "an attempt has no running time", "Mend the trace")
+        refuse(np.isin(np.arange(len(table)), owner[bad]), "an attempt has no running time", "Fix the trace")
 
 
 def _attempts(table: JobTable) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:

@@ -188,7 +188,7 @@ def _from_csv(
     quotes = [line for line, _, trouble, _ in rejects if trouble == _QUOTE]
     if quotes and len(found["w0"]) + rejected < _filled_lines(source) - 1:
         what = "a quote is opened and not closed, so that the rows behind it cannot be told apart"
-        raise InputError(source.at_line(quotes[-1]), what, "Mend the row")
+        raise InputError(source.at_line(quotes[-1]), what, "Fix the row")
     return arrays, rejected
 
 
@@ -206,7 +206,7 @@ def _refusal(source: Source, names: Mapping[str, str], types: Mapping[str, str],
             what = f"the row is cut off or has columns too many ({said.splitlines()[0]})"
         case _:
             what = f"the row cannot be read: {trouble.lower()}"
-    return InputError(source.at_line(line), what, "Mend the row, or pass --skip-bad to leave such rows out")
+    return InputError(source.at_line(line), what, "Fix the row, or pass --skip-bad to leave such rows out")
 
 
 def _from_parquet(source: Source, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:

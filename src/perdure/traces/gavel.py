@@ -37,7 +37,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
     steps, gpus, submit_s = np.array([numbers or (np.nan,) * 3 for numbers in told], np.float64).reshape(-1, 3).T
     per_s = np.array([rates.get((row[_JOB_TYPE], float(gpu)), np.nan) for row, gpu in zip(fields, gpus, strict=True)])
     broken = np.array([numbers is None for numbers in told], bool)
-    sieve.bad(broken, "the line has neither 7 nor 10 columns, or a word that is no number", "Mend the line")
+    sieve.bad(broken, "the line has neither 7 nor 10 columns, or a word that is no number", "Fix the line")
     kinds = np.array([row[_JOB_TYPE] for row in fields])
     sieve.bad(np.isnan(per_s) & (gpus > 0), "the rates do not tell how fast the job trains", "Add it", kinds)
     return gather(

@@ -47,7 +47,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
     numbers = log.numbers
     sieve = Sieve(len(numbers), lambda row: source.at_line(int(log.lines[row])), skip_bad)
     broken = np.asarray(np.isnan(numbers).any(axis=1))
-    sieve.bad(broken, "the line has fewer than 18 columns or a word that is no number", "Mend the line")
+    sieve.bad(broken, "the line has fewer than 18 columns or a word that is no number", "Fix the line")
     unknown = numbers == -1
     column = dict(zip(_USED, np.where(unknown, np.nan, numbers).T, strict=True))
     processors = np.where(np.nan_to_num(column[_PROCS]) > 0, column[_PROCS], column[_ASKED])

@@ -18,7 +18,7 @@ def _faint(name: str, category: str, p: float, says: str, advice: str = "") -> C
 OF_EXIT_CODE: dict[int, Cause] = {
     75: _faint("exit-75", "unknown", 0.85, "the program asked to be tried again (exit code 75)"),
     78: _faint("exit-78", "config", 0.05, "the program says that its configuration is wrong (exit code 78)",
-               "Mend its settings."),
+               "Fix its settings."),
     93: _faint("exit-93", "config", 0.08, "the program says that a restart cannot help (exit code 93)",
                "Read its last words."),
     99: _faint("exit-99", "unknown", 0.85, "the program asked to be queued again (exit code 99)"),

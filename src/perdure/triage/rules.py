@@ -63,7 +63,7 @@ def read_rules(text: str, source: str, known: Vocabulary | None = None) -> RuleB
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
-        raise ConfigError(source, f"not TOML ({err})", "Mend the line that is named") from err
+        raise ConfigError(source, f"not TOML ({err})", "Fix the line that is named") from err
     if unknown := sorted(set(document) - {"category", "software", "codes", "errno", "rule"}):
         mend = "Use [category.NAME], [software.NAME], [codes], [errno] and [[rule]]"
         raise ConfigError(source, f"unknown table {unknown[0]!r}", mend)

@@ -89,7 +89,7 @@ def _await_answer(
             if process.poll() is not None:
                 said = paths.daemon_log(state).read_bytes()[log_start:].decode(errors="replace").strip()
                 what = said.splitlines()[-1] if said else f"it ended with code {process.returncode}"
-                raise StateError(str(state), f"the cluster daemon does not start: {what}", "Mend that first") from err
+                raise StateError(str(state), f"the cluster daemon does not start: {what}", "Fix that first") from err
             if time.monotonic() > deadline:
                 process.kill()
                 raise StateError(str(state), "the cluster daemon does not answer", "Try again") from err

@@ -480,7 +480,7 @@ class SlurmBackend:
         return merge_rows(rows)
 
     def _mended(self, records: JobRecords, rows: Iterable[Row], mark: str, unseen: dict[str, str]) -> list[JobRecord]:
-        """Mend what users' text tore; name what is left in doubt."""
+        """Fix what users' text tore; name what is left in doubt."""
         if records.torn:
             told = ((row.raw_id, Claim(row.uid, row.submit_s)) for row in rows)
             self._claims = claims_in_doubt(records.torn, told, self._claims)

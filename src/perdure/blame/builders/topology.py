@@ -81,7 +81,7 @@ def _above(
     while missing := [name for name in switches if name not in height]:
         known = [name for name in missing if all(below in height for below in switches[name])]
         if not known:
-            raise InputError(source, f"switch {missing[0]} is above nothing that leads to nodes", "Mend the tree")
+            raise InputError(source, f"switch {missing[0]} is above nothing that leads to nodes", "Fix the tree")
         height |= {name: 1 + max((height[below] for below in switches[name]), default=0) for name in known}
     if max(height.values(), default=0) >= MOST_HEIGHT:
         raise InputError(source, f"more than {MOST_HEIGHT} tiers of switches", "Leave the uppermost out")

@@ -66,7 +66,7 @@ def read_secret_text(path: Path, max_bytes: int) -> str:
     except FileNotFoundError:
         raise
     except OSError as err:
-        raise StateError(str(path), f"cannot be read: {err.strerror}", "Mend its rights") from err
+        raise StateError(str(path), f"cannot be read: {err.strerror}", "Fix its rights") from err
 
 
 def write_secret(path: Path, value: Any) -> None:
@@ -79,7 +79,7 @@ def write_secret(path: Path, value: Any) -> None:
             os.fsync(file.fileno())
         os.replace(name, path)
     except OSError as err:
-        raise StateError(str(path), f"cannot be written: {err.strerror}", "Mend its rights") from err
+        raise StateError(str(path), f"cannot be written: {err.strerror}", "Fix its rights") from err
 
 
 def is_ours(found: os.stat_result) -> bool:

@@ -26,7 +26,7 @@ class Switch:
                 return ""
             return self._stop(by)
         except OSError as err:
-            raise StateError(str(self.file), f"cannot be changed: {err.strerror}", "Mend its rights") from err
+            raise StateError(str(self.file), f"cannot be changed: {err.strerror}", "Fix its rights") from err
 
     def _stop(self, by: str) -> str:
         """The file alone counts; a full disk may have no room for who made it."""

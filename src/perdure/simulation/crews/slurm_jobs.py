@@ -82,7 +82,7 @@ def _slurm_cluster(logs: Path) -> SLURMCluster:
         )
     except (OSError, RuntimeError, TypeError, ValueError) as err:
         raise ConfigError(
-            _NAME, f"Dask refuses its settings ({first_line(err)})", "Mend jobqueue.slurm in them"
+            _NAME, f"Dask refuses its settings ({first_line(err)})", "Fix jobqueue.slurm in them"
         ) from err
 
 
