@@ -265,16 +265,21 @@ CANCELLED = "slurmstepd-node1: error: *** STEP 5.0 ON node1 CANCELLED AT 2026-11
 ABORTED = "srun: Job step aborted: Waiting up to 7 seconds for job step to finish."
 
 
+KILLED_BY_SLURM = "srun: error: node1: tasks 0-1: Killed"
+
+
 @pytest.mark.parametrize(
-    "end",
+    "lines",
     [
-        (ABORTED, "srun: error: node1: task 0: Killed"),
-        ("srun: error: node1: task 0: Terminated", "srun: Force Terminated StepId=5.0"),
-        (CANCELLED.replace("node1", "node2"), "srun: error: node1: tasks 0-1: Exited with exit code 1"),
+        (CANCELLED, ABORTED, "srun: error: node1: task 0: Killed"),
+        (CANCELLED, "srun: error: node1: task 0: Terminated", "srun: Force Terminated StepId=5.0"),
+        (CANCELLED, CANCELLED.replace("node1", "node2"), "srun: error: node1: tasks 0-1: Exited with exit code 1"),
+        (ABORTED, CANCELLED, KILLED_BY_SLURM),  # srun and the step daemon write independently of each other
+        (ABORTED, KILLED_BY_SLURM, CANCELLED),
     ],
 )
-def test_a_step_that_somebody_cancelled_is_not_put_back(end: tuple[str, ...]) -> None:
-    verdict = judge("\n".join(["step 1 loss 0.5", CANCELLED, *end]).encode())
+def test_a_step_that_somebody_cancelled_is_not_put_back(lines: tuple[str, ...]) -> None:
+    verdict = judge("\n".join(["step 1 loss 0.5", *lines]).encode())
     assert (verdict.label, verdict.category, verdict.rank) == (Label.DETERMINISTIC, "cancelled", "")
     assert verdict.summary == "its step was cancelled, as scancel JOB.STEP does"
 
@@ -285,7 +290,10 @@ def test_a_step_that_somebody_cancelled_is_not_put_back(end: tuple[str, ...]) ->
         (("srun: error: node1: task 1: Exited with exit code 3", "srun: launch/slurm: _step_signal: Terminating "
           "StepId=5.0", CANCELLED, "srun: error: node1: task 0: Terminated"), "exit code 3"),
         (("srun: error: node1: task 1: Killed", ABORTED, CANCELLED), "signal 9"),
-        ((ABORTED, CANCELLED, "srun: error: node1: task 0: Exited with exit code 137"), ""),
+        (("srun: forcing job termination", ABORTED, CANCELLED, "srun: error: node1: task 0: Exited with exit code 137"),
+         ""),
+        (("srun: error: node1: task 1: Exited with exit code 3", CANCELLED, "srun: error: node1: task 0: Exited with "
+          "exit code 143"), "exit code 3"),  # srun -K, and -Q: it does not tell that it ends the others
     ],
 )  # fmt: skip
 def test_a_step_that_srun_cancels_itself_failed_before(lines: tuple[str, ...], signal: str) -> None:

@@ -256,11 +256,13 @@ _SCREEN = (
     r"Root Cause \(first|failed \(exitcode:|terminated with|noticed that process rank|application called MPI_Abort"
     r"|MPI_ABORT was invoked|BAD TERMINATION|Process name: \[|exits with return code|CalledProcessError: Command"
     r"|perdure exec: (?:hang|ended for a hang|failed rank): "
-    r"|srun: error: |srun: (?:Job step aborted|Terminating|Force Terminated|launch/slurm: _step_signal)"
+    r"|srun: error: |srun: (?:Job step aborted|Terminating|Force Terminated|forcing job|launch/slurm: _step_signal)"
     r"|srun: First task exited "
     r"|\*\*\* STEP "
 )
 _STOPS_OTHERS = b"srun: Job step aborted", b"Terminating StepId", b"srun: Terminating", b"srun: Force Terminated"
+_SRUNS_OWN = b"Terminating StepId", b"srun: Terminating", b"srun: First task exited", b"srun: forcing job termination"
+"""What srun says where it ends a step itself: since a task failed or ended, or since srun itself was told to end."""
 _OF_WORD = {
     "Killed": 9, "Terminated": 15, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "Illegal instruction": 4,
     "Floating point exception": 8, "CANCELLED": 15,
@@ -272,7 +274,7 @@ def _reports(window: Window) -> Iterator[Report]:
     start = max(0, len(window.data) - END_BYTES)
     data = scrub(window.data[start:])
     first, counted, position = window.first_line + window.data.count(b"\n", 0, start), 0, 0
-    srun_stops = has_failed = False
+    srun_stops = is_sruns = has_failed = False
     for _ in range(MAX_REPORTS):
         if not (stop := compiled(_SCREEN).search(data, position)):
             return
@@ -282,11 +284,13 @@ def _reports(window: Window) -> Iterator[Report]:
         first, counted = first + data.count(b"\n", counted, begin), begin
         line = tidy(data[begin:position])
         srun_stops |= any(word in line for word in _STOPS_OTHERS)
+        is_sruns |= any(word in line for word in _SRUNS_OWN)
         report = _report(window, line, first, data, begin)
-        if report is None or (srun_stops and report.launcher in ("srun", _SLURM)):
+        if report is None or (srun_stops and report.launcher == "srun"):
             continue
-        # srun itself cancels a step of which a task has failed, and of an srun that was killed nothing more is said
-        if report.launcher != _SLURM or not (has_failed or data.find(b"srun: ", position) < 0):
+        # of an srun that was killed nothing more is said, and a task that failed before may be why it is cancelled
+        speaks = srun_stops or data.find(b"srun: ", position) >= 0
+        if report.launcher != _SLURM or (speaks and not is_sruns and not has_failed):
             yield report
         has_failed = True
 
