@@ -2,7 +2,15 @@
 
 import pytest
 
-from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged, JobGone, NodeChanged, SightChanged
+from perdure.model.events import (
+    AttemptEnded,
+    AttemptStarted,
+    JobChanged,
+    JobGone,
+    NodeChanged,
+    NodeGone,
+    SightChanged,
+)
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
@@ -152,4 +160,6 @@ def test_a_node_that_was_taken_out_of_the_cluster_is_not_counted_any_more():
     partial, _ = changes(known, Observation("c", 2.0, only=frozenset({"1"})))
     assert set(partial.nodes) == {"n1", "n2"}
     after, events = changes(known, Observation("c", 2.0, nodes=(one,)))
-    assert (set(after.nodes), events) == ({"n1"}, [])
+    assert (set(after.nodes), events) == ({"n1"}, [NodeGone(2.0, "c", "n2")])
+    back, events = changes(after, Observation("c", 3.0, nodes=(one, two)))
+    assert (set(back.nodes), events) == ({"n1", "n2"}, [NodeChanged(3.0, "c", two)])

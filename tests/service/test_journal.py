@@ -174,9 +174,15 @@ def test_the_first_word_on_how_an_attempt_ended_counts(journal):
 
 def test_a_job_and_a_node_are_written_over_with_what_is_newest(service):
     service.feed(LOOK, Looked(replace(LOOK.observation, time_s=3700.0, jobs=(replace(JOB, state=JobState.PENDING),),
-                                      nodes=(replace(NODES[0], state=NodeState.DOWN),))))  # fmt: skip
+                                      nodes=(replace(NODES[0], state=NodeState.DOWN), *NODES[1:]))))  # fmt: skip
     assert column(service.journal, jobs.c.state) == ["pending"]
     assert sorted(column(service.journal, nodes.c.state)) == ["down", "up", "up"]
+
+
+def test_a_node_that_was_taken_out_of_the_cluster_is_not_listed_any_more(service):
+    service.feed(LOOK, Looked(replace(LOOK.observation, time_s=3700.0, nodes=NODES[1:])))
+    assert sorted(column(service.journal, nodes.c.name)) == sorted(node.name for node in NODES[1:])
+    assert set(service.journal.restore().known.nodes) == {node.name for node in NODES[1:]}
 
 
 def test_a_verdict_stands_with_its_attempt(service):

@@ -161,14 +161,19 @@ class SlurmCluster:
 
     def cancel_all(self) -> None:
         """End all jobs and wait until every node is free and in service again, and accounting knows all."""
-        if waiting_or_running := self.run("squeue", "-h", "-o", "%i").split():
-            self.run("scancel", *waiting_or_running, check=False)
-        await_("an empty queue", lambda: not self.run("squeue", "-h").strip(), words=lambda: "\n" + self.run("squeue"))
+        await_("an empty queue", self._is_emptied, words=lambda: "\n" + self.run("squeue"))
         for node, state in self.node_states().items():
             if state.startswith("drain"):
                 self.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
         self._await_idle()
         self.await_accounting()
+
+    def _is_emptied(self) -> bool:
+        """Cancel whatever is in the queue, also what was submitted or put back since the last time."""
+        left = self.run("squeue", "-h", "-o", "%i").split()
+        if left:
+            self.run("scancel", *left, check=False)
+        return not left
 
     def await_accounting(self) -> None:
         """Wait until accounting knows all that slurmctld has to tell: that takes a while once slurmdbd was away."""
@@ -286,6 +291,24 @@ class SlurmCluster:
             self._conf.write_text(before)
             self.start_ctld()
 
+    @contextlib.contextmanager
+    def without(self, node: str) -> Iterator[None]:
+        """A while in which slurm.conf does not name the last node."""
+        last = len(self.nodes)
+        assert node == self.nodes[-1]
+        before, fewer = self._conf.read_text(), self._all.replace(f"-{last}]", f"-{last - 1}]")
+        self.stop_ctld()
+        kept = [line for line in before.splitlines() if not line.startswith(f"NodeName={node} ")]
+        self._conf.write_text("\n".join(kept).replace(self._all, fewer) + "\n")
+        try:
+            self.start_ctld()
+            yield
+        finally:
+            self.stop_ctld()
+            self._conf.write_text(before)
+            self.start_ctld()
+            self.return_node(node)
+
     def crash_ctld(self, saved: bytes | None = None) -> None:
         """Kill slurmctld and start it again; with `saved`, as if it had last saved its jobs so."""
         self._end("slurmctld", signal.SIGKILL)
@@ -316,6 +339,14 @@ class SlurmCluster:
     def stop_ctld(self) -> None:
         """Let slurmctld save its state and end."""
         self._end("slurmctld", signal.SIGTERM)
+
+    def saved(self) -> bytes:
+        """What slurmctld saves of its jobs as they stand now: it is ended for that, and started again."""
+        self.stop_ctld()
+        try:
+            return self._saved_jobs.read_bytes()
+        finally:
+            self.start_ctld()
 
     def await_saved(self, job_name: str) -> bytes:
         """Wait until slurmctld has saved a job, which it does at most every 5 s; return all that it saved."""

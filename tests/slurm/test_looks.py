@@ -82,7 +82,7 @@ class Up:
 
     def run(self, *words):
         argv = (sys.executable, "-m", "perdure", *words, "--state", str(self.state))
-        return subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=90, check=False)
+        return subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=180, check=False)
 
     def ask(self, *words):
         ran = self.run(*words, "--json")
@@ -114,7 +114,7 @@ def test_a_storm_stays_within_its_budget_and_tells_of_arrays_and_het_jobs_as_one
         done = [action for action in up.actions() if action["kind"] == "requeue" and action["state"] == "done"]
         return done if len(done) >= 31 else None
 
-    requeues = await_("31 requeues", all_put_back, 60, lambda: f": {up.log.read_text()[-3000:]}")
+    requeues = await_("31 requeues", all_put_back, 180, lambda: f": {up.log.read_text()[-3000:]}")
     took_s = time.time() - begun_s
     assert sorted(action["job_id"] for action in requeues) == sorted([*jobs, het])  # each once, the het job as a whole
     told = rpcs(quiet_cluster)[0] - before
@@ -172,28 +172,42 @@ def test_a_node_that_somebody_else_drained_is_not_returned(quiet_cluster, up):
 
 
 @pytest.mark.slow
+def test_a_node_that_is_taken_out_of_slurm_conf_is_not_listed_any_more(quiet_cluster, up):
+    up.environment["PERDURE_SERVICE_POLL_S"] = "1"
+    up.start()
+
+    def listed():
+        return tuple(sorted(node["name"] for node in up.ask("nodes")["nodes"]))
+
+    await_("all nodes", lambda: listed() == quiet_cluster.nodes)
+    *left, last = quiet_cluster.nodes
+    with quiet_cluster.without(last):
+        await_("it to go", lambda: listed() == tuple(left), 120, lambda: f": {listed()}")
+    await_("it to come back", lambda: listed() == quiet_cluster.nodes, 120, lambda: f": {listed()}")
+
+
+@pytest.mark.slow
 def test_a_silent_controller_is_told_of_once_and_how_old_the_picture_is(quiet_cluster, up):
     up.environment["PERDURE_SERVICE_POLL_S"] = "1"
     up.start()
     await_("the first look", lambda: up.ask("nodes")["nodes"])
     quiet_cluster.stop_ctld()
     try:
-        await_("a warning", lambda: "controller cannot be asked" in up.run("jobs").stderr, 40)
+        await_("a warning", lambda: "controller cannot be asked" in up.run("jobs").stderr, 120)
         assert "controller" in up.ask("nodes")["picture"]["unseen"]
         time.sleep(3)
     finally:
         quiet_cluster.start_ctld()
-    await_("its return", lambda: "controller can be seen again" in up.log.read_text(), 60)
+    await_("its return", lambda: "controller can be seen again" in up.log.read_text(), 120)
     assert up.log.read_text().count("controller cannot be seen") == 1
 
 
 def test_what_cannot_be_reached_is_an_error_at_the_start(quiet_cluster, up, tmp_path):
     up.environment["SLURM_CONF"] = str(tmp_path / "nowhere.conf")
-    began_s = time.monotonic()
     ran = up.run("up", "--cluster", "slurm", "--port", "0")
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
     assert "nowhere.conf: is not there" in ran.stderr
-    assert time.monotonic() - began_s < 10
+    assert up.shim.calls() == []  # Slurm's tools would try for a minute
     assert up.run("doctor").returncode == 2
 
 
@@ -216,6 +230,7 @@ def test_the_doctor_finds_what_is_wrong(quiet_cluster, up, tmp_path):
         f"rm {quiet_cluster.output}/gone.out", "--mem=10", "-o", f"{quiet_cluster.output}/gone.out"
     )
     quiet_cluster.wait(gone, lambda fields: fields["JobState"] == "COMPLETED")
+    quiet_cluster.await_accounting()
     spool = tmp_path / "spool"
     spool.mkdir()
     spool.chmod(0o777)
@@ -234,7 +249,7 @@ def test_the_doctor_finds_what_is_wrong(quiet_cluster, up, tmp_path):
     del up.environment["PERDURE_SLURM_SPOOL"]
     nobody = {**up.environment, "PATH": quiet_cluster.env["PATH"], "HOME": "/tmp"}
     argv = (sys.executable, "-c", AS_NOBODY)
-    told = subprocess.run(argv, env=nobody, capture_output=True, text=True, cwd="/", check=False, timeout=60)
+    told = subprocess.run(argv, env=nobody, capture_output=True, text=True, cwd="/", check=False, timeout=180)
     assert told.returncode == 1, told.stderr
     found = json.loads(told.stdout.splitlines()[-1])["findings"]
     assert any(f["mark"] == "fail" and "own jobs only" in f["what"] and "adminlevel" in f["mend"] for f in found)

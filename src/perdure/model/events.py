@@ -72,6 +72,18 @@ class NodeChanged(Tagged, frozen=True):
         return f"node:{self.cluster}/{self.node.name}:{self.node.state}:{self.time_s:.3f}"
 
 
+class NodeGone(Tagged, frozen=True):
+    """A node was taken out of the cluster: its resource manager does not name it any more."""
+
+    time_s: float
+    cluster: str
+    node: str
+
+    @property
+    def key(self) -> str:
+        return f"node-gone:{self.cluster}/{self.node}:{self.time_s:.3f}"
+
+
 class SightChanged(Tagged, frozen=True):
     """A part of the resource manager can no longer be asked (`text` says what and why), or can again (`text` "")."""
 
@@ -99,4 +111,4 @@ class ActionEnded(Tagged, frozen=True):
         return f"action:{self.action_key}"
 
 
-ClusterEvent = JobChanged | JobGone | AttemptStarted | AttemptEnded | NodeChanged | SightChanged
+ClusterEvent = JobChanged | JobGone | AttemptStarted | AttemptEnded | NodeChanged | NodeGone | SightChanged

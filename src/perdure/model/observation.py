@@ -14,6 +14,7 @@ from perdure.model.events import (
     JobChanged,
     JobGone,
     NodeChanged,
+    NodeGone,
     SightChanged,
 )
 from perdure.model.identity import AttemptId
@@ -77,6 +78,7 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     events += [
         NodeChanged(now, seen.cluster, node) for node in seen.nodes if _is_notable(node, known.nodes.get(node.name))
     ]
+    events += [NodeGone(now, seen.cluster, name) for name in known.nodes if name not in nodes]
     jobs = _jobs_after(known, seen)
     events += [JobChanged(now, job) for job in seen.jobs if _is_other(job, known.jobs.get(job.job_id))]
 

@@ -17,7 +17,7 @@ from perdure.model.events import (
     JobChanged,
     JobGone,
     NodeChanged,
-    SightChanged,
+    NodeGone,
 )
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
@@ -58,6 +58,7 @@ class Rows:
     attempts: list[Row] = field(default_factory=list)
     verdicts: list[Row] = field(default_factory=list)
     nodes: list[Row] = field(default_factory=list)
+    gone_nodes: list[Row] = field(default_factory=list)
     exceptions: list[Row] = field(default_factory=list)
     actions: list[tuple[Act, float]] = field(default_factory=list)  # with the instant of the decision
     cases: list[Row] = field(default_factory=list)
@@ -116,6 +117,8 @@ def _add_event(rows: Rows, event: StoredEvent) -> None:
             job_id = attempt.id.job_id
         case NodeChanged(time_s=time_s, node=node):
             rows.nodes.append(node_row(rows.cluster, node, time_s))
+        case NodeGone(node=name):
+            rows.gone_nodes.append({"at_cluster": rows.cluster, "at_name": clean(name)})
         case Judged(attempt=of, verdict=verdict):
             rows.verdicts.append({**_subject(of, "at_"), "verdict": codec.VERDICT.encode(verdict)})
             job_id = of.job_id
@@ -126,8 +129,6 @@ def _add_event(rows: Rows, event: StoredEvent) -> None:
             job_id = about.job_id if about else ""
         case HandlerAsked(record=record):
             job_id = record.subject.job_id
-        case SightChanged():
-            pass
     rows.events.append(
         {
             "key": clean(event.key),

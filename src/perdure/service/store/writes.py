@@ -68,6 +68,7 @@ class Writes:
         self._action = insert(actions).on_conflict_do_nothing(index_elements=["key"]).inline()
         self._verdict = update(attempts).where(*_at(attempts, *key)).values(verdict=bindparam("verdict"))
         self._drop_job = delete(jobs).where(*_at(jobs, "cluster", "job_id"))
+        self._drop_node = delete(nodes).where(*_at(nodes, "cluster", "name"))
         self._close_case = delete(cases).where(*_at(cases, "cluster", "job_id"))
         self._leave = delete(handlers).where(*_at(handlers, "cluster", "id"))
         self._forget = delete(memory).where(*_at(memory, "cluster", "name"))
@@ -84,6 +85,7 @@ class Writes:
         for statement, values in (
             (self._verdict, batch.verdicts),
             (self._drop_job, batch.gone_jobs),
+            (self._drop_node, batch.gone_nodes),
             (self._close_case, batch.closed_cases),
             (self._forget, batch.forgotten),
             (self._leave, batch.left_handlers),
