@@ -60,6 +60,16 @@ def test_appended_to_an_older_file_only_its_own_times_count():
     assert owned(log(old, cut=True), appends=True).doubt == ""  # the attempt before left something else there
 
 
+def test_of_an_earlier_start_of_the_same_job_no_line_counts_that_names_it():
+    slurms = b"slurmstepd: error: *** JOB 17 ON n1 CANCELLED AT 2027-01-15T07:50:00 DUE TO PREEMPTION ***\n"
+    undated = b"slurmstepd: error: Job 17 exceeded memory limit (2048 > 1024), being killed\n"
+    step = b"2027-01-15 08:00:10 step 1"
+    assert owned(log(slurms + step), appends=True).tail == step
+    assert owned(log(undated + step), appends=True).tail == undated + step  # its first start: it has no other
+    assert owned(log(undated + step), appends=True, ids=()).tail == step
+    assert owned(log(undated + b"step 1"), appends=True, ids=()).doubt.startswith("may hold lines from before")
+
+
 def test_of_a_shared_file_lines_count_that_name_the_job_or_a_time_when_it_was_alone():
     text = (
         b"slurmstepd: error: *** JOB 17 ON n1 CANCELLED\nJOB 171 is another\n"

@@ -12,7 +12,7 @@ from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
 from perdure.errors import ClusterBusy
-from perdure.model.actions import Exclude, OutcomeStatus, Requeue
+from perdure.model.actions import Comment, Exclude, OutcomeStatus, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState, Wish
 from perdure.model.output import Why
@@ -122,7 +122,7 @@ def test_an_action_broken_off_is_taken_up_where_it_stands(look, quiet_cluster, c
     job_id = quiet_cluster.submit(
         "exit 1", "-w", "node2,node3", "-N2", "--ntasks-per-node=2", "--comment=perdure:nodes=1-2"
     )
-    action = Requeue(look.ended(job_id).id, exclude=("node2",), node_count=1)
+    action = Requeue(look.ended(job_id).id, exclude=("node2",), node_count=1, delay_s=60.0)
     quiet_cluster.wait(job_id, is_cleared_up)
     quiet_cluster.run("scontrol", "requeuehold", job_id)
     if changed:
@@ -134,6 +134,34 @@ def test_an_action_broken_off_is_taken_up_where_it_stands(look, quiet_cluster, c
     assert (job.state, job.excluded, job.required) == (JobState.PENDING, ("node2",), ("node3",))
     assert (job.node_count, job.restart_nodes) == (1, (1, 2))
     assert again.lookup(action).status is OutcomeStatus.DONE
+
+
+COMMENT = "perdure: the job's Node can't be asked. perdure why {} #0a1b2c"
+
+
+def test_a_comment_on_a_job_that_was_put_back_since_the_last_look_stands_in_the_queue(look, quiet_cluster):
+    job_id = quiet_cluster.submit("exit 1")
+    quiet_cluster.wait(job_id, lambda fields: fields["JobState"] == "FAILED")
+    first = look.ended(job_id)
+    quiet_cluster.run("scontrol", "requeuehold", job_id)
+    quiet_cluster.wait(job_id, lambda fields: fields["JobState"] == "PENDING")
+    line, printed = COMMENT.format(job_id), COMMENT.format(job_id).replace("'", "’")
+    assert [said.detail for said in look.backend.write_comments([Comment(first.id, line)])] == ["written"]
+    assert f'AdminComment="{printed}"' in quiet_cluster.run("scontrol", "show", "job", job_id)
+
+
+def test_a_comment_on_a_job_that_slurmctld_has_forgotten_since_the_last_look_is_accounted(look, quiet_cluster):
+    job_id = quiet_cluster.submit("exit 1")
+    quiet_cluster.wait(job_id, lambda fields: fields["JobState"] == "FAILED")
+    first = look.ended(job_id)
+    quiet_cluster.await_accounting()
+    line = COMMENT.format(job_id)
+    with quiet_cluster.forgetful(int(job_id) + 1000):
+        (outcome,) = look.backend.write_comments([Comment(first.id, line)])
+    assert outcome.detail == "written to accounting"
+    accounted = quiet_cluster.run("sacct", "-nPX", "-j", job_id, "-o", "AdminComment")
+    said = line.replace("'", "’")
+    assert accounted.strip() in (said, said.lower())  # sacctmgr of 22.05 leaves no capitals
 
 
 def test_a_task_of_an_array_is_put_back_alone(look, quiet_cluster):
@@ -198,7 +226,12 @@ def test_without_accounting_the_rest_is_seen(look, quiet_cluster):
     first = look.running(running)
     quiet_cluster.kill_dbd()
     try:
-        seen = look.backend.observe(look.since_s)
+
+        def misses_accounting():  # it is asked for all but once a minute
+            seen = look.backend.observe(look.since_s)
+            return seen if seen.unseen else None
+
+        seen = await_("a look that misses accounting", misses_accounting, 120)
         assert list(seen.unseen) == ["accounting"]
         assert "\n" not in seen.unseen["accounting"]
         assert [a.id for a in seen.attempts if a.id.job_id == running] == [first.id]
@@ -225,7 +258,7 @@ def test_hooks_tell_what_polling_cannot_see(look, quiet_cluster):
         await_("a hook", hearing.backend.spool.has_news, PATIENCE_S)
         first = hearing.ended(job_id)
         assert (first.state, first.exit_code) == (AttemptState.FAILED, 78)
-        assert hearing.job(job_id).state is JobState.HELD
+        await_("the site's hold", lambda: hearing.job(job_id).state is JobState.HELD, PATIENCE_S)
         assert hearing.attempts(job_id) == [first]
         assert look.attempts(job_id) == []
     finally:

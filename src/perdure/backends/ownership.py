@@ -38,8 +38,9 @@ def with_owner(
 ) -> OutputFile:
     """The file with those of its lines that are surely the attempt's; in `doubt`, and whole, where none surely are.
 
-    `others` are the attempts that had the same path, `ids` the numbers that this job's lines may carry; `appends`
-    tells that the file was not cut when the attempt began.
+    `others` are the attempts that had the same path, `ids` the numbers that this attempt's lines may carry and no
+    other's: none where the job began before, and its file was not cut since; `appends` tells that the file was not cut
+    when the attempt began.
     """
     end_s = attempt.end_s if attempt.end_s is not None else math.inf
     spans = tuple(others)
@@ -80,13 +81,13 @@ def _named(spans: list[Span], attempt: Attempt) -> str:
 
 
 def own_lines(file: OutputFile, mine: Span, others: tuple[Span, ...], ids: tuple[str, ...]) -> bytes:
-    """The lines that carry one of the job's ids, or a time at which only this attempt ran, with what follows them.
+    """The lines that carry one of the attempt's ids, or a time at which only it ran, with what follows them.
 
-    What follows a line without a time of its own counts where nobody else could have written it.
+    An id proves nothing on a line whose time is not the attempt's: the job may have begun before. What follows a line
+    without a time of its own counts where nobody else could have written it.
     """
-    named = re2.compile(
-        rb"(?i)\bjob(?:[ _-]?id)?[ =:#]{0,3}(?:" + b"|".join(re2.escape(i.encode()) for i in ids) + rb")\b"
-    )
+    numbers = b"|".join(re2.escape(i.encode()) for i in ids)
+    named = re2.compile(rb"(?i)\bjob(?:[ _-]?id)?[ =:#]{0,3}(?:" + numbers + rb")\b" if numbers else rb"[^\s\S]")
     lines = scrub(file.text).split(b"\n")[-MAX_LINES:]
     stamps = [_seconds(line) for line in lines]
     offset_s = _offset_s([stamp for stamp in stamps if stamp is not None], file.written_s)
@@ -99,7 +100,7 @@ def own_lines(file: OutputFile, mine: Span, others: tuple[Span, ...], ids: tuple
             if inside and is_own:
                 kept += pending
             pending, inside = [], is_own
-            if is_own or named.search(line):
+            if is_own or (_is_within(stamp - offset_s, mine) and named.search(line)):
                 kept.append(line)
         elif inside:
             pending.append(line)
@@ -123,7 +124,10 @@ def _offset_s(stamps: list[float], written_s: float) -> float:
 
 
 def _only_mine(time_s: float, mine: Span, others: tuple[Span, ...]) -> bool:
-    """Whether only this attempt ran at an instant; Slurm tells starts and ends in whole seconds."""
-    if not mine.start_s <= time_s < mine.end_s + 1.0:
-        return False
-    return not any(span.start_s <= time_s < span.end_s + 1.0 for span in others)
+    """Whether only this attempt ran at an instant."""
+    return _is_within(time_s, mine) and not any(_is_within(time_s, span) for span in others)
+
+
+def _is_within(time_s: float, span: Span) -> bool:
+    """Slurm tells starts and ends in whole seconds."""
+    return span.start_s <= time_s < span.end_s + 1.0

@@ -213,7 +213,7 @@ OURS = Node("n1", NodeState.DRAINED, "bad [perdure e1]")
 
 def test_a_drain_bears_its_episode_and_no_signs_that_end_the_line():
     todo = for_node(Drain("n1", 'it\'s "bad"\n[x]\x1b', "e1"), UP)
-    assert todo == Todo(('update nodename=n1 state=drain reason="it s bad x [perdure e1]"',))
+    assert todo == Todo(('update nodename=n1 state=drain reason="it’s bad x [perdure e1]"',))
     outcome = for_node(Drain("n1", "bad", "e1"), OURS)
     assert not isinstance(outcome, Todo)
     assert outcome.status is DONE
@@ -332,6 +332,13 @@ def test_the_comment_of_a_job_that_is_over_goes_to_accounting():
     assert status(Comment(ATTEMPT, SHAPE), replace(FAILED, admin_comment="mine")) is DONE
     waits = replace(WAITS, comment="x")
     assert step(Comment(ATTEMPT, SHAPE), waits) == Todo((f'update jobid=7 AdminComment="{SHAPE}"',))
+
+
+def test_an_apostrophe_is_kept_as_slurm_keeps_it():
+    """A plain one ends an argument of scontrol, or begins one that does not end."""
+    said = "perdure: the job's \"user\" can't. perdure why 7 #0a1b2c"
+    (command,) = step(Comment(ATTEMPT, said), replace(WAITS, comment="x")).commands
+    assert command == 'update jobid=7 AdminComment="perdure: the job’s user can’t. perdure why 7 #0a1b2c"'
 
 
 def test_what_only_administrators_may_write_is_left_out():

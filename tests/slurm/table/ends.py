@@ -12,14 +12,13 @@ from tests.slurm.table.stage import Stage
 ENDS = Group("ends")
 
 
-def _signalled(stage: Stage, *words: str, script: str = "sleep 600 & wait") -> tuple[str, Iterator[None]]:
-    """A job that has run for some seconds when its owner sends a signal to it."""
-    job = stage.submit(f"echo step 1; touch {stage.mark}; {script}")
+def _signalled(stage: Stage, *words: str, script: str = "") -> tuple[str, Iterator[None]]:
+    """A job that is at work, as its mark tells, when its owner sends a signal to it."""
+    job = stage.submit(f"echo step 1; {script or f'touch {stage.mark}; sleep 600 & wait'}")
 
     def rest() -> Iterator[None]:
         yield
-        await_("the job's first step", stage.mark.exists)
-        stage.site.await_known(job)
+        stage.await_begun(job)
         stage.cluster.run("scancel", *words, job)
 
     return job, rest()
@@ -106,7 +105,7 @@ def sent_int(stage: Stage) -> Iterator[None]:
 @ENDS.row(quick=True)
 def sent_int_to_its_program(stage: Stage) -> Iterator[None]:
     """`scancel -s INT JOB`, without `-f`: the program under `srun` is interrupted, Slurm says FAILED 130."""
-    job, rest = _signalled(stage, "-s", "INT", script="srun sleep 600")
+    job, rest = _signalled(stage, "-s", "INT", script=f"srun sh -c 'touch {stage.mark}; exec sleep 600'")
     next(rest)
     yield
     next(rest, None)
@@ -117,13 +116,28 @@ def sent_int_to_its_program(stage: Stage) -> Iterator[None]:
 @ENDS.row(quick=True)
 def sent_term_that_it_catches(stage: Stage) -> Iterator[None]:
     """`scancel --batch -s TERM JOB`, which its script catches, saves and ends with exit code 1."""
-    catches = "trap 'echo caught TERM, saving; exit 1' TERM; sleep 600 & wait"
+    catches = f"trap 'echo caught TERM, saving; exit 1' TERM; touch {stage.mark}; sleep 600 & wait"
     job, rest = _signalled(stage, "--batch", "-s", "TERM", script=catches)
     next(rest)
     yield
     next(rest, None)
     stage.stopped(job)
     assert "was told to end the job" in stage.says(job)
+
+
+@ENDS.row(quick=True)
+def step_cancelled(stage: Stage) -> Iterator[None]:
+    """`scancel JOB.STEP`, upon which its script ends with exit code 7: a person's word, and no failed rank."""
+    step = f"srun -n 2 sh -c 'touch {stage.mark}-$SLURM_PROCID; exec sleep 600'"
+    job = stage.submit(f"echo step 1; {step}; exit 7", "-n", "2")
+    yield
+    stage.site.await_known(job)
+    for rank in range(2):
+        await_(f"rank {rank}", stage.mark.with_name(f"mark-{rank}").exists)
+    stage.cluster.run("scancel", f"{job}.0")
+    stage.stopped(job)
+    assert "its step was cancelled" in stage.says(job)
+    stage.check()
 
 
 @ENDS.row()

@@ -28,7 +28,8 @@ def ranks_own_files(stage: Stage) -> Iterator[None]:
 cd {stage.folder}
 srun -n 2 -o rank.%j.%t.log sh -c 'if [ $SLURM_PROCID = 1 ]
 then {fails_with(SHAPE)}
-else sleep 1; echo "RuntimeError: Connection closed by peer [10.0.0.2]:29500"; exit 1; fi'
+else until grep -q mat1 rank.$SLURM_JOB_ID.1.log; do sleep 0.2; done; sleep 2
+  echo "RuntimeError: Connection closed by peer [10.0.0.2]:29500"; exit 1; fi'
 """
     job = stage.submit(ranks, "-n", "2")
     yield
@@ -118,9 +119,26 @@ def corrected_error_before_a_new_one(stage: Stage) -> Iterator[None]:
     stage.stopped(job)
     stage.cluster.run("scontrol", "requeue", job)
     stage.await_failures(job, 2)
-    verdict = stage.full(job)["attempts"][0]["verdict"]
+    verdict = stage.verdicts(job)[0]
     assert verdict["category"] == "net", verdict
     assert not [line for line in verdict["evidence"] if line["text"] == shape], verdict
+
+
+@LOGS.row(quick=True)
+def silent_end_below_an_older_attempts_lines(stage: Stage) -> Iterator[None]:
+    """An appended log has words on memory from a start that its owner put back, then one step and a silent end."""
+    words = "slurmstepd: error: Job $SLURM_JOB_ID exceeded memory limit (2048 > 1024), being killed"
+    script = f"""
+    echo "=== job $SLURM_JOB_ID begins ==="
+    if [ ! -e {stage.mark} ]; then touch {stage.mark}; echo "{words}"; scontrol requeue $SLURM_JOB_ID; sleep 60; fi
+    echo 'step 1 loss 0.5'; exit 9"""
+    job = stage.submit(script, "--open-mode=append")
+    yield
+    stage.site.await_outcome(job, "stopped", 150)
+    assert len(stage.requeues(job)) == 1  # a probing one, as nobody knows
+    for verdict in stage.verdicts(job):
+        assert not [line for line in verdict["evidence"] if "memory" in line["text"]], verdict
+    stage.check()
 
 
 @LOGS.row(quick=True)

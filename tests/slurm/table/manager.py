@@ -130,7 +130,7 @@ def killed_between_hold_and_release(stage: Stage) -> Iterator[None]:
     """The service is killed (signal 9) as soon as the job is put back and held: the next one lets it go, once."""
     job = stage.submit(stage.once() + LOST_PEER)
     yield
-    stage.cluster.wait(job, lambda fields: fields["JobState"] == "PENDING", 60)
+    stage.cluster.wait(job, lambda fields: fields["Restarts"] == "1")
     stage.site.kill()
     stage.site.start()
     stage.recovered(job, 150)
@@ -146,11 +146,11 @@ def retry_forgotten(stage: Stage) -> Iterator[None]:
     try:
         yield
         stage.await_failures(job, 1)
-        time.sleep(6)  # slurmctld saves every 5 s, and so the failure
-        saved = stage.cluster.await_saved("forgotten-retry")
+        stage.cluster.wait(job, lambda fields: fields["JobState"] == "FAILED")
+        saved = stage.cluster.saved()
     finally:
         stage.site.service.ask("POST", "/kill-switch", {"on": False})
-    await_("its retry", lambda: any(act["state"] == "done" for act in stage.requeues(job)), 60)
+    await_("its retry", lambda: any(act["state"] == "done" for act in stage.requeues(job)), 120)
     stage.site.kill()
     stage.cluster.crash_ctld(saved)
     assert stage.cluster.job(job)["JobState"] == "FAILED"
@@ -169,6 +169,7 @@ def kill_switch(stage: Stage) -> Iterator[None]:
     try:
         yield
         stage.await_failures(job, 1)
+        stage.cluster.wait(job, lambda fields: fields["JobState"] == "FAILED")
         time.sleep(4)
         assert stage.cluster.job(job)["JobState"] == "FAILED"
     finally:

@@ -20,9 +20,11 @@ from tests.slurm.table.stage import Stage
 OWNERS = Group("owners")
 NAN = """
 import time
+from pathlib import Path
 import perdure.client as perdure
 name = perdure.raise_exception("app.nan", note="loss is NaN at step 7", step=7)
-time.sleep(3)
+while not Path("{gate}").exists():
+    time.sleep(0.2)
 raise SystemExit({code})
 """
 
@@ -40,10 +42,11 @@ def no_requeue(stage: Stage) -> Iterator[None]:
 def requeue_switched_off(stage: Stage) -> Iterator[None]:
     """`scontrol update requeue=0` while it runs, and a permission error: what is wrong is said first."""
     denied = "PermissionError: [Errno 13] Permission denied: '/data/train.h5'"
-    job = stage.submit(f'sleep 3; echo "{denied}" >&2; exit 1', "--requeue")
+    job = stage.submit(f'{stage.at_the_gate}echo "{denied}" >&2; exit 1', "--requeue")
+    yield
     stage.cluster.wait(job, lambda fields: fields["JobState"] == "RUNNING")
     stage.cluster.run("scontrol", "update", f"jobid={job}", "requeue=0")
-    yield
+    stage.gate.touch()
     note = stage.stopped(job)["verdicts"][-1]["note"]
     assert note.startswith("the job may not touch a file")
     assert "Requeue=0" in note
@@ -87,8 +90,8 @@ def unknown_wish(stage: Stage) -> Iterator[None]:
     other = stage.submit(again + LOST_PEER, f"--comment={plea}")
     yield
     stage.recovered(job)
-    await_("an answer", lambda: "nevr" in _admin_comment(stage, job), 30)
-    await_("an answer", lambda: "not understood: perdure: please" in _admin_comment(stage, other), 30)
+    await_("an answer", lambda: "nevr" in _admin_comment(stage, job))
+    await_("an answer", lambda: "not understood: perdure: please" in _admin_comment(stage, other))
     assert f" Comment={plea} " in stage.cluster.run("scontrol", "-o", "show", "job", other)
 
 
@@ -98,7 +101,7 @@ def comment_tells(stage: Stage) -> Iterator[None]:
     job = stage.submit(SHAPE)
     yield
     stage.stopped(job)
-    said = await_("a comment", lambda: _admin_comment(stage, job), 30)
+    said = await_("a comment", lambda: _admin_comment(stage, job))
     assert "perdure" in said
     assert f"why {job}" in said
     assert len(said) <= 200
@@ -149,7 +152,7 @@ def a_chain_whose_links_fail_at_once(stage: Stage) -> Iterator[None]:
         first = stage.cluster.run(*words).strip()
         await_("three links", lambda: links.exists() and len(links.read_text().split()) == 2, 60)
         second, last = links.read_text().split()
-        stage.cluster.wait(last, lambda fields: fields["JobState"] == "FAILED")
+        stage.cluster.wait(last, lambda fields: fields["JobState"] == "FAILED", 120)
     stage.jobs += [first, second, last]
     yield
     stage.stopped(first)
@@ -192,14 +195,15 @@ def handled_by_the_job(stage: Stage) -> Iterator[None]:
     """NaN is raised by the program; who registered for the job rolls back and forbids a requeue."""
     site, took = stage.site, threading.Event()
     threading.Thread(target=_take, args=(site, "app.nan", took), daemon=True).start()
-    await_("a handler", lambda: site.service.ask("GET", "/handlers"), 30)
-    job = site.python(NAN.format(code=1))
+    await_("a handler", lambda: site.service.ask("GET", "/handlers"))
+    job = site.python(NAN.format(code=1, gate=stage.gate))
     stage.jobs.append(job)
     yield
     record = site.await_record(job, lambda record: record["type"] == "app.nan" and record["state"] == "handled")
     (owning,) = [verdict for verdict in record["verdicts"] if verdict["verdict"] == "handled"]
     assert (owning["component"], owning["handler"], record["step"]) == ("job", "trainer", 7)
     assert took.wait(60)
+    stage.gate.touch()
     failure = site.await_outcome(job, "stopped")  # its program ends all the same: that is its own affair
     assert "forbids a requeue" in failure["verdicts"][-1]["note"]
     assert stage.acts(job) == []
@@ -254,7 +258,7 @@ def told_twice(stage: Stage) -> Iterator[None]:
     """Its owner asks for a requeue himself while Perdure decides on one: it starts once more, not twice."""
     job = stage.submit(stage.once() + LOST_PEER)
     yield
-    stage.cluster.wait(job, lambda fields: fields["JobState"] in ("FAILED", "PENDING"))
+    stage.cluster.wait(job, lambda fields: fields["JobState"] == "FAILED" or fields["Restarts"] != "0")
     stage.cluster.run("scontrol", "requeue", job, check=False)
     stage.done(job)
     assert len(stage.cluster.ends(job)) == 2, (getpass.getuser(), stage.site.told(job))

@@ -23,7 +23,7 @@ def preempted_and_requeued(stage: Stage) -> Iterator[None]:
     with stage.cluster.configured("PreemptType=preempt/qos\nPreemptMode=REQUEUE"):
         job = stage.submit(f"{stage.once()}sleep 600", "--qos=low")
         yield
-        stage.site.await_known(job)
+        stage.await_begun(job)
         winner = stage.submit("sleep 2", "--qos=high", "-N", "4", "--exclusive")
         record = stage.recovered(job, 150)
         stage.done(winner)
@@ -40,10 +40,10 @@ def preempted_and_cancelled(stage: Stage) -> Iterator[None]:
     with stage.cluster.configured("PreemptType=preempt/qos\nPreemptMode=CANCEL"):
         job = stage.submit(f"{stage.once()}sleep 600", "--qos=low")
         yield
-        stage.site.await_known(job)
+        stage.await_begun(job)
         winner = stage.submit("sleep 2", "--qos=high", "-N", "4", "--exclusive")
         stage.done(winner)
-        stage.await_failures(job, 1, 60)
+        stage.await_failures(job, 1)
     assert len(stage.requeues(job)) <= 1
     stage.check()
 
@@ -56,7 +56,7 @@ def preempted_in_its_grace_time(stage: Stage) -> Iterator[None]:
     with stage.cluster.configured("PreemptType=preempt/qos\nPreemptMode=REQUEUE"):
         job = stage.submit(f"{stage.once()}srun -n 1 sleep 600", "--qos=low")
         yield
-        stage.site.await_known(job)
+        stage.await_begun(job)
         winner = stage.submit("sleep 2", "--qos=high", "-N", "4", "--exclusive")
         stage.done(winner)
         stage.done(job, 150)
@@ -82,12 +82,13 @@ def preempted_and_suspended(stage: Stage) -> Iterator[None]:
 @SCHEDULING.row()
 def suspended_by_its_operator(stage: Stage) -> Iterator[None]:
     """`scontrol suspend` and `resume`: no failure, no silence."""
-    job = stage.submit("sleep 8")
+    job = stage.submit(stage.at_the_gate)
     yield
     stage.site.await_known(job)
     stage.cluster.run("scontrol", "suspend", job)
     stage.cluster.wait(job, lambda fields: fields["JobState"] == "SUSPENDED")
     stage.cluster.run("scontrol", "resume", job)
+    stage.gate.touch()
     stage.done(job)
     stage.left_alone(job)
 
@@ -97,7 +98,7 @@ def requeued_by_its_operator(stage: Stage) -> Iterator[None]:
     """`scontrol requeue` of a running job: a person's doing, and no failure."""
     job = stage.submit(f"{stage.once()}sleep 600")
     yield
-    stage.site.await_known(job)
+    stage.await_begun(job)
     stage.cluster.run("scontrol", "requeue", job)
     stage.done(job)
     assert stage.acts(job) == []
@@ -135,19 +136,22 @@ def only_one_node(stage: Stage) -> Iterator[None]:
 @SCHEDULING.row(alone=True)
 def moved_to_where_it_failed(stage: Stage) -> Iterator[None]:
     """Its owner moves a waiting retry to a partition that has no node but the one it failed on: it starts there."""
-    job = stage.submit(stage.once() + LOST_PEER)
-    yield
-    stage.site.await_done(job, "requeue")
-    node = stage.cluster.ends(job)[0]["NodeList"]
-    stage.cluster.run("scontrol", "create", "partitionname=tiny", f"nodes={node}", "maxtime=10", "state=up")
+    tiny = {node: f"tiny-{node}" for node in stage.cluster.nodes}  # made beforehand: a retry waits for some seconds
+    for node, name in tiny.items():
+        stage.cluster.run("scontrol", "create", f"partitionname={name}", f"nodes={node}", "maxtime=10", "state=up")
     try:
-        stage.cluster.run("scontrol", "update", f"jobid={job}", "partition=tiny", "timelimit=5")
+        job = stage.submit(stage.once() + LOST_PEER)
+        yield
+        stage.site.await_done(job, "requeue")
+        (failed_on,) = stage.requeues(job)[0]["exclude"]
+        stage.cluster.run("scontrol", "update", f"jobid={job}", f"partition={tiny[failed_on]}", "timelimit=5")
         stage.recovered(job, 150)
         assert stage.cluster.job(job)["ExcNodeList"] == "(null)"
         assert "no other node has what it asks for" in stage.says(job)
     finally:
         stage.cluster.run("scancel", job, check=False)
-        stage.cluster.run("scontrol", "delete", "partitionname=tiny", check=False)
+        for name in tiny.values():
+            stage.cluster.run("scontrol", "delete", f"partitionname={name}", check=False)
 
 
 @SCHEDULING.row(alone=True)

@@ -67,8 +67,7 @@ def failure_while_the_store_is_down(stage: Stage) -> Iterator[None]:
         site.raise_("storage.down", resource=STORE)
         gate.touch()
         site.await_done(job, "hold", "requeue")
-        waiting = stage.cluster.job(job)
-        assert _held(waiting)
+        stage.cluster.wait(job, _held)
         assert len(stage.cluster.ends(job)) == 1
         site.raise_("storage.restored", resource=STORE)
         stage.recovered(job, 240)

@@ -87,7 +87,22 @@ class Stage:
         mark = f"{self.mark}-$SLURM_ARRAY_TASK_ID"
         return f"[ -e {mark} ] && {{ {then}; }}\ntouch {mark}\n"
 
+    @property
+    def gate(self) -> Path:
+        """A file that opens the way of a job that waits `at_the_gate`."""
+        return self.folder / "gate"
+
+    @property
+    def at_the_gate(self) -> str:
+        """Shell text: the job goes on once the row has opened the gate, however busy the machine."""
+        return f"until [ -e {self.gate} ]; do sleep 0.2; done\n"
+
     # Waiting
+
+    def await_begun(self, job: str) -> None:
+        """Wait until the service has seen the job run, and its script has left the mark of a first start."""
+        self.site.await_known(job)
+        await_(f"the mark of job {job}", self.mark.exists)
 
     def recovered(self, job: str, within_s: float = 120) -> Record:
         return self.site.await_outcome(job, "recovered", within_s)

@@ -542,7 +542,6 @@ class SlurmBackend:
         return file.kind is OutputKind.RANK and bool(self._writers.others(file.path, attempt))
 
     def _owned(self, file: OutputFile, attempt: Attempt, outputs: JobOutputs | None) -> OutputFile:
-        ids = {attempt.id.job_id, *([str(outputs.raw_id)] if outputs else [])}
         own = file.kind is not OutputKind.RANK
         if own:
             path = attempt.stdout if file.kind is OutputKind.STDOUT else attempt.stderr
@@ -553,7 +552,12 @@ class SlurmBackend:
             beside = self._siblings.get(attempt.id.job_id, ())
             others = rivals(file.path, attempt, writing(beside, ChainMap(self._outputs, self._beside)))
         appends = outputs is not None and (outputs.appends if own else file.path in outputs.files.appended)
-        return with_owner(file, attempt, others, ids, appends)
+        ids = {attempt.id.job_id, *([str(outputs.raw_id)] if outputs else [])}
+        return with_owner(file, attempt, others, ids if not appends or self._is_first(attempt) else (), appends)
+
+    def _is_first(self, attempt: Attempt) -> bool:
+        """Whether it is known that its job had not run before."""
+        return self._latest.get(attempt.id.job_id) == (attempt.id.incarnation, 0)
 
     def _uid(self, user: str) -> int:
         if user in self._uids:
@@ -697,11 +701,17 @@ class SlurmBackend:
         return outcomes
 
     def _comment(self, batch: Batch, action: Comment) -> Outcome | plans.Accounted:
-        """Write into a job's record, or leave it to accounting. Of a job that was over, the last look tells enough."""
-        record = self._records.get(action.attempt.job_id)
-        if record is not None and record.start_s == action.attempt.incarnation and plans.is_over(record):
-            return plans.to_account(action, record)
+        """Write into a job's record, or leave it to accounting.
+
+        The controller is asked each time: since the last look anybody may have put back a job that was over then, and
+        who looks at a job in the queue does not see what accounting wrote. What the last look saw is enough where the
+        controller has forgotten the job since.
+        """
+        seen = self._records.get(action.attempt.job_id)
+        was_over = seen is not None and seen.start_s == action.attempt.incarnation and plans.is_over(seen)
         with batch.dialog() as scontrol:
+            if seen is not None and was_over and self._job(scontrol, action) is None:
+                return plans.to_account(action, seen)
             step = self._next(scontrol, action)
             if not isinstance(step, plans.Todo):
                 return step

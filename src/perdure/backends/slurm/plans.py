@@ -370,6 +370,11 @@ def for_node(action: NodeAction, node: Node | None) -> Outcome | Todo:
 
 
 def _one_line(text: str) -> str:
-    """Leave out what would end the quotes or the line; Slurm keeps the rest as it is."""
-    kept = "".join(char if char.isprintable() and char not in "\"'\\[]" else " " for char in text)
+    """Leave out what would end the quotes or the line; Slurm keeps the rest as it is.
+
+    An apostrophe is written as a printer does: scontrol takes a plain one for a quote, sacctmgr stores it as another
+    sign. In 22.05 what sacctmgr is told is stored in small letters.
+    """
+    printed = text.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}")
+    kept = "".join(char if char.isprintable() and char not in '"\\[]' else " " for char in printed)
     return " ".join(kept.split())[:200]
