@@ -157,7 +157,7 @@ def decide(
 
 def _of_warning(attempt: Attempt, verdict: Verdict) -> Verdict:
     """The verdict, with the signal that ended it before its walltime said."""
-    said = f"its walltime warning ended it ({attempt.warning}, and nothing caught the signal)"
+    said = f"its walltime warning ended it ({attempt.warning}: who does not catch that signal ends by it)"
     return replace(verdict, summary=said) if attempt.warning else verdict
 
 
