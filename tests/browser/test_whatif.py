@@ -180,6 +180,7 @@ def test_it_is_asked_without_scripts(open_site):
     place, visit = open_site(fill, java_script_enabled=False)
     visit.go("/whatif")
     visit.page.click("button:has-text('Compare')")
+    visit.page.wait_for_url("**/whatif/*")
     (found,) = place.bench.shelf.all()
     assert visit.page.url == f"{visit.url}/whatif/{found.id}"
 

@@ -27,7 +27,7 @@ def screen(monkeypatch):
 
 
 def await_drawn(screen, words):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while words not in screen.getvalue():
         assert time.monotonic() < deadline, screen.getvalue()
         time.sleep(0.01)

@@ -12,6 +12,8 @@ from perdure.service.core.controller import ControllerSettings
 from tests.e2e.recipes import RECIPES, WITH, command, steps_done
 from tests.e2e.service import running
 
+WALLTIME_S = 9.0  # of which a busy machine takes seconds to start what is told of its end
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
@@ -30,7 +32,7 @@ def submit(cluster, directory, walltime_s, before_s, *argv):
     return cluster.submit(JobSpec(argv=argv, user="ada", walltime_s=walltime_s, workdir=str(directory), env=env))
 
 
-def ran_on(service, job, least, within_s=180):
+def ran_on(service, job, least, within_s=400):
     """Wait for its end: it took so many attempts at least, and each but the last ended for its walltime."""
     service.await_job(job, JobState.COMPLETED, within_s=within_s)
     *before, last = service.attempts(job)
@@ -43,9 +45,9 @@ def ran_on(service, job, least, within_s=180):
 def test_a_plain_loop_of_six_allocations_runs_to_its_end(cluster, tmp_path):
     """The retries that a job has would not do for it; no step is lost, none is done twice."""
     with running(cluster, tmp_path, settings=ControllerSettings()) as service:
-        job = submit(cluster, tmp_path, 5.0, 3, sys.executable, RECIPES / "plain_loop.py", 100, 0.1)
+        job = submit(cluster, tmp_path, WALLTIME_S, 3, sys.executable, RECIPES / "plain_loop.py", 300, 0.1)
         ran_on(service, job, 6)
-    assert steps_done(tmp_path) == list(range(1, 101))
+    assert steps_done(tmp_path) == list(range(1, 301))
 
 
 def test_a_loop_that_makes_no_progress_is_stopped_after_two(cluster, tmp_path):
@@ -53,7 +55,7 @@ def test_a_loop_that_makes_no_progress_is_stopped_after_two(cluster, tmp_path):
     program = tmp_path / "forgets.py"
     program.write_text((RECIPES / "plain_loop.py").read_text().replace("if latest.exists()", "if False"))
     with running(cluster, tmp_path, settings=ControllerSettings()) as service:
-        job = submit(cluster, tmp_path, 5.0, 3, sys.executable, program, 60, 0.1)
+        job = submit(cluster, tmp_path, WALLTIME_S, 3, sys.executable, program, 200, 0.1)
         service.await_exception(job, "stopped")
         attempts, reason = service.attempts(job), service.exceptions(job)[-1]["reason"]
     assert "newer step" in reason

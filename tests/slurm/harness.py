@@ -11,7 +11,7 @@ from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
 from tests.slurm.cluster import SlurmCluster, account_of_shared, missing, shared_cluster
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 STEP_S = 0.2
 
 
@@ -50,7 +50,7 @@ class SlurmHarness:
         return self._cluster.submit(script, *options)
 
     def moments(self):
-        """Real moments, for at most a minute."""
+        """Real moments, for at most `PATIENCE_S`."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             time.sleep(STEP_S)

@@ -39,16 +39,17 @@ def comments(cluster, job_id):
     return shown.get("AdminComment", "").strip(), shown.get("Comment", "").strip()
 
 
-def test_each_decision_is_said_in_the_job_s_record(site):
+def test_each_decision_is_said_in_the_job_s_record(site, tmp_path):
     cluster = site.cluster
     lost = cluster.submit(LOST, "--requeue")
     wishes = cluster.submit(LOST, "--requeue", "--comment=perdure:nodes=1-1")
     pinned = cluster.submit(LOST, "--requeue", "-w", "node2")
-    noted = cluster.submit(f"sleep 3; {LOST}", "--requeue")
-    json = cluster.submit(f"sleep 3; {LOST}", "--requeue")
+    gate = tmp_path / "gate"  # shut until an operator has written into their records
+    noted, json = (cluster.submit(f"until [ -e {gate} ]; do sleep 0.2; done; {LOST}", "--requeue") for _ in "ab")
     shape = cluster.submit(SHAPE, "--requeue")
     cluster.run("scontrol", "update", f"jobid={noted}", "AdminComment=set by an operator")
     cluster.run("scontrol", "update", f"jobid={json}", 'AdminComment={"site": [1]}')
+    gate.touch()
     for job_id in (lost, wishes, pinned, noted, json):
         site.await_done(job_id, "requeue")
     await_("the line of a job that is over", lambda: comments(cluster, shape)[0], words=lambda: site.told(shape))

@@ -1,4 +1,4 @@
-"""Dependants of a job that fails and is retried: with the hook none hears of it; without it, they are mended."""
+"""Dependants of a job that fails and is retried: with the hook none hears of it; without it, they are repaired."""
 
 from contextlib import contextmanager
 from itertools import pairwise
@@ -24,7 +24,7 @@ exit 1
 """
 
 
-PATIENT_S = 60  # what is stated is the order of things, however busy the machine
+PATIENT_S = 120  # what is stated is the order of things, however busy the machine
 
 
 @contextmanager
@@ -88,6 +88,16 @@ def await_ends(cluster, job_id, state):
     await_(f"job {job_id} {state}", ended, words=lambda: f": {cluster.ends(job_id)} {cluster.job(job_id)}")
 
 
+def await_given_up(cluster, job_id):
+    """Slurm weighs dependencies in turns of its own, after the job that they are on has ended."""
+    cluster.wait(job_id, lambda fields: fields["Reason"] == "DependencyNeverSatisfied")
+
+
+def await_half_met(cluster, job_id):
+    """Of a job that waits for two others, one dependency is met and the other is left."""
+    cluster.wait(job_id, lambda fields: fields["Dependency"].startswith("afterany"))
+
+
 def starts(cluster, job_id):
     """The seconds in which each start of a job began and ended."""
     return [(int(row["Start"]), int(row["End"])) for row in cluster.ends(job_id)]
@@ -108,8 +118,8 @@ def test_with_the_hook_no_dependant_hears_of_a_failure_that_is_retried(site):
     await_ends(cluster, waiting["singleton"], "COMPLETED")
     ordered = sorted([*starts(cluster, waiting["singleton"]), *starts(cluster, job)])
     assert all(before[1] <= after[0] for before, after in pairwise(ordered)), (ordered, site.told(job))
-    assert cluster.job(waiting["both"])["Dependency"].startswith("afterany")
-    assert cluster.job(waiting["afternotok"])["Reason"] == "DependencyNeverSatisfied"
+    await_half_met(cluster, waiting["both"])
+    await_given_up(cluster, waiting["afternotok"])
     assert len(site.actions(job)) == 1
 
 
@@ -137,13 +147,14 @@ def test_with_the_hook_a_failure_that_is_stopped_ends_as_slurm_ends_it(site):
     job = cluster.submit(SHAPE, "--requeue")
     after, unlike = (cluster.submit("true", "-d", f"{kind}:{job}") for kind in ("afternotok", "afterok"))
     await_ends(cluster, after, "COMPLETED")
-    assert cluster.job(unlike)["Reason"] == "DependencyNeverSatisfied"
+    await_given_up(cluster, unlike)
     assert [(row["State"], row["ExitCode"]) for row in cluster.ends(job)] == [("FAILED", "1:0")]
     assert starts(cluster, after)[0][0] - starts(cluster, job)[0][1] < PATIENT_S / 2  # an answer ended the epilog
 
 
 @pytest.mark.slow
-def test_without_the_hook_dependants_are_mended_and_what_cannot_be_is_said(deaf_site):
+def test_without_the_hook_dependants_are_repaired_and_what_cannot_be_is_said(deaf_site):
+    """Whether a dependant sees the failure before the retry is a race that nobody decides; what is said is true."""
     site = deaf_site
     cluster = site.cluster
     job, array, waiting = submit_all(cluster, ONCE.replace("sleep 2", "sleep 5"))  # long enough to be seen waiting
@@ -154,15 +165,17 @@ def test_without_the_hook_dependants_are_mended_and_what_cannot_be_is_said(deaf_
         target = f"{array}_1" if kind.startswith(("array", "task")) else job
         assert starts(cluster, waiting[kind])[0][0] >= starts(cluster, target)[-1][1], (kind, site.told(job))
     await_ends(cluster, f"{waiting['corr']}_1", "COMPLETED")
-    assert cluster.job(waiting["both"])["Dependency"].startswith("afterany")
+    await_half_met(cluster, waiting["both"])
     (action,) = site.actions(job)
-    for kind, word in (
-        ("afterok_killed", "was cancelled"),
-        ("afterany", "ran"),
-        ("afternotok", "ran"),
-        ("afterok", "depends on it again"),
-    ):
-        assert f"job {waiting[kind]} {word}" in action["detail"], action
+    told, retried_s = action["detail"], starts(cluster, job)[-1][0]
+    assert "waits in vain" not in told
+    for kind in ("afterany", "afternotok"):
+        for start_s, _ in starts(cluster, waiting[kind]):
+            said = f"job {waiting[kind]} ran at this failure ({kind})" in told
+            assert said or start_s >= int(action["created_s"]), (kind, action)  # Slurm may not see the failure either
+            assert not said or start_s <= retried_s, (kind, action)
+    was_cancelled = not starts(cluster, waiting["afterok_killed"])
+    assert (f"job {waiting['afterok_killed']} was cancelled" in told) is was_cancelled, action
 
 
 @pytest.mark.slow

@@ -38,14 +38,15 @@ class Table:
     def __init__(self, site: Site, calls: Calls, wave: list[Row]) -> None:
         self._site, self._calls = site, calls
         self._wave = wave
+        self._begun: set[str] = set()
         self._playing: dict[str, tuple[Stage, Iterator[None]]] = {}
 
     def play(self, row: Row) -> None:
         """Play one row to its end; the first of a wave begins them all."""
         if row.alone:
             self._site.cluster.cancel_all()
-        if row.name not in self._playing:
-            for each in self._wave if row in self._wave else [row]:
+        for each in self._wave if row in self._wave else [row]:
+            if each.name not in self._begun:
                 self._begin(each)
         stage, play = self._playing.pop(row.name)
         with closing(play):  # type: ignore[type-var]
@@ -56,6 +57,7 @@ class Table:
                 self._site.cluster.run("scancel", job, check=False)
 
     def _begin(self, row: Row) -> None:
+        self._begun.add(row.name)
         stage = Stage(self._site, self._calls, row.name)
         play = row.play(stage)
         self._playing[row.name] = (stage, play)

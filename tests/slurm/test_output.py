@@ -25,7 +25,8 @@ LOGS={{out}}/ranks
 mkdir -p "$LOGS"
 srun -n 2 --overcommit -o "$LOGS/rank.%j.%t.log" sh -c '
 if [ "$SLURM_PROCID" = 1 ]; then echo "{SHAPE}"; exit 1; fi
-sleep 1; echo "{RESET}"; exit 1'
+until grep -q mat1 {{out}}/ranks/rank.$SLURM_JOB_ID.1.log; do sleep 0.2; done
+sleep 2; echo "{RESET}"; exit 1'
 exit 1
 """
 LAUNCHER = f"""
@@ -40,6 +41,11 @@ echo "{NO_NAME}" > $BASE/old/attempt_0/0/stderr.log
 touch -d '1 hour ago' $BASE/old/attempt_0/0/stderr.log
 torchrun --log-dir $BASE train.py
 exit 1
+"""
+# Two jobs that run side by side however busy the machine: each waits until both have begun.
+MEET = """
+touch $1-$2
+until [ -e $1-1 ] && [ -e $1-2 ]; do sleep 0.2; done
 """
 SHARED = f"[ $SLURM_ARRAY_TASK_ID = 1 ] && echo '{SHAPE}'; sleep 2; exit 1"
 SWEEP = f"sleep 1; case $LR in 1) echo '{SHAPE}' > e_$LR.txt;; 2) sleep 2; echo '{RESET}' > e_$LR.txt;; esac; exit 1"
@@ -63,6 +69,12 @@ class Jobs:
         def submit(script, *options, user=None):
             return cluster.submit(script, "--no-requeue", *options, user=user)
 
+        meet = cluster.directory / "run" / "meet"
+        meet.write_text(MEET)
+
+        def met(name, who):
+            return f"sh {meet} {meet}-{name} {who}; "
+
         streams = ("-o", f"{out}/sep.out", "-e", f"{out}/sep.err")
         self.ids = {
             "streams": submit(f"echo 'step 1 loss 0.5'; echo '{SHAPE}' >&2; exit 1", *streams),
@@ -70,7 +82,7 @@ class Jobs:
             "launcher": submit(LAUNCHER.format(out=out)),
             "by id": submit(f"echo '{SHAPE}' > train-job$SLURM_JOB_ID.log; exit 1", f"--chdir={out}"),
             "redirected": submit(f"exec > {out}/t.log 2>&1; echo '{SHAPE}'; exit 1"),
-            "shared": submit(SHARED, "--array=1-2", "-o", f"{out}/shared.out"),
+            "shared": submit(met("shared", "$SLURM_ARRAY_TASK_ID") + SHARED, "--array=1-2", "-o", f"{out}/shared.out"),
             "het": submit(f"echo '{SHAPE}'; exit 1", "-n1", ":", "-n1", "-o", f"{out}/het.out"),
             "cut": submit(f"sleep 1; echo '{RESET}'; exit 1", "-o", f"{out}/cut.out"),
             "appended": submit(DATED, "--open-mode=append", "-o", str(appended)),
@@ -90,16 +102,16 @@ class Jobs:
         tasks = f"case $SLURM_ARRAY_TASK_ID in 1) echo '{SHAPE}';; 2) echo '{RESET}';; esac; exit 1"
         self.ids |= {
             "last task": submit(tasks, "--array=1-2%1", "-o", f"{out}/slurm-%A_%a.out", f"--chdir={out}"),
-            "sweep 1": submit(SWEEP, f"--chdir={theirs}", "-o/dev/null", "--export=ALL,LR=1"),
-            "sweep 2": submit(SWEEP, f"--chdir={theirs}", "-o/dev/null", "--export=ALL,LR=2"),
-            "tee 1": submit(TEE.format(1, SHAPE), f"--chdir={theirs}", "-o/dev/null", "-Jtee1"),
-            "tee 2": submit(TEE.format(2, RESET), f"--chdir={theirs}", "-o/dev/null", "-Jtee2"),
+            "sweep 1": submit(met("sweep", "1") + SWEEP, f"--chdir={theirs}", "-o/dev/null", "--export=ALL,LR=1"),
+            "sweep 2": submit(met("sweep", "2") + SWEEP, f"--chdir={theirs}", "-o/dev/null", "--export=ALL,LR=2"),
+            "tee 1": submit(met("tee", "1") + TEE.format(1, SHAPE), f"--chdir={theirs}", "-o/dev/null", "-Jtee1"),
+            "tee 2": submit(met("tee", "2") + TEE.format(2, RESET), f"--chdir={theirs}", "-o/dev/null", "-Jtee2"),
         }
         after = f"--dependency=afterany:{self.ids['cut']}"
         self.ids["cutter"] = submit(f"echo '{SHAPE}'; exit 1", after, "-o", f"{out}/cut.out")
         for name in self.ids:
             cluster.wait(self.ids[name], lambda job: job.get("JobState") in ("FAILED", "COMPLETED"))
-        await_(lambda: all(s != "RUNNING" for s in cluster.run("squeue", "-h", "-o", "%T").split()))
+        await_(lambda: not cluster.run("squeue", "-h").strip())  # an array's other tasks, too
         cluster.await_accounting()
         self.backend = SlurmBackend(cluster.name, Tools(timeout_s=15.0, environment=cluster.env))
         self.attempts = {a.id.job_id: a for a in self.backend.observe(cluster.since_s).attempts}
@@ -192,6 +204,7 @@ def test_whether_a_log_was_cut_is_known_though_its_job_failed_at_once(jobs, clus
     cut.write_text(f"{NO_NAME}\n")
     appended.write_text(f"{SHAPE}\n")
     time.sleep(1.0)
+    begun_s = time.time()
     ids = [
         cluster.submit(f"echo '{SHAPE}'; exit 1", "--no-requeue", "-o", str(cut)),
         cluster.submit(f"echo '{NO_NAME}'; exit 1", "--no-requeue", "-o", str(appended), "--open-mode=append"),
@@ -199,7 +212,7 @@ def test_whether_a_log_was_cut_is_known_though_its_job_failed_at_once(jobs, clus
     for job in ids:
         cluster.wait(job, lambda fields: fields.get("JobState") == "FAILED")
     backend = SlurmBackend(cluster.name, Tools(timeout_s=15.0, environment=cluster.env))
-    attempts = {attempt.id.job_id: attempt for attempt in backend.observe(time.time() - 60.0).attempts}
+    attempts = {attempt.id.job_id: attempt for attempt in backend.observe(begun_s).attempts}
     first, second = (judge(backend.output(attempts[job]), attempts[job]) for job in ids)
     assert (first.label, first.category) == (Label.DETERMINISTIC, "shape")
     assert (second.label, second.category) == (Label.UNSURE, "unknown")

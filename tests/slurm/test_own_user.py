@@ -31,7 +31,7 @@ def test_why_and_jobs_answer_a_job_s_own_user(quiet_cluster, tmp_path):
     def perdure(*words):
         environment = {**quiet_cluster.env, "HOME": "/nonexistent", "PERDURE_SOCKET": str(path)}
         argv = (*AS_NOBODY, sys.executable, "-m", "perdure", *words)
-        return subprocess.run(argv, env=environment, cwd="/", capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(argv, env=environment, cwd="/", capture_output=True, text=True, timeout=180, check=False)
 
     try:
         site.start()

@@ -70,6 +70,8 @@ def service(quiet_cluster, tmp_path):
     os.chown(state, pwd.getpwnam(USER).pw_uid, pwd.getpwnam(USER).pw_gid)
     quiet_cluster.run("sacctmgr", "-i", "add", "account", "site", check=False)  # they may be there from a test before
     quiet_cluster.run("sacctmgr", "-i", "add", "user", USER, "account=site", "adminlevel=operator", check=False)
+    known = functools.partial(quiet_cluster.run, "scontrol", "show", "assoc_mgr", f"users={USER}", "flags=users")
+    await_("slurmctld to know the operator", lambda: "AdminLevel=Operator" in known(), words=known)
     environment = {
         **quiet_cluster.env,
         **QUICK,
@@ -85,7 +87,9 @@ def service(quiet_cluster, tmp_path):
 
     def why(job_id):
         argv = (run, "-m", "perdure", "why", job_id, "--json", "--state", str(state))
-        ran = subprocess.run(as_service(argv), env=environment, capture_output=True, text=True, timeout=60, check=False)
+        ran = subprocess.run(
+            as_service(argv), env=environment, capture_output=True, text=True, timeout=180, check=False
+        )
         return json.loads(ran.stdout) if ran.returncode in (0, 1) and ran.stdout else {}
 
     yield why, (tmp_path / "up.log").read_text, ServiceFile.read(state), up
@@ -103,7 +107,9 @@ def test_logs_of_other_users_are_read_with_their_owners_rights(quiet_cluster, se
     own = quiet_cluster.submit(SHAPE, "-o", f"{home}/%j.out", user=OWNER)
     other = quiet_cluster.submit("exit 1", "-o", "/etc/shadow.%j", user=OWNER)
     status = Path(f"/proc/{up.pid}/status").read_text()
-    await_("a decision that shows its log", lambda: "mat1 and mat2" in json.dumps(why(own)), 60, lambda: log() + status)
+    await_(
+        "a decision that shows its log", lambda: "mat1 and mat2" in json.dumps(why(own)), 180, lambda: log() + status
+    )
     assert other
 
 

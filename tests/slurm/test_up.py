@@ -62,7 +62,7 @@ def test_it_observes_unless_it_is_armed(quiet_cluster, perdure):
     job = quiet_cluster.submit(PEER_LOST)
     (action,) = actions_of(ask, "shadow")
     assert action["kind"] == "requeue"
-    assert quiet_cluster.job(job)["JobState"] == "FAILED"
+    quiet_cluster.wait(job, lambda fields: fields["JobState"] == "FAILED")
 
 
 def test_armed_it_acts(quiet_cluster, perdure):

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.conftest import require
+from tests.slurm.cluster import await_
 
 pytestmark = pytest.mark.slurm
 
@@ -40,8 +41,7 @@ def test_jobs_of_slurm_give_the_answers_of_this_machine(quiet_cluster, whatif, t
     runs = [[{**run, "sim_seconds": 0} for run in json.loads(ran.stdout)["runs"]] for ran in (alone, spread)]
     assert runs[0] == runs[1]
     assert not list((tmp_path / "cache").glob("perdure/whatif-*"))
-    ended = quiet_cluster.run("squeue", "--noheader", "--states=PENDING,RUNNING").strip()
-    assert ended == ""
+    await_("no job left", lambda: not quiet_cluster.run("squeue", "--noheader", "--states=PENDING,RUNNING").strip())
 
 
 def test_what_slurm_does_not_take_is_one_line_and_2(whatif):

