@@ -256,9 +256,10 @@ def required_node(stage: Stage) -> Iterator[None]:
 @OWNERS.row()
 def told_twice(stage: Stage) -> Iterator[None]:
     """Its owner asks for a requeue himself while Perdure decides on one: it starts once more, not twice."""
-    job = stage.submit(stage.once() + LOST_PEER)
+    with stage.site.frozen():
+        job = stage.submit(stage.once() + LOST_PEER)
+        stage.cluster.wait(job, lambda fields: fields["JobState"] == "FAILED")
+        stage.cluster.run("scontrol", "requeue", job)
     yield
-    stage.cluster.wait(job, lambda fields: fields["JobState"] == "FAILED" or fields["Restarts"] != "0")
-    stage.cluster.run("scontrol", "requeue", job, check=False)
     stage.done(job)
     assert len(stage.cluster.ends(job)) == 2, (getpass.getuser(), stage.site.told(job))

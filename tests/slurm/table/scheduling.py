@@ -143,7 +143,7 @@ def moved_to_where_it_failed(stage: Stage) -> Iterator[None]:
         job = stage.submit(stage.once() + LOST_PEER)
         yield
         stage.site.await_done(job, "requeue")
-        (failed_on,) = stage.requeues(job)[0]["exclude"]
+        failed_on = stage.cluster.ends(job)[0]["NodeList"]
         stage.cluster.run("scontrol", "update", f"jobid={job}", f"partition={tiny[failed_on]}", "timelimit=5")
         stage.recovered(job, 150)
         assert stage.cluster.job(job)["ExcNodeList"] == "(null)"
