@@ -255,7 +255,7 @@ def required_node(stage: Stage) -> Iterator[None]:
 
 @OWNERS.row()
 def told_twice(stage: Stage) -> Iterator[None]:
-    """Its owner asks for a requeue himself while Perdure decides on one: it starts once more, not twice."""
+    """Its owner puts it back himself before Perdure has decided: it starts once more, not twice."""
     with stage.site.frozen():
         job = stage.submit(stage.once() + LOST_PEER)
         stage.cluster.wait(job, lambda fields: fields["JobState"] == "FAILED")
