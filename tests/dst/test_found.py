@@ -174,6 +174,23 @@ def test_a_manager_that_was_lost_under_a_wrong_clock_is_asked_for_what_failed_me
     assert scene.rows("incarnation, state") == [(1, "raised")]
 
 
+@pytest.mark.parametrize("is_started_again", [False, True])
+def test_what_was_seen_under_a_wrong_clock_does_not_hide_what_failed_after_it(scene, is_started_again):
+    scene.manager.submit(ONCE)
+    scene.look_after(1.0)
+    scene.skew_s = 4000.0
+    scene.manager.submit(Script(run_s=9000.0))
+    scene.look_after(1.0)  # written down: seen, at an instant that is yet to come
+    scene.line.silent = True
+    scene.manager.advance(2000.0)
+    scene.skew_s = 40.0
+    if is_started_again:
+        scene.start()
+    scene.line.silent = False
+    scene.look_after(1.0)
+    assert scene.rows("incarnation, state") == [(1, "raised")]
+
+
 def test_what_a_person_asked_for_too_early_does_not_keep_a_job_from_its_recovery(scene):
     scene.manager.submit(ONCE)
     scene.look_after(1.0)

@@ -52,8 +52,11 @@ def _payloads(table: Table, *where: Any) -> Select[Any]:
 # -- what the controller remembers
 
 NEWEST_S = select(events.c.time_s).where(events.c.cluster == _HERE).order_by(events.c.seq.desc()).limit(1)
-BLINDED_S = NEWEST_S.where(events.c.kind == "sight_changed")
-LOOKED_S = NEWEST_S.where(events.c.kind.in_(_words("job_changed", "attempt_started", "attempt_ended", "node_changed")))
+BLINDED_S = NEWEST_S.where(events.c.kind == "sight_changed", events.c.time_s <= bindparam("now"))
+LOOKED_S = NEWEST_S.where(
+    events.c.kind.in_(_words("job_changed", "attempt_started", "attempt_ended", "node_changed")),
+    events.c.time_s <= bindparam("now"),
+)
 _SIGHTS = events.alias()
 _BLINDED = select(func.max(_SIGHTS.c.seq)).where(_SIGHTS.c.cluster == _HERE, _SIGHTS.c.kind == "sight_changed")
 LOOKED_BEFORE_S = LOOKED_S.where(events.c.seq < _BLINDED.scalar_subquery())

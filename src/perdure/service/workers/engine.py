@@ -111,10 +111,10 @@ class Engine:
         self.look_now = threading.Event()  # set where something is known to have happened
         self.last_look_s: float | None = None
         self.looked_s: float | None = None  # the same instant by a clock that nobody sets
-        self.answered_s = journal.seen_until_s()  # when the resource manager answered last, also before a restart
         self.look_took_s = 0.0  # the last one, of the resource manager's time and ours
-        now, first_s, seen_until_s = clock(), journal.first_event_s(), journal.seen_until_s()
-        self._seen_until_s = now if seen_until_s is None else min(seen_until_s, now)
+        now, first_s = clock(), journal.first_event_s()
+        self.answered_s = journal.seen_until_s(now)  # when the resource manager answered last, also before a restart
+        self._seen_until_s = now if self.answered_s is None else self.answered_s
         # What failed before we came is not ours. Slurm tells instants in whole seconds.
         ours_since_s = now if first_s is None else first_s
         self._settings = dataclasses.replace(settings, ignore_before_s=math.floor(ours_since_s))
@@ -166,13 +166,20 @@ class Engine:
                 case _:
                     pass
 
+    def _look_back_to_s(self) -> float:
+        """Until when all is known. What was seen while the clock was ahead of now is seen again."""
+        now = self.clock()
+        if self._seen_until_s > now:
+            seen_until_s = self.journal.seen_until_s(now)
+            self._seen_until_s = now if seen_until_s is None else seen_until_s
+        return self._seen_until_s
+
     def look(self) -> None:
         """Look at the cluster once."""
         self.look_now.clear()
         with self._backend_lock:
-            seen_until_s = min(self._seen_until_s, self.clock())  # what was seen under a wrong clock is seen again
             begun_s = time.monotonic()
-            seen = self.backend.observe(seen_until_s - LOOK_BACK_S)
+            seen = self.backend.observe(self._look_back_to_s() - LOOK_BACK_S)
             self.look_took_s = time.monotonic() - begun_s
         effects = self.absorb([Looked(seen)])
         if not seen.unseen:
