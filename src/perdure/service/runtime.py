@@ -168,7 +168,7 @@ def run(settings: Settings) -> int:
         keep_pauses_short()
         engine.recover()
         stop = threading.Event()
-        hands = threads(engine, stop, settings.look_every_s, settings.pace)
+        hands = threads(engine, stop, settings.look_every_s, settings.pace, service.keep_days)
         hands.append(forever("disk", stop, lambda: keep_room(engine, Switch(state)), lambda: stop.wait(PROBE_EVERY_S)))
         if isinstance(backend, LocalBackend) and settings.local.demo:
             hands.append(demonstration(settings.local, backend, engine, state, stop))

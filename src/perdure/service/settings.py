@@ -76,6 +76,8 @@ class ServiceSettings:
     """Unix socket of the API, for all users of this machine; not set: ``perdure.sock`` in `state`, for its owner."""
     database: str = ""
     """URL of a PostgreSQL database for the journal; "" keeps it in SQLite in `state`."""
+    keep_days: float = 30.0
+    """How long the journal keeps events, and jobs, failures and actions that are settled. What is open stays."""
     poll_s: float | None = None
     """Seconds between two looks at the cluster; not set: 1 on the embedded cluster; on Slurm 30 where hooks tell of
     ends (`slurm.spool`), else as often as `slurm.looks_per_minute` allows."""
@@ -231,6 +233,7 @@ _NOT_SET_BY_PEOPLE = {"controller.retry", "controller.playbook", "controller.ign
 _LOWEST: Mapping[str, float] = {
     "local.nodes": 1,
     "service.poll_s": 0.1,
+    "service.keep_days": 1,
     "slurm.tool_timeout_s": 1,
     "slurm.looks_per_minute": 1,
     "controller.action_ttl_s": 1,

@@ -50,7 +50,7 @@ def forever(name: str, stop: threading.Event, turn: Turn, pause: Turn) -> thread
 
 
 def threads(
-    engine: Engine, stop: threading.Event, look_every_s: float, pace: Pace = NO_LIMIT
+    engine: Engine, stop: threading.Event, look_every_s: float, pace: Pace = NO_LIMIT, keep_days: float = 30.0
 ) -> list[threading.Thread]:
     """The threads of the engine: they look, judge, act, comment, let time pass, and remove what is old."""
     rounds = Meter.per_minute(pace.rounds, BURST)
@@ -66,7 +66,7 @@ def threads(
         stop.wait(rounds.wait_s(time.monotonic()))
 
     def prune() -> None:
-        while engine.journal.prune(engine.clock()) and not stop.is_set():
+        while engine.journal.prune(engine.clock(), keep_days) and not stop.is_set():
             pass
 
     def prune_logs() -> None:
