@@ -61,9 +61,9 @@ class Installed:
         return ran.stdout.strip()
 
 
-@pytest.fixture(scope="module", params=["wheel", "sdist"])
-def installed(request, packed, tmp_path_factory):
-    return Installed(tmp_path_factory.mktemp(f"in-{request.param}"), packed[request.param])
+@pytest.fixture(scope="module")
+def installed(packed, tmp_path_factory):
+    return Installed(tmp_path_factory.mktemp("installed"), packed["wheel"])
 
 
 def test_the_code_that_runs_is_the_installed_one(installed):
@@ -156,6 +156,22 @@ def await_ready(url):
         except urllib.error.HTTPError:
             time.sleep(0.1)
     pytest.fail(f"{url} is not ready within {READY_S} s")
+
+
+def test_the_source_distribution_makes_the_same_program(packed, installed, tmp_path):
+    """Installed by itself it is the same files, so that all of the above holds for it, too."""
+    alone = Installed(tmp_path, packed["sdist"])
+    where = "import perdure; print(*perdure.__path__)"
+    mine, others = Path(alone.asked(where)), Path(installed.asked(where))
+    assert str(tmp_path) in str(mine)
+    assert contents(mine) == contents(others)
+    assert alone.run("--version").returncode == 0
+
+
+def contents(directory):
+    """The files below a directory with what they hold, without what Python compiles."""
+    files = [path for path in directory.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {path.relative_to(directory): path.read_bytes() for path in files}
 
 
 def test_the_source_distribution_makes_the_same_wheel_and_holds_nothing_else(packed, tmp_path):
