@@ -1,6 +1,6 @@
 """How large the journal gets, what pruning gives back, and how long a backup takes.
 
-    python benchmarks/journal_size.py [--jobs 100000] [--directory DIR]
+    python -m benchmarks.journal_size [--jobs 100000] [--directory DIR]
 
 Each job is seen waiting, running and ended, as by a service that looks often. One in four fails, is judged and decided;
 what is retried runs once more and ends well. Everything goes through the real controller.
