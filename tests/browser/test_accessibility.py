@@ -26,6 +26,7 @@ PATHS = [
     *JOBS,
     *(f"/exceptions/{name}" for name in STATES),
     "/nodes/gpu02",
+    "/docs/api",
     "/jobs/none",
     "/jobs?sort=-gpus&last=30d",
 ]

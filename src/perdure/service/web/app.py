@@ -25,12 +25,13 @@ from perdure.service.web.api import actions, blame, events, exceptions, jobs, le
 from perdure.service.web.api.events import Listeners
 from perdure.service.web.connections import most_connections
 from perdure.service.web.context import Anybody, Here, Web, WebSettings
+from perdure.service.web.description import described
 from perdure.service.web.etags import ETags
 from perdure.service.web.guard import Guard
 from perdure.service.web.idempotency import Replies
 from perdure.service.web.metrics import Metrics
 from perdure.service.web.pages import errors, site
-from perdure.service.web.problems import RESPONSES, Problem
+from perdure.service.web.problems import RESPONSES
 from perdure.service.web.roles import check_every_route_declares
 from perdure.service.web.tail import Tail
 from perdure.service.whatif.bench import Bench
@@ -126,11 +127,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 @health.get(f"{API}/openapi.json", dependencies=[Anybody], include_in_schema=False)
 def openapi(request: Request) -> JSONResponse:
     """This API, described."""
-    app: FastAPI = request.app
-    document = app.openapi()
-    schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    schemas.setdefault("Problem", Problem.model_json_schema())
-    return JSONResponse(document)
+    return JSONResponse(described(request.app))
 
 
 @health.get("/healthz", dependencies=[Anybody])

@@ -18,6 +18,7 @@ from perdure.service.web.pages import (
     nodes,
     notices,
     now,
+    reference,
     whatif,
 )
 from perdure.service.web.pages.assets import assets
@@ -35,6 +36,7 @@ ROUTERS = (
     whatif.router,
     learning.router,
     deeds.router,
+    reference.router,
     login.router,
     fixed,
 )
