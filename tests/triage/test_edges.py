@@ -264,3 +264,44 @@ def test_what_is_missing_is_said_before_what_is_in_doubt_and_all_of_it_is_bounde
     many = remarks_on(Output((), (gone,) * (MOST_REMARKS + 1)))
     assert (len(many), many[-1]) == (MOST_REMARKS + 1, "and 1 more files like these")
     assert len(remarks_on(Output((), (gone,) * MOST_REMARKS))) == MOST_REMARKS
+
+
+# -- what deliberate bugs were missed here
+
+
+def test_a_job_that_asked_for_no_gpu_and_found_none_does_so_again():
+    (found,) = circumstances(Cause("gpu-unavailable", "gpu", 0.5), Progress(), Context(gpus=0))
+    assert (found.name, found.shift) == ("no-gpus", -2.5)
+    assert circumstances(Cause("gpu-unavailable", "gpu", 0.5), Progress(), Context(gpus=1)) == ()
+
+
+@pytest.mark.parametrize(("users", "words"), [(1, "jobs of another user failed"), (2, "jobs of 2 other users failed")])
+def test_others_are_counted_in_words(users, words):
+    (found,) = circumstances(Cause("x", "net", 0.5), Progress(), Context(others_on_node=users))
+    assert words in found.says
+
+
+def test_a_card_whose_memory_is_all_told_has_no_others():
+    line = "CUDA out of memory. Tried to allocate 1 GiB. GPU 0 has a total capacity of 8 GiB of which 2 GiB is free. "
+    memory = gpu_memory(line + "Including non-PyTorch memory, this process has 6 GiB memory in use.")
+    assert memory is not None
+    assert (memory.own, memory.free, memory.others) == (6 * GIB, 2 * GIB, 0)
+
+
+@pytest.mark.parametrize("skipped", ["failed to save a/step-3.pt: saved nothing", "Saved all that there is"])
+def test_a_line_that_names_no_checkpoint_hides_none_that_comes_after(skipped):
+    log = f"step 1\n{skipped}\nstep 2\nSaved checkpoint to a/step-2.pt\nstep 4\n"
+    found = reached(Output.of(log.encode()))
+    assert found is not None
+    assert (found.checkpoint, found.saved_step) == ("a/step-2.pt", 2)
+
+
+def test_midnight_lies_between_times_that_are_half_a_day_apart():
+    late, early = Stamp(Form.TIME_OF_DAY, DAY_S - 1.0), Stamp(Form.TIME_OF_DAY, DAY_S * 0.45)
+    assert comparable([late, early]) == [DAY_S - 1.0, DAY_S * 1.45]
+    assert comparable([late, Stamp(Form.TIME_OF_DAY, DAY_S * 0.5)]) == [DAY_S - 1.0, DAY_S * 0.5]
+
+
+def test_a_short_date_is_read_whole():
+    whole = stamp_of(b"2026-11-23 01:02:03 x")
+    assert stamp_of(b"26/11/23 01:02:03 x") == whole

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from perdure.backends.rank_files import with_ranks
 from perdure.backends.script import MAX_BYTES, RANK, pattern_of, read_script
-from perdure.backends.slurm.outputs import has_failed, may_hold_others_lines, outputs_of, request_of
+from perdure.backends.slurm.outputs import (
+    has_failed,
+    may_have_been_warned,
+    may_hold_others_lines,
+    outputs_of,
+    request_of,
+)
 from perdure.backends.slurm.paths import MAX_NAMES, Names
 from perdure.backends.slurm.records import read_jobs
 from perdure.backends.slurm.sbatch import appends, asked_by
@@ -205,6 +211,16 @@ def test_when_a_file_came_into_being_is_asked_where_it_is_appended_to(record, li
 )  # fmt: skip
 def test_only_of_what_failed_the_script_is_asked_for(record, state, reason, expected):
     assert has_failed(replace(record, state=state, reason=reason)) is expected
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [({}, True), ({"signal": 0, "exit_code": 138}, True), ({"walltime_s": None}, False), ({"signal": 9}, False),
+     ({"state": "COMPLETED", "signal": 0}, False), ({"signal": 0, "exit_code": 10}, False)],
+)  # fmt: skip
+def test_only_what_a_signal_of_persons_ended_before_a_walltime_may_have_been_warned(record, changed, expected):
+    ended = replace(record, state="FAILED", reason="RaisedSignal:10(User_defined_signal_1)", signal=10, walltime_s=600)
+    assert may_have_been_warned(replace(ended, **changed)) is expected
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,12 @@ def test_a_hook_knows_how_it_ended_where_accounting_has_forgotten():
     assert picture.with_told_ends((), {("7", 100): told}) == (told,)
 
 
+@pytest.mark.parametrize(("word", "told"), [("CANCELLED by 1000", "CANCELLED by 1000"), ("TIMEOUT", "")])
+def test_accounting_names_who_cancelled(word, told):
+    (attempt,) = picture.attempts("c", look(rows=(replace(ROW, state=word),)), NOW)
+    assert attempt.reason == told
+
+
 def test_a_user_that_cannot_be_looked_up_goes_by_number():
     assert picture.user_name("nobody", 4711) == "4711"
     assert picture.user_name("", 4711) == "4711"

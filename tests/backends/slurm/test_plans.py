@@ -188,7 +188,7 @@ def test_what_starts_once_we_let_it_go_was_done_by_us():
         for action in (requeue, Release(ATTEMPT), Exclude(ATTEMPT, ("n1",))):
             outcome = for_job(action, found, None, NOW, let_go=True)
             assert not isinstance(outcome, Todo)
-            assert outcome.status is DONE
+            assert (outcome.status, outcome.detail) == (DONE, "started again")
     assert for_job(requeue, WAITS, 100, NOW, let_go=True) == step(requeue, WAITS)
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from perdure.backends.slurm import picture
 from perdure.backends.slurm.accounting import Row
-from perdure.backends.slurm.het import merge_rows, read_one_job, whole_of
+from perdure.backends.slurm.het import merge_records, merge_rows, read_one_job, whole_of
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import Claim, claims_in_doubt, mend, read_jobs, read_nodes
 from perdure.model.nodes import NodeState
@@ -103,6 +103,13 @@ def test_a_heterogeneous_job_is_one_job_by_its_plain_id():
     found = read_one_job(over.encode(), MARK, "5")
     assert found is not None
     assert (found.state, found.exit_code, found.end_s, found.gpus) == ("FAILED", 3, 110, 0)
+
+
+def test_what_failed_in_any_component_failed_in_the_job():
+    parts = [read_jobs(component(5 + at, at, "a").encode(), MARK).whole[0] for at in range(2)]
+    one, two = (replace(part, failed_nodes=(f"n{at}",), job_id=f"5+{at}") for at, part in enumerate(parts))
+    (found,) = merge_records([two, one])
+    assert found.failed_nodes == ("n0", "n1")
 
 
 def test_a_component_tells_which_job_it_belongs_to():

@@ -229,6 +229,7 @@ def test_a_message_leads_to_the_page_of_one_and_to_the_list_of_many():
 def test_a_message_has_a_key_of_its_own(other):
     given = {"cluster": "c", "target": "ops", "whose": "", "notice": notice()}
     assert first_message(**given).key == first_message(**given).key != first_message(**{**given, **other}).key
+    assert len(first_message(**given).key) == 32
 
 
 # -- when
