@@ -523,6 +523,7 @@ def test_a_job_that_waits_for_a_drained_node_says_so_and_who_drained_it(tmp_path
     browser = browser_of(place)
     for path in ("/", "/jobs", "/jobs/1"):
         assert browser.get(path).text.count(said) == 1, path
+    assert browser.get("/jobs?format=csv").text.count(said) == 1
     assert "aits for gpu02" not in browser.get("/jobs/2").text
     assert names_in(browser.get("/nodes/gpu02").text) == ["pinned"]
     assert "by root" in browser.get("/nodes").text

@@ -16,7 +16,7 @@ from perdure.service.store.queries.reader import MAX_LIMIT, Page
 from perdure.service.store.queries.waits import waits_of
 from perdure.service.web.api.jobs import read_log
 from perdure.service.web.api.params import JobId
-from perdure.service.web.context import Here, Viewer
+from perdure.service.web.context import Here, Viewer, Web
 from perdure.service.web.elsewhere import command_elsewhere
 from perdure.service.web.pages.actions import undoable
 from perdure.service.web.pages.listing import Columns, Listing, Wanted, at, csv_file, every
@@ -44,7 +44,6 @@ COLUMNS: Columns[JobRow] = (
     ("nodes", lambda row: row.job.node_count),
     ("submitted", lambda row: at(row.job.submit_s)),
     ("changed", lambda row: at(row.changed_s)),
-    ("waits_because", lambda row: row.job.reason if row.job.state.is_waiting else ""),
 )
 
 
@@ -67,7 +66,7 @@ def jobs_page(
         )  # fmt: skip
 
     if asked.is_csv:
-        return csv_file("jobs", COLUMNS, every(read))
+        return _csv(web, list(every(read)))
     found = read(asked.cursor, ROWS)
     listing = Listing("/jobs", asked, {"state": state, "q": q}, tuple(jobs.SORTED_BY))
     tabs = [(name, listing.link(state=name)) for name in ("", *STATES)]
@@ -76,6 +75,15 @@ def jobs_page(
         request, web, "jobs", "Jobs", rows=found.items, listing=listing, more=listing.onward(found), tabs=tabs,
         state=state, q=q, waits=waits,
     )  # fmt: skip
+
+
+def _csv(web: Web, rows: list[JobRow]) -> Response:
+    waits = waits_of(web.reader, [row.job for row in rows])
+
+    def because(row: JobRow) -> str:
+        return waits.get(row.job.job_id) or (row.job.reason if row.job.state.is_waiting else "")
+
+    return csv_file("jobs", (*COLUMNS, ("waits_because", because)), rows)
 
 
 @router.get("/jobs/{job_id}")
