@@ -91,6 +91,7 @@ def test_its_health_is_asked_where_it_listens():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_its_steps_make_the_program_from_nothing(tmp_path):
     """With packages from an index: takes a network."""
     for step in of(BUILD, "RUN"):
@@ -99,6 +100,6 @@ def test_its_steps_make_the_program_from_nothing(tmp_path):
 
 
 def run(command, cwd):
-    ran = subprocess.run(["sh", "-c", command], cwd=cwd, capture_output=True, text=True, timeout=290, check=False)
+    ran = subprocess.run(["sh", "-c", command], cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
