@@ -188,7 +188,8 @@ def ask(
     if source == "upload" and not upload:
         raise InputError("trace", "no file was sent", "Choose a trace; sending it needs scripts, or the API")
     sent = {"upload": upload, "rates": rates or None, "format": format or None} if source == "upload" else {}
-    further = {"load": load or None, "placement": placement, "failures": failures, "seeds": seeds or 1}
+    numbers = {"load": _number(load, float), "seeds": _number(seeds, int) or 1}
+    further = {"placement": placement, "failures": failures, **numbers}
     try:
         asked = Ask.model_validate(
             {"cluster": cluster, "policies": policy or [], "retries": retry or [], "skip_bad": skip_bad}
@@ -202,6 +203,14 @@ def ask(
     if is_htmx(request):
         return Response(status_code=204, headers={"HX-Redirect": to})
     return RedirectResponse(to, 303)
+
+
+def _number(text: str, kind: type[int] | type[float]) -> int | float | str | None:
+    """The number that a form's field holds, None where it is empty; a text that is no number is refused later."""
+    try:
+        return kind(text) if text else None
+    except ValueError:
+        return text
 
 
 @router.post("/do/whatif/{comparison_id}/cancel")
