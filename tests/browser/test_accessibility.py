@@ -12,6 +12,7 @@ from perdure.service.web.pages.navigation import NAVIGATION
 from tests.browser.test_blame import fill as suspect
 from tests.browser.test_whatif import every_stage
 from tests.service.exceptions_world import STATES, stir
+from tests.service.notices.three_targets import tell
 
 pytestmark = pytest.mark.browser
 
@@ -64,6 +65,15 @@ def test_axe_finds_nothing_where_a_node_is_suspected_and_the_manager_silent(open
 
     _, visit = open_site(fill, viewport={"width": 390, "height": 900}, color_scheme=scheme)
     assert [each for path in ("/", "/blame", "/nodes/gpu03") for each in found_on(visit, path)] == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_axe_finds_nothing_on_notices_that_were_sent_refused_and_wait(open_site, tmp_path, width, scheme):
+    look = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    _, visit = open_site(lambda world: tell(world, tmp_path), **look)
+    assert [each for path in ("/notices", "/notices?target=phone") for each in found_on(visit, path)] == []
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert visit.hits() == []
 
 
 def test_axe_would_see_a_button_without_a_name(open_site):

@@ -5,32 +5,15 @@ import io
 
 import pytest
 
-from perdure.model.nodes import NodeState
-from perdure.service.notices.channels.webhook import Webhook
-from perdure.service.notices.notifier import Notifier
-from perdure.service.notices.secrets import Secret
-from perdure.service.notices.settings import NoticesSettings, Targets
-from tests.copying import replace
-from tests.service.notices.receivers import receiving
-from tests.service.web_world import CLUSTER, site
+from tests.service.notices.three_targets import tell
+from tests.service.web_world import site
 
 
 @pytest.fixture
 def place(tmp_path):
     """A drained node was told to one target, refused by another, and a third does not answer."""
     place = site(tmp_path)
-    world = place.world
-    with receiving() as takes, receiving(410) as refuses, receiving(503) as fails:
-        urls = {"ops": takes.url, "tickets": refuses.url, "phone": fails.url}
-        targets = Targets({name: Webhook(Secret(value=url)) for name, url in urls.items()})
-        settings = NoticesSettings(targets=targets, group_s=0.0, disk_low_mib=0)
-        notifier = Notifier(world.journal.store, CLUSTER, settings, tmp_path, "", lambda: world.now)
-        notifier.begin()
-        world.nodes["gpu02"] = replace(world.nodes["gpu02"], state=NodeState.DRAINED, reason="<b>fan</b>")
-        world.look()
-        notifier.gather()
-        for target in urls:
-            assert notifier.send(target)
+    tell(place.world, tmp_path)
     return place
 
 
