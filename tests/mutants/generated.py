@@ -88,7 +88,6 @@ PARTS = {
             "service/core/walltime.py",
             "service/core/hung.py",
             "service/core/recovery.py",
-            "service/workers/turns.py",
         ),
         (
             "tests/service/test_successor.py",
@@ -96,7 +95,6 @@ PARTS = {
             "tests/service/test_hung.py",
             "tests/service/test_small_laws.py",
             "tests/service/test_controller.py",
-            "tests/attacks/test_shares.py",
         ),
     ),
     "notices": Part(

@@ -20,6 +20,7 @@ from perdure.scheduling.placement.draw import uniform
 from perdure.scheduling.placement.ladder import Ladder
 from perdure.scheduling.placement.nodes import Ask, Nodes, emptiest_first, gather
 from perdure.scheduling.placement.placed import Placed, PlacementError
+from perdure.scheduling.placement.random_fit import RandomFit
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.placement.room import Counted
 from perdure.scheduling.placement.skew import Skew
@@ -185,9 +186,10 @@ def test_among_equals_who_runs_is_first_then_who_came_first() -> None:
     assert list(ranking.order()) == [2, 1, 3, 0]
 
 
-def test_inert_equals_stay_as_they_stood() -> None:
+@pytest.mark.parametrize("policy", [ShortestRemaining(inert=True), ShortestService(inert=True)], ids=repr)
+def test_inert_equals_stay_as_they_stood(policy: ShortestRemaining | ShortestService) -> None:
     seen = view(1, 1, 1, work=[30, 20, 10])
-    ranking = ShortestRemaining(inert=True).ranking(seen)
+    ranking = policy.ranking(seen)
     for row in (0, 1, 2):
         ranking.arrive(row)
     assert list(ranking.order()) == [2, 1, 0]
@@ -673,6 +675,14 @@ def test_skewed_gangs_are_consolidated_and_others_fill_the_smallest_gaps() -> No
     drawn = [((2, 2),) if uniform(seed, row, 0) < 0.5 else ((1, 1), (2, 1)) for seed in (0, 1) for row in range(40)]
     assert mixed == drawn
     assert 20 < mixed.count(((2, 2),)) < 60
+
+
+def test_each_job_and_each_launch_draws_nodes_of_its_own() -> None:
+    """One of 64 free nodes, for each of ten jobs and three launches."""
+    free = Nodes([8] * 64, [8] * 64, [0] * 64)
+    for same in ("row", "launch"):
+        drawn = {RandomFit(1).choose(free, Ask(n * (same == "launch"), 1, 0, n * (same == "row"))) for n in range(30)}
+        assert len(drawn) > 10, same
 
 
 def test_ladders_order_racks_by_what_is_free_or_by_its_share() -> None:
