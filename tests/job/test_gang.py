@@ -93,6 +93,14 @@ def test_where_one_goes_on_the_others_are_ended_and_it_is_not(tmp_path):
     assert "rank 0 on n0 stopped first: sleeps" in ended(log)
 
 
+def test_a_command_that_ended_well_just_before_names_nobody(tmp_path):
+    """Two commands one after the other in one step, as a script around mpirun has them."""
+    assert step(tmp_path, ["sys.exit(0)", "sys.exit(0)"])[0] == [0, 0]
+    codes, log = step(tmp_path, [WAITS, "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()"])
+    assert codes == [75, 75], log
+    assert "rank 1 on n1 stopped first: waits for a lock, in Python; rank 0 waits for it" in ended(log)
+
+
 def test_while_one_works_without_a_word_nobody_is_ended(tmp_path):
     works = "\nwhile time.monotonic() < begin + 5: pass"
     codes, log = step(tmp_path, ["time.sleep(5)", works])
@@ -161,13 +169,17 @@ def test_what_each_sees_is_told_to_the_others_and_not_to_itself(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "ended_s", "is_final", "counts"),
-    [(0, 1.0, True, True), (3, 1.0, True, False), (0, -60.0, True, False), (0, 1.0, False, False)],
-)
-def test_who_has_ended_well_since_the_start_is_known_by_its_last_breath(tmp_path, code, ended_s, is_final, counts):
+    ("code", "ended_s", "told", "counts"),
+    [
+        (0, 1.0, {}, True), (3, 1.0, {}, False), (0, -60.0, {}, False), (0, 1.0, {"is_final": False}, False),
+        (0, -0.5, {"step_id": "1"}, False), (0, -0.5, {"rank": 0}, False),
+    ],
+)  # fmt: skip
+def test_who_has_ended_well_since_the_start_is_known_by_its_last_breath(tmp_path, code, ended_s, told, counts):
+    """Of this step: the one before it may have ended a moment ago."""
     mine, now = gang(tmp_path, 0), time.time()
     gang(tmp_path, 1)
-    told = {"rank": 1, "is_final": is_final}
+    told = {"rank": 1, "step_id": "0", **told}
     breath = LastBreath("7", 1, 1, "n1", "n1", 101, Reason.EXIT, code, now - 90, now + ended_s, **told)
     write(Tracks.of(tmp_path, 1, Task("n1", "n1", 101)).last_breath, breath)
     assert mine.ended() == ([Sight(1, "n1", Life.ENDED)] if counts else [])

@@ -239,6 +239,7 @@ class _Run:
             wish=wish_of(ending.exit_code),
             rank=task.rank,
             local_rank=task.local_rank,
+            step_id=self._environment.get("SLURM_STEP_ID", ""),
             step=hang.last_step(),
             silent_s=hang.silent_s(time.monotonic()),
             warned_s=walltime.warned_s,

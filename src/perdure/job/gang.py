@@ -42,9 +42,9 @@ class Gang:
     """The launchers of one step, each around one task, as one of them sees them."""
 
     def __init__(self, tracks: Tracks, task: Task, environment: Mapping[str, str]) -> None:
-        step = environment.get("SLURM_STEP_ID", "")
+        self._step = environment.get("SLURM_STEP_ID", "")
         self.size = _size(environment) if task.rank is not None else 1
-        self._directory = tracks.directory.parent / f"{GANG}{step if step.isdecimal() else 'job'}"
+        self._directory = tracks.directory.parent / f"{GANG}{self._step if self._step.isdecimal() else 'job'}"
         self._task, self._own, self._since_s = task, tracks.directory.name, time.time()
 
     def call(self) -> bool:
@@ -104,12 +104,13 @@ class Gang:
         return None
 
     def ended(self) -> list[Sight]:
-        """The ranks whose programs have ended with exit code 0 since this launcher began."""
+        """The other ranks of this step whose programs have ended with exit code 0 since this launcher began."""
         from perdure.job.sight import Life, Sight
 
         found = []
         for breath in self._last_breaths() if self.size > 1 else ():
-            if breath.is_final and not breath.exit_code and breath.ended_s >= self._since_s - SKEW_S:
+            is_peer = breath.step_id == self._step and breath.rank != self._task.rank
+            if is_peer and breath.is_final and not breath.exit_code and breath.ended_s >= self._since_s - SKEW_S:
                 found.append(Sight(breath.rank, breath.node, Life.ENDED))
         return found
 

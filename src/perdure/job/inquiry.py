@@ -39,7 +39,9 @@ class Inquiry:
         """The judgement of all ranks; None before all is known, for a few seconds at most."""
         if not self.look(now):
             return None
-        failed, told, ended = self._gang.failed(), self._gang.told(self._since_s), self._gang.ended()
+        failed, told = self._gang.failed(), self._gang.told(self._since_s)
+        alive = {sight.rank for sights in (self.own or (), *told) for sight in sights}
+        ended = [sight for sight in self._gang.ended() if sight.rank not in alive]
         known = 1 + len(told) + (failed is not None) + len(ended)
         if known < self._gang.size and now - self._seen_s < OTHERS_MOST_S:
             return None

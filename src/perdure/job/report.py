@@ -55,6 +55,7 @@ class LastBreath:
     wish: ExitWish = ExitWish.NONE
     rank: int | None = None
     local_rank: int | None = None
+    step_id: str = ""  # Slurm's number of the step that it is a task of
     step: int | None = None  # the last that it told
     silent_s: float | None = None  # since its last sign of life
     warned_s: float | None = None  # when it was told that walltime is near
@@ -93,6 +94,7 @@ def read(path: Path) -> LastBreath:
         wish=_word(fields, "wish", ExitWish),
         rank=fields.maybe_whole("rank"),
         local_rank=fields.maybe_whole("local_rank"),
+        step_id=fields.text("step_id"),
         step=fields.maybe_whole("step"),
         silent_s=fields.maybe_number("silent_s"),
         warned_s=fields.maybe_number("warned_s"),
