@@ -73,4 +73,9 @@ def is_alive(pid):
         return False
 
 
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as children:
+        return [child for child in children.read().split() if is_alive(child)]
+
+
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")

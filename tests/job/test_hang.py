@@ -1,8 +1,10 @@
 """Hangs of real programs under ``perdure exec``: ended with 75; slow ones are left alone."""
 
+import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -15,7 +17,17 @@ from perdure.job.output import OutputFiles
 from perdure.job.report import Reason
 from perdure.job.silence import HangRule, Tier
 from perdure.model.exits import ExitWish
-from tests.job.launching import finish, is_alive, last_breath, on_linux, python, start, wait_until
+from tests.job.launching import (
+    children_of,
+    finish,
+    is_alive,
+    is_stopped,
+    last_breath,
+    on_linux,
+    python,
+    start,
+    wait_until,
+)
 
 CARE = (
     "Care(hang=HangRule(after_s={after}, min_gaps=3, soft_s=0.2, grace_s={grace}), look_s=0.02, poll_s=0.02,"
@@ -193,6 +205,39 @@ def test_a_program_that_is_stopped_does_not_hang(tmp_path):
     time.sleep(1.5)
     process.send_signal(signal.SIGCONT)
     assert finish(process)[0] == 0
+
+
+def test_a_program_that_was_stopped_and_goes_on_is_watched_again(tmp_path):
+    process = start(tmp_path, python(BEATS + HANGS, 20, 0.03), care=care(after=1.0))
+    (task,) = wait_until(lambda: [found for found in tracks.tasks(tmp_path) if found.beats.exists()])
+    reader = BeatReader(task.beats)
+    wait_until(lambda: any(beat.step > 5 for beat in reader.news()))
+    process.send_signal(signal.SIGTSTP)
+    program = wait_until(lambda: next((pid for pid in children_of(process.pid) if is_stopped(pid)), None))
+    process.send_signal(signal.SIGCONT)
+    wait_until(lambda: not is_stopped(program))
+    assert finish(process)[0] == 75
+
+
+@pytest.mark.parametrize("through", [["tee"], ["cat", "tee"]])
+def test_output_through_tee_is_followed_to_its_file(tmp_path, through):
+    """``perdure exec -- python train.py | tee train.log``."""
+    with contextlib.ExitStack() as stack:
+        reader, writer = os.pipe()
+        process = start(tmp_path / "fence", python(WRITES + HANGS, 15, 0.05), care=care(), stdout=writer, stderr=writer)
+        os.close(writer)
+        for word in through[:-1]:
+            behind, writer = os.pipe()
+            stack.callback(subprocess.Popen([word], stdin=reader, stdout=writer).wait, 60)
+            os.close(reader)
+            os.close(writer)
+            reader = behind
+        tee = subprocess.Popen([through[-1], tmp_path / "log"], stdin=reader, stdout=subprocess.DEVNULL)
+        os.close(reader)
+        stack.callback(tee.wait, 60)
+        assert process.wait(60) == 75
+    assert "14\n" in (tmp_path / "log").read_text()
+    assert last_breath(tmp_path / "fence").reason is Reason.HANG
 
 
 LEAVES_ITS_GROUP = """

@@ -10,7 +10,7 @@ import pytest
 from perdure.job import requested
 from perdure.job.identity import service_job_of
 from perdure.job.requested import MOVE, PAUSE, STALE_S, Request, Requests, write
-from tests.job.launching import finish, is_alive, is_stopped, on_linux, python, start, wait_until
+from tests.job.launching import children_of, finish, is_stopped, on_linux, python, start, wait_until
 
 DOWN = Request("down/job.pause/7", PAUSE, "because of storage.down of pfs:/scratch")
 QUOTA = Request("quota/job.move/7", MOVE)
@@ -169,11 +169,6 @@ def test_one_that_stands_still_and_is_told_to_end_ends(tmp_path, service):
     wait_until(lambda: any(map(is_stopped, children_of(process.pid))))
     process.terminate()
     assert finish(process)[0] == 5
-
-
-def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as children:
-        return [child for child in children.read().split() if is_alive(child)]
 
 
 @on_linux

@@ -119,6 +119,14 @@ def test_an_announced_pause_is_no_silence_and_teaches_nothing():
     assert silence.look(now + 10_102 + 101) is Tier.ALARM  # the floor still, not twice the pause
 
 
+def test_time_in_which_nothing_could_be_heard_is_no_part_of_an_announced_pause():
+    silence, now = beaten([1.0] * 5)
+    silence.heard(now, quiet_s=1000.0)
+    silence.skip(5000.0)
+    assert silence.look(now + 6099) is None
+    assert silence.look(now + 6101) is Tier.ALARM
+
+
 def test_time_in_which_nothing_could_be_heard_does_not_count():
     silence, now = beaten([1.0] * 5)
     silence.skip(5000.0)

@@ -53,6 +53,18 @@ def test_a_manager_that_does_not_answer_is_asked_once_a_minute(tmp_path):
     assert len(asked) == 10
 
 
+def test_a_task_that_does_not_ask_heeds_a_limit_that_was_raised(tmp_path):
+    """The first task asks once more before it tells its program, and writes down the answer for all."""
+    note, answers = tmp_path / "note", iter([1000.0, 2000.0])
+    first = EndTime(SLURM | {"SLURM_PROCID": "0"}, note, ask=lambda: next(answers))
+    other = EndTime(SLURM | {"SLURM_PROCID": "1"}, note)
+    looked(WalltimeWatch(first, 120.0), [0.0])
+    watch = WalltimeWatch(other, 120.0)
+    assert looked(watch, [1.0]) == []
+    assert looked(WalltimeWatch(first, 120.0), [880.0]) == []
+    assert looked(watch, [881.0, 1000.0, 1881.0]) == [1881.0]
+
+
 def test_one_task_asks_for_all(tmp_path):
     note = tmp_path / "note"
     first = EndTime(SLURM | {"SLURM_PROCID": "0"}, note, ask=lambda: 1000.0)

@@ -1,4 +1,8 @@
-"""Which files a program's output goes into, and which logs it keeps itself, by the descriptors of its processes."""
+"""Which files a program's output goes into, and which logs it keeps itself, by the descriptors of its processes.
+
+Output that goes through ``tee`` or ``cat`` is followed to their files: both write at once what they read. Other filters
+hold lines back, so that their files tell nothing of when a line was written.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ from perdure.job.identity import Task
 MAX_PROCESSES = 64
 MAX_DESCRIPTORS = 64  # of a process, the first: a log is opened early
 LOG_NAMES = (".log", ".out", ".err", ".txt", ".jsonl")
+PASSES_ON = ("tee", "cat")
+MAX_PIPES = 4  # one behind the other
 _PROC = Path("/proc")
 
 
@@ -23,8 +29,39 @@ def files_of(members: Sequence[int], task: Task, *, is_exact: bool) -> Iterator[
     pids = list(members[:MAX_PROCESSES])
     if is_exact and not task.rank and "SLURM_STEP_ID" in os.environ:
         pids += _srun(os.environ.get("SLURM_JOB_ID", ""))
-    for pid in pids:
-        yield from (f"/proc/{pid}/fd/1", f"/proc/{pid}/fd/2")
+    outputs = [f"/proc/{pid}/fd/{descriptor}" for pid in pids for descriptor in (1, 2)]
+    yield from outputs
+    for _ in range(MAX_PIPES):
+        readers = _readers_of(outputs)
+        outputs = [path for pid in readers for path in _written(pid)]
+        yield from outputs
+
+
+def _readers_of(outputs: Sequence[str]) -> list[int]:
+    """The processes that pass on what they read from the pipes among these."""
+    pipes = {link for path in outputs if (link := _link(path)).startswith("pipe:[")}
+    numbers = (name for name in os.listdir(_PROC) if name.isdecimal()) if pipes else ()
+    return [int(number) for number in numbers if _link(f"/proc/{number}/fd/0") in pipes and _passes_on(number)]
+
+
+def _passes_on(number: str) -> bool:
+    with suppress(OSError):
+        return (_PROC / number / "comm").read_text().strip() in PASSES_ON
+    return False
+
+
+def _written(pid: int) -> Iterator[str]:
+    """What a process has open to write, its output first."""
+    with suppress(OSError, IndexError, ValueError):
+        for descriptor in sorted(map(int, os.listdir(f"/proc/{pid}/fd")))[:MAX_DESCRIPTORS]:
+            if descriptor != 2 and _is_written(pid, descriptor):
+                yield f"/proc/{pid}/fd/{descriptor}"
+
+
+def _link(path: str) -> str:
+    with suppress(OSError):
+        return os.readlink(path)
+    return ""
 
 
 def own_logs_of(members: Sequence[int]) -> Iterator[str]:
