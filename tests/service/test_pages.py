@@ -563,12 +563,6 @@ def test_a_job_says_which_nodes_it_is_kept_off():
     assert waiting.in_words(found, {}) == "waits for n2, which is down: no power; n1, which it is kept off"
 
 
-def test_nobody_owns_what_is_over(browser):
-    assert "owned it" in browser.get("/jobs/102").text  # recovered
-    assert "owns it" not in browser.get("/jobs/102").text
-    assert "owns it" in browser.get("/jobs/103").text  # its retry waits
-
-
 def test_what_a_person_ordered_says_who_did(tmp_path):
     place = site(tmp_path)
     fill(place.world)

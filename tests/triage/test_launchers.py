@@ -89,7 +89,7 @@ def test_another_ranks_error_of_its_own_is_not_taken_for_that_of_the_first() -> 
 def test_a_sibling_that_torchrun_ended_was_not_told_to_end_from_outside() -> None:
     verdict = told(torchrun(1, 1))  # its words are in a file of its own
     assert (verdict.category, verdict.rank) == ("unknown", "1")
-    assert "its own words are not in this log" in verdict.summary
+    assert "this log holds no traceback of it" in verdict.summary
 
 
 def test_of_several_nodes_reports_the_earliest_counts() -> None:
@@ -308,3 +308,64 @@ def test_of_several_tasks_that_srun_names_at_once_none_is_the_first() -> None:
     assert together.rank == ""
     alone = judge(b"srun: error: node1: task 1: Exited with exit code 2\n")
     assert "rank 1 on node1 failed first, as srun tells" in alone.summary
+
+
+TRACEBACK = '[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "train.py", line 7, in <module>\n'
+STORE = (
+    "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed."
+)
+SAVER = (
+    "Exception in thread Thread-1:\nTraceback (most recent call last):\n"
+    "  File \"train.py\", line 45, in run\nOSError: [Errno 122] Disk quota exceeded: '/scratch/2.pt'\n"
+)
+
+
+@pytest.mark.parametrize("error", ["step.<locals>.ShardError: shard 7", "__main__.BadShard: shard 7"])
+def test_an_exception_of_the_programs_own_class_counts_more_than_the_agents_lost_store(error: str) -> None:
+    lines = [TRACEBACK.format(rank=1) + f"[rank1]: {error}", PEER.format(rank=0), STORE, torchrun(1, 1)]
+    verdict = told("\n".join(lines))
+    assert (verdict.category, verdict.rank) == ("unknown", "1")
+    assert verdict.p_transient < 0.4
+
+
+def test_a_rank_whose_peer_closed_the_connection_did_not_fail_first() -> None:
+    """Agents look at their workers now and then: the times of their reports tell little."""
+    late = "[rank1]: RuntimeError: [/gloo/buffer.cc:78] Timed out waiting 25000ms for recv operation to complete"
+    lines = [
+        PEER.format(rank=0),
+        late,
+        torchrun(0, 1, at="2026-01-02_03:04:05").replace("-15", "1"),
+        torchrun(1, 1, "n2"),
+    ]
+    verdict = told("\n".join(lines))
+    assert (verdict.category, verdict.rank, verdict.node) == ("nccl_timeout", "1", "n2")
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost.localdomain"])
+def test_no_machine_is_avoided_that_torchrun_calls_by_a_name_of_its_own(host: str) -> None:
+    verdict = told(torchrun(1, 3, host))
+    assert (verdict.rank, verdict.node) == ("1", "")
+    assert "localhost" not in verdict.summary
+
+
+def test_what_a_helper_thread_died_of_is_not_explained_by_a_peers_lost_connection() -> None:
+    own = TRACEBACK.format(rank=1) + "[rank1]: RuntimeError: the saver is dead"
+    lines = ["step 5 loss 0.3", SAVER, "step 6 loss 0.3", own, PEER.format(rank=0), torchrun(1, 1)]
+    assert told("\n".join(lines)).category == "disk_quota"
+    steps = [f"2026-01-02 03:04:{second} INFO step {second} loss 0.3" for second in range(10, 40)]
+    assert told("\n".join([SAVER, *steps, own, PEER.format(rank=0), torchrun(1, 1)])).category == "unknown"
+
+
+def test_a_hang_stays_one_where_a_helper_thread_had_died_long_before() -> None:
+    steps = [f"2026-01-02 03:04:{second} INFO step {second} loss 0.3" for second in range(10, 40)]
+    verdict = hung(SAVER, *steps)
+    assert (verdict.category, verdict.rank) == ("hang", "1")
+
+
+def test_who_interrupts_a_job_is_not_taken_for_a_crash() -> None:
+    agent = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 12 got signal: 2"
+    ends = "srun: error: n1: task 0: Exited with exit code 1"
+    words = TRACEBACK.format(rank=0) + "[rank0]: KeyboardInterrupt"
+    for log in ("\n".join([words, agent, ends]), torchrun(1, -2)):
+        verdict = told(log)
+        assert (verdict.category, verdict.label) == ("cancelled", Label.DETERMINISTIC)

@@ -37,11 +37,6 @@ def test_the_last_checkpoint_is_known_by_what_frameworks_print(line: str, name: 
     assert "about 20% of its steps are lost, 2 GPU-h" in found.words(10.0)
 
 
-def test_where_nothing_came_after_the_checkpoint_no_step_is_lost() -> None:
-    found = Reached(step=16, first_step=1, saved_step=16, checkpoint="run/step-16.pt")
-    assert found.words(3.0) == "came to step 16; saved run/step-16.pt at step 16; no step is lost"
-
-
 def test_a_checkpoint_that_was_being_written_when_all_ended_is_none() -> None:
     found = of(*STEPS[:50], "Saving checkpoint to a/step-50.pt", *STEPS[50:], "Saving checkpoint to a/step-100.pt")
     assert found is not None

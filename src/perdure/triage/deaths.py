@@ -34,6 +34,8 @@ ASKS_AGAIN = (OF_EXIT_CODE[75], OF_EXIT_CODE[99])
 """The program ended by its own wish, and wants to go on."""
 
 OF_SIGNAL: dict[int, Cause] = {
+    2: _faint("signal-int", CANCELLED, 0.03, "it was interrupted (signal 2), as Ctrl-C and scancel -s INT do",
+              "Its owner submits it again."),
     4: replace(
         _faint("signal-ill", "config", 0.3,
                "the program met an instruction that this machine's processor lacks (signal 4)",
@@ -79,7 +81,7 @@ def death_of_task(exit_code: int, signal: int) -> Cause:
         how = f"the program was ended by signal {signal}"
         return OF_SIGNAL.get(signal) or _faint(f"signal-{signal}", "native_crash", 0.35, how)
     if exit_code == 1:
-        says = "it ended with exit code 1, and its own words are not in this log"
+        says = "it ended with exit code 1, and this log holds no traceback of it"
         advice = "Read that task's own log (with torchrun: perdure why on the directory of --log-dir)."
         return _faint("exit-1", "unknown", 0.35, says, advice)
     chosen = f"the program ended itself with exit code {exit_code}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import re2
@@ -33,7 +33,7 @@ from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import companions, innermost_own
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.hardware import proof_of, without_older
-from perdure.triage.launchers import Report, first_failure
+from perdure.triage.launchers import OF_PEERS, Report, first_failure
 from perdure.triage.logtext import LogText
 from perdure.triage.masking import mask
 from perdure.triage.matching import Hit, RuleBook
@@ -187,8 +187,18 @@ def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: Report | None) 
         signs: list[Sign] = [*(fact for fact in known if not (aborted and fact.cause == OF_SIGNAL[ABORT])), *hits]
         return min(signs, key=lambda sign: _rank(sign.cause), default=None)
     placed: list[tuple[float, Sign]] = [(_place_of_fact(fact), fact) for fact in known]
-    placed += [(0.0, report), *((report.place(hit), hit) for hit in hits)]
+    placed += [(0.0, report), *_placed(report, hits)]
     return min(placed, key=lambda pair: pair[0])[1]
+
+
+def _placed(report: Report, hits: Sequence[Hit]) -> Iterator[tuple[float, Hit]]:
+    """How each hit ranks beside a report; beside the task's own traceback what others say of peers explains nothing."""
+    own = {hit.order for hit in hits if report.is_of(hit)}
+    spoke = report.is_exception and any(hit.order in own and hit.cause.role is Role.CONFIRMATION for hit in hits)
+    for hit in hits:
+        place = report.place(hit)
+        follows = spoke and hit.cause.role is Role.CASCADE and hit.cause.category in OF_PEERS and hit.order not in own
+        yield (max(0.0, place) if follows else place), hit
 
 
 def _place_of_fact(fact: Fact) -> float:
@@ -260,7 +270,7 @@ def _culprit(primary: Sign, seen: _Seen) -> tuple[str, str, str]:
         return "", "", ""
     if report is not None and not (isinstance(primary, Hit) and primary.rank.isdecimal() and not report.is_of(primary)):
         who = f"{report.who} {report.how} first, as {report.launcher} tells" if report.is_known else ""
-        return report.rank or report.local_rank, report.node, who
+        return report.rank or report.local_rank, report.named_node, who
     if isinstance(primary, Hit) and primary.cause.role is not Role.CASCADE:
         return primary.rank, "", seen.merged.told(primary)
     return "", "", ""  # who complains of another's end did not fail first

@@ -72,7 +72,12 @@ class Report(Struct, frozen=True):
     def who(self) -> str:
         """The task, for a sentence."""
         task = f"rank {self.rank}" if self.rank else f"local rank {self.local_rank}" if self.local_rank else "a task"
-        return f"{task} on {self.node}" if self.node and self.node != "localhost" else task
+        return f"{task} on {self.named_node}" if self.named_node else task
+
+    @property
+    def named_node(self) -> str:
+        """The node, if its name is one that other machines know; torchrun may call its own host "localhost"."""
+        return "" if self.node.startswith("localhost") else self.node
 
     @property
     def how(self) -> str:
@@ -104,6 +109,10 @@ class Report(Struct, frozen=True):
             return hit.rank in (self.rank, self.local_rank)
         return hit.rank == (self.rank or self.local_rank) != ""
 
+    def is_followed_by(self, hit: Hit) -> bool:
+        """Whether a hit is a line of this report, or of another task than the one that it names."""
+        return self.is_known and (self.tells(hit) or (hit.rank.isdecimal() and not self.is_of(hit)))
+
     def is_before(self, hit: Hit) -> bool:
         """Whether a hit stands before it, in its file."""
         return hit.block.window is self.window and hit.line < self.first_line
@@ -128,7 +137,7 @@ class Report(Struct, frozen=True):
             return -4.0 if cause.role is Role.ROOT and cause.force is Force.PLAIN and self.is_before(hit) else _LAST
         if cause.role is Role.CONFIRMATION:
             return -1.0 if own and self.is_exception else _LAST
-        if not self.is_exception and cause.category in _OF_PEERS:
+        if not self.is_exception and cause.category in OF_PEERS:
             if self.is_of_one and cause.category == "net":  # there is no peer whose end it could follow from
                 return -1.5
             return -2.0 if self.signal == ABORT and cause.category in OF_WATCHDOGS and not others else _LAST
@@ -146,8 +155,11 @@ class Report(Struct, frozen=True):
 
 
 _LAST = 2.0
-_OF_PEERS = frozenset({"net", "rdzv_store", "nccl_timeout", "nccl_comm"})
+OF_PEERS = frozenset({"net", "rdzv_store", "nccl_timeout", "nccl_comm"})
 """Categories of what a task says whose peer is gone."""
+
+_PEER_GONE = frozenset({"peer-gone", "peer-gone-here"})
+"""Rules for a connection that a peer closed."""
 
 
 def first_failure(text: LogText, hits: Sequence[Hit]) -> Report | None:
@@ -168,10 +180,16 @@ def first_failure(text: LogText, hits: Sequence[Hit]) -> Report | None:
         return None
     told = [report for report in found if report.launcher == _KNOWS_BEST[best]]
     launch = _last_launch(told)
-    first = min(launch, key=lambda report: (report.time, report.is_exception))
+    first = min(launch, key=lambda report: (_follows(report, hits), report.time, report.is_exception))
     before = told[: -len(launch)] if first.launcher not in _ONE_EACH else []
     earlier = [report.last_line for report in before if report.window is first.window]
     return replace(first, is_of_one=_is_of_one(launch), after=max(earlier, default=0))
+
+
+def _follows(report: Report, hits: Sequence[Hit]) -> bool:
+    """Whether the task's only words are that a peer closed its connection: that one ended before it."""
+    words = [hit.cause for hit in hits if report.is_of(hit) and hit.cause.role is not Role.CONFIRMATION]
+    return bool(words) and all(cause.name in _PEER_GONE for cause in words)
 
 
 def _is_of_one(launch: Sequence[Report]) -> bool:

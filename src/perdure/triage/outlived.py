@@ -64,7 +64,7 @@ def without_outlived(
         own = [hit for hit in hits if hit.block.window is window]
         gone |= {hit.order for hit in _Story.of(window, own, report).outlived(own, asks_again)}
     kept = [hit for hit in hits if hit.order not in gone or hit.cause.force is Force.DECISIVE]
-    if report is not None and not report.after:
+    if report is not None and not (report.after or report.is_last):
         words = [hit for hit in hits if hit.block.window is report.window and hit.line < report.line and _can_end(hit)]
         if words and all(hit.order in gone for hit in words) and any(map(_can_end, kept)):
             report = None
@@ -166,6 +166,7 @@ class _Story:
     many: bool  # several processes write here
     labelled: bool  # and the ranks before lines tell them apart
     after: int  # the last line of the launch before the last one; 0 where there is none
+    following: frozenset[int]  # hits, by their order, that follow from the failure that a launcher tells of
     exceptions: dict[str, list[_Exception]] = field(default_factory=dict)  # by rank, as are the steps
     steps: dict[str, list[_Step]] = field(default_factory=dict)
     again: dict[str, list[int]] = field(default_factory=dict)  # lines that tell of another try
@@ -177,7 +178,9 @@ class _Story:
         many = len({hit.rank for hit in hits if hit.rank}) > 1 or (report is not None and not report.is_of_one)
         many = many or any(compiled(_OF_MANY).search(part) for part in (window.data[:HEAD_BYTES], data))
         labelled = report is None or report.launcher == "srun"
-        story = cls(many, labelled, report.after if report is not None and report.window is window else 0)
+        after = report.after if report is not None and report.window is window else 0
+        following = frozenset(hit.order for hit in hits if report is not None and report.is_followed_by(hit))
+        story = cls(many, labelled, after, following)
         rank = window.source.rank if window.source is not None else ""
         first = window.first_line + window.data.count(b"\n", 0, start)
         story._read(data, first, rank, {hit.line for hit in hits})
@@ -214,13 +217,14 @@ class _Story:
         """Those of the window's hits that did not end the program."""
         aside = {hit.order for hit in hits if (held := self._held(hit)) is not None and held.aside}
         ends = [hit for hit in hits if _can_end(hit) and hit.order not in aside]
+        explained = any(each.cause.force is not Force.GENERIC and each.order not in self.following for each in ends)
         last_of = {hit.rank: hit for hit in ends}
         for hit in hits:
             last = last_of.get(hit.rank) or (ends[-1] if ends else None)
             if last is not None and last.line <= hit.line:
                 last = ends[-1]
             if hit.order in aside:
-                told = any(each.cause.force is not Force.GENERIC for each in ends)
+                told = explained or (bool(self.following) and self._ran_on(hit))
             elif last is None or hit.line >= last.line:
                 told = (asks_again and self._went_on(hit, None)) or self._ran_on(hit)
             else:

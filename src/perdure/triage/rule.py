@@ -78,7 +78,7 @@ class Rule(Struct, frozen=True):
         """The pattern with what `at` says of its place."""
         before = "" if self.at is At.ANYWHERE else r"^\s*"
         if self.at is At.EXCEPTION:
-            before += _LEVEL + r"(?:[A-Za-z_][\w.]*\.)?"
+            before += _LEVEL + r"(?:[A-Za-z_](?:[\w.]|\.<locals>)*\.)?"  # <locals>: of a class made in a function
         if self.at is At.RUNTIME:
             before += _BEFORE_RUNTIME
         if self.at is At.KERNEL:

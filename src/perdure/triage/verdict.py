@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from perdure.model.output import LogMark
 
-_NOTHING = 0.005  # a share below this would be shown as 0%
 MAX_LOGS = 16
 """So many files are remembered with a verdict, those of the job itself before those of its ranks."""
 
@@ -75,13 +74,10 @@ class Reached(Struct, frozen=True):
         elif self.whole and said:
             said.append("its log names no checkpoint")
         if (lost := self.lost_frac) is not None:
-            said.append(self._lost(lost, gpu_hours) if lost >= _NOTHING else "no step is lost")
+            hours = f", {lost * gpu_hours:.2g} GPU-h" if gpu_hours else ""
+            share = f"about {lost:.0%} of" if lost < 1.0 else "all"
+            said.append(f"{share} its steps {'are' if self.checkpoint else 'seem'} lost{hours}")
         return "; ".join(said)
-
-    def _lost(self, share: float, gpu_hours: float) -> str:
-        hours = f", {share * gpu_hours:.2g} GPU-h" if gpu_hours else ""
-        much = f"about {share:.0%} of" if share < 1.0 else "all"
-        return f"{much} its steps {'are' if self.checkpoint else 'seem'} lost{hours}"
 
 
 class Verdict(Struct, frozen=True):

