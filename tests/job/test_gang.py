@@ -172,7 +172,7 @@ def test_what_each_sees_is_told_to_the_others_and_not_to_itself(tmp_path):
     ("code", "ended_s", "told", "counts"),
     [
         (0, 1.0, {}, True), (3, 1.0, {}, False), (0, -60.0, {}, False), (0, 1.0, {"is_final": False}, False),
-        (0, -0.5, {"step_id": "1"}, False), (0, -0.5, {"rank": 0}, False),
+        (0, -0.5, {}, False), (0, 1.0, {"step_id": "1"}, False), (0, 1.0, {"rank": 0}, False),
     ],
 )  # fmt: skip
 def test_who_has_ended_well_since_the_start_is_known_by_its_last_breath(tmp_path, code, ended_s, told, counts):

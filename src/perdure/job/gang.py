@@ -110,7 +110,7 @@ class Gang:
         found = []
         for breath in self._last_breaths() if self.size > 1 else ():
             is_peer = breath.step_id == self._step and breath.rank != self._task.rank
-            if is_peer and breath.is_final and not breath.exit_code and breath.ended_s >= self._since_s - SKEW_S:
+            if is_peer and breath.is_final and not breath.exit_code and breath.ended_s >= self._since_s:
                 found.append(Sight(breath.rank, breath.node, Life.ENDED))
         return found
 
