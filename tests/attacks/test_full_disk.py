@@ -11,7 +11,7 @@ import pytest
 
 from perdure.backends.local import LocalBackend
 from perdure.backends.local.store import Leftover, Store
-from perdure.service.workers.switch import RESERVE_BYTES, Switch
+from perdure.service.workers.switch import RESERVE_BYTES, KillSwitch
 from tests.attacks.service import attacked, await_
 
 needs_mount = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a small file system")
@@ -91,7 +91,7 @@ def test_a_full_disk_is_said_and_survived(tmp_path):
 @pytest.mark.parametrize("taken", [fill, take_all_names])
 def test_the_switch_has_room_on_a_full_disk(tmp_path, taken):
     with small_disk(tmp_path / "disk", "1m", 40) as disk:
-        switch = Switch(disk)
+        switch = KillSwitch(disk)
         switch.keep_reserve()
         assert (disk / "reserve").stat().st_size == RESERVE_BYTES
         taken(disk)

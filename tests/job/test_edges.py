@@ -14,7 +14,7 @@ from perdure.job.framework import Framework, Nudge, framework_of, nudge_of, reco
 from perdure.job.heartbeat import Heartbeat, Pulse, Source, read
 from perdure.job.identity import FENCE_JOB
 from perdure.job.leave import LEAVE_FILE, RECENT_S, SCHEMA, code_left, leave
-from perdure.job.liveness import Judgement, LivenessRules, Seen, Watchlog, allowed_s, observe, silent
+from perdure.job.liveness import Judgement, LivenessRules, SeenHeartbeat, Watchlog, allowed_s, observe, silent
 from perdure.job.requested import STALE_S, Request, Requests
 from perdure.job.signals import WITNESS_S, Sharing
 from perdure.job.silence import FEW_GAPS, KEPT_GAPS, WORKING_S, HangRule, Pace, Silence, Tier
@@ -366,7 +366,11 @@ JOB = Heartbeat(Source.JOB, "n1", "n1", 2, 0, 0.0, 5.0, job_id="12")
 
 
 def log_of(nodes, changed_s=0.0, beats=(AGENT, JOB)):
-    seen = {f"{node}{n}": Seen(replace(beat, node=node), changed_s) for node in nodes for n, beat in enumerate(beats)}
+    seen = {
+        f"{node}{n}": SeenHeartbeat(replace(beat, node=node), changed_s)
+        for node in nodes
+        for n, beat in enumerate(beats)
+    }
     return Watchlog(seen, changed_s)
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.job.heartbeat import Heartbeat, Source
-from perdure.job.liveness import LivenessRules, Seen, SilentNode, Watchlog, observe, silent
+from perdure.job.liveness import LivenessRules, SeenHeartbeat, SilentNode, Watchlog, observe, silent
 from tests.copying import replace
 
 RULES = LivenessRules(factor=3.0, floor_s=10.0, away_s=30.0)
@@ -19,7 +19,7 @@ def log(**changed):
     for name, changed_s in changed.items():
         kind, _, node = name.partition("_")
         beat = AGENT if kind.startswith("agent") else JOB
-        seen[name] = Seen(replace(beat, node=node), changed_s)
+        seen[name] = SeenHeartbeat(replace(beat, node=node), changed_s)
     return Watchlog(seen, 100.0)
 
 
@@ -35,7 +35,7 @@ def test_the_agent_and_a_job_on_its_node_agree():
 def test_one_source_alone_sets_nothing_down():
     assert judged(log(agent_n1=0.0)).nodes == ()
     assert judged(log(job_n1=0.0, job2_n1=0.0)).nodes == ()
-    two_jobs = {name: Seen(replace(JOB, job_id=name), 0.0) for name in ("12", "13")}  # they may be one user's
+    two_jobs = {name: SeenHeartbeat(replace(JOB, job_id=name), 0.0) for name in ("12", "13")}  # they may be one user's
     assert judged(Watchlog(two_jobs, 100.0), running={"12": ("n1",), "13": ("n1",)}).nodes == ()
 
 
@@ -61,7 +61,7 @@ def test_a_job_speaks_only_for_the_nodes_that_it_runs_on():
 
 
 def test_a_job_cannot_claim_to_beat_once_a_year():
-    seen = Watchlog({"agent": Seen(AGENT, 0.0), "job": Seen(replace(JOB, every_s=1e9), 0.0)})
+    seen = Watchlog({"agent": SeenHeartbeat(AGENT, 0.0), "job": SeenHeartbeat(replace(JOB, every_s=1e9), 0.0)})
     assert [found.node for found in judged(seen, now=RULES.cap_s + 1).nodes] == ["n1"]
 
 
@@ -111,7 +111,7 @@ def test_an_observer_that_was_away_blames_nobody_for_it():
 def test_whoever_is_named_has_two_sources_and_no_sign_of_life(ages, down):
     seen = Watchlog(
         {
-            str(i): Seen(replace(AGENT if kind == "agent" else JOB, node=f"n{node}"), 100.0 - age)
+            str(i): SeenHeartbeat(replace(AGENT if kind == "agent" else JOB, node=f"n{node}"), 100.0 - age)
             for i, (kind, node, age) in enumerate(ages)
         }
     )

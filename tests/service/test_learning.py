@@ -14,7 +14,7 @@ from perdure.service.learning.notebook import KEPT_MODELS, Notebook, Read
 from perdure.service.store.journal import Journal
 from perdure.triage.context import Context
 from perdure.triage.judge import examine
-from perdure.triage.learning.lessons import Source
+from perdure.triage.learning.lessons import LabelSource
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Label
 from tests.copying import replace
@@ -63,7 +63,7 @@ FAILED, COMPLETED = AttemptState.FAILED, AttemptState.COMPLETED
 def test_a_retry_that_passes_makes_a_lesson(journal, notebook, learner):
     write(journal, notebook, "1", [(FAILED, "n1", 100.0), (COMPLETED, "n2", 500.0)])
     (lesson,) = notebook.lessons({rule.cause.name: rule.cause for rule in own_rules().rules})
-    assert (lesson.attempt.incarnation, lesson.transient, lesson.source) == (1, True, Source.OUTCOME)
+    assert (lesson.attempt.incarnation, lesson.transient, lesson.source) == (1, True, LabelSource.OUTCOME)
     assert "frobnicator" in lesson.reading.excerpt
 
 
@@ -87,7 +87,7 @@ def test_a_persons_word_outranks_the_outcome_and_holds_at_once(journal, notebook
     before = examine(JAM).verdict
     learner.correct(attempt, False, "grace", for_all=True)
     (lesson,) = notebook.lessons({})
-    assert (lesson.transient, lesson.source) == (False, Source.PERSON)
+    assert (lesson.transient, lesson.source) == (False, LabelSource.PERSON)
     after = learner.corrected(before, "anybody")
     assert after.label is Label.DETERMINISTIC
     assert "grace said of job 1" in after.evidence[0].text

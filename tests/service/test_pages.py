@@ -20,7 +20,7 @@ from perdure.model.nodes import Node, NodeState
 from perdure.service.core import waiting
 from perdure.service.store.queries import jobs as job_queries
 from perdure.service.store.queries import nodes as node_queries
-from perdure.service.store.queries.order import Order
+from perdure.service.store.queries.order import SortOrder
 from perdure.service.store.queries.reader import Reader
 from perdure.service.web.pages import listing, words
 from perdure.service.web.pages.assets import STATIC, assets
@@ -390,7 +390,7 @@ def test_pages_of_a_sorted_listing_hold_every_row_once(where, tmp_path, column):
         place.world.submit(str(number), f"n{number % 4}", f"u{number % 3}", number % 2, look=False)
     place.world.look()
     reader = Reader(place.world.journal.engine, CLUSTER)
-    order, cursor, found = Order(column.removeprefix("-"), column.startswith("-")), None, []
+    order, cursor, found = SortOrder(column.removeprefix("-"), column.startswith("-")), None, []
     while True:
         page = job_queries.find_jobs(reader, order=order, cursor=cursor, limit=5)
         found += [row.job for row in page.items]

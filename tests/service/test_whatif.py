@@ -30,7 +30,7 @@ from perdure.service.web.pages import whatif as pages
 from perdure.service.whatif import uploads as uploads_module
 from perdure.service.whatif.ask import FAILURE_NAMES, MAX_RUNS, PLACEMENT_NAMES, RETRY_NAMES, Ask, check, policy_names
 from perdure.service.whatif.bench import Bench, at_work
-from perdure.service.whatif.comparison import Order, Stage, Summary
+from perdure.service.whatif.comparison import ComparisonRequest, Stage, Summary
 from perdure.service.whatif.limits import WhatifSettings
 from perdure.service.whatif.shelf import RECORD, SUMMARY
 from perdure.service.whatif.worker import compare, compared
@@ -488,7 +488,7 @@ def test_without_the_optional_part_there_are_figures_and_the_page_says_what_to_i
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.chdir(tmp_path)
     ask = Ask(cluster="6x8", policies=("fifo", "srtf"))
-    compare(Order(ask, place.bench._database, CLUSTER, 1 << 20, 1 << 32, 60.0, 0), lambda progress: None)
+    compare(ComparisonRequest(ask, place.bench._database, CLUSTER, 1 << 20, 1 << 32, 60.0, 0), lambda progress: None)
     summary = Summary.model_validate_json((tmp_path / SUMMARY).read_text())
     assert [row.policy for row in summary.compared] == ["fifo", "srtf"]
     assert summary.pictures == []

@@ -83,10 +83,10 @@ def _was_a_services(directory: Path) -> bool:
 
 
 def _switch_file(state: Path, on: bool, cause: Exception) -> str:
-    from perdure.service.workers.switch import Switch
+    from perdure.service.workers.switch import KillSwitch
 
     try:
-        return Switch(state).turn(user_name(), on=on)
+        return KillSwitch(state).turn(user_name(), on=on)
     except StateError as err:
         what = f"the service does not answer, and this {err.what}"
         raise StateError(err.where, what, "Do it as the user who runs the service") from cause

@@ -26,7 +26,7 @@ class LivenessRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenHeartbeat:
     """A heartbeat, and when the observer saw it change last, by its own clock."""
 
     heartbeat: Heartbeat
@@ -37,7 +37,7 @@ class Seen:
 class Watchlog:
     """What an observer has seen so far, by the file that it stood in."""
 
-    seen: Mapping[str, Seen] = field(default_factory=dict)
+    seen: Mapping[str, SeenHeartbeat] = field(default_factory=dict)
     looked_s: float | None = None
 
 
@@ -71,7 +71,7 @@ def observe(log: Watchlog, found: Mapping[str, Heartbeat], now: float, rules: Li
         if not heartbeat.is_over:
             before = log.seen.get(name)
             changed_s = now if before is None or _has_beaten(before.heartbeat, heartbeat) else before.changed_s + away_s
-            seen[name] = Seen(heartbeat, changed_s)
+            seen[name] = SeenHeartbeat(heartbeat, changed_s)
     return Watchlog(seen, now)
 
 
@@ -88,7 +88,7 @@ def silent(
     that name a node where their job does not run, count for nothing. `not_answering` are the nodes that the resource
     manager itself does not reach.
     """
-    heard: dict[str, list[Seen]] = defaultdict(list)
+    heard: dict[str, list[SeenHeartbeat]] = defaultdict(list)
     for each in log.seen.values():
         beat = each.heartbeat
         if beat.source is Source.AGENT or beat.node in running.get(beat.job_id, ()):
@@ -102,7 +102,7 @@ def silent(
 
 
 def _judged(
-    node: str, heard: list[Seen], now: float, rules: LivenessRules, not_answering: Collection[str]
+    node: str, heard: list[SeenHeartbeat], now: float, rules: LivenessRules, not_answering: Collection[str]
 ) -> SilentNode | None:
     if any(now - each.changed_s <= allowed_s(each.heartbeat, rules) for each in heard):
         return None

@@ -66,7 +66,7 @@ from perdure.service.workers.executor import STOP_FILE, Executor, ExecutorSettin
 from perdure.service.workers.hooks import LISTEN_EVERY_S, Hooks
 from perdure.service.workers.instance import lock_dir, only_one
 from perdure.service.workers.kept_logs import KeptLogs, Retention
-from perdure.service.workers.switch import Switch
+from perdure.service.workers.switch import KillSwitch
 from perdure.service.workers.threads import end, forever, threads
 from perdure.service.workers.vigil import Vigil
 from perdure.triage.matching import RuleBook
@@ -169,7 +169,9 @@ def run(settings: Settings) -> int:
         engine.recover()
         stop = threading.Event()
         hands = threads(engine, stop, settings.look_every_s, settings.pace, service.keep_days)
-        hands.append(forever("disk", stop, lambda: keep_room(engine, Switch(state)), lambda: stop.wait(PROBE_EVERY_S)))
+        hands.append(
+            forever("disk", stop, lambda: keep_room(engine, KillSwitch(state)), lambda: stop.wait(PROBE_EVERY_S))
+        )
         if isinstance(backend, LocalBackend) and settings.local.demo:
             hands.append(demonstration(settings.local, backend, engine, state, stop))
         if isinstance(backend, SlurmBackend):
@@ -192,7 +194,7 @@ def run(settings: Settings) -> int:
         return serve(settings, engine, learner, metrics, sock, url, state, bench)
 
 
-def keep_room(engine: Engine, switch: Switch) -> None:
+def keep_room(engine: Engine, switch: KillSwitch) -> None:
     """See that the journal can be written, and that there is room for the kill switch. Raises `StateError`."""
     engine.journal.store.probe(PROBE_EVERY_S)
     switch.keep_reserve()
@@ -396,7 +398,7 @@ def serve(
 ) -> int:
     """Serve the pages until a signal ends it."""
     service = settings.service
-    desk = Desk(engine, service.cluster, service.armed, Switch(state), settings.look_every_s)
+    desk = Desk(engine, service.cluster, service.armed, KillSwitch(state), settings.look_every_s)
     tokens = TokenBook(state)
     web = WebSettings(hosts=service.hosts, proxy=settings.proxy)
     app = create_app(

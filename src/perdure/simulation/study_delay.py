@@ -96,7 +96,7 @@ def delay(
     `whole_gang`: see `delays`. Seeds are spread over so many processes as `workers` says. Raises `InputError` for
     numbers out of their range.
     """
-    case = _Case(n_jobs, load, Cluster.parse(cluster, rack_nodes), placement, slack, whole_gang)
+    case = _DelayCase(n_jobs, load, Cluster.parse(cluster, rack_nodes), placement, slack, whole_gang)
     found: dict[int, _Rows] = {}
     for seed, rows in spread(_of_seed, (case,), range(seeds), workers):
         found[seed] = rows
@@ -107,7 +107,7 @@ def delay(
     return DelayStudy(*said, **estimates([whole for whole, _ in in_order]), figures=figures, published=PUBLISHED)
 
 
-class _Case(NamedTuple):
+class _DelayCase(NamedTuple):
     """What all seeds share; see `delay`."""
 
     n_jobs: int
@@ -121,7 +121,7 @@ class _Case(NamedTuple):
 _Rows = tuple[dict[str, float], dict[str, dict[str, float]]]  # figures of the cluster, and of the jobs of each size
 
 
-def _of_seed(case: _Case, seed: int) -> _Rows:
+def _of_seed(case: _DelayCase, seed: int) -> _Rows:
     table = generate(case.n_jobs, case.nodes, case.load, stream(seed), failures=False)
     quotas = {name: case.slack * gpus for name, gpus in quotas_by_demand(table, case.nodes.total_gpus).items()}
     options = PolicyOptions(quotas=quotas)

@@ -113,7 +113,7 @@ def retry(
     Loads, policies and seeds are spread over so many processes as `workers` says. Raises `InputError` for numbers out
     of their range, and `ConfigError` for an unknown policy.
     """
-    case = _Case(n_jobs, Cluster.parse(f"{nodes}x8"), failing, classifier, forgets_service)
+    case = _RetryCase(n_jobs, Cluster.parse(f"{nodes}x8"), failing, classifier, forgets_service)
     parts = list(product(loads, policies, range(seeds)))
     found: dict[int, _Rows] = {}
     for place, rows in spread(_of_part, (case,), parts, workers):
@@ -131,7 +131,7 @@ def retry(
     return RetryStudy(*said, tuple(figures), PUBLISHED)
 
 
-class _Case(NamedTuple):
+class _RetryCase(NamedTuple):
     """What all parts of the study share; see `retry`."""
 
     n_jobs: int
@@ -148,7 +148,7 @@ class _Rows(NamedTuple):
     by_retry: dict[str, dict[str, float]]
 
 
-def _of_part(case: _Case, part: tuple[float, str, int]) -> _Rows:
+def _of_part(case: _RetryCase, part: tuple[float, str, int]) -> _Rows:
     load, name, seed = part
     failures = _failing(case.n_jobs, case.cluster, load, case.failing, seed)
     policy = _policy(name, case.forgets_service)

@@ -152,7 +152,7 @@ def examine(
     surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context)
     leaning = _leaning(weights.pulls[_rank(primary.cause)], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
-    seen = _Seen(replace(in_order, hits=tuple(hits)), known, report)
+    seen = _Signs(replace(in_order, hits=tuple(hits)), known, report)
     verdict = _verdict(primary, p, seen, surroundings, weights)
     verdict = replace(
         verdict,
@@ -233,7 +233,7 @@ def _weighed(cause: Cause, shift: float) -> float:
     return 1.0 / (1.0 + math.exp(-z))
 
 
-class _Seen(Struct, frozen=True):
+class _Signs(Struct, frozen=True):
     """All signs of a failure."""
 
     merged: Merged
@@ -241,7 +241,7 @@ class _Seen(Struct, frozen=True):
     report: Report | None
 
 
-def _verdict(primary: Sign, p: float, seen: _Seen, surroundings: Sequence[Circumstance], weights: Weights) -> Verdict:
+def _verdict(primary: Sign, p: float, seen: _Signs, surroundings: Sequence[Circumstance], weights: Weights) -> Verdict:
     cause = primary.cause
     # A user's log can say anything: what it says of the site is hearsay until another source says it too.
     hearsay = isinstance(primary, Hit) and cause.infrastructure
@@ -263,7 +263,7 @@ def _verdict(primary: Sign, p: float, seen: _Seen, surroundings: Sequence[Circum
     )
 
 
-def _culprit(primary: Sign, seen: _Seen) -> tuple[str, str, str]:
+def _culprit(primary: Sign, seen: _Signs) -> tuple[str, str, str]:
     """Rank and node of the task that failed first, and half a sentence about it; each "" where it is not known."""
     report = seen.report
     if isinstance(primary, Fact) and primary.cause.role is Role.ROOT:
@@ -280,7 +280,7 @@ def _told(surroundings: Sequence[Circumstance]) -> tuple[Evidence, ...]:
     return tuple(Evidence(0, each.says, Role.CONFIRMATION, each.name) for each in surroundings)
 
 
-def _evidence(primary: Sign, seen: _Seen, most: int) -> tuple[Evidence, ...]:
+def _evidence(primary: Sign, seen: _Signs, most: int) -> tuple[Evidence, ...]:
     """The lines that show it: the facts, then in order the primary one, and one line a rule, roots before cascades."""
     others: list[Sign] = [*seen.known, *([seen.report] if seen.report else [])]
     chosen: list[Sign] = [primary, *(sign for sign in others if sign is not primary)]

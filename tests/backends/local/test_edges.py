@@ -7,7 +7,7 @@ import pytest
 from perdure.backends.local import core as module
 from perdure.backends.local.core import Core, Launch, SignalNode, SignalTasks, fresh_nodes
 from perdure.backends.local.placement import choose_victims
-from perdure.backends.local.records import Ending, NodeRecord
+from perdure.backends.local.records import Ending, LocalNode
 from perdure.backends.local.spec import JobSpec
 from perdure.errors import ClusterError, InputError
 from perdure.model.actions import Down, Drain, Exclude, Extend, Hold, OutcomeStatus, Release, Requeue, Undrain
@@ -313,9 +313,9 @@ def test_a_job_and_its_attempt_are_told_as_they_stand(world):
 
 
 def test_what_is_known_of_a_node_is_kept_when_the_cluster_is_made_anew():
-    known = {"n1": NodeRecord("n1", 1, 1, 7.0, drained="fan"), "n9": NodeRecord("n9", 1, 1, 7.0)}
+    known = {"n1": LocalNode("n1", 1, 1, 7.0, drained="fan"), "n9": LocalNode("n9", 1, 1, 7.0)}
     made = fresh_nodes(2, 8, 4, known, 50.0)
-    assert made == [NodeRecord("n1", 8, 4, 7.0, drained="fan"), NodeRecord("n2", 8, 4, 50.0)]
+    assert made == [LocalNode("n1", 8, 4, 7.0, drained="fan"), LocalNode("n2", 8, 4, 50.0)]
 
 
 def test_a_restart_takes_faults_away_and_goes_on_counting_jobs(world):

@@ -4,18 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.backends.local.placement import Free, choose_victims, free_capacity, occupy, place
-from perdure.backends.local.records import AttemptRecord, Ending, JobRecord, NodeRecord
+from perdure.backends.local.records import AttemptRecord, Ending, LocalJob, LocalNode
 from perdure.backends.local.spec import JobSpec
 from perdure.model.jobs import AttemptState, JobState
 
 
 def job(job_id="1", **spec):
     made = JobSpec(("true",), **spec)
-    return JobRecord(job_id, made, JobState.PENDING, 0.0, 0.0, made.exclude, made.require)
+    return LocalJob(job_id, made, JobState.PENDING, 0.0, 0.0, made.exclude, made.require)
 
 
 def node(name, gpus=4, slots=4, **more):
-    return NodeRecord(name, gpus, slots, 0.0, **more)
+    return LocalNode(name, gpus, slots, 0.0, **more)
 
 
 def attempt(job_id, *seats, start_s=0.0, **more):

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.backends.local import store as store_module
 from perdure.backends.local.core import Step
-from perdure.backends.local.records import AttemptRecord, JobRecord, NodeRecord
+from perdure.backends.local.records import AttemptRecord, LocalJob, LocalNode
 from perdure.backends.local.spec import JobSpec
 from perdure.backends.local.store import Leftover, Store
 from perdure.model.actions import Outcome, OutcomeStatus
@@ -16,7 +16,7 @@ DONE = Outcome(OutcomeStatus.DONE, "so it was")
 
 
 def job(number, end_s=None):
-    return JobRecord(str(number), JobSpec(("true",)), JobState.PENDING, 0.0, 0.0, end_s=end_s)
+    return LocalJob(str(number), JobSpec(("true",)), JobState.PENDING, 0.0, 0.0, end_s=end_s)
 
 
 def attempt(number, incarnation=1, end_s=None):
@@ -36,7 +36,7 @@ def opened(tmp_path):
 
 
 def test_what_was_saved_is_there_after_reopening(opened, tmp_path):
-    node = NodeRecord("n1", 8, 4, 0.0, drained="bad fan")
+    node = LocalNode("n1", 8, 4, 0.0, drained="bad fan")
     attempts = [attempt(1), attempt(2, 1, 9.0), attempt(2, 2, 5.0)]
     opened.save(step([job(1), job(2, 9.0)], attempts, [node]), ("key", DONE))
     opened.add_processes([Leftover(7, "boot:1", "1#1.0")])

@@ -24,8 +24,8 @@ from perdure.service.notices.rules import (
     HOUR_S,
     LONGEST_WAIT_S,
     Limits,
+    PendingMessage,
     Rule,
-    Waiting,
     joined,
     next_to_send,
     retry_at,
@@ -244,34 +244,37 @@ def chosen(*waiting, begun=(), now=NOW, limits=LIMITS):
 
 
 def test_a_message_goes_when_it_is_due_and_not_before():
-    assert chosen(Waiting(message(), NOW)) == message().key
-    assert chosen(Waiting(message(), NOW + 0.5)) is None
+    assert chosen(PendingMessage(message(), NOW)) == message().key
+    assert chosen(PendingMessage(message(), NOW + 0.5)) is None
     far = NOW + LONGEST_WAIT_S + LIMITS.group_s
-    assert chosen(Waiting(message(), far)) is None
-    assert chosen(Waiting(message(), far + 1)) == message().key  # of a clock that was put right since
+    assert chosen(PendingMessage(message(), far)) is None
+    assert chosen(PendingMessage(message(), far + 1)) == message().key  # of a clock that was put right since
 
 
 def test_what_was_begun_goes_first_then_what_waits_longest():
-    old, new = Waiting(message(kind=Kind.NODE_BACK), NOW - 9), Waiting(message(kind=Kind.DISK_LOW), NOW - 5)
-    again = Waiting(message(kind=Kind.SUSPECT), NOW - 1, begun_s=NOW - 60, tries=1)
+    old, new = (
+        PendingMessage(message(kind=Kind.NODE_BACK), NOW - 9),
+        PendingMessage(message(kind=Kind.DISK_LOW), NOW - 5),
+    )
+    again = PendingMessage(message(kind=Kind.SUSPECT), NOW - 1, begun_s=NOW - 60, tries=1)
     assert chosen(new, old) == old.message.key
     assert chosen(new, old, again) == again.message.key
 
 
 def test_while_one_of_a_group_is_on_its_way_the_next_one_waits():
-    on_its_way = Waiting(message(subject="a"), NOW + 60, begun_s=NOW - 5, tries=1)
-    assert chosen(on_its_way, Waiting(message(subject="b"), NOW)) is None
+    on_its_way = PendingMessage(message(subject="a"), NOW + 60, begun_s=NOW - 5, tries=1)
+    assert chosen(on_its_way, PendingMessage(message(subject="b"), NOW)) is None
     for other in (message(whose="ada"), message(kind=Kind.NODE_BACK)):
-        assert chosen(on_its_way, Waiting(other, NOW)) == other.key
+        assert chosen(on_its_way, PendingMessage(other, NOW)) == other.key
 
 
 def test_the_hour_s_limit_is_each_person_s_own_and_binds_no_second_try():
     hour = [NOW - HOUR_S + 1, NOW]
-    assert chosen(Waiting(message(whose="ada"), NOW), begun={"ada": hour}.items()) is None
-    assert chosen(Waiting(message(whose="bob"), NOW), begun={"ada": hour}.items()) is not None
-    assert chosen(Waiting(message(), NOW), begun={"": [NOW - HOUR_S, NOW]}.items()) is not None
-    assert chosen(Waiting(message(), NOW), begun={"": [NOW + 9, NOW]}.items()) is not None  # of a clock ahead
-    again = Waiting(message(), NOW, begun_s=NOW - 5, tries=1)
+    assert chosen(PendingMessage(message(whose="ada"), NOW), begun={"ada": hour}.items()) is None
+    assert chosen(PendingMessage(message(whose="bob"), NOW), begun={"ada": hour}.items()) is not None
+    assert chosen(PendingMessage(message(), NOW), begun={"": [NOW - HOUR_S, NOW]}.items()) is not None
+    assert chosen(PendingMessage(message(), NOW), begun={"": [NOW + 9, NOW]}.items()) is not None  # of a clock ahead
+    again = PendingMessage(message(), NOW, begun_s=NOW - 5, tries=1)
     assert chosen(again, begun={"": hour}.items()) is not None
 
 

@@ -14,8 +14,8 @@ from perdure.service.notices.rules import (
     HOUR_S,
     LONGEST_WAIT_S,
     Limits,
+    PendingMessage,
     Rule,
-    Waiting,
     addresses_of,
     gathered,
     next_to_send,
@@ -171,7 +171,7 @@ def simulate(arrivals, limits, works, hours=6.0):
             for message in gathered(open_, [new], rules, (), "c").values():
                 known = waiting.get(message.key)
                 due_s = known.due_s if known else now + limits.group_s
-                waiting[message.key] = Waiting(message, due_s)
+                waiting[message.key] = PendingMessage(message, due_s)
         lately = {"": [at_s for at_s in begun if at_s > now - HOUR_S]}
         while (chosen := next_to_send(waiting.values(), lately, limits, now)) is not None:
             if chosen.begun_s is None:
@@ -227,5 +227,5 @@ def test_tries_are_spaced_out_up_to_a_bound_and_end():
 
 def test_an_instant_from_a_clock_that_was_wrong_is_not_waited_for():
     (message,) = gathered({}, [notice()], [Rule(("ops",))], (), "c").values()
-    assert next_to_send([Waiting(message, NOW + 365 * 86_400.0)], {}, Limits(), NOW) is not None
-    assert next_to_send([Waiting(message, NOW + 10.0)], {}, Limits(), NOW) is None
+    assert next_to_send([PendingMessage(message, NOW + 365 * 86_400.0)], {}, Limits(), NOW) is not None
+    assert next_to_send([PendingMessage(message, NOW + 10.0)], {}, Limits(), NOW) is None

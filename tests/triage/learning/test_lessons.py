@@ -7,22 +7,22 @@ from hypothesis import strategies as st
 
 from perdure.model.identity import AttemptId
 from perdure.triage.classifiers.protocol import Reading
-from perdure.triage.learning.lessons import Caps, Lesson, Source, taught
+from perdure.triage.learning.lessons import Caps, LabelSource, Lesson, taught
 from tests.copying import replace
 
 
-def lesson(n, transient=True, user="ada", fingerprint="", source=Source.OUTCOME, time_s=0.0):
+def lesson(n, transient=True, user="ada", fingerprint="", source=LabelSource.OUTCOME, time_s=0.0):
     mark = fingerprint or f"f{n}"
     return Lesson(AttemptId("c", str(n), 1), time_s, user, mark, Reading(f"error {mark}"), transient, source)
 
 
 def test_a_person_outranks_the_outcome_of_the_same_attempt():
-    said = lesson(1, transient=False, source=Source.PERSON)
-    assert taught([replace(said, transient=True, source=Source.OUTCOME, time_s=9.0), said]) == [said]
+    said = lesson(1, transient=False, source=LabelSource.PERSON)
+    assert taught([replace(said, transient=True, source=LabelSource.OUTCOME, time_s=9.0), said]) == [said]
 
 
 def test_a_person_outranks_outcomes_of_what_looks_alike():
-    said = lesson(1, transient=False, fingerprint="f", source=Source.PERSON)
+    said = lesson(1, transient=False, fingerprint="f", source=LabelSource.PERSON)
     alike = lesson(2, transient=True, fingerprint="f")
     agreeing = lesson(3, transient=False, fingerprint="f")
     assert taught([alike, said, agreeing]) == [said, agreeing]
@@ -33,13 +33,13 @@ def test_contradictory_outcomes_teach_nothing():
 
 
 def test_the_latest_word_of_a_person_counts():
-    first, second = lesson(1, True, source=Source.PERSON), lesson(1, False, source=Source.PERSON, time_s=5.0)
+    first, second = lesson(1, True, source=LabelSource.PERSON), lesson(1, False, source=LabelSource.PERSON, time_s=5.0)
     assert taught([first, second]) == [second]
 
 
 def test_of_what_persons_say_of_what_looks_alike_the_latest_word_decides_on_outcomes():
-    first = lesson(1, True, fingerprint="f", source=Source.PERSON)
-    second = lesson(2, False, fingerprint="f", source=Source.PERSON, time_s=5.0)
+    first = lesson(1, True, fingerprint="f", source=LabelSource.PERSON)
+    second = lesson(2, False, fingerprint="f", source=LabelSource.PERSON, time_s=5.0)
     outcomes = [lesson(3, True, fingerprint="f"), lesson(4, False, fingerprint="f")]
     assert taught([*outcomes, first, second]) == [second, first, outcomes[1]]
 
@@ -64,7 +64,7 @@ def test_one_fingerprint_is_taught_a_few_times_only():
             st.booleans(),
             st.sampled_from(["ada", "bob"]),
             st.sampled_from(["", "f", "g"]),
-            st.sampled_from(list(Source)),
+            st.sampled_from(list(LabelSource)),
             st.floats(0, 9),
         ),
         max_size=20,
@@ -74,4 +74,4 @@ def test_each_attempt_is_taught_once_and_persons_always(lessons):
     kept = taught(lessons)
     attempts = [one.attempt for one in kept]
     assert len(attempts) == len(set(attempts))
-    assert {one.attempt for one in lessons if one.source is Source.PERSON} <= set(attempts)
+    assert {one.attempt for one in lessons if one.source is LabelSource.PERSON} <= set(attempts)

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Reading
-from perdure.triage.learning.lessons import Source
+from perdure.triage.learning.lessons import LabelSource
 from perdure.triage.learning.teach import marks, teach
 from tests.triage.learning.test_lessons import lesson
 
@@ -53,7 +53,7 @@ def test_good_lessons_are_learnt():
 def test_what_makes_it_worse_on_the_fixed_set_is_rolled_back():
     base = own_model()
     poison = [
-        lesson(n, transient=not example.transient, fingerprint=f"{n}", source=Source.PERSON)
+        lesson(n, transient=not example.transient, fingerprint=f"{n}", source=LabelSource.PERSON)
         for n in range(12)
         for example in [KNOWN[n % 2]]
     ]

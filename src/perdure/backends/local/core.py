@@ -17,8 +17,8 @@ from perdure.backends.local.records import (
     AttemptRecord,
     Ending,
     Fault,
-    JobRecord,
-    NodeRecord,
+    LocalJob,
+    LocalNode,
     TaskExit,
     Timing,
 )
@@ -35,7 +35,7 @@ RESTARTED = "cluster daemon restarted"
 class Launch:
     """Start all tasks of an attempt."""
 
-    job: JobRecord
+    job: LocalJob
     attempt: AttemptRecord
 
 
@@ -64,9 +64,9 @@ Effect = Launch | SignalTasks | SignalNode
 class Step:
     """What changed, and what is to be done once that is durable."""
 
-    jobs: tuple[JobRecord, ...]
+    jobs: tuple[LocalJob, ...]
     attempts: tuple[AttemptRecord, ...]
-    nodes: tuple[NodeRecord, ...]
+    nodes: tuple[LocalNode, ...]
     effects: tuple[Effect, ...]
 
 
@@ -75,16 +75,16 @@ class Core:
 
     def __init__(
         self,
-        nodes: Iterable[NodeRecord],
-        jobs: Iterable[JobRecord],
+        nodes: Iterable[LocalNode],
+        jobs: Iterable[LocalJob],
         running: Iterable[AttemptRecord],
         next_job: int,
         timing: Timing,
         log_pattern: str,
     ) -> None:
         """`log_pattern` makes the path of an attempt's log: ``/state/logs/{job}-{incarnation}.log``."""
-        self.nodes: dict[str, NodeRecord] = {node.name: node for node in nodes}
-        self.jobs: dict[str, JobRecord] = {job.job_id: job for job in jobs}
+        self.nodes: dict[str, LocalNode] = {node.name: node for node in nodes}
+        self.jobs: dict[str, LocalJob] = {job.job_id: job for job in jobs}
         self.running: dict[str, AttemptRecord] = {attempt.job_id: attempt for attempt in running}
         self.timing = timing
         self._waiting: dict[str, None] = {job.job_id: None for job in self.jobs.values() if job.state.is_waiting}
@@ -120,7 +120,7 @@ class Core:
             raise ClusterError("submit", f"this cluster can never offer {size}", "Ask for less or exclude fewer nodes")
         job_id, self._next_job = str(self._next_job), self._next_job + 1
         state, reason = (JobState.HELD, "JobHeldUser") if spec.hold else (JobState.PENDING, "")
-        job = JobRecord(job_id, spec, state, now, now + spec.delay_s, spec.exclude, spec.require, reason)
+        job = LocalJob(job_id, spec, state, now, now + spec.delay_s, spec.exclude, spec.require, reason)
         self.put_job(job)
         return job_id
 
@@ -214,7 +214,7 @@ class Core:
 
     # Changing records
 
-    def put_job(self, job: JobRecord) -> None:
+    def put_job(self, job: LocalJob) -> None:
         """Replace a job's record."""
         self.jobs[job.job_id] = job
         self._changed_jobs[job.job_id] = None
@@ -224,7 +224,7 @@ class Core:
         else:
             self._waiting.pop(job.job_id, None)
 
-    def put_node(self, node: NodeRecord) -> None:
+    def put_node(self, node: LocalNode) -> None:
         """Replace a node's record."""
         self.nodes[node.name] = node
         self._changed_nodes[node.name] = None
@@ -312,7 +312,7 @@ class Core:
         )
         self.put_job(self._job_after(self.jobs[attempt.job_id], state, reason, now))
 
-    def _job_after(self, job: JobRecord, state: AttemptState, reason: str, now: float) -> JobRecord:
+    def _job_after(self, job: LocalJob, state: AttemptState, reason: str, now: float) -> LocalJob:
         requeued = state is AttemptState.PREEMPTED or (
             state is AttemptState.NODE_FAIL and job.spec.requeue_on_node_fail
         )
@@ -326,15 +326,15 @@ class Core:
 
     # Nodes
 
-    def _is_timed(self, node: NodeRecord) -> bool:
+    def _is_timed(self, node: LocalNode) -> bool:
         return node.fault is Fault.THAWING or (node.fault is not None and not node.down)
 
-    def _node_wait_s(self, node: NodeRecord) -> float:
+    def _node_wait_s(self, node: LocalNode) -> float:
         if node.fault is not Fault.THAWING:
             return self.timing.detect_s
         return self.timing.thaw_s + (self.timing.kill_wait_s if node.ended else 0.0)
 
-    def _tick_node(self, node: NodeRecord, now: float) -> None:
+    def _tick_node(self, node: LocalNode, now: float) -> None:
         if not self._is_timed(node) or now < node.fault_s + self._node_wait_s(node):
             return
         if node.fault is not Fault.THAWING:
@@ -345,7 +345,7 @@ class Core:
         else:
             self._return(node, now)
 
-    def _take_down(self, node: NodeRecord, now: float, reason: str = "Not responding") -> None:
+    def _take_down(self, node: LocalNode, now: float, reason: str = "Not responding") -> None:
         """Notice that a node does not answer: what ran there has failed, whatever its processes still do."""
         self.put_node(replace(node, down=reason, since_s=now))
         for attempt in tuple(self.running.values()):
@@ -363,13 +363,13 @@ class Core:
         if node.down and node.fault is None:
             self._return(node, now)
 
-    def _thaw(self, node: NodeRecord, now: float) -> None:
+    def _thaw(self, node: LocalNode, now: float) -> None:
         """Let stopped processes run on; where the node was given up, what still runs there is ended soon."""
         self._effects.append(SignalNode(node.name, signal.SIGCONT))
         thawing = Fault.THAWING if node.down else None
         self.put_node(replace(node, fault=thawing, fault_s=now, ended=False))
 
-    def _return(self, node: NodeRecord, now: float) -> None:
+    def _return(self, node: LocalNode, now: float) -> None:
         """A fresh boot: whatever was left on the node is gone, and it takes work again unless it is drained."""
         if node.fault is not None and not node.down:  # nobody noticed yet; a boot is noticed
             self._take_down(node, now)
@@ -403,11 +403,11 @@ class Core:
                     self.end_attempt(victim, AttemptState.PREEMPTED, f"preempted by job {job.job_id}", now)
         self._schedule_due = False  # saying why a job waits frees nothing
 
-    def _wait(self, job: JobRecord, reason: str) -> None:
+    def _wait(self, job: LocalJob, reason: str) -> None:
         if job.reason != reason:
             self.put_job(replace(job, reason=reason))
 
-    def _start(self, job: JobRecord, seats: tuple[Seat, ...], now: float) -> None:
+    def _start(self, job: LocalJob, seats: tuple[Seat, ...], now: float) -> None:
         job = replace(job, state=JobState.RUNNING, incarnation=job.incarnation + 1, reason="", end_s=None)
         attempt = AttemptRecord(
             job_id=job.job_id,
@@ -424,10 +424,10 @@ class Core:
         self._effects.append(Launch(job, attempt))
 
 
-def fresh_nodes(count: int, gpus: int, slots: int, known: Mapping[str, NodeRecord], now: float) -> list[NodeRecord]:
+def fresh_nodes(count: int, gpus: int, slots: int, known: Mapping[str, LocalNode], now: float) -> list[LocalNode]:
     """Nodes ``n1`` to ``n<count>`` of one size; what is `known` of them (drained, down) is kept."""
     names = [f"n{i}" for i in range(1, count + 1)]
     return [
-        replace(known[name], gpus=gpus, slots=slots) if name in known else NodeRecord(name, gpus, slots, now)
+        replace(known[name], gpus=gpus, slots=slots) if name in known else LocalNode(name, gpus, slots, now)
         for name in names
     ]

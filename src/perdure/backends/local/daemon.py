@@ -18,7 +18,7 @@ from perdure.backends.local.core import RESTARTED, Core, Effect, Launch, SignalN
 from perdure.backends.local.environment import task_environment
 from perdure.backends.local.outputs import MAX_BESIDE, Run, Runs
 from perdure.backends.local.processes import Orders, Task, TaskKey, Tasks, kill_leftover
-from perdure.backends.local.records import AttemptRecord, JobRecord, Timing
+from perdure.backends.local.records import AttemptRecord, LocalJob, Timing
 from perdure.backends.local.spec import JobSpec
 from perdure.backends.local.store import Store
 from perdure.backends.local.wire import decode, decode_action, encode
@@ -151,7 +151,7 @@ class Daemon:
             case SignalNode(node, signum):
                 self._tasks.signal_node(node, signum)
 
-    def _launch(self, job: JobRecord, attempt: AttemptRecord) -> None:
+    def _launch(self, job: LocalJob, attempt: AttemptRecord) -> None:
         """Start all tasks at their gates, write down who they are, then open the gates."""
         workdir = job.spec.workdir
         tasks: list[Task] = []
@@ -170,7 +170,7 @@ class Daemon:
         for task in tasks:
             self._tasks.open_gate(task, self._orders(job, attempt, task.key.rank))
 
-    def _orders(self, job: JobRecord, attempt: AttemptRecord, rank: int) -> Orders:
+    def _orders(self, job: LocalJob, attempt: AttemptRecord, rank: int) -> Orders:
         limits = {"RLIMIT_AS": job.spec.memory_mib, "RLIMIT_FSIZE": job.spec.file_size_mib}
         return Orders(
             argv=job.spec.argv,
@@ -243,7 +243,7 @@ class Daemon:
         beside = sorted(others, key=lambda pair: pair[1].start_s)[-MAX_BESIDE:]
         return encode(Runs(self._run(job, attempt), tuple(self._run(*each) for each in beside)))
 
-    def _run(self, job: JobRecord, attempt: AttemptRecord) -> Run:
+    def _run(self, job: LocalJob, attempt: AttemptRecord) -> Run:
         env = task_environment(self.setup.cluster, self.setup.state_dir, job, attempt, 0, os.environ)
         return Run(job.job_id, attempt.start_s, attempt.end_s, job.spec.argv, job.spec.workdir, env)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perdure.backends.local import paths
-from perdure.backends.local.records import AttemptRecord, JobRecord
+from perdure.backends.local.records import AttemptRecord, LocalJob
 
 # Of the daemon's own environment only this is passed on: it may hold secrets.
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "VIRTUAL_ENV")
@@ -14,7 +14,7 @@ QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS":
 
 
 def task_environment(
-    cluster: str, state_dir: Path, job: JobRecord, attempt: AttemptRecord, rank: int, inherited: Mapping[str, str]
+    cluster: str, state_dir: Path, job: LocalJob, attempt: AttemptRecord, rank: int, inherited: Mapping[str, str]
 ) -> dict[str, str]:
     """The variables of one task. The job's own win over the base, the cluster's over both.
 
@@ -51,7 +51,7 @@ def _ranks(attempt: AttemptRecord, rank: int) -> dict[str, str]:
     }
 
 
-def _slurm(job: JobRecord, attempt: AttemptRecord, rank: int) -> dict[str, str]:
+def _slurm(job: LocalJob, attempt: AttemptRecord, rank: int) -> dict[str, str]:
     nodes, gpus = ",".join(attempt.nodes), attempt.devices[rank]
     variables = {
         "SLURM_JOB_ID": attempt.job_id,

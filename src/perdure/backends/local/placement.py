@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.backends.local.records import AttemptRecord, JobRecord, NodeRecord
+from perdure.backends.local.records import AttemptRecord, LocalJob, LocalNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Seat:
     gpus: tuple[int, ...]
 
 
-def free_capacity(nodes: Iterable[NodeRecord], running: Iterable[AttemptRecord]) -> dict[str, Free]:
+def free_capacity(nodes: Iterable[LocalNode], running: Iterable[AttemptRecord]) -> dict[str, Free]:
     """What is free on each node that takes work, beside what `running` attempts hold."""
     free = {node.name: Free(frozenset(range(node.gpus)), node.slots) for node in nodes if node.takes_work}
     for attempt in running:
@@ -41,7 +41,7 @@ def occupy(free: Mapping[str, Free], seats: Iterable[tuple[str, tuple[int, ...]]
     return left
 
 
-def place(job: JobRecord, free: Mapping[str, Free]) -> tuple[Seat, ...] | None:
+def place(job: LocalJob, free: Mapping[str, Free]) -> tuple[Seat, ...] | None:
     """Seats for the whole gang, or None.
 
     Required nodes come first; the others are those where the fewest GPUs stay over (best fit), which keeps
@@ -61,10 +61,10 @@ def place(job: JobRecord, free: Mapping[str, Free]) -> tuple[Seat, ...] | None:
 
 
 def choose_victims(
-    job: JobRecord,
-    nodes: Sequence[NodeRecord],
+    job: LocalJob,
+    nodes: Sequence[LocalNode],
     running: Sequence[AttemptRecord],
-    jobs: Mapping[str, JobRecord],
+    jobs: Mapping[str, LocalJob],
 ) -> tuple[AttemptRecord, ...]:
     """The attempts to preempt so that `job` fits; empty where nothing helps or enough is being freed already.
 
@@ -88,5 +88,5 @@ def choose_victims(
     return tuple(enough)
 
 
-def _may_be_preempted(victim: JobRecord, by: JobRecord) -> bool:
+def _may_be_preempted(victim: LocalJob, by: LocalJob) -> bool:
     return victim.spec.preemptible and victim.spec.priority < by.spec.priority

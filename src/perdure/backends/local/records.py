@@ -29,7 +29,7 @@ class Timing(Struct, frozen=True):
     requeue_delay_s: float = 0.0  # from the cluster's own requeue to the earliest start
 
 
-class NodeRecord(Struct, frozen=True):
+class LocalNode(Struct, frozen=True):
     """One virtual node."""
 
     name: str
@@ -58,7 +58,7 @@ class NodeRecord(Struct, frozen=True):
         return Node(self.name, self.state(busy), self.down or self.drained or "", self.gpus, gpus_used, self.since_s)
 
 
-class JobRecord(Struct, frozen=True):
+class LocalJob(Struct, frozen=True):
     """One job and where it stands. `incarnation` counts its starts; 0 before the first."""
 
     job_id: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from perdure.backends.local.core import Core
-from perdure.backends.local.records import JobRecord, NodeRecord
+from perdure.backends.local.records import LocalJob, LocalNode
 from perdure.model.actions import (
     Action,
     Cancel,
@@ -57,7 +57,7 @@ def _on_node(core: Core, action: NodeAction, now: float) -> Outcome:
     return DONE
 
 
-def _into_service(core: Core, node: NodeRecord, now: float) -> Outcome:
+def _into_service(core: Core, node: LocalNode, now: float) -> Outcome:
     if node.drained is None and not (node.down and node.fault is None):
         return _superseded("the node is not out of service by our doing")
     core.put_node(replace(node, drained=None, since_s=now))
@@ -65,7 +65,7 @@ def _into_service(core: Core, node: NodeRecord, now: float) -> Outcome:
     return DONE
 
 
-def _on_job(core: Core, job: JobRecord, action: JobAction, now: float) -> Outcome:
+def _on_job(core: Core, job: LocalJob, action: JobAction, now: float) -> Outcome:
     match action:
         case Requeue():
             return _requeue(core, job, action, now)
@@ -86,7 +86,7 @@ def _on_job(core: Core, job: JobRecord, action: JobAction, now: float) -> Outcom
     return DONE
 
 
-def _requeue(core: Core, job: JobRecord, action: Requeue, now: float) -> Outcome:
+def _requeue(core: Core, job: LocalJob, action: Requeue, now: float) -> Outcome:
     if job.state is not JobState.FAILED:
         return _superseded(f"the job is {job.state}")
     if not job.may_restart:
@@ -108,7 +108,7 @@ def _requeue(core: Core, job: JobRecord, action: Requeue, now: float) -> Outcome
     return DONE
 
 
-def _exclude(core: Core, job: JobRecord, action: Exclude) -> Outcome:
+def _exclude(core: Core, job: LocalJob, action: Exclude) -> Outcome:
     if not job.state.is_waiting:
         return _superseded(f"the job is {job.state}")
     placed = _placed(core, job, action)
@@ -118,7 +118,7 @@ def _exclude(core: Core, job: JobRecord, action: Exclude) -> Outcome:
     return DONE
 
 
-def _extend(core: Core, job: JobRecord, action: Extend) -> Outcome:
+def _extend(core: Core, job: LocalJob, action: Extend) -> Outcome:
     if job.state is not JobState.RUNNING:
         return _superseded(f"the job is {job.state}")
     if job.spec.walltime_s is None or job.spec.walltime_s >= action.walltime_s:
@@ -127,7 +127,7 @@ def _extend(core: Core, job: JobRecord, action: Extend) -> Outcome:
     return DONE
 
 
-def _placed(core: Core, job: JobRecord, action: Requeue | Exclude) -> JobRecord | Outcome:
+def _placed(core: Core, job: LocalJob, action: Requeue | Exclude) -> LocalJob | Outcome:
     """The job kept off more nodes, and on as many as asked for, or a refusal where it could never start there."""
     excluded = tuple(dict.fromkeys((*job.excluded, *(name for name in action.exclude if name in core.nodes))))
     left, needed = core.candidates(job.spec, excluded), action.node_count or job.node_count
@@ -137,7 +137,7 @@ def _placed(core: Core, job: JobRecord, action: Requeue | Exclude) -> JobRecord 
     return replace(job, excluded=excluded, required=required, resized=action.node_count or job.resized)
 
 
-def _cancel(core: Core, job: JobRecord, now: float) -> Outcome:
+def _cancel(core: Core, job: LocalJob, now: float) -> Outcome:
     if job.state.is_over:
         return _superseded(f"the job is {job.state}")
     attempt = core.running.get(job.job_id)

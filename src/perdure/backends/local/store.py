@@ -13,7 +13,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from perdure.backends.local.core import Step
-from perdure.backends.local.records import AttemptRecord, JobRecord, NodeRecord
+from perdure.backends.local.records import AttemptRecord, LocalJob, LocalNode
 from perdure.backends.local.wire import decode, encode
 from perdure.errors import StateError
 from perdure.model.actions import Outcome
@@ -83,11 +83,11 @@ class Store:
     def close(self) -> None:
         self._db.close()
 
-    def nodes(self) -> list[NodeRecord]:
-        return [_read(NodeRecord, row) for row in self._db.execute("SELECT record FROM node ORDER BY rowid")]
+    def nodes(self) -> list[LocalNode]:
+        return [_read(LocalNode, row) for row in self._db.execute("SELECT record FROM node ORDER BY rowid")]
 
-    def jobs(self) -> list[JobRecord]:
-        return [_read(JobRecord, row) for row in self._db.execute("SELECT record FROM job ORDER BY id")]
+    def jobs(self) -> list[LocalJob]:
+        return [_read(LocalJob, row) for row in self._db.execute("SELECT record FROM job ORDER BY id")]
 
     def running(self) -> list[AttemptRecord]:
         return [_read(AttemptRecord, row) for row in self._db.execute("SELECT record FROM attempt WHERE end_s IS NULL")]

@@ -14,14 +14,14 @@ MAX_LINE = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ServiceLogLine:
     """One line, and how loud it is."""
 
     level: int
     text: str
 
 
-def lines(effects: Iterable[Effect], before: State, now: float) -> Iterator[Line]:
+def lines(effects: Iterable[Effect], before: State, now: float) -> Iterator[ServiceLogLine]:
     """The lines for `effects` of a step from `before`; what users and nodes are called is made safe for a terminal."""
     for effect in effects:
         match effect:
@@ -56,8 +56,8 @@ def _was_decided(before: State, failure: Failure) -> bool:
     return known is not None and known.attempt.id == failure.attempt.id and known.decision == failure.decision
 
 
-def _line(level: int, text: str) -> Line:
-    return Line(level, printable(text))
+def _line(level: int, text: str) -> ServiceLogLine:
+    return ServiceLogLine(level, printable(text))
 
 
 def printable(text: str) -> str:

@@ -24,7 +24,7 @@ from perdure.triage.context import Context
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.judge import examine
 from perdure.triage.labelled import read_logs
-from perdure.triage.learning.lessons import Lesson, Source
+from perdure.triage.learning.lessons import LabelSource, Lesson
 from perdure.triage.learning.teach import Term, teach
 from perdure.triage.logtext import LogText
 from perdure.triage.matching import RuleBook
@@ -131,7 +131,7 @@ class Learner:
 
     def _is_news(self, lessons: Sequence[Lesson], digest: str) -> bool:
         last = next(iter(self.notebook.terms(1)), None)
-        persons = any(lesson.source is Source.PERSON for lesson in lessons)
+        persons = any(lesson.source is LabelSource.PERSON for lesson in lessons)
         if last is None:
             return persons or len(lessons) >= MIN_NEWS
         grown = len(lessons) - int(last.term["offered"])

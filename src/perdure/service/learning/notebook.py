@@ -23,7 +23,7 @@ from perdure.service.store.database import Store
 from perdure.service.store.schema import attempts, corrections, readings, terms
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.judge import Finding
-from perdure.triage.learning.lessons import Lesson, Source
+from perdure.triage.learning.lessons import LabelSource, Lesson
 from perdure.triage.learning.outcomes import Trial, labels
 from perdure.triage.learning.teach import Term
 from perdure.triage.rule import Cause
@@ -69,7 +69,7 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True)
-class TermRow:
+class TrainingRound:
     """One round of teaching as it was written down."""
 
     number: int
@@ -116,9 +116,9 @@ class Notebook:
             known = tuple(causes[name] for name in json.loads(row.names) if name in causes)
             about = (attempt, row.time_s, row.user, row.fingerprint, Reading(row.excerpt, known))
             if attempt in said:
-                found.append(Lesson(*about, said[attempt].transient, Source.PERSON))
+                found.append(Lesson(*about, said[attempt].transient, LabelSource.PERSON))
             elif attempt in proved:
-                found.append(Lesson(*about, proved[attempt], Source.OUTCOME))
+                found.append(Lesson(*about, proved[attempt], LabelSource.OUTCOME))
         return found
 
     def _readings(self) -> Sequence[Any]:
@@ -190,13 +190,15 @@ class Notebook:
             old = and_(terms.c.cluster == self.cluster, terms.c.model.is_not(None), terms.c.seq.not_in(kept))
             db.execute(update(terms).where(old).values(model=None))
 
-    def terms(self, limit: int = 50) -> list[TermRow]:
+    def terms(self, limit: int = 50) -> list[TrainingRound]:
         """The latest rounds of teaching, the newest first."""
         columns = (terms.c.seq, terms.c.time_s, terms.c.lessons, cast(terms.c.payload, Text).label("text"))
         query = select(*columns, terms.c.model.is_not(None).label("has_model")).where(terms.c.cluster == self.cluster)
         with self._store.reading() as db:
             found = db.execute(query.order_by(terms.c.seq.desc()).limit(limit)).all()
-        return [TermRow(row.seq, row.time_s, row.lessons, json.loads(row.text), bool(row.has_model)) for row in found]
+        return [
+            TrainingRound(row.seq, row.time_s, row.lessons, json.loads(row.text), bool(row.has_model)) for row in found
+        ]
 
     def model(self) -> bytes | None:
         """The model that was adopted last; None where none was, or that was taken back."""

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from perdure.service.notices.notice import Kind, Message, Notice
-from perdure.service.notices.rules import HOUR_S, MAX_WAITING, Group, Rule, Waiting, gathered
+from perdure.service.notices.rules import HOUR_S, MAX_WAITING, Group, PendingMessage, Rule, gathered
 from perdure.service.store.codec import Codec, clean
 from perdure.service.store.database import Store
 from perdure.service.store.queries.reader import as_text
@@ -145,12 +145,12 @@ class Outbox:
 
     # -- what goes out
 
-    def waiting(self, target: str) -> list[Waiting]:
+    def waiting(self, target: str) -> list[PendingMessage]:
         """What a target has not been sent yet."""
         mine = (messages.c.cluster == self.cluster, messages.c.state.in_(WAITING), messages.c.target == target)
         with self._store.reading() as db:
             rows = db.execute(select(*_COLUMNS).where(*mine).order_by(messages.c.seq)).all()
-        return [Waiting(MESSAGE.decode(row.text), row.due_s, row.begun_s, row.tries) for row in rows]
+        return [PendingMessage(MESSAGE.decode(row.text), row.due_s, row.begun_s, row.tries) for row in rows]
 
     def begun(self, target: str, now: float) -> dict[str, list[float]]:
         """When messages to a target were begun within the last hour, by whose they are."""
@@ -161,20 +161,20 @@ class Outbox:
                 found.setdefault(row.whose, []).append(row.begun_s)
         return found
 
-    def begin(self, key: str, now: float) -> Waiting | None:
+    def begin(self, key: str, now: float) -> PendingMessage | None:
         """Write down that a message is about to be sent, and with what; None where it is not waiting any more."""
         with self._store.writing() as db:
             gathering = (messages.c.key == key, messages.c.state == MessageState.GATHERING.value)
             db.execute(update(messages).where(*gathering).values(state=MessageState.ON_ITS_WAY.value, begun_s=now))
             mine = (messages.c.key == key, messages.c.state == MessageState.ON_ITS_WAY.value)
             row = db.execute(select(*_COLUMNS).where(*mine)).first()
-        return Waiting(MESSAGE.decode(row.text), row.due_s, row.begun_s, row.tries) if row else None
+        return PendingMessage(MESSAGE.decode(row.text), row.due_s, row.begun_s, row.tries) if row else None
 
-    def sent(self, waiting: Waiting, now: float) -> None:
+    def sent(self, waiting: PendingMessage, now: float) -> None:
         """Write down that a message arrived."""
         self._end(waiting, state=MessageState.SENT.value, tries=waiting.tries + 1, ended_s=now, error="")
 
-    def failed(self, waiting: Waiting, error: str, again_s: float | None, now: float) -> None:
+    def failed(self, waiting: PendingMessage, error: str, again_s: float | None, now: float) -> None:
         """Write down that a try failed, and when the next one is; None: the message is given up."""
         values: dict[str, Any] = {"tries": waiting.tries + 1, "error": clean(error)}
         if again_s is None:
@@ -182,7 +182,7 @@ class Outbox:
         else:
             self._end(waiting, due_s=again_s, **values)
 
-    def _end(self, waiting: Waiting, **values: Any) -> None:
+    def _end(self, waiting: PendingMessage, **values: Any) -> None:
         mine = (messages.c.key == waiting.message.key, messages.c.state == MessageState.ON_ITS_WAY.value)
         with self._store.writing() as db:
             db.execute(update(messages).where(*mine).values(**values))

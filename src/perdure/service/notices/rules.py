@@ -42,7 +42,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingMessage:
     """A message that is not sent yet. `begun_s` is None while it still takes in notices."""
 
     message: Message
@@ -88,8 +88,8 @@ def joined(message: Message, notice: Notice) -> Message:
 
 
 def next_to_send(
-    waiting: Iterable[Waiting], begun: Mapping[str, Sequence[float]], limits: Limits, now: float
-) -> Waiting | None:
+    waiting: Iterable[PendingMessage], begun: Mapping[str, Sequence[float]], limits: Limits, now: float
+) -> PendingMessage | None:
     """What one target is to be sent now: what was begun and is due again first, then what waits longest.
 
     `begun` are the instants of the last hour at which messages were begun, by whose they are. While a message of a

@@ -28,7 +28,7 @@ _BOUNDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DescribedField:
     """A parameter, or a field of a body: its form in words, and the model that it is made of ("" without one)."""
 
     name: str
@@ -40,7 +40,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DescribedAnswer:
     """What comes back: a status, what of, and in which model."""
 
     status: str
@@ -58,10 +58,10 @@ class Operation:
     method: str
     path: str
     about: str
-    parameters: tuple[Part, ...]
-    body: Answer | None  # `status` is "" there
-    body_fields: tuple[Part, ...]
-    answers: tuple[Answer, ...]  # without the problems
+    parameters: tuple[DescribedField, ...]
+    body: DescribedAnswer | None  # `status` is "" there
+    body_fields: tuple[DescribedField, ...]
+    answers: tuple[DescribedAnswer, ...]  # without the problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class DescribedModel:
     """A named form of bodies."""
 
     name: str
     title: str
     about: str
     form: str  # of one without fields
-    fields: tuple[Part, ...]
+    fields: tuple[DescribedField, ...]
 
 
 def described(app: FastAPI) -> dict[str, Any]:
@@ -100,12 +100,12 @@ def groups(document: Schema) -> tuple[Group, ...]:
     return tuple(Group(name, tuple(operations)) for name, operations in found.items())
 
 
-def models(document: Schema) -> tuple[Model, ...]:
+def models(document: Schema) -> tuple[DescribedModel, ...]:
     """The forms of bodies, by name; those that only describe FastAPI's own errors left out."""
     schemas = document["components"]["schemas"]
     left_out = {"HTTPValidationError", "ValidationError"}
     return tuple(
-        Model(name, _title(name), _line(schema), _form(schema)[0], tuple(_fields(schema)))
+        DescribedModel(name, _title(name), _line(schema), _form(schema)[0], tuple(_fields(schema)))
         for name, schema in sorted(schemas.items())
         if name not in left_out
     )
@@ -113,14 +113,14 @@ def models(document: Schema) -> tuple[Model, ...]:
 
 def _operation(path: str, method: str, told: Schema) -> Operation:
     parameters = tuple(
-        Part(
+        DescribedField(
             one["name"], *_form(one.get("schema", {})), bool(one.get("required")),
             one.get("description", "") or _line(one.get("schema", {})), one["in"],
         )
         for one in told.get("parameters", ())
     )  # fmt: skip
     content = told.get("requestBody", {}).get("content", {})
-    body = next((Answer("", "", kind, *_form(each.get("schema", {}))) for kind, each in content.items()), None)
+    body = next((DescribedAnswer("", "", kind, *_form(each.get("schema", {}))) for kind, each in content.items()), None)
     schema: Schema = next((each.get("schema", {}) for each in content.values()), {})
     return Operation(
         f"{method}-{path.strip('/').replace('/', '-').replace('{', '').replace('}', '')}", method.upper(), path,
@@ -128,22 +128,22 @@ def _operation(path: str, method: str, told: Schema) -> Operation:
     )  # fmt: skip
 
 
-def _answers(told: Schema) -> Iterator[Answer]:
+def _answers(told: Schema) -> Iterator[DescribedAnswer]:
     for status, one in told.get("responses", {}).items():
         content = one.get("content", {})
         if MEDIA_TYPE in content or status == "422":
             continue
         about = HTTPStatus(int(status)).phrase if status.isdecimal() else status
         if not content:
-            yield Answer(status, about)
+            yield DescribedAnswer(status, about)
         for kind, each in content.items():
-            yield Answer(status, about, kind, *_form(each.get("schema", {})))
+            yield DescribedAnswer(status, about, kind, *_form(each.get("schema", {})))
 
 
-def _fields(schema: Schema) -> Iterator[Part]:
+def _fields(schema: Schema) -> Iterator[DescribedField]:
     needed = set(schema.get("required", ()))
     for name, field in schema.get("properties", {}).items():
-        yield Part(name, *_form(field), name in needed, _line(field))
+        yield DescribedField(name, *_form(field), name in needed, _line(field))
 
 
 def _form(schema: Schema) -> tuple[str, str]:

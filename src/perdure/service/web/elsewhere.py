@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from perdure.installation import program
 from perdure.model.jobs import Attempt
 from perdure.service.store.journal import ActionState
-from perdure.service.store.queries.actions import ActionRow
+from perdure.service.store.queries.actions import ListedAction
 from perdure.service.store.queries.jobs import DecidedException, JobDetail, JudgedAttempt
 from perdure.triage.verdict import Bound, Label
 
@@ -18,7 +18,7 @@ NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 JOB_ID = re.compile(r"[0-9]{1,18}(?:[_+][0-9]{1,18})?", re.ASCII)
 
 
-def command_elsewhere(found: JobDetail, actions: Iterable[ActionRow], backend: str) -> str:
+def command_elsewhere(found: JobDetail, actions: Iterable[ListedAction], backend: str) -> str:
     """What a person can paste so that a job runs away from the nodes of its latest attempt, which failed.
 
     "" where no other node would help, where Perdure or a person has put it back already, or where `backend` ("local",
@@ -55,6 +55,6 @@ def _avoided(judged: JudgedAttempt, exceptions: Iterable[DecidedException]) -> S
     return [node for node in named if NODE_NAME.fullmatch(node)]
 
 
-def _recovers(row: ActionRow, attempt: Attempt) -> bool:
+def _recovers(row: ListedAction, attempt: Attempt) -> bool:
     ended_s = attempt.end_s or attempt.start_s
     return row.kind in RECOVERING and row.state in UNDER_WAY and row.created_s >= ended_s

@@ -22,7 +22,7 @@ from perdure.service.whatif.comparison import (
     RATES,
     TRACE,
     Comparison,
-    Order,
+    ComparisonRequest,
     Progress,
     Stage,
     Summary,
@@ -171,7 +171,7 @@ class Bench:
 
     def _carried_out(self, asked: Comparison) -> tuple[Stage, Trouble | None]:
         settings, folder = self.settings, self._work / asked.id
-        order = Order(
+        order = ComparisonRequest(
             asked.ask,
             self._database,
             self._cluster,

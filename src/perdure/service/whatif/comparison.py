@@ -118,7 +118,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ComparisonRequest:
     """What the process that simulates is told.
 
     On its standard input alone: the database's address may hold a secret.
@@ -134,4 +134,4 @@ class Order:
 
 
 COMPARISON: Codec[Comparison] = Codec(Comparison)
-ORDER: Codec[Order] = Codec(Order)
+ORDER: Codec[ComparisonRequest] = Codec(ComparisonRequest)

@@ -15,7 +15,7 @@ from typing import IO
 
 from pydantic import BaseModel, ValidationError
 
-from perdure.service.whatif.comparison import ORDER, Order, Progress, Trouble
+from perdure.service.whatif.comparison import ORDER, ComparisonRequest, Progress, Trouble
 
 log = logging.getLogger("perdure")
 
@@ -26,7 +26,7 @@ SAID = "stderr"  # its file in the folder
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
-class Message(BaseModel):
+class ProcessMessage(BaseModel):
     """A line of what the process says: how far it has come, or why it gives up."""
 
     progress: Progress | None = None
@@ -37,7 +37,9 @@ class Halted(Exception):
     """The process was ended because somebody asked for it."""
 
 
-def carry_out(order: Order, folder: Path, tell: Callable[[Progress], None], halt: Callable[[], bool]) -> Trouble | None:
+def carry_out(
+    order: ComparisonRequest, folder: Path, tell: Callable[[Progress], None], halt: Callable[[], bool]
+) -> Trouble | None:
     """Have a simulation done, its answers in `folder`; None where they are there, else why not.
 
     `halt` is asked every now and then whether to end it. Raises `Halted` then, and `OSError` where no process can be
@@ -63,7 +65,10 @@ def _started(folder: Path, said: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def _listen(
-    process: subprocess.Popen[bytes], order: Order, tell: Callable[[Progress], None], halt: Callable[[], bool]
+    process: subprocess.Popen[bytes],
+    order: ComparisonRequest,
+    tell: Callable[[Progress], None],
+    halt: Callable[[], bool],
 ) -> Trouble | None:
     assert process.stdin is not None
     until = time.monotonic() + order.time_limit_s
@@ -86,12 +91,12 @@ def _listen(
     return trouble
 
 
-def _understood(line: bytes) -> Message:
+def _understood(line: bytes) -> ProcessMessage:
     """What a line says; nothing where some library has printed it."""
     try:
-        return Message.model_validate_json(line) if line else Message()
+        return ProcessMessage.model_validate_json(line) if line else ProcessMessage()
     except ValidationError:
-        return Message()
+        return ProcessMessage()
 
 
 def _lines(process: subprocess.Popen[bytes], halt: Callable[[], bool]) -> Iterator[bytes]:

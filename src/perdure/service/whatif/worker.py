@@ -24,9 +24,19 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.registry import placement_named
 from perdure.service.whatif.ask import Ask, check
-from perdure.service.whatif.comparison import HISTORY, ORDER, TRACE, Figures, Order, Progress, Spread, Summary, Trouble
+from perdure.service.whatif.comparison import (
+    HISTORY,
+    ORDER,
+    TRACE,
+    ComparisonRequest,
+    Figures,
+    Progress,
+    Spread,
+    Summary,
+    Trouble,
+)
 from perdure.service.whatif.limits import MIB
-from perdure.service.whatif.process import Message
+from perdure.service.whatif.process import ProcessMessage
 from perdure.service.whatif.shelf import MAX_BYTES, REPORT, RESULT, SUMMARY
 from perdure.simulation.charts import MAX_RUNS
 from perdure.simulation.fitting import fitting
@@ -46,19 +56,19 @@ def main() -> int:
     _be_modest(order)
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     try:
-        compare(order, lambda progress: _say(Message(progress=progress)))
+        compare(order, lambda progress: _say(ProcessMessage(progress=progress)))
     except PerdureError as err:
-        _say(Message(trouble=Trouble.of(err)))
+        _say(ProcessMessage(trouble=Trouble.of(err)))
         return 1
     except MemoryError:
         what = f"more memory was needed than {order.memory_bytes // MIB} MiB"
         mend = "Take a smaller trace or fewer policies, or let whatif.memory_mib be raised"
-        _say(Message(trouble=Trouble(where="memory", what=what, mend=mend)))
+        _say(ProcessMessage(trouble=Trouble(where="memory", what=what, mend=mend)))
         return 1
     return 0
 
 
-def compare(order: Order, tell: Callable[[Progress], None]) -> None:
+def compare(order: ComparisonRequest, tell: Callable[[Progress], None]) -> None:
     """Run every case and write the answers into the working directory. Raises `PerdureError`."""
     ask = order.ask
     cluster = check(ask)
@@ -78,7 +88,7 @@ def compare(order: Order, tell: Callable[[Progress], None]) -> None:
     _write(found, cluster, runs, pictures, missing)
 
 
-def _trace(order: Order, cluster: Cluster) -> Trace:
+def _trace(order: ComparisonRequest, cluster: Cluster) -> Trace:
     ask = order.ask
     if ask.upload is not None:
         from perdure.traces.read import read
@@ -181,7 +191,7 @@ def _change(value: float, first: float) -> float | None:
     return value / first - 1 if first > 0 else None
 
 
-def _be_modest(order: Order) -> None:
+def _be_modest(order: ComparisonRequest) -> None:
     """Take no more than is given. What cannot be bounded on this system is left as it is."""
     os.nice(order.nice)
     seconds = int(order.time_limit_s) + 1
@@ -207,7 +217,7 @@ def _end_with_the_service() -> None:
     os._exit(2)
 
 
-def _say(message: Message) -> None:
+def _say(message: ProcessMessage) -> None:
     print(message.model_dump_json(exclude_none=True), flush=True)  # noqa: T201
 
 

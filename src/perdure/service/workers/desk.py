@@ -21,7 +21,7 @@ from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import ActionState
 from perdure.service.workers.operations import Status
-from perdure.service.workers.switch import Switch
+from perdure.service.workers.switch import KillSwitch
 
 log = logging.getLogger("perdure")
 
@@ -49,7 +49,7 @@ class Desk:
     """Carries each wish out durably before it returns."""
 
     def __init__(
-        self, engine: Engine, backend_name: str, armed: bool, switch: Switch, look_every_s: float = 0.0
+        self, engine: Engine, backend_name: str, armed: bool, switch: KillSwitch, look_every_s: float = 0.0
     ) -> None:
         self._engine = engine
         self._look_every_s = look_every_s

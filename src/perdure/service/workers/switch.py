@@ -11,7 +11,7 @@ RESERVE_FILE = "reserve"
 RESERVE_BYTES = 256 * 1024
 
 
-class Switch:
+class KillSwitch:
     """Works without the service, too, and while the disk is full."""
 
     def __init__(self, state: Path) -> None:

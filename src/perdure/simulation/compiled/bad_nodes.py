@@ -12,7 +12,7 @@ from perdure.simulation.compiled.places import has_node
 from perdure.simulation.faults import MOST_MET, NodeFaults
 
 
-class BadNodes(NamedTuple):
+class CompiledBadNodes(NamedTuple):
     """The faults of a run, and those that jobs have met so far."""
 
     of: NDArray[np.int32]  # of each recorded attempt, -1 for none; empty where no faults come
@@ -20,7 +20,7 @@ class BadNodes(NamedTuple):
     job: Records  # see `bad_nodes`; -1 is none
 
 
-def bad_nodes(faults: NodeFaults | None, jobs: int, ticks_per_s: int) -> BadNodes:
+def bad_nodes(faults: NodeFaults | None, jobs: int, ticks_per_s: int) -> CompiledBadNodes:
     """All nodes are well; without `faults` they remain so."""
     bound = np.empty(0, np.intp) if faults is None else np.flatnonzero(faults.bound)
     fault = records(
@@ -40,12 +40,12 @@ def bad_nodes(faults: NodeFaults | None, jobs: int, ticks_per_s: int) -> BadNode
     for name in ("first", "last", "doom"):
         job[name] = -1
     if faults is None:
-        return BadNodes(np.empty(0, np.int32), fault, job)
+        return CompiledBadNodes(np.empty(0, np.int32), fault, job)
     fault["record"], fault["again"], fault["pick"] = bound, faults.again[bound], faults.pick[bound]
     fault["repair"] = np.rint(faults.repair_s[bound] * ticks_per_s)
     of = np.full(len(faults.bound), -1, np.int32)
     of[bound] = np.arange(len(bound))
-    return BadNodes(of, fault, job)
+    return CompiledBadNodes(of, fault, job)
 
 
 @kernel

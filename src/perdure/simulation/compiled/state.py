@@ -7,7 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.simulation.compiled.bad_nodes import BadNodes, bad_nodes, following, is_over, lasts, left_by, met_by
+from perdure.simulation.compiled.bad_nodes import (
+    CompiledBadNodes,
+    bad_nodes,
+    following,
+    is_over,
+    lasts,
+    left_by,
+    met_by,
+)
 from perdure.simulation.compiled.finding import next_rung, take
 from perdure.simulation.compiled.kernel import LONG, SHORT, Records, kernel, records
 from perdure.simulation.compiled.places import Places, release
@@ -28,7 +36,7 @@ class State(NamedTuple):
     passed: NDArray[np.bool_]
     job: Records  # see `state_of`
     places: Places
-    bad: BadNodes
+    bad: CompiledBadNodes
     questions: Questions
     ends: Ticks  # of running jobs
     returns: Ticks  # of jobs on their way to a next attempt

@@ -11,7 +11,7 @@ from perdure.model.identity import AttemptId
 from perdure.triage.classifiers.protocol import Example, Reading
 
 
-class Source(StrEnum):
+class LabelSource(StrEnum):
     """Whose word a label is."""
 
     OUTCOME = "outcome"
@@ -28,7 +28,7 @@ class Lesson:
     fingerprint: str
     reading: Reading
     transient: bool
-    source: Source
+    source: LabelSource
 
     @property
     def example(self) -> Example:
@@ -55,16 +55,18 @@ def taught(lessons: Iterable[Lesson], caps: Caps | None = None) -> list[Lesson]:
     until a person speaks. What persons say is not capped.
     """
     caps = caps or Caps()
-    ordered = sorted(lessons, key=lambda lesson: (lesson.source is not Source.PERSON, -lesson.time_s, lesson.attempt))
+    ordered = sorted(
+        lessons, key=lambda lesson: (lesson.source is not LabelSource.PERSON, -lesson.time_s, lesson.attempt)
+    )
     one_each: dict[AttemptId, Lesson] = {}
     for lesson in ordered:
         one_each.setdefault(lesson.attempt, lesson)
-    told = {lesson.fingerprint: lesson.transient for lesson in reversed(ordered) if lesson.source is Source.PERSON}
+    told = {lesson.fingerprint: lesson.transient for lesson in reversed(ordered) if lesson.source is LabelSource.PERSON}
     both = _contradictory(one_each.values())
     clear = [
         lesson
         for lesson in one_each.values()
-        if lesson.source is Source.PERSON
+        if lesson.source is LabelSource.PERSON
         or (
             told[lesson.fingerprint] == lesson.transient
             if lesson.fingerprint in told
@@ -78,7 +80,7 @@ def _contradictory(lessons: Iterable[Lesson]) -> set[str]:
     """Fingerprints of which outcomes say both kinds."""
     kinds: dict[str, set[bool]] = {}
     for lesson in lessons:
-        if lesson.source is Source.OUTCOME:
+        if lesson.source is LabelSource.OUTCOME:
             kinds.setdefault(lesson.fingerprint, set()).add(lesson.transient)
     return {fingerprint for fingerprint, said in kinds.items() if len(said) > 1}
 
@@ -89,7 +91,7 @@ def _capped(lessons: list[Lesson], caps: Caps) -> list[Lesson]:
     of_user: Counter[str] = Counter()
     kept = []
     for lesson in lessons:
-        by_person = lesson.source is Source.PERSON
+        by_person = lesson.source is LabelSource.PERSON
         if not by_person and (
             of_fingerprint[lesson.fingerprint] >= caps.per_fingerprint or of_user[lesson.user] >= of_user_most
         ):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perdure.triage.classifiers.protocol import Example, Model
-from perdure.triage.learning.lessons import Caps, Lesson, Source, taught
+from perdure.triage.learning.lessons import Caps, LabelSource, Lesson, taught
 
 HELD_BACK = 5
 """One group in so many (a fingerprint of lessons, a family of known failures) is never taught, and examines."""
@@ -60,16 +60,20 @@ def teach(
     rehearsal, fixed = ([e for e in known if _is_held_back(e.group) is examined] for examined in (False, True))
     chosen = taught(lessons, caps)
     learnt = [
-        lesson.example for lesson in chosen if lesson.source is Source.PERSON or not _is_held_back(lesson.fingerprint)
+        lesson.example
+        for lesson in chosen
+        if lesson.source is LabelSource.PERSON or not _is_held_back(lesson.fingerprint)
     ]
     site = [
-        lesson.example for lesson in chosen if lesson.source is not Source.PERSON and _is_held_back(lesson.fingerprint)
+        lesson.example
+        for lesson in chosen
+        if lesson.source is not LabelSource.PERSON and _is_held_back(lesson.fingerprint)
     ]
     update = base.update([*learnt, *rehearsal]) if learnt else base
     before, after = (marks(model, fixed) for model in (current, update))
     site_before, site_after = (marks(model, site) for model in (current, update))
     reason = worse("the fixed set", before, after) or worse("the site's own lessons", site_before, site_after)
-    persons = sum(lesson.source is Source.PERSON for lesson in lessons)
+    persons = sum(lesson.source is LabelSource.PERSON for lesson in lessons)
     term = Term(
         len(lessons),
         len(learnt),

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from perdure.errors import NotFound
 from perdure.model.actions import Action
 from perdure.service.store import codec
-from perdure.service.store.queries.order import ALWAYS, Order, Within, in_order, of_jobs
+from perdure.service.store.queries.order import ALWAYS, SortOrder, Within, in_order, of_jobs
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged
 from perdure.service.store.queries.story import of_this_job
 from perdure.service.store.schema import actions
@@ -28,7 +28,7 @@ SORTED_BY = {
 
 
 @dataclass(frozen=True, slots=True)
-class ActionRow:
+class ListedAction:
     """One action on its way. Instants are seconds since the epoch."""
 
     key: str
@@ -56,10 +56,10 @@ def find_actions(
     user: str = "",
     partition: str = "",
     decided: Within = ALWAYS,
-    order: Order | None = None,
+    order: SortOrder | None = None,
     cursor: str | None = None,
     limit: int = 50,
-) -> Page[ActionRow]:
+) -> Page[ListedAction]:
     """Actions, the latest first; `user` and `partition` are those of the job."""
     query = select(*_columns()).where(*decided.of(actions.c.created_s)).limit(limit + 1)
     query = in_order(query, actions, cursor, order, SORTED_BY)
@@ -77,19 +77,19 @@ def find_actions(
     return paged(rows, [_row(row) for row in rows], limit)
 
 
-def actions_of(reader: Reader, job_id: str) -> tuple[ActionRow, ...]:
+def actions_of(reader: Reader, job_id: str) -> tuple[ListedAction, ...]:
     """The actions on one job, the latest first."""
     return find_actions(reader, job_id=job_id, limit=MAX_OF_JOB).items
 
 
-def actions_on_nodes(reader: Reader, names: Iterable[str], limit: int = MAX_OF_JOB) -> tuple[ActionRow, ...]:
+def actions_on_nodes(reader: Reader, names: Iterable[str], limit: int = MAX_OF_JOB) -> tuple[ListedAction, ...]:
     """The latest actions on these nodes, the latest first."""
     latest = select(actions.c.seq).where(reader.owns(actions)).order_by(actions.c.seq.desc()).limit(MAX_LOOKED_AT)
     query = select(*_columns()).where(actions.c.seq.in_(latest), actions.c.node.in_([codec.clean(n) for n in names]))
     return tuple(_row(row) for row in reader.all(query.order_by(actions.c.seq.desc()).limit(limit)))
 
 
-def action(reader: Reader, key: str) -> ActionRow:
+def action(reader: Reader, key: str) -> ListedAction:
     """One action. Raises `NotFound`."""
     row = reader.first(select(*_columns()).where(actions.c.key == codec.clean(key)))
     if row is None:
@@ -97,7 +97,7 @@ def action(reader: Reader, key: str) -> ActionRow:
     return _row(row)
 
 
-def actions_by_key(reader: Reader, keys: Iterable[str]) -> tuple[ActionRow, ...]:
+def actions_by_key(reader: Reader, keys: Iterable[str]) -> tuple[ListedAction, ...]:
     """Those of these actions that are known, in the order in which they were planned."""
     wanted = [codec.clean(key) for key in keys]
     if not wanted:
@@ -106,7 +106,7 @@ def actions_by_key(reader: Reader, keys: Iterable[str]) -> tuple[ActionRow, ...]
     return tuple(_row(row) for row in reader.all(query))
 
 
-def actions_for(reader: Reader, job_ids: Iterable[str]) -> dict[str, ActionRow]:
+def actions_for(reader: Reader, job_ids: Iterable[str]) -> dict[str, ListedAction]:
     """The latest action of each exception of these jobs, by exception id."""
     query = select(*_columns()).where(actions.c.cluster == reader.cluster, actions.c.job_id.in_(list(job_ids)))
     return {row.exception_id: _row(row) for row in reader.all(query.order_by(actions.c.seq))}
@@ -124,8 +124,8 @@ def _columns() -> tuple[Any, ...]:
     return (*names, a.created_s, a.expires_s, a.started_s, a.ended_s, as_text(a.payload).label("payload"))
 
 
-def _row(row: Any) -> ActionRow:
-    return ActionRow(
+def _row(row: Any) -> ListedAction:
+    return ListedAction(
         row.key,
         row.kind,
         row.state,

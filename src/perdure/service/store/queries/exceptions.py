@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, and_, literal, or_, select
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
 from perdure.service.store import codec
-from perdure.service.store.queries.order import ALWAYS, Order, Within, in_order, of_jobs
+from perdure.service.store.queries.order import ALWAYS, SortOrder, Within, in_order, of_jobs
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged
 from perdure.service.store.queries.story import of_this_job
 from perdure.service.store.schema import exceptions, jobs
@@ -33,7 +33,7 @@ def find_exceptions(
     of_user: str = "",
     partition: str = "",
     raised: Within = ALWAYS,
-    order: Order | None = None,
+    order: SortOrder | None = None,
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[ExceptionRecord]:

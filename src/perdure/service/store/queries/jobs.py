@@ -13,7 +13,7 @@ from perdure.errors import NotFound
 from perdure.model.jobs import Attempt, Job, JobState
 from perdure.retry.decide import Decision
 from perdure.service.store import codec
-from perdure.service.store.queries.order import ALWAYS, Order, Within, in_order, in_partition
+from perdure.service.store.queries.order import ALWAYS, SortOrder, Within, in_order, in_partition
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged
 from perdure.service.store.queries.story import of_this_job
 from perdure.service.store.schema import attempts, exceptions, jobs
@@ -95,7 +95,7 @@ def find_jobs(
     text: str = "",
     partition: str = "",
     submitted: Within = ALWAYS,
-    order: Order | None = None,
+    order: SortOrder | None = None,
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[JobRow]:

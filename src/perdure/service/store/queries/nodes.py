@@ -13,7 +13,7 @@ from perdure.model.jobs import Attempt
 from perdure.model.nodes import Node
 from perdure.service.store import codec
 from perdure.service.store.queries.jobs import category_of, same_attempt, same_job
-from perdure.service.store.queries.order import Order
+from perdure.service.store.queries.order import SortOrder
 from perdure.service.store.queries.reader import MAX_LIMIT, Page, Reader, as_text
 from perdure.service.store.schema import attempts, exceptions, jobs, nodes
 
@@ -50,7 +50,7 @@ def find_nodes(
     *,
     states: Iterable[str] = (),
     partition: str = "",
-    order: Order | None = None,
+    order: SortOrder | None = None,
     cursor: str | None = None,
     limit: int = MAX_LIMIT,
 ) -> Page[NodeRow]:
@@ -68,7 +68,7 @@ def find_nodes(
     return Page(items, items[-1].node.name if len(fit) > limit else None)
 
 
-def _by_name(reader: Reader, query: Select[Any], last: str, order: Order | None) -> Select[Any]:
+def _by_name(reader: Reader, query: Select[Any], last: str, order: SortOrder | None) -> Select[Any]:
     """The nodes that follow the one named `last`, "" before the first."""
     name = nodes.c.name
     if order is None or order.column not in SORTED_BY:

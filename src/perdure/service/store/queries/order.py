@@ -14,7 +14,7 @@ from perdure.service.store.schema import jobs
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SortOrder:
     """By which column rows are sorted; those that are alike in it come latest first."""
 
     column: str
@@ -42,7 +42,11 @@ ALWAYS = Within()
 
 
 def in_order(
-    query: Select[Any], table: Table, cursor: str | None, order: Order | None, columns: Mapping[str, ColumnElement[Any]]
+    query: Select[Any],
+    table: Table,
+    cursor: str | None,
+    order: SortOrder | None,
+    columns: Mapping[str, ColumnElement[Any]],
 ) -> Select[Any]:
     """The part of a listing that follows `cursor`, the `seq` of the row before; None orders the latest first.
 

@@ -68,7 +68,7 @@ async def stream(
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class ListenerSlot:
     """One listener's."""
 
     user: str
@@ -83,7 +83,7 @@ class Listeners:
 
     def __init__(self, most: int, tail: Tail) -> None:
         self._most = most
-        self._places: defaultdict[str, list[Place]] = defaultdict(list)
+        self._places: defaultdict[str, list[ListenerSlot]] = defaultdict(list)
         self.tail = tail
         self.closing = False
 
@@ -92,7 +92,7 @@ class Listeners:
         """How many listen."""
         return sum(map(len, self._places.values()))
 
-    async def enter(self, user: str) -> Place:
+    async def enter(self, user: str) -> ListenerSlot:
         """Raises `TooMany`."""
         here = self.here
         if here >= self._most:
@@ -100,7 +100,7 @@ class Listeners:
             if len(most) <= len(self._places.get(user, ())) + 1:
                 raise TooMany("events", f"{here} listen already", "Close one, or ask /api/v1/events now and then")
             most.pop().is_taken_back = True
-        place = Place(user)
+        place = ListenerSlot(user)
         self._places[user].append(place)
         try:
             await self.tail.enter()
@@ -109,7 +109,7 @@ class Listeners:
             raise
         return place
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ListenerSlot) -> None:
         if not place.is_taken_back:
             self._places[place.user].remove(place)
         if not self._places.get(place.user):

@@ -46,7 +46,7 @@ def _record_schema() -> dict[str, Any]:
 Record = Annotated[dict[str, Any], WithJsonSchema(_record_schema())]
 
 
-class _Asked(BaseModel):
+class _ExceptionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
@@ -66,7 +66,7 @@ class Raised(BaseModel):
         return cls(id=record.id, state=record.standing, repeats=record.repeats, reason=reason)
 
 
-class AnswerBody(_Asked):
+class AnswerBody(_ExceptionRequest):
     """The verdict of a handler that was asked."""
 
     handler: Name
@@ -77,14 +77,14 @@ class AnswerBody(_Asked):
     until: Annotated[float | None, Field(ge=0, le=1e12, allow_inf_nan=False)] = None
 
 
-class AnnotationBody(_Asked):
+class AnnotationBody(_ExceptionRequest):
     """What the next handlers are to know."""
 
     key: Name
     value: Any
 
 
-class HandlerBody(_Asked):
+class HandlerBody(_ExceptionRequest):
     """How a handler wants to be asked: in which seat, about what (a dotted type and all below it; "" is every one)."""
 
     component: Literal["resource_manager", "job", "workflow", "scheduler"]

@@ -17,7 +17,7 @@ from perdure.retry.budget import Standing
 from perdure.retry.decide import DecisionKind
 from perdure.service.access.auth import Identity
 from perdure.service.store import codec
-from perdure.service.store.queries.actions import ActionRow
+from perdure.service.store.queries.actions import ListedAction
 from perdure.service.store.queries.events import EventRow
 from perdure.service.store.queries.jobs import DecidedException, JobDetail, JobRow, JudgedAttempt, LatestFailure
 from perdure.service.store.queries.nodes import NodeRow
@@ -262,7 +262,7 @@ class ActionItem(BaseModel):
     exclude: list[str]
 
     @classmethod
-    def of(cls, row: ActionRow) -> ActionItem:
+    def of(cls, row: ListedAction) -> ActionItem:
         named = {name: getattr(row, name) for name in cls.model_fields if name != "exclude"}
         return cls(**named, exclude=list(getattr(row.action, "exclude", ())))
 
@@ -281,7 +281,7 @@ class JobFull(BaseModel):
     def of(
         cls,
         found: JobDetail,
-        acts: tuple[ActionRow, ...],
+        acts: tuple[ListedAction, ...],
         places: tuple[Place, ...],
         identity: Identity,
         kept_log: Callable[[str, int], str],

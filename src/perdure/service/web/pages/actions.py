@@ -11,10 +11,10 @@ from fastapi.responses import Response
 from perdure.service.core.controller import undo_of
 from perdure.service.store.journal import ActionState
 from perdure.service.store.queries import actions, jobs
-from perdure.service.store.queries.actions import ActionRow
+from perdure.service.store.queries.actions import ListedAction
 from perdure.service.store.queries.reader import MAX_LIMIT, Page, Reader
 from perdure.service.web.context import Here, Viewer
-from perdure.service.web.pages.listing import Columns, Listing, Wanted, Word, at, csv_file, every
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every
 from perdure.service.web.pages.render import page
 from perdure.service.web.pages.words import BADGES
 
@@ -23,7 +23,7 @@ router = APIRouter()
 ROWS = 50
 
 
-COLUMNS: Columns[ActionRow] = (
+COLUMNS: Columns[ListedAction] = (
     ("key", lambda row: row.key),
     ("action", lambda row: row.kind),
     ("state", lambda row: row.state),
@@ -51,7 +51,7 @@ def actions_page(
     state, job = state if state in BADGES["action"] else "", job.strip()
     within, order = asked.within(web.now()), asked.order(actions.SORTED_BY)
 
-    def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[ActionRow]:
+    def read(cursor: str | None, limit: int = MAX_LIMIT) -> Page[ListedAction]:
         return actions.find_actions(
             web.reader, states=[state] if state else [], job_id=job, user=asked.user, partition=asked.partition,
             decided=within, order=order, cursor=cursor, limit=limit,
@@ -60,7 +60,7 @@ def actions_page(
     if asked.is_csv:
         return csv_file("actions", COLUMNS, every(read))
     found = read(asked.cursor, ROWS)
-    listing = Listing("/actions", asked, {"state": state, "job": job}, tuple(actions.SORTED_BY))
+    listing = ListingAddress("/actions", asked, {"state": state, "job": job}, tuple(actions.SORTED_BY))
     return page(
         request,
         web,
@@ -76,7 +76,7 @@ def actions_page(
     )
 
 
-def undoable(reader: Reader, rows: Sequence[ActionRow]) -> frozenset[str]:
+def undoable(reader: Reader, rows: Sequence[ListedAction]) -> frozenset[str]:
     """Keys of those that can be taken back: done, and their job is not over."""
     done = [row for row in rows if row.state == ActionState.DONE and undo_of(row.action) is not None]
     live = jobs.live_among(reader, {row.job_id for row in done if row.job_id})

@@ -16,7 +16,7 @@ from perdure.service.blame.announce import in_words
 from perdure.service.store.queries import suspects
 from perdure.service.store.queries.suspects import SuspectRow
 from perdure.service.web.context import Here, Viewer
-from perdure.service.web.pages.listing import Columns, Listing, Wanted, arranged, at, csv_file
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file
 from perdure.service.web.pages.render import page
 
 router = APIRouter()
@@ -40,7 +40,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AxisLabel:
     """The name of a row or a column, and whether it is a suspect."""
 
     at: int
@@ -57,8 +57,8 @@ class Picture:
     top: int
     width: int
     height: int
-    rows: tuple[Line, ...]
-    columns: tuple[Line, ...]
+    rows: tuple[AxisLabel, ...]
+    columns: tuple[AxisLabel, ...]
     cells: tuple[Cell, ...]
     left_out: int
     by_storage: bool  # the rows are file systems and the columns nodes; else nodes and users
@@ -109,7 +109,7 @@ def blame_page(request: Request, web: Here, identity: Viewer, asked: Wanted) -> 
         own_fault=sum(row.failed and row.deterministic for row in rows),
         ended=len(rows),
         settings=web.blame,
-        listing=Listing("/blame", asked, {}, tuple(SORTED_BY)),
+        listing=ListingAddress("/blame", asked, {}, tuple(SORTED_BY)),
     )
 
 
@@ -130,10 +130,10 @@ def picture_of(rows: Sequence[AttemptRow], accused: Collection[Component]) -> Pi
 
 
 def _drawn(found: Named, shown: Grid, culprits: Collection[int]) -> Picture:
-    def lines(places: Sequence[int], start: int) -> tuple[Line, ...]:
+    def lines(places: Sequence[int], start: int) -> tuple[AxisLabel, ...]:
         names = [found.components[place][1] for place in places]
         return tuple(
-            Line(start + number * CELL, name, _short(name), place in culprits)
+            AxisLabel(start + number * CELL, name, _short(name), place in culprits)
             for number, (place, name) in enumerate(zip(places, names, strict=True))
         )
 

@@ -19,7 +19,7 @@ from perdure.service.store.queries.reader import MAX_LIMIT, Page
 from perdure.service.web.api.exceptions import ExceptionId, visible
 from perdure.service.web.context import Here, Operator, Viewer, Web
 from perdure.service.web.pages.journey import decided_after_s, decided_s, stages, stretches
-from perdure.service.web.pages.listing import Columns, Listing, Wanted, Word, at, csv_file, every
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every
 from perdure.service.web.pages.render import done, page
 
 router = APIRouter()
@@ -100,7 +100,7 @@ def exceptions_page(
     narrow = own["state"] or asked.cursor
     opened = read((OPEN,), asked.cursor, ROWS) if own["state"] == OPEN or not narrow else None
     ended = read((own["state"],) if own["state"] else ENDED, asked.cursor, ROWS) if own["state"] != OPEN else None
-    listing = Listing("/exceptions", asked, own, tuple(exceptions.SORTED_BY))
+    listing = ListingAddress("/exceptions", asked, own, tuple(exceptions.SORTED_BY))
     shows_all = not (listing.is_narrowed or asked.cursor)
     return page(
         request,

@@ -19,7 +19,7 @@ from perdure.service.web.api.params import JobId
 from perdure.service.web.context import Here, Viewer, Web
 from perdure.service.web.elsewhere import command_elsewhere
 from perdure.service.web.pages.actions import undoable
-from perdure.service.web.pages.listing import Columns, Listing, Wanted, at, csv_file, every
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every
 from perdure.service.web.pages.logview import log_lines
 from perdure.service.web.pages.render import page
 from perdure.service.web.pages.timeline import Stripe, Timeline, timeline
@@ -68,7 +68,7 @@ def jobs_page(
     if asked.is_csv:
         return _csv(web, list(every(read)))
     found = read(asked.cursor, ROWS)
-    listing = Listing("/jobs", asked, {"state": state, "q": q}, tuple(jobs.SORTED_BY))
+    listing = ListingAddress("/jobs", asked, {"state": state, "q": q}, tuple(jobs.SORTED_BY))
     tabs = [(name, listing.link(state=name)) for name in ("", *STATES)]
     waits = waits_of(web.reader, [row.job for row in found.items])
     return page(

@@ -23,7 +23,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class JourneyStep:
     """A seat in the order in which the chain asks, the default handler, or what came after."""
 
     name: str  # a `Component`, `DEFAULT` or `AFTER`
@@ -57,7 +57,7 @@ def decided_after_s(record: ExceptionRecord) -> float | None:
     return None if end_s is None else max(0.0, end_s - record.time_s)
 
 
-def stages(record: ExceptionRecord, turn: Turn | None) -> tuple[Stage, ...]:
+def stages(record: ExceptionRecord, turn: Turn | None) -> tuple[JourneyStep, ...]:
     """All seats in the order of the scope, each with its answers, and what was said beyond them."""
     said = _said(record)
     order = [seat.value for seat in record.scope.order]
@@ -67,11 +67,11 @@ def stages(record: ExceptionRecord, turn: Turn | None) -> tuple[Stage, ...]:
     found = []
     for name, steps in said.items():
         if turn is not None and name == asked:
-            found.append(Stage(name, "turn", tuple(steps), turn))
+            found.append(JourneyStep(name, "turn", tuple(steps), turn))
         elif steps:
-            found.append(Stage(name, "spoke", tuple(steps)))
+            found.append(JourneyStep(name, "spoke", tuple(steps)))
         else:
-            found.append(Stage(name, "passed" if last in order[order.index(name) :] else beyond))
+            found.append(JourneyStep(name, "passed" if last in order[order.index(name) :] else beyond))
     return tuple(found)
 
 

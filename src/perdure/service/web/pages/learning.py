@@ -14,7 +14,7 @@ from perdure.service.store.queries.learning import CorrectionRow, TermRow
 from perdure.service.web.api.learning import Incarnation, Word, learner_of, put_right
 from perdure.service.web.api.params import JobId
 from perdure.service.web.context import Here, Operator, Viewer
-from perdure.service.web.pages.listing import Columns, Listing, Wanted, arranged, at, csv_file
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file
 from perdure.service.web.pages.render import done, page
 
 router = APIRouter()
@@ -71,7 +71,7 @@ def learning_page(
         return csv_file("corrections", CORRECTIONS, said)
     if asked.is_csv:
         return csv_file("training-runs", ROUNDS, rounds)
-    listing = Listing("/learning", asked, {}, (*ROUNDS_BY, *CORRECTIONS_BY))
+    listing = ListingAddress("/learning", asked, {}, (*ROUNDS_BY, *CORRECTIONS_BY))
     return page(request, web, "learning", "Learning", rounds=rounds, corrections=said, listing=listing)
 
 

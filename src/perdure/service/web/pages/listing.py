@@ -14,7 +14,7 @@ from fastapi import Depends, Query
 from fastapi.responses import Response
 
 from perdure.errors import InputError
-from perdure.service.store.queries.order import Order, Within
+from perdure.service.store.queries.order import SortOrder, Within
 from perdure.service.store.queries.reader import Page
 from perdure.service.web.pages.words import iso, visible
 
@@ -57,10 +57,10 @@ class ListingQuery:
             return Within(now - LAST[self.last][1])
         return Within(_instant("from", self.since), _instant("to", self.until))
 
-    def order(self, names: Collection[str]) -> Order | None:
+    def order(self, names: Collection[str]) -> SortOrder | None:
         """How to sort; None where nothing, or nothing that can be sorted by, is asked for."""
         name = self.sort.removeprefix("-")
-        return Order(name, self.sort.startswith("-")) if name in names else None
+        return SortOrder(name, self.sort.startswith("-")) if name in names else None
 
 
 Wanted = Annotated[ListingQuery, Depends()]
@@ -78,7 +78,7 @@ def _instant(where: str, text: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListingAddress:
     """The address of a listing, and those of its variations. `own` are the page's own filters."""
 
     path: str

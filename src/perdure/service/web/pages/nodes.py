@@ -17,7 +17,7 @@ from perdure.service.web.api.params import NodeName
 from perdure.service.web.context import Here, Viewer, Web
 from perdure.service.web.pages.actions import undoable
 from perdure.service.web.pages.exceptions import shown_to
-from perdure.service.web.pages.listing import Columns, Listing, Wanted, at, csv_file, every
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every
 from perdure.service.web.pages.render import page
 from perdure.service.web.pages.words import BADGES, DAY_S
 
@@ -59,7 +59,7 @@ def nodes_page(
     if asked.is_csv:
         return csv_file("nodes", COLUMNS, every(read))
     found = read(asked.cursor, CARDS)
-    listing = Listing("/nodes", asked, {"state": state}, tuple(nodes.SORTED_BY))
+    listing = ListingAddress("/nodes", asked, {"state": state}, tuple(nodes.SORTED_BY))
     return page(
         request,
         web,

@@ -11,7 +11,7 @@ from perdure.service.notices import queries as notices
 from perdure.service.notices.queries import MessageRow
 from perdure.service.store.queries.reader import MAX_LIMIT, Page
 from perdure.service.web.context import Here, Operator
-from perdure.service.web.pages.listing import Columns, Listing, Wanted, Word, at, csv_file, every
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every
 from perdure.service.web.pages.render import page
 from perdure.service.web.pages.words import BADGES
 
@@ -54,7 +54,7 @@ def notices_page(
     if asked.is_csv:
         return csv_file("notices", COLUMNS, every(read))
     found = read(asked.cursor, ROWS)
-    listing = Listing("/notices", asked, {"state": state, "target": target}, ())
+    listing = ListingAddress("/notices", asked, {"state": state, "target": target}, ())
     return page(
         request,
         web,

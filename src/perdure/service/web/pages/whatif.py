@@ -17,7 +17,7 @@ from perdure.service.store.queries import history
 from perdure.service.web.api.models import ComparisonItem
 from perdure.service.web.api.whatif import SIM, ComparisonId, bench_of, item, listed, put
 from perdure.service.web.context import Here, Viewer, Web
-from perdure.service.web.pages.listing import Columns, Listing, Wanted, arranged, at, csv_file
+from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file
 from perdure.service.web.pages.policies import POLICY_WORDS, RETRY_WORDS, policy_title
 from perdure.service.web.pages.render import done, is_htmx, page
 from perdure.service.whatif.ask import FAILURE_NAMES, MAX_SEEDS, PLACEMENT_NAMES, RETRY_NAMES, Ask, policy_names
@@ -113,7 +113,7 @@ def whatif_page(
     rows = arranged(listed(bench, identity), SORTED_BY, asked)
     if asked.is_csv:
         return csv_file("comparisons", COLUMNS, rows)
-    listing = Listing("/whatif", asked, {}, tuple(SORTED_BY))
+    listing = ListingAddress("/whatif", asked, {}, tuple(SORTED_BY))
     if is_htmx(request):  # the form stays as its reader left it
         return page(request, web, "whatif", "What if", rows=rows, listing=listing)
     spec = history.cluster_spec(web.reader)
@@ -158,7 +158,7 @@ def comparison_page(
         found=found,
         figures=figures,
         first=(asked.policies[0], asked.retries[0]),
-        listing=Listing(f"/whatif/{found.id}", wanted, {}, tuple(FIGURES_BY)),
+        listing=ListingAddress(f"/whatif/{found.id}", wanted, {}, tuple(FIGURES_BY)),
         several=len(asked.retries) > 1,
         pictures=[(name, *PICTURE_WORDS[name]) for name in found.summary.pictures] if found.summary else [],
         answers=f"/api/v1/whatif/comparisons/{found.id}",
