@@ -23,7 +23,7 @@ def test_what_did_not_arrive_is_said_without_the_secret(perdure, home):
         given = settings(home, f'[notices.targets.ops]\nkind = "slack"\nurl = "{receiver.url}/s3cr3t"\n')
         ran = perdure("notices", "test", *given)
     assert ran.code == 1
-    assert ran.out.startswith("ops (slack): 127.0.0.1: answered 404")
+    assert ran.out.startswith("ops (slack): 127.0.0.1: refused it with 404")
     assert "s3cr3t" not in ran.out + ran.err
 
 

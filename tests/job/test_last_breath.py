@@ -22,8 +22,8 @@ from perdure.model.exits import ExitWish
 from tests.job.launching import finish, last_breath, on_linux, python, start, wait_until
 
 WHOLE = LastBreath(
-    "7", 1, 3, "n7", "host", 4711, Reason.SIGNAL, 137, 10.0, 20.5, "python", 9, ("TERM",), ExitWish.NONE, 5, 1, 1200,
-    2.5, 15.0, 99.0, "a note", False, {"message": {"message": "ValueError"}},
+    "7", 1, 3, "n7", "host", 4711, Reason.SIGNAL, 137, 10.0, 20.5, "python", 9, ("TERM",), ExitWish.NONE, 5, 1, "0",
+    1200, 2.5, 15.0, 99.0, "a note", False, {"message": {"message": "ValueError"}},
 )  # fmt: skip
 
 

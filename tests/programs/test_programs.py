@@ -64,7 +64,9 @@ def assert_right(program: Program, found: Diagnosis) -> None:
 
     A log alone may be worth a retry to its owner where the service, on hearsay, would only probe.
     """
-    decided = found.by_service if program.verdict == DecisionKind.PROBE else found.decision.kind
+    decided = found.decision.kind
+    if program.verdict == DecisionKind.PROBE and found.by_service is not None:
+        decided = found.by_service
     assert not wrong(program, to_builtins(found.verdict), decided), found
 
 

@@ -118,8 +118,13 @@ def test_the_service_listens_where_it_is_told(made):
 def test_looks_are_as_frequent_as_is_set(made):
     assert made(of(service={"poll_s": 17.0}))["threads"][0] == 17.0
     found = made(of(service=SLURM, slurm={"looks_per_minute": 4}))
-    assert found["threads"] == (20.0, replace(Settings().pace, looks=4, rounds=24, early_looks=12))
+    assert found["threads"][:2] == (20.0, replace(Settings().pace, looks=4, rounds=24, early_looks=12))
     assert found["Hooks"][-1] == 12
+
+
+def test_the_journal_keeps_as_many_days_as_are_set(made):
+    assert made(of())["threads"][2] == Settings().service.keep_days
+    assert made(of(service={"keep_days": 3.0}))["threads"][2] == 3.0
 
 
 @pytest.mark.parametrize(

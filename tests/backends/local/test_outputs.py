@@ -12,7 +12,7 @@ from perdure.backends.local import stop_daemon
 from perdure.backends.local.outputs import Run, script_of
 from perdure.model.actions import Requeue
 from perdure.model.output import OutputKind
-from tests.backends.local.test_daemon import Cluster
+from tests.backends.local.test_daemon import Cluster, until
 
 TORCHRUN = """#!/bin/sh
 # Writes as torchrun does: two ranks, each with a directory of its own.
@@ -95,6 +95,7 @@ def test_what_two_jobs_may_have_written_at_the_same_time_is_in_doubt(cluster, wo
     (work / "say.sh").write_text("echo mine\n")
     other = cluster.submit("sh", "-c", "tee log_$X.txt < /dev/null; sleep 60", workdir=str(work))
     cluster.running(other)
+    until((work / "log_.txt").exists)  # it has emptied the file
     mine = cluster.submit("sh", "-c", "sh say.sh > log_$X.txt; false", workdir=str(work))
     apart = cluster.submit("sh", "-c", "sh say.sh > log_$X.log; false", workdir=str(work))
     assert read(cluster, mine) == ({"": "mine\n"}, {f"may hold lines of job {other}"})
