@@ -324,6 +324,12 @@ def test_a_budget_that_is_spent_means_later(spent, words):
     assert decided(fleet=replace(FLEET, spent=old)).delay_s == RULES.back_off_s
 
 
+def test_a_users_share_of_a_nodes_retries_counts_those_after_failures_there_alone():
+    elsewhere = (Spent(NOW - 1, "9", "ada", ("n9",)),) * 40
+    spent = (*elsewhere, Spent(NOW - 1, "8", "ada", ("n2",)))
+    assert decided(fleet=replace(FLEET, spent=spent)).delay_s == RULES.back_off_s
+
+
 def test_the_failure_of_a_gang_is_charged_to_each_of_its_nodes():
     gang = replace(TRIED, nodes=("n1", "n2"))
     for node in gang.nodes:

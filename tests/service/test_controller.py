@@ -293,8 +293,8 @@ PENDING = replace(JOB, state=JobState.PENDING)
 ZERO = AttemptId("c", "1", 0)
 
 
-def shared(kind, name, now=5.0):
-    subject = Subject("c", resource="pfs")
+def shared(kind, name, now=5.0, resource="pfs"):
+    subject = Subject("c", resource=resource)
     record = ExceptionRecord(name, kind, 0, Scope.GLOBAL, subject, now, detected_by="operator:root")
     return Told(now, (Raised(record),))
 
@@ -337,6 +337,19 @@ def test_a_hold_is_over_once_its_release_was_carried_out(status, is_over):
     assert outcomes == [Outcome.RECOVERED, Outcome.RECOVERED if is_over else Outcome.CLEARING]
     run.feed(shared("storage.restored", "again", 100.0))
     assert len(run.acts()) == (2 if is_over else 3)
+
+
+@pytest.mark.parametrize("status", ["superseded", "refused", "expired", "shadow"])
+def test_a_hold_that_came_to_nothing_lets_go_of_no_other(status):
+    run = Run()
+    run.look(4.0, [PENDING])
+    run.feed(shared("storage.down", "down"))
+    run.feed(shared("storage.down", "too", resource="net"))
+    first, second = run.acts()
+    run.feed(ends("done", first))
+    run.feed(ends(status, second))
+    assert run.state.chain.find("down").holds == (ZERO,)
+    assert run.state.chain.find("too").holds == ()
 
 
 def test_what_fails_while_what_it_needs_is_down_is_put_back_late_enough_to_be_held():

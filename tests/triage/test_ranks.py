@@ -103,6 +103,16 @@ def test_of_files_with_times_the_earliest_names_the_rank() -> None:
     assert [(e.source, e.line) for e in verdict.evidence if e.rule == "python-index"] == [("r1.log", 4)]
 
 
+def test_of_a_clock_that_was_set_back_the_later_time_counts() -> None:
+    text = files(
+        r0="2025-01-01 00:10:00 ERROR ValueError: x\n2025-01-01 00:00:01 ERROR KeyError: 'y'\n",
+        r1="2025-01-01 00:05:00 ERROR ValueError: z\n",
+    )
+    found = merged(own_rules().hits(text))
+    assert found.order is Order.TIMES
+    assert [(hit.rank, hit.line) for hit in found.hits] == [("1", 1), ("0", 1), ("0", 2)]
+
+
 def test_of_files_without_times_the_one_that_fell_silent_first_names_the_rank() -> None:
     text = files(r5="ValueError: x\n", r4="ValueError: y\nstep\n")
     found = merged(own_rules().hits(text))
