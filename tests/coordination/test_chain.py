@@ -331,6 +331,16 @@ def test_what_was_folded_before_a_restart_is_folded_after_it():
     assert (acts(effects), again.find("y"), again.find("x").repeats) == ([], None, 1)
 
 
+def test_what_comes_after_a_restart_is_folded_into_the_latest_of_its_equals():
+    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, later_s = Chain(), 2 * WINDOW_S
+    for name, now in (("x", 0.0), ("y", later_s)):
+        chain, _ = advance(chain, [Raised(record(name))], bench, now)
+    again = restored(chain.ended.values(), (), chain.spent)
+    again, effects = advance(again, [Raised(record("z"))], bench, later_s + 1.0)
+    assert (acts(effects), again.find("z"), again.find("y").repeats) == ([], None, 1)
+
+
 @pytest.mark.parametrize(("later_s", "is_one"), [(WINDOW_S, True), (WINDOW_S + 0.1, False)])
 def test_an_equal_fault_is_one_up_to_the_end_of_the_window(later_s, is_one):
     bench = Bench({Component.RESOURCE_MANAGER: drain()})

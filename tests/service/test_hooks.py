@@ -126,6 +126,15 @@ def test_an_epilog_waits_for_its_look_where_looks_are_few(place):
     assert desk.waiting == []
 
 
+def test_a_look_at_one_failure_of_a_job_is_none_at_its_next(place):
+    desk = place(looks_per_minute=1)
+    desk.fail("7")
+    desk.hooks.turn()
+    desk.fail("7", 2)
+    desk.hooks.turn()
+    assert (desk.looked_at, desk.waiting) == (["7"], ["7"])
+
+
 def test_a_controller_that_does_not_answer_is_told_of_once_and_so_is_its_return(place, caplog):
     desk = place()
     scontrol = desk.directory / "scontrol"
