@@ -693,9 +693,7 @@ def test_a_program_that_begins_anew_each_time_makes_no_progress():
     assert not decision((1, 21), (1, 19), (1, 20)).retries
     assert decision((20, 40), (1, 19), (1, 20)).retries
     assert decision((41, 60), (1, 20), (21, 40)).retries
-    assert not decision(
-        (21, 42), (1, 20), (21, 40), (21, 41)
-    ).retries  # from step 21 each time: nothing was saved since
+    assert not decision((21, 42), (1, 20), (21, 40), (21, 41)).retries  # nothing was saved since step 20
 
 
 def test_what_went_on_at_its_walltime_has_all_its_retries_left():
