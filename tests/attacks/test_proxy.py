@@ -299,6 +299,17 @@ def status(port=0, path=None, **headers):
         return connection.getresponse().status
 
 
+def test_a_proxy_without_the_secret_is_told_what_is_missing(tmp_path, caplog):
+    secret = tmp_path / "proxy-secret"
+    secret.write_text("hunter2\n")
+    secret.chmod(0o600)
+    settings = ProxySettings(NAME, addresses=(PROXY,), secret_file=secret)
+    with caplog.at_level(logging.WARNING, "perdure"):
+        assert browser(site(tmp_path, proxy=settings)).get(JOBS, headers=named()).status_code == 401
+    assert "is ignored: it came without the text of proxy.secret_file in X-Perdure-Proxy" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
 def test_over_the_socket_the_kernel_knows_the_proxy_and_over_tcp_the_secret_does(tmp_path):
     secret = tmp_path / "proxy-secret"
     secret.write_text("hunter2\n")

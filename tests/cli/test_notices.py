@@ -27,6 +27,13 @@ def test_what_did_not_arrive_is_said_without_the_secret(perdure, home):
     assert "s3cr3t" not in ran.out + ran.err
 
 
+def test_a_test_is_not_said_to_be_tried_again(perdure, home):
+    with receiving(500) as receiver:
+        given = settings(home, f'[notices.targets.ops]\nkind = "slack"\nurl = "{receiver.url}"\n')
+        ran = perdure("notices", "test", *given)
+    assert ran.out == "ops (slack): 127.0.0.1: answered 500. The service would try again.\n"
+
+
 def test_an_unknown_target_is_an_error(perdure, home):
     assert perdure("notices", "test").complaint.startswith("notices: no target is set")
     given = settings(home, '[notices.targets.ops]\nkind = "slack"\nurl_env = "NONE"\n')

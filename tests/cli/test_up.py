@@ -36,6 +36,16 @@ def test_at_its_end_it_says_where_its_state_is_and_how_to_begin_anew(perdure, st
     assert f"up --state '{home / 'a b'}'. Begin anew: mv '{home / 'a b'}' '{home / 'a b.old'}'" in told
 
 
+def test_at_its_end_it_says_how_to_go_on_as_it_was_started(perdure, started, home):
+    (home / "my site.toml").write_text("")
+    words = ["--cluster", "slurm", "--act", "--port", "0", "--standby", "--config", "my site.toml"]
+    told = perdure("up", *words).err
+    assert "perdure up --cluster slurm --act --port 0 --standby --config 'my site.toml'. Begin anew" in told
+    assert (
+        "perdure up --shadow --nodes 2 --no-demo. Begin" in perdure("up", "--shadow", "--nodes", "2", "--no-demo").err
+    )
+
+
 def test_slurm_is_watched_until_told_to_act(perdure, started):
     perdure("up", "--cluster", "slurm")
     perdure("up", "--cluster", "slurm", "--act")

@@ -77,6 +77,7 @@ def _try(target: str, settings: Any) -> str:
 
     from perdure.cli.options import user_name
     from perdure.errors import ConfigError, NotDelivered
+    from perdure.service.notices.network import TRIED_AGAIN
     from perdure.service.notices.notifier import deliver, network_of, trial_message
 
     channel, given = settings.notices.targets.by_name[target], settings.notices
@@ -87,7 +88,7 @@ def _try(target: str, settings: Any) -> str:
     try:
         deliver(channel, message, url, time.time(), network_of(given))
     except (NotDelivered, ConfigError) as err:
-        return str(err)
+        return str(err).replace(TRIED_AGAIN, "The service would try again")
     return ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -60,21 +60,44 @@ def up(
             code = run(settings)
     except KeyboardInterrupt:  # the way to end it, and no error
         code = 0
-    typer.echo(parting(settings.service.state), err=True)
+    given: dict[str, object] = {
+        "--cluster": cluster,
+        "--act": act is True,
+        "--shadow": act is False,
+        "--port": port,
+        "--host": host,
+        "--nodes": nodes,
+        "--gpus": gpus,
+        "--no-demo": no_demo,
+        "--standby": standby,
+        "--config": config,
+    }
+    typer.echo(parting(settings.service.state, given), err=True)
     return code
 
 
-def parting(state: Path) -> str:
-    """Where the state is kept, how to go on with it, and how to begin anew."""
+def parting(state: Path, given: Mapping[str, object]) -> str:
+    """Where the state is kept, how to go on with it under the options given, and how to begin anew."""
     from perdure.installation import program
     from perdure.service.settings import ServiceSettings
 
-    of_state = "" if state == ServiceSettings().state else f" --state {shlex.quote(str(state))}"
+    of_state = [] if state == ServiceSettings().state else ["--state", str(state)]
+    again = " ".join([program(), shlex.join(["up", *_words(given), *of_state])])
     kept = shlex.quote(str(state))
     return (
-        f"perdure: ended; what it knows is kept in {kept}. Go on: {program()} up{of_state}. "
+        f"perdure: ended; what it knows is kept in {kept}. Go on: {again}. "
         f"Begin anew: mv {kept} {shlex.quote(f'{state}.old')}"
     )
+
+
+def _words(given: Mapping[str, object]) -> Iterator[str]:
+    """Options as a command line has them, without those that were not given."""
+    for name, value in given.items():
+        if value is None or value is False:
+            continue
+        yield name
+        if value is not True:
+            yield str(value)
 
 
 @contextmanager

@@ -152,6 +152,13 @@ def test_a_rude_server_holds_nobody_up_and_learns_nothing_for_the_log(answer):
     assert "s3cr3t" not in str(caught.value)
 
 
+def test_a_silent_server_is_said_to_be_slow():
+    server = Rude(lambda connection: all(iter(lambda: connection.recv(1), b"")))  # until it is hung up
+    with pytest.raises(NotDelivered, match=r"did not answer within 0\.3 s"):
+        Network(timeout_s=0.3).post(server.url, {}, b"x")
+    server.end()
+
+
 def test_an_endless_answer_is_not_read():
     server = Rude(flood)
     Network(timeout_s=5.0).post(server.url, {}, b"x")

@@ -20,6 +20,7 @@ from perdure.errors import ConfigError, NotDelivered, NoticeRefused
 
 MAX_ANSWER = 4096  # bytes that are read of an answer
 USER_AGENT = "perdure"
+TRIED_AGAIN = "It is tried again"
 METADATA = frozenset(  # of clouds, outside the link-local range
     map(ipaddress.ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254"))
 )
@@ -89,12 +90,18 @@ class Network:
         self._check_host(host)
         with _told_as(host):
             sock = self._connected(host, port)
-        handle = sock.dup()  # TLS takes the first one over
-        cut = threading.Timer(self.timeout_s, _cut_off, [handle])
+        handle, late = sock.dup(), threading.Event()  # TLS takes the first one over
+        cut = threading.Timer(self.timeout_s, _cut_off, [handle, late])
         cut.daemon = True
         cut.start()
         try:
             yield sock
+        except NotDelivered as err:
+            if late.is_set() or isinstance(
+                err.__cause__, TimeoutError
+            ):  # what the other side is then seen to do is our own doing
+                raise NotDelivered(host, f"did not answer within {self.timeout_s:g} s", TRIED_AGAIN) from err
+            raise
         finally:
             cut.cancel()
             handle.close()
@@ -128,7 +135,7 @@ def _must_be_taken(host: str, status: int) -> None:
     if 200 <= status < 300:
         return
     if status in MAY_PASS or status >= 500:
-        raise NotDelivered(host, f"answered {status}", "It is tried again")
+        raise NotDelivered(host, f"answered {status}", TRIED_AGAIN)
     if 300 <= status < 400:
         what = f"answered {status}, a redirect, which is not followed"
         raise NoticeRefused(host, what, "Name the URL that it leads to")
@@ -172,7 +179,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _cut_off(sock: socket.socket) -> None:
+def _cut_off(sock: socket.socket, late: threading.Event) -> None:
+    late.set()
     with suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
 
@@ -193,7 +201,7 @@ def _told_as(host: str) -> Iterator[None]:
     try:
         yield
     except (TimeoutError, socket.gaierror, ssl.SSLError, http.client.HTTPException, OSError, UnicodeError) as err:
-        raise NotDelivered(host, _in_words(err), "It is tried again") from err
+        raise NotDelivered(host, _in_words(err), TRIED_AGAIN) from err
 
 
 def _in_words(err: BaseException) -> str:

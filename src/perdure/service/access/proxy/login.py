@@ -105,7 +105,12 @@ class ProxyLogin:
         """Once in a while: strangers can make this happen as often as they like."""
         if self._said.is_news("ignored", "", time.monotonic()):
             whose = f"user {peer.uid}" if peer.uid is not None else peer.address or "an unknown address"
-            log.warning("%s from %s is ignored: that is no proxy of the settings", self.settings.user_header, whose)
+            log.warning("%s from %s is ignored: %s", self.settings.user_header, whose, self._why_no_proxy(peer))
+
+    def _why_no_proxy(self, peer: Peer) -> str:
+        if peer.uid is None and self._is_among(peer.address):
+            return f"it came without the text of proxy.secret_file in {SECRET_HEADER}"
+        return "that is no proxy of the settings"
 
 
 def _uid_of(user: str) -> int | None:
