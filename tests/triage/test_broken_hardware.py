@@ -15,8 +15,8 @@ FRAMES = 'Traceback (most recent call last):\n  File "train.py", line 5, in <mod
 LAUNCH = "RuntimeError: CUDA error: unspecified launch failure"
 
 
-def judged(log: str, code: int = 1) -> Verdict:
-    attempt = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n5",), START_S, START_S + 600.0, code)
+def judged(log: str, code: int = 1, ran_s: float = 600.0) -> Verdict:
+    attempt = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n5",), START_S, START_S + ran_s, code)
     return judge(log.encode(), attempt)
 
 
@@ -83,6 +83,11 @@ def test_a_line_that_is_older_than_the_attempt_is_no_cause_at_all(date: str) -> 
 )
 def test_one_of_the_attempts_own_time_is_proof(date: str) -> None:
     assert judged(f"{STEPS}{date}{XID}\n").hardware
+
+
+@pytest.mark.parametrize("date", ["Nov 21 12:04:05", "Dec 31 23:04:05", "Jan  2 12:04:05"])
+def test_a_time_without_a_year_may_lie_long_after_the_start(date: str) -> None:
+    assert judged(f"{STEPS}{date} n5 kernel: {XID}\n", ran_s=46 * 86400.0).hardware  # until 3 January
 
 
 @pytest.mark.parametrize(

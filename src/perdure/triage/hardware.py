@@ -56,13 +56,14 @@ def proof_of(hit: Hit, hits: Sequence[Hit], text: LogText) -> str:
     return hit.text if dated or any(_witnesses(other, hit) for other in hits) else ""
 
 
-def without_older(hits: Iterable[Hit], start_s: float) -> list[Hit]:
-    """The hits without lines of the kernel whose date is before the attempt's start."""
-    return [hit for hit in hits if not (hit.cause.of_kernel and _is_before(hit, start_s))]
+def without_older(hits: Iterable[Hit], start_s: float, end_s: float | None) -> list[Hit]:
+    """The hits without lines of the kernel whose date is before the start of an attempt that ended at `end_s`."""
+    near_s = start_s if end_s is None else end_s
+    return [hit for hit in hits if not (hit.cause.of_kernel and _is_before(hit, start_s, near_s))]
 
 
-def _is_before(hit: Hit, start_s: float) -> bool:
-    written_s = _date_of(hit, start_s)
+def _is_before(hit: Hit, start_s: float, near_s: float) -> bool:
+    written_s = _date_of(hit, near_s)
     return written_s is not None and written_s + ZONES_S < start_s
 
 

@@ -133,7 +133,7 @@ def examine(
     in_order = merged((rules or own_rules()).hits(text))
     known = facts(attempt, output.absent) if attempt is not None else ()
     if attempt is not None:
-        in_order = replace(in_order, hits=tuple(without_older(in_order.hits, attempt.start_s)))
+        in_order = replace(in_order, hits=tuple(without_older(in_order.hits, attempt.start_s, attempt.end_s)))
     hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
     report = first_failure(text, hits)
     asks_again = any(sign.cause in ASKS_AGAIN for sign in (known if report is None else [report]))
