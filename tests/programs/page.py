@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import re2
+
 from tests.programs.program import ACCELERATE, RANKS_OF_SRUN, TORCHRUN, TWO_NODES, WITH_FILES, Program, programs
 from tests.slurm.table.page import cell
 
@@ -27,6 +29,7 @@ LAUNCHES = {
     RANKS_OF_SRUN: "srun on two nodes",
 }
 Rows = Sequence[Mapping[str, Any]]
+_INSTALLED = re2.compile(r"/[^\s\"']*/site-packages/")  # wherever the machine of the run has them
 
 
 def page(kept: Rows, known: Sequence[Program]) -> str:
@@ -54,7 +57,7 @@ def _table(kept: Rows, known: Sequence[Program]) -> Iterator[str]:
         if runs:
             root = next((line["text"] for line in runs[0]["evidence"] if line["role"] == "root"), "")
             by = ", ".join(dict.fromkeys(map(_launch, runs)))
-            root = root.replace(f"{program.path.parent}/", "").replace(f"{sys.prefix}/", "")
+            root = _INSTALLED.sub("site-packages/", root.replace(f"{program.path.parent}/", ""))
             cells = (program.name, program.says, by, runs[0]["summary"], root, runs[0]["decision"])
             yield f"| {' | '.join(map(cell, cells))} |"
         else:

@@ -18,3 +18,15 @@ def test_the_page_tells_of_runs_that_were_wrong_and_of_programs_that_were_not_ru
     assert r"| torchrun, srun on two nodes | a shape | mat1 \| mat2 | stop |" in text
     assert f"| {other.name} |" in text
     assert "not run: nothing is not installed" in text or "not run: torch is not installed" in text
+
+
+def test_the_page_names_no_directory_of_the_machine_that_made_it():
+    (program, *_) = programs()
+    text = f'File "/some/where/lib/python3.11/site-packages/torch/serialization.py", line 1; {program.path}'
+    row = {
+        "program": program.name, "place": "Slurm", "launch": TORCHRUN, "wrong": "", "decision": "stop", "summary": "it",
+        "evidence": [{"role": "root", "text": text}],
+    }  # fmt: skip
+    shown = page([row], [program])
+    assert f'File "site-packages/torch/serialization.py", line 1; {program.path.name}' in shown
+    assert "/some/where" not in shown
