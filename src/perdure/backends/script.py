@@ -11,50 +11,42 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
+from typing import Any
 
 import re2
 
 MAX_BYTES, MAX_LINE, MAX_COMMANDS = 256 * 1024, 8192, 128
 MAX_PATH = 1024
+MAX_VARIABLES = 500
 RANK, NUMBER, ANY = "\x01", "\x02", "\x03"
 """Signs in a path: a rank's number, another number, anything but a slash. Control characters are taken from scripts."""
 
 _CONTROL = re2.compile(r"[\x00-\x08\x0b-\x1f]")
-_ASSIGNS = re2.compile(r"\s*(?:export\s+|declare\s+(?:-x\s+)?)?([A-Za-z_]\w{0,63})=(.*)")
+_ASSIGNS = re2.compile(r"([A-Za-z_]\w{0,63})=((?s:.*))")
+_SETS = re2.compile(r"\b(?:cd|pushd)\s|\w=")
 _NAME = r"([A-Za-z_]\w{0,63}|\d{1,3}|[@*#?$!])"
 _VARIABLE = re2.compile(r"\$(?:\{" + _NAME + r"(?:[:#%/\^,\-+?=][^{}]{0,200})?\}|" + _NAME + ")")
-_CHANGES = re2.compile(r"""\s*(?:cd|pushd)\s+("[^"]*"|'[^']*'|[^\s;&|]+)""")
-_COMMAND = re2.compile(r"\$\([^()]{0,500}\)|`[^`]{0,500}`")
+_COMMAND = re2.compile(r"\$?\(\([^()]{0,500}\)\)|\$\([^()]{0,500}\)|`[^`]{0,500}`")
 _SUBSTITUTED = re2.compile(r">\(([^()]{0,500})\)")
 _LAUNCHES = re2.compile(r"\b(?:srun|torchrun|torch\.distributed|mpirun|mpiexec|accelerate)\b")
+_PIECES = re2.compile(r"[()]|[;|&<>]+|[^\s;|&<>()]+")
 _PATTERN = re2.compile(r"%(\d{0,2})([%AaJjNnstuxb])")
 
 _RANKS = frozenset({"SLURM_PROCID", "RANK", "PERDURE_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
 _NUMBERS = frozenset({"SLURM_LOCALID", "LOCAL_RANK", "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"})
 _REDIRECTS = re2.compile(r">|\btee\b")
 _REDIRECTIONS = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
-_NO_PROGRAMS = frozenset(
-    [
-        "cat",
-        "echo",
-        "printf",
-        "sed",
-        "awk",
-        "grep",
-        "cut",
-        "date",
-        "env",
-        "hostname",
-        "ls",
-        "touch",
-        "nvidia-smi",
-        "scontrol",
-        "squeue",
-    ]
-)
+_NO_PROGRAMS = frozenset({
+    "cat", "echo", "printf", "sed", "awk", "grep", "cut", "date", "env", "hostname", "ls", "touch", "tee", "nvidia-smi",
+    "scontrol", "squeue", "[", "[[", "test",
+})  # fmt: skip
 """What they write is no log."""
-_SEPARATORS = frozenset({";", "|", "||", "&", "&&", "(", ")", ">", ">>", "<"})
+_BEFORE_PROGRAMS = frozenset(
+    {"if", "then", "else", "elif", "while", "until", "do", "!", "time", "{", "export", "declare"}
+)
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+MAX_DEPTH = 8  # of subshells, and of shells that a shell starts by -c
 _FLAGS = frozenset({
     "exclusive", "label", "unbuffered", "overlap", "exact", "kill-on-bad-exit", "no-kill", "verbose", "quiet",
     "multi-prog", "pty", "overcommit", "oversubscribe", "immediate", "hold", "preserve-env", "disable-status",
@@ -109,22 +101,47 @@ class _Reading:
     directories: list[str] = field(default_factory=list)
     commands: int = 0
     folder: str = ""  # into which the script went; "" while it is where it was started
+    folders: list[str] = field(default_factory=list)  # to which the open subshells return
 
-    def take(self, line: str) -> None:
-        if (changed := _CHANGES.match(line)) is not None:
-            self._go("".join(_words(changed[1])))
-        launches, redirects = _LAUNCHES.search(line) is not None, _REDIRECTS.search(line) is not None
-        if (launches or redirects) and self.commands < MAX_COMMANDS:
+    def take(self, line: str, depth: int = 0) -> None:
+        """Read a line: its simple commands, one after the other."""
+        if _LAUNCHES.search(line) is not None or _REDIRECTS.search(line) is not None:
+            if self.commands >= MAX_COMMANDS:
+                return
             self.commands += 1
-            words = _words(line)
-            for at, word in enumerate(words if launches else ()):
-                self._launcher(word.rpartition("/")[2], words[at + 1 :])
-            if redirects and words[:1] and words[0] not in _NO_PROGRAMS:
-                self._redirects(words)
-        elif (assigned := _ASSIGNS.fullmatch(line)) is not None and len(self.variables) < 500:
-            value = _words(assigned[2])
-            if len(value) == 1 or not assigned[2]:
-                self.variables[assigned[1]] = self._written_out("".join(value))
+        elif _SETS.search(line) is None:
+            return
+        speaks = False
+        for words, end in _commands(_words(line)):
+            speaks = self._command(words, speaks, depth) and end in ("|", "|&")
+            if end == "(" and len(self.folders) < MAX_DEPTH:
+                self.folders.append(self.folder)
+            elif end == ")" and self.folders:
+                self.folder = self.folders.pop()
+
+    def _command(self, words: list[str], speaks: bool, depth: int) -> bool:
+        """Read a simple command. Whether it, or one before it in its pipeline (`speaks`), is a program with a log."""
+        for at, word in enumerate(words):
+            self._launcher(word.rpartition("/")[2], words[at + 1 :])
+        called = list(dropwhile(lambda word: word in _BEFORE_PROGRAMS or word.startswith("-"), words))
+        assigned = list(takewhile(bool, map(_ASSIGNS.fullmatch, called)))
+        if assigned and len(assigned) == len(called):
+            self._assign(assigned)
+        name, *arguments = called[len(assigned) :] or [""]
+        if name in ("cd", "pushd"):
+            self._go(next((word for word in arguments if word == "-" or word[:1] != "-"), "~"))
+        for at, (shell, option) in enumerate(pairwise(words[:-1])):
+            if depth < MAX_DEPTH and shell.rpartition("/")[2] in _SHELLS and re.fullmatch("-[a-z]{0,8}c", option):
+                self.take(words[at + 2], depth + 1)
+        speaks = speaks or name.rpartition("/")[2] not in _NO_PROGRAMS
+        if speaks:
+            self._redirects(words)
+        return speaks
+
+    def _assign(self, assigned: list[Any]) -> None:
+        for name, value in (found.groups() for found in assigned):
+            if len(self.variables) < MAX_VARIABLES:
+                self.variables[name] = self._written_out(value)
 
     def _launcher(self, name: str, words: list[str]) -> None:
         if name == "srun":
@@ -142,28 +159,28 @@ class _Reading:
 
     def _redirects(self, words: list[str]) -> None:
         for word, target in pairwise(words):
-            if word in _REDIRECTIONS and target not in _SEPARATORS:
+            if word in _REDIRECTIONS:
                 self._add(self.files, target)
                 if ">>" in word:
                     self._add(self.appended, target)
         if "tee" in words:
             after = words[words.index("tee") + 1 :]
             options = list(takewhile(lambda word: word.startswith("-"), after))
-            for target in takewhile(lambda word: word not in _SEPARATORS | _REDIRECTIONS, after[len(options) :]):
+            for target in takewhile(lambda word: word not in _REDIRECTIONS | {"<"}, after[len(options) :]):
                 self._add(self.files, target)
                 if {"-a", "--append"} & set(options):
                     self._add(self.appended, target)
 
     def _go(self, folder: str) -> None:
         """Where ``-`` and a folder that cannot be told lead is not known."""
-        path = self._written_out(folder).rstrip("/")
+        path = ANY if folder == "-" else self._written_out(folder).rstrip("/")
         self.folder = path if path.startswith(("/", ANY)) or not self.folder else f"{self.folder}/{path}"
 
     def _add(self, to: list[str], value: str, step: bool = False) -> None:
         path = self._written_out(value)
         if step:
             path = _PATTERN.sub(lambda found: self.patterns.get(found[2], found[0]), path)
-        if path and len(path) <= MAX_PATH and path not in ("none", "all", "/dev/null") and not path.isdecimal():
+        if path and len(path) <= MAX_PATH and path not in ("none", "all", "-", "/dev/null") and not path.isdecimal():
             to.append(path if path.startswith("/") or not self.folder else f"{self.folder}/{path}")
 
     def _written_out(self, text: str) -> str:
@@ -178,14 +195,30 @@ class _Reading:
 
 
 def _words(line: str) -> list[str]:
-    """A line cut as a shell does, roughly; at blanks where its quotes do not match."""
-    line = _SUBSTITUTED.sub(r"| \1 ;", _COMMAND.sub(ANY, line))  # exec > >(tee file)
-    cutter = shlex.shlex(line, posix=True, punctuation_chars=";|&<>")
+    """A line cut as a shell does, roughly; where its quotes do not match, as if there were none."""
+    for _ in range(3):  # one within another
+        line = _COMMAND.sub(ANY, line)
+    line = _SUBSTITUTED.sub(r"| \1 ;", line)  # exec > >(tee file)
+    cutter = shlex.shlex(line, posix=True, punctuation_chars=";|&<>()")
     cutter.whitespace_split, cutter.commenters = True, "#"
     try:
         return list(cutter)
     except ValueError:
-        return [word.strip("\"'") for word in line.split()]
+        return [word.strip("\"'") for word in _PIECES.findall(line)]
+
+
+def _commands(words: list[str]) -> Iterator[tuple[list[str], str]]:
+    """The simple commands among the words of a line, each with what ends it; "" at the end of the line."""
+    command: list[str] = []
+    for word in words:
+        signs = _PIECES.findall(word) if word and not word.strip(";|&<>()") else [word]  # ");" and ")>" are two
+        for sign in signs:
+            if sign and not sign.strip(";|&()"):
+                yield command, sign
+                command = []
+            else:
+                command.append(sign)
+    yield command, ""
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, str]]:
@@ -194,7 +227,7 @@ def _options(words: list[str]) -> Iterator[tuple[str, str]]:
     while at < len(words):
         word = words[at]
         at += 1
-        if word in _SEPARATORS or not word.startswith("-") or word == "--":
+        if not word.startswith("-") or word == "--":
             return
         option, equals, value = word.partition("=")
         following = words[at] if at < len(words) else ""

@@ -82,7 +82,7 @@ def test_a_task_on_each_node_and_what_is_sent_to_a_file_are_read(cluster, work):
 
 
 def test_what_stood_there_before_is_not_the_attempts(cluster, work):
-    script = "echo before >> t.log; [ $PERDURE_INCARNATION = 1 ] || echo again >> t.log; exit 1"
+    script = "eval echo before >> t.log; [ $PERDURE_INCARNATION = 1 ] || eval echo again >> t.log; exit 1"
     job = cluster.submit("sh", "-c", script.replace(";", "\n"), workdir=str(work))
     first = cluster.backend.output(cluster.ended(job))
 
@@ -93,7 +93,7 @@ def test_what_stood_there_before_is_not_the_attempts(cluster, work):
 
 def test_what_two_jobs_may_have_written_at_the_same_time_is_in_doubt(cluster, work):
     (work / "say.sh").write_text("echo mine\n")
-    other = cluster.submit("sh", "-c", "tee log_$X.txt < /dev/null; sleep 60", workdir=str(work))
+    other = cluster.submit("sh", "-c", "eval tee log_$X.txt < /dev/null; sleep 60", workdir=str(work))
     cluster.running(other)
     until((work / "log_.txt").exists)  # it has emptied the file
     mine = cluster.submit("sh", "-c", "sh say.sh > log_$X.txt; false", workdir=str(work))

@@ -62,7 +62,7 @@ def matches(outputs, path):
         ("srun -o r%t.log sh -c '\nmore\n'", "/w/r3.log", "3"),
         ("python t.py > r$SLURM_PROCID.log", "/w/r3.log", "3"),
         ("cd /scratch/run && true\nsrun -o r%t.log a", "/scratch/run/r3.log", "3"),
-        ('cd "$SLURM_SUBMIT_DIR/x y"; cd z\nsrun -o r%t.log a', "/w/x y/r3.log", "3"),
+        ('cd "$SLURM_SUBMIT_DIR/x y"; cd z\nsrun -o r%t.log a', "/w/x y/z/r3.log", "3"),
         ("cd /l\ncd $SLURM_JOB_ID\nsrun -o r%t.log a", "/l/4711/r3.log", "3"),
         ("D=logs/$(date +%s)\nsrun -o $D/r%t a", "/w/logs/1700000000/r3", "3"),
         ("for s in a b; do\nsrun -o $HOME/l/%j-$s.log a", "/home/mira/l/4711-b.log", ""),
@@ -86,6 +86,25 @@ def test_srun_tells_where_ranks_write_to(record, line, path, rank):
         ("python t.py > /dev/null 2>&1", [], []),
         ("exec >t.log 2>&1", ["/w/t.log"], []),
         ("[ -z $X ] || python a.py -x 3 >& t.log", ["/w/t.log"], []),
+        ("echo start; python t.py > t.log 2>&1", ["/w/t.log"], []),
+        ("set -e; echo a > a.txt && python t.py >>t.log || true", ["/w/t.log"], ["/w/t.log"]),
+        ("echo a; ( cd r; python t.py &>t.log ); python u.py >u.log", ["/w/r/t.log", "/w/u.log"], []),
+        ("(cd r && python t.py)>t.log;date", ["/w/t.log"], []),
+        ("{ echo a; python t.py; } > t.log 2>&1", ["/w/t.log"], []),
+        ("echo a;\\\n  D=/l; python t.py \\\n  > $D/t.log 2>&1", ["/l/t.log"], []),
+        ("date; python t.py 2>&1 |& tee t.log", ["/w/t.log"], []),
+        ("echo a | tee a.txt; cat x | python t.py 2> t.err | grep -v b > t.log", ["/w/t.err", "/w/t.log"], []),
+        ("date; exec > t.log 2>&1", ["/w/t.log"], []),
+        ("date; exec &> >(tee -a t.log)", ["/w/t.log"], ["/w/t.log"]),
+        ("if A=1 python t.py > t.log; then echo b > b.txt; fi", ["/w/t.log"], []),
+        (
+            "for i in 1 2; do echo $i > i.txt; done; cd $(a $(b)); cd -; cd /l; (( $i > 3 )) || a > $((i + 1)).log",
+            [],
+            [],
+        ),
+        ("date; bash -lc 'cd /l; python t.py > t.log; echo a > a.txt'", ["/l/t.log"], []),
+        ("srun sh -c 'echo a; python t.py > t.log 2>&1;\ndate > d.txt'", ["/w/t.log"], []),
+        ("[[ $a > b ]] && test c > d; python t.py >&2 2>&-", [], []),
     ],
 )
 def test_what_is_sent_to_a_file_is_read_there(record, line, files, appended):
@@ -254,8 +273,12 @@ def test_no_script_breaks_the_reading(text):
         b"srun '" + b"\\\n" * 100_000,
         b"$(" * 200_000,
         b"srun -o a\n" * 50_000,
+        b"a > b;" * 50_000,
+        (b"((a > b" * 1000 + b"\n") * 40,
+        b"D=a cd b;" * 50_000,
+        (b"bash -c 'bash -c a > b;" * 300 + b"\n") * 40,
     ],
-    ids=range(6),
+    ids=range(10),
 )
 def test_no_script_takes_long(text):
     begun = time.process_time()
