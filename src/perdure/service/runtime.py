@@ -400,7 +400,7 @@ def serve(
     service = settings.service
     desk = Desk(engine, service.cluster, service.armed, KillSwitch(state), settings.look_every_s)
     tokens = TokenBook(state)
-    web = WebSettings(hosts=service.hosts, proxy=settings.proxy)
+    web = WebSettings(hosts=service.hosts, notices=settings.notices.limits, proxy=settings.proxy)
     app = create_app(
         engine.journal.engine, desk, tokens, web,
         metrics=metrics, bench=bench, learner=learner, suspicion=settings.blame,

@@ -26,9 +26,11 @@ from perdure.service.notices.rules import (
     Limits,
     PendingMessage,
     Rule,
+    WaitReason,
     joined,
     next_to_send,
     retry_at,
+    wait_reason,
 )
 from tests.copying import replace
 
@@ -235,6 +237,7 @@ def test_a_message_has_a_key_of_its_own(other):
 # -- when
 
 
+MINE, ADAS = ("", Severity.WARNING), ("ada", Severity.WARNING)
 LIMITS = Limits(group_s=30.0, per_hour=2, retry_for_s=100.0)
 
 
@@ -252,13 +255,45 @@ def test_a_message_goes_when_it_is_due_and_not_before():
 
 
 def test_what_was_begun_goes_first_then_what_waits_longest():
+    """Of one severity."""
     old, new = (
         PendingMessage(message(kind=Kind.NODE_BACK), NOW - 9),
-        PendingMessage(message(kind=Kind.DISK_LOW), NOW - 5),
+        PendingMessage(message(kind=Kind.NODE_DRAINED), NOW - 5),
     )
     again = PendingMessage(message(kind=Kind.SUSPECT), NOW - 1, begun_s=NOW - 60, tries=1)
     assert chosen(new, old) == old.message.key
     assert chosen(new, old, again) == again.message.key
+
+
+def test_what_is_more_severe_goes_before_all_that_is_less():
+    retried = PendingMessage(message(kind=Kind.JOB_RETRIED), NOW - 900, begun_s=NOW - 905, tries=1)
+    suspect = PendingMessage(message(kind=Kind.SUSPECT), NOW - 9)
+    disk = PendingMessage(message(kind=Kind.DISK_LOW), NOW)
+    assert chosen(retried, suspect, disk) == disk.message.key
+    assert chosen(retried, suspect) == suspect.message.key
+
+
+def test_each_severity_has_an_hour_s_limit_of_its_own():
+    spent = [NOW - 9, NOW - 5]
+    info, critical = message(kind=Kind.JOB_STOPPED), message(kind=Kind.PERSON_NEEDED)
+    waiting = PendingMessage(info, NOW - 300), PendingMessage(critical, NOW)
+    assert chosen(*waiting, begun={("", Severity.INFO): spent}.items()) == critical.key
+    assert chosen(*waiting, begun={("", Severity.CRITICAL): spent}.items()) == info.key
+    assert chosen(*waiting, begun={("", each): spent for each in Severity}.items()) is None
+
+
+def test_it_says_what_a_message_waits_for():
+    def hold(due_s=NOW, on_their_way=(), lately=()):
+        return wait_reason(PendingMessage(message(), due_s), on_their_way, {MINE: lately}, LIMITS, NOW)
+
+    assert hold() == WaitReason("is next")
+    assert hold(NOW + 5) == WaitReason("waits for more of its kind", NOW + 5)
+    assert hold(on_their_way={("ops", "", Kind.NODE_DOWN)}) == WaitReason(
+        "waits until the message before it has arrived"
+    )
+    held = hold(lately=(NOW - 900, NOW - 60, NOW - 300))
+    assert held.why == "held: 3 warning messages in the last hour, and notices.per_hour is 2"
+    assert held.until_s == NOW - 300 + HOUR_S  # from when the hour has one of them
 
 
 def test_while_one_of_a_group_is_on_its_way_the_next_one_waits():
@@ -270,12 +305,12 @@ def test_while_one_of_a_group_is_on_its_way_the_next_one_waits():
 
 def test_the_hour_s_limit_is_each_person_s_own_and_binds_no_second_try():
     hour = [NOW - HOUR_S + 1, NOW]
-    assert chosen(PendingMessage(message(whose="ada"), NOW), begun={"ada": hour}.items()) is None
-    assert chosen(PendingMessage(message(whose="bob"), NOW), begun={"ada": hour}.items()) is not None
-    assert chosen(PendingMessage(message(), NOW), begun={"": [NOW - HOUR_S, NOW]}.items()) is not None
-    assert chosen(PendingMessage(message(), NOW), begun={"": [NOW + 9, NOW]}.items()) is not None  # of a clock ahead
+    assert chosen(PendingMessage(message(whose="ada"), NOW), begun={ADAS: hour}.items()) is None
+    assert chosen(PendingMessage(message(whose="bob"), NOW), begun={ADAS: hour}.items()) is not None
+    assert chosen(PendingMessage(message(), NOW), begun={MINE: [NOW - HOUR_S, NOW]}.items()) is not None
+    assert chosen(PendingMessage(message(), NOW), begun={MINE: [NOW + 9, NOW]}.items()) is not None  # of a clock ahead
     again = PendingMessage(message(), NOW, begun_s=NOW - 5, tries=1)
-    assert chosen(again, begun={"": hour}.items()) is not None
+    assert chosen(again, begun={MINE: hour}.items()) is not None
 
 
 def test_tries_are_given_up_when_their_time_is_over():

@@ -274,6 +274,37 @@ def test_what_waits_for_a_dead_target_is_bounded(world, tmp_path, monkeypatch):
     assert len(standing(world)) == 3
 
 
+def test_what_is_critical_finds_room_where_other_messages_took_it_all(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(outbox, "MAX_WAITING", 1)
+    notifier = notifier_of(world, settings_of(ALL, ops=Webhook(Secret(value="http://127.0.0.1:1/"))), tmp_path)
+    drain(world)
+    world.unseen = {"controller": "timed out"}
+    world.submit("7")
+    world.start("7")
+    world.end("7", SHAPE)
+    notifier.gather()
+    assert [kind for kind, _, _ in standing(world)] == [Kind.MANAGER_UNREACHABLE, Kind.NODE_DRAINED]
+
+
+def test_what_is_critical_waits_for_no_limit_that_other_messages_reached(world, tmp_path):
+    with receiving() as receiver:
+        settings = replace(settings_of(ALL, ops=Webhook(Secret(value=receiver.url))), per_hour=1)
+        notifier = notifier_of(world, settings, tmp_path)
+        for job_id in ("7", "8"):
+            world.submit(job_id)
+            world.start(job_id)
+            world.end(job_id, SHAPE)
+            notifier.gather()
+            notifier.send("ops")
+        world.unseen = {"controller": "timed out"}
+        world.look()
+        notifier.gather()
+        assert notifier.send("ops")
+        assert not notifier.send("ops")
+    assert [each["kind"] for each in receiver.documents] == ["job_stopped", "manager_unreachable"]
+    assert standing(world)[1] == (Kind.JOB_STOPPED, 1, "gathering")
+
+
 def test_what_is_over_is_forgotten_in_time_and_in_number(world, tmp_path, monkeypatch):
     monkeypatch.setattr(outbox, "KEEP_MESSAGES", 2)
     with receiving() as receiver:

@@ -5,8 +5,15 @@ import io
 
 import pytest
 
+from perdure.model.nodes import NodeState
+from perdure.service.notices.channels.webhook import Webhook
+from perdure.service.notices.notifier import Notifier
+from perdure.service.notices.rules import Limits
+from perdure.service.notices.secrets import Secret
+from perdure.service.notices.settings import NoticesSettings, Targets
+from tests.copying import replace
 from tests.service.notices.three_targets import tell
-from tests.service.web_world import site
+from tests.service.web_world import CLUSTER, site
 
 
 @pytest.fixture
@@ -19,6 +26,11 @@ def place(tmp_path):
 
 def page(place, path="/notices", token=None):
     return place.client(token or place.operator).get(path)
+
+
+def drain(world, node):
+    world.nodes[node] = replace(world.nodes[node], state=NodeState.DRAINED, reason="fan")
+    world.look()
 
 
 def rows(place, **asked):
@@ -35,6 +47,29 @@ def test_it_says_what_was_sent_waits_and_was_refused(place):
     assert "answered 503" in text
     assert "tried once; again" in text
     assert 'href="/notices" aria-current="page"' in text
+
+
+def test_it_says_what_a_message_waits_for(tmp_path):
+    place = site(tmp_path, notices=Limits(group_s=30.0, per_hour=1))
+    settings = NoticesSettings(
+        targets=Targets({"ops": Webhook(Secret(value="http://127.0.0.1:1/"))}), group_s=30.0, disk_low_mib=0
+    )
+    notifier = Notifier(place.world.journal.store, CLUSTER, settings, tmp_path, "", lambda: place.world.now)
+    notifier.begin()
+    drain(place.world, "gpu02")
+    notifier.gather()
+    assert "waits for more of its kind, until" in page(place).text
+    place.world.pass_time(31.0)
+    assert notifier.send("ops")  # begun: nobody is there to take it
+    drain(place.world, "gpu03")
+    notifier.gather()
+    place.world.pass_time(31.0)
+    assert "waits until the message before it has arrived" in page(place).text
+    (gathering,) = (row for row in notifier.outbox.waiting("ops") if row.begun_s is None)
+    notifier.outbox.sent(next(row for row in notifier.outbox.waiting("ops") if row != gathering), place.world.now)
+    assert "held: 1 warning messages in the last hour, and notices.per_hour is 1, until" in page(place).text
+    place.world.pass_time(3600.0)
+    assert "is next" in page(place).text
 
 
 @pytest.mark.parametrize(

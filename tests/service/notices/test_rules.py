@@ -172,11 +172,11 @@ def simulate(arrivals, limits, works, hours=6.0):
                 known = waiting.get(message.key)
                 due_s = known.due_s if known else now + limits.group_s
                 waiting[message.key] = PendingMessage(message, due_s)
-        lately = {"": [at_s for at_s in begun if at_s > now - HOUR_S]}
+        lately = {("", Severity.WARNING): [at_s for at_s in begun if at_s > now - HOUR_S]}
         while (chosen := next_to_send(waiting.values(), lately, limits, now)) is not None:
             if chosen.begun_s is None:
                 begun.append(now)
-                lately[""].append(now)
+                lately["", Severity.WARNING].append(now)
             begun_s = now if chosen.begun_s is None else chosen.begun_s
             if works(now):
                 sent.append((now, chosen.message))

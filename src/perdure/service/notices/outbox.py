@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, Table, delete, func, insert, select, update
 
-from perdure.service.notices.notice import Kind, Message, Notice
-from perdure.service.notices.rules import HOUR_S, MAX_WAITING, Group, PendingMessage, Rule, gathered
+from perdure.service.notices.notice import Kind, Message, Notice, Severity
+from perdure.service.notices.rules import HOUR_S, MAX_WAITING, Begun, PendingMessage, Rule, gathered, group_of
 from perdure.service.store.codec import Codec, clean
 from perdure.service.store.database import Store
 from perdure.service.store.queries.reader import as_text
@@ -99,7 +99,7 @@ class Outbox:
     def _gather(self, db: Connection, new: Sequence[Notice], routing: Routing, now: float) -> int:
         mine = (messages.c.cluster == self.cluster, messages.c.state == MessageState.GATHERING.value)
         rows = db.execute(select(as_text(messages.c.payload).label("text")).where(*mine))
-        open_ = {_group(message): message for message in (MESSAGE.decode(row.text) for row in rows)}
+        open_ = {group_of(message): message for message in (MESSAGE.decode(row.text) for row in rows)}
         changed = gathered(open_, new, routing.rules, routing.personal, self.cluster)
         room, dropped = self._room(db, {group[0] for group in changed}), 0
         for group, message in changed.items():
@@ -108,7 +108,7 @@ class Outbox:
                 db.execute(update(messages).where(messages.c.key == message.key).values(values))
             elif self._is_known(db, message.key):
                 pass  # the same fact, told before
-            elif room[message.target] > 0:
+            elif room[message.target] + _extra_room(message) > 0:
                 room[message.target] -= 1
                 db.execute(insert(messages).values(self._row(message, now + routing.group_s)))
             else:
@@ -152,14 +152,10 @@ class Outbox:
             rows = db.execute(select(*_COLUMNS).where(*mine).order_by(messages.c.seq)).all()
         return [PendingMessage(MESSAGE.decode(row.text), row.due_s, row.begun_s, row.tries) for row in rows]
 
-    def begun(self, target: str, now: float) -> dict[str, list[float]]:
-        """When messages to a target were begun within the last hour, by whose they are."""
-        mine = (messages.c.cluster == self.cluster, messages.c.target == target, messages.c.begun_s > now - HOUR_S)
-        found = dict[str, list[float]]()
+    def begun(self, target: str, now: float) -> Begun:
+        """When messages to a target were begun within the last hour."""
         with self._store.reading() as db:
-            for row in db.execute(select(messages.c.whose, messages.c.begun_s).where(*mine)):
-                found.setdefault(row.whose, []).append(row.begun_s)
-        return found
+            return begun_of(db.execute(lately_begun(self.cluster, target, now)))
 
     def begin(self, key: str, now: float) -> PendingMessage | None:
         """Write down that a message is about to be sent, and with what; None where it is not waiting any more."""
@@ -213,8 +209,24 @@ class Outbox:
         db.execute(delete(table).where(mine, old | (over & (table.c.seq <= edge))))
 
 
-def _group(message: Message) -> Group:
-    return (message.target, message.whose, message.kind)
+def lately_begun(cluster: str, target: str, now: float) -> Select[Any]:
+    """Asks for the messages to a target that were begun within the last hour."""
+    mine = (messages.c.cluster == cluster, messages.c.target == target, messages.c.begun_s > now - HOUR_S)
+    return select(as_text(messages.c.payload).label("text"), messages.c.begun_s).where(*mine)
+
+
+def begun_of(rows: Iterable[Row[Any]]) -> Begun:
+    """What `lately_begun` found, as the limits count it."""
+    found = dict[tuple[str, Severity], list[float]]()
+    for row in rows:
+        message = MESSAGE.decode(row.text)
+        found.setdefault((message.whose, message.kind.severity), []).append(row.begun_s)
+    return found
+
+
+def _extra_room(message: Message) -> int:
+    """What is critical still finds room where other messages have taken all of it."""
+    return MAX_WAITING if message.kind.severity is Severity.CRITICAL else 0
 
 
 def _parts(values: Sequence[str]) -> Iterable[Sequence[str]]:

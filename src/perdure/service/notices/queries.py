@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
 from perdure.service.notices.notice import Message
-from perdure.service.notices.outbox import MESSAGE, WAITING
+from perdure.service.notices.outbox import MESSAGE, WAITING, MessageState, begun_of, lately_begun
+from perdure.service.notices.rules import Begun, Group, Limits, PendingMessage, WaitReason, group_of, wait_reason
 from perdure.service.store.codec import clean
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged, position
 from perdure.service.store.schema import messages
@@ -44,6 +46,25 @@ def find_messages(
 
 def _row(seq: int, text: str, *rest: object) -> MessageRow:
     return MessageRow(seq, MESSAGE.decode(text), *rest)  # type: ignore[arg-type]
+
+
+def wait_reasons(reader: Reader, rows: Sequence[MessageRow], limits: Limits, now: float) -> dict[int, WaitReason]:
+    """What each of `rows` that still gathers waits for, by its `seq`."""
+    gathering = [row for row in rows if row.state == MessageState.GATHERING]
+    standing = {target: _standing(reader, target, now) for target in {row.message.target for row in gathering}}
+    return {
+        row.seq: wait_reason(PendingMessage(row.message, row.due_s), *standing[row.message.target], limits, now)
+        for row in gathering
+    }
+
+
+def _standing(reader: Reader, target: str, now: float) -> tuple[set[Group], Begun]:
+    """The groups of which a message to `target` is on its way, and what was begun within the hour."""
+    m = messages.c
+    mine = (reader.owns(messages), m.target == clean(target), m.state == MessageState.ON_ITS_WAY.value)
+    rows = reader.all(select(as_text(m.payload).label("text")).where(*mine))
+    lately = reader.all(lately_begun(reader.cluster, clean(target), now))
+    return {group_of(MESSAGE.decode(row.text)) for row in rows}, begun_of(lately)
 
 
 def counts(reader: Reader) -> dict[str, int]:

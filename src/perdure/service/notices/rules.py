@@ -37,7 +37,7 @@ class Limits:
     """When messages are sent."""
 
     group_s: float = 30.0  # that a message waits for more of its kind
-    per_hour: int = 30  # messages begun in any hour, to one target, or to one person by it
+    per_hour: int = 30  # messages of one severity begun in any hour, to one target, or to one person by it
     retry_for_s: float = 86_400.0  # after which a message that cannot be delivered is given up
 
 
@@ -87,23 +87,53 @@ def joined(message: Message, notice: Notice) -> Message:
     return replace(message, notices=named, count=message.count + 1, last_s=max(message.last_s, notice.time_s))
 
 
-def next_to_send(
-    waiting: Iterable[PendingMessage], begun: Mapping[str, Sequence[float]], limits: Limits, now: float
-) -> PendingMessage | None:
-    """What one target is to be sent now: what was begun and is due again first, then what waits longest.
+Begun = Mapping[tuple[str, Severity], Sequence[float]]
+"""The instants of the last hour at which messages to one target were begun, by whose they are and their severity."""
 
-    `begun` are the instants of the last hour at which messages were begun, by whose they are. While a message of a
-    group is on its way, the next one of that group goes on gathering.
+
+def next_to_send(waiting: Iterable[PendingMessage], begun: Begun, limits: Limits, now: float) -> PendingMessage | None:
+    """What one target is to be sent now: the most severe, and of one severity what was begun, then what waits longest.
+
+    While a message of a group is on its way, the next one of that group goes on gathering.
     """
     found = list(waiting)
-    on_their_way = {_group(each.message) for each in found if each.begun_s is not None}
+    on_their_way = {group_of(each.message) for each in found if each.begun_s is not None}
     ready = [
         each
         for each in found
         if _is_due(each.due_s, limits, now)
         and (each.begun_s is not None or _may_begin(each.message, on_their_way, begun, limits, now))
     ]
-    return min(ready, key=lambda each: (each.begun_s is None, each.due_s, each.message.key), default=None)
+    return min(ready, key=_turn, default=None)
+
+
+def _turn(waiting: PendingMessage) -> tuple[int, bool, float, str]:
+    message = waiting.message
+    return (-message.kind.severity.rank, waiting.begun_s is None, waiting.due_s, message.key)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReason:
+    """Why a message is not begun yet, in words, and until when; None where no instant is known."""
+
+    why: str
+    until_s: float | None = None
+
+
+def wait_reason(
+    waiting: PendingMessage, on_their_way: Collection[Group], begun: Begun, limits: Limits, now: float
+) -> WaitReason:
+    """What a message that still gathers waits for; `on_their_way` are the groups of those that were begun."""
+    if not _is_due(waiting.due_s, limits, now):
+        return WaitReason("waits for more of its kind", waiting.due_s)
+    if group_of(waiting.message) in on_their_way:
+        return WaitReason("waits until the message before it has arrived")
+    lately = _lately(waiting.message, begun, now)
+    if len(lately) >= limits.per_hour:
+        severity, most = waiting.message.kind.severity, limits.per_hour
+        why = f"held: {len(lately)} {severity} messages in the last hour, and notices.per_hour is {most}"
+        return WaitReason(why, sorted(lately)[-most] + HOUR_S)
+    return WaitReason("is next")
 
 
 def _is_due(due_s: float, limits: Limits, now: float) -> bool:
@@ -111,14 +141,17 @@ def _is_due(due_s: float, limits: Limits, now: float) -> bool:
     return due_s <= now or due_s > now + LONGEST_WAIT_S + limits.group_s
 
 
-def _may_begin(
-    message: Message, on_their_way: Collection[Group], begun: Mapping[str, Sequence[float]], limits: Limits, now: float
-) -> bool:
-    lately = sum(now - HOUR_S < at_s <= now for at_s in begun.get(message.whose, ()))
-    return _group(message) not in on_their_way and lately < limits.per_hour
+def _may_begin(message: Message, on_their_way: Collection[Group], begun: Begun, limits: Limits, now: float) -> bool:
+    return group_of(message) not in on_their_way and len(_lately(message, begun, now)) < limits.per_hour
 
 
-def _group(message: Message) -> Group:
+def _lately(message: Message, begun: Begun, now: float) -> list[float]:
+    """When messages that count against the same limit were begun within the hour."""
+    return [at_s for at_s in begun.get((message.whose, message.kind.severity), ()) if now - HOUR_S < at_s <= now]
+
+
+def group_of(message: Message) -> Group:
+    """What is told together."""
     return (message.target, message.whose, message.kind)
 
 

@@ -80,7 +80,8 @@ class NoticesSettings:
     group_s: float = 30.0
     """How long a message waits for more of its kind, in seconds."""
     per_hour: int = 30
-    """Most messages to one target in any hour, or to one person by it; what comes meanwhile goes into the next one."""
+    """Most messages of one severity to one target in any hour, or to one person by it; what comes meanwhile goes into
+    the next one. Each severity is counted apart, so what is critical never waits for the rest."""
     retry_for_s: float = 86_400.0
     """How long a message is tried again that cannot be delivered, in seconds; at most every 15 minutes."""
     timeout_s: float = 10.0

@@ -14,6 +14,7 @@ from perdure.service.access.proxy.settings import ProxySettings
 from perdure.service.access.sessions import Sessions
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.learning.learner import Learner
+from perdure.service.notices.rules import Limits
 from perdure.service.store.queries.reader import Reader
 from perdure.service.web.idempotency import Replies
 from perdure.service.web.metrics import Metrics
@@ -34,6 +35,8 @@ class WebSettings:
     """How often a stream looks for new events."""
     log_bytes: int = 256 * 1024
     """The end of a log that is shown."""
+    notices: Limits = field(default_factory=Limits)
+    """When notices are sent, for the page that says what one waits for."""
     proxy: ProxySettings = field(default_factory=ProxySettings)
     """How a reverse proxy logs its users in."""
     clock: Callable[[], float] = field(default=time.time)

@@ -67,4 +67,5 @@ def notices_page(
         state=state,
         target=target,
         counts=notices.counts(web.reader),
+        wait_reasons=notices.wait_reasons(web.reader, found.items, web.settings.notices, web.now()),
     )
