@@ -52,6 +52,32 @@ def test_what_follows_a_message_and_does_not_explain_it_is_left_out(perdure, hom
     assert not any("step 12" in line["text"] or "tail" in line["text"] for line in evidence)
 
 
+CRASHED = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f3ecd6b06c0 (most recent call first):
+  File "/home/mira/loader.py", line 3 in wait
+
+Current thread 0x00007f3ece443b80 (most recent call first):
+  File "/opt/conda/lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "/home/mira/train.py", line 4 in inner
+  File "/home/mira/train.py", line 6 in outer
+"""
+
+
+@pytest.mark.parametrize("end", ["", "srun: error: gpu019: task 0: Segmentation fault (core dumped)\n"])
+def test_after_a_crash_the_innermost_frame_of_the_thread_that_crashed_is_shown(perdure, home, end):
+    lines = told(perdure, home, f"step 1 loss 0.5\n{CRASHED}{end}").out.splitlines()
+    assert [line.split(maxsplit=2)[1:] for line in lines if "train.py" in line] == [
+        ["code", "/home/mira/train.py:4, in inner"]
+    ]
+    assert not any("loader.py" in line for line in lines)
+
+
+def test_a_crash_in_libraries_alone_shows_no_frame(perdure, home):
+    log = CRASHED.replace("/home/mira/train.py", "/opt/conda/lib/python3.11/runpy.py")
+    assert not any(line["rule"] == "own-frame" for line in told(perdure, home, log, "--json").json["evidence"])
+
+
 def test_the_cause_is_said_once(perdure, home):
     out = told(perdure, home, SIZES).out
     assert out.count("a checkpoint cannot be read or does not fit the model") == 1

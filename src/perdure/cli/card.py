@@ -140,11 +140,12 @@ def _ordered(verdict: Verdict) -> Sequence[Evidence]:
 
 
 def _place(line: Evidence) -> str:
-    """A frame as editors take it: train.py:12, in step; "" for what is no frame."""
+    """A frame as editors take it: train.py:12, in step; "" for what is no frame. Of a crash it has no comma."""
     if line.rule != FRAME:
         return ""
     path, found, rest = line.text.removeprefix('File "').partition('", line ')
-    return plain(f"{path}:{rest}", MAX_SHOWN) if found else ""
+    number, _, place = rest.replace(",", "", 1).partition(" ")
+    return plain(f"{path}:{number}" + (f", {place}" if place else ""), MAX_SHOWN) if found else ""
 
 
 def _number(line: Evidence) -> str:

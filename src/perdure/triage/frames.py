@@ -25,6 +25,12 @@ _EXPLAINS = (
 """A line below a message that goes on explaining it, though it is not indented."""
 
 
+CRASH = "Fatal Python error:"
+"""What faulthandler says of the end of a process, before the stack of each of its threads."""
+
+_STACK = r"^(Current thread )?.{0,200}\(most recent call first\):"
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """A line beside a message: one of its traceback that names a place in a file, or one that goes on with it."""
@@ -58,10 +64,13 @@ def companions(hit: Hit) -> tuple[Frame, ...]:
 
 
 def innermost_own(hit: Hit) -> Frame | None:
-    """The innermost frame above a message whose file is no library's; None where the message has no traceback.
+    """The innermost frame of a message whose file is no library's; None where the message has no traceback.
 
+    It stands above the message; below it, with the most recent call first, where Python's faulthandler wrote it.
     Lines of other tasks between them are passed over.
     """
+    if hit.text.startswith(CRASH):
+        return _crashed_in(hit)
     block = hit.block
     data, start = block.window.data, max(0, block.start - LOOK_BACK_BYTES)
     lines = scrub(data[start : block.end]).split(b"\n")
@@ -78,4 +87,28 @@ def innermost_own(hit: Hit) -> Frame | None:
         found = capturing(_FRAME).search(line)
         if found and not compiled(_NOT_OWN).search(found[1]):
             return Frame(first + index, decode(line).strip())
+    return None
+
+
+def _crashed_in(hit: Hit) -> Frame | None:
+    """The innermost own frame of the thread that crashed, below a line of faulthandler's."""
+    block = hit.block
+    lines = scrub(block.window.data[block.start : block.end + LOOK_BACK_BYTES]).split(b"\n")
+    at = hit.line - block.first_line
+    if not 0 <= at < len(lines):
+        return None
+    task, crashed = rank_of(lines[at]), False
+    for index in range(at + 1, min(len(lines), at + LOOK_BACK_LINES)):
+        raw = lines[index][:MAX_LINE_BYTES]
+        if rank_of(raw) != task:
+            continue
+        line = tidy(raw)
+        if stack := capturing(_STACK).search(line):
+            if crashed:
+                return None
+            crashed = bool(stack[1])
+            continue
+        found = capturing(_FRAME).search(line)
+        if crashed and found and not compiled(_NOT_OWN).search(found[1]):
+            return Frame(block.first_line + index, decode(line).strip())
     return None

@@ -30,7 +30,7 @@ from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
 from perdure.triage.deaths import ABORT, ASKS_AGAIN, OF_SIGNAL, OF_WATCHDOGS
 from perdure.triage.excerpt import excerpt, last_block
-from perdure.triage.frames import companions, innermost_own
+from perdure.triage.frames import CRASH, companions, innermost_own
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.hardware import proof_of, without_older
 from perdure.triage.launchers import OF_PEERS, Report, first_failure
@@ -298,14 +298,16 @@ def _evidence(primary: Sign, seen: _Signs, most: int) -> tuple[Evidence, ...]:
     return tuple(
         line
         for sign, told in shown
-        for line in ((*_frame(told, sign), told, *_rest(told, sign, shown)) if sign is primary else (told,))
+        for line in ((*_frame(sign, seen.merged), told, *_rest(told, sign, shown)) if sign is primary else (told,))
     )
 
 
-def _frame(shown: Evidence, primary: Sign) -> tuple[Evidence, ...]:
-    """The place in the job's own code that raised what `shown` says."""
-    frame = innermost_own(primary) if isinstance(primary, Hit) else None
-    return (Evidence(frame.line, frame.text, Role.CONFIRMATION, FRAME, shown.source),) if frame else ()
+def _frame(primary: Sign, merged: Merged) -> tuple[Evidence, ...]:
+    """The place in the job's own code that raised it, or in which Python saw the signal that ended it."""
+    crash = next((hit for hit in merged.hits if hit.text.startswith(CRASH)), None)
+    hit = primary if isinstance(primary, Hit) else crash
+    frame = innermost_own(hit) if hit else None
+    return (Evidence(frame.line, frame.text, Role.CONFIRMATION, FRAME, merged.place(hit)),) if hit and frame else ()
 
 
 def _rest(told: Evidence, primary: Sign, shown: Sequence[tuple[Sign, Evidence]]) -> tuple[Evidence, ...]:
