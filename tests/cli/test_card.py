@@ -117,6 +117,30 @@ def test_what_a_log_calls_a_node_gets_into_no_command_unless_it_can_be_one(node)
     assert "sbatch" not in broken_on(node)
 
 
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("srun: error: Node failure on gpu019", "gpu019"),
+        ("salloc: error: Node failure on gpu[019-021]", "'gpu[019-021]'"),
+        ("srun: error: Task launch for StepId=7.0 failed on node n3: Communication connection failure", "n3"),
+    ],
+)
+def test_a_node_that_slurm_calls_lost_is_kept_out_of_the_next_attempt(perdure, home, line, named):
+    cancelled = "slurmstepd: error: *** JOB 7 ON gpu001 CANCELLED AT 2025-01-02T03:04:05 DUE TO NODE FAILURE ***\n"
+    before = cancelled if "Node failure" in line else ""
+    out = told(perdure, home, f"step 1 loss 0.5\n{before}{line}\n").out
+    assert f"sbatch --exclude={named} SCRIPT" in out
+    assert line in out
+
+
+def test_the_node_that_cancels_a_job_is_not_the_lost_one(perdure, home):
+    line = "slurmstepd: error: *** JOB 7 ON gpu001 CANCELLED AT 2025-01-02T03:04:05 DUE TO NODE FAILURE ***\n"
+    out = told(perdure, home, line).out
+    assert "--exclude" not in out
+    assert "sacct --duplicates --jobs=JOBID --format=JobID,State,FailedNode" in out
+    assert "--exclude" not in told(perdure, home, "srun: error: Node failure on $(id)\n").out
+
+
 def test_every_remedy_is_of_a_rule_and_fits_a_line_of_it():
     for each in REMEDIES:
         rule = own_rules().named(each.rule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -30,7 +31,8 @@ ROLES = {Role.ROOT: ("root", "red"), Role.CASCADE: ("cascade", "yellow"), Role.C
 CODE = ("code", "cyan")  # the innermost frame of the job's own code
 TRACEBACK = "Traceback (most recent call last)"  # tells a reader nothing that the frame does not
 MAX_SHOWN = 400  # characters of a line of evidence
-NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?:\[[0-9,-]{1,200}\])?"
+NODE_NAMES = re.compile(rf"{_NODE_NAME}(?:,{_NODE_NAME}){{0,31}}", re.ASCII)  # as Slurm lists them: gpu[01-03],gpu7
 NARROW = 60  # a narrower terminal shows no roles beside the lines
 
 
@@ -85,7 +87,7 @@ def _commands(diagnosis: Diagnosis) -> Iterator[str]:
     if rule and (command := remedy(rule, line)):
         yield command
     if SAME_NODE in diagnosis.decision.exclude and _is_node(verdict.node):
-        yield f"sbatch --exclude={verdict.node} SCRIPT"
+        yield f"sbatch --exclude={shlex.quote(verdict.node)} SCRIPT"
     if diagnosis.elsewhere:
         yield diagnosis.elsewhere
 
@@ -95,7 +97,7 @@ def _with_node(reason: str, verdict: Verdict) -> str:
 
 
 def _is_node(name: str) -> bool:
-    return NODE_NAME.fullmatch(name) is not None
+    return NODE_NAMES.fullmatch(name) is not None
 
 
 def _rule_of(verdict: Verdict) -> str:

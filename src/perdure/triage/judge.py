@@ -35,6 +35,7 @@ from perdure.triage.goodrun import GoodRun
 from perdure.triage.hardware import proof_of, without_older
 from perdure.triage.launchers import OF_PEERS, Report, first_failure
 from perdure.triage.logtext import LogText
+from perdure.triage.lost_nodes import lost_nodes
 from perdure.triage.masking import mask
 from perdure.triage.matching import Hit, RuleBook
 from perdure.triage.outlived import without_long_past, without_outlived
@@ -141,7 +142,7 @@ def examine(
     if (report is not None and report.signal) or any(fact.cause in OF_SIGNAL.values() for fact in known):
         hits = without_long_past(hits, text)
     reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
-    primary = _primary(hits, known, report)
+    primary = _naming(_primary(hits, known, report), hits)
     if primary is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
         nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
@@ -189,6 +190,14 @@ def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: Report | None) 
     placed: list[tuple[float, Sign]] = [(_place_of_fact(fact), fact) for fact in known]
     placed += [(0.0, report), *_placed(report, hits)]
     return min(placed, key=lambda pair: pair[0])[1]
+
+
+def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
+    """Of the lines that state the loss of a node, one that names it."""
+    if not isinstance(primary, Hit) or lost_nodes(primary.text):
+        return primary
+    alike = (hit for hit in hits if hit.cause is primary.cause)
+    return next((hit for hit in alike if lost_nodes(hit.text)), primary)
 
 
 def _placed(report: Report, hits: Sequence[Hit]) -> Iterator[tuple[float, Hit]]:
@@ -268,6 +277,8 @@ def _culprit(primary: Sign, seen: _Signs) -> tuple[str, str, str]:
     report = seen.report
     if isinstance(primary, Fact) and primary.cause.role is Role.ROOT:
         return "", "", ""
+    if isinstance(primary, Hit) and (lost := lost_nodes(primary.text)):
+        return "", lost, ""
     if report is not None and not (isinstance(primary, Hit) and primary.rank.isdecimal() and not report.is_of(primary)):
         who = f"{report.who} {report.how} first, as {report.launcher} tells" if report.is_known else ""
         return report.rank or report.local_rank, report.named_node, who

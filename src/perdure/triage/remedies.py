@@ -25,6 +25,7 @@ REMEDIES = (
     Remedy("hf-missing", "aws sts get-caller-identity", r"(?i)botocore|boto|S3|NoCredentials|AccessKey|NoSuchBucket"),
     Remedy("slurm-time-limit", "sbatch --time=D-HH:MM:SS SCRIPT"),
     Remedy("slurm-step-time-limit", "sbatch --time=D-HH:MM:SS SCRIPT"),
+    Remedy("slurm-node-failure", "sacct --duplicates --jobs=JOBID --format=JobID,State,FailedNode", "CANCELLED AT"),
     Remedy("slurm-oom-kill", "sbatch --mem=SIZE SCRIPT"),
     Remedy("slurm-dos-breaks", "sed -i 's/\\r$//' SCRIPT"),
     Remedy("cuda-oom", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
