@@ -32,7 +32,7 @@ from perdure.service.web.pages.render import environment
 from tests.copying import replace
 from tests.service.exceptions_world import MIRA, ROOT, STATES, STORM, Told, stir
 from tests.service.test_pages import Outline, browser_of
-from tests.service.web_world import Site, fill, site
+from tests.service.web_world import RESET, Site, fill, site
 
 PATHS = ["/exceptions", *(f"/exceptions/{name}" for name in STATES), "/exceptions/pfs%2Fjob.pause%2F200"]
 
@@ -55,6 +55,17 @@ def card(text, name):
     return " ".join(re.sub(r"<[^>]+>", " ", found).split())
 
 
+def test_what_is_owned_and_not_over_is_called_decided_and_not_closed(tmp_path):
+    place = site(tmp_path)
+    place.world.submit("7")
+    place.world.start("7")
+    place.world.end("7", RESET)  # its retry is planned, and has not begun
+    text = browser_of(place).get("/exceptions").text
+    assert "Owned" in card(text, "ended")
+    assert card(text, "ended").startswith("Recently decided")
+    assert "closed" not in text.lower()
+
+
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("headers", [{}, {"HX-Request": "true"}], ids=["whole", "fragment"])
 def test_pages_are_sound(browser, path, headers):
@@ -67,7 +78,7 @@ def test_pages_are_sound(browser, path, headers):
 
 def test_an_empty_site_is_explained(tmp_path):
     text = browser_of(site(tmp_path)).get("/exceptions").text
-    for said in ("Nothing is open", "None has been closed yet", "No program has registered a handler"):
+    for said in ("Nothing is open", "None has been decided yet", "No program has registered a handler"):
         assert said in text
     assert "Storms" not in text
 
@@ -234,7 +245,7 @@ def test_listings_are_filtered_and_paged(tmp_path):
     assert "site.n59" not in text
     text, older = found("/exceptions?state=in_chain")
     assert "process.n59" in text
-    assert "Recently closed" not in text
+    assert "Recently decided" not in text
     assert "process.n0," in found(older)[0]
     assert "process.n7," in found("/exceptions?job=104&type=process.n7")[0]
     assert "No open exception matches" in found("/exceptions?type=gpu")[0]

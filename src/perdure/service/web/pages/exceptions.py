@@ -82,7 +82,7 @@ def exceptions_page(
     type: Word = "",
     job: Word = "",
 ) -> Response:
-    """Exceptions, open ones first, then those that were closed lately; all of them as CSV."""
+    """Exceptions, open ones first, then those that were decided lately, over or not; all of them as CSV."""
     own = {"state": state if state in (OPEN, *ENDED) else "", "type": type.strip(), "job": job.strip()}
     within, order = asked.within(web.now()), asked.order(exceptions.SORTED_BY)
     chain = web.operations.coordinator.chain()
