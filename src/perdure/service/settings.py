@@ -30,7 +30,7 @@ from perdure.service.core.caps import Caps
 from perdure.service.core.controller import ControllerSettings
 from perdure.service.core.pace import MINUTE_S, Pace
 from perdure.service.core.scope import ScopeSettings
-from perdure.service.notices.settings import NoticesSettings, check_rules
+from perdure.service.notices.settings import NoticesSettings, check_rules, check_targets
 from perdure.service.whatif.limits import WhatifSettings
 
 SYSTEM_FILE = Path("/etc/perdure/config.toml")
@@ -298,6 +298,7 @@ def load(env: Mapping[str, str], config: Path | None = None, flags: Mapping[str,
     _check_kinds(settings.scope, origin)
     check_proxy(settings.proxy, f"{origin['proxy.user_header']}: proxy")
     check_rules(settings.notices, f"{origin['notices.rules']}: rules")
+    check_targets(settings.notices, f"{origin['notices.targets']}: targets")
     return Loaded(settings, origin, files)
 
 

@@ -68,6 +68,11 @@ def test_a_name_that_leads_to_a_metadata_service_is_not_connected_to(monkeypatch
         NET.post("https://innocent.example.org/", {}, b"")
 
 
+def test_an_address_in_a_secret_is_refused_for_good():
+    with pytest.raises(NoticeRefused, match="a link-local address"):
+        NET.post("https://169.254.169.254/", {}, b"")
+
+
 def test_the_connection_goes_to_the_address_that_was_checked(monkeypatch):
     """A name that leads elsewhere when it is looked up again helps nobody."""
     asked = []

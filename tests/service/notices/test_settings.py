@@ -87,6 +87,27 @@ def test_what_cannot_be_used_is_named(loaded, text, said):
     assert "s3cr3t" not in str(caught.value)
 
 
+@pytest.mark.parametrize("host", ["169.254.169.254", "[fd00:ec2::254]", "2852039166", "[fe80::1]", "100.100.100.200"])
+def test_an_address_at_which_a_cloud_keeps_credentials_is_no_target(loaded, host):
+    text = f'[notices.targets.x]\nkind = "slack"\nurl = "https://{host}/latest"\n'
+    with pytest.raises(ConfigError, match="allow_link_local") as caught:
+        loaded(text)
+    assert "config.toml" in str(caught.value)
+    assert f"target x: {host.strip('[]')} is a " in str(caught.value)
+    assert loaded(f"[notices]\nallow_link_local = true\n{text}").targets.by_name
+
+
+def test_nor_is_it_one_for_mail(loaded):
+    text = '[notices.targets.x]\nkind = "mail"\nhost = "169.254.0.1"\nsender = "a@b"\nto = ["a@b"]\n'
+    with pytest.raises(ConfigError, match=r"target x: 169\.254\.0\.1 is a link-local address"):
+        loaded(text)
+
+
+def test_other_addresses_are_targets(loaded):
+    for host in ("10.1.2.3", "[::1]", "example.org", "[bad"):
+        assert loaded(f'[notices.targets.x]\nkind = "slack"\nurl = "https://{host}/"\n').targets.by_name
+
+
 def test_the_line_of_a_target_is_named(loaded):
     with pytest.raises(ConfigError, match=r"config.toml:2"):
         loaded('[service]\n[notices.targets.x]\nkind = "pigeon"\n')

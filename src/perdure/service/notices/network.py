@@ -127,7 +127,8 @@ class Network:
     def _check_address(self, host: str, text: str) -> None:
         address = ipaddress.ip_address(text.partition("%")[0])
         if why := why_not(address, self.allow_link_local):
-            raise NotDelivered(host, f"leads to {why}", "See notices.allow_link_local")
+            refusal = NotDelivered if literal_address(host) is None else NoticeRefused  # a name may lead elsewhere soon
+            raise refusal(host, f"leads to {why}", "See notices.allow_link_local")
 
 
 def _must_be_taken(host: str, status: int) -> None:
@@ -140,6 +141,20 @@ def _must_be_taken(host: str, status: int) -> None:
         what = f"answered {status}, a redirect, which is not followed"
         raise NoticeRefused(host, what, "Name the URL that it leads to")
     raise NoticeRefused(host, f"refused it with {status}", "See what the receiver says of it; check URL and secret")
+
+
+def literal_address(host: str) -> _IPAddress | None:
+    """The address that `host` is, however it is written; None for a name.
+
+    >>> literal_address("2852039166")
+    IPv4Address('169.254.169.254')
+    >>> literal_address("hooks.slack.com")
+    """
+    with suppress(ValueError):
+        return ipaddress.ip_address(host.partition("%")[0])
+    with suppress(OSError, UnicodeError):
+        return ipaddress.IPv4Address(socket.inet_aton(host))  # as one number, or in hexadecimal
+    return None
 
 
 def why_not(address: _IPAddress, allow_link_local: bool) -> str:
@@ -173,10 +188,8 @@ def _matches(host: str, allowed: str) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = literal_address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def _cut_off(sock: socket.socket, late: threading.Event) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 from perdure.errors import ConfigError
+from perdure.service.notices.channels.mail import Mail
 from perdure.service.notices.channels.protocol import Channel
 from perdure.service.notices.channels.registry import CHANNELS
 from perdure.service.notices.notice import Kind, Severity
@@ -117,6 +120,27 @@ def check_rules(settings: NoticesSettings, where: str) -> None:
         if unknown := [name for name in rule.to if name not in known]:
             mend = f"Write [notices.targets.{unknown[0]}], or name one of: {', '.join(known) or 'none is set'}"
             raise ConfigError(where, f"no target is called {unknown[0]!r}", mend)
+
+
+def check_targets(settings: NoticesSettings, where: str) -> None:
+    """Raises `ConfigError` for a target at an address that is never connected to; names are looked up later."""
+    for name, channel in settings.targets.by_name.items():
+        from perdure.service.notices.network import literal_address, why_not  # most commands do without
+
+        host = _host_of(channel)
+        address = literal_address(host)
+        if address is not None and (why := why_not(address, settings.allow_link_local)):
+            mend = "Name the receiver's own host, or allow it with notices.allow_link_local = true"
+            raise ConfigError(where, f"target {name}: {host} is {why}", mend)
+
+
+def _host_of(channel: Channel) -> str:
+    """The host that the settings themselves name; "" where a secret does, or where it cannot be read."""
+    if isinstance(channel, Mail):
+        return channel.host
+    with suppress(ValueError):  # what is no URL is told when it is used
+        return urlsplit(getattr(channel, "url", Secret()).value).hostname or ""
+    return ""
 
 
 def _name(name: str) -> str:
