@@ -74,8 +74,8 @@ class MailServer:
 
 
 @contextmanager
-def receiving_mail(tls=None, refuse=""):
-    """`tls`: an `SSLContext` with which STARTTLS is offered. `refuse`: the answer to AUTH."""
+def receiving_mail(tls=None, refuse="", answers=None):
+    """`tls`: an `SSLContext` with which STARTTLS is offered. `refuse`: the answer to AUTH; `answers`: to others."""
     server_state = MailServer(tls=tls)
 
     class Handler(socketserver.StreamRequestHandler):
@@ -89,6 +89,9 @@ def receiving_mail(tls=None, refuse=""):
             while line := self.rfile.readline().decode().rstrip("\r\n"):
                 server_state.said.append(line)
                 verb = line.upper()
+                if answer := (answers or {}).get(verb[:4]):
+                    self.say(answer)
+                    continue
                 if verb.startswith(("EHLO", "HELO")):
                     extra = ["250-STARTTLS"] if tls else []
                     for each in ["250-here", *extra, "250 AUTH PLAIN LOGIN"]:

@@ -2,13 +2,14 @@
 
 import email
 import json
+import smtplib
 import ssl
 import subprocess
 from email.policy import default
 
 import pytest
 
-from perdure.errors import ConfigError, NotDelivered
+from perdure.errors import ConfigError, NotDelivered, NoticeRefused
 from perdure.service.notices.channels.mail import Mail, Tls
 from perdure.service.notices.channels.ntfy import Ntfy
 from perdure.service.notices.channels.protocol import Delivery
@@ -18,6 +19,7 @@ from perdure.service.notices.channels.webhook import Webhook, sign, verified
 from perdure.service.notices.network import Network
 from perdure.service.notices.notice import MAX_NAME, Kind, Message, Notice
 from perdure.service.notices.secrets import Secret
+from perdure.service.notices.smtp import told_as
 from tests.conftest import require
 from tests.copying import replace
 from tests.service.notices.receivers import receiving, receiving_mail
@@ -151,6 +153,26 @@ def test_a_refused_login_is_told_without_the_password(certificate, tls):
         with pytest.raises(NotDelivered, match="535") as caught:
             channel.send(delivery(), NET)
     assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize("verb", ["MAIL", "RCPT", "DATA"])
+@pytest.mark.parametrize(
+    ("answer", "error"), [("550 5.7.1 no such user here", NoticeRefused), ("451 later", NotDelivered)]
+)
+def test_a_mail_server_s_refusal_is_final_and_told_in_its_words(verb, answer, error):
+    with receiving_mail(answers={verb: answer}) as server, pytest.raises(NotDelivered, match=answer) as caught:
+        mail_to(server).send(delivery(), NET)
+    assert caught.type is error
+
+
+def test_of_several_addresses_one_that_may_be_taken_later_is_worth_a_try():
+    def words(code):
+        return {f"{each}@site.org": (each, b"words") for each in code}
+
+    for codes, error in (((550, 450), NotDelivered), ((550, 551), NoticeRefused)):
+        with pytest.raises(NotDelivered) as caught, told_as("mx"):
+            raise smtplib.SMTPRecipientsRefused(words(codes))
+        assert caught.type is error
 
 
 def test_each_user_is_written_to_at_an_own_address():

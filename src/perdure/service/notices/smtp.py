@@ -1,4 +1,4 @@
-"""SMTP on a connection that was checked, and its errors without the server's words."""
+"""SMTP on a connection that was checked, and its errors with the server's words, but for those on a login."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from perdure.errors import NotDelivered, PerdureError
+from perdure.errors import NotDelivered, NoticeRefused, PerdureError
+from perdure.service.notices.notice import of_text
+
+MAX_WORDS = 200  # characters of what a server says
+LOG = "See the mail server's log"
 
 
 class Connected(smtplib.SMTP):
@@ -24,16 +28,32 @@ class Connected(smtplib.SMTP):
 
 @contextmanager
 def told_as(host: str) -> Iterator[None]:
-    """What goes wrong, without what the server said: it may repeat what it was sent."""
+    """What goes wrong; a code from 500 on is a refusal for good.
+
+    What a server says of a login may repeat it, and is not told.
+    """
     try:
         yield
     except PerdureError:
         raise
     except smtplib.SMTPAuthenticationError as err:
-        raise NotDelivered(host, f"refused the login ({err.smtp_code})", "See login and the password") from err
+        raise _error(err.smtp_code)(host, f"refused the login ({err.smtp_code})", "See login and the password") from err
     except smtplib.SMTPRecipientsRefused as err:
-        raise NotDelivered(host, "refused every address", "See `to`") from err
+        code, words = min(err.recipients.values())  # any that may still be taken is worth another try
+        raise _error(code)(host, f"refused every address: {_said(code, words)}", "See `to`") from err
     except smtplib.SMTPResponseException as err:
-        raise NotDelivered(host, f"answered {err.smtp_code}", "See the mail server's log") from err
+        raise _error(err.smtp_code)(host, f"answered {_said(err.smtp_code, err.smtp_error)}", LOG) from err
+    except smtplib.SMTPNotSupportedError as err:
+        raise NotDelivered(host, f"offers less than is asked for: {str(err).rstrip('.')}", "See tls and login") from err
     except (smtplib.SMTPException, OSError, ValueError) as err:
-        raise NotDelivered(host, f"mail cannot be sent ({type(err).__name__})", "See the mail server's log") from err
+        raise NotDelivered(host, f"mail cannot be sent ({type(err).__name__})", LOG) from err
+
+
+def _error(code: int) -> type[NotDelivered]:
+    return NoticeRefused if code >= 500 else NotDelivered
+
+
+def _said(code: int, words: bytes | str) -> str:
+    """The server's answer on one line; what smtplib makes up has no code."""
+    text = words.decode("utf-8", "replace") if isinstance(words, bytes) else words
+    return of_text(f"{code} {text}".strip(), MAX_WORDS).rstrip(".")

@@ -83,7 +83,7 @@ class Mail:
 
     @contextmanager
     def _session(self, network: Network) -> Iterator[smtplib.SMTP]:
-        """A connection on which mail can be sent. The server's own words are not told: they may repeat ours."""
+        """A connection on which mail can be sent."""
         from perdure.service.notices.network import tls_context
         from perdure.service.notices.smtp import Connected, told_as
 
