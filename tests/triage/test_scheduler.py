@@ -119,6 +119,16 @@ def test_a_job_that_slurm_was_told_to_end_is_not_started_again() -> None:
     assert judge(f"step 7\n{step}".encode(), FAILED).label is not Label.DETERMINISTIC
 
 
+@pytest.mark.parametrize("word", ["Hangup", "Quit (core dumped)", "User defined signal 1", "User defined signal 2"])
+def test_a_step_that_was_sent_a_signal_of_persons_is_not_started_again(word: str) -> None:
+    log = f"step 1\nsrun: error: node1: tasks 0-1: {word}\n"
+    verdict = judge(log.encode(), replace(FAILED, exit_code=1))
+    assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "cancelled")
+    assert "scancel -s" in verdict.summary
+    failed = judge(b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n" + log.encode(), FAILED)
+    assert failed.category != "cancelled"  # a script may end its other ranks so
+
+
 STEP = """slurmstepd: error: *** STEP 87.0 ON node4 CANCELLED AT 2026-11-22T16:44:50 DUE TO TIME LIMIT ***
 srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
 srun: error: node4: task 0: Terminated

@@ -24,6 +24,20 @@ def _signalled(stage: Stage, *words: str, script: str = "") -> tuple[str, Iterat
     return job, rest()
 
 
+def _with_step(stage: Stage, then: str, begin: str = "") -> str:
+    """A job whose step has two ranks."""
+    step = f"srun -n 2 sh -c 'touch {stage.mark}-$SLURM_PROCID; exec sleep 600'"
+    return stage.submit(f"{begin}echo step 1; {step}; {then}", "-n", "2")
+
+
+def _signal_step(stage: Stage, job: str, signal: str = "") -> None:
+    """Send a signal to the step once both ranks are at work; cancel it where none is named."""
+    stage.site.await_known(job)
+    for rank in range(2):
+        await_(f"rank {rank}", stage.mark.with_name(f"mark-{rank}").exists)
+    stage.cluster.run("scancel", *(("-s", signal) if signal else ()), f"{job}.0")
+
+
 @ENDS.row(quick=True)
 def unknown_failure(stage: Stage) -> Iterator[None]:
     """Exit code 1, and nothing in the log tells why: one probing retry, then a stop."""
@@ -128,15 +142,55 @@ def sent_term_that_it_catches(stage: Stage) -> Iterator[None]:
 @ENDS.row(quick=True)
 def step_cancelled(stage: Stage) -> Iterator[None]:
     """`scancel JOB.STEP`, upon which its script ends with exit code 7: a person's word, and no failed rank."""
-    step = f"srun -n 2 sh -c 'touch {stage.mark}-$SLURM_PROCID; exec sleep 600'"
-    job = stage.submit(f"echo step 1; {step}; exit 7", "-n", "2")
+    job = _with_step(stage, "exit 7")
     yield
-    stage.site.await_known(job)
-    for rank in range(2):
-        await_(f"rank {rank}", stage.mark.with_name(f"mark-{rank}").exists)
-    stage.cluster.run("scancel", f"{job}.0")
+    _signal_step(stage, job)
     stage.stopped(job)
     assert "its step was cancelled" in stage.says(job)
+    stage.check()
+
+
+@ENDS.row(quick=True)
+def step_sent_usr1(stage: Stage) -> Iterator[None]:
+    """`scancel -s USR1 JOB.STEP`, which its program does not catch; its script ends with exit code 7."""
+    job = _with_step(stage, "exit 7")
+    yield
+    _signal_step(stage, job, "USR1")
+    stage.stopped(job)
+    assert "scancel -s" in stage.says(job)
+    stage.check()
+
+
+@ENDS.row()
+def step_sent_hup(stage: Stage) -> Iterator[None]:
+    """`scancel -s HUP JOB.STEP`, of which nothing but srun's word is kept; its script ends with the step's code."""
+    job = _with_step(stage, "exit $?")
+    yield
+    _signal_step(stage, job, "HUP")
+    stage.stopped(job)
+    assert "scancel -s" in stage.says(job)
+
+
+@ENDS.row()
+def step_sent_term(stage: Stage) -> Iterator[None]:
+    """`scancel -s TERM JOB.STEP`: the step daemon tells of it, as of `scancel JOB.STEP`."""
+    job = _with_step(stage, "exit $?")
+    yield
+    _signal_step(stage, job, "TERM")
+    stage.stopped(job)
+    assert "its step was cancelled" in stage.says(job)
+
+
+@ENDS.row()
+def step_sent_kill(stage: Stage) -> Iterator[None]:
+    """`scancel -s KILL JOB.STEP`: Slurm keeps no word of who did it, as of any `kill -9`: one probing retry."""
+    job = _with_step(stage, "exit $?", begin=stage.once())
+    yield
+    _signal_step(stage, job, "KILL")
+    stage.recovered(job)
+    assert len(stage.requeues(job)) == 1
+    assert "nothing says by whom" in stage.says(job)
+    assert stage.decisions(job)[-1]["decided"]["kind"] == "probe"
     stage.check()
 
 
