@@ -165,7 +165,24 @@ def test_a_log_that_just_stops_is_told_with_its_last_time(perdure, home):
 
 
 def test_a_log_that_ends_with_its_work_done_does_not_just_stop(perdure, home):
-    assert "the log ends with its work done, and with no failure" in told(perdure, home, STEPS + DONE).out
+    ran = told(perdure, home, STEPS + DONE)
+    assert "the log ends with its work done, and with no failure" in ran.out
+    assert "DONE: nothing in this log looks like a failure" in ran.out
+    assert "PROBE" not in ran.out
+    assert ran.code == 0
+
+
+def test_what_a_script_is_told_of_work_that_was_done(perdure, home):
+    told_of = told(perdure, home, STEPS + DONE, "--json")
+    advice = {
+        "action": "none",
+        "reason": "nothing in this log looks like a failure",
+        "exclude_node": False,
+        "delay_s": 0.0,
+    }
+    assert (told_of.code, told_of.json["advice"]) == (0, advice)
+    assert told(perdure, home, STEPS, "--json").code == 3  # it just stops
+    assert told(perdure, home, STEPS + DONE + CRASH, "--json").json["advice"]["action"] != "none"
 
 
 def test_work_that_was_done_before_a_crash_is_said_to_be_done(perdure, home):

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 
-from perdure.cli.diagnosis import SAME_NODE, Diagnosis
+from perdure.cli.diagnosis import NOTHING_FAILED, SAME_NODE, Diagnosis
 from perdure.cli.output import STYLES, paint, screen_width
 from perdure.cli.table import GAP, cell_width, wrapped
 from perdure.cli.text import plain
@@ -44,6 +44,9 @@ def print_card(diagnosis: Diagnosis) -> None:
 
 def card(diagnosis: Diagnosis, width: int | None = None) -> Iterator[str]:
     """The lines of a card, in `width` characters; None: each as long as it is."""
+    if not diagnosis.has_failed:
+        yield from _done(diagnosis, width)
+        return
     verdict, decision = diagnosis.verdict, diagnosis.decision
     word, says = str(verdict.label), WOULD[verdict.label]
     if verdict.label is Label.TRANSIENT and decision.kind is DecisionKind.STOP:
@@ -61,6 +64,14 @@ def card(diagnosis: Diagnosis, width: int | None = None) -> Iterator[str]:
     margin = max(len(label) for label, _ in labelled)
     for label, text in labelled:
         yield from _labelled(label, margin, text, f"bold {STYLES.get(label.lower(), '')}".strip(), width)
+    yield ""
+
+
+def _done(diagnosis: Diagnosis, width: int | None) -> Iterator[str]:
+    for n, part in enumerate(_parts(f"{plain(str(diagnosis.id))}  DONE: {NOTHING_FAILED}", width)):
+        yield paint(part, "bold" if n else "bold green")
+    yield ""
+    yield from _labelled("NOTE", len("NOTE"), diagnosis.verdict.ending, "bold", width)
     yield ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from perdure.triage.matching import RuleBook
 
 SAME_NODE = "the node that it ran on"
+NOTHING_FAILED = "nothing in this log looks like a failure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,16 @@ class Diagnosis:
     elsewhere: str = ""
     """A command that starts the job on other nodes; the service writes it, since it knows job and nodes."""
 
+    has_failed: bool = True
+    """False where the log ends with its work done, and nothing in it looks like a failure."""
+
     by_service: DecisionKind | None = None
     """What the service would do by this log alone, where that is another thing than is advised to the log's owner."""
 
 
 def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str | int, LogText | bytes], Diagnosis]:
     """What judges a log, under a name, by the site's rules; `good` is the job's last good run."""
-    from perdure.triage.ending import ending
+    from perdure.triage.ending import WORK_DONE, ending
     from perdure.triage.judge import judge
     from perdure.triage.logtext import LogText
 
@@ -50,7 +55,9 @@ def diagnoser(settings: Settings, good: GoodRun | None = None) -> Callable[[str 
     def diagnose(name: str | int, log: LogText | bytes) -> Diagnosis:
         text = LogText.of(log) if isinstance(log, bytes) else log
         verdict = judge(text, rules=rules, good=good)
-        return diagnosis_of(name, replace(verdict, ending=ending(text, verdict)), settings.retry)
+        verdict = replace(verdict, ending=ending(text, verdict))
+        has_failed = bool(verdict.evidence) or not verdict.ending.startswith(WORK_DONE)
+        return dataclasses.replace(diagnosis_of(name, verdict, settings.retry), has_failed=has_failed)
 
     return diagnose
 
@@ -84,6 +91,8 @@ def advise(verdict: Verdict, rules: RetryRules) -> Decision:
 def record(diagnosis: Diagnosis) -> dict[str, Any]:
     """The form in which a diagnosis is printed as JSON."""
     verdict, decision = diagnosis.verdict, diagnosis.decision
+    if not diagnosis.has_failed:
+        decision = replace(decision, reason=NOTHING_FAILED, exclude=(), delay_s=0.0)
     ending = {"ending": verdict.ending} if verdict.ending else {}
     return {
         "id": diagnosis.id,
@@ -96,7 +105,7 @@ def record(diagnosis: Diagnosis) -> dict[str, Any]:
         "node": verdict.node,
         "evidence": [_shown(evidence) for evidence in verdict.evidence],
         "advice": {
-            "action": str(decision.kind),
+            "action": str(decision.kind) if diagnosis.has_failed else "none",
             "reason": decision.reason,
             "exclude_node": bool(decision.exclude),
             "delay_s": decision.delay_s,

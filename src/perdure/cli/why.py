@@ -79,7 +79,7 @@ def why(
 
     \b
     Exit codes:
-      0  retry each; or nothing has failed
+      0  retry each; or nothing has failed, or the log ends with its work done and shows no failure
          with --batch: all records were judged; with --follow: no trouble
       1  stop: at least one would fail again, and needs a person
          with --follow: trouble
@@ -115,7 +115,7 @@ def why(
 
 def exit_code(diagnoses: list[Diagnosis | None]) -> int:
     """Of what was advised, the least hopeful."""
-    kinds = {str(each.decision.kind) for each in diagnoses if each is not None}
+    kinds = {str(each.decision.kind) for each in diagnoses if each is not None and each.has_failed}
     return next((code for kind, code in EXIT_CODES.items() if kind in kinds), 0)
 
 

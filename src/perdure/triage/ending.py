@@ -15,6 +15,8 @@ MAX_SHOWN = 120  # characters of the line that is quoted
 AT_EXIT = ("native_crash", "killed", "unknown")
 """Categories of deaths that say nothing of the work: a program that has done all can die so while it is taken down."""
 
+WORK_DONE = "the log ends with its work done, and with no failure"
+
 _DONE = (
     r"(?i)\b(?:training|fine-?tuning|fit|fitting|evaluation|run|job|experiment|all (?:epochs|steps|work)|everything)\b"
     r"[^\n]{0,30}\b(?:complete|completed|finished|done|ended successfully)\b"
@@ -52,7 +54,7 @@ def _just_stops(window: Window, verdict: Verdict, has_failed: bool) -> str:
     ends = lines[-LOOK_BACK_LINES:]
     last = decode(tidy(lines[-1])).strip()[:MAX_SHOWN]
     if any(_says_done(line) for line in ends[-MOST_LAST_WORDS:]):
-        return f"the log ends with its work done, and with no failure: {last!r}"
+        return f"{WORK_DONE}: {last!r}"
     stamp = next((found for line in reversed(ends) if (found := stamp_of(line))), None)
     when = f" at {_clock(stamp.seconds)}" if stamp else ""
     why = "it says nothing of a failure" if has_failed else "if the job failed, something outside of it ended it"
