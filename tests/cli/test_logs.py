@@ -92,6 +92,17 @@ def test_what_is_no_log_in_a_directory_is_passed_over_and_said(perdure, home):
     assert ran.complaint == "logs: 1 files that are no logs, or cannot be read, were passed over."
 
 
+@pytest.mark.parametrize(("files", "code"), [(2, 1), (64, 1), (65, 2)])
+def test_a_directory_that_tells_no_ranks_is_met_with_what_is_expected(perdure, home, files, code):
+    (home / "notes").mkdir()
+    for number in range(files):
+        name = "".join(chr(ord("a") + int(digit)) for digit in f"{number:03}")
+        (home / "notes" / f"{name}.txt").write_text(ROOT)
+    ran = perdure("why", "notes")
+    assert ran.code == code
+    assert ran.complaint.endswith("Name a log, or the directory of one job with a file for each rank.")
+
+
 def test_many_files_share_what_one_log_may_have(home):
     (home / "logs").mkdir()
     for rank in range(20):
