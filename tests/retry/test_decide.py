@@ -116,7 +116,11 @@ def test_the_owners_wish_is_honoured(job):
 
 
 def test_what_cannot_be_put_back_is_diagnosed_all_the_same():
-    for job, words in ((replace(JOB, is_batch=False), "no batch job"), (replace(JOB, may_requeue=False), "Requeue=0")):
+    for job, words in (
+        (replace(JOB, is_batch=False), "no batch job"),
+        (replace(JOB, may_requeue=False), "Requeue=0"),
+        (replace(JOB, may_requeue=False, is_cron=True), "its scrontab starts it again at its next time"),
+    ):
         decision = decided(job=job)
         assert decision.kind is DecisionKind.STOP
         assert decision.reason.startswith("connection lost: ")

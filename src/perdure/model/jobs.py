@@ -95,6 +95,7 @@ class Job(Struct, frozen=True):
     requeue_at_timeout: bool = False  # it saves checkpoints: its owner wants it back in the queue at its walltime
     misread: str = ""  # what its owner wrote for Perdure, and nobody understands
     is_batch: bool = True  # False where it was begun at a terminal (salloc, srun): there is no script to run again
+    is_cron: bool = False  # of its owner's scrontab: the resource manager starts it again at its next time
 
     def may_run_in(self, partitions: Iterable[str]) -> bool:
         """Whether one of these partitions is its own, or one of several in which it may start."""

@@ -234,6 +234,8 @@ def _not_put_back(job: Job, verdict: Verdict) -> str:
         why = "the owner asked that this job is never recovered"
     elif not job.is_batch:
         why = "no batch job (salloc, srun): it cannot be put back"
+    elif job.is_cron:
+        why = "its scrontab starts it again at its next time"
     elif not job.may_requeue:
         why = "the job may not be put back (Requeue=0: by --no-requeue, JobRequeue=0, or set since)"
     return f"{verdict.summary}: {why}" if why else ""

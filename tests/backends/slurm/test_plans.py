@@ -162,6 +162,21 @@ def test_a_job_put_back_without_its_exclusion_is_put_back():
     assert refused_twice(Exclude(ATTEMPT, ("n1",)), update, "Access denied").status is REFUSED
 
 
+def test_a_job_that_slurm_does_not_let_go_is_not_called_in_the_queue():
+    outcome = refused_twice(Requeue(ATTEMPT), Todo(("update jobid=7 ExcNodeList=n1", "release 7")), "Cannot modify")
+    assert outcome.status is REFUSED
+    assert outcome.detail == "it is held, and Slurm does not let it go: Cannot modify"
+
+
+@pytest.mark.parametrize("found", [FAILED, WAITS, PUT_BACK])
+def test_a_job_of_a_scrontab_is_never_put_back_nor_changed(found):
+    """Slurm puts it back and holds it, but lets nobody release it: no run of it would ever follow."""
+    cron = replace(found, is_cron=True)
+    for action in (Requeue(ATTEMPT), Exclude(ATTEMPT, ("n1",)), Hold(ATTEMPT), Release(ATTEMPT)):
+        assert step(action, cron).status is REFUSED
+    assert step(Comment(ATTEMPT, "perdure: why"), cron) == Accounted("7", "perdure: why")
+
+
 def test_while_slurm_clears_up_it_is_asked_again_later():
     with pytest.raises(ClusterBusy):
         step(Requeue(ATTEMPT), record(state="COMPLETING", end="110"))

@@ -265,3 +265,13 @@ def test_nodes_are_read_with_their_reasons():
 def test_licences_are_known_by_their_names(word, names):
     text = job(7).replace(" Features=(null)", f" Features=(null) Licenses={word} Network=(null)")
     assert read(text).whole[0].licences == names
+
+
+def test_a_job_of_a_scrontab_is_its_manager_s_to_start_again():
+    text = job(7, cron='CronJob=Yes CrontabSpec="*/5 * * * *" ')
+    found = read_one_job(text.encode(), MARK, "7")
+    assert found.is_cron
+    (seen,) = picture.jobs("c", picture.Sources((found,), (), ()), 100.0)
+    assert seen.is_cron
+    assert not seen.may_requeue
+    assert not read_one_job(job(7, comment="CronJob=Yes", tail="CronJob=Yes").encode(), MARK, "7").is_cron

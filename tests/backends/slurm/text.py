@@ -26,6 +26,7 @@ def job(
     requeue=1,
     batch=1,
     preempt="None",
+    cron="",
     exit_code="0:0",
     tres="cpu=1",
     tasks=1,
@@ -47,7 +48,7 @@ def job(
         f"Requeue={requeue} Restarts={restarts} BatchFlag={batch} Reboot=0 ExitCode={exit_code} RunTime=00:00:01 "
         f"TimeLimit={limit} TimeMin=N/A SubmitTime={instant(submit)} EligibleTime={instant(submit)} "
         f"AccrueTime={instant(submit)} StartTime={instant(start)} EndTime={instant(end)} Deadline=N/A "
-        f"PreemptTime={instant(preempt)} "
+        f"PreemptTime={instant(preempt)} {cron}"
         f"SuspendTime=None SecsPreSuspend=0 LastSchedEval={instant(submit)} Scheduler=Main Partition=main "
         f"AllocNode:Sid=h:1 ReqNodeList={required} ExcNodeList={excluded} NodeList={nodes} BatchHost=n1 NumNodes=1 "
         f"NumCPUs=1 NumTasks={tasks} CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES={tres} Socks/Node=* "

@@ -96,6 +96,8 @@ def for_job(
     """
     if job is None:
         return superseded("the job is gone")
+    if job.is_cron and not isinstance(action, Cancel):
+        return _of_cron(action, job)
     if let_go and has_run(job, now):
         return done("started again")
     at_once = isinstance(action, Cancel | Comment) or (isinstance(action, Requeue) and ended_badly(job, now))
@@ -109,13 +111,15 @@ def for_job(
         return superseded(f"a {'newer' if latest > wanted else 'different'} attempt of the job exists")
     if isinstance(action, Requeue):
         return _requeue(action, job, now, dependants, let_go)
-    if isinstance(action, Comment):
-        return _comment(action, job)
     return _simple(action, job, now)
 
 
-def _simple(action: Exclude | Extend | Hold | Release | Cancel, job: JobRecord, now: float) -> Outcome | Todo:
+def _simple(
+    action: Comment | Exclude | Extend | Hold | Release | Cancel, job: JobRecord, now: float
+) -> Outcome | Todo | Accounted:
     match action:
+        case Comment():
+            return _comment(action, job)
         case Exclude():
             return _exclude(action, job)
         case Extend():
@@ -126,6 +130,13 @@ def _simple(action: Exclude | Extend | Hold | Release | Cancel, job: JobRecord, 
             return _release(job)
         case Cancel():
             return _cancel(job, now)
+
+
+def _of_cron(action: JobAction, job: JobRecord) -> Outcome | Accounted:
+    """Slurm itself starts a job of a scrontab at its times, and lets nobody change, hold or release it."""
+    if isinstance(action, Comment):
+        return to_account(action, job)
+    return refused("Slurm starts a job of a scrontab by itself, and takes no changes to it")
 
 
 def has_run(job: JobRecord, now: float) -> bool:
@@ -167,6 +178,8 @@ def without_admin(commands: Sequence[str]) -> tuple[str, ...]:
 
 def refused_twice(action: JobAction | NodeAction, step: Todo, complaint: str) -> Outcome:
     """What has come of an action whose last step Slurm refuses again and again."""
+    if any(command.startswith("release ") for command in step.commands):
+        return refused(f"it is held, and Slurm does not let it go: {complaint}")
     if isinstance(action, Requeue) and not puts_back(step):
         return done(f"in the queue, but as it was: {complaint}")
     return refused(complaint)

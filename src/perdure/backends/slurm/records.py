@@ -96,6 +96,7 @@ class JobRecord(Struct, frozen=True):
     components: int = 1  # of a heterogeneous job, once they were merged; `raw_id` is that of the first
     preempt_s: int | None = None  # since when its latest start is being preempted; a grace time follows
     is_batch: bool = True  # of a heterogeneous job the first component is
+    is_cron: bool = False  # of a scrontab: Slurm itself starts it again, and takes no changes of it
     printed_paths: tuple[str, str] = ("", "")  # of stdout and stderr, where patterns in them were written out since
 
     @property
@@ -335,6 +336,7 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         account=_named(own.get("Account", "")),
         preempt_s=_instant(own.get("PreemptTime", ""), mark),
         is_batch=own.get("BatchFlag") != "0",
+        is_cron=own.get("CronJob") == "Yes",
     )
 
 
