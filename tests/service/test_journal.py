@@ -406,3 +406,11 @@ def test_two_clusters_may_share_a_server(postgres_database):
     plan(one, Requeue(AttemptId("one", "1", 1)))
     one.close()
     two.close()
+
+
+def test_a_journal_stays_that_of_the_resource_manager_that_it_was_opened_for_first(where):
+    for cluster, name, known in (("c", "alps", "alps"), ("c", "jura", "alps"), ("d", "jura", "jura")):
+        opened = Journal.open(where, cluster)
+        assert opened.manager(name) == known
+        opened.restore()
+        opened.close()

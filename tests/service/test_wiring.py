@@ -19,7 +19,7 @@ from perdure.service.settings import LOOKS_PER_MINUTE, Cluster, Settings, load, 
 from perdure.service.workers.kept_logs import Retention
 
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
-JOURNAL = SimpleNamespace(store=STORE, cluster="here", close=lambda: None)
+JOURNAL = SimpleNamespace(store=STORE, cluster="here", close=lambda: None, manager=lambda name: name)
 PARTS = (
     "Tools", "Spool", "SlurmBackend", "LocalBackend", "Executor", "KeptLogs", "Learner", "Notebook", "GoodRuns",
     "Ledger", "Watch", "Bench", "Notifier", "Vigil", "Outbox", "Hooks", "Metrics", "Engine",
@@ -82,7 +82,7 @@ def made(monkeypatch, tmp_path):
     return make
 
 
-SITE = SimpleNamespace(identity="slurm of here")
+SITE = SimpleNamespace(identity="slurm of here", cluster="here")
 HAND = SimpleNamespace(start=lambda: None, join=lambda _: None)
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from perdure.service.store.journal import Journal
 from tests.slurm.cluster import await_
 
 pytestmark = pytest.mark.slurm
@@ -74,3 +75,17 @@ def test_armed_it_acts(quiet_cluster, perdure):
     quiet_cluster.wait(job, lambda fields: fields["JobState"] == "COMPLETED")
     first, second = quiet_cluster.ends(job)
     assert second["NodeList"] != first["NodeList"]
+
+
+def test_the_state_of_another_slurm_is_not_gone_on_with(quiet_cluster, tmp_path):
+    """Both give out the same job ids: what was decided for the one must not be done to the other."""
+    journal = Journal.open(tmp_path, "slurm")
+    journal.manager("elsewhere")
+    journal.close()
+    words = ("up", "--cluster", "slurm", "--port", "0", "--state", str(tmp_path))
+    up = subprocess.run(
+        (sys.executable, "-m", "perdure", *words), env=quiet_cluster.env, capture_output=True, text=True, timeout=60
+    )
+    assert up.returncode == 2
+    assert f"ClusterName=elsewhere, and the Slurm that answers here is {quiet_cluster.name}" in up.stderr
+    assert "--state DIR" in up.stderr

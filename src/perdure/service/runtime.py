@@ -161,7 +161,7 @@ def run(settings: Settings) -> int:
         journal = stack.enter_context(closing(open_journal(service, state)))
         sock = stack.enter_context(listen(service.host, service.port))
         backend = stack.enter_context(backend_of(settings, state))
-        stack.enter_context(sole_actor(settings, backend, state))
+        stack.enter_context(sole_actor(settings, backend, state, journal))
         metrics = Metrics(playbook_of(settings))
         learner = learner_of(settings, journal, rules)
         engine = stack.enter_context(closing(engine_of(settings, backend, journal, learner, metrics, state)))
@@ -217,17 +217,30 @@ def reach(backend: SlurmBackend, wait_s: float) -> Config:
 
 
 @contextmanager
-def sole_actor(settings: Settings, backend: Backend, state: Path) -> Iterator[None]:
-    """Inside the block no other service on this machine acts on the same Slurm. Raises `InUse`, `ConfigError`."""
+def sole_actor(settings: Settings, backend: Backend, state: Path, journal: Journal) -> Iterator[None]:
+    """Inside the block no other service on this machine acts on the same Slurm. Raises `InUse`, `ConfigError`.
+
+    Nor is the journal another Slurm's, whose jobs have the same ids. Raises `StateError`.
+    """
     if not isinstance(backend, SlurmBackend):
         yield
         return
     config = reach(backend, settings.slurm.start_wait_s)
+    check_manager(journal, config.cluster)
     if not settings.service.armed:
         yield
         return
     with only_one(config.identity, state, lock_dir(os.environ, os.geteuid())):
         yield
+
+
+def check_manager(journal: Journal, name: str) -> None:
+    """Raise `StateError` where the journal tells of another Slurm than the one of that ClusterName."""
+    known = journal.manager(name)
+    if known != name:
+        what = f"it tells of the jobs of ClusterName={known}, and the Slurm that answers here is {name}"
+        mend = "Give each cluster a --state DIR of its own; if this one was renamed, name it anew: service.cluster_name"
+        raise StateError(journal.where, what, mend)
 
 
 @contextmanager

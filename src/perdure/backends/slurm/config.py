@@ -39,6 +39,10 @@ class Config:
         return frozenset(found)
 
     @property
+    def cluster(self) -> str:
+        return self["ClusterName"]
+
+    @property
     def accounts(self) -> bool:
         """Whether a slurmdbd is told of each job."""
         return self["AccountingStorageType"] == "accounting_storage/slurmdbd"
@@ -47,7 +51,7 @@ class Config:
     def identity(self) -> str:
         """Tells this Slurm from any other: the cluster's name, and where its controller listens."""
         host = self["SlurmctldHost[0]"] or self["SlurmctldHost"] or self["ControlMachine"]
-        return f"{self['ClusterName']}@{host}:{self['SlurmctldPort']}"
+        return f"{self.cluster}@{host}:{self['SlurmctldPort']}"
 
 
 def read_config(text: bytes, mark: str) -> Config:

@@ -104,6 +104,7 @@ TROUBLES: Codec[tuple[NodeTrouble, ...]] = Codec(tuple[NodeTrouble, ...])
 SPENT: Codec[tuple[Spent, ...]] = Codec(tuple[Spent, ...])
 INSTANTS: Codec[tuple[float, ...]] = Codec(tuple[float, ...])
 UNSEEN: Codec[dict[str, str]] = Codec(dict[str, str])
+MANAGER: Codec[str] = Codec(str)
 
 
 def clean(text: str) -> str:

@@ -41,7 +41,11 @@ NOT_AS_LEFT = "the job does not stand as it was left"
 AGAIN_S = 900.0  # what did not hold may be carried out again for so long
 
 _OVER_JOBS = [s.value for s in JobState if s.is_over]
-_MEMORY: dict[str, codec.Codec[Any]] = {rows.SPENT: codec.SPENT, rows.UNSEEN: codec.UNSEEN}
+_MEMORY: dict[str, codec.Codec[Any]] = {
+    rows.SPENT: codec.SPENT,
+    rows.UNSEEN: codec.UNSEEN,
+    rows.MANAGER: codec.MANAGER,
+}
 
 
 class ActionState(StrEnum):
@@ -192,6 +196,17 @@ class Journal:
 
     def _newest_s(self, db: Connection) -> float:
         return db.scalar(reads.NEWEST_S, {"here": self.cluster}) or 0.0
+
+    def manager(self, name: str) -> str:
+        """The name of the resource manager whose jobs these are: the one that was given here first."""
+        with self._store.reading() as db:
+            known: str = self._remembered(db).get(rows.MANAGER, "")
+        if not known:
+            batch = rows.Rows(self.cluster)
+            rows.remember(batch, rows.MANAGER, codec.MANAGER.encode(name))
+            with self._store.writing() as db:
+                self._write.all(db, batch)
+        return known or name
 
     def seen_until_s(self, now: float) -> float | None:
         """Until when the cluster is known to have been seen; a service that was down looks back to here.

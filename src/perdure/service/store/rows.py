@@ -43,6 +43,7 @@ Row = dict[str, Any]
 
 SPENT = "spent"
 UNSEEN = "unseen"
+MANAGER = "manager"
 TROUBLE = "trouble/"  # and the node's name
 BUDGET = "budget/"  # and its key
 
@@ -290,7 +291,7 @@ def _add_memory(rows: Rows, before: State, after: State) -> None:
     if before.fleet is not after.fleet:
         _add_fleet(rows, before.fleet, after.fleet)
     if before.known.unseen != after.known.unseen:
-        _remember(rows, UNSEEN, codec.UNSEEN.encode(dict(after.known.unseen)))
+        remember(rows, UNSEEN, codec.UNSEEN.encode(dict(after.known.unseen)))
     if before.chain is not after.chain:
         _add_budgets(rows, before.chain.spent, after.chain.spent)
 
@@ -298,7 +299,7 @@ def _add_memory(rows: Rows, before: State, after: State) -> None:
 def _add_budgets(rows: Rows, old: Mapping[str, tuple[float, ...]], new: Mapping[str, tuple[float, ...]]) -> None:
     for key, spent in new.items():
         if old.get(key) is not spent:
-            _remember(rows, BUDGET + clean(key), codec.INSTANTS.encode(spent))
+            remember(rows, BUDGET + clean(key), codec.INSTANTS.encode(spent))
     for key in old.keys() - new.keys():
         rows.forgotten.append({"at_cluster": rows.cluster, "at_name": BUDGET + clean(key)})
 
@@ -306,15 +307,16 @@ def _add_budgets(rows: Rows, old: Mapping[str, tuple[float, ...]], new: Mapping[
 def _add_fleet(rows: Rows, old: Fleet, new: Fleet) -> None:
     """Troubles go by node: one failure must not rewrite what is known of a thousand others."""
     if old.spent is not new.spent:
-        _remember(rows, SPENT, codec.SPENT.encode(new.spent))
+        remember(rows, SPENT, codec.SPENT.encode(new.spent))
     if old.troubles is new.troubles:
         return
     for node, troubles in new.troubles.items():
         if old.troubles.get(node) != troubles:
-            _remember(rows, TROUBLE + clean(node), codec.TROUBLES.encode(troubles))
+            remember(rows, TROUBLE + clean(node), codec.TROUBLES.encode(troubles))
     for node in old.troubles.keys() - new.troubles.keys():
         rows.forgotten.append({"at_cluster": rows.cluster, "at_name": TROUBLE + clean(node)})
 
 
-def _remember(rows: Rows, name: str, payload: str) -> None:
+def remember(rows: Rows, name: str, payload: str) -> None:
+    """Write down what is remembered under a name, over what was remembered there before."""
     rows.memory.append({"cluster": rows.cluster, "name": name, "payload": payload})
