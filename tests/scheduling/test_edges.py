@@ -7,7 +7,7 @@ import pytest
 
 from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
-from perdure.scheduling.backfill import Conservative, Easy, Forecast
+from perdure.scheduling.backfill import Conservative, Easy, Forecast, reservation
 from perdure.scheduling.capacity import Capacity
 from perdure.scheduling.drf import DominantShare, fill
 from perdure.scheduling.gittins import GittinsIndex, public_steps
@@ -411,15 +411,14 @@ def test_running_jobs_use_a_quota_up() -> None:
 
 def test_a_reservation_is_when_so_many_are_free_with_all_that_ends_at_that_tick() -> None:
     seen = view(3, 3, 2, 6, work=[50, 50, 90, 10])
-    ranking = Easy().ranking(seen)
     start(seen, 0, 1, 2)
-    assert ranking._reservation(3) == (50, 3)
-    assert ranking._reservation(6) == (50, 0)
-    assert ranking._reservation(7) == (90, 1)
+    assert reservation(seen, 3) == (50, 3)
+    assert reservation(seen, 6) == (50, 0)
+    assert reservation(seen, 7) == (90, 1)
     seen.now = 20
-    assert ranking._reservation(3) == (50, 3)
+    assert reservation(seen, 3) == (50, 3)
     empty = view(4)
-    assert Easy().ranking(empty)._reservation(4) == (0, 4)
+    assert reservation(empty, 4) == (0, 4)
 
 
 @pytest.mark.parametrize("policy", [Easy(), Conservative()], ids=repr)

@@ -10,57 +10,28 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from perdure.scheduling.protocol import StatelessPolicy
 from perdure.scheduling.view import View
 
 
 @dataclass(frozen=True, slots=True)
-class Easy:
+class Easy(StatelessPolicy):
     """In the order of arrival; the first job that does not fit gets a reservation, others may pass it only beside it.
 
     GPUs are counted for reservations, wherever they are.
     """
 
-    blocks: bool = False
-    preemptive: bool = False
     name: str = "easy"
 
-    def ranking(self, view: View) -> OneReservation:
-        return OneReservation(view)
-
-
-@dataclass(frozen=True, slots=True)
-class Conservative:
-    """In the order of arrival; every job that does not fit gets a reservation, made anew after each event."""
-
-    blocks: bool = False
-    preemptive: bool = False
-    name: str = "conservative"
-
-    def ranking(self, view: View) -> AllReservations:
-        return AllReservations(view)
-
-
-@dataclass(slots=True)
-class OneReservation:
-    """EASY at work."""
-
-    view: View
-
-    def arrive(self, row: int) -> None:
-        pass
-
-    def leave(self, row: int) -> None:
-        pass
-
-    def order(self) -> Iterator[int]:
-        view, queue = self.view, iter(tuple(self.view.waiting))
+    def order(self, view: View) -> Iterator[int]:
+        queue = iter(tuple(view.waiting))
         for row in queue:
             yield row
             if row in view.waiting:
                 break
         else:
             return
-        start, spare = self._reservation(view.gpus[row])
+        start, spare = reservation(view, view.gpus[row])
         for later in queue:
             beside = view.gpus[later] <= spare
             if beside or view.expected_end(later) <= start:
@@ -68,34 +39,24 @@ class OneReservation:
                 if beside and later in view.running:
                     spare -= view.gpus[later]
 
-    def next_change(self) -> int | None:
-        return None
 
-    def _reservation(self, gpus: int) -> tuple[int, int]:
-        """When so many GPUs are free by what is known, and how many more are free then."""
-        view, free = self.view, self.view.free_gpus
-        start = view.now
-        for end, row in sorted((view.expected_end(row), row) for row in view.running):
-            if free >= gpus and end > start:
-                break
-            start, free = end, free + view.gpus[row]
-        return start, free - gpus
+def reservation(view: View, gpus: int) -> tuple[int, int]:
+    """When so many GPUs are free by what is known, and how many more are free then."""
+    start, free = view.now, view.free_gpus
+    for end, row in sorted((view.expected_end(row), row) for row in view.running):
+        if free >= gpus and end > start:
+            break
+        start, free = end, free + view.gpus[row]
+    return start, free - gpus
 
 
-@dataclass(slots=True)
-class AllReservations:
-    """Conservative backfilling at work."""
+@dataclass(frozen=True, slots=True)
+class Conservative(StatelessPolicy):
+    """In the order of arrival; every job that does not fit gets a reservation, made anew after each event."""
 
-    view: View
+    name: str = "conservative"
 
-    def arrive(self, row: int) -> None:
-        pass
-
-    def leave(self, row: int) -> None:
-        pass
-
-    def order(self) -> Iterator[int]:
-        view = self.view
+    def order(self, view: View) -> Iterator[int]:
         forecast = Forecast(view.now, view.free_gpus)
         for row in view.running:
             forecast.add(view.expected_end(row), view.gpus[row])
@@ -105,9 +66,6 @@ class AllReservations:
             if start == view.now:
                 yield row
             forecast.reserve(start, length, view.gpus[row])
-
-    def next_change(self) -> int | None:
-        return None
 
 
 class Forecast:

@@ -1,56 +1,18 @@
-"""Rankings by a key: the order is sorted anew whenever it is asked for."""
+"""Ranking by a key: the order is sorted anew whenever it is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from perdure.scheduling.protocol import Ranking
 from perdure.scheduling.view import View
 
 Key = Callable[[View, int], float | tuple[float, ...]]
 
 
 @dataclass(slots=True)
-class Arrivals:
-    """Waiting jobs in the order in which they came."""
-
-    view: View
-
-    def arrive(self, row: int) -> None:
-        pass
-
-    def leave(self, row: int) -> None:
-        pass
-
-    def order(self) -> Iterable[int]:
-        return tuple(self.view.waiting)
-
-    def next_change(self) -> int | None:
-        return None
-
-
-@dataclass(slots=True)
-class ByKey:
-    """Waiting jobs by a key that is fixed while they wait, the least first; equal ones in the order of arrival."""
-
-    view: View
-    key: Key
-
-    def arrive(self, row: int) -> None:
-        pass
-
-    def leave(self, row: int) -> None:
-        pass
-
-    def order(self) -> Iterable[int]:
-        return sorted(self.view.waiting, key=lambda row: self.key(self.view, row))
-
-    def next_change(self) -> int | None:
-        return None
-
-
-@dataclass(slots=True)
-class AllByKey:
+class AllByKey(Ranking):
     """Running and waiting jobs by a key, the least first.
 
     Among equal ones those that run come first, so that no job is preempted for its equal; then the order of arrival.
@@ -79,6 +41,3 @@ class AllByKey:
             self.stood.sort(key=lambda row: (row not in self.view.running, self.came[row]))
         self.stood.sort(key=lambda row: self.key(self.view, row))
         return self.stood
-
-    def next_change(self) -> int | None:
-        return None

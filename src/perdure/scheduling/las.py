@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perdure.scheduling.gittins import Steps, index_steps, public_steps
+from perdure.scheduling.protocol import Ranking
 from perdure.scheduling.view import View
 
 QUEUE_LIMITS = (3250.0, 7200.0)
@@ -82,7 +83,7 @@ class Gittins2D(LeastAttained):
 
 
 @dataclass(slots=True)
-class Sinking:
+class Sinking(Ranking):
     """The queues at work."""
 
     view: View

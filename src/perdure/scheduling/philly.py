@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from perdure.scheduling.protocol import Ranking
 from perdure.scheduling.shares import quotas, used
 from perdure.scheduling.view import View
 
@@ -33,18 +34,12 @@ class Philly:
 
 
 @dataclass(slots=True)
-class Lending:
+class Lending(Ranking):
     """Philly's scheduler at work."""
 
     view: View
     quota: list[float]
     crowded: float
-
-    def arrive(self, row: int) -> None:
-        pass
-
-    def leave(self, row: int) -> None:
-        pass
 
     def order(self) -> list[int]:
         view = self.view
@@ -59,9 +54,6 @@ class Lending:
         if busy < self.crowded * view.total_gpus:
             return [*kept, *lent, *entitled, *borrowing]
         return [*kept, *entitled, *lent, *borrowing]
-
-    def next_change(self) -> int | None:
-        return None
 
     def _left(self) -> list[float]:
         """What the running jobs leave of each quota; only where they exceed one it matters which came first."""

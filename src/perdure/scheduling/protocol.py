@@ -5,21 +5,30 @@ A policy is a frozen value. What it must remember while it schedules lives in th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from perdure.scheduling.view import View
 
 
 class Ranking(Protocol):
-    """A ranking policy at work in one run, over the `View` that it was made with."""
+    """A ranking policy at work in one run, over the `View` that it was made with.
 
-    def arrive(self, row: int) -> None:
+    What derives from it has to define `order` alone: the other bodies are those of a ranking that keeps no record of
+    jobs and whose order no passing of time changes.
+    """
+
+    def arrive(self, row: int) -> None:  # noqa: ARG002
         """A job has come, or come back with its next attempt; it waits."""
+        return
 
-    def leave(self, row: int) -> None:
+    def leave(self, row: int) -> None:  # noqa: ARG002
         """The job's attempt is over."""
+        return
 
+    @abstractmethod
     def order(self) -> Iterable[int]:
         """The jobs in the order in which they are to be given GPUs; asked for once after each event.
 
@@ -29,6 +38,7 @@ class Ranking(Protocol):
 
     def next_change(self) -> int | None:
         """The tick at which the order changes of itself, if no event comes before; None for never."""
+        return None
 
 
 class RankingPolicy(Protocol):
@@ -46,6 +56,29 @@ class RankingPolicy(Protocol):
         """Whether a job that does not fit ends the pass; else it is passed over."""
 
     def ranking(self, view: View) -> Ranking: ...
+
+
+class StatelessPolicy(ABC):
+    """A ranking policy in one class: its `name`, and the `order` of the jobs by nothing but what the view shows now."""
+
+    blocks: bool = False
+    preemptive: bool = False
+
+    @abstractmethod
+    def order(self, view: View) -> Iterable[int]:
+        """As `Ranking.order`."""
+
+    def ranking(self, view: View) -> Ranking:
+        return _Stateless(self, view)
+
+
+@dataclass(slots=True)
+class _Stateless(Ranking):
+    policy: StatelessPolicy
+    view: View
+
+    def order(self) -> Iterable[int]:
+        return self.policy.order(self.view)
 
 
 class Planner(Protocol):

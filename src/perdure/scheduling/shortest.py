@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from perdure.scheduling.keyed import AllByKey, ByKey
+from perdure.scheduling.keyed import AllByKey
+from perdure.scheduling.protocol import StatelessPolicy
 from perdure.scheduling.view import View
 
 
 @dataclass(frozen=True, slots=True)
-class ShortestJob:
+class ShortestJob(StatelessPolicy):
     """Start the job with the least running time, known beforehand; nobody is preempted.
 
     With `blocks` a job that does not fit holds up all longer ones; else it is passed over.
     """
 
     blocks: bool = True
-    preemptive: bool = False
     name: str = "sjf"
 
-    def ranking(self, view: View) -> ByKey:
-        return ByKey(view, lambda view, row: view.work[row])
+    def order(self, view: View) -> Iterable[int]:
+        return sorted(view.waiting, key=view.work.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.scheduling.protocol import StatelessPolicy
 from perdure.scheduling.view import View
 
 
@@ -26,7 +27,7 @@ def alignment(
 
 
 @dataclass(frozen=True, slots=True)
-class Tetris:
+class Tetris(StatelessPolicy):
     """Start the waiting job with the best score; a job that does not fit is passed over; nobody is preempted.
 
     The score is the alignment plus eps over the service left, eps making both terms equal on average. `packing`
@@ -34,29 +35,9 @@ class Tetris:
     """
 
     packing: float = 1.0
-    blocks: bool = False
-    preemptive: bool = False
     name: str = "tetris"
 
-    def ranking(self, view: View) -> Scores:
-        return Scores(view, self.packing)
-
-
-@dataclass(slots=True)
-class Scores:
-    """Tetris at work."""
-
-    view: View
-    packing: float
-
-    def arrive(self, row: int) -> None:
-        pass
-
-    def leave(self, row: int) -> None:
-        pass
-
-    def order(self) -> Iterator[int]:
-        view = self.view
+    def order(self, view: View) -> Iterator[int]:
         rows = [row for row in view.waiting if view.gpus[row] <= view.free_gpus]
         if not rows:
             return
@@ -66,6 +47,3 @@ class Scores:
         score = self.packing * packed + packed.mean() / soon.mean() * soon
         for i in np.argsort(-score, kind="stable"):
             yield rows[i]
-
-    def next_change(self) -> int | None:
-        return None

@@ -6,23 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from perdure.scheduling.protocol import Ranking
 from perdure.scheduling.shares import used
 from perdure.scheduling.view import View
 
 
 @dataclass(slots=True)
-class Turns:
+class Turns(Ranking):
     """One queue an owner. An owner whose oldest job does not fit has no further turn in this pass."""
 
     view: View
     owner: Sequence[int]  # of each job
     due: Sequence[float]  # GPUs, or weight, of each owner; more than 0 for one that has jobs
-
-    def arrive(self, row: int) -> None:
-        pass
-
-    def leave(self, row: int) -> None:
-        pass
 
     def order(self) -> Iterator[int]:
         held = used(self.view, self.owner, len(self.due))
@@ -38,6 +33,3 @@ class Turns:
             if row in self.view.running and queues[owner]:
                 held[owner] += self.view.gpus[row]
                 heappush(turns, (held[owner] / self.due[owner], owner))
-
-    def next_change(self) -> int | None:
-        return None
