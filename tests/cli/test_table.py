@@ -117,6 +117,15 @@ def test_an_age_is_one_number(seconds, shown):
     assert age(seconds) == shown
 
 
+def test_a_job_s_long_name_is_short_on_a_terminal_and_whole_elsewhere():
+    name = "sweep lr=0.1 " * 400 + "end"
+    job = {"job_id": "7", "state": "failed", "user": "mira", "gpus": 2, "submit_s": 0.0, "failure": None, "name": name}
+    told = list(lines(jobs.COLUMNS, [jobs._row(job)], 80))
+    assert len(told) <= 6
+    assert "…" in told[-1]
+    assert "end" in jobs._row(job)[-1].full
+
+
 def test_times_are_short_on_a_terminal_and_whole_elsewhere():
     noon = 1_780_000_000.0
     assert clock(noon, noon + 60).short == instant(noon)[11:16]

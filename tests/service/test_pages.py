@@ -31,7 +31,7 @@ from perdure.service.web.pages.render import TEMPLATES, environment
 from perdure.service.web.pages.timeline import WIDTH, timeline
 from perdure.triage.verdict import Evidence, Role
 from tests.copying import replace
-from tests.service.web_world import CLUSTER, HOUR, Site, fill, site
+from tests.service.web_world import CLUSTER, HOUR, SHAPE, Site, fill, site
 
 JOB_PATHS = ["/jobs/101", "/jobs/102", "/jobs/104", "/jobs/106", "/jobs/102/log"]
 PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/nodes/gpu03", "/actions", "/notices", "/whatif"]
@@ -643,3 +643,17 @@ def test_a_log_is_shown_at_its_cause_however_long_it_goes_on():
     (gap,) = [line for line in lines if line.role == "gap"]
     shown = [line.number for line in lines if line is not gap]
     assert gap.text == f"… {5000 - shown[0] + 1 - len(shown):,} lines left out …"
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/7", "/nodes/gpu01", "/exceptions"])
+def test_a_long_name_of_a_job_is_shown_in_part_and_downloaded_whole(tmp_path, path):
+    place, name = site(tmp_path), "sweep" * 1000
+    place.world.submit("7", name)
+    place.world.start("7")
+    place.world.end("7", SHAPE)
+    browser = browser_of(place)
+    text = browser.get(path).text
+    assert f"{name[:79]}…" in text
+    assert name[:81] not in text
+    assert name in browser.get("/jobs?format=csv").text
+    assert name in browser.get("/api/v1/jobs/7").text

@@ -7,6 +7,7 @@ from typing import Any
 from perdure.cli.diagnosis import Diagnosis
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.table import names, text, word
+from perdure.cli.text import MAX_JOB_NAME, plain
 from perdure.errors import NotFound
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.client import Client, segment
@@ -123,7 +124,7 @@ def _print(found: dict[str, Any], latest: Diagnosis | None, *, wide: bool) -> No
         print_card(latest)
     job = found["job"]
     why = f": it {job['waits']}" if job.get("waits") else _because(job["reason"])
-    print_line(f"job {job['job_id']}, {job['name']!r} of {job['user']}, is {job['state']}{why}")
+    print_line(f"job {job['job_id']}, {plain(job['name'], MAX_JOB_NAME)!r} of {job['user']}, is {job['state']}{why}")
     for place in found["places"]:
         print_line(in_words(Place(**place)))
     rows = (

@@ -11,7 +11,8 @@ import typer
 from perdure.cli.options import AsJson, StateDir, Wide, service, user_name
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
-from perdure.cli.table import text, word
+from perdure.cli.table import Shortened, text, word
+from perdure.cli.text import MAX_JOB_NAME, plain
 from perdure.errors import InputError
 
 COLUMNS = (
@@ -61,7 +62,7 @@ def _row(job: dict[str, Any]) -> tuple[object, ...]:
         clock(job["submit_s"]),
         failure["category"],
         failure["decision"],
-        job["name"],
+        Shortened(job["name"], plain(job["name"], MAX_JOB_NAME)),
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 MAX_CELL = 2000
+MAX_JOB_NAME = 80
+"""Of a job's name a terminal shows no more: some write a whole command line into it. Pipes and JSON have it whole."""
 
 
 def plain(text: str, limit: int = MAX_CELL) -> str:

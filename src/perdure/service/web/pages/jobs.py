@@ -18,6 +18,7 @@ from perdure.service.web.api.jobs import read_log
 from perdure.service.web.api.params import JobId
 from perdure.service.web.context import Here, Viewer, Web
 from perdure.service.web.elsewhere import command_elsewhere
+from perdure.service.web.pages import words
 from perdure.service.web.pages.actions import undoable
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every
 from perdure.service.web.pages.logview import log_lines
@@ -109,7 +110,7 @@ def job_page(
         request,
         web,
         "job",
-        found.job.name or f"Job {job_id}",
+        words.job_name(found.job.name) or f"Job {job_id}",
         job=found.job,
         detail=found,
         failure=failure,

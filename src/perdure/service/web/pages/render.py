@@ -47,6 +47,7 @@ def environment() -> Environment:
         fault=words.fault,
         instant=words.instant,
         iso=words.iso,
+        job_name=words.job_name,
         kind=words.kind,
         percent=words.percent,
         policy=policy_title,

@@ -13,6 +13,7 @@ from markupsafe import Markup
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 MAX_SHOWN = 20_000  # characters of one value; logs have their own bound
+MAX_JOB_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +359,15 @@ def sentence(reason: str) -> tuple[str, str]:
     """
     words, _, numbers = reason.partition("; expected cost ")
     return capital(words), f"Expected cost {numbers}" if numbers else ""
+
+
+def job_name(name: str) -> str:
+    """A job's name as pages show it: of a long one the begin. Files to download and the API have it whole.
+
+    >>> job_name("sweep-" * 20)
+    'sweep-sweep-sweep-sweep-sweep-sweep-sweep-sweep-sweep-sweep-sweep-sweep-sweep-s…'
+    """
+    return name if len(name) <= MAX_JOB_NAME else f"{name[: MAX_JOB_NAME - 1]}…"
 
 
 def capital(text: str) -> str:
