@@ -40,6 +40,8 @@ def test_a_revoked_token_is_worthless(perdure, state):
         (("ada", "--revoke", "x"), "token: give a user, or --revoke ID. "),
         (("ada", "--role", "root"), "--role: 'root' is not a role. Give viewer or operator."),
         (("a\nb", "--state", "state"), "user: 'a\\nb' is not a user name. "),
+        (("a b", "--state", "state"), "user: 'a b' is not a user name. Give a name without blanks"),
+        ((" ", "--state", "state"), "user: ' ' is not a user name. "),
         (("--revoke", "x", "--state", "state"), "x: no such token. "),
     ],
 )
