@@ -50,6 +50,8 @@ OF_SIGNAL: dict[int, Cause] = {
     9: _faint("signal-kill", "killed", 0.4, "the program was killed (signal 9), and nothing says by whom",
               "Look for who killed it: the kernel for want of memory (dmesg, the job's peak memory), or a person."),
     11: _faint("signal-segv", "native_crash", 0.45, "the program crashed (signal 11)"),
+    13: _faint("signal-pipe", "unknown", 0.15, "it wrote to a pipe whose reader had ended, as head does (signal 13)",
+               "Let the reader read to the end, or leave out set -o pipefail for that line."),
     15: _faint("signal-term", "preempt", 0.6, "the program was told to end from outside (signal 15)"),
     24: _faint("signal-xcpu", "env_limit", 0.06, "a limit on CPU time was reached (signal 24)"),
     25: _faint("signal-xfsz", "disk_quota", 0.05, "a file grew beyond the limit on its size (signal 25)"),

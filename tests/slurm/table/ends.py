@@ -253,6 +253,27 @@ def command_not_found(stage: Stage) -> Iterator[None]:
 
 
 @ENDS.row()
+def make_runs_the_program(stage: Stage) -> Iterator[None]:
+    """`make train`, whose program loses its peer: make's own line does not hide that."""
+    recipe = "train:\n\t@echo step 700; echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2; exit 1\n"
+    (stage.folder / "Makefile").write_text(recipe)
+    job = stage.submit(stage.once() + f"make -f {stage.folder}/Makefile train")
+    yield
+    stage.recovered(job)
+    assert "a peer closed the connection" in stage.says(job)
+    stage.check()
+
+
+@ENDS.row()
+def killed_under_timeout(stage: Stage) -> Iterator[None]:
+    """`timeout -s KILL 2 python train.py` reaches that limit: nobody is looked for who killed it."""
+    job = stage.submit("echo step 1\nbash -c 'timeout -s KILL 2 sleep 600; exit $?'")
+    yield
+    stage.stopped(job)
+    assert "timeout killed the program at its limit" in stage.says(job)
+
+
+@ENDS.row()
 def not_executable(stage: Stage) -> Iterator[None]:
     """The program may not be executed: exit code 126."""
     job = stage.submit(f"touch {stage.folder}/train; {stage.folder}/train")
