@@ -143,7 +143,7 @@ def api() -> str:
         "# HTTP API",
         "",
         "`Authorization: Bearer TOKEN`, with a token of `perdure token USER --role viewer|operator`. Errors are",
-        "problem details (RFC 9457) with `where` and `mend`. Listings end where `next_cursor` is null; else ask again",
+        "problem details (RFC 9457) with `where` and `fix`. Listings end where `next_cursor` is null; else ask again",
         "with it as `cursor`. The service shows all of it, with every field, on its page `/docs/api`, and serves the",
         "description as `/api/v1/openapi.json`.",
         "",

@@ -71,7 +71,7 @@ def _check(program: Program, runs: Sequence[Output]) -> None:
     what = f"ended {codes}" if not proven else f"did not show {program.shows!r}"
     told = (silent or runs)[0].text[-2000:]
     raise Unproven(
-        f"program {program.name}", f"is {program.truth} by its entry, but {what}", f"Mend it. It said:\n{told}"
+        f"program {program.name}", f"is {program.truth} by its entry, but {what}", f"Fix it. It said:\n{told}"
     )
 
 

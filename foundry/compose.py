@@ -89,7 +89,7 @@ def _message(entry: Mapping[str, Any], where: str) -> Message:
         lists = {key: tuple(entry[key]) for key in ("before", "after") if key in entry}
         return Message(**{**entry, **lists, "truth": Label(entry["truth"])})
     except (KeyError, TypeError, ValueError) as err:
-        raise InputError(f"{where}: {entry.get('name', '?')}", f"not a message ({err})", "Mend the entry") from err
+        raise InputError(f"{where}: {entry.get('name', '?')}", f"not a message ({err})", "Fix the entry") from err
 
 
 @lru_cache(maxsize=1)

@@ -71,7 +71,7 @@ def parse(text: str, where: str) -> tuple[Program, ...]:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
-        raise InputError(where, str(err), "Mend the file") from err
+        raise InputError(where, str(err), "Fix the file") from err
     return tuple(_program({"framework": table.get("framework"), **entry}, where) for entry in table.get("program", ()))
 
 
@@ -80,4 +80,4 @@ def _program(entry: Mapping[str, Any], where: str) -> Program:
         lists = {key: tuple(entry[key]) for key in ("needs", "command") if key in entry}
         return Program(**{**entry, **lists, "truth": Label(entry["truth"])})
     except (KeyError, TypeError, ValueError) as err:
-        raise InputError(f"{where}: {entry.get('name', '?')}", f"not a program ({err})", "Mend the entry") from err
+        raise InputError(f"{where}: {entry.get('name', '?')}", f"not a program ({err})", "Fix the entry") from err

@@ -65,17 +65,17 @@ def dump(records: Iterable[Record]) -> bytes:
 
 def load(data: bytes, where: str) -> tuple[Record, ...]:
     """Read a file that `dump` wrote. Raises `InputError` that names the line."""
-    mend = f"Write the fields {', '.join(FIELDS)}"
+    fix = f"Write the fields {', '.join(FIELDS)}"
     try:
         lines = gzip.decompress(data).splitlines()
     except (OSError, EOFError, zlib.error) as err:
-        raise InputError(where, f"not gzipped JSON lines ({err})", mend) from err
+        raise InputError(where, f"not gzipped JSON lines ({err})", fix) from err
     records = []
     for number, line in enumerate(lines, 1):
         try:
             records.append(Record(**json.loads(line)))
         except (ValueError, TypeError) as err:
-            raise InputError(f"{where}:{number}", f"not a record of the foundry ({err})", mend) from err
+            raise InputError(f"{where}:{number}", f"not a record of the foundry ({err})", fix) from err
     return tuple(records)
 
 

@@ -353,10 +353,10 @@ def _events(answer: HTTPResponse) -> Iterator[tuple[str, str, Any]]:
 def _refusal(where: str, status: int, data: bytes) -> PerdureError:
     try:
         problem = json.loads(data)
-        what, mend = str(problem["detail"]), str(problem.get("mend") or "See the service's log").rstrip(".")
+        what, fix = str(problem["detail"]), str(problem.get("fix") or "See the service's log").rstrip(".")
         where = str(problem.get("where") or where)
     except (ValueError, KeyError, TypeError):
-        what, mend = f"HTTP {status}", "See the service's log"
+        what, fix = f"HTTP {status}", "See the service's log"
     if status == 409 and "replaced" in what:
-        return Fenced(where, what, mend)
-    return _ERRORS.get(status, ClusterError)(where, what, mend)
+        return Fenced(where, what, fix)
+    return _ERRORS.get(status, ClusterError)(where, what, fix)

@@ -1,4 +1,4 @@
-"""Every exception that Perdure raises on purpose: where it is, what is wrong, how to mend it."""
+"""Every exception that Perdure raises on purpose: where it is, what is wrong, how to fix it."""
 
 
 class PerdureError(Exception):
@@ -7,8 +7,8 @@ class PerdureError(Exception):
     ``perdure.toml:3: unknown key 'polls_s'. Use one of: poll_s, port, state.``
     """
 
-    def __init__(self, where: str, what: str, mend: str) -> None:
-        super().__init__(where, what, mend)  # all three in args: the error survives copying between processes
+    def __init__(self, where: str, what: str, fix: str) -> None:
+        super().__init__(where, what, fix)  # all three in args: the error survives copying between processes
 
     @property
     def where(self) -> str:
@@ -19,11 +19,11 @@ class PerdureError(Exception):
         return str(self.args[1])
 
     @property
-    def mend(self) -> str:
+    def fix(self) -> str:
         return str(self.args[2])
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}. {self.mend}."
+        return f"{self.where}: {self.what}. {self.fix}."
 
 
 class InputError(PerdureError, ValueError):

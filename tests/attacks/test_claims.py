@@ -147,7 +147,7 @@ def test_a_user_speaks_of_what_a_live_job_of_theirs_uses(place):
 def test_the_service_s_own_types_are_no_user_s(place, kind):
     status, said = post(place, place.mira, type=kind, subject={"job": "200"})
     assert (status, "told by the service itself" in said["detail"]) == (422, True)
-    assert "suspect" not in said["mend"]
+    assert "suspect" not in said["fix"]
 
 
 def test_nobody_says_who_else_saw_it(place):

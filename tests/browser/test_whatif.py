@@ -191,7 +191,7 @@ def every_stage(place):
     done = answered(place, "mira", long, left_out={"r" * 300: 5}, notes=["w" * 300])
     paths = ["/whatif", f"/whatif/{done.id}"]
     for number, stage in enumerate(stage for stage in Stage if stage is not Stage.DONE):
-        trouble = Trouble(where="p" * 90, what="t" * 400, mend="m" * 200) if stage is Stage.FAILED else None
+        trouble = Trouble(where="p" * 90, what="t" * 400, fix="m" * 200) if stage is Stage.FAILED else None
         other = replace(done, id=f"{number:015x}f", stage=stage, trouble=trouble, source=long)
         place.bench.shelf.put(other)
         if stage is Stage.RUNNING:
@@ -229,7 +229,7 @@ def test_names_and_reasons_stay_text(open_site):
     notes = STRINGS[::3]
     found = [answered(place, text[:100], text, left_out={text: 1}, notes=[text]) for text in STRINGS[:15]]
     rich = answered(place, "mira", STRINGS[0], left_out=dict.fromkeys(notes, 1), notes=notes)
-    trouble = Trouble(where=STRINGS[1], what=STRINGS[2], mend=STRINGS[4])
+    trouble = Trouble(where=STRINGS[1], what=STRINGS[2], fix=STRINGS[4])
     failed = replace(rich, id="f" * 16, stage=Stage.FAILED, trouble=trouble)
     place.bench.shelf.put(failed)
     for path in ["/whatif", *(f"/whatif/{each.id}" for each in (*found, rich, failed))]:

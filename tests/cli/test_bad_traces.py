@@ -1,4 +1,4 @@
-"""Whatever is wrong with a trace: one line with file, row and mend, and exit code 2; or left out and counted."""
+"""Whatever is wrong with a trace: one line with file, row and fix, and exit code 2; or left out and counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def whatif(perdure, name, *words):
 
 
 @pytest.mark.parametrize(
-    ("row", "what", "mend"),
+    ("row", "what", "fix"),
     [
         ("b,1,2", f"{COLUMNS} Found: 3)", "Fix the row"),
         ("b,1,2,5,6", f"{COLUMNS} Found: 5)", "Fix the row"),
@@ -44,10 +44,10 @@ def whatif(perdure, name, *words):
         (",1,2,5", "the job has no id", "Give every job an id of its own"),
     ],
 )  # fmt: skip
-def test_a_bad_row_is_one_line_or_left_out_and_counted(perdure, home, row, what, mend):
+def test_a_bad_row_is_one_line_or_left_out_and_counted(perdure, home, row, what, fix):
     (home / "jobs.csv").write_bytes((HEADER + GOOD + row + "\n").encode("utf-8", "surrogatepass"))
     ran = whatif(perdure, "jobs.csv")
-    assert (ran.code, ran.out, ran.complaint) == (2, "", f"jobs.csv:3: {what}. {mend}{SKIP}")
+    assert (ran.code, ran.out, ran.complaint) == (2, "", f"jobs.csv:3: {what}. {fix}{SKIP}")
     skipped = whatif(perdure, "jobs.csv", "--skip-bad")
     assert (skipped.code, skipped.json["runs"][0]["jobs"]) == (0, 1)
     assert skipped.err in (

@@ -101,10 +101,10 @@ def raising(monkeypatch, error):
 
 
 def test_an_error_raised_on_purpose_is_one_line_even_where_it_quotes_hostile_text(perdure, monkeypatch):
-    raising(monkeypatch, InputError("job \x1b[2J", "a\nb\u202e", "mend"))
+    raising(monkeypatch, InputError("job \x1b[2J", "a\nb\u202e", "fix"))
     ran = perdure("config", "check")
     assert ran.code == 2
-    assert ran.complaint == "job [2J: a b. mend."
+    assert ran.complaint == "job [2J: a b. fix."
 
 
 def test_an_unexpected_error_is_one_line_and_its_trace_is_shown_on_demand(perdure, monkeypatch):

@@ -1,4 +1,4 @@
-"""The playbook: the longest prefix wins, entries are taken over, and what is wrong is named with its mend."""
+"""The playbook: the longest prefix wins, entries are taken over, and what is wrong is named with its fix."""
 
 import pytest
 

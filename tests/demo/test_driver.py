@@ -1,4 +1,4 @@
-"""The driver hands each step to the cluster when it is due, survives refusals, and mends what it broke."""
+"""The driver hands each step to the cluster when it is due, survives refusals, and fixes what it broke."""
 
 import logging
 import threading
@@ -111,15 +111,15 @@ def test_what_the_cluster_refuses_is_left_out_and_said(tmp_path: Path, caplog: p
     assert "it said no" in caplog.text
 
 
-def test_a_node_that_somebody_else_broke_is_not_mended(tmp_path: Path) -> None:
+def test_a_node_that_somebody_else_broke_is_not_fixed(tmp_path: Path) -> None:
     seen = played(tmp_path, Clock(ROUND_S - 1), refuse=lambda what: what == "fail n2")
     assert "return n2" not in {what for _, what in seen}
 
 
-@pytest.mark.parametrize(("until_s", "mended"), [(80, ["return n2"]), (215, ["return n2", "thaw n3"]), (20, [])])
-def test_stopping_mends_what_is_broken(tmp_path: Path, until_s: float, mended: list[str]) -> None:
+@pytest.mark.parametrize(("until_s", "fixed"), [(80, ["return n2"]), (215, ["return n2", "thaw n3"]), (20, [])])
+def test_stopping_mends_what_is_broken(tmp_path: Path, until_s: float, fixed: list[str]) -> None:
     seen = played(tmp_path, Clock(until_s))
-    assert [what for _, what in seen if what.startswith(("return", "thaw"))] == mended
+    assert [what for _, what in seen if what.startswith(("return", "thaw"))] == fixed
 
 
 @given(st.sampled_from(sorted(ARRIVALS)), st.integers(1, 8), st.integers(1, 64), st.sampled_from([0.1, 1.0]))

@@ -139,8 +139,8 @@ def test_a_rank_that_waits_for_ever_is_ended_by_its_peers_watchdog(stage: Stage)
     assert stage.job(warmer).state is JobState.RUNNING
 
 
-@pytest.mark.parametrize(("name", "fault", "mend"), [("resnet-32", "fail", "return"), ("resnet-16", "freeze", "thaw")])
-def test_a_run_goes_on_elsewhere_when_its_node_is_gone(stage: Stage, name: str, fault: str, mend: str) -> None:
+@pytest.mark.parametrize(("name", "fault", "fix"), [("resnet-32", "fail", "return"), ("resnet-16", "freeze", "thaw")])
+def test_a_run_goes_on_elsewhere_when_its_node_is_gone(stage: Stage, name: str, fault: str, fix: str) -> None:
     job_id = stage.submit(name, pace=0.1)
     (node,) = stage.until_says(job_id, "checkpoint saved at step 10").nodes
     stage.backend.fault(node, fault)  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ def test_a_run_goes_on_elsewhere_when_its_node_is_gone(stage: Stage, name: str, 
     assert (gone.state, gone.failed_nodes) == (AttemptState.NODE_FAIL, (node,))
     stage.retry_elsewhere(gone)
     stage.until_says(job_id, "resuming from step")
-    stage.backend.fault(node, mend)  # type: ignore[arg-type]
+    stage.backend.fault(node, fix)  # type: ignore[arg-type]
     assert passes(stage, job_id).nodes != (node,)
     assert "finished" not in stage.log(gone)
 

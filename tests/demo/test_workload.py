@@ -1,4 +1,4 @@
-"""The workload keeps its promises: something to see at once, gentle arrivals, faults apart and mended."""
+"""The workload keeps its promises: something to see at once, gentle arrivals, faults apart and fixed."""
 
 from collections import Counter
 from importlib import resources

@@ -121,8 +121,8 @@ def test_an_unknown_job_is_a_problem_with_a_mend(place, path):
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
-    assert set(problem) == {"type", "title", "status", "detail", "where", "mend"}
-    assert "perdure jobs" in problem["mend"]
+    assert set(problem) == {"type", "title", "status", "detail", "where", "fix", "mend"}
+    assert "perdure jobs" in problem["fix"]
 
 
 # -- logs
@@ -200,7 +200,7 @@ def test_other_clusters_refuse_faults(fresh):
     fresh.desk.backend = "slurm"
     answer = fresh.client(fresh.operator).post("/api/v1/nodes/gpu01/faults", json={"kind": "fail"})
     assert answer.status_code == 409
-    assert answer.json()["mend"] == "Use the cluster's own commands."
+    assert answer.json()["fix"] == "Use the cluster's own commands."
 
 
 # -- orders
@@ -249,7 +249,7 @@ def test_an_order_that_makes_no_sense_is_refused(place, body, status):
     answer = order(place, body)
     assert answer.status_code == status
     assert answer.json()["detail"]
-    assert answer.json()["mend"]
+    assert answer.json()["fix"]
 
 
 def test_an_order_that_is_sent_twice_is_planned_once(fresh):

@@ -123,7 +123,7 @@ def test_a_listing_is_followed_to_its_end_or_the_limit(server):
     ],
 )
 def test_a_refusal_keeps_the_words_of_the_service(server, status, kind):
-    answer(server, status, {"title": "T", "detail": "job 1 is unknown.", "mend": "See it.", "where": "job 1"})
+    answer(server, status, {"title": "T", "detail": "job 1 is unknown.", "fix": "See it.", "where": "job 1"})
     with pytest.raises(kind, match=r"^job 1: job 1 is unknown\. See it\.$"):
         Client(server.url, "t").get("/jobs/1")
     answer(server, status, b"<html>")

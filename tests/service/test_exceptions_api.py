@@ -1,4 +1,4 @@
-"""Exceptions over HTTP: who may raise and see what, who is asked, and what is refused, each with its mend."""
+"""Exceptions over HTTP: who may raise and see what, who is asked, and what is refused, each with its fix."""
 
 import pytest
 
@@ -90,8 +90,8 @@ def test_equal_faults_are_counted_with_the_first(place):
 def test_what_is_wrong_is_refused_with_its_mend(place, change, status, said):
     answer = post(place, place.mira, "/exceptions", {**about(), **change})
     problem = answer.json()
-    assert (answer.status_code, bool(problem["mend"])) == (status, True), problem
-    assert said in f"{problem['where']}: {problem['detail']} {problem['mend']}"
+    assert (answer.status_code, bool(problem["fix"])) == (status, True), problem
+    assert said in f"{problem['where']}: {problem['detail']} {problem['fix']}"
     assert place.world.state.chain.open == {}
 
 

@@ -101,7 +101,7 @@ def test_retry_rules_are_those_of_the_controller(env, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "what", "mend"),
+    ("text", "where", "what", "fix"),
     [
         ("[service]\nprot = 1\n", ":2", "unknown key in [service]: 'prot'", "port"),
         ("\n[servise]\n", ":2", "unknown table: 'servise'", "service"),
@@ -133,13 +133,13 @@ def test_retry_rules_are_those_of_the_controller(env, tmp_path):
         ("a = " + "[" * 5000, "", "nested too deeply", ""),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named_with_its_place(env, tmp_path, text, where, what, mend):
+def test_a_value_that_cannot_be_used_is_named_with_its_place(env, tmp_path, text, where, what, fix):
     path = write(tmp_path / "bad.toml", text)
     with pytest.raises(ConfigError) as caught:
         load(env, path)
     assert caught.value.where == f"{path}{where}"
     assert what in caught.value.what
-    assert mend in str(caught.value)
+    assert fix in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 1000
 

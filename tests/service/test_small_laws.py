@@ -147,7 +147,7 @@ def test_no_error_of_its_own_is_told_as_a_fault_of_the_service(kind):
     if kind.__module__ == errors.__name__ and not issubclass(kind, of_commands):
         problem = problems.problem_of(kind("here", "it is wrong", "Do so"))
         assert problem.status != 500
-        assert (problem.where, problem.detail, problem.mend) == ("here", "it is wrong", "Do so.")
+        assert (problem.where, problem.detail, problem.fix) == ("here", "it is wrong", "Do so.")
 
 
 @pytest.mark.parametrize(("status", "header"), [(401, "www-authenticate"), (429, "retry-after"), (503, "retry-after")])

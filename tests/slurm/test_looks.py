@@ -252,5 +252,5 @@ def test_the_doctor_finds_what_is_wrong(quiet_cluster, up, tmp_path):
     told = subprocess.run(argv, env=nobody, capture_output=True, text=True, cwd="/", check=False, timeout=180)
     assert told.returncode == 1, told.stderr
     found = json.loads(told.stdout.splitlines()[-1])["findings"]
-    assert any(f["mark"] == "fail" and "own jobs only" in f["what"] and "adminlevel" in f["mend"] for f in found)
+    assert any(f["mark"] == "fail" and "own jobs only" in f["what"] and "adminlevel" in f["fix"] for f in found)
     assert any("is not root" in f["what"] for f in found)

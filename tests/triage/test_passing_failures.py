@@ -1,4 +1,4 @@
-"""Failures that another node or another hour mends, beside those of the same words that stay."""
+"""Failures that another node or another hour fixes, beside those of the same words that stay."""
 
 import pytest
 

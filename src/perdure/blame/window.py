@@ -105,7 +105,7 @@ def window(
     if (columns < 0).any():
         place = int(np.argmax(columns < 0))
         row = int(np.searchsorted(bounds, place, side="right")) - 1
-        raise InputError(at(row), f"component {flat[place]} is not known", "Add it to the components, or mend the path")
+        raise InputError(at(row), f"component {flat[place]} is not known", "Add it to the components, or fix the path")
     shape = (len(n), len(ids))
     cells = (np.ones(len(flat)), columns, bounds.astype(np.int32))  # MOST_ENTRIES is below 2^31
     made = Window(sparse.csr_array(cells, shape=shape), n, e, paths, ids, names)
@@ -165,9 +165,9 @@ def _columns(ids: Ints, flat: Ints) -> NDArray[np.int32]:
     return np.where(known, places, -1).astype(np.int32)
 
 
-def _refuse(wrong: NDArray[np.bool_], at: At, what: str, mend: str) -> None:
+def _refuse(wrong: NDArray[np.bool_], at: At, what: str, fix: str) -> None:
     if wrong.any():
-        raise InputError(at(int(np.argmax(wrong))), what, mend)
+        raise InputError(at(int(np.argmax(wrong))), what, fix)
 
 
 def _refuse_repeated(paths: Ints, at: At) -> None:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from perdure.errors import InputError
 
 MAX_RECORD_BYTES = 64 * 1024 * 1024
-MEND = 'Write one JSON object a line: {"id": ..., "text": "the log"}'
+FIX = 'Write one JSON object a line: {"id": ..., "text": "the log"}'
 
 
 def read_batch(file: BinaryIO, source: str) -> Iterator[tuple[str | int, bytes]]:
@@ -31,14 +31,14 @@ def _record(line: bytes, where: str) -> tuple[str | int, bytes]:
     try:
         found: Any = json.loads(line)
     except (ValueError, RecursionError) as err:
-        raise InputError(where, f"not JSON ({_first_line(err)})", MEND) from err
+        raise InputError(where, f"not JSON ({_first_line(err)})", FIX) from err
     if not isinstance(found, dict):
-        raise InputError(where, "not a JSON object", MEND)
+        raise InputError(where, "not a JSON object", FIX)
     for key, kinds in (("id", (str, int)), ("text", (str,))):
         if key not in found:
-            raise InputError(where, f"no {key!r}", MEND)
+            raise InputError(where, f"no {key!r}", FIX)
         if not isinstance(found[key], kinds) or isinstance(found[key], bool):
-            raise InputError(where, f"{key!r} is not {'a text or a whole number' if key == 'id' else 'a text'}", MEND)
+            raise InputError(where, f"{key!r} is not {'a text or a whole number' if key == 'id' else 'a text'}", FIX)
     return found["id"], found["text"].encode("utf-8", "replace")  # JSON can spell half of a surrogate pair
 
 

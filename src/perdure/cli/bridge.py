@@ -32,12 +32,12 @@ def raise_from(name: str, file: Path | None, job: str, state: StateDir, *, as_js
     answers = []
     for i in range(0, len(given), BATCH):
         answers += client.post("/exceptions/batch", given[i : i + BATCH])
-    refused = [answer for answer in answers if "mend" in answer]
+    refused = [answer for answer in answers if "fix" in answer]
     if as_json:
         print_json("raised", 1, raised=answers, skipped=bridged.skipped)
     else:
         for answer in refused[:20]:
-            print_line(f"refused: {answer['where']}: {answer['detail']}. {answer['mend']}")
+            print_line(f"refused: {answer['where']}: {answer['detail']}. {answer['fix']}")
         print_line(f"{len(answers) - len(refused)} raised, {len(refused)} refused, {bridged.skipped} skipped")
     return 0 if not refused else 2
 

@@ -37,7 +37,7 @@ def doctor(as_json: AsJson = False, state: StateDir = None, config: ConfigFile =
     facts = gather(settings)
     found = [*findings(facts), *_notices(settings)]
     if as_json:
-        print_json("doctor", 1, findings=[asdict(finding) for finding in found])
+        print_json("doctor", 1, findings=[asdict(finding) | {"mend": finding.fix} for finding in found])
     else:
         for finding in found:
             print_line(_line(finding))
@@ -47,7 +47,7 @@ def doctor(as_json: AsJson = False, state: StateDir = None, config: ConfigFile =
 
 
 def _line(finding: Finding) -> str:
-    return f"{finding.mark:<4} {finding.what}" + (f". {finding.mend}" if finding.mend else "")
+    return f"{finding.mark:<4} {finding.what}" + (f". {finding.fix}" if finding.fix else "")
 
 
 def gather(settings: Settings) -> Facts:
@@ -100,7 +100,7 @@ def _notices(settings: Settings) -> Iterator[Finding]:
         try:
             yield Finding(Mark.OK, f"notices to {name}: {channel.check(network_of(settings.notices))} can be reached")
         except (ConfigError, NotDelivered) as err:
-            yield Finding(Mark.FAIL, f"notices to {name}: {err.where}: {err.what}", err.mend)
+            yield Finding(Mark.FAIL, f"notices to {name}: {err.where}: {err.what}", err.fix)
 
 
 def _spool(path: Path | None) -> SpoolFacts | None:

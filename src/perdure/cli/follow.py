@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 POLL_S = 1.0
 PIECE_BYTES = 1 << 20
-MEND = "Name a log file that you may read"
+FIX = "Name a log file that you may read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def follow(path: Path, signs: Signs, *, resume: Path | None, for_s: float | None
     except KeyboardInterrupt:
         pass
     except OSError as err:
-        raise InputError(str(path), f"cannot be read any more ({err.strerror})", MEND) from err
+        raise InputError(str(path), f"cannot be read any more ({err.strerror})", FIX) from err
     finally:
         tail.close()
         if resume is not None:

@@ -60,8 +60,8 @@ def send_test(
     known = loaded.notices.targets.by_name
     if not known or (target is not None and target not in known):
         what = "no target is set" if target is None else "no such target"
-        mend = f"Name one of: {', '.join(known)}" if known else "Write [notices.targets.NAME] into the settings"
-        raise NotFound(target or "notices", what, mend)
+        fix = f"Name one of: {', '.join(known)}" if known else "Write [notices.targets.NAME] into the settings"
+        raise NotFound(target or "notices", what, fix)
     failed = False
     for name in [target] if target else known:
         error = _try(name, loaded)

@@ -28,7 +28,7 @@ def compare(file: Path, playbook: Path | None, *, as_json: bool) -> int:
         try:
             records.append(decode(value))
         except InputError as err:
-            raise InputError(f"{file}: exception {n}: {err.where}", err.what, err.mend) from err
+            raise InputError(f"{file}: exception {n}: {err.where}", err.what, err.fix) from err
     found = differences(sorted(records, key=lambda record: record.time_s), own_playbook(), new)
     if as_json:
         print_json("replay", 1, exceptions=len(records), differences=[asdict(one) for one in found])

@@ -60,8 +60,8 @@ def _collected(target: Path, rules: RuleBook) -> Collected:
     if not target.is_dir():
         source = open_source(target)
         if not sniff(source.head, target.name):
-            mend = "Name the output of sacct --parsable2, or a directory; one log needs no --report"
-            raise InputError(str(target), "not Slurm's accounting", mend)
+            fix = "Name the output of sacct --parsable2, or a directory; one log needs no --report"
+            raise InputError(str(target), "not Slurm's accounting", fix)
         return of_accounting(Records.of(source), (), judge)
     files = _files(target)
     accounts = [file for file in files if sniff(_head(file), file.name)]

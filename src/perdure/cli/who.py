@@ -58,7 +58,7 @@ StudyName = Annotated[
     typer.Option("--study", help="Instead: tor, what ToRs cost at best; colocation, PATHS is a CSV of days."),
 ]
 FailingShare = Annotated[float, typer.Option(metavar="SHARE", help="--study tor: of the ToRs that fail in a month.")]
-SoftShare = Annotated[float, typer.Option(metavar="SHARE", help="--study tor: of the failures that a reboot mends.")]
+SoftShare = Annotated[float, typer.Option(metavar="SHARE", help="--study tor: of the failures that a reboot fixes.")]
 SoftMin = Annotated[float, typer.Option(metavar="MINUTES", help="--study tor: down by a soft failure.")]
 HardMin = Annotated[float, typer.Option(metavar="MINUTES", help="--study tor: down by a hard failure.")]
 

@@ -155,7 +155,7 @@ def is_same(known: ExceptionRecord, again: ExceptionRecord) -> bool:
 
 
 def taken(exception_id: str) -> tuple[str, str]:
-    """What to say of an id that another exception bears, and how that is mended."""
+    """What to say of an id that another exception bears, and how that is fixed."""
     return f"the id {exception_id} is taken by another exception", "Leave the id out, or make a new one"
 
 
@@ -316,7 +316,7 @@ class _Draft:
         """Whether `again` is nothing new: no worse than what is known, and that is being seen to, or was lately.
 
         What nobody would act on when one source said it, is a new matter when another does; so is a fault that comes
-        back after it was mended.
+        back after it was fixed.
         """
         if again.severity < known.severity:
             return False
@@ -593,5 +593,5 @@ class _Draft:
         if actions:
             self._actions[record.id] = self._actions.get(record.id, ()) + actions
 
-    def _refuse(self, what: str, mend: str) -> None:
-        self._effects.append(Refused(self._given, what, mend))
+    def _refuse(self, what: str, fix: str) -> None:
+        self._effects.append(Refused(self._given, what, fix))

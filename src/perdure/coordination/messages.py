@@ -106,7 +106,7 @@ class Refused(Struct, frozen=True):
 
     given: Input
     what: str
-    mend: str
+    fix: str
 
 
 Effect = Changed | Asked | Refused

@@ -79,7 +79,7 @@ def own_playbook() -> Playbook:
 
 
 def site_playbook(text: str, where: str) -> Playbook:
-    """A site's playbook laid over Perdure's own; `where` is its file. Raises `InputError` that names entry and mend."""
+    """A site's playbook laid over Perdure's own; `where` is its file. Raises `InputError` that names entry and fix."""
     if len(text) > MAX_CHARACTERS:
         raise InputError(
             where, f"is longer than {MAX_CHARACTERS} characters", "Keep only what differs from Perdure's own"

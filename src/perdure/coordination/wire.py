@@ -95,7 +95,7 @@ def _encode_answer(answer: Answer) -> dict[str, Any]:
 
 
 def decode(value: Any) -> ExceptionRecord:
-    """Read a record. Raises `InputError` that names the field and says how to mend it."""
+    """Read a record. Raises `InputError` that names the field and says how to fix it."""
     given = _object(value, "exception")
     if "version" in given and (version := _number(given["version"], "version")) > VERSION:
         what = f"is of version {version}, and this service reads up to {VERSION}"

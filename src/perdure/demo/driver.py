@@ -112,10 +112,10 @@ class _Stage:
 
     def __init__(self, submit: Submit, fault: NodeFault, site: Site, workspace: Workspace) -> None:
         self._submit, self._fault, self._site, self._workspace = submit, fault, site, workspace
-        self._broken: dict[str, Literal["thaw", "return"]] = {}  # node -> what mends it
+        self._broken: dict[str, Literal["thaw", "return"]] = {}  # node -> what fixes it
 
     def play(self, timed: Timed) -> None:
-        """Submit a job or break or mend a node."""
+        """Submit a job or break or fix a node."""
         try:
             if isinstance(timed.step, Fault):
                 self._touch(_node(self._site, timed.step.node), timed.step.what)
@@ -133,9 +133,9 @@ class _Stage:
 
     def clear(self) -> None:
         """Repair every node that is still broken."""
-        for node, mends in self._broken.items():
+        for node, fixes in self._broken.items():
             try:
-                self._fault(node, mends)
+                self._fault(node, fixes)
             except PerdureError as err:
                 log.info("node %s stays as it is: %s", node, err)
 

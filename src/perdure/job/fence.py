@@ -118,8 +118,8 @@ def claim(
         _revoke_older(directory, claimed.token)
         _prune(directory, claimed.token)
     except OSError as err:
-        mend = f"Name a directory that all nodes of the job share in {FENCE_DIR}"
-        raise StateError(str(directory), f"the fence cannot be used: {err.strerror or err}", mend) from err
+        fix = f"Name a directory that all nodes of the job share in {FENCE_DIR}"
+        raise StateError(str(directory), f"the fence cannot be used: {err.strerror or err}", fix) from err
     return claimed
 
 

@@ -79,13 +79,13 @@ class Client:
     """The API of a running service. Every method raises a `PerdureError` that says what went wrong where."""
 
     def __init__(
-        self, url: str, token: str, *, mend: str = "Check the URL", timeout_s: float = 30.0, socket_path: str = ""
+        self, url: str, token: str, *, fix: str = "Check the URL", timeout_s: float = 30.0, socket_path: str = ""
     ) -> None:
         if urlsplit(url).scheme not in ("http", "https"):
             raise InputError(url, "is not an http or https URL", "Write it like http://127.0.0.1:8470")
         self.url = url.rstrip("/")
         self._token = token
-        self._mend = mend
+        self._fix = fix
         self._timeout_s = timeout_s
         self._opener = _opener(socket_path)
 
@@ -98,18 +98,16 @@ class Client:
         """
         token = env.get("PERDURE_TOKEN", "")
         if url := env.get("PERDURE_URL"):
-            return cls(url, token, mend="Check PERDURE_URL, and that the service runs there")
+            return cls(url, token, fix="Check PERDURE_URL, and that the service runs there")
         if named := env.get("PERDURE_SOCKET"):
-            return cls(
-                LOCAL_URL, token, mend="Check PERDURE_SOCKET, and that the service runs there", socket_path=named
-            )
+            return cls(LOCAL_URL, token, fix="Check PERDURE_SOCKET, and that the service runs there", socket_path=named)
         try:
             found = ServiceFile.read(state)
         except (NotFound, StateError):
             if not MACHINE_SOCKET.is_socket():
                 raise
-            return cls(LOCAL_URL, token, mend="Ask the operator of the service", socket_path=str(MACHINE_SOCKET))
-        return cls(found.url, token or found.token, mend=_start(state))
+            return cls(LOCAL_URL, token, fix="Ask the operator of the service", socket_path=str(MACHINE_SOCKET))
+        return cls(found.url, token or found.token, fix=_start(state))
 
     def get(self, path: str, **query: str | int | None) -> Any:
         """The JSON answer to a GET of ``/api/v1`` + `path`; each segment must be quoted by `segment`."""
@@ -151,11 +149,11 @@ class Client:
                     raise IncompleteRead(data, answer.length)
         except (URLError, HTTPException, OSError) as err:
             why = getattr(err, "reason", None) or err
-            raise ClusterBusy(self.url, f"the service does not answer ({why})", self._mend) from err
+            raise ClusterBusy(self.url, f"the service does not answer ({why})", self._fix) from err
         except ValueError as err:  # a header or an address that HTTP cannot carry; the header is the token
             if "header" in str(err):
                 raise InputError("PERDURE_TOKEN", "holds a character that no token has", "Copy it anew") from None
-            raise InputError(self.url, str(err), self._mend) from err
+            raise InputError(self.url, str(err), self._fix) from err
         if len(data) > MAX_ANSWER_BYTES:
             raise ClusterError(self.url, f"the answer is longer than {MAX_ANSWER_BYTES} bytes", "Ask for less")
         if status >= 300:
@@ -166,27 +164,27 @@ class Client:
         try:
             return json.loads(data) if data else None
         except ValueError as err:
-            raise ClusterError(self.url, "answered with something that is not JSON", self._mend) from err
+            raise ClusterError(self.url, "answered with something that is not JSON", self._fix) from err
 
     def _refusal(self, status: int, data: bytes) -> PerdureError:
         """The error that an answer of RFC 9457 stands for."""
         try:
             problem = json.loads(data)
             what = str(problem.get("detail") or problem.get("title") or f"HTTP {status}").rstrip(".")
-            where, mend = str(problem.get("where") or self.url), str(problem.get("mend") or "").rstrip(".")
+            where, fix = str(problem.get("where") or self.url), str(problem.get("fix") or "").rstrip(".")
         except (ValueError, AttributeError):
-            what, where, mend = f"HTTP {status}", self.url, ""
+            what, where, fix = f"HTTP {status}", self.url, ""
         where = self.url if where.startswith("/") else _PART_OF_A_REQUEST.sub("", where)
-        mend = "" if "/api/" in mend else mend  # a route is nothing to a person at a terminal
+        fix = "" if "/api/" in fix else fix  # a route is nothing to a person at a terminal
         if status in (401, 403):
-            return NotPermitted(where, what, mend or "Use a token with the role for it: perdure token USER --role ROLE")
+            return NotPermitted(where, what, fix or "Use a token with the role for it: perdure token USER --role ROLE")
         if status == 404:
-            return NotFound(where, what, mend or "List what there is: perdure jobs, perdure nodes, perdure actions")
+            return NotFound(where, what, fix or "List what there is: perdure jobs, perdure nodes, perdure actions")
         if status in (400, 413, 422):
-            return InputError(where, what, mend or "See --help")
+            return InputError(where, what, fix or "See --help")
         if status in (429, 502, 503, 504):
-            return ClusterBusy(where, what, mend or "Try again")
-        return ClusterError(where, what, mend or "See the service's own log")
+            return ClusterBusy(where, what, fix or "Try again")
+        return ClusterError(where, what, fix or "See the service's own log")
 
 
 _PART_OF_A_REQUEST = re.compile(r"^(?:query|body|path)\.|\.\d+$")  # "query.state.0" is the option that names a state

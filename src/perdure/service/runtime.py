@@ -212,8 +212,8 @@ def reach(backend: SlurmBackend, wait_s: float) -> Config:
                 continue
             conf = os.environ.get("SLURM_CONF", "")
             where = f"SLURM_CONF={conf}" if conf else "slurm"
-            mend = "Run `scontrol ping`; name slurm.conf in SLURM_CONF, or set slurm.start_wait_s to wait at the start"
-            raise ConfigError(where, f"the controller cannot be asked: {err.what}", mend) from err
+            fix = "Run `scontrol ping`; name slurm.conf in SLURM_CONF, or set slurm.start_wait_s to wait at the start"
+            raise ConfigError(where, f"the controller cannot be asked: {err.what}", fix) from err
 
 
 @contextmanager
@@ -322,7 +322,7 @@ def playbook_of(settings: Settings) -> Playbook:
 
 
 def read_playbook(path: Path) -> Playbook:
-    """A site's playbook laid over Perdure's own. Raises `InputError` that names entry and mend."""
+    """A site's playbook laid over Perdure's own. Raises `InputError` that names entry and fix."""
     try:
         with path.open(encoding="utf-8") as file:
             return site_playbook(file.read(MAX_CHARACTERS + 1), str(path))

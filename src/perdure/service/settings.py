@@ -345,14 +345,14 @@ def read_file(path: Path) -> Iterator[Given]:
 
 
 def _text_of(path: Path) -> str:
-    mend = "Name a readable TOML file"
+    fix = "Name a readable TOML file"
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as err:
-        raise ConfigError(f"{path}", f"cannot be read: {err.strerror}", mend) from err
+        raise ConfigError(f"{path}", f"cannot be read: {err.strerror}", fix) from err
     if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path}", f"larger than {MAX_FILE_BYTES} bytes", mend)
+        raise ConfigError(f"{path}", f"larger than {MAX_FILE_BYTES} bytes", fix)
     try:
         return data.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as err:
@@ -399,8 +399,8 @@ def _keys(group: str) -> list[str]:
 def _unknown(kind: str, name: str, where: str, known: Iterable[str]) -> ConfigError:
     known = list(known)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    mend = f"The closest known: {', '.join(close)}" if close else f"Use one of: {', '.join(known)}"
-    return ConfigError(where, f"unknown {kind}: {name!r}", mend)
+    fix = f"The closest known: {', '.join(close)}" if close else f"Use one of: {', '.join(known)}"
+    return ConfigError(where, f"unknown {kind}: {name!r}", fix)
 
 
 # -- one value
@@ -415,8 +415,8 @@ def _checked(given: Given) -> object:
     except (ValueError, OverflowError) as err:
         key = given.name.partition(".")[2]
         where = given.where if given.text or given.base is None else f"{given.where}: {key}"
-        mend = f"Give {_words(kind, given.name)}" + (", or leave it out" if optional else "")
-        raise ConfigError(where, str(err), mend) from err
+        fix = f"Give {_words(kind, given.name)}" + (", or leave it out" if optional else "")
+        raise ConfigError(where, str(err), fix) from err
     return value
 
 
@@ -521,8 +521,8 @@ def _check_host(service: ServiceSettings, origin: Mapping[str, str]) -> None:
     except ValueError:
         loopback = False
     if not loopback:
-        mend = "Use 127.0.0.1 or ::1, or set service.allow_remote = true behind a proxy that speaks TLS"
-        raise ConfigError(f"{origin['service.host']}: host", f"{service.host!r} is not a loopback address", mend)
+        fix = "Use 127.0.0.1 or ::1, or set service.allow_remote = true behind a proxy that speaks TLS"
+        raise ConfigError(f"{origin['service.host']}: host", f"{service.host!r} is not a loopback address", fix)
 
 
 def _check_cluster_name(service: ServiceSettings, origin: Mapping[str, str]) -> None:
@@ -537,8 +537,8 @@ def _check_kinds(scope: ScopeSettings, origin: Mapping[str, str]) -> None:
     """A kind of action that is misspelt would bar all, or none."""
     for key in ("actions", "not_actions"):
         if unknown := sorted(set(getattr(scope, key)) - KINDS.keys()):
-            mend = f"Use {', '.join(sorted(KINDS))}"
-            raise ConfigError(f"{origin[f'scope.{key}']}: {key}", f"{unknown[0]!r} is no kind of action", mend)
+            fix = f"Use {', '.join(sorted(KINDS))}"
+            raise ConfigError(f"{origin[f'scope.{key}']}: {key}", f"{unknown[0]!r} is no kind of action", fix)
 
 
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:

@@ -101,8 +101,8 @@ def model_named(text: str) -> FailureModel:
     if first == "nodes" and not more:
         first, more = "recorded", ["nodes"]
     if first not in MODELS or more not in ([], ["nodes"]):
-        mend = f"Use one of: {', '.join(MODELS)}, nodes; or join two, as in philly+nodes"
-        raise ConfigError(f"failure model {text!r}", "no failure model has that name", mend)
+        fix = f"Use one of: {', '.join(MODELS)}, nodes; or join two, as in philly+nodes"
+        raise ConfigError(f"failure model {text!r}", "no failure model has that name", fix)
     model = MODELS[first]
     return (lambda table, seed: with_node_faults(model(table, seed), seed)) if more else model
 

@@ -58,12 +58,12 @@ def _name(placement: Placement | None) -> str:
 
 def _refusal(table: JobTable, row: int, where: str, cluster: Cluster, placement: Placement | None) -> InputError:
     gpus, whole = int(table.gpus[row]), cluster.total_gpus
-    what, mend = f"it asks for {gpus} GPUs, and the cluster has {whole}", "Take a larger cluster"
+    what, fix = f"it asks for {gpus} GPUs, and the cluster has {whole}", "Take a larger cluster"
     if gpus <= whole:
         what = (
             f"it asks for {gpus} GPUs, and {_name(placement)} finds no place for them in the empty cluster of {whole}"
         )
-        mend += " or another placement"
+        fix += " or another placement"
     job = f"job {table.job_id[row]}"
-    mend += ", or pass --skip-bad to leave such jobs out" if where else ", or leave the job out"
-    return InputError(f"{where}: {job}" if where else job, what, mend)
+    fix += ", or pass --skip-bad to leave such jobs out" if where else ", or leave the job out"
+    return InputError(f"{where}: {job}" if where else job, what, fix)

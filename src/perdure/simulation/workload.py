@@ -77,15 +77,15 @@ class Workload:
 
 
 def _check(table: JobTable) -> None:
-    def refuse(bad: NDArray[np.bool_], what: str, mend: str) -> None:
+    def refuse(bad: NDArray[np.bool_], what: str, fix: str) -> None:
         if bad.any():
-            raise InputError(f"job {table.job_id[int(np.argmax(bad))]}", what, mend)
+            raise InputError(f"job {table.job_id[int(np.argmax(bad))]}", what, fix)
 
     times = (table.submit_s, "submit time"), (table.duration_s, "running time")
     for column, word in times:
         refuse(~np.isfinite(column), f"its {word} is not a number", "Leave the job out, or give it one")
         refuse(np.abs(column) > _LONGEST_S, f"its {word} is too large", "Give times in seconds since the trace began")
-    refuse(table.duration_s < 0, "its running time is negative", "Leave the job out, or mend the trace")
+    refuse(table.duration_s < 0, "its running time is negative", "Leave the job out, or fix the trace")
     refuse(table.gpus < 1, "it asks for no GPU", "Leave jobs without GPUs out")
     if len(table) > 1:
         late = np.concatenate([[False], np.diff(table.submit_s) < 0])

@@ -120,8 +120,8 @@ def _written(table: JobTable) -> list[str]:
 def _endings(sieve: Sieve, words: NDArray[np.str_]) -> NDArray[np.int8]:
     known = {"": Ending.UNKNOWN, **{ending.name.lower(): ending for ending in Ending}}
     found = mapped(words, lambda word: known.get(word, -1), np.int8)
-    mend = f"Use one of: {', '.join(sorted(filter(None, known)))}"
-    sieve.bad(found < 0, "the ending is not known", mend, words)
+    fix = f"Use one of: {', '.join(sorted(filter(None, known)))}"
+    sieve.bad(found < 0, "the ending is not known", fix, words)
     endings: NDArray[np.int8] = np.maximum(found, 0)
     return endings
 

@@ -57,7 +57,7 @@ def read(
     skip_bad : leave rows out that break the form, and count them, instead of refusing the file at the first.
     most_bytes : refuse a file that unpacks to more; None reads whatever comes.
 
-    Raises `InputError`, naming the file, the line and how to mend it, and `MissingExtra` without DuckDB.
+    Raises `InputError`, naming the file, the line and how to fix it, and `MissingExtra` without DuckDB.
     """
     if format is not None and format not in FORMATS:
         raise InputError(f"format {format!r}", "no such form of trace", f"Use one of: {', '.join(sorted(FORMATS))}")
@@ -73,5 +73,5 @@ def _sniffed(source: Source) -> Format:
     if set(source.header) >= _WITHOUT_DURATIONS:
         what = "a workload of Sia or Pollux tells no durations: they depend on the GPUs that a job is given"
         raise InputError(str(source.path), what, f"Decide on them, and write {_BY_HAND}")
-    mend = f"Name it by --format, one of: {', '.join(sorted(FORMATS))}; or write {_BY_HAND}"
-    raise InputError(str(source.path), "the form of this trace is not known", mend)
+    fix = f"Name it by --format, one of: {', '.join(sorted(FORMATS))}; or write {_BY_HAND}"
+    raise InputError(str(source.path), "the form of this trace is not known", fix)

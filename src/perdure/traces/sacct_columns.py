@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.traces.cells import MAX_CELL_BYTES, Bytes, as_texts, at_each, below_header, take
-from perdure.traces.sacct_records import Layout, Mender, Record
+from perdure.traces.sacct_records import Layout, Record, RecordJoiner
 from perdure.traces.slurm_cells import counts, gpus_held, instants, seconds
 from perdure.traces.source import Source
 from perdure.traces.texts import coded
@@ -88,14 +88,14 @@ def _places(source: Source, layout: Layout) -> dict[str, int]:
 def _parts(source: Source, layout: Layout, places: Mapping[str, int]) -> Iterator[Records]:
     """The records of a block at a time: those that are whole lines, then those that were put together."""
     limit_s = _MINUTE_S if "TimelimitRaw" in layout.columns else 1
-    mender = Mender(layout)
+    joiner = RecordJoiner(layout)
     yield _columns(np.empty(0, np.int64), {}, limit_s)
     for block in below_header(source):
         marks = at_each(layout.separator.encode(), block)
         cells, others = take(block, marks, len(layout.columns), list(places.values()))
         yield _columns(cells.line, {role: cells.column(which) for which, role in enumerate(places)}, limit_s)
-        yield from _put_together(mender.records(others), places, limit_s)
-    yield from _put_together(mender.rest(), places, limit_s)
+        yield from _put_together(joiner.records(others), places, limit_s)
+    yield from _put_together(joiner.rest(), places, limit_s)
 
 
 def _put_together(records: Iterable[Record], places: Mapping[str, int], limit_s: int) -> Iterator[Records]:

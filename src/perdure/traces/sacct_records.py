@@ -54,7 +54,7 @@ class Layout:
 Record = tuple[int, list[str] | None]  # the number of its first line, and its fields; none where it is broken
 
 
-class Mender:
+class RecordJoiner:
     """Makes records of the lines below a header that have more or fewer columns than it.
 
     Fed with these lines only, in their order: where one is missing between two of them, it is a whole record.
@@ -75,11 +75,11 @@ class Mender:
             if cells >= width or number != self._last + 1:
                 yield from self.rest()
             if cells >= width:
-                yield number, self._mended([line])
+                yield number, self._joined([line])
             elif self._torn or line.strip():
                 self._add(number, line, cells)
                 if self._cells >= width or len(self._torn) > _MAX_LINES or self._size > MAX_LINE_BYTES:
-                    yield self._began, self._mended(self._torn)
+                    yield self._began, self._joined(self._torn)
                     self._torn = []
 
     def rest(self) -> Iterator[Record]:
@@ -96,11 +96,11 @@ class Mender:
         self._cells += cells - 1
         self._size += len(line)
 
-    def _mended(self, lines: Sequence[str]) -> list[str] | None:
-        return _mended("\n".join(lines).rstrip("\r\n").split(self._layout.separator), self._layout)
+    def _joined(self, lines: Sequence[str]) -> list[str] | None:
+        return _joined("\n".join(lines).rstrip("\r\n").split(self._layout.separator), self._layout)
 
 
-def _mended(fields: list[str], layout: Layout) -> list[str] | None:
+def _joined(fields: list[str], layout: Layout) -> list[str] | None:
     """The fields, one a column. Separators too many are a user's, in one of the columns that users write."""
     surplus = len(fields) - len(layout.columns)
     if surplus == 0:

@@ -57,7 +57,7 @@ class Sieve:
         if found:
             self.left_out[why] = self.left_out.get(why, 0) + found
 
-    def bad(self, rows: NDArray[np.bool_], what: str, mend: str, values: NDArray[Any] | None = None) -> None:
+    def bad(self, rows: NDArray[np.bool_], what: str, fix: str, values: NDArray[Any] | None = None) -> None:
         """Refuse rows that break the form: the first raises `InputError`, unless bad rows are to be skipped."""
         out = rows & self.kept
         if not out.any():
@@ -67,7 +67,7 @@ class Sieve:
             return
         row = int(np.argmax(out))
         shown = "" if values is None else f" ({values[row]})"
-        raise InputError(self._at_row(row), what + shown, f"{mend}, or pass --skip-bad to leave such rows out")
+        raise InputError(self._at_row(row), what + shown, f"{fix}, or pass --skip-bad to leave such rows out")
 
 
 def gather(

@@ -19,7 +19,7 @@ from perdure.triage.logtext import Window, blocks
 from perdure.triage.patterns import compiled
 
 FORMAT = 1
-MEND = "Follow the log from its beginning: leave the state away"
+FIX = "Follow the log from its beginning: leave the state away"
 MAX_PARTIAL_BYTES = 64 * 1024
 """A line without an end is taken as one after so many bytes."""
 
@@ -207,12 +207,12 @@ class Follower:
     ) -> Self:
         """One that goes on where `state` was taken. Raises `InputError`, naming `source`, for anything else."""
         if not isinstance(state, Mapping) or state.get("format") != FORMAT:
-            raise InputError(source, f"not a follower's state of format {FORMAT}", MEND)
+            raise InputError(source, f"not a follower's state of format {FORMAT}", FIX)
         follower = cls(signs, patience)
         try:
             follower._seen = _seen_of(state)
         except (KeyError, TypeError, ValueError) as err:
-            raise InputError(source, f"damaged ({err})", MEND) from err
+            raise InputError(source, f"damaged ({err})", FIX) from err
         return follower
 
 

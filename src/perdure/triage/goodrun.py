@@ -22,7 +22,7 @@ from perdure.triage.rule import Force
 from perdure.triage.templates import TemplateTree
 
 MAX_STATE_BYTES = 8 << 20
-MEND = "Make it anew, from the log of a run that went well"
+FIX = "Make it anew, from the log of a run that went well"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class GoodRun:
             unpacker = zlib.decompressobj()
             state = json.loads(unpacker.decompress(data, MAX_STATE_BYTES))
         except (zlib.error, ValueError, RecursionError) as err:
-            raise InputError(source, f"not a good run ({err})", MEND) from err
+            raise InputError(source, f"not a good run ({err})", FIX) from err
         return cls(TemplateTree.of_state(state, source))
 
 

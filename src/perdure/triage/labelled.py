@@ -50,16 +50,16 @@ def read_logs(path: Path) -> list[LabelledLog]:
 
 
 def _log(line: bytes, where: str) -> LabelledLog:
-    mend = 'Write {"id", "source", "label": "deterministic" or "transient", "text"}'
+    fix = 'Write {"id", "source", "label": "deterministic" or "transient", "text"}'
     try:
         record: dict[str, Any] = json.loads(line)
         label = Label(record["label"])
         group = str(record["source"]).split("@")[0]
         log = LabelledLog(str(record["id"]), group, label is Label.TRANSIENT, str(record["text"]))
     except (ValueError, TypeError) as err:
-        raise InputError(where, f"not a labelled log ({err})", mend) from err
+        raise InputError(where, f"not a labelled log ({err})", fix) from err
     except KeyError as err:
-        raise InputError(where, f"{err} is missing", mend) from err
+        raise InputError(where, f"{err} is missing", fix) from err
     if label is Label.UNSURE:
-        raise InputError(where, "an unsure record teaches nothing", mend)
+        raise InputError(where, "an unsure record teaches nothing", fix)
     return log

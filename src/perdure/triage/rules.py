@@ -59,14 +59,14 @@ def with_site_rules(path: Path) -> RuleBook:
 
 
 def read_rules(text: str, source: str, known: Vocabulary | None = None) -> RuleBook:
-    """Read rules from TOML. Raises `ConfigError` that names the file, the rule and what to mend."""
+    """Read rules from TOML. Raises `ConfigError` that names the file, the rule and what to fix."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
         raise ConfigError(source, f"not TOML ({err})", "Fix the line that is named") from err
     if unknown := sorted(set(document) - {"category", "software", "codes", "errno", "rule"}):
-        mend = "Use [category.NAME], [software.NAME], [codes], [errno] and [[rule]]"
-        raise ConfigError(source, f"unknown table {unknown[0]!r}", mend)
+        fix = "Use [category.NAME], [software.NAME], [codes], [errno] and [[rule]]"
+        raise ConfigError(source, f"unknown table {unknown[0]!r}", fix)
     words = (known or Vocabulary()) | _vocabulary(document, source)
     rules = tuple(_rule(entry, number, source, words) for number, entry in enumerate(document.get("rule", []), 1))
     _check_names(rules, source)
@@ -94,8 +94,8 @@ def _code(name: str, value: object, source: str) -> str:
     if isinstance(value, str) and value:
         return value
     if not isinstance(value, list) or not value or not all(type(n) is int and n >= 0 for n in value):
-        mend = "Write it like [13, 31], or as a pattern"
-        raise ConfigError(source, f"codes {name!r} is not a list of whole numbers", mend)
+        fix = "Write it like [13, 31], or as a pattern"
+        raise ConfigError(source, f"codes {name!r} is not a list of whole numbers", fix)
     return "|".join(map(str, value))
 
 
@@ -111,8 +111,8 @@ def _tables(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name, table in document.get(kind, {}).items():
         if unknown := sorted(set(table) - allowed):
-            mend = f"Use {', '.join(sorted(allowed))}"
-            raise ConfigError(source, f"{kind} {name!r}: unknown key {unknown[0]!r}", mend)
+            fix = f"Use {', '.join(sorted(allowed))}"
+            raise ConfigError(source, f"{kind} {name!r}: unknown key {unknown[0]!r}", fix)
         yield name, table
 
 
@@ -152,8 +152,8 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary)
         re2.compile(rule.anchored.encode(), options())
     except re2.error as err:
         reason = err.args[0].decode() if isinstance(err.args[0], bytes) else err.args[0]
-        mend = "Look-around and back-references do not exist there"
-        raise ConfigError(where, f"the pattern is not re2 ({reason})", mend) from err
+        fix = "Look-around and back-references do not exist there"
+        raise ConfigError(where, f"the pattern is not re2 ({reason})", fix) from err
     return rule
 
 
@@ -167,11 +167,11 @@ def _check_entry(entry: Mapping[str, Any], where: str, known: Vocabulary) -> Non
         if key not in entry:
             raise ConfigError(where, f"{key!r} is missing", "Each rule has name, pattern or errno, category and p")
     if entry["category"] not in known.categories:
-        mend = f"Use one of {', '.join(sorted(known.categories))}, or add [category.{entry['category']}]"
-        raise ConfigError(where, f"unknown category {entry['category']!r}", mend)
+        fix = f"Use one of {', '.join(sorted(known.categories))}, or add [category.{entry['category']}]"
+        raise ConfigError(where, f"unknown category {entry['category']!r}", fix)
     if strange := [name for name in entry.get("software", ()) if name not in known.software]:
-        mend = f"Use one of {', '.join(sorted(known.software))}, or add [software.NAME]"
-        raise ConfigError(where, f"unknown software {strange[0]!r}", mend)
+        fix = f"Use one of {', '.join(sorted(known.software))}, or add [software.NAME]"
+        raise ConfigError(where, f"unknown software {strange[0]!r}", fix)
     if not 0.0 < entry["p"] < 1.0:
         raise ConfigError(where, f"p = {entry['p']} is not between 0 and 1", "Give a probability, such as 0.05")
     if entry.get("hard") and entry.get("at") not in (At.KERNEL, At.RUNTIME):

@@ -21,7 +21,7 @@ from perdure.errors import InputError
 
 WILDCARD = "<*>"
 FORMAT = 1
-MEND = "Make it anew: it is written by `TemplateTree.state`"
+FIX = "Make it anew: it is written by `TemplateTree.state`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class TemplateTree:
     def of_state(cls, state: Mapping[str, Any], source: str = "templates") -> Self:
         """The tree that `state` was taken of. Raises `InputError`, naming `source`, for anything else."""
         if not isinstance(state, Mapping) or state.get("format") != FORMAT:
-            raise InputError(source, f"not templates of format {FORMAT}", MEND)
+            raise InputError(source, f"not templates of format {FORMAT}", FIX)
         try:
             tree = cls(Shape(**state["shape"]))
             tree._founded = int(state["founded"])
@@ -182,10 +182,10 @@ class TemplateTree:
                 tree._templates[int(i)] = Template(int(i), tuple(map(str, words)), int(lines), tree._lines)
             tree._root = _of_data(state["tree"])
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as err:
-            raise InputError(source, f"damaged templates ({err})", MEND) from err
+            raise InputError(source, f"damaged templates ({err})", FIX) from err
         listed = sorted(tree._templates)
         if sorted(_ids(tree._root)) != listed or not all(tree._way_to(tree._templates[i]) for i in listed):
-            raise InputError(source, "damaged templates (the tree and the list disagree)", MEND)
+            raise InputError(source, "damaged templates (the tree and the list disagree)", FIX)
         return tree
 
 

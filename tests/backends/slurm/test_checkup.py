@@ -35,7 +35,7 @@ def configured(**more):
 
 def test_a_site_that_is_set_up_well_has_nothing_to_do():
     assert bad(WELL) == []
-    assert all(finding.mend == "" for finding in findings(WELL))
+    assert all(finding.fix == "" for finding in findings(WELL))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_site_that_is_set_up_well_has_nothing_to_do():
 def test_each_trouble_is_found_with_what_to_do(changed, mark, says):
     found = [f for f in findings(replace(WELL, **changed)) if f.mark is mark and says in f.what]
     assert len(found) == 1, findings(replace(WELL, **changed))
-    assert found[0].mend
+    assert found[0].fix
 
 
 def test_dependants_are_at_risk_without_the_hook():
@@ -116,6 +116,6 @@ def test_a_job_that_wants_no_log_is_no_fault_of_the_site():
     refused = replace(WELL, logs=(*logs, ("/h/a", "refused: Permission denied")))
     (told,) = [finding for finding in findings(refused) if finding.mark is Mark.FAIL]
     assert told.what == "0 of 1 logs of recent jobs can be read"
-    assert "as root" not in told.mend
+    assert "as root" not in told.fix
     unable = replace(refused, reads_as_owner=False)
-    assert any("as root or with CAP_SETUID" in finding.mend for finding in findings(unable))
+    assert any("as root or with CAP_SETUID" in finding.fix for finding in findings(unable))

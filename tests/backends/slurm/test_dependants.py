@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.dependants import dependants, mended, of_job, parts, word_on
+from perdure.backends.slurm.dependants import dependants, of_job, parts, repaired_dependency, word_on
 from tests.backends.slurm.test_plans import record
 from tests.copying import replace
 
@@ -26,7 +26,7 @@ WAITS = record(state="PENDING", nodes="", start="Unknown")
     ],
 )
 def test_only_what_the_failure_broke_is_given_back(expression, given_back):
-    assert mended(expression, "7", ()) == given_back
+    assert repaired_dependency(expression, "7", ()) == given_back
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ def test_only_what_the_failure_broke_is_given_back(expression, given_back):
     ],
 )
 def test_of_an_array_each_task_is_named(expression, given_back):
-    assert mended(expression, "7_1", (0, 1)) == given_back
+    assert repaired_dependency(expression, "7_1", (0, 1)) == given_back
 
 
 @given(st.text(alphabet="afterok:12_*+(),?singleton ", max_size=60))
 def test_what_is_given_back_can_be_read_and_holds_no_blank(text):
-    found = mended(text, "1", (1, 2))
+    found = repaired_dependency(text, "1", (1, 2))
     if found is not None:
         assert " " not in found
         assert [p.kind for p in parts(found)] == [p.kind for p in parts(text)]

@@ -298,7 +298,7 @@ def test_dependants_are_mended_before_the_job_is_let_go():
     )
 
 
-def test_a_dependant_that_was_cancelled_is_not_mended():
+def test_a_dependant_that_was_cancelled_is_not_repaired():
     gone = replace(record(state="CANCELLED", start=0), job_id="9", raw_id=9, dependency="afterok:7(failed)")
     found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant(gone.dependency, gone),))
     assert (found.commands, found.repairs) == (("release 7",), ())

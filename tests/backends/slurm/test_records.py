@@ -8,7 +8,7 @@ from perdure.backends.slurm import picture
 from perdure.backends.slurm.accounting import Row
 from perdure.backends.slurm.het import merge_records, merge_rows, read_one_job, whole_of
 from perdure.backends.slurm.paths import expand_patterns
-from perdure.backends.slurm.records import Claim, claims_in_doubt, mend, read_jobs, read_nodes
+from perdure.backends.slurm.records import Claim, claims_in_doubt, read_jobs, read_nodes, repair
 from perdure.model.nodes import NodeState
 from tests.backends.slurm.text import MARK, job, node
 from tests.copying import replace
@@ -52,14 +52,14 @@ def test_a_forged_record_makes_its_neighbours_number_doubtful_and_no_more():
     assert [r.raw_id for r in records.whole] == [1, 2]
     (torn,) = records.torn
     assert {number for number, _ in torn.candidates} == {7, 3}
-    mended = mend(records.torn, {1, 2}, {3: {Claim(1001, 95)}, 7: {Claim(0, 90)}}, MARK)
-    assert [(r.raw_id, r.user) for r in mended.whole] == [(3, "bob")]
+    repaired = repair(records.torn, {1, 2}, {3: {Claim(1001, 95)}, 7: {Claim(0, 90)}}, MARK)
+    assert [(r.raw_id, r.user) for r in repaired.whole] == [(3, "bob")]
 
 
 def test_a_number_that_another_record_has_is_not_a_forged_ones():
     records = read(job(7, user="root", uid=0), job(3, name=f"x\n{FORGED}"))
-    mended = mend(records.torn, {7}, {3: {Claim(1000, 90)}, 7: {Claim(0, 90)}}, MARK)
-    assert [(r.raw_id, r.user) for r in mended.whole] == [(3, "ada")]
+    repaired = repair(records.torn, {7}, {3: {Claim(1000, 90)}, 7: {Claim(0, 90)}}, MARK)
+    assert [(r.raw_id, r.user) for r in repaired.whole] == [(3, "ada")]
 
 
 def test_a_torn_record_stays_mended_when_accounting_is_no_longer_asked_for_its_job():
@@ -69,13 +69,13 @@ def test_a_torn_record_stays_mended_when_accounting_is_no_longer_asked_for_its_j
     assert claims == {3: {Claim(1000, 90)}, 7: {Claim(0, 90)}}
     later = claims_in_doubt(records.torn, [(3, Claim(1000, 95))], claims)
     assert later == {3: {Claim(1000, 90), Claim(1000, 95)}, 7: {Claim(0, 90)}}
-    assert [r.raw_id for r in mend(records.torn, set(), later, MARK).whole] == [3]
+    assert [r.raw_id for r in repair(records.torn, set(), later, MARK).whole] == [3]
     assert claims_in_doubt((), [], later) == {}
 
 
 def test_without_accounting_a_torn_record_stays_unread():
     records = read(job(3, name=f"x\n{FORGED}"))
-    assert mend(records.torn, set(), {}, MARK).unreadable == 1
+    assert repair(records.torn, set(), {}, MARK).unreadable == 1
 
 
 def test_asked_for_one_job_its_own_text_cannot_make_it_another():
@@ -237,11 +237,11 @@ def test_no_text_of_a_users_passes_for_slurms(jobs, accounting_is_up):
     )
     records = read(text)
     claims = {n: {Claim(uid, submit)} for n, (uid, submit, *_) in truth.items()} if accounting_is_up else {}
-    mended = mend(records.torn, {r.raw_id for r in records.whole}, claims, MARK)
-    for found in (*records.whole, *mended.whole):
+    repaired = repair(records.torn, {r.raw_id for r in records.whole}, claims, MARK)
+    for found in (*records.whole, *repaired.whole):
         assert (found.uid, found.submit_s, found.start_s, *found.nodes) == truth[found.raw_id]
     if accounting_is_up:
-        assert len(records.whole) + len(mended.whole) == len(jobs)
+        assert len(records.whole) + len(repaired.whole) == len(jobs)
 
 
 @given(st.binary(max_size=300))

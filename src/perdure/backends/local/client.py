@@ -111,7 +111,7 @@ class LocalBackend:
         error = answer["error"]
         kind = getattr(errors, error["kind"], ClusterError)
         kind = kind if isinstance(kind, type) and issubclass(kind, PerdureError) else ClusterError
-        raise kind(error["where"], error["what"], error["mend"])
+        raise kind(error["where"], error["what"], error["fix"])
 
     def _exchange(self, request: bytes) -> bytes:
         address = paths.socket_path(self._state_dir)

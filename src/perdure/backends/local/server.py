@@ -1,6 +1,6 @@
 """The daemon's ear and pulse: one thread that serves a Unix socket, hears of ended children, and keeps time.
 
-One JSON object a line in, one out: ``{"ok": ...}`` or ``{"error": {"kind", "where", "what", "mend"}}``.
+One JSON object a line in, one out: ``{"ok": ...}`` or ``{"error": {"kind", "where", "what", "fix"}}``.
 All that was sent before is read before anything is answered, in the order of connecting: a client whose `perform`
 got no answer may close, connect again and trust `lookup`.
 """
@@ -176,9 +176,9 @@ class _Server:
                 return {"ok": {}}
             return {"ok": self._daemon.answer(request)}
         except PerdureError as err:
-            return {"error": {"kind": type(err).__name__, "where": err.where, "what": err.what, "mend": err.mend}}
+            return {"error": {"kind": type(err).__name__, "where": err.where, "what": err.what, "fix": err.fix}}
         except ValueError as err:
-            return {"error": {"kind": "InputError", "where": "request", "what": str(err), "mend": "Send JSON"}}
+            return {"error": {"kind": "InputError", "where": "request", "what": str(err), "fix": "Send JSON"}}
 
 
 def _handlers(stop: Callable[..., None]) -> list[tuple[int, Callable[..., None]]]:

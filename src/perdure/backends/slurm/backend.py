@@ -41,9 +41,9 @@ from perdure.backends.slurm.records import (
     NodeRecord,
     claims_in_doubt,
     ended_badly,
-    mend,
     read_jobs,
     read_nodes,
+    repair,
 )
 from perdure.backends.slurm.sbatch import WalltimeWarning, warning_of
 from perdure.backends.slurm.sbatch import appends as script_appends
@@ -261,7 +261,7 @@ class SlurmBackend:
         late = in_doubt - _told_lines(rows).keys() if not unseen else set()
         jobs: list[JobRecord] | None = None
         if "controller" not in unseen:
-            jobs = [self._left_to_slurm(record) for record in self._mended(records, rows, mark, unseen)]
+            jobs = [self._left_to_slurm(record) for record in self._repaired(records, rows, mark, unseen)]
         with self._listening:
             told = {key: row for key, row in self._told.items() if row.raw_id not in self._components}
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
@@ -479,16 +479,16 @@ class SlurmBackend:
             raise ClusterError("sacct", f"none of {unreadable} rows can be read", "Report this with Slurm's version")
         return merge_rows(rows)
 
-    def _mended(self, records: JobRecords, rows: Iterable[Row], mark: str, unseen: dict[str, str]) -> list[JobRecord]:
+    def _repaired(self, records: JobRecords, rows: Iterable[Row], mark: str, unseen: dict[str, str]) -> list[JobRecord]:
         """Fix what users' text tore; name what is left in doubt."""
         if records.torn:
             told = ((row.raw_id, Claim(row.uid, row.submit_s)) for row in rows)
             self._claims = claims_in_doubt(records.torn, told, self._claims)
-        mended = mend(records.torn, {record.raw_id for record in records.whole}, self._claims, mark)
-        if unreadable := records.unreadable + mended.unreadable:
+        repaired = repair(records.torn, {record.raw_id for record in records.whole}, self._claims, mark)
+        if unreadable := records.unreadable + repaired.unreadable:
             unseen["records"] = f"{unreadable} job records cannot be told apart from what users wrote into them"
-        self._proved = frozenset(record.raw_id for record in mended.whole)
-        return merge_records([*records.whole, *map(self._finished, mended.whole)])
+        self._proved = frozenset(record.raw_id for record in repaired.whole)
+        return merge_records([*records.whole, *map(self._finished, repaired.whole)])
 
     def _left_to_slurm(self, record: JobRecord) -> JobRecord:
         """A failure that Slurm puts back by itself, for its exit code, is none while the job completes."""

@@ -33,7 +33,7 @@ class Finding:
 
     mark: Mark
     what: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ def findings(facts: Facts) -> list[Finding]:
 def _slurm(facts: Facts) -> Iterator[Finding]:
     config = facts.config
     if config is None:
-        mend = "Run `scontrol ping`; name slurm.conf in SLURM_CONF"
-        yield Finding(Mark.FAIL, f"the controller cannot be asked: {facts.controller_error}", mend)
+        fix = "Run `scontrol ping`; name slurm.conf in SLURM_CONF"
+        yield Finding(Mark.FAIL, f"the controller cannot be asked: {facts.controller_error}", fix)
         return
     version = config["SLURM_VERSION"]
     known = version.split(".")[:1] >= ["21"] if version[:2].isdecimal() else False
-    mend = "" if known else "Perdure is tried on 22.05 and 24.11: try it in shadow mode first"
-    yield Finding(Mark.OK if known else Mark.WARN, f"Slurm {version}, cluster {config.identity}", mend)
+    fix = "" if known else "Perdure is tried on 22.05 and 24.11: try it in shadow mode first"
+    yield Finding(Mark.OK if known else Mark.WARN, f"Slurm {version}, cluster {config.identity}", fix)
 
 
 def _accounting(facts: Facts) -> Iterator[Finding]:
@@ -94,13 +94,13 @@ def _accounting(facts: Facts) -> Iterator[Finding]:
     if config is None:
         return
     if facts.accounting_error:
-        mend = "Run `sacctmgr ping`; without accounting, attempts put back between two looks are told by hooks alone"
-        yield Finding(Mark.WARN, f"accounting cannot be asked: {facts.accounting_error}", mend)
+        fix = "Run `sacctmgr ping`; without accounting, attempts put back between two looks are told by hooks alone"
+        yield Finding(Mark.WARN, f"accounting cannot be asked: {facts.accounting_error}", fix)
     else:
         yield Finding(Mark.OK, "accounting answers")
     if not config.words("AccountingStoreFlags") & {"job_comment"}:
-        mend = "Add job_comment to AccountingStoreFlags, so that comments on ended jobs are kept"
-        yield Finding(Mark.WARN, "AccountingStoreFlags lacks job_comment", mend)
+        fix = "Add job_comment to AccountingStoreFlags, so that comments on ended jobs are kept"
+        yield Finding(Mark.WARN, "AccountingStoreFlags lacks job_comment", fix)
 
 
 def _settings(facts: Facts) -> Iterator[Finding]:
@@ -153,8 +153,8 @@ def _rights(facts: Facts) -> Iterator[Finding]:
         yield Finding(Mark.OK, f"{facts.user} may act on everybody's jobs")
         if not _is_administrator(facts):
             what = f"{facts.user} may not write AdminComment: decisions on jobs in the queue are told in Comment,"
-            mend = f"To have both: sacctmgr modify user {facts.user} set adminlevel=administrator"
-            yield Finding(Mark.WARN, f"{what} where that is empty", mend)
+            fix = f"To have both: sacctmgr modify user {facts.user} set adminlevel=administrator"
+            yield Finding(Mark.WARN, f"{what} where that is empty", fix)
     elif facts.admin_level is None and facts.accounting_error:
         what = f"whether {facts.user} may act on others' jobs cannot be told"
         yield Finding(Mark.WARN, what, "Run this again when accounting answers")
@@ -180,8 +180,8 @@ def _logs(facts: Facts) -> Iterator[Finding]:
         what = f"{len(logs) - len(refused)} of {len(logs)} logs of recent jobs can be read"
         if refused:
             path, why = refused[0]
-            mend = f"For example {path}: {why}. Run the service where jobs' files are, {_with_rights(facts)}"
-            yield Finding(Mark.WARN if share >= READABLE else Mark.FAIL, what, mend)
+            fix = f"For example {path}: {why}. Run the service where jobs' files are, {_with_rights(facts)}"
+            yield Finding(Mark.WARN if share >= READABLE else Mark.FAIL, what, fix)
         else:
             yield Finding(Mark.OK, what)
     left = [job for job in facts.jobs if "%" in job.stdout or "%" in job.stderr]
@@ -202,8 +202,8 @@ def _with_rights(facts: Facts) -> str:
 def _hooks(facts: Facts) -> Iterator[Finding]:
     config = facts.config
     if facts.spool is None:
-        mend = "Set slurm.spool, JobCompLoc and EpilogSlurmctld: see `keep dependants from seeing` in docs/how-to.md"
-        yield Finding(Mark.WARN, "no hooks: dependants of a job see its failure before it is retried", mend)
+        fix = "Set slurm.spool, JobCompLoc and EpilogSlurmctld: see `keep dependants from seeing` in docs/how-to.md"
+        yield Finding(Mark.WARN, "no hooks: dependants of a job see its failure before it is retried", fix)
         return
     spool = facts.spool
     if spool.error:
@@ -248,11 +248,11 @@ def _machine(facts: Facts) -> Iterator[Finding]:
     free = facts.state_free_mib
     if free is not None:
         mark = Mark.FAIL if free < FREE_MIB else Mark.WARN if free < FREE_WARN_MIB else Mark.OK
-        mend = "" if mark is Mark.OK else "Name another with --state DIR, or make room"
-        yield Finding(mark, f"{free} MiB are free for the state directory {facts.state_dir}", mend)
+        fix = "" if mark is Mark.OK else "Name another with --state DIR, or make room"
+        yield Finding(mark, f"{free} MiB are free for the state directory {facts.state_dir}", fix)
     few = facts.descriptors < DESCRIPTORS
-    mend = f"ulimit -n {DESCRIPTORS}, or LimitNOFILE={DESCRIPTORS} in the service's unit" if few else ""
-    yield Finding(Mark.WARN if few else Mark.OK, f"{facts.descriptors} files may be open at once", mend)
+    fix = f"ulimit -n {DESCRIPTORS}, or LimitNOFILE={DESCRIPTORS} in the service's unit" if few else ""
+    yield Finding(Mark.WARN if few else Mark.OK, f"{facts.descriptors} files may be open at once", fix)
 
 
 def _dependants(facts: Facts) -> Iterator[Finding]:
@@ -266,8 +266,8 @@ def _dependants(facts: Facts) -> Iterator[Finding]:
         return
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     hooked = facts.spool is not None and bool(facts.config and facts.config["EpilogSlurmctld"])
-    mend = "" if hooked else "Install the hook epilogctld, so that none of them sees a failure that is retried"
-    yield Finding(Mark.OK if hooked else Mark.WARN, f"jobs wait for others: {told}", mend)
+    fix = "" if hooked else "Install the hook epilogctld, so that none of them sees a failure that is retried"
+    yield Finding(Mark.OK if hooked else Mark.WARN, f"jobs wait for others: {told}", fix)
 
 
 def _others(facts: Facts) -> Iterator[Finding]:

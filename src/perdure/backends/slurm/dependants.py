@@ -1,4 +1,4 @@
-"""Jobs that depend on one that is put back: how to mend what its failure did to them, and what cannot be mended.
+"""Jobs that depend on one that is put back: how to fix what its failure did to them, and what cannot be fixed.
 
 Slurm tests dependencies when a job ends. A failure that is seen marks ``afterok`` and ``aftercorr`` as failed for good
 (or cancels the dependant, after --kill-on-invalid-dep), and starts what waits ``afterany``, ``afternotok`` or for a
@@ -78,7 +78,7 @@ def of_job(job: JobRecord, known: Dependants) -> dict[str, str]:
     return dict(sorted(found.items())[:MAX_DEPENDANTS])
 
 
-def mended(expression: str, job_id: str, tasks: Iterable[int]) -> str | None:
+def repaired_dependency(expression: str, job_id: str, tasks: Iterable[int]) -> str | None:
     """The expression to give back to a dependant of job `job_id`, which is put back; None where nothing needs it.
 
     ``afterok`` of a whole array becomes one condition for each of its `tasks`.

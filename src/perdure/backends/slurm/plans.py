@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import re2
 
-from perdure.backends.slurm.dependants import is_singleton, mended, word_on
+from perdure.backends.slurm.dependants import is_singleton, repaired_dependency, word_on
 from perdure.backends.slurm.records import JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.words import CANNOT_RUN, HELD_BY_A_PERSON, is_held, is_waiting
 from perdure.errors import JobBusy
@@ -236,7 +236,7 @@ def _turn(job: JobRecord, dependants: Sequence[Dependant]) -> tuple[str, ...]:
 def _repair(dependant: Dependant, job: JobRecord) -> str:
     """The command that lets a dependant wait for the retry; "" where it does already."""
     waits = is_waiting(dependant.now.state)
-    text = mended(dependant.now.dependency, job.job_id, dependant.tasks) if waits else None
+    text = repaired_dependency(dependant.now.dependency, job.job_id, dependant.tasks) if waits else None
     return "" if text is None else _update(dependant.now, (f"dependency={text}",))
 
 

@@ -9,7 +9,7 @@ are printed as they are. What can be trusted is told apart like this:
   last ``UserId=`` counts. Slurm writes accounts and workload keys, which stand between the two, in lower case.
 - After the anchor Slurm's own fields come first, up to ``Features=``, so the first of each counts.
 - A record begins at a line that begins with ``JobId=``. Between two anchors there is exactly one true beginning; where
-  text forges a second one, the record is `Torn`, and `mend` finds out whose it is from what else is known.
+  text forges a second one, the record is `Torn`, and `repair` finds out whose it is from what else is known.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def claims_in_doubt(
     return claims
 
 
-def mend(
+def repair(
     torn: Sequence[Torn], taken: Collection[int], claims: Mapping[int, Collection[Claim]], mark: str
 ) -> JobRecords:
     """Find out which jobs the torn records belong to, as far as that can be proved.

@@ -21,7 +21,7 @@ class TorStudy:
     """How often ToRs fail and how long they are down. Raises `InputError` for shares and times that cannot be."""
 
     failing_share: float = 0.001  # of the ToRs, in a month
-    soft_share: float = 0.9  # of the failures: a reboot mends it
+    soft_share: float = 0.9  # of the failures: a reboot fixes it
     soft_min: float = 20.0
     hard_min: float = 120.0  # it must be replaced
 

@@ -53,8 +53,8 @@ def name_signal(record: ExceptionRecord, site: Site, now: float) -> Ruling:
 
 
 def fail_task(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
-    """What can only fail again is not tried again: its owner has to mend it."""
-    return handled("it can only fail again until its owner mends it", forbids=("requeue", "resubmit"), ends_job=True)
+    """What can only fail again is not tried again: its owner has to fix it."""
+    return handled("it can only fail again until its owner fixes it", forbids=("requeue", "resubmit"), ends_job=True)
 
 
 def _noted(record: ExceptionRecord, key: str, value: str, note: str, now: float) -> Ruling:

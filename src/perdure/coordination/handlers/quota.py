@@ -1,4 +1,4 @@
-"""A quota that is exceeded: the fewest bytes that mend it are moved, each by the one job that wrote them, once."""
+"""A quota that is exceeded: the fewest bytes that fix it are moved, each by the one job that wrote them, once."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def _read(value: Any, by: Identity, view: SiteView) -> Read:
 
 def _error_of(effect: Refused) -> PerdureError:
     where = getattr(effect.given, "exception_id", "") or "exceptions"
-    return ClusterError(where, effect.what, effect.mend)
+    return ClusterError(where, effect.what, effect.fix)
 
 
 def _became(chain: Chain, record: ExceptionRecord) -> ExceptionRecord:

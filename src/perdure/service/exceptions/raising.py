@@ -98,8 +98,8 @@ def _plan(record: ExceptionRecord, view: SiteView, *, is_guest: bool) -> Plan:
     plan = view.playbook.plan_for(record.type)
     if plan is None:
         families = [name for name in view.playbook.families() if name not in NOT_OF_GUESTS]
-        mend = f"Use one below: {', '.join(families)}; or plan for it in the site's playbook"
-        raise InputError("type", f"{record.type} is not known", mend)
+        fix = f"Use one below: {', '.join(families)}; or plan for it in the site's playbook"
+        raise InputError("type", f"{record.type} is not known", fix)
     return plan
 
 
@@ -149,15 +149,15 @@ def _check_is_used(record: ExceptionRecord, incarnation: int, view: SiteView) ->
     subject = record.subject
     job, resource = view.job(subject.job_id), view.playbook.resources.get(subject.resource)
     if AttemptId(subject.cluster, subject.job_id, incarnation) not in view.state.known.running:
-        mend = "Raise what others share while a job of yours runs"
-        raise NotPermitted(f"job {subject.job_id}", "it does not run", mend)
+        fix = "Raise what others share while a job of yours runs"
+        raise NotPermitted(f"job {subject.job_id}", "it does not run", fix)
     if subject.resource and (resource is None or job is None or not resource.is_needed_by(job)):
         what = f"the job is not known to use {subject.resource[:80]}"
         raise NotPermitted("subject.resource", what, "Ask the operator to name it in the playbook, below resources")
 
 
 def _check_nodes_exist(record: ExceptionRecord, view: SiteView) -> None:
-    """A fault of a node that is none of the cluster's would be nobody's to mend."""
+    """A fault of a node that is none of the cluster's would be nobody's to fix."""
     known = view.state.known.nodes
     for node in record.subject.nodes if known else ():
         if node not in known:

@@ -62,18 +62,18 @@ class Network:
 
     def checked(self, url: str) -> SplitResult:
         """The parts of a URL that may be posted to. Raises `ConfigError`, without the URL: it may be a secret."""
-        mend = "Write https://HOST/PATH"
+        fix = "Write https://HOST/PATH"
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
         except ValueError as err:
-            raise ConfigError("url", "is not a URL", mend) from err
+            raise ConfigError("url", "is not a URL", fix) from err
         if not url.isascii() or not url.isprintable() or " " in url or not host:
-            raise ConfigError("url", "is not a URL", mend)
+            raise ConfigError("url", "is not a URL", fix)
         if parts.username is not None or parts.password is not None:
             raise ConfigError("url", "holds a user or password", "Give the secret on its own")
         if parts.scheme != "https" and not (parts.scheme == "http" and (self.allow_http or _is_loopback(host))):
-            raise ConfigError("url", f"{parts.scheme!r} is not an allowed scheme", mend)
+            raise ConfigError("url", f"{parts.scheme!r} is not an allowed scheme", fix)
         self._check_host(host)
         return parts
 

@@ -118,8 +118,8 @@ def check_rules(settings: NoticesSettings, where: str) -> None:
     known = settings.targets.by_name
     for rule in settings.rules.all:
         if unknown := [name for name in rule.to if name not in known]:
-            mend = f"Write [notices.targets.{unknown[0]}], or name one of: {', '.join(known) or 'none is set'}"
-            raise ConfigError(where, f"no target is called {unknown[0]!r}", mend)
+            fix = f"Write [notices.targets.{unknown[0]}], or name one of: {', '.join(known) or 'none is set'}"
+            raise ConfigError(where, f"no target is called {unknown[0]!r}", fix)
 
 
 def check_targets(settings: NoticesSettings, where: str) -> None:

@@ -214,8 +214,8 @@ def _lock_file(path: Path) -> int:
     except OSError as err:
         if fd >= 0:
             os.close(fd)
-        mend = "Name a directory that you may write with --state DIR"
-        raise StateError(str(path), f"cannot be opened for writing: {err.strerror}", mend) from err
+        fix = "Name a directory that you may write with --state DIR"
+        raise StateError(str(path), f"cannot be opened for writing: {err.strerror}", fix) from err
     return fd
 
 

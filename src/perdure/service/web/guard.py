@@ -69,12 +69,12 @@ class Guard:
     def _refusal(self, headers: Headers, most_bytes: int) -> Problem | None:
         host = _name(headers.get("host", ""))
         if host not in self._hosts:
-            mend = "Use http://127.0.0.1:PORT, or name the host in service.hosts."
-            return Problem(title="Bad Request", status=400, detail="not a name of this service", where=host, mend=mend)
+            fix = "Use http://127.0.0.1:PORT, or name the host in service.hosts."
+            return Problem(title="Bad Request", status=400, detail="not a name of this service", where=host, fix=fix)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > most_bytes:
             what = f"a body may have at most {most_bytes} bytes"
-            return Problem(title="Content Too Large", status=413, detail=what, where="body", mend="Send less.")
+            return Problem(title="Content Too Large", status=413, detail=what, where="body", fix="Send less.")
         return None
 
 

@@ -1,4 +1,4 @@
-"""Errors over HTTP: problem details (RFC 9457) that say where, what and how to mend it."""
+"""Errors over HTTP: problem details (RFC 9457) that say where, what and how to fix it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 from starlette.exceptions import HTTPException
 
 from perdure.errors import (
@@ -48,14 +48,20 @@ _STATUS: tuple[tuple[type[PerdureError], int], ...] = (
 
 
 class Problem(BaseModel):
-    """What went wrong, in the form of RFC 9457, with the place and the mend as members of their own."""
+    """What went wrong, in the form of RFC 9457, with `where` it is and how to `fix` it added."""
 
     type: str = "about:blank"
     title: str
     status: int
     detail: str
     where: str = ""
-    mend: str = ""
+    fix: str = ""
+
+    @computed_field(json_schema_extra={"deprecated": True})  # type: ignore[prop-decorator]
+    @property
+    def mend(self) -> str:
+        """`fix` under its former name, for one release."""
+        return self.fix
 
 
 def status_of(err: PerdureError) -> int:
@@ -65,9 +71,7 @@ def status_of(err: PerdureError) -> int:
 
 def problem_of(err: PerdureError) -> Problem:
     status = status_of(err)
-    return Problem(
-        title=HTTPStatus(status).phrase, status=status, detail=err.what, where=err.where, mend=f"{err.mend}."
-    )
+    return Problem(title=HTTPStatus(status).phrase, status=status, detail=err.what, where=err.where, fix=f"{err.fix}.")
 
 
 def answer(problem: Problem) -> JSONResponse:
@@ -126,8 +130,8 @@ def install(app: FastAPI, page_of: PageOf, allowed: Mapping[object, str]) -> Non
     async def _malformed(request: Request, err: RequestValidationError) -> Response:
         first = err.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        mend = "See /api/v1/openapi.json for what is taken."
-        problem = Problem(title="Unprocessable Content", status=422, detail=first["msg"], where=where, mend=mend)
+        fix = "See /api/v1/openapi.json for what is taken."
+        problem = Problem(title="Unprocessable Content", status=422, detail=first["msg"], where=where, fix=fix)
         return leave(request, problem)
 
     @app.exception_handler(HTTPException)
@@ -144,6 +148,6 @@ def install(app: FastAPI, page_of: PageOf, allowed: Mapping[object, str]) -> Non
     @app.exception_handler(Exception)
     async def _unexpected(request: Request, err: Exception) -> Response:
         log.error("%s %s: unexpected", request.method, request.url.path, exc_info=err)
-        mend = "See the service's own log."
-        problem = Problem(title="Internal Server Error", status=500, detail="unexpected error", mend=mend)
+        fix = "See the service's own log."
+        problem = Problem(title="Internal Server Error", status=500, detail="unexpected error", fix=fix)
         return leave(request, problem)

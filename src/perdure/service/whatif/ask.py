@@ -77,7 +77,7 @@ def check(ask: Ask) -> Cluster:
         placement_named(ask.placement)
         model_named(ask.failures)
     except ConfigError as err:
-        raise InputError(err.where, err.what, err.mend) from err
+        raise InputError(err.where, err.what, err.fix) from err
     return Cluster.parse(ask.cluster)
 
 

@@ -216,5 +216,5 @@ def at_work(bench: Bench) -> Iterator[Bench]:
 
 def _unexpected(err: Exception) -> Trouble:
     return Trouble(
-        where="service", what=f"it could not be done ({type(err).__name__})", mend="See the service's own log"
+        where="service", what=f"it could not be done ({type(err).__name__})", fix="See the service's own log"
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel, Field, computed_field
 
 from perdure.errors import PerdureError
 from perdure.service.access.auth import Identity, Role
@@ -34,15 +34,21 @@ class Stage(StrEnum):
 
 
 class Trouble(BaseModel):
-    """Why there is no answer: where, what, and how to mend it."""
+    """Why there is no answer: where, what, and how to fix it."""
 
     where: str
     what: str
-    mend: str
+    fix: str = Field(validation_alias=AliasChoices("fix", "mend"))  # `mend` in what earlier releases stored
+
+    @computed_field(json_schema_extra={"deprecated": True})  # type: ignore[prop-decorator]
+    @property
+    def mend(self) -> str:
+        """`fix` under its former name, for one release."""
+        return self.fix
 
     @classmethod
     def of(cls, err: PerdureError) -> Trouble:
-        return cls(where=clean(err.where), what=clean(err.what), mend=clean(err.mend))
+        return cls(where=clean(err.where), what=clean(err.what), fix=clean(err.fix))
 
 
 class Progress(BaseModel):

@@ -81,7 +81,7 @@ def _listen(
     for line in _lines(process, halt):
         if time.monotonic() > until:
             what = f"not done within {order.time_limit_s:.0f} s"
-            return Trouble(where="time", what=what, mend="Compare fewer policies, or let whatif.time_limit_s be raised")
+            return Trouble(where="time", what=what, fix="Compare fewer policies, or let whatif.time_limit_s be raised")
         message = _understood(line)
         trouble = message.trouble or trouble
         if message.progress is not None:
@@ -122,5 +122,5 @@ def _dead(code: int, folder: Path) -> Trouble:
     """What to say of a process that ended without a word of its own."""
     said = (folder / SAID).read_bytes()[-2000:].decode("utf-8", "replace")
     log.error("what-if: the process ended with %s: %s", code, said)
-    mend = "Perhaps memory ran out: ask for less, let whatif.memory_mib be raised, or see the service's own log"
-    return Trouble(where="simulation", what=f"its process ended unexpectedly ({code})", mend=mend)
+    fix = "Perhaps memory ran out: ask for less, let whatif.memory_mib be raised, or see the service's own log"
+    return Trouble(where="simulation", what=f"its process ended unexpectedly ({code})", fix=fix)

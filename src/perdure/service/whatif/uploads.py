@@ -63,8 +63,8 @@ class Uploads:
         with self._lock:
             upload = self._known.get(upload_id)
             if upload is None or upload.owner != owner or upload.size is None:
-                mend = "Upload it again: each is used once, and dropped after an hour"
-                raise NotFound("upload", "no such trace is at hand", mend)
+                fix = "Upload it again: each is used once, and dropped after an hour"
+                raise NotFound("upload", "no such trace is at hand", fix)
             try:
                 self._path(upload_id).replace(to)
             except OSError as err:

@@ -62,8 +62,8 @@ def main() -> int:
         return 1
     except MemoryError:
         what = f"more memory was needed than {order.memory_bytes // MIB} MiB"
-        mend = "Take a smaller trace or fewer policies, or let whatif.memory_mib be raised"
-        _say(ProcessMessage(trouble=Trouble(where="memory", what=what, mend=mend)))
+        fix = "Take a smaller trace or fewer policies, or let whatif.memory_mib be raised"
+        _say(ProcessMessage(trouble=Trouble(where="memory", what=what, fix=fix)))
         return 1
     return 0
 
@@ -114,7 +114,7 @@ def _draw(ask: Ask, table: JobTable, runs: Sequence[Run]) -> tuple[list[str], st
     try:
         report = make_report(facts, ["trace" if ask.upload else HISTORY], [table], runs)
     except MissingExtra as err:
-        return [], f"{err.what}. {err.mend}"
+        return [], f"{err.what}. {err.fix}"
     for theme, drawn in (("light", report.light), ("dark", report.dark)):
         for name, png in drawn.items():
             Path(f"{name}-{theme}.png").write_bytes(png)

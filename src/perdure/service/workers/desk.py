@@ -140,8 +140,8 @@ class Desk:
     def _playground(self) -> LocalBackend:
         backend = self._engine.backend
         if not isinstance(backend, LocalBackend):
-            mend = "Use the cluster's own commands, or try it on `perdure up --cluster local`"
-            raise ClusterError(backend.cluster, "only the embedded cluster can do that", mend)
+            fix = "Use the cluster's own commands, or try it on `perdure up --cluster local`"
+            raise ClusterError(backend.cluster, "only the embedded cluster can do that", fix)
         return backend
 
     def log_text(self, job_id: str, incarnation: int, max_bytes: int) -> bytes:

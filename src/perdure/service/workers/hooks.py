@@ -90,7 +90,7 @@ class Hooks:
             said = read_bridged("slurm", notice, self._backend.cluster, now)
             refused = self._engine.tell(tuple(Raised(_own(record, self._backend.cluster)) for record in said.records))
             for effect in refused:
-                log.warning("a hook's word is not taken: %s. %s", effect.what, effect.mend)
+                log.warning("a hook's word is not taken: %s. %s", effect.what, effect.fix)
 
     def _look_at(self, questions: tuple[Question, ...]) -> bool:
         """Look at attempts. False: nothing is known of them yet."""

@@ -31,7 +31,7 @@ class Status:
 
 
 class Operations(Protocol):
-    """Each call returns once what it asks for is durable. Raises `PerdureError`s that name the mend."""
+    """Each call returns once what it asks for is durable. Raises `PerdureError`s that name the fix."""
 
     @property
     def coordinator(self) -> Coordinator:

@@ -55,7 +55,7 @@ class Vigil:
         records = [*(_silent(node, view) for node in judgement.nodes), *_ill(found, view)]
         inputs: tuple[Input, ...] = tuple(Raised(r) for r in records if view.state.chain.find(r.id) is None)
         for effect in self._tell(inputs) if inputs else ():
-            log.warning("what the heartbeats say is not taken: %s. %s", effect.what, effect.mend)
+            log.warning("what the heartbeats say is not taken: %s. %s", effect.what, effect.fix)
 
     def _not_answering(self, view: SiteView) -> list[str]:
         """Nodes that the resource manager has not reached for as long as a heartbeat may be silent.

@@ -119,8 +119,8 @@ def _result(future: Future[Any], name: str) -> Run:
     try:
         run: Run = future.result()
     except KilledWorker as err:
-        mend = "Give the workers more memory: each holds all traces"
-        raise ClusterError(name, "several workers died at one and the same run", mend) from err
+        fix = "Give the workers more memory: each holds all traces"
+        raise ClusterError(name, "several workers died at one and the same run", fix) from err
     except _CANCELLED as err:
         raise _gone(name) from err
     return run

@@ -49,8 +49,8 @@ def spread(
             for future in as_completed(places):
                 yield places.pop(future), future.result()
         except BrokenProcessPool as err:
-            mend = "Ask for fewer --workers: perhaps memory ran out"
-            raise InputError("whatif", "a worker process died", mend) from err
+            fix = "Ask for fewer --workers: perhaps memory ran out"
+            raise InputError("whatif", "a worker process died", fix) from err
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             if places:  # nobody waits for what is still running

@@ -36,8 +36,8 @@ class SlurmJobs:
 
         def lonely(for_s: float) -> None:
             if not _in_queue([worker.job_id for worker in list(cluster.workers.values())], for_s):
-                mend = f"Their logs are in {logs}; DASK_JOBQUEUE__SLURM__WALLTIME=08:00:00 gives them 8 hours"
-                raise ClusterError(_NAME, "all jobs of the sweep ended before it did", mend)
+                fix = f"Their logs are in {logs}; DASK_JOBQUEUE__SLURM__WALLTIME=08:00:00 gives them 8 hours"
+                raise ClusterError(_NAME, "all jobs of the sweep ended before it did", fix)
 
         with _logs() as logs, quiet(), _slurm_cluster(logs) as cluster:
             _must_be_taken(cluster.job_script())
@@ -105,9 +105,9 @@ def _must_be_taken(script: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as err:
         raise ClusterError(_NAME, f"sbatch does not run here ({first_line(err)})", "Run this where Slurm is") from err
     if asked.returncode:
-        mend = "Set what its jobs ask for, such as DASK_JOBQUEUE__SLURM__QUEUE (the partition) or __ACCOUNT"
+        fix = "Set what its jobs ask for, such as DASK_JOBQUEUE__SLURM__QUEUE (the partition) or __ACCOUNT"
         said = asked.stderr.strip().removeprefix("sbatch: error: ").split("\n")[0]
-        raise ClusterError(_NAME, f"Slurm takes no such job ({said})", mend)
+        raise ClusterError(_NAME, f"Slurm takes no such job ({said})", fix)
 
 
 def _in_queue(job_ids: Sequence[str | None], for_s: float) -> bool:

@@ -55,8 +55,8 @@ def check_proxy(settings: ProxySettings, where: str) -> None:
     if not networks and not settings.users:
         raise ConfigError(where, "no proxy is trusted", "Set proxy.users or proxy.addresses")
     if settings.secret_file is None and any(_holds_loopback(network) for network in networks):
-        mend = "Set proxy.secret_file, or let the proxy use the Unix socket and set proxy.users"
-        raise ConfigError(where, "every user of this machine connects from a loopback address", mend)
+        fix = "Set proxy.secret_file, or let the proxy use the Unix socket and set proxy.users"
+        raise ConfigError(where, "every user of this machine connects from a loopback address", fix)
     if (settings.operators or settings.viewers) and not settings.groups_header:
         raise ConfigError(where, "groups are named, and no header that tells them", "Set proxy.groups_header")
     if settings.groups_header.lower() == settings.user_header.lower():

@@ -20,7 +20,7 @@ def page_of(request: Request, problem: Problem) -> Response | None:
         return None
     if problem.status == 401:
         return _to_login(request)
-    words = f"{problem.detail[:1].upper()}{problem.detail[1:]}. {problem.mend}"
+    words = f"{problem.detail[:1].upper()}{problem.detail[1:]}. {problem.fix}"
     if is_htmx(request):
         return Response(status_code=problem.status, headers=told({"perdure:told": {"text": words, "bad": True}}))
     session = session_of(request)

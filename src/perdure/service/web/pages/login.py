@@ -33,7 +33,7 @@ def login_page(
         if (identity := named_by_proxy(request)) is not None:
             return _welcome(request, web, identity, own_path(next_))
     except (Unauthenticated, NotPermitted) as err:
-        return plain_page("login", 403, wrong=f"{err.where}: {err.what}. {err.mend}.", next=own_path(next_))
+        return plain_page("login", 403, wrong=f"{err.where}: {err.what}. {err.fix}.", next=own_path(next_))
     wrong = "This login link has been used, or is too old. Paste a token instead." if code else ""
     return plain_page("login", 403 if code else 200, wrong=wrong, next=own_path(next_))
 

@@ -60,7 +60,7 @@
       };
       request.onload = () => {
         if (request.status === 201) done(request.response.id);
-        else refuse(`${request.response?.detail ?? "The file was not taken"}. ${request.response?.mend ?? ""}`);
+        else refuse(`${request.response?.detail ?? "The file was not taken"}. ${request.response?.fix ?? ""}`);
       };
       request.onerror = () => refuse("The file could not be sent.");
       request.send(file);
