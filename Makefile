@@ -130,4 +130,4 @@ clean:
 
 # Requests by the rules of the API's own description, whatever they hold: `make fuzz N=100000`. None may end in a 5xx.
 fuzz: test-tools
-	@PERDURE_FUZZ=$(N) $(BIN)/python -m pytest -q -s -p no:xdist tests/service/test_api_fuzz.py $(ARGS)
+	@PERDURE_FUZZ=$(N) $(BIN)/python -m pytest -q -s -p no:xdist tests/service/web/test_api_fuzz.py $(ARGS)

@@ -23,7 +23,7 @@ from perdure.model.observation import Observation
 from perdure.service.core.case import State
 from perdure.service.core.controller import ControllerSettings, Judged, Looked, step
 from perdure.service.store.journal import Journal
-from perdure.service.workers.collector import keep_pauses_short
+from perdure.service.workers.gc_tuning import keep_pauses_short
 from perdure.triage.verdict import Bound, Label, Verdict
 
 LABELS = (Label.TRANSIENT, Label.DETERMINISTIC, Label.UNSURE)

@@ -29,11 +29,11 @@ from perdure.service.core.controller import ControllerSettings
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.store.journal import Journal
 from perdure.service.web.app import create_app
-from perdure.service.web.context import WebSettings
-from perdure.service.workers.collector import keep_pauses_short
-from perdure.service.workers.desk import Desk
+from perdure.service.web.state import WebSettings
+from perdure.service.workers.commands import ServiceCommands
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import STOP_FILE, Executor, ExecutorSettings
+from perdure.service.workers.gc_tuning import keep_pauses_short
 from perdure.triage.verdict import Label, Verdict
 
 BATCH, NODES, STORM, RATE, LISTENERS = 1000, 2000, 100_000, 1000, 1000
@@ -117,7 +117,7 @@ def served(engine: Engine) -> Iterator[tuple[int, str]]:
     """The engine's API on a port of its own, and a token for it."""
     with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0), backlog=LISTENERS) as sock:
         tokens = TokenBook(Path(name))
-        desk = Desk(engine, "simulated", True, Path(name) / STOP_FILE)
+        desk = ServiceCommands(engine, "simulated", True, Path(name) / STOP_FILE)
         app = create_app(engine.journal.engine, desk, tokens, WebSettings())
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)

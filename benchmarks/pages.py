@@ -33,7 +33,7 @@ from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.store.database import FILE_NAME
 from perdure.service.store.journal import Journal
 from perdure.service.web.app import create_app
-from perdure.service.web.context import WebSettings
+from perdure.service.web.state import WebSettings
 from perdure.service.workers.operations import Status
 
 LIMIT_MS = 300.0

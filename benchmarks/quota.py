@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import Chain, advance
+from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.handlers.quota import USAGE
 from perdure.coordination.messages import Raised
 from perdure.coordination.playbook import Playbook, own_playbook
@@ -117,7 +117,7 @@ def perdure(tree: Tree) -> None:
         annotations=(note,),
     )  # fmt: skip
     site = Users(tree.names, own_playbook())
-    chain, _ = advance(Chain(), [Raised(record)], PlaybookBench(own_playbook(), site, 0.0), 0.0)
+    chain, _ = advance(Chain(), [Raised(record)], PlaybookHandlers(own_playbook(), site, 0.0), 0.0)
     told = [r for r in (*chain.open.values(), *chain.ended.values()) if r.type == "job.move"]
     at_once(tuple(r.subject.job_id for r in told), tree.move)
 

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.backends.local import LocalBackend
 from perdure.backends.local.store import Leftover, Store
-from perdure.service.workers.switch import RESERVE_BYTES, KillSwitch
+from perdure.service.workers.kill_switch import RESERVE_BYTES, KillSwitch
 from tests.attacks.service import attacked, await_
 
 needs_mount = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a small file system")

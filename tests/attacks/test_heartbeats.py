@@ -13,10 +13,10 @@ from perdure.job.probes import Probing
 from perdure.job.tracks import Tracks
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
-from perdure.service.workers.vigil import MOST_RESTARTS, Vigil, _is_current
+from perdure.service.workers.heartbeat_monitor import MOST_RESTARTS, HeartbeatMonitor, _is_current
 from tests.copying import replace
-from tests.service.test_vigil import actions, agent, live
 from tests.service.web_world import fill, site
+from tests.service.workers.test_heartbeat_monitor import actions, agent, live
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of two users")
 
@@ -32,7 +32,7 @@ def place(tmp_path):
         place.world.start(job_id, "gpu01" if user == MIRA else "gpu02")
     place.share, place.fences, place.count = tmp_path / "agents", tmp_path / "fences", 0
     place.share.mkdir()
-    place.vigil = Vigil(place.share, [place.fences], place.world.tell, place.world.view)
+    place.monitor = HeartbeatMonitor(place.share, [place.fences], place.world.tell, place.world.view)
     return place
 
 
@@ -77,7 +77,7 @@ def test_nobody_keeps_a_dead_node_alive(place, how):
         for node in ("gpu02", "gpu04"):
             agent(place, node)
         forge(place, **how, pid=8)
-        place.vigil.look()
+        place.monitor.look()
     assert actions(place) == [("down", "gpu01")]
 
 

@@ -159,7 +159,7 @@ def test_a_viewer_cannot_act_by_asking_for_it(place):
     for headers in ({}, {"X-Role": "operator"}, {"X-CSRF-Token": "x"}):
         answer = client.post("/api/v1/kill-switch", json={"on": True}, headers={**named(), **headers})
         assert answer.status_code == 403
-    assert not place.desk.stopped
+    assert not place.commands.stopped
 
 
 # -- sessions
@@ -220,7 +220,7 @@ def test_a_header_alone_changes_nothing(place):
     client = browser(place)
     answer = client.post("/api/v1/kill-switch", json={"on": True}, headers=named(groups="admins"))
     assert answer.status_code == 401
-    assert not place.desk.stopped
+    assert not place.commands.stopped
 
 
 def test_csrf_holds_for_who_is_logged_in_by_the_proxy(place):
@@ -229,10 +229,10 @@ def test_csrf_holds_for_who_is_logged_in_by_the_proxy(place):
     for given in ({}, {"X-CSRF-Token": ""}, {"X-CSRF-Token": "x" * 32}):
         answer = client.post("/api/v1/kill-switch", json={"on": True}, headers={**headers, **given})
         assert answer.status_code == 403
-    assert not place.desk.stopped
+    assert not place.commands.stopped
     csrf = next(iter(place.app.state.sessions._sessions.values())).csrf
     answer = client.post("/api/v1/kill-switch", json={"on": True}, headers={**headers, "X-CSRF-Token": csrf})
-    assert (answer.status_code, place.desk.stopped) == (200, True)
+    assert (answer.status_code, place.commands.stopped) == (200, True)
 
 
 def test_tokens_go_on_to_work_through_the_proxy_and_past_it(place):

@@ -11,7 +11,7 @@ from perdure.coordination.ruling import Registration
 from perdure.errors import NotPermitted
 from perdure.service.access.auth import CODE_LIFE_S, Identity, Role, TokenBook
 from perdure.service.access.sessions import SESSION_LIFE_S, Sessions
-from perdure.service.exceptions.raising import may_speak_for
+from perdure.service.exceptions.permissions import may_speak_for
 from tests.attacks.service import attacked
 from tests.copying import replace
 from tests.service.web_world import Site, fill, site

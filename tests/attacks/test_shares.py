@@ -17,9 +17,9 @@ from perdure.model.output import Output, OutputFile, OutputKind
 from perdure.retry.rules import RetryRules
 from perdure.service.core.view import SiteView
 from perdure.service.web.api.events import Listeners
-from perdure.service.web.context import WebSettings
-from perdure.service.workers import turns
-from perdure.service.workers.turns import Logs, Turns
+from perdure.service.web.state import WebSettings
+from perdure.service.workers import log_queue
+from perdure.service.workers.log_queue import FairQueue, LogQueue
 from tests.attacks.service import await_
 from tests.copying import replace
 from tests.service.web_world import RESET, World
@@ -54,7 +54,7 @@ def test_one_user_s_hopeless_jobs_leave_others_their_retries(tmp_path, hopeless)
 
 
 def test_turns_go_to_who_was_served_least():
-    queue = Turns()
+    queue = FairQueue()
     for number in range(40):
         queue.put(attempt(number, "mallory"))
     order = []
@@ -70,7 +70,7 @@ def test_turns_go_to_who_was_served_least():
 
 
 def test_who_was_away_saves_no_turns_up():
-    queue = Turns()
+    queue = FairQueue()
     for number in range(10):
         queue.put(attempt(number, "mira"))
         queue.take(lambda _: True)
@@ -86,7 +86,7 @@ def test_who_was_away_saves_no_turns_up():
 
 def test_who_was_served_long_ago_does_not_wait_for_ever_new_names():
     """What he had then is no more than what others have had since: whoever comes after him is served after him."""
-    queue = Turns()
+    queue = FairQueue()
     for number, user in enumerate(("mira", *["jonas"] * 6)):
         queue.put(attempt(number, user))
         queue.take(lambda _: True)
@@ -99,7 +99,7 @@ def test_who_was_served_long_ago_does_not_wait_for_ever_new_names():
 @pytest.fixture
 def logs(monkeypatch):
     """Reads of which those of mallory do not answer."""
-    monkeypatch.setattr(turns, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(log_queue, "PATIENCE_S", 3.0)
     never = threading.Event()
 
     def read(found):
@@ -107,7 +107,7 @@ def logs(monkeypatch):
             never.wait(120)
         return Output((OutputFile("log", b"x", b"", 0, OutputKind.STDOUT, "", 0, 1, ""),), ())
 
-    made = Logs(read)
+    made = LogQueue(read)
     yield made
     never.set()
     made.close()
@@ -130,7 +130,7 @@ def test_a_log_that_cannot_be_read_leaves_no_failure_without_an_answer():
     def read(found):
         raise ZeroDivisionError
 
-    made = Logs(read)
+    made = LogQueue(read)
     made.put(attempt("1", "mira"))
     _, output = made.next(5.0)
     assert "ZeroDivisionError" in output.absent[0].says
@@ -220,7 +220,7 @@ def test_one_user_s_streams_over_http_leave_others_theirs(service):
 
 
 def test_an_attempt_of_nobody_has_its_turn():
-    queue = Turns()
+    queue = FairQueue()
     queue.put(replace(attempt("1", ""), user=""))
     assert queue.take(lambda _: True).id.job_id == "1"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perdure.model.jobs import AttemptState
-from perdure.service.blame.ledger import Ledger
 from perdure.service.blame.settings import BlameSettings
+from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
 from perdure.service.core.controller import Told
 from tests.service.web_world import CLUSTER, RESET
@@ -31,7 +31,7 @@ def fill(world):
     def tell(inputs):
         world.take(Told(world.now, tuple(inputs)))
 
-    watch = Watch(Ledger(world.journal.store, CLUSTER), BlameSettings(), lambda: world.now, tell)
+    watch = Watch(SuspectStore(world.journal.store, CLUSTER), BlameSettings(), lambda: world.now, tell)
     for _ in range(2):
         watch.turn()
 

@@ -10,7 +10,7 @@ from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.service.core.controller import Judged
 from perdure.service.store.codec import clean
-from perdure.service.web.pages.words import shown
+from perdure.service.web.pages.labels import shown
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 from tests.browser.hostile import hostile
 from tests.copying import replace

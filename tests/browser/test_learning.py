@@ -15,7 +15,7 @@ def test_a_verdict_is_corrected_shown_and_the_word_taken_back(open_site):
     visit.go("/jobs/101")
     page.click(".correction button:has-text('It was transient')")
     page.wait_for_selector(".correction:has-text('root said: transient')")
-    assert [(c.attempt.job_id, c.transient) for c in learner.notebook.corrections()] == [("101", True)]
+    assert [(c.attempt.job_id, c.transient) for c in learner.store.corrections()] == [("101", True)]
 
     page.click(".nav a:has-text('Learning')")
     page.wait_for_selector("section:has(#said) tbody tr")
@@ -30,7 +30,7 @@ def test_a_verdict_is_corrected_shown_and_the_word_taken_back(open_site):
 
     row.locator("button:has-text('Take back')").click()
     page.wait_for_selector(":text('No verdict has been corrected')")
-    assert learner.notebook.corrections() == []
+    assert learner.store.corrections() == []
     visit.go("/jobs/101")
     page.wait_for_selector(".correction:has-text('Is this wrong?')")
     assert visit.hits() == []

@@ -184,15 +184,15 @@ def test_the_kill_switch_is_confirmed_and_seen_everywhere(open_site):
     page = visit.page
     visit.go("/actions")
     page.click("button:has-text('Kill switch')")
-    assert not place.desk.stopped
+    assert not place.commands.stopped
     page.click("dialog button:has-text('Yes')")
     page.wait_for_selector(".banner:has-text('The kill switch is on')")
-    assert place.desk.stopped
+    assert place.commands.stopped
     visit.go("/")
     page.click(".banner button")
     page.click("dialog button:has-text('Yes')")
     page.wait_for_selector(".banner", state="detached")
-    assert not place.desk.stopped
+    assert not place.commands.stopped
 
 
 def test_draining_a_node_and_breaking_one(open_site):
@@ -208,7 +208,7 @@ def test_draining_a_node_and_breaking_one(open_site):
     assert (row.action.node, row.reason) == ("gpu01", "fan is loud")
     card.locator("button:has-text('Freeze')").click()
     page.wait_for_selector(".toast:has-text('gpu01: freeze')")
-    assert place.desk.faults == [("gpu01", "freeze")]
+    assert place.commands.faults == [("gpu01", "freeze")]
 
 
 def test_a_refusal_is_told_in_words(open_site):
@@ -218,7 +218,7 @@ def test_a_refusal_is_told_in_words(open_site):
 
     def too_late(route):
         """Only between the click and its answer: the page would soon take the button away."""
-        place.desk.backend = "slurm"
+        place.commands.backend = "slurm"
         route.continue_()
 
     page.route("**/do/faults/**", too_late)
@@ -351,7 +351,7 @@ def test_a_chart_is_drawn_and_follows(open_site):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_can_be_read_and_every_control_has_a_name(open_site, scheme):
     place, visit = open_site(fill, color_scheme=scheme)
-    place.desk.armed = False
+    place.commands.armed = False
     place.world.unseen = {"accounting": "slurmdbd does not answer"}
     for path in PATHS:
         visit.go(path)

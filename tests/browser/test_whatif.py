@@ -9,9 +9,9 @@ import pytest
 
 from perdure.service.access.auth import Identity, Role
 from perdure.service.store.codec import clean
-from perdure.service.whatif.ask import Ask
-from perdure.service.whatif.bench import at_work
 from perdure.service.whatif.comparison import Progress, Stage, Trouble
+from perdure.service.whatif.comparison_queue import at_work
+from perdure.service.whatif.question import ComparisonQuestion
 from tests.browser.hostile import hostile
 from tests.browser.test_hostile_text import FOREIGN, OWN_TAGS, plain, swap, texts
 from tests.browser.test_pages_in_use import CONTRAST, NAMELESS
@@ -41,8 +41,8 @@ def trace() -> str:
 
 def hurried(place):
     """The bench at work, standing back behind nobody: others are waiting for this test."""
-    place.bench.settings = replace(place.bench.settings, nice=0)
-    return at_work(place.bench)
+    place.queue.settings = replace(place.queue.settings, nice=0)
+    return at_work(place.queue)
 
 
 def test_a_trace_is_sent_compared_looked_at_and_downloaded(open_site, chromium, tmp_path):
@@ -121,7 +121,7 @@ def test_one_that_waits_is_cancelled_and_removed(open_site):
     page.click("button:has-text('Remove')")
     page.click("dialog button:has-text('Yes')")
     page.wait_for_selector(".empty:has-text('Nothing has been compared yet')")
-    assert place.bench.shelf.all() == ()
+    assert place.queue.store.all() == ()
     assert visit.hits() == []
 
 
@@ -140,7 +140,7 @@ def test_a_refusal_leaves_the_form_as_it_was_and_a_file_is_sent_once(open_site):
     page.fill("input[name=cluster]", "2x8")
     page.click("button:has-text('Compare')")
     page.wait_for_url("**/whatif/*")
-    (found,) = place.bench.shelf.all()
+    (found,) = place.queue.store.all()
     assert found.ask.upload == sent
     page.evaluate("document.querySelectorAll('.toast').forEach((one) => one.remove())")
     visit.go("/whatif")
@@ -159,7 +159,7 @@ def test_what_one_has_filled_in_outlives_an_update(open_site):
     page.check("input[value=tetris]")
     page.uncheck("input[value=fifo]")
     page.fill("input[name=load]", "0.7")
-    place.bench.ask(Ask(cluster="9x9", policies=("drf",)), Identity("mira", Role.VIEWER))
+    place.queue.ask(ComparisonQuestion(cluster="9x9", policies=("drf",)), Identity("mira", Role.VIEWER))
     page.wait_for_selector(".job-link:has-text('DRF')")
     assert page.is_checked("input[value=tetris]")
     assert not page.is_checked("input[value=fifo]")
@@ -181,7 +181,7 @@ def test_it_is_asked_without_scripts(open_site):
     visit.go("/whatif")
     visit.page.click("button:has-text('Compare')")
     visit.page.wait_for_url("**/whatif/*")
-    (found,) = place.bench.shelf.all()
+    (found,) = place.queue.store.all()
     assert visit.page.url == f"{visit.url}/whatif/{found.id}"
 
 
@@ -193,9 +193,9 @@ def every_stage(place):
     for number, stage in enumerate(stage for stage in Stage if stage is not Stage.DONE):
         trouble = Trouble(where="p" * 90, what="t" * 400, fix="m" * 200) if stage is Stage.FAILED else None
         other = replace(done, id=f"{number:015x}f", stage=stage, trouble=trouble, source=long)
-        place.bench.shelf.put(other)
+        place.queue.store.put(other)
         if stage is Stage.RUNNING:
-            place.bench._progress[other.id] = Progress(phase="simulating", done=3, of=9)
+            place.queue._progress[other.id] = Progress(phase="simulating", done=3, of=9)
         paths.append(f"/whatif/{other.id}")
     return paths
 
@@ -231,7 +231,7 @@ def test_names_and_reasons_stay_text(open_site):
     rich = answered(place, "mira", STRINGS[0], left_out=dict.fromkeys(notes, 1), notes=notes)
     trouble = Trouble(where=STRINGS[1], what=STRINGS[2], fix=STRINGS[4])
     failed = replace(rich, id="f" * 16, stage=Stage.FAILED, trouble=trouble)
-    place.bench.shelf.put(failed)
+    place.queue.store.put(failed)
     for path in ["/whatif", *(f"/whatif/{each.id}" for each in (*found, rich, failed))]:
         visit.go(path)
         swap(page)

@@ -105,14 +105,14 @@ def refused(effects):
 
 @given(scope=st.sampled_from(Scope), kinds=st.dictionaries(st.sampled_from(Component), st.booleans()))
 def test_the_first_in_order_that_handles_owns_it(scope, kinds):
-    bench = Bench({c: drain() if willing else declined("no") for c, willing in kinds.items()})
-    chain, effects = advance(Chain(), [Raised(record(scope=scope))], bench, 0.0)
+    handlers = Bench({c: drain() if willing else declined("no") for c, willing in kinds.items()})
+    chain, effects = advance(Chain(), [Raised(record(scope=scope))], handlers, 0.0)
     willing = [c for c in scope.order if kinds.get(c)]
     (done,) = chain.ended.values()
     assert done.owner == (willing[0] if willing else None)
     assert done.state is (ExceptionState.HANDLED if willing else ExceptionState.ESCALATED)
     last = scope.order.index(willing[0]) if willing else len(scope.order) - 1
-    assert bench.asked == list(scope.order[: last + 1])
+    assert handlers.asked == list(scope.order[: last + 1])
     assert len(acts(effects)) == bool(willing)
 
 
@@ -123,103 +123,103 @@ def test_a_second_owner_is_impossible():
 
 
 def test_a_registered_handler_is_asked_before_our_own_of_its_seat_and_may_own_it():
-    bench = Bench({Component.SCHEDULER: drain()})
-    chain, effects = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
+    handlers = Bench({Component.SCHEDULER: drain()})
+    chain, effects = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
     assert asked(effects) == ["app"]
     assert acts(effects) == []
     assert chain.open["x"].state is ExceptionState.IN_CHAIN
-    chain, effects = advance(chain, [Answered("x", "app", handled("relaxed the mesh"))], bench, 1.0)
+    chain, effects = advance(chain, [Answered("x", "app", handled("relaxed the mesh"))], handlers, 1.0)
     assert chain.ended["x"].owner is Component.JOB
     assert acts(effects) == []
 
 
 def test_what_a_handler_notes_goes_with_the_exception():
-    bench = Bench({Component.SCHEDULER: drain()})
+    handlers = Bench({Component.SCHEDULER: drain()})
     note = Annotation("job", 1.0, "checkpoint", "step 1200")
     ruling = Ruling(AnswerKind.ANNOTATED, "go back to 1200", annotations=(note,))
-    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
-    chain, effects = advance(chain, [Answered("x", "app", ruling)], bench, 1.0)
+    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
+    chain, effects = advance(chain, [Answered("x", "app", ruling)], handlers, 1.0)
     assert chain.ended["x"].annotations == (note,)
     assert chain.ended["x"].owner is Component.SCHEDULER
     assert len(acts(effects)) == 1
 
 
 def test_a_silent_handler_is_passed_by_and_its_late_answer_is_refused():
-    bench = Bench({Component.SCHEDULER: drain()})
-    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
-    chain, effects = advance(chain, [Ticked()], bench, 29.0)
+    handlers = Bench({Component.SCHEDULER: drain()})
+    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
+    chain, effects = advance(chain, [Ticked()], handlers, 29.0)
     assert effects == []
-    chain, effects = advance(chain, [Ticked()], bench, 31.0)
+    chain, effects = advance(chain, [Ticked()], handlers, 31.0)
     assert chain.ended["x"].owner is Component.SCHEDULER
     assert [a.note for a in chain.ended["x"].verdicts if a.handler] == ["app gave no answer in time"]
-    chain, effects = advance(chain, [Answered("x", "app", handled("me"))], bench, 32.0)
+    chain, effects = advance(chain, [Answered("x", "app", handled("me"))], handlers, 32.0)
     assert "handled already" in refused(effects)[0].what
 
 
 def test_a_handler_whose_lease_ran_out_gets_no_turn():
-    bench = Bench({Component.SCHEDULER: drain()})
+    handlers = Bench({Component.SCHEDULER: drain()})
     dead = Enlisted(handler("app", until_s=5.0))
-    chain, effects = advance(Chain(), [dead, Raised(record())], bench, 6.0)
+    chain, effects = advance(Chain(), [dead, Raised(record())], handlers, 6.0)
     assert asked(effects) == []
-    chain, _ = advance(chain, [Ticked()], bench, 6.0)
+    chain, _ = advance(chain, [Ticked()], handlers, 6.0)
     assert chain.handlers == {}
 
 
 def test_a_handler_that_dies_in_its_turn_is_passed_by():
-    bench = Bench({Component.SCHEDULER: drain()})
-    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
-    chain, _effects = advance(chain, [Left("app")], bench, 1.0)
+    handlers = Bench({Component.SCHEDULER: drain()})
+    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
+    chain, _effects = advance(chain, [Left("app")], handlers, 1.0)
     assert chain.ended["x"].owner is Component.SCHEDULER
 
 
 def test_an_answer_is_given_once_and_in_turn():
-    bench = Bench()
+    handlers = Bench()
     both = [Enlisted(handler("a")), Enlisted(handler("b")), Raised(record())]
-    chain, effects = advance(Chain(), both, bench, 0.0)
+    chain, effects = advance(Chain(), both, handlers, 0.0)
     assert asked(effects) == ["a"]
-    chain, effects = advance(chain, [Answered("x", "b", handled("me first"))], bench, 1.0)
+    chain, effects = advance(chain, [Answered("x", "b", handled("me first"))], handlers, 1.0)
     assert "not the turn of b" in refused(effects)[0].what
-    chain, effects = advance(chain, [Answered("x", "a", declined("no"))], bench, 1.0)
+    chain, effects = advance(chain, [Answered("x", "a", declined("no"))], handlers, 1.0)
     assert asked(effects) == ["b"]
-    _, effects = advance(chain, [Answered("x", "a", handled("on second thoughts"))], bench, 2.0)
+    _, effects = advance(chain, [Answered("x", "a", handled("on second thoughts"))], handlers, 2.0)
     assert "not the turn of a" in refused(effects)[0].what
 
 
 def test_who_puts_it_off_holds_the_chain_until_then_and_no_longer():
-    bench = Bench({Component.SCHEDULER: drain()})
-    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
+    handlers = Bench({Component.SCHEDULER: drain()})
+    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
     later = Ruling(AnswerKind.DEFERRED, "rolling back", until_s=60.0)
-    chain, effects = advance(chain, [Answered("x", "app", later)], bench, 1.0)
-    chain, effects = advance(chain, [Ticked()], bench, 59.0)
+    chain, effects = advance(chain, [Answered("x", "app", later)], handlers, 1.0)
+    chain, effects = advance(chain, [Ticked()], handlers, 59.0)
     assert acts(effects) == []
-    done, _ = advance(chain, [Answered("x", "app", handled("rolled back"))], bench, 59.5)
+    done, _ = advance(chain, [Answered("x", "app", handled("rolled back"))], handlers, 59.5)
     assert done.ended["x"].owner is Component.JOB
-    late, effects = advance(chain, [Ticked()], bench, 61.0)
+    late, effects = advance(chain, [Ticked()], handlers, 61.0)
     assert late.ended["x"].owner is Component.SCHEDULER
 
 
 def test_at_the_deadline_the_default_handler_acts():
-    bench = Bench(fall_back=drain())
+    handlers = Bench(fall_back=drain())
     slow = replace(handler("app"), answer_s=1e6, until_s=1e6)
-    chain, _ = advance(Chain(), [Enlisted(slow), Raised(record())], bench, 0.0)
-    chain, effects = advance(chain, [Ticked()], bench, DEADLINE_S + 1)
+    chain, _ = advance(Chain(), [Enlisted(slow), Raised(record())], handlers, 0.0)
+    chain, effects = advance(chain, [Ticked()], handlers, DEADLINE_S + 1)
     assert len(acts(effects)) == 1
     assert chain.ended["x"].owner is Component.SCHEDULER
 
 
 def test_a_hundred_thousand_equal_faults_are_one_action():
-    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     storm = [Raised(record(f"x{i}")) for i in range(100_000)]
-    chain, effects = advance(Chain(), storm, bench, 0.0)
+    chain, effects = advance(Chain(), storm, handlers, 0.0)
     assert len(acts(effects)) == 1
     assert chain.ended["x0"].repeats == 99_999
     assert len(effects) == 1
 
 
 def test_equal_faults_after_the_window_are_new():
-    bench = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, _ = advance(Chain(), [Raised(record("x"))], bench, 0.0)
-    chain, _effects = advance(chain, [Raised(record("y", now=WINDOW_S + 1))], bench, WINDOW_S + 1)
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, _ = advance(Chain(), [Raised(record("x"))], handlers, 0.0)
+    chain, _effects = advance(chain, [Raised(record("y", now=WINDOW_S + 1))], handlers, WINDOW_S + 1)
     assert set(chain.ended) == {"x", "y"}
 
 
@@ -232,16 +232,16 @@ def test_all_users_of_one_shared_resource_raise_one_exception():
 
 @pytest.mark.parametrize("severity", range(4))
 def test_what_is_worse_than_what_is_known_is_new(severity):
-    bench = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, _ = advance(Chain(), [Raised(replace(record("x"), severity=2))], bench, 0.0)
-    chain, _ = advance(chain, [Raised(replace(record("y"), severity=severity))], bench, 1.0)
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, _ = advance(Chain(), [Raised(replace(record("x"), severity=2))], handlers, 0.0)
+    chain, _ = advance(chain, [Raised(replace(record("y"), severity=severity))], handlers, 1.0)
     assert ("y" in chain.ended) is (severity < 2)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.RECOVERED, Outcome.WITHDRAWN])
 def test_a_fault_that_comes_back_is_new(outcome):
-    bench = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, _ = advance(Chain(), [Raised(record("x")), Settled("x", outcome), Raised(record("y"))], bench, 0.0)
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, _ = advance(Chain(), [Raised(record("x")), Settled("x", outcome), Raised(record("y"))], handlers, 0.0)
     assert set(chain.ended) == {"x", "y"}
 
 
@@ -253,43 +253,43 @@ def test_what_nobody_took_is_new_when_another_says_it_and_the_same_when_the_same
 
 
 def test_a_clock_that_is_behind_starts_no_storm():
-    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     storm = [Raised(record(f"x{i}", now=-700.0)) for i in range(50)]
-    chain, _ = advance(Chain(), storm, bench, 0.0)
+    chain, _ = advance(Chain(), storm, handlers, 0.0)
     assert chain.ended["x0"].repeats == 49
 
 
 def test_an_id_that_is_taken_is_refused_and_what_bears_it_stays():
-    bench = Bench()
-    chain, _ = advance(Chain(), [Raised(record("x"))], bench, 0.0)
+    handlers = Bench()
+    chain, _ = advance(Chain(), [Raised(record("x"))], handlers, 0.0)
     other = Raised(record("x", kind="app.nan"))
-    again, effects = advance(chain, [other], bench, 1.0)
+    again, effects = advance(chain, [other], handlers, 1.0)
     assert again is chain
     assert [(e.given, "taken" in e.what) for e in effects] == [(other, True)]
 
 
 def test_users_cannot_fill_the_chain():
-    bench = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=50.0)})
+    handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=50.0)})
     flood = [Raised(record(f"x{i}", job=str(i)), guest=True) for i in range(MAX_OF_ONE_GUEST + 5)]
-    chain, effects = advance(Chain(), flood, bench, 0.0)
+    chain, effects = advance(Chain(), flood, handlers, 0.0)
     assert len(chain.open) == MAX_OF_ONE_GUEST
     assert sum(isinstance(effect, Refused) for effect in effects) == 5
     others = [Raised(record("b", job="b", by="bob"), guest=True), Raised(record("s", job="s", by="site"))]
-    chain, _ = advance(chain, others, bench, 1.0)
+    chain, _ = advance(chain, others, handlers, 1.0)
     assert {"b", "s"} <= chain.open.keys()
 
 
 def test_all_users_together_leave_room_for_the_site():
-    bench = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=50.0)})
+    handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=50.0)})
     users = [f"user{i}" for i in range(MAX_OF_GUESTS // MAX_OF_ONE_GUEST + 1)]
     flood = [
         Raised(record(f"{user}.{i}", job=f"{user}.{i}", by=user), guest=True)
         for user in users
         for i in range(MAX_OF_ONE_GUEST)
     ]
-    chain, _ = advance(Chain(), flood, bench, 0.0)
+    chain, _ = advance(Chain(), flood, handlers, 0.0)
     assert len(chain.open) == MAX_OF_GUESTS
-    chain, effects = advance(chain, [Raised(record("s", job="s", by="perdure"))], bench, 1.0)
+    chain, effects = advance(chain, [Raised(record("s", job="s", by="perdure"))], handlers, 1.0)
     assert "s" in chain.open
     assert not any(isinstance(effect, Refused) for effect in effects)
 
@@ -323,29 +323,29 @@ def test_a_handler_whose_lease_has_run_out_owns_nothing():
 
 
 def test_what_was_folded_before_a_restart_is_folded_after_it():
-    bench = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, first = advance(Chain(), [Raised(record())], bench, 0.0)
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, first = advance(Chain(), [Raised(record())], handlers, 0.0)
     assert len(acts(first)) == 1
     again = restored([*chain.ended.values(), *chain.open.values()], chain.handlers.values(), chain.spent)
-    again, effects = advance(again, [Raised(record("y"))], bench, 10.0)
+    again, effects = advance(again, [Raised(record("y"))], handlers, 10.0)
     assert (acts(effects), again.find("y"), again.find("x").repeats) == ([], None, 1)
 
 
 def test_what_comes_after_a_restart_is_folded_into_the_latest_of_its_equals():
-    bench = Bench({Component.RESOURCE_MANAGER: drain()})
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, later_s = Chain(), 2 * WINDOW_S
     for name, now in (("x", 0.0), ("y", later_s)):
-        chain, _ = advance(chain, [Raised(record(name))], bench, now)
+        chain, _ = advance(chain, [Raised(record(name))], handlers, now)
     again = restored(chain.ended.values(), (), chain.spent)
-    again, effects = advance(again, [Raised(record("z"))], bench, later_s + 1.0)
+    again, effects = advance(again, [Raised(record("z"))], handlers, later_s + 1.0)
     assert (acts(effects), again.find("z"), again.find("y").repeats) == ([], None, 1)
 
 
 @pytest.mark.parametrize(("later_s", "is_one"), [(WINDOW_S, True), (WINDOW_S + 0.1, False)])
 def test_an_equal_fault_is_one_up_to_the_end_of_the_window(later_s, is_one):
-    bench = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, _ = advance(Chain(), [Raised(record())], bench, 0.0)
-    chain, _ = advance(chain, [Raised(record("y"))], bench, later_s)
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, _ = advance(Chain(), [Raised(record())], handlers, 0.0)
+    chain, _ = advance(chain, [Raised(record("y"))], handlers, later_s)
     assert (chain.find("y") is None) is is_one
 
 
@@ -353,8 +353,8 @@ def test_of_too_many_budgets_the_one_that_was_charged_longest_ago_goes():
     spent = {f"node:n{i}": (float((i * 7919) % MAX_BUDGETS),) for i in range(MAX_BUDGETS)}
     (oldest,) = (key for key, times in spent.items() if times == (1234.0,))
     spent = {key: times if times[0] > 1234 or key == oldest else (99999.0,) for key, times in spent.items()}
-    bench = Bench({Component.RESOURCE_MANAGER: replace(drain(), charges=("job:1",))})
-    chain, _ = advance(Chain(spent=spent), [Raised(record())], bench, 100_000.0)
+    handlers = Bench({Component.RESOURCE_MANAGER: replace(drain(), charges=("job:1",))})
+    chain, _ = advance(Chain(spent=spent), [Raised(record())], handlers, 100_000.0)
     assert set(spent) - set(chain.spent) == {oldest}
     assert chain.spent["job:1"] == (100_000.0,)
 
@@ -368,58 +368,58 @@ def test_users_register_few_handlers():
 
 
 def test_a_tick_that_changes_nothing_leaves_the_chain_as_it_is():
-    bench = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
-    chain, _ = advance(Chain(), [Raised(record("x"))], bench, 0.0)
-    assert advance(chain, [Ticked()], bench, 1.0) == (chain, [])
-    assert advance(chain, [Ticked()], bench, 1.0)[0] is chain
+    handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
+    chain, _ = advance(Chain(), [Raised(record("x"))], handlers, 0.0)
+    assert advance(chain, [Ticked()], handlers, 1.0) == (chain, [])
+    assert advance(chain, [Ticked()], handlers, 1.0)[0] is chain
 
 
 def test_a_second_source_is_remembered():
-    bench = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
+    handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
     both = [Raised(record("x", by="user:ada")), Raised(record("y", by="user:bob"))]
-    chain, _ = advance(Chain(), both, bench, 0.0)
+    chain, _ = advance(Chain(), both, handlers, 0.0)
     assert chain.open["x"].sources == {"user:ada", "user:bob"}
 
 
 def test_a_stale_incarnation_changes_nothing():
-    bench = Bench({Component.RESOURCE_MANAGER: drain()}, stale=(1,))
-    chain, effects = advance(Chain(), [Raised(record(incarnation=1))], bench, 0.0)
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()}, stale=(1,))
+    chain, effects = advance(Chain(), [Raised(record(incarnation=1))], handlers, 0.0)
     assert acts(effects) == []
     assert chain.ended["x"].state is ExceptionState.EXPIRED
 
 
 def test_an_incarnation_that_goes_stale_in_the_chain_ends_there():
-    bench = Bench({Component.SCHEDULER: drain()})
-    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], bench, 0.0)
-    bench.stale = (1,)
-    chain, effects = advance(chain, [Answered("x", "app", declined("no"))], bench, 1.0)
+    handlers = Bench({Component.SCHEDULER: drain()})
+    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
+    handlers.stale = (1,)
+    chain, effects = advance(chain, [Answered("x", "app", declined("no"))], handlers, 1.0)
     assert acts(effects) == []
     assert chain.ended["x"].state is ExceptionState.EXPIRED
 
 
 def test_a_refused_action_leaves_it_to_a_person_and_the_owner_the_owner():
-    bench = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, effects = advance(Chain(), [Raised(record())], bench, 0.0)
+    handlers = Bench({Component.RESOURCE_MANAGER: drain()})
+    chain, effects = advance(Chain(), [Raised(record())], handlers, 0.0)
     (action,) = acts(effects)
-    chain, _ = advance(chain, [Failed(action.key, "refused: no such node")], bench, 1.0)
+    chain, _ = advance(chain, [Failed(action.key, "refused: no such node")], handlers, 1.0)
     assert (chain.ended["x"].state, chain.ended["x"].owner) == (ExceptionState.ESCALATED, Component.RESOURCE_MANAGER)
 
 
 def test_users_are_asked_about_their_own_jobs_alone():
-    bench = Bench()
-    _chain, effects = advance(Chain(), [Enlisted(handler("b", owner="bob")), Raised(record())], bench, 0.0)
+    handlers = Bench()
+    _chain, effects = advance(Chain(), [Enlisted(handler("b", owner="bob")), Raised(record())], handlers, 0.0)
     assert asked(effects) == []
 
 
 def test_a_restart_goes_on_where_it_stopped():
-    bench = Bench({Component.SCHEDULER: drain()})
+    handlers = Bench({Component.SCHEDULER: drain()})
     both = [Enlisted(handler("a")), Enlisted(handler("b")), Raised(record())]
-    chain, _ = advance(Chain(), both, bench, 0.0)
-    chain, _ = advance(chain, [Answered("x", "a", declined("no"))], bench, 1.0)
+    chain, _ = advance(Chain(), both, handlers, 0.0)
+    chain, _ = advance(chain, [Answered("x", "a", declined("no"))], handlers, 1.0)
     again = restored(chain.open.values(), chain.handlers.values(), chain.spent)
-    again, effects = advance(again, [Ticked()], bench, 2.0)
+    again, effects = advance(again, [Ticked()], handlers, 2.0)
     assert asked(effects) == ["b"]
-    again, effects = advance(again, [Answered("x", "b", declined("no"))], bench, 3.0)
+    again, effects = advance(again, [Answered("x", "b", declined("no"))], handlers, 3.0)
     assert len(acts(effects)) == 1
 
 
@@ -461,21 +461,21 @@ STEPS = st.lists(st.tuples(st.floats(0, 40), st.lists(INPUTS, max_size=4), st.bo
 )
 @settings(max_examples=150, deadline=None)
 def test_in_any_story_the_laws_hold_at_every_step(steps, own, last, stale):
-    bench, chain, now = Bench(own, last, stale), Chain(), 0.0
+    handlers, chain, now = Bench(own, last, stale), Chain(), 0.0
     written, begun = {}, []
     for wait_s, inputs, restart in steps:
         now += wait_s
         if restart:
             chain = restored(written.values(), chain.handlers.values(), chain.spent)
-        chain, effects = advance(chain, inputs, bench, now)
+        chain, effects = advance(chain, inputs, handlers, now)
         for effect in effects:
             if isinstance(effect, Changed):
                 _check_change(written.get(effect.record.id), effect)
                 written[effect.record.id] = effect.record
                 begun += [(effect.record.id, action.key) for action in effect.actions]
     assert len(begun) == len(set(begun))
-    chain, _ = advance(chain, [Ticked()], bench, now + 2 * DEADLINE_S)
-    chain, _ = advance(chain, [Ticked()], bench, now + 3 * DEADLINE_S)
+    chain, _ = advance(chain, [Ticked()], handlers, now + 2 * DEADLINE_S)
+    chain, _ = advance(chain, [Ticked()], handlers, now + 3 * DEADLINE_S)
     assert chain.open == {}
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import Chain, advance
 from perdure.coordination.chain import restored as rebuilt_from
+from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.handlers.shared import MAX_HELD, newly_needed
 from perdure.coordination.messages import Annotated, Enlisted, Failed, Left, LetGo, Raised, ReadBack, Settled, Ticked
 from perdure.coordination.playbook import own_playbook, site_playbook
@@ -78,7 +78,7 @@ class Site:
         return [*self.chain.ended.values(), *self.chain.open.values()]
 
     def take(self, *inputs, now=NOW):
-        self.chain, effects = advance(self.chain, inputs, PlaybookBench(self.playbook, self, now), now)
+        self.chain, effects = advance(self.chain, inputs, PlaybookHandlers(self.playbook, self, now), now)
         return [action for effect in effects for action in getattr(effect, "actions", ())]
 
     def run(self, job_id, *nodes, **more):

@@ -1,7 +1,7 @@
 """Exceptions of the past under another playbook: the same one changes nothing, another says where it parts."""
 
-from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import Chain, advance
+from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.messages import Answered, Enlisted, Raised, Ticked
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import Component, ExceptionRecord, Scope, Subject
@@ -59,5 +59,5 @@ def test_it_does_not_matter_what_became_of_it():
 
 def test_an_empty_past_is_one():
     assert replay([], own_playbook()) == {}
-    chain, effects = advance(Chain(), [Ticked()], PlaybookBench(own_playbook(), Site(), NOW), NOW)
+    chain, effects = advance(Chain(), [Ticked()], PlaybookHandlers(own_playbook(), Site(), NOW), NOW)
     assert (chain, effects) == (Chain(), [])

@@ -17,12 +17,12 @@ from perdure.retry.rules import RetryRules
 from perdure.service import runtime, settings
 from perdure.service.access import auth
 from perdure.service.blame.settings import BlameSettings
-from perdure.service.core import caps, successor, surroundings
-from perdure.service.exceptions import raising
+from perdure.service.core import caps, successor, triage_context
+from perdure.service.exceptions import permissions
 from perdure.service.notices import notice, rules
 from perdure.service.notices.channels import webhook
 from perdure.service.web.pages import listing
-from perdure.service.workers import comment_writer, kept_logs, turns
+from perdure.service.workers import comment_writer, kept_logs, log_queue
 from perdure.service.workers import threads as hands
 from perdure.triage import context
 
@@ -59,8 +59,8 @@ LIMITS = [
     ("4 drains an hour, a tenth of the nodes or two, never more than half of them out at once",
      (CAPS.drains_per_hour, CAPS.nodes_share_per_hour, CAPS.drains_floor_per_hour, CAPS.nodes_out_share),
      (4, 0.1, 2, 0.5)),
-    ("two a user and 32 in all are read at once", (turns.MOST_OF_ONE, turns.THREADS), (2, 32)),
-    ("the others' are judged without after 20 s", turns.PATIENCE_S, 20.0),
+    ("two a user and 32 in all are read at once", (log_queue.MOST_OF_ONE, log_queue.THREADS), (2, 32)),
+    ("the others' are judged without after 20 s", log_queue.PATIENCE_S, 20.0),
     ("share 8 MiB evenly, and at most 1,024 of them are read", (reader.RANKS_BYTES, reader.MAX_RANK_FILES),
      (8 << 20, 1024)),
     ("What one loop submits (a second apart at most) is many jobs", successor.TOGETHER_S, 1.0),
@@ -84,7 +84,8 @@ EXCEPTIONS = [
     ("and 16 handlers registered", chain.MAX_HANDLERS_OF_ONE_GUEST, 16),
     ("64 pieces of evidence and 64 annotations of 4,096 characters each, half of them from users",
      (wire.MAX_ITEMS, chain.MAX_ANNOTATIONS, wire.MAX_NOTE, chain.MAX_ANNOTATIONS_OF_GUESTS), (64, 64, 4096, 32)),
-    ("an instant at most a minute ahead and a week back", (raising.AHEAD_S, raising.BEHIND_S), (60.0, 7 * 86400.0)),
+    ("an instant at most a minute ahead and a week back",
+     (permissions.AHEAD_S, permissions.BEHIND_S), (60.0, 7 * 86400.0)),
     ("up to 32 fields of its own", wire.MAX_EXTRA, 32),
 ]  # fmt: skip
 OTHERS = {
@@ -96,7 +97,7 @@ OTHERS = {
     "learning.md": [
         ("a thousand steps or collectives had worked", (context.FAR_STEPS, context.FAR_COLLECTIVES), (1000, 1000)),
         ("or it ran for half an hour", context.LONG_S, 1800.0),
-        ("failed on the same node within a quarter of an hour", surroundings.NEARBY_S, 15 * 60.0),
+        ("failed on the same node within a quarter of an hour", triage_context.NEARBY_S, 15 * 60.0),
         ("Every quarter of an hour (`triage.learn_every_s`)", settings.TriageSettings().learn_every_s, 15 * 60.0),
     ],
     "why.md": [

@@ -15,7 +15,7 @@ from perdure.service.access.auth import Identity, Role
 from perdure.service.core.controller import Ordered
 from perdure.service.core.orders import job_order, node_order
 from perdure.service.exceptions.coordinator import Answering, Enlisting
-from perdure.service.exceptions.raising import handler_id
+from perdure.service.exceptions.permissions import handler_id
 from perdure.service.store.queries.exceptions import find_exceptions
 from perdure.service.store.queries.reader import Reader
 from tests.dst.laws import must

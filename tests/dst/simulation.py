@@ -12,7 +12,7 @@ from perdure.backends.simulated import EVERY, Script
 from perdure.errors import StateError
 from perdure.service.store.journal import Journal
 from perdure.service.store.queries.reader import Reader
-from perdure.service.workers.collector import keep_pauses_short
+from perdure.service.workers.gc_tuning import keep_pauses_short
 from tests.dst.cluster import FAIR, HOSTILE, LOSSY, Line, Manager
 from tests.dst.disk import Crash, Disk
 from tests.dst.laws import Auditor, Broken, must

@@ -110,7 +110,7 @@ def test_who_lets_one_user_spend_all_retries_is_caught(simulation, monkeypatch):
 
 def test_who_lets_users_hold_others_is_caught(simulation, monkeypatch):
     monkeypatch.setattr("perdure.coordination.record.ExceptionRecord.is_of_the_site", True)
-    monkeypatch.setattr("perdure.service.exceptions.raising._check_is_used", lambda *given: None)
+    monkeypatch.setattr("perdure.service.exceptions.permissions._check_is_used", lambda *given: None)
     assert any("no user holds" in broken for broken in broken_by(simulation, range(80)))
 
 
@@ -120,10 +120,10 @@ def test_who_lets_users_write_on_others_is_caught(simulation, monkeypatch):
 
 
 def test_who_lets_users_take_the_services_names_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.exceptions.raising._id", lambda given, identity: given)
+    monkeypatch.setattr("perdure.service.exceptions.permissions._id", lambda given, identity: given)
     assert any("in another's name" in broken for broken in broken_by(simulation))
 
 
 def test_who_lets_anybody_add_what_decides_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.service.exceptions.raising._check_key", lambda key: None)
+    monkeypatch.setattr("perdure.service.exceptions.permissions._check_key", lambda key: None)
     assert any("nobody adds what decides" in broken for broken in broken_by(simulation))

@@ -14,7 +14,7 @@ from perdure.model.jobs import JobState
 from perdure.service.core.controller import ControllerSettings
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
-from perdure.service.learning.notebook import Notebook
+from perdure.service.learning.training_store import TrainingStore
 from perdure.service.store.journal import ActionRow, Journal
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import STOP_FILE, ActionState, Executor, ExecutorSettings
@@ -103,7 +103,7 @@ def _engine(backend, journal, executor_settings, settings, learns, kept) -> Engi
     if not learns:
         return Engine(backend, journal, executor, judge, controller, time.time, kept=kept)
     good_runs = GoodRuns(journal.store, journal.cluster)
-    learner = Learner(Notebook(journal.store, journal.cluster), own_rules(), time.time, good_runs)
+    learner = Learner(TrainingStore(journal.store, journal.cluster), own_rules(), time.time, good_runs)
     return Engine(backend, journal, executor, learner.judge, controller, time.time, student=learner.study, kept=kept)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.errors import ConfigError
 from perdure.retry.rules import RetryRules
 from perdure.service import settings as module
-from perdure.service.core.pace import Pace
+from perdure.service.core.call_budget import CallBudget
 from perdure.service.settings import BUILT_IN, Cluster, Settings, known_names, load, value_of
 
 
@@ -51,14 +51,14 @@ def test_the_embedded_cluster_acts_and_slurm_is_only_watched(env):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, Pace(10, 60, 30)),
-        ({"slurm.looks_per_minute": 2}, Pace(2, 12, 6)),
-        ({"service.poll_s": 1.0}, Pace(60, 360, 180)),
+        ({}, CallBudget(10, 60, 30)),
+        ({"slurm.looks_per_minute": 2}, CallBudget(2, 12, 6)),
+        ({"service.poll_s": 1.0}, CallBudget(60, 360, 180)),
     ],
 )
 def test_how_often_slurm_is_asked_follows_from_its_budget_of_looks(env, given, expected):
     assert load(env, flags={"service.cluster": "slurm", **given}).settings.pace == expected
-    assert load(env).settings.pace == Pace()
+    assert load(env).settings.pace == CallBudget()
 
 
 def test_each_source_wins_over_the_ones_before_it(env, tmp_path):

@@ -14,16 +14,16 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
 from perdure.model.observation import MANAGER
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.core import orders
+from perdure.service.core.call_budget import CallMeter
 from perdure.service.core.case import Case, Failure
-from perdure.service.core.pace import Meter
 from perdure.service.core.recovery import recovery_of
 from perdure.service.store.queries import totals
 from perdure.service.web import problems
 from perdure.service.web.metrics import FRESH_S
-from perdure.service.workers import desk, turns
+from perdure.service.workers import commands, log_queue
 from perdure.service.workers import threads as hands
-from perdure.service.workers.desk import LATE_LOOKS, LATE_S, Desk
-from perdure.service.workers.turns import Turns
+from perdure.service.workers.commands import LATE_LOOKS, LATE_S, ServiceCommands
+from perdure.service.workers.log_queue import FairQueue
 from tests.copying import replace
 from tests.service.web_world import site
 
@@ -170,7 +170,7 @@ def service(now=1000.0, looked_s=1000.0, wrote_s=1000.0, unseen=(), trouble="", 
         journal=SimpleNamespace(store=SimpleNamespace(trouble=trouble, wrote_s=wrote_s)),
         state=SimpleNamespace(known=SimpleNamespace(unseen=dict.fromkeys(unseen, "no answer"))),
     )
-    found = Desk.__new__(Desk)
+    found = ServiceCommands.__new__(ServiceCommands)
     found._engine, found._look_every_s = engine, look_every_s
     return tuple(found._unready())
 
@@ -191,7 +191,7 @@ def service(now=1000.0, looked_s=1000.0, wrote_s=1000.0, unseen=(), trouble="", 
     ],
 )
 def test_what_makes_a_service_unready(monkeypatch, more, why):
-    monkeypatch.setattr(desk.time, "monotonic", lambda: 1000.0)
+    monkeypatch.setattr(commands.time, "monotonic", lambda: 1000.0)
     assert service(**more) == why
 
 
@@ -217,7 +217,7 @@ def test_after_a_look_comes_a_pause_of_twice_its_time_where_looks_have_a_budget(
     engine = SimpleNamespace(
         look=lambda: looked.append(True), look_took_s=took_s, look_now=SimpleNamespace(wait=waits.append)
     )
-    look, wait = hands._looking(engine, stop, 30.0, Meter.per_minute(most, 1))
+    look, wait = hands._looking(engine, stop, 30.0, CallMeter.per_minute(most, 1))
     look()
     wait()
     assert (looked, waits, stop.waited) == ([True], [30.0], [waited_s])
@@ -249,7 +249,7 @@ def waiting(user, number=1):
 
 
 def test_one_users_attempts_are_taken_in_the_order_in_which_they_came():
-    queue = Turns()
+    queue = FairQueue()
     for number in range(4):
         queue.put(waiting("ada", number))
     assert [queue.take(lambda _: True).id.job_id for _ in range(4)] == ["0", "1", "2", "3"]
@@ -257,7 +257,7 @@ def test_one_users_attempts_are_taken_in_the_order_in_which_they_came():
 
 
 def test_who_may_not_is_passed_over():
-    queue = Turns()
+    queue = FairQueue()
     queue.put(waiting("ada"))
     queue.put(waiting("bob", 2))
     assert queue.take(lambda user: user == "bob").user == "bob"
@@ -266,8 +266,8 @@ def test_who_may_not_is_passed_over():
 
 
 def test_what_is_no_more_than_whoever_comes_now_has_had_is_forgotten(monkeypatch):
-    monkeypatch.setattr(turns, "MAX_REMEMBERED", 10)
-    queue = Turns()
+    monkeypatch.setattr(log_queue, "MAX_REMEMBERED", 10)
+    queue = FairQueue()
 
     def serve(user, seconds=1.0):
         queue.put(waiting(user))

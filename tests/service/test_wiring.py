@@ -21,8 +21,8 @@ from perdure.service.workers.kept_logs import Retention
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
 JOURNAL = SimpleNamespace(store=STORE, cluster="here", close=lambda: None, manager=lambda name: name)
 PARTS = (
-    "Tools", "Spool", "SlurmBackend", "LocalBackend", "Executor", "KeptLogs", "Learner", "Notebook", "GoodRuns",
-    "Ledger", "Watch", "Bench", "Notifier", "Vigil", "Outbox", "Hooks", "Metrics", "Engine",
+    "Tools", "Spool", "SlurmBackend", "LocalBackend", "Executor", "KeptLogs", "Learner", "TrainingStore", "GoodRuns",
+    "SuspectStore", "Watch", "ComparisonQueue", "Notifier", "HeartbeatMonitor", "Outbox", "Hooks", "Metrics", "Engine",
 )  # fmt: skip
 CALLS = ("start_daemon", "stop_daemon", "listen", "check_share", "read_topology", "serve", "only_one", "prepare")
 
@@ -75,7 +75,7 @@ def made(monkeypatch, tmp_path):
         monkeypatch.setattr(runtime.threading, "Event", Stop)
         monkeypatch.setattr(runtime, "closing", lambda thing: nullcontext(thing))
         monkeypatch.setattr(runtime, "listen", lambda *given: nullcontext(SOCKET(found, given)))
-        monkeypatch.setattr(runtime, "bench_of", lambda *given: found.__setitem__("bench", given[0].whatif))
+        monkeypatch.setattr(runtime, "comparison_queue_of", lambda *given: found.__setitem__("queue", given[0].whatif))
         runtime.run(replace(settings, service=replace(settings.service, state=tmp_path)))
         return found
 
@@ -206,7 +206,7 @@ def test_suspects_are_looked_for_as_is_set(made, tmp_path):
     assert found["thread blame"] == 55.0
     assert found["Watch"][1].step_s == 55.0
     assert found["read_topology"][1] == str(topology)
-    assert found["Ledger"][3] == ("/scratch",)
+    assert found["SuspectStore"][3] == ("/scratch",)
     assert "Watch" not in made(of(blame={"enabled": False}))
     with pytest.raises(ConfigError, match=r"blame\.switches"):
         made(of(blame={"switches": tmp_path / "none"}))
@@ -216,9 +216,9 @@ def test_nodes_are_watched_where_their_agents_write(made):
     coordination = {"agents": Path("/agents"), "fences": ("/a", "/b"), "watch_every_s": 9.0}
     found = made(of(coordination=coordination))
     assert found["check_share"] == (Path("/agents"),)
-    assert found["Vigil"][:2] == (Path("/agents"), [Path("/a"), Path("/b")])
-    assert found["thread vigil"] == 9.0
-    assert "Vigil" not in made(of(coordination={"fences": ("/a",)}))
+    assert found["HeartbeatMonitor"][:2] == (Path("/agents"), [Path("/a"), Path("/b")])
+    assert found["thread heartbeats"] == 9.0
+    assert "HeartbeatMonitor" not in made(of(coordination={"fences": ("/a",)}))
 
 
 def test_people_are_told_where_somebody_is_named(made):
@@ -233,8 +233,8 @@ def test_people_are_told_where_somebody_is_named(made):
 
 
 def test_questions_are_answered_unless_they_are_turned_off(made):
-    assert made(of(whatif={"queue": 9}))["bench"].queue == 9
-    assert runtime.bench_of(of(whatif={"enabled": False}), JOURNAL, Path("/x")) is None
+    assert made(of(whatif={"queue": 9}))["queue"].queue == 9
+    assert runtime.comparison_queue_of(of(whatif={"enabled": False}), JOURNAL, Path("/x")) is None
 
 
 def test_a_standby_waits_for_the_journal_and_another_does_not(monkeypatch, capsys):

@@ -39,13 +39,13 @@ from perdure.service.core.controller import (
 from perdure.service.core.view import SiteView
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.learning.learner import Learner
-from perdure.service.learning.notebook import Notebook
+from perdure.service.learning.training_store import TrainingStore
 from perdure.service.store.journal import ActionState, Journal
 from perdure.service.web.app import create_app
-from perdure.service.web.context import WebSettings
-from perdure.service.whatif.bench import Bench
+from perdure.service.web.state import WebSettings
+from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.limits import WhatifSettings
-from perdure.service.workers.desk import retry_budgets
+from perdure.service.workers.commands import retry_budgets
 from perdure.service.workers.operations import Status
 from perdure.triage.context import Context
 from perdure.triage.rules import own_rules
@@ -81,7 +81,7 @@ class World:
         self.journal = Journal.open(path, CLUSTER)
         self.now = now
         self.state = self.journal.restore()
-        self.learner = Learner(Notebook(self.journal.store, CLUSTER), own_rules(), lambda: self.now)
+        self.learner = Learner(TrainingStore(self.journal.store, CLUSTER), own_rules(), lambda: self.now)
         self.jobs: dict[str, Job] = {}
         self.attempts: dict[str, Attempt] = {}
         self.nodes = {f"gpu{i:02}": Node(f"gpu{i:02}", NodeState.UP, "", gpus, 0, now) for i in range(1, nodes + 1)}
@@ -252,13 +252,13 @@ class Site:
     """A web application on a filled journal, with a token of each kind."""
 
     world: World
-    desk: Desk
+    commands: Desk
     tokens: TokenBook
     app: FastAPI
     operator: str
     mira: str  # a viewer, and owner of jobs
     jonas: str  # another
-    bench: Bench  # works nothing off, unless a test has a thread do it
+    queue: ComparisonQueue  # works nothing off, unless a test has a thread do it
 
     def client(self, token: str = "", **headers: str) -> TestClient:
         given = {"Authorization": f"Bearer {token}"} if token else {}
@@ -278,14 +278,14 @@ def site(
 ) -> Site:
     """A site whose cluster is still empty; its clock is the world's, its journal in `path` or else in `where`."""
     world = World(where or path, now)
-    desk, tokens = Desk(world), TokenBook(path, lambda: world.now)
+    commands, tokens = Desk(world), TokenBook(path, lambda: world.now)
     web = WebSettings(clock=lambda: world.now, **settings)
     journal = world.journal.engine
     database = journal.url.render_as_string(hide_password=False)
-    bench = Bench(path / "whatif", database, CLUSTER, whatif or WhatifSettings(), lambda: world.now)
-    app = create_app(journal, desk, tokens, web, bench=bench, learner=world.learner, suspicion=blame)
+    queue = ComparisonQueue(path / "whatif", database, CLUSTER, whatif or WhatifSettings(), lambda: world.now)
+    app = create_app(journal, commands, tokens, web, queue=queue, learner=world.learner, suspicion=blame)
     minted = (tokens.mint("root", Role.OPERATOR), tokens.mint("mira", Role.VIEWER), tokens.mint("jonas", Role.VIEWER))
-    return Site(world, desk, tokens, app, *minted, bench)
+    return Site(world, commands, tokens, app, *minted, queue)
 
 
 def fill(world: World) -> None:

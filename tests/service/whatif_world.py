@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 from perdure.service.store.codec import clean
-from perdure.service.whatif.ask import Ask
 from perdure.service.whatif.comparison import Comparison, Figures, Spread, Stage, Summary
-from perdure.service.whatif.shelf import ANSWERS, REPORT, RESULT, SUMMARY
+from perdure.service.whatif.comparison_store import ANSWERS, REPORT, RESULT, SUMMARY
+from perdure.service.whatif.question import ComparisonQuestion
 from tests.service.web_world import Site, TestClient
 
 WHATIF = "/api/v1/whatif"
@@ -71,7 +71,7 @@ def answered(place: Site, owner: str = "mira", source: str = "jobs.csv", **said:
         f"{number:016x}",
         owner,
         text,
-        Ask(cluster="2x8", policies=("fifo", "srtf"), retries=("recorded", "never"), seeds=3),
+        ComparisonQuestion(cluster="2x8", policies=("fifo", "srtf"), retries=("recorded", "never"), seeds=3),
         Stage.DONE,
         world.now + number,
         world.now,
@@ -86,14 +86,14 @@ def answered(place: Site, owner: str = "mira", source: str = "jobs.csv", **said:
         compared=[figures("fifo"), figures("srtf", "never", -0.234), figures("las-2d", "recorded", 0.05)],
         pictures=["completion", "waits", "use", "gantt"],
     )
-    place.bench.shelf.put(found)
-    made = place.bench._work / found.id
+    place.queue.store.put(found)
+    made = place.queue._work / found.id
     made.mkdir()
     for name in ANSWERS:
         (made / name).write_bytes(PNG)
     (made / SUMMARY).write_text(summary.model_dump_json())
     (made / RESULT).write_text('{"schema": "perdure.whatif/1"}')
     (made / REPORT).write_text("<!doctype html>")
-    place.bench.shelf.take_answers(found.id, made)
+    place.queue.store.take_answers(found.id, made)
     made.rmdir()
     return found

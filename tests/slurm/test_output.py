@@ -9,8 +9,8 @@ import pytest
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
 from perdure.model.jobs import AttemptState
-from perdure.service.workers.desk import Desk
-from perdure.service.workers.switch import KillSwitch
+from perdure.service.workers.commands import ServiceCommands
+from perdure.service.workers.kill_switch import KillSwitch
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Label
 from tests.e2e.service import await_, running
@@ -263,7 +263,7 @@ def test_each_failure_is_judged_by_what_it_wrote_itself_and_its_log_is_kept(quie
             assert "this attempt wrote nothing" in second.summary
         of_appending = engine.state.cases[appending].failure.verdict.logs[0]
         assert of_appending.start == of_appending.end == len(RESET) + 1
-        desk = Desk(engine, "slurm", armed=False, switch=KillSwitch(tmp_path))
+        desk = ServiceCommands(engine, "slurm", armed=False, switch=KillSwitch(tmp_path))
         for first in firsts:
             assert desk.log_text(first.job_id, first.incarnation, 1000) == f"{RESET}\n".encode()
             assert desk.kept_log(first.job_id, first.incarnation).endswith(".log.gz")

@@ -77,13 +77,13 @@ def _switch(on: bool, state: StateDir) -> int:
 
 def _was_a_services(directory: Path) -> bool:
     """Whether a service has run with this directory: a kill switch anywhere else stops nothing."""
-    from perdure.service.workers.switch import RESERVE_FILE, STOP_FILE
+    from perdure.service.workers.kill_switch import RESERVE_FILE, STOP_FILE
 
     return any((directory / name).exists() for name in ("service.json", "tokens.json", RESERVE_FILE, STOP_FILE))
 
 
 def _switch_file(state: Path, on: bool, cause: Exception) -> str:
-    from perdure.service.workers.switch import KillSwitch
+    from perdure.service.workers.kill_switch import KillSwitch
 
     try:
         return KillSwitch(state).turn(user_name(), on=on)

@@ -17,7 +17,7 @@ def raise_from(name: str, file: Path | None, job: str, state: StateDir, *, as_js
     """Read a file in a format that the bridges know, and raise what it says. Raises `InputError`."""
     from perdure.coordination.bridges.registry import read
     from perdure.coordination.wire import encode
-    from perdure.service.exceptions.raising import NOT_YOURS
+    from perdure.service.exceptions.permissions import NOT_YOURS
 
     if file is None:
         raise InputError("--from", "needs a file", "Give --file FILE, or --file - for standard input")

@@ -69,7 +69,7 @@ FRESH_S = 10.0  # what was read back of a node is believed so long
 MAX_SOURCES = 8  # users that are kept as sources of one fault
 
 
-class Bench(Protocol):
+class HandlerSet(Protocol):
     """What the chain asks the site: its own handlers, its plans, and the standing of jobs."""
 
     def seats(self, record: ExceptionRecord) -> Collection[Component]:
@@ -117,12 +117,12 @@ class Chain(Struct, frozen=True):
         return self.open.get(exception_id) or self.ended.get(exception_id)
 
 
-def advance(chain: Chain, inputs: Iterable[Input], bench: Bench, now: float) -> tuple[Chain, list[Effect]]:
+def advance(chain: Chain, inputs: Iterable[Input], handlers: HandlerSet, now: float) -> tuple[Chain, list[Effect]]:
     """Take in what came, in order: the chain after it, and what is to be written, asked and done.
 
     Where nothing came of it, the chain is the same object as before.
     """
-    draft = _Draft(chain, bench, now)
+    draft = _Draft(chain, handlers, now)
     for given in inputs:
         draft.take(given)
     return draft.done()
@@ -178,8 +178,8 @@ def is_of_a_guest(record: ExceptionRecord) -> bool:
 class _Draft:
     """One batch of inputs at work on copies of the chain's maps."""
 
-    def __init__(self, chain: Chain, bench: Bench, now: float) -> None:
-        self._before, self._bench, self._now = chain, bench, now
+    def __init__(self, chain: Chain, handlers: HandlerSet, now: float) -> None:
+        self._before, self._handlers_of, self._now = chain, handlers, now
         self._open, self._ended, self._turns = dict(chain.open), dict(chain.ended), dict(chain.turns)
         self._handlers, self._equals, self._spent = dict(chain.handlers), dict(chain.equals), dict(chain.spent)
         self._chain = Chain(self._open, self._ended, self._turns, self._handlers, self._equals, self._spent)
@@ -252,7 +252,7 @@ class _Draft:
             if full := self._full(record, guest=guest):
                 self._refuse(full, "Answer some, or wait for their deadlines")
                 return
-        deadline_s = self._now + self._bench.deadline_s(record)
+        deadline_s = self._now + self._handlers_of.deadline_s(record)
         if record.deadline_s is not None:
             deadline_s = min(deadline_s, max(record.deadline_s, self._now))
         record = replace(record, deadline_s=deadline_s, state=ExceptionState.IN_CHAIN)
@@ -323,7 +323,7 @@ class _Draft:
         if known.id in self._open or known.is_brake:
             return True
         ended_s = known.verdicts[-1].time_s if known.verdicts else known.time_s
-        if self._now - ended_s > self._bench.window_s(known):
+        if self._now - ended_s > self._handlers_of.window_s(known):
             return False
         match known.state:
             case ExceptionState.HANDLED:
@@ -333,7 +333,7 @@ class _Draft:
             case ExceptionState.ESCALATED:
                 return again.detected_by in known.sources
             case _:
-                return self._bench.is_stale(again)
+                return self._handlers_of.is_stale(again)
 
     def _is_overtaken(self, known: ExceptionRecord, ended_s: float) -> bool:
         """Whether its resource went down since: an all-clear from before does not speak of that."""
@@ -355,10 +355,10 @@ class _Draft:
     def _walk(self, record: ExceptionRecord, depth: int = 0) -> None:
         """Ask on until somebody owns it, must be waited for, or nobody is left."""
         self._turns.pop(record.id, None)
-        if self._bench.is_stale(record):
+        if self._handlers_of.is_stale(record):
             self._end(replace(record, state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
             return
-        seats = self._bench.seats(record)
+        seats = self._handlers_of.seats(record)
         if (seats or self._handlers) and not self._due(record):
             ruled = {a.component for a in record.verdicts if not a.handler and a.kind is not AnswerKind.DEFERRED}
             for component in record.scope.order:
@@ -375,7 +375,7 @@ class _Draft:
 
     def _must_wait(self, record: ExceptionRecord, component: Component) -> bool:
         """Ask the next registered handler of this seat, if there is one left."""
-        owner = self._bench.owner_of(record)
+        owner = self._handlers_of.owner_of(record)
         last = {a.handler: a for a in record.verdicts if a.component is component and a.handler}
         for handler in sorted(self._handlers):
             registration = self._handlers[handler]
@@ -407,14 +407,14 @@ class _Draft:
 
     def _rule(self, record: ExceptionRecord, component: Component, depth: int) -> tuple[ExceptionRecord, bool]:
         """Ask Perdure's own handler of a seat; True where the walk is over for now."""
-        ruling = self._bench.rule(record, component, self._chain)
+        ruling = self._handlers_of.rule(record, component, self._chain)
         if ruling.kind is AnswerKind.DEFERRED:
             self._wait(record, Turn(component, "", ruling.until_s or self._now, ruling.note))
             return record, True
         return self._ruled(record, ruling, component, "", depth)
 
     def _fall_back(self, record: ExceptionRecord, depth: int) -> None:
-        ruling = self._bench.fall_back(record, self._chain)
+        ruling = self._handlers_of.fall_back(record, self._chain)
         if ruling.kind is AnswerKind.HANDLED:
             self._ruled(record, ruling, Component.SCHEDULER, "", depth)
             return
@@ -572,7 +572,7 @@ class _Draft:
             record, turn = self._open.get(exception_id), self._turns.get(exception_id)
             if record is None:
                 continue
-            if turn is None or self._bench.is_stale(record):
+            if turn is None or self._handlers_of.is_stale(record):
                 self._walk(record)
             elif turn.until_s <= self._now:
                 self._pass_on(exception_id, "gave no answer in time")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import Chain, advance
+from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.messages import Answered, Enlisted, Input, Raised, Ticked
 from perdure.coordination.playbook import Playbook
 from perdure.coordination.record import Component, ExceptionRecord, ExceptionState, Outcome
@@ -67,7 +67,7 @@ def replay(records: Iterable[ExceptionRecord], playbook: Playbook) -> dict[str, 
     chain, final = Chain(), dict[str, ExceptionRecord]()
     for now, inputs in _story(records, playbook, site):
         site.now = now
-        chain, _ = advance(chain, inputs, PlaybookBench(playbook, site, now), now)
+        chain, _ = advance(chain, inputs, PlaybookHandlers(playbook, site, now), now)
         final.update(chain.ended)
         final.update(chain.open)
     return {name: record for name, record in final.items() if name in site.known}

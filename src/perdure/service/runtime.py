@@ -34,16 +34,16 @@ from perdure.installation import program
 from perdure.job.agent import check_share
 from perdure.service.access.auth import Identity, Role, TokenBook
 from perdure.service.access.trust import check_directory
-from perdure.service.blame.ledger import Ledger
+from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
+from perdure.service.core.call_budget import CallBudget
 from perdure.service.core.comments import instance_mark, journal_place
 from perdure.service.core.controller import Told
 from perdure.service.core.loglines import log_to_stderr
-from perdure.service.core.pace import Pace
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
-from perdure.service.learning.notebook import Notebook
+from perdure.service.learning.training_store import TrainingStore
 from perdure.service.notices.notifier import READ_EVERY_S, Notifier, turns
 from perdure.service.notices.outbox import Outbox
 from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
@@ -56,19 +56,19 @@ from perdure.service.web.connections import (
     accept_quietly,
     raise_descriptor_limit,
 )
-from perdure.service.web.context import WebSettings
 from perdure.service.web.metrics import Metrics
-from perdure.service.whatif.bench import Bench, at_work
-from perdure.service.workers.collector import keep_pauses_short
-from perdure.service.workers.desk import Desk
+from perdure.service.web.state import WebSettings
+from perdure.service.whatif.comparison_queue import ComparisonQueue, at_work
+from perdure.service.workers.commands import ServiceCommands
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import STOP_FILE, Executor, ExecutorSettings
+from perdure.service.workers.gc_tuning import keep_pauses_short
+from perdure.service.workers.heartbeat_monitor import HeartbeatMonitor
 from perdure.service.workers.hooks import LISTEN_EVERY_S, Hooks
 from perdure.service.workers.instance import lock_dir, only_one
 from perdure.service.workers.kept_logs import KeptLogs, Retention
-from perdure.service.workers.switch import KillSwitch
+from perdure.service.workers.kill_switch import KillSwitch
 from perdure.service.workers.threads import end, forever, threads
-from perdure.service.workers.vigil import Vigil
 from perdure.triage.matching import RuleBook
 from perdure.triage.rules import own_rules, with_site_rules
 
@@ -177,7 +177,7 @@ def run(settings: Settings) -> int:
         if isinstance(backend, SlurmBackend):
             hands.append(hooks(backend, engine, stop, settings.pace))
         if settings.coordination.agents is not None:
-            hands.append(vigil(settings.coordination, engine, stop))
+            hands.append(heartbeats(settings.coordination, engine, stop))
         if settings.triage.learn:
             hands.append(forever("learn", stop, learner.turn, lambda: stop.wait(settings.triage.learn_every_s)))
         if settings.blame.enabled:
@@ -188,10 +188,10 @@ def run(settings: Settings) -> int:
         stack.callback(end, hands, stop, engine)
         for thread in hands:
             thread.start()
-        bench = bench_of(settings, journal, state)
-        if bench is not None:
-            stack.enter_context(at_work(bench))
-        return serve(settings, engine, learner, metrics, sock, url, state, bench)
+        queue = comparison_queue_of(settings, journal, state)
+        if queue is not None:
+            stack.enter_context(at_work(queue))
+        return serve(settings, engine, learner, metrics, sock, url, state, queue)
 
 
 def keep_room(engine: Engine, switch: KillSwitch) -> None:
@@ -271,7 +271,7 @@ def rules_of(settings: Settings) -> RuleBook:
 def learner_of(settings: Settings, journal: Journal, rules: RuleBook) -> Learner:
     """What judges failures by rules and by a model that learns."""
     good_runs = GoodRuns(journal.store, journal.cluster) if settings.triage.learn else None
-    return Learner(Notebook(journal.store, journal.cluster), rules, time.time, good_runs)
+    return Learner(TrainingStore(journal.store, journal.cluster), rules, time.time, good_runs)
 
 
 def engine_of(
@@ -300,8 +300,8 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
     def tell(inputs: list[Input]) -> None:
         engine.absorb([Told(time.time(), tuple(inputs))])
 
-    ledger = Ledger(journal.store, journal.cluster, topology_of(settings), settings.blame.storage)
-    return Watch(ledger, settings.blame, time.time, tell)
+    store = SuspectStore(journal.store, journal.cluster, topology_of(settings), settings.blame.storage)
+    return Watch(store, settings.blame, time.time, tell)
 
 
 def topology_of(settings: Settings) -> Topology:
@@ -332,12 +332,12 @@ def read_playbook(path: Path) -> Playbook:
         raise InputError(str(path), "is not UTF-8", "Save it as UTF-8") from err
 
 
-def bench_of(settings: Settings, journal: Journal, state: Path) -> Bench | None:
+def comparison_queue_of(settings: Settings, journal: Journal, state: Path) -> ComparisonQueue | None:
     """Where what-if questions are worked off; None where they are turned off."""
     if not settings.whatif.enabled:
         return None
     database = journal.engine.url.render_as_string(hide_password=False)
-    return Bench(state / "whatif", database, settings.service.cluster_id, settings.whatif, time.time)
+    return ComparisonQueue(state / "whatif", database, settings.service.cluster_id, settings.whatif, time.time)
 
 
 def notifiers(
@@ -358,7 +358,7 @@ def notifiers(
     return hands
 
 
-def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event, pace: Pace) -> threading.Thread:
+def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event, pace: CallBudget) -> threading.Thread:
     """The thread that listens to Slurm's hooks."""
     listener = Hooks(backend, engine, looks_per_minute=pace.early_looks)
 
@@ -370,14 +370,14 @@ def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event, pace: Pa
     return forever("hooks", stop, listen, lambda: None)
 
 
-def vigil(settings: CoordinationSettings, engine: Engine, stop: threading.Event) -> threading.Thread:
+def heartbeats(settings: CoordinationSettings, engine: Engine, stop: threading.Event) -> threading.Thread:
     """The thread that looks at the heartbeats of nodes and jobs. Raises `ConfigError`."""
     share = settings.agents
     if share is None:
         raise ConfigError("coordination.agents", "is not set", "Name the directory that the agents write to")
     check_share(share)
-    watcher = Vigil(share, [Path(fence) for fence in settings.fences], engine.tell, engine.view)
-    return forever("vigil", stop, watcher.look, lambda: stop.wait(settings.watch_every_s))
+    watcher = HeartbeatMonitor(share, [Path(fence) for fence in settings.fences], engine.tell, engine.view)
+    return forever("heartbeats", stop, watcher.look, lambda: stop.wait(settings.watch_every_s))
 
 
 def demonstration(
@@ -407,16 +407,16 @@ def serve(
     sock: socket.socket,
     url: str,
     state: Path,
-    bench: Bench | None,
+    queue: ComparisonQueue | None,
 ) -> int:
     """Serve the pages until a signal ends it."""
     service = settings.service
-    desk = Desk(engine, service.cluster, service.armed, KillSwitch(state), settings.look_every_s)
+    commands = ServiceCommands(engine, service.cluster, service.armed, KillSwitch(state), settings.look_every_s)
     tokens = TokenBook(state)
     web = WebSettings(hosts=service.hosts, notices=settings.notices.limits, proxy=settings.proxy)
     app = create_app(
-        engine.journal.engine, desk, tokens, web,
-        metrics=metrics, bench=bench, learner=learner, suspicion=settings.blame,
+        engine.journal.engine, commands, tokens, web,
+        metrics=metrics, queue=queue, learner=learner, suspicion=settings.blame,
     )  # fmt: skip
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=END_S, http=BoundedProtocol,

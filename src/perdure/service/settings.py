@@ -26,9 +26,9 @@ from perdure.model.actions import KINDS
 from perdure.retry.rules import RetryRules
 from perdure.service.access.proxy.settings import ProxySettings, check_proxy
 from perdure.service.blame.settings import BlameSettings
+from perdure.service.core.call_budget import MINUTE_S, CallBudget
 from perdure.service.core.caps import Caps
 from perdure.service.core.controller import ControllerSettings
-from perdure.service.core.pace import MINUTE_S, Pace
 from perdure.service.core.scope import ScopeSettings
 from perdure.service.notices.settings import NoticesSettings, check_rules, check_targets
 from perdure.service.whatif.limits import WhatifSettings
@@ -185,13 +185,13 @@ class Settings:
         return SLURM_POLL_S if self.slurm.spool else MINUTE_S / max(1.0, (self.pace.looks or 1.0) - 1.0)
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> CallBudget:
         """How often the cluster may be asked."""
         if self.service.cluster is Cluster.LOCAL:
-            return Pace()
+            return CallBudget()
         asked = MINUTE_S / self.service.poll_s if self.service.poll_s else 0.0
         looks = self.slurm.looks_per_minute or max(LOOKS_PER_MINUTE, asked)
-        return Pace(looks, rounds=6 * looks, early_looks=3 * looks)
+        return CallBudget(looks, rounds=6 * looks, early_looks=3 * looks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.coordination.bench import PlaybookBench
 from perdure.coordination.chain import advance
+from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.handlers.shared import newly_needed
 from perdure.coordination.messages import (
     Asked,
@@ -490,7 +490,7 @@ def _advance(
 ) -> tuple[State, list[Effect]]:
     """Move exceptions along the chain, and take what comes of it into the cases that they are about."""
     view = SiteView(state, settings.playbook, settings.retry, now)
-    chain, outcomes = advance(state.chain, inputs, PlaybookBench(settings.playbook, view, now), now)
+    chain, outcomes = advance(state.chain, inputs, PlaybookHandlers(settings.playbook, view, now), now)
     if chain is not state.chain:
         state = replace(state, chain=chain)
     effects: list[Effect] = []

@@ -14,8 +14,16 @@ from perdure.coordination.ruling import Registration
 from perdure.errors import ClusterError, NotFound, PerdureError
 from perdure.service.access.auth import Identity
 from perdure.service.core.view import SiteView
-from perdure.service.exceptions.intake import Intake, Tell
-from perdure.service.exceptions.raising import annotated, answered, enlisted, handler_id, may_see, may_speak_for, raised
+from perdure.service.exceptions.group_commit import GroupCommit, Tell
+from perdure.service.exceptions.permissions import (
+    annotated,
+    answered,
+    enlisted,
+    handler_id,
+    may_see,
+    may_speak_for,
+    raised,
+)
 
 Recall = Callable[[Sequence[str]], Mapping[str, ExceptionRecord]]
 Read = Raised | ExceptionRecord | PerdureError
@@ -50,7 +58,7 @@ class Coordinator:
 
         `look` has the cluster looked at soon: a job that is not known may have started since the last time.
         """
-        self._intake = Intake(tell)
+        self._intake = GroupCommit(tell)
         self._view = view
         self._recall = recall
         self._look = look

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from perdure.service.learning.notebook import Correction
+from perdure.service.learning.training_store import Correction
 from perdure.triage.verdict import Evidence, Label, Role, Verdict
 
 SURE = 0.97

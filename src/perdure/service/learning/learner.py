@@ -16,7 +16,7 @@ from perdure.model.jobs import Attempt, Job
 from perdure.model.output import Output
 from perdure.service.learning.corrections import corrected
 from perdure.service.learning.good_runs import GoodRuns
-from perdure.service.learning.notebook import Correction, Notebook, Read
+from perdure.service.learning.training_store import Correction, Read, TrainingStore
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Model
 from perdure.triage.classifiers.registry import load_model
@@ -40,10 +40,10 @@ class Learner:
     """Keeps what is read, applies what persons said, and holds the model. Safe to share between threads."""
 
     def __init__(
-        self, notebook: Notebook, rules: RuleBook, clock: Callable[[], float], good_runs: GoodRuns | None = None
+        self, store: TrainingStore, rules: RuleBook, clock: Callable[[], float], good_runs: GoodRuns | None = None
     ) -> None:
         """`good_runs` are what failures are compared with; None: with nothing."""
-        self.notebook = notebook
+        self.store = store
         self._good_runs = good_runs
         self._rules = rules
         self._causes = {rule.cause.name: rule.cause for rule in rules.rules}
@@ -51,10 +51,10 @@ class Learner:
         self._turn = threading.Lock()  # one round of teaching at a time
         self.base: Model = own_model()
         self.model: Model = self._latest()
-        self._corrections: tuple[Correction, ...] = tuple(notebook.corrections())
+        self._corrections: tuple[Correction, ...] = tuple(store.corrections())
 
     def _latest(self) -> Model:
-        data = self.notebook.model()
+        data = self.store.model()
         if data is None:
             return self.base
         try:
@@ -68,7 +68,7 @@ class Learner:
         good = self._good_run(attempt.id)
         found = examine(output, attempt, context, self.model, self._rules, good=good)
         try:
-            self.notebook.keep(Read.of(attempt, found, self._clock()))
+            self.store.keep(Read.of(attempt, found, self._clock()))
         except PerdureError as err:  # no reason to leave the failure unanswered
             log.warning("%s: what was read is not kept: %s", attempt.id, err)
         return self.corrected(found.verdict, attempt.user)
@@ -91,25 +91,25 @@ class Learner:
 
     def correct(self, attempt: AttemptId, transient: bool, by: str, for_all: bool) -> Correction:
         """Take a person's word; it holds at once. Raises `NotFound`."""
-        said = self.notebook.correct(attempt, transient, by, for_all, self._clock())
-        self._corrections = tuple(self.notebook.corrections())
+        said = self.store.correct(attempt, transient, by, for_all, self._clock())
+        self._corrections = tuple(self.store.corrections())
         return said
 
     def withdraw(self, attempt: AttemptId) -> bool:
         """Take a correction back. False: there was none."""
-        found = self.notebook.withdraw(attempt)
-        self._corrections = tuple(self.notebook.corrections())
+        found = self.store.withdraw(attempt)
+        self._corrections = tuple(self.store.corrections())
         return found
 
     def learn(self, anyway: bool = False) -> Term | None:
         """One round of teaching, if there is news (or `anyway`): what came of it, None where nothing was taught."""
         with self._turn:
-            lessons = self.notebook.lessons(self._causes)
+            lessons = self.store.lessons(self._causes)
             digest = _digest(lessons)
             if not anyway and not self._is_news(lessons, digest):
                 return None
             model, term = teach(self.base, self.model, lessons, self.known)
-            self.notebook.note_term(term, digest, model.save() if term.adopted else None, self._clock())
+            self.store.note_term(term, digest, model.save() if term.adopted else None, self._clock())
             self.model = model
             return term
 
@@ -120,17 +120,17 @@ class Learner:
             log.info(
                 "taught %d lessons: %s (%s)", term.lessons, "adopted" if term.adopted else "not adopted", term.reason
             )
-        self.notebook.prune()
+        self.store.prune()
 
     def roll_back(self) -> bool:
         """Use the model before the one in use. False: there is none but the one that came with Perdure."""
         with self._turn:
-            found = self.notebook.roll_back()
+            found = self.store.roll_back()
             self.model = self._latest()
             return found
 
     def _is_news(self, lessons: Sequence[Lesson], digest: str) -> bool:
-        last = next(iter(self.notebook.terms(1)), None)
+        last = next(iter(self.store.terms(1)), None)
         persons = any(lesson.source is LabelSource.PERSON for lesson in lessons)
         if last is None:
             return persons or len(lessons) >= MIN_NEWS

@@ -24,17 +24,17 @@ from perdure.service.web import problems
 from perdure.service.web.api import actions, blame, events, exceptions, jobs, learning, nodes, notices, status, whatif
 from perdure.service.web.api.events import Listeners
 from perdure.service.web.connections import most_connections
-from perdure.service.web.context import Anybody, Here, Web, WebSettings
 from perdure.service.web.description import described
 from perdure.service.web.etags import ETags
-from perdure.service.web.guard import Guard
+from perdure.service.web.event_feed import EventFeed
+from perdure.service.web.host_guard import HostGuard
 from perdure.service.web.idempotency import Replies
 from perdure.service.web.metrics import Metrics
 from perdure.service.web.pages import errors, site
 from perdure.service.web.problems import RESPONSES
 from perdure.service.web.roles import check_every_route_declares
-from perdure.service.web.tail import Tail
-from perdure.service.whatif.bench import Bench
+from perdure.service.web.state import Anybody, Here, WebSettings, WebState
+from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.whatif.limits import MIB
 from perdure.service.workers.operations import Operations
 
@@ -62,13 +62,13 @@ def create_app(
     settings: WebSettings | None = None,
     *,
     metrics: Metrics | None = None,
-    bench: Bench | None = None,
+    queue: ComparisonQueue | None = None,
     learner: Learner | None = None,
     suspicion: BlameSettings | None = None,
 ) -> FastAPI:
     """The web application of a service.
 
-    `journal` is only read. All that is asked to be changed goes through `operations`. `bench` answers what-if
+    `journal` is only read. All that is asked to be changed goes through `operations`. `queue` answers what-if
     questions and `learner` takes corrections; None where there is none. `suspicion` says how suspects are found.
     Raises `RuntimeError` where a route does not say who may ask it.
     """
@@ -91,8 +91,8 @@ def create_app(
     most_streams = min(settings.max_streams, most_connections() // 2)
     app.state.listeners = Listeners(most_streams, _tail(reader, settings.stream_every_s))
     app.state.metrics = metrics
-    app.state.web = Web(
-        reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, bench, learner,
+    app.state.web = WebState(
+        reader, operations, tokens, app.state.sessions, metrics, Replies(), settings, queue, learner,
         suspicion or BlameSettings(),
     )  # fmt: skip
     check_every_route_declares((*API_ROUTERS, health, *site.ROUTERS))
@@ -104,18 +104,18 @@ def create_app(
     routers = [*((API, router) for router in API_ROUTERS), *(("", router) for router in (health, *site.ROUTERS))]
     problems.install(app, errors.page_of, problems.allowed_by(routers))
     app.add_middleware(ETags, prefix=API)
-    larger = {f"{API}{whatif.UPLOADS}": bench.settings.upload_mib * MIB} if bench else {}
-    app.add_middleware(Guard, hosts=settings.hosts, larger=larger)
+    larger = {f"{API}{whatif.UPLOADS}": queue.settings.upload_mib * MIB} if queue else {}
+    app.add_middleware(HostGuard, hosts=settings.hosts, larger=larger)
     return app
 
 
-def _tail(reader: Reader, every_s: float) -> Tail:
+def _tail(reader: Reader, every_s: float) -> EventFeed:
     """What listeners hear, read from the journal."""
 
     def after(seq: int, limit: int) -> list[EventRow]:
         return list(queries.events_after(reader, seq, limit).items)
 
-    return Tail(after, lambda: queries.newest(reader), lambda ids: owners_of(reader, ids), every_s)
+    return EventFeed(after, lambda: queries.newest(reader), lambda ids: owners_of(reader, ids), every_s)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from pydantic import AliasChoices, BaseModel, Field, computed_field
 from perdure.errors import PerdureError
 from perdure.service.access.auth import Identity, Role
 from perdure.service.store.codec import Codec, clean
-from perdure.service.whatif.ask import Ask
+from perdure.service.whatif.question import ComparisonQuestion
 
 HISTORY = "this site's history"
 TRACE = Path("trace")  # where the process that simulates finds what was uploaded
@@ -111,7 +111,7 @@ class Comparison:
     id: str
     owner: str
     source: str  # the name of the trace, or `HISTORY`
-    ask: Ask
+    ask: ComparisonQuestion
     stage: Stage
     created_s: float
     started_s: float | None = None
@@ -130,7 +130,7 @@ class ComparisonRequest:
     On its standard input alone: the database's address may hold a secret.
     """
 
-    ask: Ask
+    ask: ComparisonQuestion
     database: str  # where the site's history is
     cluster: str  # whose history
     unpacked_bytes: int

@@ -23,7 +23,6 @@ from perdure.errors import MissingExtra, PerdureError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.registry import placement_named
-from perdure.service.whatif.ask import Ask, check
 from perdure.service.whatif.comparison import (
     HISTORY,
     ORDER,
@@ -35,9 +34,10 @@ from perdure.service.whatif.comparison import (
     Summary,
     Trouble,
 )
+from perdure.service.whatif.comparison_store import MAX_BYTES, REPORT, RESULT, SUMMARY
 from perdure.service.whatif.limits import MIB
 from perdure.service.whatif.process import ProcessMessage
-from perdure.service.whatif.shelf import MAX_BYTES, REPORT, RESULT, SUMMARY
+from perdure.service.whatif.question import ComparisonQuestion, check
 from perdure.simulation.charts import MAX_RUNS
 from perdure.simulation.fitting import fitting
 from perdure.simulation.metrics import Spread as Seconds
@@ -107,7 +107,7 @@ def _trace(order: ComparisonRequest, cluster: Cluster) -> Trace:
     return fitting(found, HISTORY, cluster, True, placement_named(ask.placement))
 
 
-def _draw(ask: Ask, table: JobTable, runs: Sequence[Run]) -> tuple[list[str], str]:
+def _draw(ask: ComparisonQuestion, table: JobTable, runs: Sequence[Run]) -> tuple[list[str], str]:
     """Write the pictures and the report; the names of the pictures, or why there are none."""
     came = "as recorded" if ask.load is None else f"{ask.load:g}"
     facts = {"cluster": ask.cluster, "placement": ask.placement, "failures": ask.failures, "load": came}

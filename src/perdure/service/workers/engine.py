@@ -41,20 +41,20 @@ from perdure.service.core.controller import (
     step,
     unfinished,
 )
+from perdure.service.core.foreign_marks import foreign_marks
 from perdure.service.core.hung import HANG, WALLTIME, notes_of, of_hang
 from perdure.service.core.loglines import lines
-from perdure.service.core.others import foreign_marks
 from perdure.service.core.recovery import is_not_as_left
 from perdure.service.core.successor import successor_of
-from perdure.service.core.surroundings import context_of
+from perdure.service.core.triage_context import context_of
 from perdure.service.core.view import SiteView
 from perdure.service.core.walltime import of_walltime
 from perdure.service.store.journal import NOT_AS_LEFT, Journal
 from perdure.service.workers.comment_writer import CommentWriter
 from perdure.service.workers.executor import Executor
+from perdure.service.workers.good_run_queue import GOOD_BYTES, GoodRunQueue
 from perdure.service.workers.kept_logs import KeptLogs
-from perdure.service.workers.studies import GOOD_BYTES, Studies
-from perdure.service.workers.turns import Logs
+from perdure.service.workers.log_queue import LogQueue
 from perdure.triage.context import Context
 from perdure.triage.ending import ending
 from perdure.triage.logtext import LogText
@@ -104,8 +104,8 @@ class Engine:
         self._lock = threading.Lock()  # of the state and the journal's order
         self._backend_lock = threading.Lock()  # a backend is asked one thing at a time
         self._state: State = journal.restore()
-        self.logs = Logs(self._read)  # of attempts that wait to be judged
-        self._to_study = Studies()
+        self.logs = LogQueue(self._read)  # of attempts that wait to be judged
+        self._to_study = GoodRunQueue()
         self._good_reader = ThreadPoolExecutor(1, thread_name_prefix="good-log")  # stuck, it holds up no failure
         self.acts_wait = threading.Event()  # set while there may be an action to carry out
         self.look_now = threading.Event()  # set where something is known to have happened

@@ -44,7 +44,7 @@ from perdure.service.store.journal import ActionRow, Charge, Journal
 from perdure.service.store.journal import (
     ActionState as ActionState,  # its home is the journal; callers of both need one
 )
-from perdure.service.workers.switch import STOP_FILE as STOP_FILE
+from perdure.service.workers.kill_switch import STOP_FILE as STOP_FILE
 
 HOUR_S = 3600.0
 FARTHEST_S = 24 * HOUR_S

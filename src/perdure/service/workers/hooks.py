@@ -14,9 +14,9 @@ from perdure.coordination.bridges.registry import read as read_bridged
 from perdure.coordination.messages import Raised
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
+from perdure.service.core.call_budget import CallMeter
 from perdure.service.core.controller import PERDURE
 from perdure.service.core.loglines import Repeats
-from perdure.service.core.pace import Meter
 from perdure.service.workers.engine import Engine
 
 log = logging.getLogger("perdure")
@@ -43,7 +43,7 @@ class Hooks:
     ) -> None:
         self._backend, self._engine, self._clock = backend, engine, clock
         self._changed_ns, self._alive_s = 0, 0.0
-        self._looks = Meter.per_minute(looks_per_minute, LOOKS_AT_ONCE)
+        self._looks = CallMeter.per_minute(looks_per_minute, LOOKS_AT_ONCE)
         self._repeats = Repeats()
         self._seen: dict[str, Question] = {}  # those that wait and were looked at, by job
 

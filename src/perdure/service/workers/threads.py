@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 
 from perdure.errors import PerdureError
+from perdure.service.core.call_budget import NO_LIMIT, CallBudget, CallMeter
 from perdure.service.core.loglines import Repeats
-from perdure.service.core.pace import NO_LIMIT, Meter, Pace
 from perdure.service.workers.comment_writer import COMMENTS_EVERY_S
 from perdure.service.workers.engine import Engine
 
@@ -50,10 +50,10 @@ def forever(name: str, stop: threading.Event, turn: Turn, pause: Turn) -> thread
 
 
 def threads(
-    engine: Engine, stop: threading.Event, look_every_s: float, pace: Pace = NO_LIMIT, keep_days: float = 30.0
+    engine: Engine, stop: threading.Event, look_every_s: float, pace: CallBudget = NO_LIMIT, keep_days: float = 30.0
 ) -> list[threading.Thread]:
     """The threads of the engine: they look, judge, act, comment, let time pass, and remove what is old."""
-    rounds = Meter.per_minute(pace.rounds, BURST)
+    rounds = CallMeter.per_minute(pace.rounds, BURST)
 
     def act() -> None:
         now = time.monotonic()
@@ -73,7 +73,7 @@ def threads(
         if engine.kept is not None:
             engine.kept.prune(engine.clock())
 
-    look, wait = _looking(engine, stop, look_every_s, Meter.per_minute(pace.looks))
+    look, wait = _looking(engine, stop, look_every_s, CallMeter.per_minute(pace.looks))
     return [
         forever("look", stop, look, wait),
         forever("judge", stop, lambda: engine.judge_next(0.5), lambda: None),
@@ -85,7 +85,7 @@ def threads(
     ]
 
 
-def _looking(engine: Engine, stop: threading.Event, every_s: float, looks: Meter) -> tuple[Turn, Turn]:
+def _looking(engine: Engine, stop: threading.Event, every_s: float, looks: CallMeter) -> tuple[Turn, Turn]:
     """A look, and the wait for the next one: until it is due, or there is reason to, and the budget allows it.
 
     A look that takes long is one that costs the resource manager much: then looks are rarer.

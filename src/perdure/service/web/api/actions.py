@@ -15,7 +15,7 @@ from perdure.service.store.queries import actions, jobs, nodes
 from perdure.service.web.api.models import ActionItem, Listing, Order, Planned, StatusItem, Switch
 from perdure.service.web.api.params import Cursor, IdempotencyKey, Limit, Word
 from perdure.service.web.api.status import standing
-from perdure.service.web.context import Here, Operator, Viewer, Web
+from perdure.service.web.state import Here, Operator, Viewer, WebState
 
 router = APIRouter(tags=["actions"])
 
@@ -64,12 +64,12 @@ def kill_switch(web: Here, identity: Operator, switch: Switch) -> StatusItem:
     return standing(web).model_copy(update={"note": note})
 
 
-def place(web: Web, identity: Identity, order: Order, key: str | None) -> Planned:
+def place(web: WebState, identity: Identity, order: Order, key: str | None) -> Planned:
     """Plan what an operator asks for. Raises `PerdureError` where it makes no sense."""
     return web.replies.once(identity.user, key, order, "order", lambda: _placed(web, identity, order, key))
 
 
-def _placed(web: Web, identity: Identity, order: Order, key: str | None) -> Planned:
+def _placed(web: WebState, identity: Identity, order: Order, key: str | None) -> Planned:
     reason = one_line(order.reason) or f"asked for by {one_line(identity.user)}"
     if order.kind in NODE_KINDS:
         if order.job_id or not order.node:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from perdure.service.blame.announce import in_words, suspect_to_exception
 from perdure.service.store.queries import suspects
 from perdure.service.store.queries.suspects import SuspectRow
-from perdure.service.web.context import Here, Viewer
+from perdure.service.web.state import Here, Viewer
 
 router = APIRouter(tags=["blame"])
 

@@ -19,9 +19,9 @@ from perdure.service.store.queries import events, jobs
 from perdure.service.store.queries.events import EventRow
 from perdure.service.web.api.models import EventItem, Listing
 from perdure.service.web.api.params import Limit, Word
-from perdure.service.web.context import Here, Viewer, Web
+from perdure.service.web.event_feed import EventFeed, FeedItem
 from perdure.service.web.roles import is_still_known, operator
-from perdure.service.web.tail import Heard, Tail
+from perdure.service.web.state import Here, Viewer, WebState
 
 router = APIRouter(tags=["events"])
 
@@ -81,7 +81,7 @@ class Listeners:
     Where there is no place left, who has few gets one of the user who has most.
     """
 
-    def __init__(self, most: int, tail: Tail) -> None:
+    def __init__(self, most: int, tail: EventFeed) -> None:
         self._most = most
         self._places: defaultdict[str, list[ListenerSlot]] = defaultdict(list)
         self.tail = tail
@@ -129,7 +129,7 @@ class Wanted:
     kinds: frozenset[str] = frozenset()
     job_id: str = ""
 
-    def text_of(self, heard: Heard) -> str:
+    def text_of(self, heard: FeedItem) -> str:
         """The message; "" where it is not for this listener."""
         row = heard.row
         if (self.kinds and row.kind not in self.kinds) or (self.job_id and row.job_id != self.job_id):
@@ -163,7 +163,7 @@ async def _stream(wanted: Wanted, seq: int, listeners: Listeners, may_stay: Call
         listeners.leave(place)
 
 
-def _items(web: Web, identity: Identity, rows: tuple[EventRow, ...]) -> list[EventItem]:
+def _items(web: WebState, identity: Identity, rows: tuple[EventRow, ...]) -> list[EventItem]:
     """Viewers get what programs and logs said of their own jobs alone."""
     if identity.role.covers(operator.role):
         return [EventItem.of(row, with_log=True) for row in rows]

@@ -16,12 +16,12 @@ from perdure.coordination.wire import encode
 from perdure.errors import NotFound, NotPermitted, PerdureError
 from perdure.service.access.auth import Identity, Role
 from perdure.service.exceptions.coordinator import Answering, Enlisting
-from perdure.service.exceptions.raising import NOT_YOURS
+from perdure.service.exceptions.permissions import NOT_YOURS
 from perdure.service.store.queries import events, exceptions, jobs
 from perdure.service.web.api.models import Listing
 from perdure.service.web.api.params import Cursor, Limit, Word
-from perdure.service.web.context import Here, Owner, Viewer, Web
 from perdure.service.web.problems import Problem, problem_of
+from perdure.service.web.state import Here, Owner, Viewer, WebState
 
 router = APIRouter(tags=["exceptions"])
 
@@ -231,7 +231,7 @@ def delete_handler(web: Here, identity: Viewer, handler: HandlerName) -> None:
     web.operations.coordinator.dismiss(handler, identity)
 
 
-def visible(web: Web, identity: Identity, exception_id: str) -> ExceptionRecord:
+def visible(web: WebState, identity: Identity, exception_id: str) -> ExceptionRecord:
     """An exception, for who may see it. Raises `NotFound`."""
     record = exceptions.exception(web.reader, exception_id)
     if record.subject.job_id and identity.role is not Role.OPERATOR:

@@ -17,7 +17,7 @@ from perdure.service.store.queries import actions, jobs, places
 from perdure.service.store.queries.waits import waits_of
 from perdure.service.web.api.models import JobFull, JobItem, Listing, Submitted
 from perdure.service.web.api.params import Cursor, IdempotencyKey, JobId, Limit, Word
-from perdure.service.web.context import Here, Operator, Owner, Web
+from perdure.service.web.state import Here, Operator, Owner, WebState
 
 router = APIRouter(tags=["jobs"])
 
@@ -95,7 +95,7 @@ def _check_own(identity: Identity, user: str, where: str) -> None:
         raise NotPermitted(where, "without a token only your own jobs are shown", "Ask the operator for one")
 
 
-def read_log(web: Web, identity: Identity, job_id: str, incarnation: int | None, max_bytes: int) -> bytes:
+def read_log(web: WebState, identity: Identity, job_id: str, incarnation: int | None, max_bytes: int) -> bytes:
     """The end of a log, for those who may read it. Raises `NotPermitted`, `NotFound`, `LogRefused`."""
     if not all(map(identity.may_read_logs_of, jobs.owners_of_log(web.reader, job_id, incarnation))):
         raise NotPermitted(f"job {job_id}", "its log belongs to another user", "Ask its owner or an operator")

@@ -13,7 +13,7 @@ from perdure.service.access.auth import Identity, Role
 from perdure.service.learning.learner import Learner
 from perdure.service.store.queries import jobs, learning
 from perdure.service.web.api.params import JobId
-from perdure.service.web.context import Here, Operator, Owner, Viewer, Web
+from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
 
 router = APIRouter(tags=["learning"])
 
@@ -104,7 +104,7 @@ def roll_back(web: Here, identity: Operator) -> RolledBack:  # noqa: ARG001
     return RolledBack(rolled_back=learner_of(web).roll_back())
 
 
-def put_right(web: Web, identity: Identity, job_id: str, incarnation: int, label: Word) -> None:
+def put_right(web: WebState, identity: Identity, job_id: str, incarnation: int, label: Word) -> None:
     """Take a person's word on a failure, or take it back. Raises `NotPermitted`, `NotFound`."""
     if not all(map(identity.may_read_logs_of, jobs.owners_of_log(web.reader, job_id, incarnation))):
         raise NotPermitted(f"job {job_id}", "it belongs to another user", "Ask its owner or an operator")
@@ -117,7 +117,7 @@ def put_right(web: Web, identity: Identity, job_id: str, incarnation: int, label
         learner_of(web).correct(attempt, label == "transient", identity.user, identity.role is Role.OPERATOR)
 
 
-def learner_of(web: Web) -> Learner:
+def learner_of(web: WebState) -> Learner:
     if web.learner is None:
         raise ClusterError(web.reader.cluster, "this service does not learn", "Start it with perdure up")
     return web.learner

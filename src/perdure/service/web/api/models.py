@@ -22,9 +22,9 @@ from perdure.service.store.queries.events import EventRow
 from perdure.service.store.queries.jobs import DecidedException, JobDetail, JobRow, JudgedAttempt, LatestFailure
 from perdure.service.store.queries.nodes import NodeRow
 from perdure.service.store.queries.places import Place
-from perdure.service.web.elsewhere import command_elsewhere
-from perdure.service.whatif.ask import Ask
+from perdure.service.web.resubmit_command import command_elsewhere
 from perdure.service.whatif.comparison import Comparison, Progress, Stage, Summary, Trouble
+from perdure.service.whatif.question import ComparisonQuestion
 from perdure.service.workers.operations import Status
 from perdure.triage.verdict import Role, Verdict
 
@@ -483,7 +483,7 @@ class ComparisonItem(BaseModel):
     id: str
     owner: str
     source: str
-    ask: Ask
+    ask: ComparisonQuestion
     stage: Stage
     created_s: float
     started_s: float | None

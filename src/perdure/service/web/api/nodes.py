@@ -8,7 +8,7 @@ from perdure.service.store.queries import nodes
 from perdure.service.web.api.actions import place
 from perdure.service.web.api.models import Fault, Listing, NodeItem, Order, Planned, Reason
 from perdure.service.web.api.params import IdempotencyKey, LastName, Limit, NodeName
-from perdure.service.web.context import Here, Operator, Viewer
+from perdure.service.web.state import Here, Operator, Viewer
 
 router = APIRouter(tags=["nodes"])
 

@@ -9,7 +9,7 @@ from perdure.service.notices import queries as notices
 from perdure.service.notices.queries import MessageRow
 from perdure.service.web.api.models import Listing
 from perdure.service.web.api.params import Cursor, Limit
-from perdure.service.web.context import Here, Operator
+from perdure.service.web.state import Here, Operator
 
 router = APIRouter(tags=["notices"])
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 import perdure
 from perdure.service.access.auth import Role
 from perdure.service.web.api.models import LoginCode, Minted, NewToken, StatusItem
-from perdure.service.web.context import Here, Operator, Owner, Viewer, Web
+from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
 
 router = APIRouter(tags=["service"])
 
@@ -31,5 +31,5 @@ def login_code(web: Here, identity: Viewer) -> LoginCode:
     return LoginCode(code=web.tokens.login_code(identity))
 
 
-def standing(web: Web) -> StatusItem:
+def standing(web: WebState) -> StatusItem:
     return StatusItem.of(web.operations.status(), perdure.__version__)

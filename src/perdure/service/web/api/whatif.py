@@ -15,12 +15,19 @@ from perdure.service.access.auth import Identity
 from perdure.service.store.queries import history
 from perdure.service.web.api.models import ComparisonItem, FormItem, Listing, Offer, UploadItem
 from perdure.service.web.api.params import IdempotencyKey
-from perdure.service.web.context import Here, Viewer, Web
-from perdure.service.whatif.ask import FAILURE_NAMES, ID, PLACEMENT_NAMES, RETRY_NAMES, Ask, policy_names
-from perdure.service.whatif.bench import Bench
+from perdure.service.web.state import Here, Viewer, WebState
 from perdure.service.whatif.comparison import Comparison
+from perdure.service.whatif.comparison_queue import ComparisonQueue
+from perdure.service.whatif.comparison_store import REPORT, RESULT
 from perdure.service.whatif.limits import MIB
-from perdure.service.whatif.shelf import REPORT, RESULT
+from perdure.service.whatif.question import (
+    FAILURE_NAMES,
+    ID,
+    PLACEMENT_NAMES,
+    RETRY_NAMES,
+    ComparisonQuestion,
+    policy_names,
+)
 from perdure.traces.read import FORMATS
 
 router = APIRouter(tags=["what-if"])
@@ -36,7 +43,7 @@ PictureWord = Annotated[str, Path(max_length=20)]
 @router.get("/whatif")
 def get_offer(web: Here, identity: Viewer) -> Offer:  # noqa: ARG001
     """What can be asked: this site's history and nodes, and the names of policies, placements and forms of traces."""
-    bench = bench_of(web)
+    queue = comparison_queue_of(web)
     extent = history.extent(web.reader)
     return Offer(
         cluster=history.cluster_spec(web.reader),
@@ -47,7 +54,7 @@ def get_offer(web: Here, identity: Viewer) -> Offer:  # noqa: ARG001
         retries=list(RETRY_NAMES),
         failures=list(FAILURE_NAMES),
         formats=[FormItem(name=form.name, about=form.about) for form in FORMATS.values()],
-        upload_bytes=bench.settings.upload_mib * MIB,
+        upload_bytes=queue.settings.upload_mib * MIB,
         missing=[module for module in SIM if find_spec(module) is None],
     )
 
@@ -69,40 +76,40 @@ async def upload(
     name: Annotated[str, Query(max_length=200, description="What to call it")] = "",
 ) -> UploadItem:
     """Send a trace as the body, packed by gzip or not. It is used once, by its sender alone, or dropped in an hour."""
-    taken = await bench_of(web).uploads.take(_whole(request), identity.user, name or "trace")
+    taken = await comparison_queue_of(web).uploads.take(_whole(request), identity.user, name or "trace")
     return UploadItem(id=taken.id, name=taken.name, bytes=taken.size or 0)
 
 
 @router.post("/whatif/comparisons", status_code=202)
-def ask(web: Here, identity: Viewer, asked: Ask, key: IdempotencyKey = None) -> ComparisonItem:
+def ask(web: Here, identity: Viewer, asked: ComparisonQuestion, key: IdempotencyKey = None) -> ComparisonItem:
     """Ask for a comparison. One runs at a time; of viewers each has one at a time."""
-    bench = bench_of(web)
-    return item(bench, bench.find(put(web, identity, asked, key).id, identity))
+    queue = comparison_queue_of(web)
+    return item(queue, queue.find(put(web, identity, asked, key).id, identity))
 
 
 @router.get("/whatif/comparisons")
 def list_comparisons(web: Here, identity: Viewer) -> Listing[ComparisonItem]:
     """Comparisons that are kept, the latest first: one's own, and for operators all. Without what came of them."""
-    return Listing(items=listed(bench_of(web), identity))
+    return Listing(items=listed(comparison_queue_of(web), identity))
 
 
 @router.get("/whatif/comparisons/{comparison_id}")
 def get_comparison(web: Here, identity: Viewer, comparison_id: ComparisonId) -> ComparisonItem:
     """How a comparison stands, and what came of it."""
-    bench = bench_of(web)
-    return item(bench, bench.find(comparison_id, identity))
+    queue = comparison_queue_of(web)
+    return item(queue, queue.find(comparison_id, identity))
 
 
 @router.post("/whatif/comparisons/{comparison_id}/cancel", status_code=202)
 def cancel(web: Here, identity: Viewer, comparison_id: ComparisonId) -> None:
     """End a comparison that waits or runs."""
-    bench_of(web).cancel(comparison_id, identity)
+    comparison_queue_of(web).cancel(comparison_id, identity)
 
 
 @router.delete("/whatif/comparisons/{comparison_id}", status_code=204)
 def remove(web: Here, identity: Viewer, comparison_id: ComparisonId) -> None:
     """Forget a comparison that is over, with its answers."""
-    bench_of(web).remove(comparison_id, identity)
+    comparison_queue_of(web).remove(comparison_id, identity)
 
 
 @router.get("/whatif/comparisons/{comparison_id}/result")
@@ -140,35 +147,35 @@ def get_picture(
     return Response(found, media_type="image/png", headers=KEPT)
 
 
-def bench_of(web: Web) -> Bench:
+def comparison_queue_of(web: WebState) -> ComparisonQueue:
     """Raises `NotFound` where what-if questions are turned off."""
     if web.whatif is None:
         raise NotFound("whatif", "this service takes no what-if questions", "Set whatif.enabled, or use perdure whatif")
     return web.whatif
 
 
-def put(web: Web, identity: Identity, asked: Ask, key: str | None) -> Comparison:
+def put(web: WebState, identity: Identity, asked: ComparisonQuestion, key: str | None) -> Comparison:
     """Take a comparison in, once under a key."""
-    bench = bench_of(web)
-    return web.replies.once(identity.user, key, asked, "what-if", lambda: bench.ask(asked, identity))
+    queue = comparison_queue_of(web)
+    return web.replies.once(identity.user, key, asked, "what-if", lambda: queue.ask(asked, identity))
 
 
-def item(bench: Bench, found: Comparison) -> ComparisonItem:
+def item(queue: ComparisonQueue, found: Comparison) -> ComparisonItem:
     """A comparison as the API tells it."""
-    return ComparisonItem.of(found, bench.progress(found.id), bench.ahead_of(found.id), bench.summary(found))
+    return ComparisonItem.of(found, queue.progress(found.id), queue.ahead_of(found.id), queue.summary(found))
 
 
-def listed(bench: Bench, identity: Identity) -> list[ComparisonItem]:
+def listed(queue: ComparisonQueue, identity: Identity) -> list[ComparisonItem]:
     """All that somebody may see, without the answers: those are files, and this is asked often."""
     return [
-        ComparisonItem.of(each, bench.progress(each.id), bench.ahead_of(each.id), None)
-        for each in bench.visible_to(identity)
+        ComparisonItem.of(each, queue.progress(each.id), queue.ahead_of(each.id), None)
+        for each in queue.visible_to(identity)
     ]
 
 
-def _answer(web: Web, identity: Identity, comparison_id: str, name: str) -> bytes:
-    bench = bench_of(web)
-    return bench.shelf.answer(bench.find(comparison_id, identity).id, name)
+def _answer(web: WebState, identity: Identity, comparison_id: str, name: str) -> bytes:
+    queue = comparison_queue_of(web)
+    return queue.store.answer(queue.find(comparison_id, identity).id, name)
 
 
 def _saved_as(comparison_id: str, suffix: str) -> dict[str, str]:

@@ -13,10 +13,10 @@ from perdure.service.store.journal import ActionState
 from perdure.service.store.queries import actions, jobs
 from perdure.service.store.queries.actions import ListedAction
 from perdure.service.store.queries.reader import MAX_LIMIT, Page, Reader
-from perdure.service.web.context import Here, Viewer
+from perdure.service.web.pages.labels import BADGES
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every
 from perdure.service.web.pages.render import page
-from perdure.service.web.pages.words import BADGES
+from perdure.service.web.state import Here, Viewer
 
 router = APIRouter()
 

@@ -15,9 +15,9 @@ from perdure.blame.grid import Grid, grid
 from perdure.service.blame.announce import in_words
 from perdure.service.store.queries import suspects
 from perdure.service.store.queries.suspects import SuspectRow
-from perdure.service.web.context import Here, Viewer
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file
 from perdure.service.web.pages.render import page
+from perdure.service.web.state import Here, Viewer
 
 router = APIRouter()
 

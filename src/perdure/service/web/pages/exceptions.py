@@ -17,10 +17,10 @@ from perdure.service.store.queries import actions, exceptions, jobs
 from perdure.service.store.queries.jobs import JobName, JudgedLine
 from perdure.service.store.queries.reader import MAX_LIMIT, Page
 from perdure.service.web.api.exceptions import ExceptionId, visible
-from perdure.service.web.context import Here, Operator, Viewer, Web
-from perdure.service.web.pages.journey import decided_after_s, decided_s, stages, stretches
+from perdure.service.web.pages.decision_timeline import decided_after_s, decided_s, stages, stretches
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every
 from perdure.service.web.pages.render import done, page
+from perdure.service.web.state import Here, Operator, Viewer, WebState
 
 router = APIRouter()
 
@@ -123,7 +123,7 @@ def exceptions_page(
     )
 
 
-def rows_of(web: Web, identity: Identity, records: Sequence[ExceptionRecord]) -> list[Row]:
+def rows_of(web: WebState, identity: Identity, records: Sequence[ExceptionRecord]) -> list[Row]:
     """Each exception with its job, and with the line of the log that names its cause, for who may read that."""
     named = jobs.names_of(web.reader, {record.subject.job_id for record in records})
     roots = jobs.root_lines(web.reader, {record.subject.job_id for record in records})
@@ -195,14 +195,14 @@ def _outages(chain: Chain) -> list[Outage]:
     return list(found.values())
 
 
-def _storms(web: Web, identity: Identity, chain: Chain) -> list[ExceptionRecord]:
+def _storms(web: WebState, identity: Identity, chain: Chain) -> list[ExceptionRecord]:
     """What took in the most equal faults, of all that is open or ended lately."""
     found = [r for records in (chain.open, chain.ended) for r in records.values() if r.repeats + 1 >= STORM]
     shown = shown_to(web, identity, found)
     return sorted(shown, key=lambda record: (-record.repeats, record.id))[:STORMS]
 
 
-def shown_to(web: Web, identity: Identity, records: Sequence[ExceptionRecord]) -> Iterable[ExceptionRecord]:
+def shown_to(web: WebState, identity: Identity, records: Sequence[ExceptionRecord]) -> Iterable[ExceptionRecord]:
     """Those about no job, and about jobs whose logs `identity` may read."""
     if identity.role is Role.OPERATOR:
         return records
@@ -214,7 +214,7 @@ def _owner(owners: Mapping[str, jobs.Owner], record: ExceptionRecord) -> str:
     return owners.get(record.subject.job_id, jobs.NOBODY).at(record.time_s)
 
 
-def _cause(web: Web, identity: Identity, record: ExceptionRecord) -> ExceptionRecord | None:
+def _cause(web: WebState, identity: Identity, record: ExceptionRecord) -> ExceptionRecord | None:
     """What it follows from, for who may see that."""
     if not record.cause:
         return None

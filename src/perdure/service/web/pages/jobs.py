@@ -16,14 +16,14 @@ from perdure.service.store.queries.reader import MAX_LIMIT, Page
 from perdure.service.store.queries.waits import waits_of
 from perdure.service.web.api.jobs import read_log
 from perdure.service.web.api.params import JobId
-from perdure.service.web.context import Here, Viewer, Web
-from perdure.service.web.elsewhere import command_elsewhere
-from perdure.service.web.pages import words
+from perdure.service.web.pages import labels
 from perdure.service.web.pages.actions import undoable
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every
 from perdure.service.web.pages.logview import log_lines
 from perdure.service.web.pages.render import page
 from perdure.service.web.pages.timeline import Stripe, Timeline, timeline
+from perdure.service.web.resubmit_command import command_elsewhere
+from perdure.service.web.state import Here, Viewer, WebState
 
 router = APIRouter()
 
@@ -78,7 +78,7 @@ def jobs_page(
     )  # fmt: skip
 
 
-def _csv(web: Web, rows: list[JobRow]) -> Response:
+def _csv(web: WebState, rows: list[JobRow]) -> Response:
     waits = waits_of(web.reader, [row.job for row in rows])
 
     def because(row: JobRow) -> str:
@@ -110,7 +110,7 @@ def job_page(
         request,
         web,
         "job",
-        words.job_name(found.job.name) or f"Job {job_id}",
+        labels.job_name(found.job.name) or f"Job {job_id}",
         job=found.job,
         detail=found,
         failure=failure,

@@ -13,9 +13,9 @@ from perdure.service.store.queries import learning
 from perdure.service.store.queries.learning import CorrectionRow, TermRow
 from perdure.service.web.api.learning import Incarnation, Word, learner_of, put_right
 from perdure.service.web.api.params import JobId
-from perdure.service.web.context import Here, Operator, Viewer
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file
 from perdure.service.web.pages.render import done, page
+from perdure.service.web.state import Here, Operator, Viewer
 
 router = APIRouter()
 

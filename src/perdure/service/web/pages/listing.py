@@ -16,7 +16,7 @@ from fastapi.responses import Response
 from perdure.errors import InputError
 from perdure.service.store.queries.order import SortOrder, Within
 from perdure.service.store.queries.reader import Page
-from perdure.service.web.pages.words import iso, visible
+from perdure.service.web.pages.labels import iso, visible
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from fastapi.responses import RedirectResponse, Response
 from perdure.errors import NotPermitted, Unauthenticated
 from perdure.service.access.auth import Identity
 from perdure.service.access.sessions import SESSION_LIFE_S
-from perdure.service.web.context import Anybody, Here, Viewer, Web
 from perdure.service.web.pages.render import plain_page
 from perdure.service.web.roles import cookie_name, named_by_proxy, session_of
+from perdure.service.web.state import Anybody, Here, Viewer, WebState
 
 router = APIRouter()
 
@@ -65,7 +65,7 @@ def logout(request: Request, web: Here, identity: Viewer) -> Response:  # noqa: 
     return response
 
 
-def _welcome(request: Request, web: Web, identity: Identity, to: str) -> Response:
+def _welcome(request: Request, web: WebState, identity: Identity, to: str) -> Response:
     """Set the cookie, and go on from a page of our own: a redirect would still count as the caller's navigation,
 
     for which the browser keeps a strict cookie back when the link was followed from another site.

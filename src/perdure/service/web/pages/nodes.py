@@ -14,12 +14,12 @@ from perdure.service.store.queries.nodes import NodeFailure, NodeRow
 from perdure.service.store.queries.reader import MAX_LIMIT, Page
 from perdure.service.store.queries.waits import drained_by, waits_for
 from perdure.service.web.api.params import NodeName
-from perdure.service.web.context import Here, Viewer, Web
 from perdure.service.web.pages.actions import undoable
 from perdure.service.web.pages.exceptions import shown_to
+from perdure.service.web.pages.labels import BADGES, DAY_S
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, at, csv_file, every
 from perdure.service.web.pages.render import page
-from perdure.service.web.pages.words import BADGES, DAY_S
+from perdure.service.web.state import Here, Viewer, WebState
 
 router = APIRouter()
 
@@ -121,7 +121,7 @@ def _names(row: suspects.SuspectRow, name: str) -> bool:
     return any(tier == "node" and one == name for tier, one in row.standing.accusation.components)
 
 
-def _told(web: Web, identity: Identity, name: str) -> list[ExceptionRecord]:
+def _told(web: WebState, identity: Identity, name: str) -> list[ExceptionRecord]:
     """Open exceptions about the node, of those that who asks may see."""
     chain = web.operations.coordinator.chain()
     about = [record for record in chain.open.values() if name in record.subject.nodes]

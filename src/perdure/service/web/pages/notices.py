@@ -10,10 +10,10 @@ from fastapi.responses import Response
 from perdure.service.notices import queries as notices
 from perdure.service.notices.queries import MessageRow
 from perdure.service.store.queries.reader import MAX_LIMIT, Page
-from perdure.service.web.context import Here, Operator
+from perdure.service.web.pages.labels import BADGES
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, Word, at, csv_file, every
 from perdure.service.web.pages.render import page
-from perdure.service.web.pages.words import BADGES
+from perdure.service.web.state import Here, Operator
 
 router = APIRouter()
 

@@ -12,9 +12,9 @@ from fastapi.responses import RedirectResponse, Response
 from perdure.service.store.queries import actions, jobs, summary
 from perdure.service.store.queries.summary import Load, Spell
 from perdure.service.store.queries.waits import waits_of
-from perdure.service.web.context import Here, Viewer, Web
+from perdure.service.web.pages.labels import DAY_S, HOUR_S
 from perdure.service.web.pages.render import page
-from perdure.service.web.pages.words import DAY_S, HOUR_S
+from perdure.service.web.state import Here, Viewer, WebState
 
 router = APIRouter()
 
@@ -31,7 +31,7 @@ def now_page(request: Request, web: Here, identity: Viewer) -> Response:  # noqa
     return page(request, web, "now", "Now", **_standing(web))
 
 
-def _standing(web: Web) -> dict[str, Any]:
+def _standing(web: WebState) -> dict[str, Any]:
     reader, now = web.reader, web.now()
     load = summary.load(reader)
     causes = summary.causes(reader, now - DAY_S)

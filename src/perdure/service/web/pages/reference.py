@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from perdure.service.web.context import Here, Viewer
 from perdure.service.web.description import described, groups, models
 from perdure.service.web.pages.render import page
+from perdure.service.web.state import Here, Viewer
 
 router = APIRouter()
 

@@ -14,12 +14,12 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from perdure.service.access.auth import Role
-from perdure.service.web.context import Web
-from perdure.service.web.pages import words
+from perdure.service.web.pages import labels
 from perdure.service.web.pages.assets import assets
 from perdure.service.web.pages.navigation import NAVIGATION
 from perdure.service.web.pages.policies import policy_title, retry_title
 from perdure.service.web.roles import session_of
+from perdure.service.web.state import WebState
 
 MOST_COUNTED = 99  # beside a name in the navigation; more are not told apart
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -32,34 +32,34 @@ def environment() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=words.shown,
+        finalize=labels.shown,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
     )
     env.filters.update(
-        amount=words.amount,
-        capital=words.capital,
-        change=words.change,
-        cause=words.cause,
-        clock=words.clock,
-        component=words.component,
-        fault=words.fault,
-        instant=words.instant,
-        iso=words.iso,
-        job_name=words.job_name,
-        kind=words.kind,
-        percent=words.percent,
+        amount=labels.amount,
+        capital=labels.capital,
+        change=labels.change,
+        cause=labels.cause,
+        clock=labels.clock,
+        component=labels.component,
+        fault=labels.fault,
+        instant=labels.instant,
+        iso=labels.iso,
+        job_name=labels.job_name,
+        kind=labels.kind,
+        percent=labels.percent,
         policy=policy_title,
         retry=retry_title,
         segment=segment,
-        sentence=words.sentence,
-        severity=words.severity,
-        span=words.span,
-        whole=words.whole,
-        zone=words.zone,
+        sentence=labels.sentence,
+        severity=labels.severity,
+        span=labels.span,
+        whole=labels.whole,
+        zone=labels.zone,
     )
-    env.globals.update(badge=words.badge, asset=assets().url, navigation=NAVIGATION)
+    env.globals.update(badge=labels.badge, asset=assets().url, navigation=NAVIGATION)
     return env
 
 
@@ -68,7 +68,7 @@ def segment(text: str) -> str:
     return quote(text.encode("utf-8", "replace"), safe="")
 
 
-def page(request: Request, web: Web, name: str, title: str, *, code: int = 200, **values: Any) -> Response:
+def page(request: Request, web: WebState, name: str, title: str, *, code: int = 200, **values: Any) -> Response:
     """A page, or only the part of it that lives where htmx asks."""
     session, identity = session_of(request), request.state.identity
     status = web.operations.status()
@@ -82,7 +82,7 @@ def page(request: Request, web: Web, name: str, title: str, *, code: int = 200, 
             fragment=is_htmx(request),
             status=status,
             now=now,
-            ago=lambda then: words.ago(then, now),
+            ago=lambda then: labels.ago(then, now),
             csrf=session.csrf if session else "",
             me=identity,
             may_act=session is not None and identity.role is Role.OPERATOR,

@@ -6,12 +6,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from perdure.errors import NotFound
-from perdure.service.web.context import Anybody
 from perdure.service.web.pages import (
     actions,
     blame,
-    deeds,
     exceptions,
+    form_actions,
     jobs,
     learning,
     login,
@@ -22,6 +21,7 @@ from perdure.service.web.pages import (
     whatif,
 )
 from perdure.service.web.pages.assets import assets
+from perdure.service.web.state import Anybody
 
 fixed = APIRouter()
 
@@ -35,7 +35,7 @@ ROUTERS = (
     notices.router,
     whatif.router,
     learning.router,
-    deeds.router,
+    form_actions.router,
     reference.router,
     login.router,
     fixed,

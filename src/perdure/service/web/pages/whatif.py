@@ -15,13 +15,20 @@ from perdure.installation import install_command
 from perdure.service.access.auth import Identity
 from perdure.service.store.queries import history
 from perdure.service.web.api.models import ComparisonItem
-from perdure.service.web.api.whatif import SIM, ComparisonId, bench_of, item, listed, put
-from perdure.service.web.context import Here, Viewer, Web
+from perdure.service.web.api.whatif import SIM, ComparisonId, comparison_queue_of, item, listed, put
 from perdure.service.web.pages.listing import Columns, ListingAddress, Wanted, arranged, at, csv_file
 from perdure.service.web.pages.policies import POLICY_WORDS, RETRY_WORDS, policy_title
 from perdure.service.web.pages.render import done, is_htmx, page
-from perdure.service.whatif.ask import FAILURE_NAMES, MAX_SEEDS, PLACEMENT_NAMES, RETRY_NAMES, Ask, policy_names
+from perdure.service.web.state import Here, Viewer, WebState
 from perdure.service.whatif.comparison import Comparison, Figures
+from perdure.service.whatif.question import (
+    FAILURE_NAMES,
+    MAX_SEEDS,
+    PLACEMENT_NAMES,
+    RETRY_NAMES,
+    ComparisonQuestion,
+    policy_names,
+)
 from perdure.traces.read import FORMATS
 
 router = APIRouter()
@@ -107,10 +114,10 @@ def whatif_page(
     like: Annotated[str, Query(max_length=16, description="A comparison whose settings are to be changed")] = "",
 ) -> Response:
     """The form, and the comparisons that are kept."""
-    bench = web.whatif
-    if bench is None:
+    queue = web.whatif
+    if queue is None:
         return page(request, web, "whatif_off", "What if")
-    rows = arranged(listed(bench, identity), SORTED_BY, asked)
+    rows = arranged(listed(queue, identity), SORTED_BY, asked)
     if asked.is_csv:
         return csv_file("comparisons", COLUMNS, rows)
     listing = ListingAddress("/whatif", asked, {}, tuple(SORTED_BY))
@@ -132,7 +139,7 @@ def whatif_page(
         placements=[(name, PLACEMENT_WORDS.get(name, "")) for name in PLACEMENT_NAMES],
         failures=[(name, FAILURE_WORDS.get(name, "")) for name in FAILURE_NAMES],
         formats=[(form.name, form.about) for form in FORMATS.values()],
-        upload_mib=bench.settings.upload_mib,
+        upload_mib=queue.settings.upload_mib,
         max_seeds=MAX_SEEDS,
         missing=[module for module in SIM if find_spec(module) is None],
         install=install_command("sim"),
@@ -144,8 +151,8 @@ def comparison_page(
     request: Request, web: Here, identity: Viewer, comparison_id: ComparisonId, wanted: Wanted
 ) -> Response:
     """One comparison: how far it is, or its figures; these also as CSV."""
-    bench = bench_of(web)
-    found = item(bench, bench.find(comparison_id, identity))
+    queue = comparison_queue_of(web)
+    found = item(queue, queue.find(comparison_id, identity))
     asked = found.ask
     figures = arranged(found.summary.compared if found.summary else [], FIGURES_BY, wanted)
     if wanted.is_csv:
@@ -191,7 +198,7 @@ def ask(
     numbers = {"load": _number(load, float), "seeds": _number(seeds, int) or 1}
     further = {"placement": placement, "failures": failures, **numbers}
     try:
-        asked = Ask.model_validate(
+        asked = ComparisonQuestion.model_validate(
             {"cluster": cluster, "policies": policy or [], "retries": retry or [], "skip_bad": skip_bad}
             | sent
             | further
@@ -216,26 +223,26 @@ def _number(text: str, kind: type[int] | type[float]) -> int | float | str | Non
 @router.post("/do/whatif/{comparison_id}/cancel")
 def cancel(request: Request, web: Here, identity: Viewer, comparison_id: ComparisonId) -> Response:
     """End a comparison that waits or runs."""
-    bench_of(web).cancel(comparison_id, identity)
+    comparison_queue_of(web).cancel(comparison_id, identity)
     return done(request, "Cancelled")
 
 
 @router.post("/do/whatif/{comparison_id}/remove")
 def remove(request: Request, web: Here, identity: Viewer, comparison_id: ComparisonId) -> Response:
     """Forget a comparison that is over."""
-    bench_of(web).remove(comparison_id, identity)
+    comparison_queue_of(web).remove(comparison_id, identity)
     if is_htmx(request):
         return Response(status_code=204, headers={"HX-Redirect": "/whatif"})
     return RedirectResponse("/whatif", 303)
 
 
-def command(asked: Ask) -> str:
+def command(asked: ComparisonQuestion) -> str:
     """What asks the same at a terminal.
 
     >>> command(Ask(cluster="4x8", policies=("fifo", "srtf"), load=0.8))
     'perdure whatif TRACE --cluster 4x8 --policy fifo,srtf --load 0.8'
     """
-    usual = Ask(cluster=asked.cluster, policies=asked.policies)
+    usual = ComparisonQuestion(cluster=asked.cluster, policies=asked.policies)
     options = {
         "--placement": (asked.placement, usual.placement),
         "--retry": (",".join(asked.retries), ",".join(usual.retries)),
@@ -249,11 +256,11 @@ def command(asked: Ask) -> str:
     return " ".join([*words, *(["--skip-bad"] if asked.skip_bad else [])])
 
 
-def _given(web: Web, identity: Identity, like: str, spec: str) -> Ask:
+def _given(web: WebState, identity: Identity, like: str, spec: str) -> ComparisonQuestion:
     """What the form holds at first: the settings of an earlier comparison, or the usual ones."""
     known: dict[str, Comparison] = {}
     if like and web.whatif is not None:
         known = {each.id: each for each in web.whatif.visible_to(identity)}
     if found := known.get(like):
         return found.ask
-    return Ask(cluster=spec, policies=USUAL)
+    return ComparisonQuestion(cluster=spec, policies=USUAL)

@@ -1,0 +1,251 @@
+"""The training store: what triage read of each failure, what persons said of it, and the rounds of teaching.
+
+Bounded: readings beyond `MAX_READINGS` and older than their job's rows are let go, models beyond the newest few.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Text, and_, cast, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from perdure.errors import NotFound
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.retry.history import WALLTIME_FINGERPRINT
+from perdure.service.store import codec
+from perdure.service.store.codec import clean
+from perdure.service.store.database import Store
+from perdure.service.store.schema import attempts, corrections, readings, terms
+from perdure.triage.classifiers.protocol import Reading
+from perdure.triage.judge import Finding
+from perdure.triage.learning.lessons import LabelSource, Lesson
+from perdure.triage.learning.outcomes import Trial, labels
+from perdure.triage.learning.teach import Term
+from perdure.triage.rule import Cause
+
+MAX_READINGS = 20_000
+MAX_TAUGHT = 5_000  # readings that are looked through for lessons, the newest
+KEPT_MODELS = 5
+_AT_ONCE = 400  # jobs a query
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What triage read of a failed attempt, and what it made of it."""
+
+    attempt: AttemptId
+    time_s: float
+    user: str
+    fingerprint: str
+    category: str
+    reading: Reading
+
+    @classmethod
+    def of(cls, attempt: Attempt, found: Finding, now: float) -> Read:
+        """What was found in the log of `attempt`."""
+        verdict = found.verdict
+        return cls(attempt.id, now, attempt.user, verdict.fingerprint, verdict.category, found.reading)
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A person's word on a failure: it outranks triage on what looks alike."""
+
+    attempt: AttemptId
+    time_s: float
+    user: str  # whose job it was
+    fingerprint: str
+    transient: bool
+    by: str
+    for_all: bool  # an operator's: it holds for all users' jobs, else for those of the same user
+
+    def holds_for(self, fingerprint: str, user: str) -> bool:
+        return bool(fingerprint) and fingerprint == self.fingerprint and (self.for_all or user == self.user)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRound:
+    """One round of teaching as it was written down."""
+
+    number: int
+    time_s: float
+    lessons: str
+    term: Mapping[str, Any]
+    has_model: bool
+
+
+class TrainingStore:
+    """The learning part of a journal's database. Safe to share between threads."""
+
+    def __init__(self, store: Store, cluster: str) -> None:
+        self._store = store
+        self.cluster = cluster
+        self._insert = (postgresql if store.dialect == "postgresql" else sqlite).insert
+
+    # -- readings
+
+    def keep(self, read: Read) -> None:
+        """Write a reading down; the first of an attempt stays."""
+        row = {
+            **self._of(read.attempt),
+            "time_s": read.time_s,
+            "user": clean(read.user),
+            "fingerprint": read.fingerprint,
+            "category": clean(read.category),
+            "excerpt": clean(read.reading.excerpt),
+            "causes": json.dumps([cause.name for cause in read.reading.causes]),
+        }
+        with self._store.writing() as db:
+            db.execute(self._insert(readings).on_conflict_do_nothing(), row)
+
+    def lessons(self, causes: Mapping[str, Cause]) -> list[Lesson]:
+        """All that the site has learnt: what outcomes prove, and what persons said. `causes` are the rules' by name."""
+        rows = self._readings()
+        proved: dict[AttemptId, bool] = {}
+        for trials in self._trials({row.job_id for row in rows}):
+            proved |= labels(trials)
+        said = {each.attempt: each for each in self.corrections()}
+        found = []
+        for row in rows:
+            attempt = AttemptId(self.cluster, row.job_id, row.incarnation)
+            known = tuple(causes[name] for name in json.loads(row.names) if name in causes)
+            about = (attempt, row.time_s, row.user, row.fingerprint, Reading(row.excerpt, known))
+            if attempt in said:
+                found.append(Lesson(*about, said[attempt].transient, LabelSource.PERSON))
+            elif attempt in proved:
+                found.append(Lesson(*about, proved[attempt], LabelSource.OUTCOME))
+        return found
+
+    def _readings(self) -> Sequence[Any]:
+        query = (
+            select(readings, cast(readings.c.causes, Text).label("names"))
+            .where(readings.c.cluster == self.cluster)
+            .order_by(readings.c.seq.desc())
+            .limit(MAX_TAUGHT)
+        )
+        with self._store.reading() as db:
+            return db.execute(query).all()
+
+    def _trials(self, job_ids: Iterable[str]) -> Iterator[list[Trial]]:
+        """The attempts of each job, in order."""
+        columns = (cast(attempts.c.payload, Text), cast(attempts.c.verdict, Text))
+        wanted = sorted(job_ids)
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            here = and_(attempts.c.cluster == self.cluster, attempts.c.job_id.in_(some))
+            query = select(attempts.c.job_id, *columns).where(here).order_by(attempts.c.job_id, attempts.c.incarnation)
+            of_job: dict[str, list[Trial]] = {}
+            with self._store.reading() as db:
+                for job_id, attempt, verdict in db.execute(query):
+                    of_job.setdefault(job_id, []).append(_trial(codec.ATTEMPT.decode(attempt), verdict))
+            yield from of_job.values()
+
+    # -- persons
+
+    def correct(self, attempt: AttemptId, transient: bool, by: str, for_all: bool, now: float) -> Correction:
+        """Write a person's word on a failed attempt down; the latest counts. Raises `NotFound`."""
+        with self._store.writing() as db:
+            found = db.execute(select(readings).where(*self._at(readings, attempt))).one_or_none()
+            if found is None:
+                where, what = f"job {attempt.job_id}", f"attempt {attempt.incarnation} has no verdict to correct"
+                raise NotFound(where, what, "See `perdure why JOBID` for the attempts that were judged")
+            said = Correction(attempt, now, found.user, found.fingerprint, transient, clean(by), for_all)
+            row = {key: value for key, value in asdict(said).items() if key != "attempt"}
+            insert = self._insert(corrections).values(**self._of(attempt), **row)
+            changed = {name: insert.excluded[name] for name in row}
+            db.execute(insert.on_conflict_do_update(index_elements=["cluster", "job_id", "incarnation"], set_=changed))
+        return said
+
+    def withdraw(self, attempt: AttemptId) -> bool:
+        """Take a correction back. False: there was none."""
+        with self._store.writing() as db:
+            return db.execute(delete(corrections).where(*self._at(corrections, attempt))).rowcount == 1
+
+    def corrections(self) -> list[Correction]:
+        """All that stand, the newest first."""
+        query = select(corrections).where(corrections.c.cluster == self.cluster).order_by(corrections.c.time_s.desc())
+        with self._store.reading() as db:
+            return [
+                Correction(
+                    AttemptId(self.cluster, row.job_id, row.incarnation),
+                    row.time_s, row.user, row.fingerprint, row.transient, row.by, row.for_all,
+                )
+                for row in db.execute(query)
+            ]  # fmt: skip
+
+    # -- teaching
+
+    def note_term(self, term: Term, lessons: str, model: bytes | None, now: float) -> None:
+        """Write a round of teaching down, with the model that it led to, if it was adopted."""
+        row = {"cluster": self.cluster, "time_s": now, "adopted": term.adopted, "lessons": lessons, "model": model}
+        with self._store.writing() as db:
+            db.execute(terms.insert(), {**row, "payload": json.dumps(asdict(term))})
+            newest = select(terms.c.seq).where(terms.c.cluster == self.cluster, terms.c.model.is_not(None))
+            kept = newest.order_by(terms.c.seq.desc()).limit(KEPT_MODELS)
+            old = and_(terms.c.cluster == self.cluster, terms.c.model.is_not(None), terms.c.seq.not_in(kept))
+            db.execute(update(terms).where(old).values(model=None))
+
+    def terms(self, limit: int = 50) -> list[TrainingRound]:
+        """The latest rounds of teaching, the newest first."""
+        columns = (terms.c.seq, terms.c.time_s, terms.c.lessons, cast(terms.c.payload, Text).label("text"))
+        query = select(*columns, terms.c.model.is_not(None).label("has_model")).where(terms.c.cluster == self.cluster)
+        with self._store.reading() as db:
+            found = db.execute(query.order_by(terms.c.seq.desc()).limit(limit)).all()
+        return [
+            TrainingRound(row.seq, row.time_s, row.lessons, json.loads(row.text), bool(row.has_model)) for row in found
+        ]
+
+    def model(self) -> bytes | None:
+        """The model that was adopted last; None where none was, or that was taken back."""
+        mine = select(terms.c.model).where(terms.c.cluster == self.cluster, terms.c.model.is_not(None))
+        with self._store.reading() as db:
+            return db.scalar(mine.order_by(terms.c.seq.desc()).limit(1))
+
+    def roll_back(self) -> bool:
+        """Forget the model that was adopted last, so that the one before it counts. False: there is none."""
+        newest = select(func.max(terms.c.seq)).where(terms.c.cluster == self.cluster, terms.c.model.is_not(None))
+        with self._store.writing() as db:
+            which = db.scalar(newest)
+            return (
+                which is not None
+                and db.execute(update(terms).where(terms.c.seq == which).values(model=None)).rowcount == 1
+            )
+
+    def prune(self) -> int:
+        """Let the oldest readings beyond `MAX_READINGS` go, corrected ones last of all; return how many went."""
+        kept = select(readings.c.seq).where(readings.c.cluster == self.cluster)
+        border = kept.order_by(readings.c.seq.desc()).offset(MAX_READINGS).limit(1)
+        with self._store.writing() as db:
+            seq = db.scalar(border)
+            if seq is None:
+                return 0
+            said = select(corrections.c.fingerprint).where(corrections.c.cluster == self.cluster)
+            old = and_(readings.c.cluster == self.cluster, readings.c.seq <= seq, readings.c.fingerprint.not_in(said))
+            return db.execute(delete(readings).where(old)).rowcount
+
+    def _of(self, attempt: AttemptId) -> dict[str, Any]:
+        return {"cluster": self.cluster, "job_id": clean(attempt.job_id), "incarnation": attempt.incarnation}
+
+    def _at(self, table: Any, attempt: AttemptId) -> list[Any]:
+        return [table.c[name] == value for name, value in self._of(attempt).items()]
+
+
+def _trial(attempt: Attempt, verdict_text: str | None) -> Trial:
+    verdict = codec.VERDICT.decode(verdict_text) if verdict_text else None
+    fingerprint = verdict.fingerprint if verdict else ""
+    nobodys = attempt.state in (AttemptState.PREEMPTED, AttemptState.CANCELLED) or fingerprint == WALLTIME_FINGERPRINT
+    proves = attempt.state.is_failure and not nobodys
+    return Trial(
+        attempt.id,
+        frozenset(attempt.nodes),
+        attempt.elapsed_s,
+        attempt.state is AttemptState.COMPLETED,
+        proves,
+        fingerprint,
+        verdict.category if verdict else "",
+    )

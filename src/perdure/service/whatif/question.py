@@ -1,0 +1,86 @@
+"""What may be asked of the simulator over the web: names of registries and numbers in bounds, never a file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from perdure.errors import ConfigError, InputError
+from perdure.model.cluster import Cluster
+from perdure.scheduling.placement.registry import COUNT, PLACEMENTS, placement_named
+from perdure.scheduling.policies import POLICIES, policy_named
+from perdure.simulation.failures import MODELS, model_named
+from perdure.simulation.retries import retry_named
+from perdure.simulation.sweep import RECORDED
+from perdure.traces.read import FORMATS
+
+MAX_POLICIES = 16
+MAX_RETRIES = 6
+MAX_SEEDS = 20
+MAX_RUNS = 200  # policies times retry policies times seeds
+ID = r"^[0-9a-f]{16}$"
+
+PLACEMENT_NAMES = (COUNT, *PLACEMENTS)
+RETRY_NAMES = (RECORDED, "never", "always:3", "oracle", "predicted", "service")
+FAILURE_NAMES = (RECORDED, *(name for name in MODELS if name != RECORDED), "nodes", "philly+nodes")
+
+Name = Annotated[str, Field(min_length=1, max_length=40)]
+Id = Annotated[str, Field(pattern=ID)]
+
+
+class ComparisonQuestion(BaseModel):
+    """A comparison of policies: on which jobs, on which cluster, under what."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    upload: Id | None = Field(default=None, description="Id of an uploaded trace; null: this site's own history")
+    rates: Id | None = Field(default=None, description="Id of an uploaded table of rates, which a Gavel trace needs")
+    format: Name | None = Field(default=None, description="Form of the trace; null: told by its content")
+    cluster: Annotated[str, Field(max_length=400)] = Field(description="Nodes x GPUs, as in 32x8 or 321x2+231x8")
+    policies: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_POLICIES)] = Field(
+        description="Names of policies; the others are compared with the first"
+    )
+    placement: Name = COUNT
+    retries: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_RETRIES)] = (RECORDED,)
+    failures: Name = RECORDED
+    load: Annotated[float, Field(gt=0, le=100, strict=True)] | None = Field(
+        default=None, description="null: jobs come as recorded"
+    )
+    seeds: Annotated[int, Field(ge=1, le=MAX_SEEDS, strict=True)] = 1
+    skip_bad: bool = Field(
+        default=False, strict=True, description="Leave bad rows and too wide jobs out, and count them"
+    )
+
+    @property
+    def runs(self) -> int:
+        """How many simulations it takes."""
+        return len(self.policies) * len(self.retries) * self.seeds
+
+
+def check(ask: ComparisonQuestion) -> Cluster:
+    """Look every name up, in registries alone; the cluster that is meant. Raises `InputError`."""
+    for what, names in (("policies", ask.policies), ("retries", ask.retries)):
+        if len(set(names)) < len(names):
+            raise InputError(what, "a name is given twice", "Give each once")
+    if ask.format is not None and ask.format not in FORMATS:
+        raise InputError("format", f"{ask.format!r} is no form of trace", f"Use one of: {', '.join(sorted(FORMATS))}")
+    if ask.rates is not None and ask.upload is None:
+        raise InputError("rates", "there is no trace that they are of", "Upload the trace, too")
+    if ask.runs > MAX_RUNS:
+        raise InputError("seeds", f"that would be {ask.runs} runs; {MAX_RUNS} are taken", "Compare fewer at a time")
+    try:
+        for policy in ask.policies:
+            policy_named(policy)
+        for retry in ask.retries:
+            retry_named(retry)
+        placement_named(ask.placement)
+        model_named(ask.failures)
+    except ConfigError as err:
+        raise InputError(err.where, err.what, err.fix) from err
+    return Cluster.parse(ask.cluster)
+
+
+def policy_names() -> tuple[str, ...]:
+    """The policies that can be asked for by their bare names."""
+    return tuple(POLICIES)

@@ -1,0 +1,172 @@
+"""Learning in the service: outcomes and persons make lessons, a person's word holds at once and for whom it may."""
+
+import pytest
+
+from perdure.errors import NotFound, StateError
+from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState, Job, JobState
+from perdure.service.core.case import State
+from perdure.service.core.controller import Journalled, Judged
+from perdure.service.learning import store as notebook_module
+from perdure.service.learning.learner import Learner
+from perdure.service.learning.training_store import KEPT_MODELS, Read, TrainingStore
+from perdure.service.store.journal import Journal
+from perdure.triage.context import Context
+from perdure.triage.judge import examine
+from perdure.triage.learning.lessons import LabelSource
+from perdure.triage.rules import own_rules
+from perdure.triage.verdict import Label
+from tests.copying import replace
+
+JAM = b"step 10 ok\nRuntimeError: the frobnicator of bay {} has jammed\n"
+SHAPE = b"Traceback (most recent call last):\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)\n"
+
+
+@pytest.fixture
+def journal(where):
+    opened = Journal.open(where, "c")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def store(journal):
+    return TrainingStore(journal.store, "c")
+
+
+@pytest.fixture
+def learner(store):
+    return Learner(store, own_rules(), lambda: 7000.0)
+
+
+def write(journal, store, job_id, ends, user="ada", log=JAM):
+    """A job's attempts: `ends` holds (state, node, seconds) of each; failures are judged and kept."""
+    state, job = State("c"), Job("c", job_id, "train", user, JobState.RUNNING, 0.0)
+    effects = [Journalled(JobChanged(0.0, job))]
+    for number, (end, node, seconds) in enumerate(ends, 1):
+        begun = 1000.0 * number
+        attempt = Attempt(AttemptId("c", job_id, number), AttemptState.RUNNING, (node,), begun, user=user)
+        over = replace(attempt, state=end, end_s=begun + seconds, exit_code=int(end is AttemptState.FAILED))
+        effects += [Journalled(AttemptStarted(begun, attempt)), Journalled(AttemptEnded(begun + seconds, over))]
+        if end is AttemptState.FAILED:
+            found = examine(log, over)
+            effects.append(Journalled(Judged(begun + seconds, over.id, found.verdict)))
+            verdict = found.verdict
+            store.keep(Read(over.id, begun, user, verdict.fingerprint, verdict.category, found.reading))
+    journal.record(effects, state, state)
+
+
+FAILED, COMPLETED = AttemptState.FAILED, AttemptState.COMPLETED
+
+
+def test_a_retry_that_passes_makes_a_lesson(journal, store, learner):
+    write(journal, store, "1", [(FAILED, "n1", 100.0), (COMPLETED, "n2", 500.0)])
+    (lesson,) = store.lessons({rule.cause.name: rule.cause for rule in own_rules().rules})
+    assert (lesson.attempt.incarnation, lesson.transient, lesson.source) == (1, True, LabelSource.OUTCOME)
+    assert "frobnicator" in lesson.reading.excerpt
+
+
+def test_the_same_failure_elsewhere_makes_two(journal, store):
+    write(journal, store, "1", [(FAILED, "n1", 100.0), (FAILED, "n2", 110.0)], log=SHAPE)
+    causes = {rule.cause.name: rule.cause for rule in own_rules().rules}
+    lessons = store.lessons(causes)
+    assert [lesson.transient for lesson in lessons] == [False, False]
+    assert lessons[0].reading.causes
+    assert store.lessons({})[0].reading.causes == ()  # a rule that is gone teaches nothing more
+
+
+def test_a_failure_that_nobody_retried_teaches_nothing(journal, store):
+    write(journal, store, "1", [(FAILED, "n1", 100.0)])
+    assert store.lessons({}) == []
+
+
+def test_a_persons_word_outranks_the_outcome_and_holds_at_once(journal, store, learner):
+    write(journal, store, "1", [(FAILED, "n1", 100.0), (COMPLETED, "n2", 500.0)])
+    attempt = AttemptId("c", "1", 1)
+    before = examine(JAM).verdict
+    learner.correct(attempt, False, "grace", for_all=True)
+    (lesson,) = store.lessons({})
+    assert (lesson.transient, lesson.source) == (False, LabelSource.PERSON)
+    after = learner.corrected(before, "anybody")
+    assert after.label is Label.DETERMINISTIC
+    assert "grace said of job 1" in after.evidence[0].text
+    assert learner.withdraw(attempt)
+    assert learner.corrected(before, "anybody") == before
+    assert not learner.withdraw(attempt)
+
+
+def test_a_users_word_holds_for_his_own_jobs_only(journal, store, learner):
+    write(journal, store, "1", [(FAILED, "n1", 100.0)])
+    learner.correct(AttemptId("c", "1", 1), True, "ada", for_all=False)
+    verdict = examine(JAM).verdict
+    assert learner.corrected(verdict, "ada").label is Label.TRANSIENT
+    assert learner.corrected(verdict, "eve") == verdict
+
+
+def test_what_was_never_judged_cannot_be_corrected(learner):
+    with pytest.raises(NotFound, match="job 9"):
+        learner.correct(AttemptId("c", "9", 1), True, "ada", for_all=True)
+
+
+def test_a_round_is_taught_when_there_is_news_and_survives_a_restart(journal, store, learner):
+    assert learner.learn() is None
+    for n in range(6):
+        write(journal, store, str(n), [(FAILED, "n1", 100.0), (COMPLETED, "n2", 500.0)], f"u{n}", JAM + b"x" * n)
+    term = learner.learn()
+    assert term is not None
+    assert term.adopted
+    assert term.offered == 6
+    assert learner.learn() is None  # no news since
+    again = Learner(store, own_rules(), lambda: 8000.0)
+    reading = examine(JAM).reading
+    assert again.model.log_odds(reading) == pytest.approx(learner.model.log_odds(reading), abs=1e-6)
+    assert again.model.log_odds(reading) > again.base.log_odds(reading)
+
+
+def test_a_roll_back_returns_to_the_model_before(journal, store, learner):
+    assert not learner.roll_back()
+    write(journal, store, "1", [(FAILED, "n1", 100.0)])
+    learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
+    assert learner.learn().adopted
+    assert learner.roll_back()
+    reading = examine(JAM).reading
+    assert learner.model.log_odds(reading) == learner.base.log_odds(reading)
+
+
+def test_few_models_are_kept(journal, store, learner):
+    write(journal, store, "1", [(FAILED, "n1", 100.0)])
+    learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
+    for _ in range(KEPT_MODELS + 3):
+        assert learner.learn(anyway=True).adopted
+    assert sum(row.has_model for row in store.terms()) == KEPT_MODELS
+
+
+def test_readings_are_bounded_and_corrected_ones_stay(journal, store, learner, monkeypatch):
+    monkeypatch.setattr(notebook_module, "MAX_READINGS", 2)
+    for n in range(5):
+        write(journal, store, str(n), [(FAILED, "n1", 100.0)], log=JAM if n else SHAPE)
+    learner.correct(AttemptId("c", "0", 1), True, "grace", for_all=True)
+    assert store.prune() == 2
+    assert len(store.lessons({})) == 1
+
+
+def test_a_failure_is_judged_kept_and_answered_though_the_notebook_is_full(learner, monkeypatch, caplog):
+    attempt = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 9.0, exit_code=1, user="ada")
+    assert learner.judge(SHAPE, attempt, Context()).label is Label.DETERMINISTIC
+
+    def full(read):
+        raise StateError("journal.db", "cannot be written: disk full", "Free some space")
+
+    monkeypatch.setattr(learner.store, "keep", full)
+    assert learner.judge(SHAPE, attempt, Context()).label is Label.DETERMINISTIC
+    assert "is not kept" in caplog.text
+
+
+def test_a_damaged_model_is_not_used(journal, store, learner, caplog):
+    write(journal, store, "1", [(FAILED, "n1", 100.0)])
+    learner.correct(AttemptId("c", "1", 1), True, "grace", for_all=True)
+    term = learner.learn()
+    store.note_term(term, "x", b"garbage", 1.0)
+    assert Learner(store, own_rules(), lambda: 1.0).model is learner.base
+    assert "model that came with Perdure" in caplog.text

@@ -1,0 +1,178 @@
+"""Who may ask what: every route, with every role, and what a browser must show beside its cookie."""
+
+import re
+
+import pytest
+from fastapi import APIRouter
+
+from perdure.service.access.auth import Identity, Role
+from perdure.service.web.app import API, API_ROUTERS, health
+from perdure.service.web.host_guard import POLICY
+from perdure.service.web.pages import site as pages
+from perdure.service.web.roles import check_every_route_declares, needs
+from tests.service.web_world import Site, fill, site
+
+ROUTES = [
+    *((route, API) for router in API_ROUTERS for route in router.routes),
+    *((route, "") for router in (health, *pages.ROUTERS) for route in router.routes),
+]
+CASES = [(method, prefix + route.path, needs(route)[0]) for route, prefix in ROUTES for method in sorted(route.methods)]
+IDS = [f"{method} {path}" for method, path, _ in CASES]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Site:
+    place = site(tmp_path_factory.mktemp("roles"), max_streams=0)
+    fill(place.world)
+    return place
+
+
+def concrete(path: str) -> str:
+    return re.sub(r"{[^}]*}", "x", path)
+
+
+def test_every_route_says_who_may_ask():
+    assert len(CASES) > 30
+    check_every_route_declares([*API_ROUTERS, health, *pages.ROUTERS])
+
+
+def test_a_route_that_says_nothing_keeps_the_service_from_starting():
+    forgetful = APIRouter()
+    forgetful.get("/secret")(lambda: None)
+    with pytest.raises(RuntimeError, match="/secret"):
+        check_every_route_declares([forgetful])
+
+
+def test_the_app_answers_to_no_other_routes(place):
+    paths = {path.replace(":path", "") for _, path, _ in CASES}
+    documented = set(place.app.openapi()["paths"])
+    assert documented <= paths
+
+
+@pytest.mark.parametrize(("method", "path", "role"), CASES, ids=IDS)
+def test_nobody_gets_past_without_a_token(place, method, path, role):
+    answer = place.client().request(method, concrete(path))
+    if role is None:
+        assert answer.status_code not in (401, 403) or path == "/login"
+    elif path.startswith(API):
+        assert answer.status_code == 401
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.headers["www-authenticate"] == "Bearer"
+    else:
+        assert answer.status_code == 303
+        assert answer.headers["location"].startswith("/login")
+
+
+@pytest.mark.parametrize(("method", "path", "role"), CASES, ids=IDS)
+def test_a_wrong_token_is_no_token(place, method, path, role):
+    if role is not None:
+        answer = place.client("pdr_wrong").request(method, concrete(path))
+        assert answer.status_code == (401 if path.startswith(API) else 303)
+
+
+@pytest.mark.parametrize(("method", "path", "role"), CASES, ids=IDS)
+def test_a_viewer_may_not_act(place, method, path, role):
+    answer = place.client(place.mira).request(method, concrete(path))
+    assert (answer.status_code == 403 and "viewer" in answer.text) == (role is Role.OPERATOR)
+
+
+@pytest.mark.parametrize(("method", "path", "role"), CASES, ids=IDS)
+def test_an_operator_may_do_all(place, method, path, role):
+    answer = place.client(place.operator).request(method, concrete(path))
+    assert answer.status_code not in (401, 500)
+    assert answer.status_code != 403 or path == "/login"
+
+
+@pytest.mark.parametrize(("method", "path"), [c[:2] for c in CASES if c[0] == "POST" and c[1] != "/login"])
+@pytest.mark.parametrize("csrf", [None, "wrong"])
+def test_a_cookie_alone_changes_nothing(place, method, path, csrf):
+    browser = place.client()
+    browser.post("/login", data={"token": place.operator})
+    answer = browser.request(method, concrete(path), headers={"X-CSRF-Token": csrf} if csrf else {})
+    assert answer.status_code == 403
+
+
+def logged_in(place):
+    browser = place.client()
+    answer = browser.post("/login", data={"token": place.operator})
+    cookie = answer.headers["set-cookie"]
+    page = browser.get("/")
+    return browser, cookie, re.search(r'name="csrf" content="([^"]+)"', page.text)[1]
+
+
+def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(place):
+    _, cookie, _ = logged_in(place)
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    assert cookie.startswith("perdure_8470=")
+
+
+@pytest.mark.parametrize("how", ["header", "field"])
+def test_a_browser_acts_with_its_csrf_token(place, how):
+    browser, _, csrf = logged_in(place)
+    given = {"headers": {"X-CSRF-Token": csrf}} if how == "header" else {}
+    form = {"on": "true"} if how == "header" else {"on": "true", "csrf": csrf}
+    assert browser.post("/do/kill-switch", data=form, **given).status_code == 303
+    assert place.commands.stopped
+    place.commands.stopped = False
+
+
+def test_a_login_code_opens_the_door_once(place):
+    code = place.tokens.login_code(Identity("root", Role.OPERATOR))
+    browser = place.client()
+    first = browser.get(f"/?code={code}")
+    assert first.headers["location"] == f"/login?code={code}"
+    welcome = browser.get(first.headers["location"])
+    assert welcome.status_code == 200
+    assert code not in welcome.text
+    assert browser.get("/").status_code == 200
+    assert browser.get(f"/?code={code}").headers["location"] == "/"
+    assert place.client().get(f"/login?code={code}").status_code == 403
+
+
+def test_logging_out_ends_the_session(place):
+    browser, _, csrf = logged_in(place)
+    secret = browser.cookies["perdure_8470"]
+    assert browser.post("/logout", data={"csrf": csrf}).status_code == 303
+    again = place.client(Cookie=f"perdure_8470={secret}")
+    assert again.get("/").status_code == 303
+
+
+def test_another_sites_form_does_not_log_in(place):
+    answer = place.client(**{"Sec-Fetch-Site": "cross-site"}).post("/login", data={"token": place.operator})
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"])
+def test_a_login_leads_to_pages_of_this_service_alone(place, to):
+    answer = place.client().post("/login", data={"token": place.operator, "next": to})
+    assert 'content="0;url=/"' in answer.text
+    assert "evil" not in answer.text
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8470", "127.0.0.1.evil.example", "", "[::2]"])
+def test_another_hosts_name_is_refused(place, host):
+    answer = place.client(place.operator, Host=host).get("/api/v1/status")
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8470", "[::1]:8470", "LocalHost:1"])
+def test_names_of_this_machine_are_taken(place, host):
+    assert place.client(place.operator, Host=host).get("/api/v1/status").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/login", "/api/v1/jobs", "/metrics", "/static/app.js", "/nowhere"])
+def test_every_answer_binds_the_browser(place, path):
+    answer = place.client(place.operator).get(path)
+    assert answer.headers["content-security-policy"] == POLICY
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "unsafe" not in POLICY
+
+
+def test_a_body_without_end_is_refused(place):
+    client = place.client(place.operator)
+    assert client.post("/api/v1/jobs", content=b"x" * 2_000_000).status_code == 413
+    endless = (b"[" * 65536 for _ in range(64))
+    answer = client.post("/api/v1/jobs", content=endless, headers={"Content-Type": "application/json"})
+    assert 400 <= answer.status_code < 500

@@ -1,0 +1,47 @@
+"""A store that is down, a service, ``perdure exec`` and a program: it stands still until the store is back."""
+
+import time
+
+import pytest
+
+import perdure.client as client
+from perdure.service.web.api import events
+from tests.job.launching import finish, is_stopped, on_linux, python, start, wait_until
+from tests.service.exceptions.test_taking_part import serving
+from tests.service.web_world import fill, site
+
+WAITS = """
+import os, sys
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+CARE = "Care(pause_signal=signal.SIGSTOP, look_s=0.05, poll_s=0.05)"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(events, "PATIENCE_S", 0.1)
+    place = site(tmp_path / "site", now=time.time() - 40_000)
+    fill(place.world)
+    place.world.submit("200", "resnet", "mira", 8)
+    place.world.start("200", "gpu01")
+    place.world.now = time.time()
+    with serving(place, tmp_path / "s.sock", "tcp") as service:
+        place.service = service
+        yield place
+
+
+@on_linux
+def test_a_job_stands_still_while_its_store_is_down(place, tmp_path):
+    incarnation = next(a.id.incarnation for a in place.world.view().running() if a.id.job_id == "200")
+    reach = {"PERDURE_URL": place.service.url, "PERDURE_TOKEN": place.mira, "PERDURE_JOB_ID": "200"}
+    process = start(tmp_path / "fence", python(WAITS), incarnation, CARE, reach)
+    pid = int(process.stdout.readline())
+    site_ = client.Service(place.service.url, place.operator)
+    client.raise_exception("storage.down", resource="pfs:/scratch", severity=1, job="", service=site_)
+    assert "because of storage.down of pfs:/scratch: the program is stopped" in process.stderr.readline()
+    wait_until(lambda: is_stopped(pid))
+    client.raise_exception("storage.restored", resource="pfs:/scratch", severity=6, job="", service=site_)
+    wait_until(lambda: not is_stopped(pid))
+    assert finish(process)[0] == 0

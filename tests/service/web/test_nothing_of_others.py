@@ -1,0 +1,225 @@
+"""Over all routes at once: what one user's logs and programs say reaches that user and operators, and nobody else."""
+
+import json
+import re
+from dataclasses import fields
+from functools import partial
+from itertools import product
+from urllib.parse import quote
+
+import pytest
+
+from perdure.coordination.messages import Ticked
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import AttemptState
+from perdure.model.output import LogMark
+from perdure.service.access.auth import Identity, Role
+from perdure.service.access.peers import PEER, Peer
+from perdure.service.core.controller import Judged
+from perdure.service.store import codec
+from perdure.service.store.queries.events import EventRow
+from perdure.service.web import roles as access
+from perdure.service.web.api.models import EventItem
+from perdure.triage.verdict import Evidence, Label, Reached, Verdict
+from perdure.triage.verdict import Role as Part
+from tests.service import web_world
+from tests.service.exceptions_world import MIRA, Told
+from tests.service.web.test_api_roles import CASES
+from tests.service.web_world import Site, TestClient, fill, site
+
+LOG, SAVED, NOTE, EVIDENCE, REMARK, ANSWER, ASIDE = (
+    f"canary-{what}" for what in ("log", "saved", "note", "evidence", "remark", "answer", "aside")
+)
+SAID = (LOG, SAVED, NOTE, EVIDENCE, REMARK, ANSWER, ASIDE)
+FAILURE = f"""step 1 loss 0.1
+saved checkpoint /scratch/{SAVED}/step_1.pt
+Traceback (most recent call last):
+  File "train.py", line 3, in forward
+ValueError: {LOG} is not a shape
+""".encode()
+SITE_FIELDS = [field.name for field in fields(Site)]
+PLACES = re.compile(r"{([a-z_]+)(?::path)?}")
+
+
+def lived_in(path, **more):
+    """A site on which mira's jobs have failed, and a program of hers has spoken; jonas has a job of his own."""
+    place = site(path, max_streams=0, **more)
+    world, told = place.world, Told(place.world)
+    world.submit("1", "hermes", "mira")
+    world.start("1", "gpu01")
+    world.submit("2", "his", "jonas")
+    world.start("2", "gpu02")
+    world.pass_time(60)
+    told.enlist("trainer", "job", "app", "job")
+    told.raise_("one", "app.nan", MIRA, job="1", note=NOTE, evidence=[EVIDENCE])
+    told.coordinator.annotate("mira+one", "checkpoint", REMARK, MIRA)
+    world.pass_time(1)
+    told.answer("mira+one", "trainer", "handled", ANSWER)
+    world.tell((Ticked(),))
+    world.pass_time(60)
+    world.end("1", FAILURE)
+    attempt = world.attempts["1"].id
+    failure = next(record.id for record in world.state.chain.open.values() if record.type == "job.data")
+    told.answer(failure, "trainer", "annotated", ASIDE)
+    world.tell((Ticked(),))
+    world.carry_out()
+    place.app.state.web.learner.correct(attempt, True, "mira", False)
+    return place
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return lived_in(tmp_path_factory.mktemp("others"))
+
+
+def routes(place):
+    """Everything that can be asked for by GET, with all that there is put in."""
+    world = place.world
+    chain = world.state.chain
+    known = {
+        "job_id": ["1", "2"],
+        "exception_id": [*chain.open, *chain.ended],
+        "name": [*world.nodes][:2],
+        "comparison_id": ["1"],
+        "theme": ["light"],
+    }
+    for method, path, _ in CASES:
+        if method != "GET" or "static" in path or path.endswith("/stream"):
+            continue
+        names = PLACES.findall(path)
+        for values in product(*(known[name] for name in names)):
+            filled = iter(values)
+            yield PLACES.sub(lambda _, filled=filled: quote(next(filled), safe=""), path)
+
+
+def answers(place, client):
+    """What each route answers; a log is asked for by its incarnation, too."""
+    incarnations = {attempt.id.job_id: attempt.id.incarnation for attempt in place.world.attempts.values()}
+    for path in routes(place):
+        yield path, client.get(path)
+    for job_id, incarnation in incarnations.items():
+        for base in ("/api/v1/jobs", "/jobs"):
+            path = f"{base}/{job_id}/log?incarnation={incarnation}"
+            yield path, client.get(path)
+    for query in ("job_id=1", "user=mira", "open=true", "q=hermes"):
+        for base in ("/api/v1/exceptions", "/api/v1/actions", "/exceptions", "/actions", "/jobs", "/api/v1/jobs"):
+            yield f"{base}?{query}", client.get(f"{base}?{query}")
+    for base in ("/jobs", "/exceptions", "/actions"):
+        path = f"{base}?format=csv"
+        yield path, client.get(path)
+
+
+def test_no_route_tells_a_viewer_what_anothers_log_or_program_said(place):
+    for path, answer in answers(place, place.client(place.jonas)):
+        found = [word for word in SAID if word in answer.text]
+        assert not found, (path, found)
+        assert answer.status_code != 500, path
+
+
+@pytest.mark.parametrize("who", ["mira", "operator"])
+def test_its_owner_and_operators_are_told_all_of_it(place, who):
+    """Or else the test above would pass of a service that says nothing."""
+    told = {word: [] for word in SAID}
+    for path, answer in answers(place, place.client(getattr(place, who))):
+        for word in SAID:
+            if word in answer.text:
+                told[word].append(path)
+    assert all(told.values()), told
+    assert any(path.startswith("/api/v1/events") for path in told[LOG])
+    assert any(path.startswith("/jobs/1/log") for path in told[LOG])
+
+
+@pytest.fixture
+def without_token(place, monkeypatch):
+    """A client on the Unix socket, as this user."""
+
+    def client(user):
+        async def by_socket(scope, receive, send):
+            await place.app({**scope, "state": {**scope.get("state", {}), PEER: Peer(uid=4_000_000)}}, receive, send)
+
+        monkeypatch.setattr(access, "identity_of", lambda uid: Identity(user, Role.VIEWER, own_only=uid == 4_000_000))
+        return TestClient(by_socket, base_url="http://127.0.0.1:8470", follow_redirects=False)
+
+    return client
+
+
+def test_of_a_verdict_an_event_tells_a_stranger_nothing_that_the_log_says():
+    """The line that shows broken hardware, the files, and how far it came are the log's words, too."""
+    mark = LogMark(f"/home/mira/{LOG}", 0, 9, "d", 1.0)
+    words = {
+        "summary": "it failed",
+        "hardware": LOG,
+        "logs": (mark,),
+        "reached": Reached(checkpoint=LOG),
+        "ending": LOG,
+    }
+    verdict = Verdict(Label.UNSURE, 0.5, "unknown", evidence=(Evidence(1, LOG, Part.ROOT, "r"),), **words)
+    judged = json.loads(codec.encode(Judged(1.0, AttemptId("c", "1", 1), verdict)))
+    row = EventRow(1, 1.0, "judged", "1", judged)
+    assert LOG not in EventItem.of(row, with_log=False).model_dump_json()
+    assert EventItem.of(row, with_log=True).model_dump_json().count(LOG) == 5
+
+
+PUBLIC = ("/healthz", "/readyz", "/metrics", "/login", "/api/v1/openapi.json")
+
+
+def test_without_a_token_no_route_says_that_anothers_job_is_there(place, without_token):
+    for path, answer in answers(place, without_token("jonas")):
+        if answer.status_code == 200 and not path.startswith(PUBLIC):
+            assert "mira" not in answer.text, path
+            assert "hermes" not in answer.text, path
+            assert '"1"' not in answer.text, path
+
+
+def test_without_a_token_one_sees_the_own_jobs(place, without_token):
+    mine = without_token("mira")
+    assert LOG in mine.get("/api/v1/jobs/1").text
+    assert [job["job_id"] for job in mine.get("/api/v1/jobs").json()["items"]] == ["1"]
+    assert mine.get("/api/v1/jobs/2").status_code == 403
+    assert mine.get("/api/v1/jobs/1/log").content == FAILURE
+    assert mine.get("/api/v1/jobs/2/log").status_code == 403
+
+
+def test_a_viewer_acts_on_nothing_of_anothers(place):
+    """Each way in which a user may change something of the own, tried on another's."""
+    jonas, before = place.client(place.jonas), place.world.state
+    (failed,) = [a.id for a in place.world.attempts.values() if a.id.job_id == "1"]
+    corrected = f"/api/v1/jobs/1/attempts/{failed.incarnation}/correction"
+    ways = [
+        partial(jonas.post, corrected, json={"label": "deterministic"}),
+        partial(jonas.post, corrected, json={"label": "none"}),
+        partial(jonas.post, "/api/v1/annotations/mira%2Bone", json={"key": "k", "value": "v"}),
+        partial(jonas.post, "/api/v1/answers/mira%2Bone", json={"handler": "trainer", "verdict": "handled"}),
+        partial(jonas.delete, "/api/v1/handlers/trainer"),
+        partial(jonas.delete, "/api/v1/handlers/mira%2Btrainer"),
+        partial(
+            jonas.post,
+            "/api/v1/exceptions",
+            json={"id": "x", "type": "app.nan", "severity": 1, "subject": {"job": "1"}},
+        ),
+    ]
+    for way in ways:
+        answer = way()
+        assert answer.status_code in (403, 404), (answer.url, answer.text)
+    assert place.world.state.chain == before.chain
+    (kept,) = place.client(place.mira).get("/api/v1/learning").json()["corrections"]
+    assert (kept["label"], kept["by"]) == ("transient", "mira")
+    assert place.client(place.jonas).get("/api/v1/learning").json()["corrections"] == []
+
+
+def test_a_service_tells_nothing_of_another_cluster_in_its_database(tmp_path, monkeypatch):
+    """Both have jobs of the same numbers, and nodes of the same names."""
+    first = lived_in(tmp_path)
+    fill(first.world)
+    first.world.journal.close()
+    monkeypatch.setattr(web_world, "CLUSTER", "borealis")
+    place = site(tmp_path)
+    for job_id in (*first.world.jobs, "2000"):
+        place.world.submit(job_id, "quiet", "aiko")
+        place.world.start(job_id, "gpu06")
+        place.world.end(job_id, b"", AttemptState.COMPLETED)
+    routes_of = Site(first.world, *(getattr(place, name) for name in SITE_FIELDS[1:]))
+    said = (*SAID, "jonas", "mira", "hermes", "unet", "llm-7b", "aurora", "trainer", "a connection")
+    for path, answer in answers(routes_of, place.client(place.operator)):
+        found = [word for word in said if word in answer.text and word not in path]
+        assert not found or answer.status_code == 404, (path, found)

@@ -1,0 +1,185 @@
+"""Heartbeats of nodes and jobs: who falls silent by two sources is set down at once; one source proves nothing."""
+
+import os
+import threading
+
+import pytest
+
+from perdure.errors import ConfigError
+from perdure.job.heartbeat import Heartbeat, Source, write
+from perdure.job.tracks import Tracks
+from perdure.model.nodes import NodeState
+from perdure.service.runtime import vigil
+from perdure.service.settings import CoordinationSettings
+from perdure.service.workers.heartbeat_monitor import HeartbeatMonitor
+from tests.copying import replace
+from tests.service.web_world import fill, site
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = site(tmp_path / "site")
+    fill(place.world)
+    place.world.submit("200", "resnet", "mira", 8)
+    place.world.start("200", "gpu01")
+    place.share, place.fences = tmp_path / "agents", tmp_path / "fences"
+    place.share.mkdir()
+    place.monitor = HeartbeatMonitor(place.share, [place.fences], place.world.tell, place.world.view)
+    place.count = 0
+    return place
+
+
+def agent(place, node="gpu01", problems=(), **more):
+    beat = Heartbeat(Source.AGENT, node, node, 1, place.count, 0.0, 3.0, problems=problems)
+    write(place.share / f"{node}.json", replace(beat, **more))
+
+
+def job(place, job_id="200", node="gpu01"):
+    tracks = Tracks(place.fences / job_id / "attempts" / "1" / f"{node}-7")
+    tracks.make()
+    write(tracks.heartbeat, Heartbeat(Source.JOB, node, node, 7, place.count, 0.0, 5.0, job_id=job_id, token=1))
+
+
+def actions(place):
+    planned = [row.action for row in place.world.journal.planned()]
+    return [(action.kind, action.node) for action in planned if action.kind in ("down", "drain")]
+
+
+def live(place, seconds, *, beating=(), step_s=2.0):
+    """Let time pass; the agents of `beating` beat."""
+    for _ in range(int(seconds / step_s)):
+        place.world.pass_time(step_s)
+        place.count += 1
+        for node in beating:
+            agent(place, node)
+        place.monitor.look()
+
+
+def test_an_agent_alone_that_falls_silent_proves_nothing(place):
+    for node in ("gpu01", "gpu02", "gpu04"):
+        agent(place, node)
+    live(place, 60, beating=("gpu02", "gpu04"))
+    assert actions(place) == []
+
+
+def test_an_agent_and_a_job_that_fall_silent_together_set_their_node_down_once(place):
+    for node in ("gpu01", "gpu02", "gpu04"):
+        agent(place, node)
+    job(place)
+    live(place, 14, beating=("gpu02", "gpu04"))
+    assert actions(place) == []  # three heartbeats of the slower of the two are not missed yet
+    live(place, 60, beating=("gpu02", "gpu04"))
+    assert actions(place) == [("down", "gpu01")]
+    (record,) = [r for r in place.world.state.chain.ended.values() if r.type == "node.unreachable"]
+    assert set(record.evidence) == {"agent", "job 200"}
+
+
+def lose_sight_of(place, node, state=NodeState.UNKNOWN):
+    place.world.nodes[node] = replace(place.world.nodes[node], state=state)
+    place.world.look()
+
+
+def test_a_job_and_the_manager_that_lose_a_node_for_long_set_it_down(place):
+    for node in ("gpu02", "gpu04"):
+        agent(place, node)
+    job(place)
+    live(place, 30, beating=("gpu02", "gpu04"))
+    lose_sight_of(place, "gpu01")
+    live(place, 10, beating=("gpu02", "gpu04"))
+    assert actions(place) == []
+    live(place, 20, beating=("gpu02", "gpu04"))
+    assert actions(place) == [("down", "gpu01")]
+
+
+def test_a_manager_that_has_just_been_started_proves_nothing(place):
+    job(place)
+    live(place, 30)
+    lose_sight_of(place, "gpu01")
+    live(place, 10)
+    lose_sight_of(place, "gpu01", NodeState.UP)
+    live(place, 60)
+    assert actions(place) == []
+
+
+def test_while_the_manager_is_away_silence_proves_nothing(place):
+    for node in ("gpu01", "gpu02", "gpu04"):
+        agent(place, node)
+    job(place)
+    place.world.unseen = {"controller": "no answer"}
+    place.world.look()
+    live(place, 60, beating=("gpu02", "gpu04"))
+    assert actions(place) == []
+
+
+def test_a_job_that_still_beats_contradicts(place):
+    for node in ("gpu01", "gpu02", "gpu04"):
+        agent(place, node)
+    for _ in range(30):
+        place.world.pass_time(2.0)
+        place.count += 1
+        job(place)
+        place.monitor.look()
+    assert actions(place) == []
+
+
+def test_heartbeats_of_a_job_speak_only_for_where_it_runs(place):
+    for node in ("gpu01", "gpu02", "gpu04"):
+        agent(place, node)
+    job(place, node="gpu02")
+    live(place, 80, beating=("gpu01", "gpu04"))
+    assert actions(place) == []
+
+
+def test_when_all_fall_silent_at_once_the_observer_is_blind(place):
+    for node in ("gpu01", "gpu02", "gpu04"):
+        agent(place, node)
+        job_id = f"9{node[-1]}"
+        place.world.submit(job_id, "x", "mira", 1)
+        place.world.start(job_id, node)
+        job(place, job_id, node)
+    live(place, 80)
+    assert actions(place) == []
+
+
+def test_what_an_agent_says_is_wrong_drains_its_node_once(place):
+    agent(place, "gpu02", ("/scratch cannot be read",))
+    for _ in range(5):
+        place.monitor.look()
+    assert actions(place) == [("drain", "gpu02")]
+    (record,) = [r for r in place.world.state.chain.ended.values() if r.type == "node.health"]
+    assert (record.evidence, record.repeats) == (("/scratch cannot be read",), 0)
+
+
+def test_an_unknown_node_is_nobodys(place):
+    agent(place, "elsewhere", ("broken",))
+    place.monitor.look()
+    assert actions(place) == []
+
+
+def test_a_directory_that_is_gone_is_an_error_and_no_silence(place):
+    agent(place, "gpu02")
+    place.monitor.look()
+    (place.share / "gpu02.json").unlink()
+    place.share.rmdir()
+    with pytest.raises(OSError, match="agents"):
+        place.monitor.look()
+    assert actions(place) == []
+
+
+def test_a_directory_that_anybody_may_write_is_believed_by_nobody(place):
+    """Whoever may write there can forge an agent: checked where the words are read, not only where they are written."""
+    agent(place, "gpu02", ("forged",))
+    place.share.chmod(0o777)
+    with pytest.raises(ConfigError, match="anybody may write"):
+        vigil(CoordinationSettings(agents=place.share), None, threading.Event())
+    with pytest.raises(ConfigError, match="anybody may write"):
+        place.monitor.look()
+    assert actions(place) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
+def test_a_strangers_word_in_the_agents_directory_drains_nothing(place):
+    agent(place, "gpu02", ("forged",))
+    os.chown(place.share / "gpu02.json", 65534, 65534)
+    place.monitor.look()
+    assert actions(place) == []
