@@ -12,7 +12,7 @@ def test_what_is_there_is_enough(monkeypatch):
     extras.need("sim", "whatif")
 
 
-def test_what_is_missing_is_named_with_its_mend(monkeypatch):
+def test_what_is_missing_is_named_with_its_fix(monkeypatch):
     monkeypatch.setitem(extras.EXTRAS, "sim", ("json", "no_such_module"))
     with pytest.raises(MissingExtra) as caught:
         extras.need("sim", "whatif")

@@ -239,8 +239,8 @@ def check_manager(journal: Journal, name: str) -> None:
     known = journal.manager(name)
     if known != name:
         what = f"it tells of the jobs of ClusterName={known}, and the Slurm that answers here is {name}"
-        mend = "Give each cluster a --state DIR of its own; if this one was renamed, name it anew: service.cluster_name"
-        raise StateError(journal.where, what, mend)
+        fix = "Give each cluster a --state DIR of its own; if this one was renamed, name it anew: service.cluster_name"
+        raise StateError(journal.where, what, fix)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.service.core.case import State
 from perdure.service.core.controller import Journalled, Judged
-from perdure.service.learning import store as notebook_module
+from perdure.service.learning import training_store
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import KEPT_MODELS, Read, TrainingStore
 from perdure.service.store.journal import Journal
@@ -143,7 +143,7 @@ def test_few_models_are_kept(journal, store, learner):
 
 
 def test_readings_are_bounded_and_corrected_ones_stay(journal, store, learner, monkeypatch):
-    monkeypatch.setattr(notebook_module, "MAX_READINGS", 2)
+    monkeypatch.setattr(training_store, "MAX_READINGS", 2)
     for n in range(5):
         write(journal, store, str(n), [(FAILED, "n1", 100.0)], log=JAM if n else SHAPE)
     learner.correct(AttemptId("c", "0", 1), True, "grace", for_all=True)

@@ -116,7 +116,7 @@ def test_a_recovered_job_shows_both_attempts_and_the_action_between(place):
 
 
 @pytest.mark.parametrize("path", ["/jobs/nope", "/jobs/nope/log"])
-def test_an_unknown_job_is_a_problem_with_a_mend(place, path):
+def test_an_unknown_job_is_a_problem_with_a_fix(place, path):
     answer = place.client(place.operator).get(f"/api/v1{path}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"

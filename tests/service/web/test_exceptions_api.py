@@ -87,7 +87,7 @@ def test_equal_faults_are_counted_with_the_first(place):
         ({"state": "handled"}, 422, "the service's to say"),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_mend(place, change, status, said):
+def test_what_is_wrong_is_refused_with_its_fix(place, change, status, said):
     answer = post(place, place.mira, "/exceptions", {**about(), **change})
     problem = answer.json()
     assert (answer.status_code, bool(problem["fix"])) == (status, True), problem

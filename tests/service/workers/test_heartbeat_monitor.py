@@ -9,7 +9,7 @@ from perdure.errors import ConfigError
 from perdure.job.heartbeat import Heartbeat, Source, write
 from perdure.job.tracks import Tracks
 from perdure.model.nodes import NodeState
-from perdure.service.runtime import vigil
+from perdure.service.runtime import heartbeats
 from perdure.service.settings import CoordinationSettings
 from perdure.service.workers.heartbeat_monitor import HeartbeatMonitor
 from tests.copying import replace
@@ -171,7 +171,7 @@ def test_a_directory_that_anybody_may_write_is_believed_by_nobody(place):
     agent(place, "gpu02", ("forged",))
     place.share.chmod(0o777)
     with pytest.raises(ConfigError, match="anybody may write"):
-        vigil(CoordinationSettings(agents=place.share), None, threading.Event())
+        heartbeats(CoordinationSettings(agents=place.share), None, threading.Event())
     with pytest.raises(ConfigError, match="anybody may write"):
         place.monitor.look()
     assert actions(place) == []

@@ -130,8 +130,8 @@ def check_targets(settings: NoticesSettings, where: str) -> None:
         host = _host_of(channel)
         address = literal_address(host)
         if address is not None and (why := why_not(address, settings.allow_link_local)):
-            mend = "Name the receiver's own host, or allow it with notices.allow_link_local = true"
-            raise ConfigError(where, f"target {name}: {host} is {why}", mend)
+            fix = "Name the receiver's own host, or allow it with notices.allow_link_local = true"
+            raise ConfigError(where, f"target {name}: {host} is {why}", fix)
 
 
 def _host_of(channel: Channel) -> str:
