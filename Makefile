@@ -8,19 +8,23 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up setup test test-tools lock attacks crash dst mutants mutants-generated fuzz slurm-table programs foundry bench-triage docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst mutants mutants-generated fuzz slurm-table programs foundry bench-triage docs clean
 
-up: setup
+up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
 
-setup: $(VENV)/.sim
+# What stands behind the two number signs of each target.
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+
+setup: $(VENV)/.sim ## install into .venv, and start nothing
 
 # Most tests wait for processes more than they compute: files run beside each other.
 WORKERS ?= 3
-test: test-tools
+test: test-tools ## run every test that can run on this machine; ARGS="tests/cli -k why"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-tools: $(VENV)/.test
+test-tools: $(VENV)/.test ## install what the tests need
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -48,7 +52,7 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.sim
 
 # Maintainers: resolve the locks anew (needs uv). Hashes, no index addresses.
 UV_COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet
-lock:
+lock: ## resolve the locks anew (needs uv)
 	$(UV_COMPILE) pyproject.toml requirements/build.in -o requirements/base.txt
 	$(UV_COMPILE) pyproject.toml requirements/build.in --extra sim -o requirements/sim.txt
 	$(UV_COMPILE) pyproject.toml requirements/build.in --extra test -o requirements/test.txt
@@ -56,16 +60,16 @@ lock:
 # Deterministic simulation of the whole service: N seeds from FIRST on; one with its trace: `make dst SEED=17`.
 dst: N = 2000
 FIRST ?= 0
-dst: test-tools
+dst: test-tools ## deterministic simulation of the whole service; N=2000, or SEED=17
 	@$(BIN)/python -m tests.dst $(if $(SEED),--seed $(SEED),--seeds $(N) --first $(FIRST))
 
 # Deliberate bugs (tests/mutants): does a test notice each? Some of them: make mutants ONLY=retry,fence.
-mutants: test-tools
+mutants: test-tools ## does a test notice each deliberate bug? ONLY=retry,fence
 	@$(BIN)/python -m tests.mutants --workers $(WORKERS) --only "$(ONLY)"
 
 # Mutants that mutmut makes of a part, N of them drawn at random: make mutants-generated PART=retry N=100 SEED=0.
 mutants-generated: N = 100
-mutants-generated: $(VENV)/.mutmut
+mutants-generated: $(VENV)/.mutmut ## does a test notice random changes of a part? PART=retry N=100
 	@$(BIN)/python -m tests.mutants.generated $(PART) --n $(N) --seed $(or $(SEED),0)
 
 $(VENV)/.mutmut: tests/mutants/requirements.txt $(VENV)/.test
@@ -76,16 +80,16 @@ $(VENV)/.mutmut: tests/mutants/requirements.txt $(VENV)/.test
 # Power cuts under the journal, then kill -9 of the service at N random points.
 N ?= 10000
 CUTS ?= 1000
-crash: test-tools
+crash: test-tools ## power cuts, and kill -9 of the service; CUTS=1000 N=10000
 	@$(BIN)/python -m tests.crash --cuts $(CUTS) --kills $(N)
 
 # What users and strangers tried, as attacks on a running service; with those that take longer.
-attacks: test-tools
+attacks: test-tools ## attacks on a running service
 	@$(BIN)/python -m pytest -m "slow or not slow" tests/attacks $(ARGS)
 
 # The failure table with real faults on a real Slurm, all rows one after the other, and its page of docs (about 30 minutes);
 # then the other slow tests there. ROOT=DIR: in another Debian root, whose Slurm is newer.
-slurm-table: test-tools
+slurm-table: test-tools ## the failure table on a real Slurm, about 30 minutes
 	@$(IN_ROOT) env PERDURE_REQUIRE=slurm PERDURE_TABLE=$(CURDIR)/docs/failure-table.json \
 	  $(BIN)/python -m pytest -m slurm tests/slurm/test_failure_table.py $(ARGS); \
 	  $(BIN)/python -m tests.slurm.table.page
@@ -93,7 +97,7 @@ slurm-table: test-tools
 
 # Real PyTorch programs that fail for real (tests/programs): by themselves, on the embedded cluster, on a real Slurm.
 # Needs PyTorch in the environment. All of them make docs/failing-programs.md anew. Some of them: make programs ONLY="killed shape".
-programs: test-tools
+programs: test-tools ## PyTorch programs that fail for real; ONLY="killed shape"
 	@mkdir -p build; rm -f $(PROGRAMS_TABLE)
 	@PERDURE_REQUIRE=torch PERDURE_PROGRAMS="$(ONLY)" PERDURE_TABLE=$(CURDIR)/$(PROGRAMS_TABLE) \
 	  $(BIN)/python -m pytest -m "slow or not slow" tests/programs $(ARGS); \
@@ -107,7 +111,7 @@ IN_ROOT = $(if $(ROOT),tests/slurm/in-root $(ROOT))
 FOUNDRY_VENV ?= build/foundry
 FOUNDRY_DATA := src/perdure/triage/data/foundry.jsonl.gz
 SLURM_SANDBOX ?= $(wildcard ../shared/tools/slurm-sandbox)
-foundry: test-tools $(FOUNDRY_VENV)/bin/python
+foundry: test-tools $(FOUNDRY_VENV)/bin/python ## make the labelled logs anew
 	@$(BIN)/python -m foundry.cast --python $(FOUNDRY_VENV)/bin/python --keep $(FOUNDRY_DATA) \
 	  --out $(FOUNDRY_DATA) $(if $(SLURM_SANDBOX),--slurm-sandbox $(SLURM_SANDBOX)) $(ARGS)
 
@@ -118,16 +122,16 @@ $(FOUNDRY_VENV)/bin/python:
 	  echo "Not all of them could be installed: programs that need one are skipped." >&2
 
 # How right triage is, and how much it learns. Rows of GRU and LSTM need PyTorch in the environment (extra rnn).
-bench-triage: test-tools
+bench-triage: test-tools ## measure how right triage is
 	@$(BIN)/python -m benchmarks.triage_quality --out benchmarks/triage_quality.md $(ARGS)
 
 # The generated pages of the reference.
-docs: test-tools
+docs: test-tools ## generate the pages of the reference
 	@$(BIN)/python docs/generate.py
 
-clean:
+clean: ## remove .venv and what tools left
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Requests by the rules of the API's own description, whatever they hold: `make fuzz N=100000`. None may end in a 5xx.
-fuzz: test-tools
+fuzz: test-tools ## requests by the rules of the API's own description; N=100000
 	@PERDURE_FUZZ=$(N) $(BIN)/python -m pytest -q -s -p no:xdist tests/service/web/test_api_fuzz.py $(ARGS)

@@ -1,0 +1,19 @@
+"""``make help`` names each target that a person may ask for, and what it does."""
+
+import re
+import shutil
+import subprocess
+
+from tests.conftest import ROOT, require
+
+
+def test_help_lists_every_target():
+    require("make", shutil.which("make") is not None, "make is not installed")
+    makefile = (ROOT / "Makefile").read_text()
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    said = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    listed = dict(line.split(maxsplit=1) for line in said.stdout.splitlines())
+    assert sorted(listed) == sorted(phony.split())
+    assert all(listed.values())
