@@ -435,7 +435,7 @@ def serve(
 def _what_next(state: Path) -> str:
     """Commands for another terminal, as they work there, and how this one ends."""
     perdure, of_state = program(), "" if state == ServiceSettings().state else f" --state {shlex.quote(str(state))}"
-    commands = ", ".join(f"{perdure} {words}{of_state}" for words in ("jobs", "why JOBID", "actions --stop"))
+    commands = ", ".join(f"{perdure} {words}{of_state}" for words in ("open", "jobs", "why JOBID", "actions --stop"))
     return f"In another terminal: {commands}. Ctrl-C ends it; what it knows is kept in {state}."
 
 

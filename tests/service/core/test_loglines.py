@@ -2,11 +2,17 @@
 
 import logging
 
+import pytest
+
+from perdure.coordination.record import ExceptionRecord, Scope, Subject
 from perdure.model.events import ActionEnded, SightChanged
 from perdure.model.identity import AttemptId
-from perdure.service.core.case import State
-from perdure.service.core.controller import Journalled
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.retry.decide import Decision, DecisionKind
+from perdure.service.core.case import Failure, State
+from perdure.service.core.controller import Journalled, Noted
 from perdure.service.core.loglines import PrintableFormatter, Repeats, lines, printable
+from perdure.triage.verdict import Label, Verdict
 
 NOW = 100.0
 
@@ -18,6 +24,32 @@ def said(*events):
 def test_an_action_is_told_with_its_outcome():
     end = ActionEnded(NOW, "requeue:c/7/1", AttemptId("c", "7", 1), "refused", "no rights")
     assert said(end) == [(logging.WARNING, "action requeue:c/7/1: refused: no rights")]
+
+
+def test_an_action_that_ended_without_a_word_ends_its_line():
+    assert said(ActionEnded(NOW, "requeue:c/7/1", None, "done", "")) == [(logging.INFO, "action requeue:c/7/1: done")]
+
+
+@pytest.mark.parametrize(("summary", "why"), [("a bad shape", "(shape; "), ("other words", "(shape: other words; ")])
+def test_a_decision_says_its_cause_once(summary, why):
+    attempt = Attempt(AttemptId("c", "7", 1), AttemptState.FAILED, ("n1",), 0.0, 90.0, user="ada")
+    verdict = Verdict(Label.DETERMINISTIC, 0.02, "shape", summary)
+    decision = Decision(DecisionKind.STOP, "a bad shape: it would fail again")
+    record = ExceptionRecord("c/7#1", "job.shape", 0, Scope.LOCAL, Subject("c", "7"), NOW)
+    failure = Failure(attempt, record, verdict, decision)
+    (line,) = lines([Noted(record, failure)], State("c"), NOW)
+    assert line.text.startswith("job 7 of ada: stop: a bad shape: it would fail again (shape")
+    assert why in line.text
+
+
+def test_on_a_terminal_what_is_merely_told_takes_one_line():
+    def shown(level, width):
+        record = logging.LogRecord("perdure", level, "", 0, "%s", ("decided " * 40,), None)
+        return PrintableFormatter(width).format(record)
+
+    assert (len(shown(logging.INFO, 80)), shown(logging.INFO, 80)[-1]) == (80, "…")
+    assert len(shown(logging.INFO, None)) > 300
+    assert len(shown(logging.WARNING, 80)) > 300
 
 
 def test_a_manager_that_is_silent_is_told_of_and_its_return():

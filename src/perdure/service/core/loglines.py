@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -32,14 +34,17 @@ def lines(effects: Iterable[Effect], before: State, now: float) -> Iterator[Serv
                 attempt = failure.attempt
                 ended = f"ended {now - attempt.end_s:.0f} s ago" if attempt.end_s is not None else "its end is not told"
                 owner = f"{record.owner} handles it" if record.owner else "nobody handles it"
-                why = f"{verdict.category}: {verdict.summary}; {owner}; {ended}"
+                said = (
+                    verdict.category if verdict.summary in decision.reason else f"{verdict.category}: {verdict.summary}"
+                )
+                why = f"{said}; {owner}; {ended}"
                 text = f"job {attempt.id.job_id} of {attempt.user}: {decision.kind}: {decision.reason} ({why})"
                 yield _line(logging.INFO, text)
             case Act(action=action, by=by, reason=reason):
                 yield _line(logging.INFO, f"action {action.key}: planned by {by}: {reason}")
             case Journalled(event=ActionEnded(action_key=key, status=status, detail=detail)):
                 level = logging.INFO if status in ("done", "shadow") else logging.WARNING
-                yield _line(level, f"action {key}: {status}: {detail}")
+                yield _line(level, f"action {key}: {status}" + (f": {detail}" if detail else ""))
             case Journalled(event=SightChanged(part=part, text=text)) if text:
                 yield _line(logging.WARNING, f"{part} cannot be seen: {text}")
             case Journalled(event=SightChanged(part=part)):
@@ -73,20 +78,28 @@ def printable(text: str) -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Times in ISO 8601 with the zone; each record is one line, but for the traceback of an error."""
+    """Times in ISO 8601 with the zone; each record is one line, but for the traceback of an error.
 
-    def __init__(self) -> None:
+    With a `width` what is merely told has no more characters: the address above it stays on the screen for longer.
+    """
+
+    def __init__(self, width: int | None = None) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+        self._width = width
 
     def format(self, record: logging.LogRecord) -> str:
         record.msg, record.args = printable(record.getMessage()), ()
-        return super().format(record)
+        line = super().format(record)
+        if self._width is None or record.levelno > logging.INFO or len(line) <= self._width:
+            return line
+        return f"{line[: self._width - 1]}…"
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
-    """Let the service's own log, and no library's, go to stderr."""
+    """Let the service's own log, and no library's, go to stderr; on a terminal a line of it takes one line."""
     handler = logging.StreamHandler()
-    handler.setFormatter(PrintableFormatter())
+    width = max(40, shutil.get_terminal_size().columns) if sys.stderr.isatty() else None
+    handler.setFormatter(PrintableFormatter(width))
     own = logging.getLogger("perdure")
     own.handlers[:] = [handler]
     own.setLevel(level)
