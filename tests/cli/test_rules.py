@@ -29,7 +29,12 @@ def test_the_sites_own_rules_are_among_them(perdure, home):
 def test_a_name_that_is_not_known_is_answered_with_those_like_it(perdure):
     ran = perdure("rules", "port-bussy")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.complaint.startswith("rule 'port-bussy': no rule is called so. Use one of: port-busy")
+    assert ran.complaint.startswith("rule 'port-bussy': no rule has that name. Use one of: port-busy")
+
+
+def test_a_name_that_is_like_no_other_is_answered_with_where_they_are_listed(perdure):
+    complaint = perdure("rules", "nosuch").complaint
+    assert complaint == "rule 'nosuch': no rule has that name. List all of them: perdure rules."
 
 
 def test_the_card_names_a_command_that_works(perdure, home):

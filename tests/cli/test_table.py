@@ -117,6 +117,13 @@ def test_an_age_is_one_number(seconds, shown):
     assert age(seconds) == shown
 
 
+def test_an_equation_is_not_broken():
+    sentence = "expected cost 0.98 GPU-h if retried (p = 0.88) of all"
+    for width in range(20, 60):
+        assert any("(p = 0.88)" in line for line in wrapped(sentence, width))
+        assert " ".join(wrapped(sentence, width)) == sentence
+
+
 def test_a_job_s_long_name_is_short_on_a_terminal_and_whole_elsewhere():
     name = "sweep lr=0.1 " * 400 + "end"
     job = {"job_id": "7", "state": "failed", "user": "mira", "gpus": 2, "submit_s": 0.0, "failure": None, "name": name}

@@ -51,8 +51,9 @@ def _named(book: RuleBook, name: str) -> Rule:
         from difflib import get_close_matches
 
         known = [rule.cause.name for rule in book.rules]
-        like = ", ".join(get_close_matches(name, known, MOST_NAMED)) or "those that perdure rules lists"
-        raise NotFound(f"rule {name[:80]!r}", "no rule is called so", f"Use one of: {like}")
+        like = ", ".join(get_close_matches(name, known, MOST_NAMED))
+        fix = f"Use one of: {like}" if like else "List all of them: perdure rules"
+        raise NotFound(f"rule {name[:80]!r}", "no rule has that name", fix)
     return rule
 
 

@@ -124,9 +124,12 @@ def lines(
 
 
 def wrapped(sentence: str, width: int, *, cut: bool = False) -> list[str]:
-    """A text as lines of `width`, broken between words; a longer word has a line of its own, cut only with `cut`."""
+    """A text as lines of `width`, broken between words; a longer word has a line of its own, cut only with `cut`.
+
+    What an equation says stays together: (p = 0.88).
+    """
     found: list[str] = []
-    for part in sentence.split():
+    for part in (each.replace("\0=\0", " = ") for each in sentence.replace(" = ", "\0=\0").split()):
         if cut and cell_width(part) > width:
             part = f"{_fitting(part, width - 1)}…"
         if found and cell_width(found[-1]) + 1 + cell_width(part) <= width:

@@ -657,3 +657,10 @@ def test_a_long_name_of_a_job_is_shown_in_part_and_downloaded_whole(tmp_path, pa
     assert name[:81] not in text
     assert name in browser.get("/jobs?format=csv").text
     assert name in browser.get("/api/v1/jobs/7").text
+
+
+def test_an_address_at_which_nothing_is_says_so_once(tmp_path):
+    answer = browser_of(site(tmp_path)).get("/nosuch")
+    assert answer.status_code == 404
+    assert answer.text.count("Not Found") == 2  # the page's title and its heading
+    assert "nothing is at this address" in answer.text

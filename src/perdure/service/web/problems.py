@@ -31,6 +31,8 @@ from perdure.errors import (
 log = logging.getLogger("perdure")
 
 MEDIA_TYPE = "application/problem+json"
+IN_WORDS = {404: "nothing is at this address", 405: "this address takes other methods"}
+"""What is said where an error has no words but its title."""
 
 _STATUS: tuple[tuple[type[PerdureError], int], ...] = (
     (NotFound, 404),
@@ -137,8 +139,9 @@ def install(app: FastAPI, page_of: PageOf, allowed: Mapping[object, str]) -> Non
     @app.exception_handler(HTTPException)
     async def _plain(request: Request, err: HTTPException) -> Response:
         title = HTTPStatus(err.status_code).phrase
+        detail = str(err.detail) if err.detail != title else IN_WORDS.get(err.status_code, str(err.detail))
         where = request.url.path[:200]
-        response = leave(request, Problem(title=title, status=err.status_code, detail=str(err.detail), where=where))
+        response = leave(request, Problem(title=title, status=err.status_code, detail=detail, where=where))
         response.headers.update(err.headers or {})
         route = request.scope.get("route")
         if err.status_code == HTTPStatus.METHOD_NOT_ALLOWED and route is not None and route.endpoint in allowed:

@@ -275,7 +275,7 @@ def span(seconds: float) -> str:
     """A stretch of time, in its largest unit.
 
     >>> span(59), span(3000), span(7200), span(3 * 86400), span(-1e-9)
-    ('59 s', '50 min', '2.0 h', '3.0 d', '0 s')
+    ('59 s', '50 min', '2 h', '3 d', '0 s')
     """
     if abs(seconds) < 0.5:
         return "0 s"
@@ -283,7 +283,8 @@ def span(seconds: float) -> str:
         return f"{seconds:.0f} s"
     if seconds < HOUR_S:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / HOUR_S:.1f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:.1f} d"
+    number, unit = (seconds / HOUR_S, "h") if seconds < 2 * DAY_S else (seconds / DAY_S, "d")
+    return f"{number:.1f}".removesuffix(".0") + f" {unit}"
 
 
 def instant(seconds: float | None) -> str:
