@@ -1,7 +1,7 @@
 """Opening what a job wrote: as its owner could, or not at all.
 
 The path comes from a user, so it may be made to point anywhere. It is walked one component at a time without
-following links, and nothing but a regular file of the owner is opened.
+following links of others, and nothing but a regular file of the owner is opened.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 def open_log(path: str, owner_uid: int) -> int:
     """Open a regular file of `owner_uid` for reading.
 
-    Links are followed only where root made them in a directory in which, as in all above it, nobody else can
-    write (``/var -> private/var``). Raises `OSError` where that fails, `LogRefused` where it must not be: it is no
-    regular file, is reached through a link, or belongs to somebody else.
+    Links are followed where root made them in a directory in which, as in all above it, nobody else can write
+    (``/var -> private/var``); and those of the owner where this process has the owner's rights and no more. Raises
+    `OSError` where that fails, `LogRefused` where it must not be: it is no regular file, is reached through another
+    link, or belongs to somebody else.
     """
-    with _walked(path, last_is_directory=False) as (directory, name):
+    follows = owner_uid if owner_uid == os.geteuid() else 0
+    with _walked(path, last_is_directory=False, follows=follows) as (directory, name):
         if not name:
             raise refused(path, "it is a directory")
         seen = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -59,30 +61,47 @@ def listed_below(parent: int, name: str) -> Iterator[int]:
 
 @dataclass(slots=True)
 class _Walk:
-    """Where a walk stands: an open directory, what is left to walk, and whether only root could have laid the way."""
+    """Where a walk stands: the open directories that it came through, from the root on, and what is left to walk.
 
-    directory: int
+    Of each directory it is known whether only root could have laid the way to it. ``..`` leads to the one before, as
+    no link is among them.
+    """
+
+    way: list[tuple[int, bool]]
     rest: list[str]
-    trusted: bool
     links: int = 0
+
+    @property
+    def directory(self) -> int:
+        return self.way[-1][0]
+
+    @property
+    def trusted(self) -> bool:
+        return self.way[-1][1]
 
 
 @contextmanager
-def _walked(path: str, last_is_directory: bool) -> Iterator[tuple[int, str]]:
-    """The directory that a path leads to; or the one before its last component, and the name of that."""
-    if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
-        raise refused(path, "it is not an absolute path without '..'")
+def _walked(path: str, last_is_directory: bool, follows: int = 0) -> Iterator[tuple[int, str]]:
+    """The directory that a path leads to; or the one before its last component, and the name of that.
+
+    `follows`: links of this user are followed; 0: of nobody but root.
+    """
+    if not path.startswith("/") or "\0" in path:
+        raise refused(path, "it is not an absolute path")
     with ExitStack() as opened:
-        walk = _Walk(_enter(opened, "/", None), _components(path), trusted=True)
-        walk.trusted = _only_root_writes(walk.directory)
+        root = _enter(opened, "/", None)
+        walk = _Walk([(root, _only_root_writes(root))], _components(path))
         while walk.rest:
             name = walk.rest.pop(0)
+            if name == "..":
+                walk.way = walk.way[:-1] or walk.way
+                continue
             seen = os.stat(name, dir_fd=walk.directory, follow_symlinks=False)
             if stat.S_ISLNK(seen.st_mode):
-                _follow(path, walk, name, seen, opened)
+                _follow(path, walk, name, seen, follows)
             elif walk.rest or last_is_directory:
-                walk.directory = _enter(opened, name, walk.directory)
-                walk.trusted = walk.trusted and _only_root_writes(walk.directory)
+                below = _enter(opened, name, walk.directory)
+                walk.way.append((below, walk.trusted and _only_root_writes(below)))
             else:
                 yield walk.directory, name
                 return
@@ -104,15 +123,14 @@ def _only_root_writes(directory: int) -> bool:
     return seen.st_uid == 0 and not seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _follow(path: str, walk: _Walk, name: str, seen: os.stat_result, opened: ExitStack) -> None:
+def _follow(path: str, walk: _Walk, name: str, seen: os.stat_result, follows: int) -> None:
     walk.links += 1
-    if not walk.trusted or seen.st_uid != 0 or walk.links > MAX_LINKS:
+    may_be_followed = (walk.trusted and seen.st_uid == 0) or (follows and seen.st_uid == follows)
+    if not may_be_followed or walk.links > MAX_LINKS:
         raise refused(path, f"{name!r} on the way is a link")
     target = os.readlink(name, dir_fd=walk.directory)
-    if ".." in target.split("/"):
-        raise refused(path, f"the link {name!r} on the way leads upward")
     if target.startswith("/"):
-        walk.directory = _enter(opened, "/", None)
+        walk.way = walk.way[:1]
     walk.rest = [*_components(target), *walk.rest]
 
 

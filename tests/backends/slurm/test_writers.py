@@ -33,3 +33,10 @@ def test_parts_of_one_job_and_its_earlier_attempts_are_no_others():
     assert {s.job_id for s in known.others("/o/x", attempt(job="7+0"))} == {"8"}
     assert {s.job_id for s in known.others("/o/x", attempt(job="8"))} == {"7+0", "7+1"}
     assert "8" in {s.job_id for s in known.others("/o/x", attempt(-200, job="8"))}
+
+
+def test_one_file_has_one_name_from_whichever_directory_it_is_told():
+    known = Writers()
+    known.note([attempt(job="1", path="/o/a/../x"), attempt(job="2", path="/o/b/../x")], NOW)
+    assert [span.job_id for span in known.others("/o/x", attempt(job="1"))] == ["2"]
+    assert [span.job_id for span in known.others("/o/b/../x", attempt(job="2"))] == ["1"]

@@ -210,7 +210,24 @@ def log_is_a_link(stage: Stage) -> Iterator[None]:
     stage.await_failures(job, 1)
     said = stage.says(job)
     assert "mat1 and mat2" not in said
-    assert "link" in said
+    assert "belongs to user 0" in said
+
+
+@LOGS.row()
+def log_by_way_of_a_link_and_upward(stage: Stage) -> Iterator[None]:
+    """`-o logs/%j.out`, where `logs` is a link that its owner made; `-o ../logs/%j.out` from below it."""
+    scratch = stage.folder / "scratch" / "runs"
+    scratch.mkdir(parents=True)
+    for each in (scratch.parent, scratch):
+        each.chmod(0o777)
+    stage.cluster.run("ln", "-s", str(scratch), str(stage.folder / "logs"), user="nobody")
+    linked = stage.submit(SHAPE, "-o", f"{stage.folder}/logs/%j.out", user="nobody")
+    upward = stage.submit(SHAPE, "-D", str(scratch), "-o", "../runs/%j.out", user="nobody")
+    yield
+    for job in (linked, upward):
+        stage.stopped(job)
+        assert "mat1 and mat2" in stage.says(job)
+    stage.check()
 
 
 @LOGS.row()

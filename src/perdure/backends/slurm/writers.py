@@ -6,6 +6,7 @@ Slurm cuts a job's file when the job starts, unless it is told to append.
 from __future__ import annotations
 
 import math
+import os.path
 from collections import OrderedDict
 from collections.abc import Iterable
 
@@ -33,7 +34,7 @@ class Writers:
         """
         running: set[tuple[str, tuple[str, int]]] = set()
         for attempt in attempts:
-            for path in {attempt.stdout, attempt.stderr} - {"", "/dev/null"}:
+            for path in {_plain(attempt.stdout), _plain(attempt.stderr)} - {"", "/dev/null"}:
                 spans = self._spans.setdefault(path, {})
                 key = (attempt.id.job_id, attempt.id.incarnation)
                 self._count += key not in spans
@@ -58,6 +59,11 @@ class Writers:
         job = attempt.id.job_id.partition("+")[0]
         return tuple(
             span
-            for (job_id, incarnation), span in self._spans.get(path, {}).items()
+            for (job_id, incarnation), span in self._spans.get(_plain(path), {}).items()
             if job_id.partition("+")[0] != job or (job_id == attempt.id.job_id and incarnation > attempt.id.incarnation)
         )
+
+
+def _plain(path: str) -> str:
+    """The path without ``..``: two jobs may name one file from two directories."""
+    return os.path.normpath(path) if "/../" in path else path
