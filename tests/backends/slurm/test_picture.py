@@ -127,11 +127,25 @@ def test_while_it_completes_the_controller_tells_of_nodes_that_accounting_leaves
     assert (found.state, found.nodes) == (A.FAILED, ("n1", "n2", "n3"))
 
 
-def test_while_it_completes_the_controller_tells_what_sacct_takes_off_an_exit_code():
-    """Seen on 22.05: a shell's 139 is 11:0 to sacct, which would be a program's own exit code."""
-    completing = job(7, state="COMPLETING", end="110", exit_code="139:0")
-    (found,) = picture.attempts("c", look(completing, rows=(replace(ROW, exit_code=11),)), NOW)
-    assert (found.state, found.exit_code) == (A.FAILED, 139)
+@pytest.mark.parametrize(
+    "now", [
+        {"state": "COMPLETING", "end": "110"},
+        {"state": "COMPLETING", "end": "110", "nodes": ""},  # they were freed before the first look at the job
+        {"state": "PENDING", "start": "Unknown", "nodes": "", "restarts": 1},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("told", "code"), [(11, 139), (127, 255)])
+def test_the_controller_tells_what_sacct_takes_off_an_exit_code(now, told, code):
+    """Seen on 22.05: a shell's 139 is 11:0 to sacct, and a program's 255 is that of a command that is not found."""
+    seen = look(job(7, exit_code=f"{code}:0", **now), rows=(replace(ROW, exit_code=told),))
+    (found,) = picture.attempts("c", seen, NOW)
+    assert (found.state, found.exit_code) == (A.FAILED, code)
+
+
+def test_the_code_of_an_earlier_start_is_not_that_of_the_latest():
+    rows = (replace(ROW, exit_code=1), replace(ROW, exit_code=127, start_s=200, end_s=210))
+    seen = look(job(7, state="FAILED", start=200, end="210", restarts=1, exit_code="129:0"), rows=rows)
+    assert [found.exit_code for found in picture.attempts("c", seen, NOW)] == [1, 129]
 
 
 @pytest.mark.parametrize("ahead", ["4600", "Unknown"])

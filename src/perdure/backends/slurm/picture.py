@@ -89,7 +89,8 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
             continue
         attempt = _of_row(cluster, row, row.start_s, records.get(row.job_id))
         if row is latest.get(row.job_id):
-            attempt = _launch_failure(attempt, records.get(row.job_id), sources.nodes)
+            record = records.get(row.job_id)
+            attempt = replace(_launch_failure(attempt, record, sources.nodes), exit_code=_whole_code(row, record))
         is_told = attempt.end_s is not None if attempt.state.is_over else _may_run(row, records, sources)
         if is_told and not (row.job_id not in records and _owner_is_open(row, now)):
             found[attempt.id] = attempt
@@ -101,9 +102,7 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
         if accounted is None or not accounted.state.is_over or record.state != "COMPLETING":
             found[seen.id] = seen
         else:  # slurmdbd may name only the nodes that still clear up (22.05)
-            taken_off = accounted.exit_code == record.exit_code - TAKEN_OFF
-            code = record.exit_code if taken_off else accounted.exit_code
-            found[seen.id] = replace(accounted, exit_code=code, nodes=max(accounted.nodes, seen.nodes, key=len))
+            found[seen.id] = replace(accounted, nodes=max(accounted.nodes, seen.nodes, key=len))
         found[seen.id] = _at_walltime(_in_grace_time(found[seen.id], record), record, sources.warnings)
     blamed = _NodeBlame(sources.nodes)
     return tuple(sorted((blamed(attempt) for attempt in found.values()), key=lambda a: (a.start_s, a.id)))
@@ -200,6 +199,12 @@ def _is_ahead(row: Row, record: JobRecord | None, now: float) -> bool:
     """
     is_new = row.end_s is not None and row.end_s + 1 + CLOCKS_APART_S > now
     return is_new and (record is None or (is_waiting(record.state) and record.submit_s == row.submit_s))
+
+
+def _whole_code(row: Row, record: JobRecord | None) -> int:
+    """The exit code of a job's latest start, which the controller tells in full, also of a job that waits again."""
+    taken_off = record is not None and row.exit_code == record.exit_code - TAKEN_OFF
+    return record.exit_code if record is not None and taken_off else row.exit_code
 
 
 def _may_run(row: Row, records: Mapping[str, JobRecord], sources: Sources) -> bool:
