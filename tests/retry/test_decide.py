@@ -240,6 +240,21 @@ def test_what_its_walltime_warning_ended_is_put_back_where_its_owner_asks_for_th
         assert "nothing caught" not in decision.reason  # a script that did, and then ended itself so, looks the same
 
 
+def test_what_catches_its_walltime_warning_and_leaves_would_take_as_long_again():
+    caught = replace(TRIED, warning="--signal=USR1@80", exit_code=85)
+    unknown = Verdict(Label.UNSURE, 0.36, "unknown", "nothing that looks like a failure")
+    said = "it ended with exit code 85 when its walltime was near, as --signal=USR1@80 tells it"
+    for verdict in (unknown, replace(unknown, label=Label.TRANSIENT, p_transient=0.75, category="preempt")):
+        stopped = decided(verdict, attempt=caught)
+        assert stopped.kind is DecisionKind.STOP
+        assert stopped.told == f"{said}: it would take as long again"
+        assert decided(verdict, replace(JOB, requeue_at_timeout=True), caught).retries  # its owner asks for it
+        assert decided(verdict, attempt=replace(caught, exit_code=75)).retries  # so does the program
+    lost_peer = decided(attempt=caught)  # its log names another cause
+    assert lost_peer.retries
+    assert "walltime" not in lost_peer.reason
+
+
 def timed_out(*steps):
     one = earlier(1, fingerprint="t", infrastructure=False)[0]
     return [replace(one, state=AttemptState.TIMEOUT, steps=each) for each in steps]

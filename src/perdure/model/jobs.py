@@ -132,7 +132,7 @@ class Attempt(Struct, frozen=True):
     stderr: str = ""  # path; equal to `stdout` or "" where the two are one file
     failed_nodes: tuple[str, ...] = ()  # of `nodes`, those known to have gone down under it
     resubmits: bool = False  # its batch script submits jobs, or puts itself back
-    warning: str = ""  # the option of sbatch by whose signal, sent before the walltime, it ended
+    warning: str = ""  # the option of sbatch by whose signal, sent before the walltime, it ended (or left by itself)
 
     @property
     def elapsed_s(self) -> float:

@@ -26,6 +26,7 @@ OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREE
 _COSTS = "; expected cost "
 _HOPELESS_P = 0.2  # a retry with no more chance than this very probably fails
 _EVEN_P = 0.5  # below that a retry for a cause in the job itself is a probing one, whatever the verdict was
+_NO_CAUSE = ("unknown", "preempt")  # categories of a log that tells of no error, or of a signal that was caught
 _LEFT_TO_ITS_OWNER = "nobody starts it again but its owner"
 
 
@@ -123,8 +124,7 @@ def decide(
     goes_on = _goes_on_after_walltime(job, attempt, verdict, rules)
     if goes_on and (stuck := _stands_still(verdict, past)):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {stuck}")
-    if not goes_on and asked is ExitWish.NONE and verdict.label is Label.DETERMINISTIC:
-        again = _LEFT_TO_ITS_OWNER if verdict.category == CANCELLED else "it would fail again"
+    if not goes_on and asked is ExitWish.NONE and (again := _what_comes_again(job, attempt, verdict, rules)):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {again}{weighed}")
     weighs = asked is ExitWish.NONE and attempt.state not in OF_THE_SITE  # however long it ran: that was not the job
     if not goes_on and weighs and retry_cost >= stop_cost:
@@ -156,9 +156,17 @@ def decide(
 
 
 def _of_warning(attempt: Attempt, verdict: Verdict) -> Verdict:
-    """The verdict, with the signal that ended it before its walltime said."""
+    """The verdict, with the signal said that ended it before its walltime, or upon which it left."""
+    if _left_when_warned(attempt, verdict):
+        said = f"it ended with exit code {attempt.exit_code} when its walltime was near, as {attempt.warning} tells it"
+        return replace(verdict, summary=said)
     said = f"its walltime warning ended it ({attempt.warning}: who does not catch that signal ends by it)"
-    return replace(verdict, summary=said) if attempt.warning else verdict
+    return replace(verdict, summary=said) if attempt.warning and attempt.state is AttemptState.TIMEOUT else verdict
+
+
+def _left_when_warned(attempt: Attempt, verdict: Verdict) -> bool:
+    """Whether it was told that its walltime is near, and ended itself then; its log names no other cause."""
+    return bool(attempt.warning) and attempt.state is AttemptState.FAILED and verdict.category in _NO_CAUSE
 
 
 def _after_history(verdict: Verdict, attempt: Attempt, past: Sequence[PastFailure], rules: RetryRules) -> float:
@@ -184,6 +192,14 @@ def _with_odds(p: float, factor: float) -> float:
     return p * factor / (p * factor + 1 - p) if p < 1 else p
 
 
+def _what_comes_again(job: Job, attempt: Attempt, verdict: Verdict, rules: RetryRules) -> str:
+    """Why a retry would end as this attempt did, or is left to the owner; "" where that is not known."""
+    if verdict.label is Label.DETERMINISTIC:
+        return _LEFT_TO_ITS_OWNER if verdict.category == CANCELLED else "it would fail again"
+    left = _left_when_warned(attempt, verdict) and not _saves_checkpoints(job, rules)
+    return "it would take as long again" if left else ""
+
+
 def _goes_on_after_walltime(job: Job, attempt: Attempt, verdict: Verdict, rules: RetryRules) -> bool:
     """Whether it ended at its walltime, and its owner, or the site for its partition, said that it saves checkpoints.
 
@@ -191,8 +207,12 @@ def _goes_on_after_walltime(job: Job, attempt: Attempt, verdict: Verdict, rules:
     """
     if verdict.fingerprint == WALLTIME_FINGERPRINT:
         return True
-    says_so = job.requeue_at_timeout or job.may_run_in(rules.requeue_at_timeout)
-    return says_so and attempt.state is AttemptState.TIMEOUT
+    return _saves_checkpoints(job, rules) and attempt.state is AttemptState.TIMEOUT
+
+
+def _saves_checkpoints(job: Job, rules: RetryRules) -> bool:
+    """Whether its owner, or the site for its partition, says so."""
+    return job.requeue_at_timeout or job.may_run_in(rules.requeue_at_timeout)
 
 
 def _whose_word(job: Job, verdict: Verdict) -> str:

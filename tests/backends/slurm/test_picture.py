@@ -55,17 +55,19 @@ def test_what_ends_itself_in_the_grace_time_of_a_preemption_was_preempted(state,
 
 
 @pytest.mark.parametrize(
-    ("code", "ran_s", "meant"),
+    ("code", "ran_s", "meant", "noted"),
     [
-        ("0:10", 40, A.TIMEOUT),
-        ("0:10", 3, A.TIMEOUT),  # Slurm is up to a minute early
-        ("138:0", 40, A.TIMEOUT),
-        ("0:10", 1, A.FAILED),  # long before it
-        ("0:12", 40, A.FAILED),  # another signal
-        ("1:0", 40, A.FAILED),
+        ("0:10", 40, A.TIMEOUT, True),
+        ("0:10", 3, A.TIMEOUT, True),  # Slurm is up to a minute early
+        ("138:0", 40, A.TIMEOUT, True),
+        ("0:10", 1, A.FAILED, False),  # long before it
+        ("0:12", 40, A.FAILED, False),  # another signal
+        ("1:0", 40, A.FAILED, True),  # it may have caught it
+        ("1:0", 1, A.FAILED, False),
+        ("1:0", 663, A.FAILED, False),  # long after it
     ],
 )
-def test_what_the_signal_ended_that_it_asked_for_has_reached_its_walltime(code, ran_s, meant):
+def test_what_the_signal_ended_that_it_asked_for_has_reached_its_walltime(code, ran_s, meant, noted):
     """Slurm 22.05 says FAILED and JobLaunchFailure of a script without a trap."""
     reason = "JobLaunchFailure" if code.startswith("0:") else "NonZeroExitCode"
     text = job(7, state="FAILED", end=str(100 + ran_s), exit_code=code, reason=reason, limit="00:02:22")
@@ -73,7 +75,7 @@ def test_what_the_signal_ended_that_it_asked_for_has_reached_its_walltime(code, 
     seen = replace(look(text), warnings={"7": warning})
     (attempt,) = picture.attempts("c", seen, NOW)
     assert attempt.state is meant
-    assert attempt.warning == ("--signal=B:USR1@80" if meant is A.TIMEOUT else "")
+    assert attempt.warning == ("--signal=B:USR1@80" if noted else "")
     assert persons_signal(replace(attempt, state=A.FAILED)) == (attempt.signal if code.startswith("0:") else 0)
     unlimited = replace(look(text.replace("00:02:22", "UNLIMITED")), warnings={"7": warning})
     assert states(unlimited) == {100: A.FAILED}

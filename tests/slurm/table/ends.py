@@ -83,6 +83,16 @@ def walltime_warning(stage: Stage) -> Iterator[None]:
     stage.check()
 
 
+@ENDS.row()
+def caught_walltime_warning(stage: Stage) -> Iterator[None]:
+    """`#SBATCH --signal=B:USR1@50`, which its script catches, saves and ends with exit code 85: no retry."""
+    script = "#SBATCH --signal=B:USR1@50\ntrap 'echo saving; exit 85' USR1; echo step 1; sleep 100 & wait"
+    job = stage.submit(script, "-t", "1")
+    yield
+    stage.stopped(job)
+    assert "when its walltime was near, as --signal=B:USR1@50 tells it: it would take as long again" in stage.says(job)
+
+
 @ENDS.row(quick=True)
 def cancelled(stage: Stage) -> Iterator[None]:
     """`scancel JOB`."""

@@ -22,6 +22,7 @@ from perdure.model.signals import SHELL_ADDS, persons_signal
 
 OWNER_KNOWN_S = 60.0  # at most, from the end of a job to when accounting knows whose it was
 WARNED_EARLY_S = 60.0  # at most, that Slurm sends a signal before it is due
+LEAVES_WITHIN_S = 600.0  # at most, from that signal to the end of a program that catches it, saves and leaves
 SHUT_DOWN_S = 600.0  # at most, from the signal that a shutdown sends to the next start of the machine
 
 
@@ -258,13 +259,20 @@ def _in_grace_time(attempt: Attempt, record: JobRecord) -> Attempt:
 
 
 def _at_walltime(attempt: Attempt, record: JobRecord, warnings: Mapping[str, WalltimeWarning]) -> Attempt:
-    """What ends by the signal that it asked for before its walltime has reached that. Slurm says that it failed."""
+    """What ends by the signal that it asked for before its walltime has reached that. Slurm says that it failed.
+
+    Of what ends itself at that time it is noted: it may have caught the signal.
+    """
     warning = warnings.get(record.job_id)
     if warning is None or attempt.state is not AttemptState.FAILED or record.walltime_s is None:
         return attempt
     by_it = (attempt.exit_code, attempt.signal) in ((0, warning.signal), (SHELL_ADDS + warning.signal, 0))
-    if not by_it or attempt.elapsed_s < record.walltime_s - warning.before_s - WARNED_EARLY_S:
+    since_s = attempt.elapsed_s - (record.walltime_s - warning.before_s)
+    if since_s < -WARNED_EARLY_S:
         return attempt
+    if not by_it:
+        may_have_caught_it = attempt.exit_code and since_s <= LEAVES_WITHIN_S
+        return replace(attempt, warning=warning.option) if may_have_caught_it else attempt
     reason = f"ended by its walltime warning, {warning.option}"
     return replace(attempt, state=AttemptState.TIMEOUT, warning=warning.option, reason=reason)
 
