@@ -90,6 +90,8 @@ def test_what_is_no_parquet_is_refused(tmp_path, content):
 def test_a_file_or_a_column_that_is_not_there_is_named(paths, tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_window(tmp_path / "none.parquet")
+    with pytest.raises(InputError, match="a directory"):
+        read_window(tmp_path)
     with pytest.raises(InputError, match="no column e"):
         read_window(paths("(0, [0], 5)", columns="path, components, n"))
 

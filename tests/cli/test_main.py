@@ -70,6 +70,11 @@ def test_no_command_is_answered_with_the_help(perdure):
     [
         (["xyzzy"], "command line: No such command 'xyzzy'. See perdure --help."),
         (["node", "drian"], "node: No such command 'drian'. Did you mean 'drain', 'undrain'? See perdure node --help."),
+        (
+            ["drain", "n1"],
+            "command line: No such command 'drain'. Did you mean 'perdure node drain'? See perdure --help.",
+        ),
+        (["jobs", "--limit"], "jobs: Option '--limit' requires an argument. See perdure jobs --help."),
         (["--nonsense"], "command line: No such option: --nonsense. See perdure --help."),
         (["jobs", "--limit", "x"], "jobs: Invalid value for '--limit': "),
         (["jobs", "--limit", "0"], "jobs: Invalid value for '--limit': "),

@@ -87,6 +87,12 @@ def test_it_cannot_be_written_where_there_is_no_directory(tmp_path):
         FILE.write(tmp_path / "none")
 
 
+def test_who_has_no_token_is_told_where_it_is_looked_for(server):
+    answer(server, 401, {"detail": "nobody is logged in", "fix": "Send Authorization: Bearer TOKEN, or log in."})
+    with pytest.raises(NotPermitted, match="PERDURE_TOKEN is not set"):
+        Client(server.url, "").get("/jobs")
+
+
 def test_a_request_carries_the_token_the_query_and_the_body(server):
     client = Client(server.url, "t0ken")
     answer(server, 200, {"a": 1})

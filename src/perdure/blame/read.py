@@ -139,7 +139,8 @@ def _database(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     except ImportError as err:
         raise MissingExtra("who", "DuckDB is not installed", to_install("sim")) from err
     if not path.is_file():
-        raise InputError(str(path), "no such file", "Name a Parquet file that you may read")
+        what = "a directory, and no file" if path.is_dir() else "no such file"
+        raise InputError(str(path), what, "Name a Parquet file that you may read")
     settings: dict[str, Any] = {
         "threads": 1,
         "autoinstall_known_extensions": False,

@@ -185,7 +185,7 @@ def explain(err: BaseException, command: str, *, debug: bool = False) -> int:
         _silence(sys.stdout.fileno())
         return INTERRUPTED
     if isinstance(err, USAGE_ERROR):
-        return _complain(_misused(err), debug=False)
+        return _complain(_misused(err, command), debug=False)
     if isinstance(err, PerdureError):
         return _complain(str(err), debug)
     what = plain(f"{type(err).__name__}: {err}", MAX_FAULT)
@@ -199,12 +199,16 @@ def _complain(line: str, debug: bool) -> int:
     return USAGE
 
 
-def _misused(err: Exception) -> str:
+def _misused(err: Exception, command: str) -> str:
     """One line for what the parser of the command line says over several."""
-    context = getattr(err, "ctx", None)
-    path = context.command_path if context else "perdure"
+    known: dict[str, Any] = getattr(get_command(app), "commands", {})
+    context = getattr(err, "ctx", None)  # none where an option lacks its value
+    path = context.command_path if context else f"perdure {command}" if command in known else "perdure"
     what = str(getattr(err, "format_message", err.__str__)()).rstrip(".").replace(": Value error, ", ": ")
     where = path.removeprefix("perdure").strip() or "command line"
+    if path == "perdure" and command not in known:
+        groups = [name for name, group in known.items() if command in getattr(group, "commands", {})]
+        what = f"No such command '{command}'. Did you mean 'perdure {groups[0]} {command}'?" if groups else what
     return f"{where}: {what}{'' if what.endswith('?') else '.'} See {path} --help."
 
 

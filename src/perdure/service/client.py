@@ -176,6 +176,8 @@ class Client:
             what, where, fix = f"HTTP {status}", self.url, ""
         where = self.url if where.startswith("/") else _PART_OF_A_REQUEST.sub("", where)
         fix = "" if "/api/" in fix else fix  # a route is nothing to a person at a terminal
+        if status == 401 and not self._token:
+            return NotPermitted(self.url, "PERDURE_TOKEN is not set", "Ask its operator for one: perdure token USER")
         if status in (401, 403):
             return NotPermitted(where, what, fix or "Use a token with the role for it: perdure token USER --role ROLE")
         if status == 404:
