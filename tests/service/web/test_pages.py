@@ -664,3 +664,13 @@ def test_an_address_at_which_nothing_is_says_so_once(tmp_path):
     assert answer.status_code == 404
     assert answer.text.count("Not Found") == 2  # the page's title and its heading
     assert "nothing is at this address" in answer.text
+
+
+def test_the_chance_of_a_retry_stands_in_one_line(tmp_path):
+    place = site(tmp_path)
+    place.world.submit("7")
+    place.world.start("7")
+    place.world.end("7", SHAPE)
+    text = browser_of(place).get("/").text
+    assert re.search(r"\(p&nbsp;=&nbsp;0\.\d\d\)", text)
+    assert "(p = " not in text

@@ -8,7 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -360,6 +360,15 @@ def sentence(reason: str) -> tuple[str, str]:
     """
     words, _, numbers = reason.partition("; expected cost ")
     return capital(words), f"Expected cost {numbers}" if numbers else ""
+
+
+def unbroken(text: str) -> Markup:
+    """`text`, escaped, with each equation in one line.
+
+    >>> unbroken("1 if <stopped> (p = 0.1)")
+    Markup('1 if &lt;stopped&gt; (p&nbsp;=&nbsp;0.1)')
+    """
+    return Markup(str(escape(shown(text))).replace(" = ", "&nbsp;=&nbsp;"))  # noqa: S704  (escaped here)
 
 
 def job_name(name: str) -> str:

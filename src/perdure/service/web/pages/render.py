@@ -56,6 +56,7 @@ def environment() -> Environment:
         sentence=labels.sentence,
         severity=labels.severity,
         span=labels.span,
+        unbroken=labels.unbroken,
         whole=labels.whole,
         zone=labels.zone,
     )
