@@ -22,7 +22,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from perdure.triage.classifiers.protocol import Classifier, Example, Model
-from perdure.triage.learning.teach import Marks, marks
+from perdure.triage.learning.update import EvaluationMetrics, marks
 
 Mode = Literal["majority", "unanimous", "outcome", "truth"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -38,7 +38,7 @@ class Round:
     number: int
     labelled: int  # of this round's logs
     wrong: int  # labels among them that are not the truth
-    marks: Marks  # of the first member, on the logs that were put aside
+    marks: EvaluationMetrics  # of the first member, on the logs that were put aside
     members: tuple[Model, ...]
 
 

@@ -15,8 +15,8 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
+from perdure.job.files import JobFiles
 from perdure.job.heartbeat import Heartbeat, Source, write
-from perdure.job.tracks import Tracks
 from tests.attacks.service import attacked, await_
 from tests.attacks.test_connections import HALVES
 from tests.attacks.test_full_disk import fill, give_back, needs_mount, readiness, small_disk
@@ -101,7 +101,7 @@ class Forger:
                     self._forge(alive, str(job_id))
 
     def _forge(self, beat, job_id):
-        tracks = Tracks(self._fences / job_id / "attempts" / "1" / f"{beat.node}-7")
+        tracks = JobFiles(self._fences / job_id / "attempts" / "1" / f"{beat.node}-7")
         tracks.make()
         write(tracks.heartbeat, replace(beat, source=Source.JOB, pid=7, job_id=job_id, token=1))
         os.chown(tracks.heartbeat, pwd.getpwnam(MALLORY).pw_uid, -1)

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from perdure.job.agent import Agent, Post
+from perdure.job.files import JobFiles
 from perdure.job.heartbeat import Heartbeat, Source, read, write
 from perdure.job.identity import Task
 from perdure.job.probes import Probing
-from perdure.job.tracks import Tracks
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
 from perdure.service.workers.heartbeat_monitor import MOST_RESTARTS, HeartbeatMonitor, _is_current
@@ -37,7 +37,7 @@ def place(tmp_path):
 
 
 def forge(place, *, directory="66", by=MALLORY, job_id="200", node="gpu01", pid=7, **more):
-    tracks = Tracks(place.fences / directory / "attempts" / "1" / f"{node}-{pid}")
+    tracks = JobFiles(place.fences / directory / "attempts" / "1" / f"{node}-{pid}")
     tracks.make()
     beat = Heartbeat(Source.JOB, node, node, pid, place.count, 0.0, 5.0, job_id=job_id, token=1)
     write(tracks.heartbeat, replace(beat, **more))
@@ -109,7 +109,7 @@ def test_a_heartbeat_that_stops_is_no_problem_of_its_node(tmp_path):
     """A user who kills the launcher, or writes what looks like one's word, drains nothing."""
     share, fence = tmp_path / "agents", tmp_path / "fence"
     share.mkdir()
-    tracks = Tracks(fence / "attempts" / "1" / "n1-7")
+    tracks = JobFiles(fence / "attempts" / "1" / "n1-7")
     tracks.make()
     write(tracks.heartbeat, Heartbeat(Source.JOB, "n1", "n1", 7, 1, 0.0, 5.0, job_id="7", token=1))
     watcher = Agent(Post(share, Task("n1", "n1", 1), 1.0, (fence,)), Probing((), 60.0))

@@ -5,9 +5,9 @@ import pytest
 from scipy import sparse
 
 from perdure.blame.accuse import LATELY, accused_by
+from perdure.blame.failing_paths import Speaking
 from perdure.blame.grid import MOST_ROWS, grid
 from perdure.blame.sliding import Sliding
-from perdure.blame.speaking import Speaking
 from perdure.blame.standing import Patience, Standing, follow
 from perdure.blame.verdict import HARD, kind_of, suspect
 from perdure.blame.window import Window

@@ -8,8 +8,8 @@ import pytest
 from typer.main import get_command
 
 from perdure.cli.commands import app
-from perdure.job import report, tracks
-from perdure.job.care import care_of, read_words
+from perdure.job import exit_report, files
+from perdure.job.options import options_of, read_words
 
 
 def run(tmp_path, *words, **variables):
@@ -51,14 +51,14 @@ def test_settings_reach_the_launcher(tmp_path):
     options = ["--signal-before", "60:USR2", "--hang-after", "0", "--framework", "plain"]
     ran = run(tmp_path, *options, "--", sys.executable, "-c", code, SLURM_JOB_END_TIME="1")
     assert ran.returncode == 75
-    (task,) = tracks.tasks(tmp_path / ".perdure" / "7")
-    assert report.read(task.last_breath).reason is report.Reason.WALLTIME
+    (task,) = files.tasks(tmp_path / ".perdure" / "7")
+    assert exit_report.read(task.last_breath).reason is exit_report.Reason.WALLTIME
 
 
 NOT_LOADED = {
     "typer", "click", "rich", "pydantic", "msgspec", "numpy", "re2", "shutil", "tempfile", "uuid", "hashlib", "socket",
     "urllib.request", "http.client", "datetime", "ssl", "asyncio", "multiprocessing", "logging", "argparse",
-    "perdure.job.checkpoint", "perdure.job.listening", "perdure.job.sight", "perdure.job.look",
+    "perdure.job.checkpoint", "perdure.job.listening", "perdure.job.rank_state", "perdure.job.inspection",
 }  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def test_a_launcher_loads_little(tmp_path):
 def test_words_are_read_alike_with_and_without_the_command_line_library():
     """Whatever the short way does not take as plain is left to the library."""
     options = {name for each in get_command(app).commands["exec"].params for name in each.opts} - {"command"}
-    assert options == {f"--{name.replace('_', '-')}" for name in care_of.__kwdefaults__}
+    assert options == {f"--{name.replace('_', '-')}" for name in options_of.__kwdefaults__}
     words = ["--hang-after", "20", "--signal-before=120:USR1", "--", "python", "-c", "--hang-after", "x"]
     given = {"hang_after": 20.0, "signal_before": "120:USR1"}
     assert read_words(words) == (["python", "-c", "--hang-after", "x"], given)

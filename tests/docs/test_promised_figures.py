@@ -9,7 +9,7 @@ import pytest
 from perdure.backends import reader
 from perdure.cli.why import EXIT_CODES
 from perdure.coordination import chain, wire
-from perdure.job import beats, care, liveness, requested, sight, silence
+from perdure.job import beats, liveness, options, rank_state, requested, silence
 from perdure.job.agent import Post
 from perdure.model import exits
 from perdure.retry.decide import _HOPELESS_P
@@ -67,13 +67,13 @@ LIMITS = [
     ("is the other source only once it has lasted 15 s", max(LIVE.floor_s, LIVE.factor * 5.0), 15.0),
 ]  # fmt: skip
 JOBS = [
-    ("| signs of life | `heartbeat.json`, every 5 s |", care.Care().heartbeat_s, 5.0),
-    ("- half an hour,", (silence.HangRule().after_s, care.USUAL_HANG_AFTER_S), (1800.0, 1800.0)),
+    ("| signs of life | `heartbeat.json`, every 5 s |", options.ExecOptions().heartbeat_s, 5.0),
+    ("- half an hour,", (silence.HangRule().after_s, options.USUAL_HANG_AFTER_S), (1800.0, 1800.0)),
     ("- ten times the usual gap", silence.HangRule().factor, 10.0),
     ("Before ten gaps are known", silence.HangRule().min_gaps, 10),
-    ("two hours for torchrun, Lightning and submitit", care.GANG_STARTS_WITHIN_S, 7200.0),
-    ("(reads or writes a quarter of a MiB a second", sight.MOVES_BYTES_S, 256 * 1024),
-    ("or uses half a core", sight.BUSY_FRAC, 0.5),
+    ("two hours for torchrun, Lightning and submitit", options.GANG_STARTS_WITHIN_S, 7200.0),
+    ("(reads or writes a quarter of a MiB a second", rank_state.MOVES_BYTES_S, 256 * 1024),
+    ("or uses half a core", rank_state.BUSY_FRAC, 0.5),
     ("the silence looked at again, for up to half an hour in all", silence.WORKING_S, 1800.0),
     ("after ten minutes in which nothing is heard of the service", requested.STALE_S, 600.0),
     ("writes `DIR/<node>.json` every 3 s", Post.__dataclass_fields__["every_s"].default, 3.0),

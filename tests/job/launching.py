@@ -7,16 +7,16 @@ import time
 
 import pytest
 
-from perdure.job import report, tracks
+from perdure.job import exit_report, files
 
 LAUNCH = "import sys; from perdure.job.exec import run; sys.exit(run(sys.argv[1:]))"
-LAUNCH_WITH_CARE = """
+LAUNCH_WITH_SETTINGS = """
 import signal, sys
-from perdure.job.care import Care
+from perdure.job.options import ExecOptions
 from perdure.job.exec import run
 from perdure.job.framework import Framework
 from perdure.job.silence import HangRule
-sys.exit(run(sys.argv[1:], care={care}))
+sys.exit(run(sys.argv[1:], options={settings}))
 """
 
 
@@ -29,11 +29,11 @@ def environment(directory, incarnation=1):
     return {**os.environ, **ours}
 
 
-def start(directory, argv, incarnation=1, care="", variables=None, **options):
-    """Start a program under the launcher, with the settings that the expression `care` makes."""
+def start(directory, argv, incarnation=1, settings="", variables=None, **options):
+    """Start a program under the launcher, with the settings that the expression `settings` makes."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(
-        [*python(LAUNCH_WITH_CARE.format(care=care) if care else LAUNCH), *argv],
+        [*python(LAUNCH_WITH_SETTINGS.format(settings=settings) if settings else LAUNCH), *argv],
         env=environment(directory, incarnation) | (variables or {}),
         text=True,
         start_new_session=True,
@@ -48,8 +48,8 @@ def finish(process):
 
 def last_breath(directory):
     """Of the only task in this fence directory."""
-    (task,) = tracks.tasks(directory)
-    return report.read(task.last_breath)
+    (task,) = files.tasks(directory)
+    return exit_report.read(task.last_breath)
 
 
 def wait_until(condition):

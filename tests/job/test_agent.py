@@ -123,8 +123,8 @@ def test_an_agent_speaks_for_its_own_node_only(share):
 
 @on_linux
 def test_it_sees_the_jobs_of_its_node_and_those_that_went_without_a_word(share, tmp_path):
-    care = "Care(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
-    process = start(tmp_path / "fence", python("import time; time.sleep(60)"), care=care)
+    settings = "ExecOptions(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
+    process = start(tmp_path / "fence", python("import time; time.sleep(60)"), settings=settings)
     try:
         wait_until(lambda: dict(heartbeats([tmp_path / "fence"], TASK.host)))
         watcher = agent(share, fences=[tmp_path / "fence"])
@@ -145,8 +145,8 @@ def test_it_sees_the_jobs_of_its_node_and_those_that_went_without_a_word(share, 
 @on_linux
 def test_a_node_whose_agent_and_job_freeze_is_silent(share, tmp_path):
     """Both really stopped; judged with their own heartbeats and a clock that runs fast."""
-    care = "Care(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
-    job = start(tmp_path / "fence", python("import time; time.sleep(60)"), care=care)
+    settings = "ExecOptions(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
+    job = start(tmp_path / "fence", python("import time; time.sleep(60)"), settings=settings)
     command = [sys.executable, "-m", "perdure", "agent", str(share), "--every", "0.1"]
     watcher = subprocess.Popen(command)
     rules, log = LivenessRules(), Watchlog()

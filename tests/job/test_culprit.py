@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.job.culprit import finding_of
-from perdure.job.look import dump_of, frames_of
+from perdure.job.inspection import dump_of, frames_of
 from perdure.job.output import Growth, OutputFiles, growth_of
-from perdure.job.sight import Frame, Life, Seen, Sight, life_of
+from perdure.job.rank_state import Frame, Life, RankState, Seen, life_of
 
 BACKWARD = Frame("_engine_run_backward", "/v/lib/python3.11/site-packages/torch/autograd/graph.py", 979)
 BARRIER = Frame("barrier", "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 5356)
@@ -20,7 +20,7 @@ OWN = Frame("load", "/home/ada/train.py", 17)
 
 
 def rank(number, life=Life.WAITS, **more):
-    return Sight(number, "n1", life, **more)
+    return RankState(number, "n1", life, **more)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_a_rank_is_at(seen, life, words):
         ([rank(0, silent_s=20.0), rank(1, silent_s=90.0)], [1], "it fell silent first"),
         ([rank(0, silent_s=20.0), rank(1, silent_s=21.0)], [], "no rank stands out"),
         ([rank(0, collective="barrier"), rank(1, collective="backward")], [], "rank 0: barrier; rank 1: backward"),
-        ([Sight(None, "n1", Life.ELSEWHERE, "train.py:3 in f")], [None], "train.py:3 in f"),
+        ([RankState(None, "n1", Life.ELSEWHERE, "train.py:3 in f")], [None], "train.py:3 in f"),
         ([], [], "none of its processes is known here"),
     ],
 )  # fmt: skip
@@ -94,7 +94,11 @@ def test_while_somebody_works_it_is_no_hang_yet():
 
 
 @given(st.lists(st.builds(
-    Sight, st.none() | st.integers(0, 9), st.just("n1"), st.sampled_from(Life), where=st.sampled_from(["", "a", "b"]),
+    RankState,
+    st.none() | st.integers(0, 9),
+    st.just("n1"),
+    st.sampled_from(Life),
+    where=st.sampled_from(["", "a", "b"]),
     step=st.none() | st.integers(0, 3), silent_s=st.none() | st.floats(0, 1e6),
     collective=st.sampled_from(["", "barrier", "backward"]),
 ), max_size=6))  # fmt: skip

@@ -9,12 +9,20 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.job import requested, walltime
 from perdure.job.beats import DEFAULT_BEAT_S
-from perdure.job.care import GANG_STARTS_WITHIN_S, MIN_LOOK_S, Care, care_of, read_words, settled, warn_before
-from perdure.job.framework import Framework, Nudge, framework_of, nudge_of, recognised, signal_of
+from perdure.job.framework import Framework, PrestopSignal, framework_of, prestop_signal_of, recognised, signal_of
 from perdure.job.heartbeat import Heartbeat, Pulse, Source, read
 from perdure.job.identity import FENCE_JOB
 from perdure.job.leave import LEAVE_FILE, RECENT_S, SCHEMA, code_left, leave
 from perdure.job.liveness import Judgement, LivenessRules, SeenHeartbeat, Watchlog, allowed_s, observe, silent
+from perdure.job.options import (
+    GANG_STARTS_WITHIN_S,
+    MIN_LOOK_S,
+    ExecOptions,
+    options_of,
+    read_words,
+    settled,
+    warn_before,
+)
 from perdure.job.requested import STALE_S, Request, Requests
 from perdure.job.signals import WITNESS_S, Sharing
 from perdure.job.silence import FEW_GAPS, KEPT_GAPS, WORKING_S, HangRule, Pace, Silence, Tier
@@ -245,10 +253,10 @@ def test_what_is_not_renewed_is_believed_for_ten_minutes(tmp_path):
 
 
 def test_what_options_mean():
-    usual = care_of()
+    usual = options_of()
     assert (usual.hang.after_s, usual.hang.is_exact, usual.hang.must_beat) == (1800.0, False, False)
     assert (usual.hang.soft_s, usual.hang.grace_s, usual.warn_s, usual.framework) == (60.0, 60.0, None, Framework.AUTO)
-    asked = care_of(hang_after=30.0, start_within=9.0, hang_grace=5.0, signal_before="120:USR1", on_pause="stop")
+    asked = options_of(hang_after=30.0, start_within=9.0, hang_grace=5.0, signal_before="120:USR1", on_pause="stop")
     assert (asked.hang.after_s, asked.hang.is_exact, asked.hang.start_within_s, asked.hang.must_beat) == (
         30.0,
         True,
@@ -257,29 +265,29 @@ def test_what_options_mean():
     )
     assert (asked.hang.soft_s, asked.hang.grace_s) == (5.0, 5.0)
     assert (asked.warn_s, asked.warn_signal, asked.pause_signal) == (120.0, signal.SIGUSR1, signal.SIGSTOP)
-    assert care_of(hang_signal="quit").dump_signal == signal.SIGQUIT
-    assert not care_of(start_within=0.0).hang.must_beat
+    assert options_of(hang_signal="quit").dump_signal == signal.SIGQUIT
+    assert not options_of(start_within=0.0).hang.must_beat
 
 
 def test_a_limit_that_was_set_is_looked_at_often_enough():
     def of(hang_after):
-        found = settled(care_of(hang_after=hang_after), ["python"], {})
+        found = settled(options_of(hang_after=hang_after), ["python"], {})
         return found.beat_s, found.look_s, found.hang.beat_s
 
     assert of(20.0) == (2.0, 1.0, 2.0)
     assert of(1.0) == (0.1, MIN_LOOK_S, 0.1)
-    assert of(1e6) == (DEFAULT_BEAT_S, Care().look_s, DEFAULT_BEAT_S)
-    assert of(None) == (DEFAULT_BEAT_S, Care().look_s, 0.0)
-    assert of(0.0) == (DEFAULT_BEAT_S, Care().look_s, 0.0)  # nothing is held to hang
+    assert of(1e6) == (DEFAULT_BEAT_S, ExecOptions().look_s, DEFAULT_BEAT_S)
+    assert of(None) == (DEFAULT_BEAT_S, ExecOptions().look_s, 0.0)
+    assert of(0.0) == (DEFAULT_BEAT_S, ExecOptions().look_s, 0.0)  # nothing is held to hang
 
 
 @pytest.mark.parametrize(
     ("argv", "within_s"), [(["torchrun", "a.py"], GANG_STARTS_WITHIN_S), (["python", "torchrun.py"], None)]
 )
 def test_programs_whose_tasks_wait_for_each_other_have_two_hours_to_start(argv, within_s):
-    assert settled(care_of(), argv, {}).hang.start_within_s == within_s
-    assert settled(care_of(start_within=5.0), argv, {}).hang.start_within_s == 5.0
-    assert settled(care_of(hang_after=0.0), argv, {}).hang.start_within_s is None
+    assert settled(options_of(), argv, {}).hang.start_within_s == within_s
+    assert settled(options_of(start_within=5.0), argv, {}).hang.start_within_s == 5.0
+    assert settled(options_of(hang_after=0.0), argv, {}).hang.start_within_s is None
     assert GANG_STARTS_WITHIN_S == 7200.0
 
 
@@ -341,16 +349,18 @@ def test_a_framework_is_known_by_the_command_and_its_environment(argv, environme
 
 
 def test_each_framework_is_told_by_its_signal():
-    told = {each: nudge_of(each, {}) for each in Framework}
-    plain = Nudge(signal.SIGTERM)
+    told = {each: prestop_signal_of(each, {}) for each in Framework}
+    plain = PrestopSignal(signal.SIGTERM)
     assert told == {
         Framework.AUTO: plain,
         Framework.PLAIN: plain,
-        Framework.TORCHRUN: Nudge(signal.SIGTERM, workers=True),
-        Framework.LIGHTNING: Nudge(signal.SIGUSR1),
-        Framework.SUBMITIT: Nudge(signal.SIGUSR2),
+        Framework.TORCHRUN: PrestopSignal(signal.SIGTERM, workers=True),
+        Framework.LIGHTNING: PrestopSignal(signal.SIGUSR1),
+        Framework.SUBMITIT: PrestopSignal(signal.SIGUSR2),
     }
-    assert nudge_of(Framework.SUBMITIT, {"SUBMITIT_PREEMPT_SIGNAL": "SIGUSR1"}) == Nudge(signal.SIGUSR1)
+    assert prestop_signal_of(Framework.SUBMITIT, {"SUBMITIT_PREEMPT_SIGNAL": "SIGUSR1"}) == PrestopSignal(
+        signal.SIGUSR1
+    )
     assert (signal_of("term", ""), signal_of("SIGTERM", "")) == (15, 15)
     for given, name in ((framework_of, "jax"), (lambda name: signal_of(name, "x"), "JAX")):
         with pytest.raises(ConfigError):

@@ -5,8 +5,8 @@ import signal
 import pytest
 
 from perdure.errors import ConfigError
-from perdure.job.care import warn_before
-from perdure.job.framework import Framework, Nudge, nudge_of, recognised
+from perdure.job.framework import Framework, PrestopSignal, prestop_signal_of, recognised
+from perdure.job.options import warn_before
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def test_it_is_recognised(command, variables, framework):
 
 
 def test_each_is_told_in_its_own_way():
-    assert nudge_of(Framework.TORCHRUN, {}) == Nudge(signal.SIGTERM, workers=True)
-    assert nudge_of(Framework.LIGHTNING, {}) == Nudge(signal.SIGUSR1)
-    assert nudge_of(Framework.SUBMITIT, {}) == Nudge(signal.SIGUSR2)
-    assert nudge_of(Framework.SUBMITIT, {"SUBMITIT_PREEMPT_SIGNAL": "USR1"}).signum == signal.SIGUSR1
-    assert nudge_of(Framework.PLAIN, {}) == Nudge(signal.SIGTERM)
+    assert prestop_signal_of(Framework.TORCHRUN, {}) == PrestopSignal(signal.SIGTERM, workers=True)
+    assert prestop_signal_of(Framework.LIGHTNING, {}) == PrestopSignal(signal.SIGUSR1)
+    assert prestop_signal_of(Framework.SUBMITIT, {}) == PrestopSignal(signal.SIGUSR2)
+    assert prestop_signal_of(Framework.SUBMITIT, {"SUBMITIT_PREEMPT_SIGNAL": "USR1"}).signum == signal.SIGUSR1
+    assert prestop_signal_of(Framework.PLAIN, {}) == PrestopSignal(signal.SIGTERM)
 
 
 def test_the_option_for_it():

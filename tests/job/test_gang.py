@@ -8,16 +8,18 @@ import time
 
 import pytest
 
+from perdure.job.exit_report import ExitReport, Reason, write
+from perdure.job.files import JobFiles
 from perdure.job.gang import Gang
 from perdure.job.identity import Task
-from perdure.job.report import LastBreath, Reason, write
-from perdure.job.sight import Life, Sight
-from perdure.job.tracks import Tracks
+from perdure.job.rank_state import Life, RankState
 from perdure.model.exits import FAILED_SAID, HANG_ENDED
 from tests.job.launching import finish, on_linux, start
 
 pytestmark = on_linux
-CARE = """Care(hang=HangRule(after_s=1.5, is_exact=True, soft_s=0.4, grace_s=5.0), poll_s=0.05, look_s=0.2)"""
+SETTINGS = (
+    """ExecOptions(hang=HangRule(after_s=1.5, is_exact=True, soft_s=0.4, grace_s=5.0), poll_s=0.05, look_s=0.2)"""
+)
 RANK = """
 import os, signal, sys, time
 rank = int(os.environ["SLURM_PROCID"])
@@ -29,7 +31,7 @@ while time.monotonic() < begin + 0.5:
 WAITS = "signal.pause()"  # for anything: nothing tells that it is not its peers
 
 
-def step(directory, programs, size=None, care=CARE):
+def step(directory, programs, size=None, settings=SETTINGS):
     """One launcher for each program, as a step of Slurm has them; exit codes, and what was written to the log."""
     with contextlib.ExitStack() as stack:
         started, logs = [], []
@@ -41,7 +43,9 @@ def step(directory, programs, size=None, care=CARE):
             }  # fmt: skip
             out = stack.enter_context(logs[-1].open("wb"))
             argv = [sys.executable, "-c", RANK + program]
-            started.append(start(directory / "fence", argv, care=care, variables=variables, stdout=out, stderr=out))
+            started.append(
+                start(directory / "fence", argv, settings=settings, variables=variables, stdout=out, stderr=out)
+            )
         codes = [finish(process)[0] for process in started]
     return codes, "".join(log.read_text() for log in logs)
 
@@ -117,14 +121,14 @@ def test_a_rank_that_failed_is_told_of_while_the_others_wait(tmp_path):
 
 def test_of_a_rank_that_failed_nothing_is_said_while_the_others_work(tmp_path):
     works = "\nwhile time.monotonic() < begin + 9: pass"
-    codes, log = step(tmp_path, ["sys.exit(3)", works], care="Care(hang=HangRule(after_s=0.0), look_s=0.2)")
+    codes, log = step(tmp_path, ["sys.exit(3)", works], settings="ExecOptions(hang=HangRule(after_s=0.0), look_s=0.2)")
     assert (codes, FAILED_SAID in log) == ([3, 0], False)
 
 
 def gang(directory, rank, step="0"):
     """One launcher's view of a step of three tasks."""
     task = Task(f"n{rank}", f"n{rank}", 100 + rank, rank=rank)
-    tracks = Tracks.of(directory, 1, task)
+    tracks = JobFiles.of(directory, 1, task)
     tracks.make()
     return Gang(tracks, task, {"SLURM_STEP_ID": step, "SLURM_STEP_NUM_TASKS": "3"})
 
@@ -161,7 +165,7 @@ def test_what_another_step_an_earlier_command_or_another_user_says_counts_for_no
 
 def test_what_each_sees_is_told_to_the_others_and_not_to_itself(tmp_path):
     first, second = gang(tmp_path, 0), gang(tmp_path, 1)
-    sight = Sight(1, "n1", Life.ELSEWHERE, "sleeps", step=4, stack=("a.py:3 in f",))
+    sight = RankState(1, "n1", Life.ELSEWHERE, "sleeps", step=4, stack=("a.py:3 in f",))
     since_s = time.time() - 1
     second.tell([sight])
     assert first.told(since_s) == [[sight]]
@@ -180,6 +184,6 @@ def test_who_has_ended_well_since_the_start_is_known_by_its_last_breath(tmp_path
     mine, now = gang(tmp_path, 0), time.time()
     gang(tmp_path, 1)
     told = {"rank": 1, "step_id": "0", **told}
-    breath = LastBreath("7", 1, 1, "n1", "n1", 101, Reason.EXIT, code, now - 90, now + ended_s, **told)
-    write(Tracks.of(tmp_path, 1, Task("n1", "n1", 101)).last_breath, breath)
-    assert mine.ended() == ([Sight(1, "n1", Life.ENDED)] if counts else [])
+    breath = ExitReport("7", 1, 1, "n1", "n1", 101, Reason.EXIT, code, now - 90, now + ended_s, **told)
+    write(JobFiles.of(tmp_path, 1, Task("n1", "n1", 101)).last_breath, breath)
+    assert mine.ended() == ([RankState(1, "n1", Life.ENDED)] if counts else [])

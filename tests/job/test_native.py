@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.job.look import look_at
+from perdure.job.inspection import look_at
 from perdure.job.native import Area, areas_of, code_of, waits_in
-from perdure.job.sight import PYTHON, Life
+from perdure.job.rank_state import PYTHON, Life
 from tests.job.launching import on_linux, wait_until
-from tests.job.test_look import HERE, running
+from tests.job.test_inspection import HERE, running
 
 LIBC = Area(100, 200, "/usr/lib/x86_64-linux-gnu/libc.so.6")
 STDCPP = Area(200, 300, "/usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.30")

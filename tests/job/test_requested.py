@@ -124,11 +124,13 @@ while not end.exists():
     step += 1
     time.sleep(0.01)
 """
-CARE = "Care(hang=HangRule(after_s={after}, min_gaps=3, soft_s=0.1), look_s=0.02, poll_s=0.02, beat_s=0.0{more})"
+SETTINGS = (
+    "ExecOptions(hang=HangRule(after_s={after}, min_gaps=3, soft_s=0.1), look_s=0.02, poll_s=0.02, beat_s=0.0{more})"
+)
 
 
-def care(more, after=0.5):
-    return CARE.format(after=after, more=more)
+def settings(more, after=0.5):
+    return SETTINGS.format(after=after, more=more)
 
 
 def steps(path):
@@ -141,7 +143,7 @@ def test_a_program_that_is_to_pause_stands_still_until_the_cause_is_over(tmp_pat
     count, end = tmp_path / "count", tmp_path / "end"
     argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(COUNTS, count, end)]
     process = start(
-        tmp_path / "fence", argv, care=care(", pause_signal=signal.SIGSTOP", after=1.0), variables=service.reach
+        tmp_path / "fence", argv, settings=settings(", pause_signal=signal.SIGSTOP", after=1.0), variables=service.reach
     )
     pid = int(process.stdout.readline())
     service.ask(PAUSE)
@@ -162,7 +164,10 @@ def test_a_program_that_is_to_pause_stands_still_until_the_cause_is_over(tmp_pat
 def test_one_that_stands_still_and_is_told_to_end_ends(tmp_path, service):
     code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(5)); print('ready', flush=True)"
     process = start(
-        tmp_path, python(f"{code}; time.sleep(60)"), care=care(", pause_signal=signal.SIGSTOP"), variables=service.reach
+        tmp_path,
+        python(f"{code}; time.sleep(60)"),
+        settings=settings(", pause_signal=signal.SIGSTOP"),
+        variables=service.reach,
     )
     assert process.stdout.readline() == "ready\n"
     service.ask(PAUSE)
@@ -175,7 +180,7 @@ def test_one_that_stands_still_and_is_told_to_end_ends(tmp_path, service):
 def test_another_signal_goes_to_those_that_listen(tmp_path, service):
     code = "import signal, sys, time; signal.signal(10, lambda *_: sys.exit(4)); print('ready', flush=True)"
     argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(f"{code}; time.sleep(60)")]
-    process = start(tmp_path, argv, care=care(", pause_signal=signal.SIGUSR1"), variables=service.reach)
+    process = start(tmp_path, argv, settings=settings(", pause_signal=signal.SIGUSR1"), variables=service.reach)
     assert process.stdout.readline() == "ready\n"
     service.ask(PAUSE)
     code, _, err = finish(process)
@@ -195,7 +200,7 @@ while paused(): time.sleep(0.01)
 
 def test_unless_its_user_says_otherwise_the_program_may_ask_and_is_left_alone(tmp_path, service):
     service.ask("throttle")  # before it began: all that is asked is looked at
-    process = start(tmp_path, python(ASKS), care=care(""), variables=service.reach)
+    process = start(tmp_path, python(ASKS), settings=settings(""), variables=service.reach)
     assert process.stdout.readline() == "begins\n"
     service.ask(PAUSE)
     assert process.stdout.readline() in ("pause\n", "pause throttle\n")
@@ -208,7 +213,7 @@ def test_unless_its_user_says_otherwise_the_program_may_ask_and_is_left_alone(tm
 def test_what_was_asked_of_an_earlier_start_is_not_asked_of_this_one(tmp_path, service):
     service.ask(PAUSE, incarnation=9)
     process = start(
-        tmp_path, python("import time; time.sleep(0.5)"), care=care(", pause_signal=signal.SIGTERM"),
+        tmp_path, python("import time; time.sleep(0.5)"), settings=settings(", pause_signal=signal.SIGTERM"),
         variables=service.reach,
     )  # fmt: skip
     assert finish(process)[::2] == (0, "")
@@ -216,5 +221,7 @@ def test_what_was_asked_of_an_earlier_start_is_not_asked_of_this_one(tmp_path, s
 
 def test_without_its_service_a_program_runs_as_ever(tmp_path):
     nowhere = {"PERDURE_URL": "http://127.0.0.1:9", "PERDURE_TOKEN": "word"}
-    process = start(tmp_path, python("print('done')"), care=care(", pause_signal=signal.SIGSTOP"), variables=nowhere)
+    process = start(
+        tmp_path, python("print('done')"), settings=settings(", pause_signal=signal.SIGSTOP"), variables=nowhere
+    )
     assert finish(process) == (0, "done\n", "")

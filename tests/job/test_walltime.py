@@ -7,9 +7,9 @@ from datetime import datetime
 
 import pytest
 
-from perdure.job import tracks
+from perdure.job import files
+from perdure.job.exit_report import Reason
 from perdure.job.processes import _has_ancestor, _seen
-from perdure.job.report import Reason
 from perdure.job.walltime import EndTime, WalltimeWatch, ask_squeue
 from tests.job.launching import finish, last_breath, on_linux, python, start
 
@@ -123,10 +123,10 @@ time.sleep(60)
 )
 def test_the_program_hears_of_it_as_its_framework_expects(tmp_path, framework, listens_to):
     """The shell around it has no handler, and is not ended by the signal."""
-    care = f"Care(warn_s=3600, look_s=0.3, framework=Framework.{framework})"
+    settings = f"ExecOptions(warn_s=3600, look_s=0.3, framework=Framework.{framework})"
     argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(SAVES, listens_to)]
     ends = {"SLURM_JOB_END_TIME": str(int(time.time() + 1800))}
-    code, out, err = finish(start(tmp_path, argv, care=care, variables=ends))
+    code, out, err = finish(start(tmp_path, argv, settings=settings, variables=ends))
     assert (code, out) == (0, f"saved on {listens_to.split(',')[0]}\n")
     breath = last_breath(tmp_path)
     assert breath.reason is Reason.WALLTIME
@@ -158,11 +158,11 @@ sys.exit(worker.wait())
 )
 def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, expected):
     """USR1 has no handler in the agent: it would die of it, and its workers would not hear of it."""
-    care = "Care(framework=Framework.TORCHRUN, poll_s=0.02)"
+    settings = "ExecOptions(framework=Framework.TORCHRUN, poll_s=0.02)"
     process = start(
         tmp_path,
         python(AGENT, SAVES.replace("time.sleep", "print('ready', flush=True); time.sleep"), listens_to),
-        care=care,
+        settings=settings,
     )
     assert [process.stdout.readline(), process.stdout.readline()] == ["ready\n", "ready\n"]
     process.send_signal(signal.SIGUSR1)
@@ -176,8 +176,8 @@ def test_slurms_own_signal_does_not_end_torchruns_agent(tmp_path, listens_to, ex
 def test_a_warning_to_every_process_of_a_step_does_not_end_torchruns_agent(tmp_path, listens_to):
     """As Slurm sends it; workers that listen to TERM alone are told that."""
     save = SAVES.replace("time.sleep", "print('ready', flush=True); time.sleep")
-    care = "Care(framework=Framework.TORCHRUN, poll_s=0.02)"
-    process = start(tmp_path, python(AGENT, save, listens_to), care=care)
+    settings = "ExecOptions(framework=Framework.TORCHRUN, poll_s=0.02)"
+    process = start(tmp_path, python(AGENT, save, listens_to), settings=settings)
     assert [process.stdout.readline(), process.stdout.readline()] == ["ready\n", "ready\n"]
     seen = _seen()
     family = [pid for pid in seen if pid == process.pid or _has_ancestor(seen[pid].parent, {process.pid}, seen)]
@@ -190,10 +190,10 @@ def test_a_warning_to_every_process_of_a_step_does_not_end_torchruns_agent(tmp_p
 @on_linux
 def test_a_worker_below_an_agent_that_does_not_listen_is_told_at_once(tmp_path):
     """As ``accelerate launch`` starts a single one."""
-    care = "Care(warn_s=3600, look_s=0.1, framework=Framework.TORCHRUN)"
+    settings = "ExecOptions(warn_s=3600, look_s=0.1, framework=Framework.TORCHRUN)"
     ends = {"SLURM_JOB_END_TIME": str(int(time.time() + 1800))}
     agent = AGENT.replace("signal.signal(", "str((").replace("end)\nprint", "end))\nprint")
-    code, out, _ = finish(start(tmp_path, python(agent, SAVES, "SIGTERM"), care=care, variables=ends))
+    code, out, _ = finish(start(tmp_path, python(agent, SAVES, "SIGTERM"), settings=settings, variables=ends))
     assert (code, out.splitlines()[1:]) == (0, ["saved on SIGTERM"])
 
 
@@ -205,21 +205,21 @@ def test_a_worker_below_an_agent_that_does_not_listen_is_told_at_once(tmp_path):
 )
 def test_workers_that_start_late_are_waited_for_while_there_is_time(tmp_path, left_s, expected):
     """The agent would end them. It is told when a third is left of the time that they were to have."""
-    care = "Care(warn_s=3600, look_s=0.1, framework=Framework.TORCHRUN)"
+    settings = "ExecOptions(warn_s=3600, look_s=0.1, framework=Framework.TORCHRUN)"
     ends = {"SLURM_JOB_END_TIME": str(int(time.time() + left_s))}
     late = SAVES.replace("def save", "time.sleep(2)\ndef save")
-    code, out, err = finish(start(tmp_path, python(AGENT, late, "SIGTERM"), care=care, variables=ends))
+    code, out, err = finish(start(tmp_path, python(AGENT, late, "SIGTERM"), settings=settings, variables=ends))
     assert (code, out.splitlines()[1:]) == expected
     assert "SIGTERM sent to 1 of its processes" in err
 
 
 def test_an_end_that_nobody_listens_for_is_told_in_the_log(tmp_path):
     ends = {"SLURM_JOB_END_TIME": str(int(time.time()))}
-    care = "Care(warn_s=60, look_s=0.02, warn_signal=signal.SIGUSR2)"
-    process = start(tmp_path, python("import sys; sys.stdin.read()"), care=care, variables=ends)
+    settings = "ExecOptions(warn_s=60, look_s=0.02, warn_signal=signal.SIGUSR2)"
+    process = start(tmp_path, python("import sys; sys.stdin.read()"), settings=settings, variables=ends)
     assert "no process of the program listens to SIGUSR2" in process.stderr.readline()
     assert finish(process)[0] == 0
-    assert not list(next(tracks.tasks(tmp_path)).beats.iterdir())
+    assert not list(next(files.tasks(tmp_path)).beats.iterdir())
 
 
 WAITS = """
@@ -236,5 +236,5 @@ thread.join()
 def test_one_whose_thread_waits_for_the_signal_listens_too(tmp_path):
     """As srun does, which hands it on to its tasks."""
     ends = {"SLURM_JOB_END_TIME": str(int(time.time()))}
-    care = "Care(warn_s=60, look_s=0.02, warn_signal=signal.SIGUSR1)"
-    assert finish(start(tmp_path, python(WAITS), care=care, variables=ends))[:2] == (0, "heard SIGUSR1\n")
+    settings = "ExecOptions(warn_s=60, look_s=0.02, warn_signal=signal.SIGUSR1)"
+    assert finish(start(tmp_path, python(WAITS), settings=settings, variables=ends))[:2] == (0, "heard SIGUSR1\n")

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from perdure.job import report, tracks
-from perdure.job.report import Reason
+from perdure.job import exit_report, files
+from perdure.job.exit_report import Reason
 from tests.slurm.cluster import await_
 
 pytestmark = pytest.mark.slurm
@@ -29,8 +29,8 @@ def test_the_program_is_told_before_walltime(quiet_cluster):
     job = quiet_cluster.submit(script, "--time=2", "-w", "node2")
     ended = quiet_cluster.wait(job, lambda record: record["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"), 180)
     assert ended["JobState"] == "COMPLETED"
-    (task,) = tracks.tasks(fence)
-    breath = report.read(task.last_breath)
+    (task,) = files.tasks(fence)
+    breath = exit_report.read(task.last_breath)
     assert (breath.reason, breath.exit_code, breath.job_id, breath.node) == (Reason.WALLTIME, 0, job, "node2")
     started_s = time.mktime(time.strptime(ended["StartTime"], "%Y-%m-%dT%H:%M:%S"))
     assert breath.walltime_end_s - started_s == pytest.approx(120, abs=30)
@@ -54,7 +54,7 @@ def test_steps_and_commands_of_one_start_do_not_fence_each_other(quiet_cluster):
     job = quiet_cluster.submit(script, "-N2", "--ntasks-per-node=2", f"--output={quiet_cluster.output}/steps.log")
     quiet_cluster.wait(job, lambda record: record["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"), 180)
     assert "codes 0 0 0 0 0" in (quiet_cluster.output / "steps.log").read_text()
-    assert {report.read(task.last_breath).token for task in tracks.tasks(fence)} == {1}
+    assert {exit_report.read(task.last_breath).token for task in files.tasks(fence)} == {1}
     assert json.loads((fence / "claims" / "1").read_text())["start_s"] >= begun_s - 1
 
 

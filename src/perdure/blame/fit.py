@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from perdure.blame.ground import MOST_HAZARD, SHAPES, Ground, Told, gain, hear, silence
-from perdure.blame.speaking import Rows, Speaking
+from perdure.blame.background import MOST_HAZARD, SHAPES, Ground, Told, gain, hear, silence
+from perdure.blame.failing_paths import Rows, Speaking
 from perdure.blame.window import Floats
 
 _ROUNDS, _GROUND_STEPS, _NEWTON_STEPS = 12, 3, 4

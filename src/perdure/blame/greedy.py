@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr
 
+from perdure.blame.background import MOST_HAZARD, Ground, gain, hear
 from perdure.blame.equivalence import representatives
+from perdure.blame.failing_paths import Speaking
 from perdure.blame.fit import Model, Term, fit
-from perdure.blame.ground import MOST_HAZARD, Ground, gain, hear
-from perdure.blame.speaking import Speaking
 from perdure.blame.verdict import Suspect, suspect
 from perdure.blame.window import Floats, Window
 
@@ -36,8 +36,8 @@ class Greedy:
     Claim: names every culprit whose log likelihood ratio is above its price, and nobody else, also where failures come
     in bursts, where culprits mask each other, and where only a part of a component's paths is concerned.
 
-    The likelihood is that of `perdure.blame.ground`, ``p_i = 1 - exp(-(b g_i + c / n_i + sum_{j in A} a_j x_ij))``. The
-    set A grows by the component of the largest gain, as long as that is above ``log M_t + log T + surcharge`` (M_t
+    The likelihood is that of `perdure.blame.background`,
+    ``p_i = 1 - exp(-(b g_i + c / n_i + sum_{j in A} a_j x_ij))``. The set A grows by the component of the largest gain, as long as that is above ``log M_t + log T + surcharge`` (M_t
     components in its tier, T tiers); after each step all hazards and the ground are fitted anew and terms that no
     longer pay are dropped. A component of P paths that fails on K of them only pays ``P H(K / P)`` nats more, for
     saying which (H: entropy). Candidates are ranked by ``E log(E / mu) - (E - mu)`` and by the score test, then

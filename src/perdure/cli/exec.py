@@ -70,10 +70,10 @@ def exec_(
     Exit codes: the program's own (75 asks for a retry, 78 and 93 for none), 128 + n after signal n,
     75 after a hang, 93 fenced, 126 or 127 where it cannot be started, 2 usage.
     """
-    from perdure.job.care import care_of
     from perdure.job.exec import run
+    from perdure.job.options import options_of
 
-    care = care_of(
+    options = options_of(
         hang_after=hang_after,
         start_within=start_within,
         hang_signal=hang_signal,
@@ -82,4 +82,4 @@ def exec_(
         on_pause=on_pause,
         framework=framework,
     )
-    return run(command, care=care)
+    return run(command, options=options)

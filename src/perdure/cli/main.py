@@ -17,7 +17,7 @@ def main(args: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if args is None else args)
     if words[:1] == ["exec"]:
         gc.disable()  # nothing of what is loaded now is garbage
-        from perdure.job.care import read_words
+        from perdure.job.options import read_words
 
         if (plain := read_words(words[1:])) is not None:
             return _exec(*plain)
@@ -29,11 +29,11 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _exec(command: Sequence[str], settings: dict[str, Any]) -> int:
     try:
-        from perdure.job.care import care_of
         from perdure.job.exec import run
+        from perdure.job.options import options_of
 
         gc.enable()
-        return run(command, care=care_of(**settings))
+        return run(command, options=options_of(**settings))
     except (Exception, KeyboardInterrupt) as err:
         from perdure.cli import commands
 

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from perdure.errors import ConfigError, InputError
-from perdure.job import heartbeat, tracks
+from perdure.job import files, heartbeat
 from perdure.job.background import Background
 from perdure.job.heartbeat import Heartbeat, Pulse, Source
 from perdure.job.identity import Task
@@ -97,7 +97,7 @@ def heartbeats(
     What cannot be read is passed over: it is written by jobs. With `owners` only what these users have written is read.
     """
     for fence in fences:
-        for task in islice(tracks.tasks(fence), MAX_TASKS):
+        for task in islice(files.tasks(fence), MAX_TASKS):
             with suppress(OSError, InputError):
                 found = heartbeat.read(task.heartbeat, owners)
                 if found.source is Source.JOB and host in ("", found.host):

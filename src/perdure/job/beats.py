@@ -13,8 +13,8 @@ from typing import SupportsInt
 
 from perdure.errors import InputError
 from perdure.job.fields import Fields
+from perdure.job.files import read_json, write_json
 from perdure.job.identity import FENCE_JOB, job_of, task_of
-from perdure.job.tracks import read_json, write_json
 
 BEATS_DIR, BEAT_S, BEATS_LOCAL = "PERDURE_BEATS_DIR", "PERDURE_BEAT_S", "PERDURE_BEATS_LOCAL_RANK"
 DEFAULT_BEAT_S = 10.0

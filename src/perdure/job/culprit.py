@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.job.sight import Life, Sight
+from perdure.job.rank_state import Life, RankState
 
 MOST_NAMED = 4
 
@@ -21,7 +21,7 @@ MOST_NAMED = 4
 class Finding:
     """Who stopped first, and how that is known. No culprit: nobody stands out."""
 
-    culprits: tuple[Sight, ...] = ()
+    culprits: tuple[RankState, ...] = ()
     says: str = "what it waits for is not known"
     works: bool = False  # somebody works: it may go on
 
@@ -34,7 +34,7 @@ class Finding:
         return f"{self.culprits[0].name}{more} {'works' if self.works else 'stopped first'}: {self.says}"
 
 
-def finding_of(sights: Sequence[Sight], slack_s: float = 0.0, unseen: int = 0) -> Finding:
+def finding_of(sights: Sequence[RankState], slack_s: float = 0.0, unseen: int = 0) -> Finding:
     """Judge one look. Silences that differ by less than `slack_s` are alike; of `unseen` ranks nothing is known."""
     found = _finding(sights, slack_s)
     if not unseen or any(sight.life not in (Life.WAITS, Life.UNCLEAR) for sight in found.culprits):
@@ -42,7 +42,7 @@ def finding_of(sights: Sequence[Sight], slack_s: float = 0.0, unseen: int = 0) -
     return Finding(says=f"of {unseen} rank{'s' if unseen > 1 else ''} nothing is known{_places(sights)}")
 
 
-def _finding(sights: Sequence[Sight], slack_s: float) -> Finding:
+def _finding(sights: Sequence[RankState], slack_s: float) -> Finding:
     ranks = sorted(sights, key=lambda sight: -1 if sight.rank is None else sight.rank)
     by_life = {life: [sight for sight in ranks if sight.life is life] for life in Life}
     others_wait = _waiting(by_life)
@@ -57,7 +57,7 @@ def _finding(sights: Sequence[Sight], slack_s: float) -> Finding:
     return _odd_one(ranks) or _latest(ranks, slack_s) or Finding(says=f"no rank stands out{_places(ranks)}")
 
 
-def _of(sight: Sight) -> str:
+def _of(sight: RankState) -> str:
     """What a culprit is at."""
     at = f": {sight.where}" if sight.where else ""
     if sight.life is Life.DEAD:
@@ -71,7 +71,7 @@ def _of(sight: Sight) -> str:
     return sight.where or "it stands still"
 
 
-def _waiting(by_life: dict[Life, list[Sight]]) -> str:
+def _waiting(by_life: dict[Life, list[RankState]]) -> str:
     waiting, ended = [*by_life[Life.WAITS], *by_life[Life.UNCLEAR]], by_life[Life.ENDED]
     if not waiting:
         return f"; {_named(ended)} {'has' if len(ended) == 1 else 'have'} ended with exit code 0" if ended else ""
@@ -80,7 +80,7 @@ def _waiting(by_life: dict[Life, list[Sight]]) -> str:
     return f"; {_named(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for it{where}"
 
 
-def _named(sights: Sequence[Sight]) -> str:
+def _named(sights: Sequence[RankState]) -> str:
     numbers = [str(sight.rank) for sight in sights if sight.rank is not None]
     if len(numbers) > MOST_NAMED:
         return f"{len(numbers)} ranks"
@@ -89,7 +89,7 @@ def _named(sights: Sequence[Sight]) -> str:
     return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(numbers)}"
 
 
-def _odd_one(ranks: Sequence[Sight]) -> Finding | None:
+def _odd_one(ranks: Sequence[RankState]) -> Finding | None:
     """The few that are in another collective, or at another place, than the rest."""
     kinds = Counter(_at(sight) for sight in ranks)
     if len(kinds) < 2:
@@ -102,7 +102,7 @@ def _odd_one(ranks: Sequence[Sight]) -> Finding | None:
     return Finding(tuple(odd), f"it is in {_at(odd[0])}, {_named(rest)} in {usual or 'another place'}")
 
 
-def _latest(ranks: Sequence[Sight], slack_s: float) -> Finding | None:
+def _latest(ranks: Sequence[RankState], slack_s: float) -> Finding | None:
     """The one whose last step lies behind, or was told longest ago."""
     steps = [sight.step for sight in ranks if sight.step is not None]
     places = _places(ranks)
@@ -115,11 +115,11 @@ def _latest(ranks: Sequence[Sight], slack_s: float) -> Finding | None:
     return None
 
 
-def _places(ranks: Sequence[Sight]) -> str:
+def _places(ranks: Sequence[RankState]) -> str:
     """Where each rank is, of a few."""
     told = [f"rank {sight.rank}: {_at(sight)}" for sight in ranks[:MOST_NAMED] if _at(sight)]
     return f" ({'; '.join(told)})" if told else ""
 
 
-def _at(sight: Sight) -> str:
+def _at(sight: RankState) -> str:
     return sight.collective or sight.where

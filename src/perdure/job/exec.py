@@ -10,7 +10,7 @@ What is guaranteed
   once when it is continued after a stop (it stops the program first, then looks), and else within `poll_s` seconds.
   Before that the program may have run on for some milliseconds after the thaw, and what it wrote then is written. No
   user process can close that gap; cooperation does.
-- However the program ends, a last breath says how and why (`perdure.job.report`), unless this launcher is killed.
+- However the program ends, a last breath says how and why (`perdure.job.exit_report`), unless this launcher is killed.
 - Off Linux only the program's process group is reached; processes that leave it are not.
 """
 
@@ -29,26 +29,26 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from perdure.errors import Fenced
-from perdure.job import report
+from perdure.job import exit_report
 from perdure.job.beats import BEAT_S, BEATS_DIR, BEATS_LOCAL, BeatReader
-from perdure.job.care import Care, settled
+from perdure.job.exit_report import ExitReport, Reason
 from perdure.job.fence import FENCE_DIR, FENCE_TOKEN, Claim, claim
-from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, nudge_of
+from perdure.job.files import JobFiles
+from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, prestop_signal_of
 from perdure.job.gang import Gang
-from perdure.job.guard import Ending, Guard, Watches
-from perdure.job.hang import HangWatch
+from perdure.job.hang_watch import HangWatch
 from perdure.job.heartbeat import Heartbeat, Pulse, Source
 from perdure.job.identity import FENCE_JOB, Start, Task, identify, task_of
 from perdure.job.leave import LEAVE_FILE, code_left
 from perdure.job.memory import oom_kills
+from perdure.job.options import ExecOptions, settled
 from perdure.job.output import OutputFiles, say
 from perdure.job.processes import Family, adopt_orphans, children_of_this
-from perdure.job.raising import Raiser, has_service, teller
-from perdure.job.report import LastBreath, Reason
 from perdure.job.requested import ASKED_FILE, Requests
+from perdure.job.service_report import ServiceReporter, has_service, teller
 from perdure.job.signals import Heard, has_terminal, heard_signals
 from perdure.job.starts import learnt
-from perdure.job.tracks import Tracks
+from perdure.job.supervisor import Ending, Supervisor, Watches
 from perdure.job.walltime import EndTime, WalltimeWatch
 from perdure.model.exits import STOP_HERE, ExitWish, wish_of
 
@@ -70,7 +70,7 @@ def run(
     argv: Sequence[str],
     environment: Mapping[str, str] | None = None,
     workdir: Path | None = None,
-    care: Care | None = None,
+    options: ExecOptions | None = None,
 ) -> int:
     """Run a program under the fence; returns the exit code to end with.
 
@@ -92,10 +92,10 @@ def run(
     except Fenced as err:
         say(f"perdure exec: {err}")
         return FENCED
-    care = settled(care or Care(), argv, environment)
+    options = settled(options or ExecOptions(), argv, environment)
     own_group = not has_terminal()
     with heard_signals(own_group=own_group) as heard:
-        return _Run(argv, environment, start, held, care).to_the_end(heard, workdir, own_group)
+        return _Run(argv, environment, start, held, options).to_the_end(heard, workdir, own_group)
 
 
 def _hold(start: Start) -> Claim:
@@ -111,11 +111,11 @@ class _Run:
     """One program from its start to its last breath."""
 
     def __init__(
-        self, argv: Sequence[str], environment: Mapping[str, str], start: Start, held: Claim, care: Care
+        self, argv: Sequence[str], environment: Mapping[str, str], start: Start, held: Claim, options: ExecOptions
     ) -> None:
-        self._argv, self._environment, self._start, self._held, self._care = argv, environment, start, held, care
+        self._argv, self._environment, self._start, self._held, self._care = argv, environment, start, held, options
         self._task = task_of(environment)
-        self._tracks = Tracks.of(held.directory, held.token, self._task)
+        self._tracks = JobFiles.of(held.directory, held.token, self._task)
         self._error_file = Path(environment.get(ERROR_FILE) or self._tracks.error)
         self._started_s, self._oom_kills = time.time(), oom_kills()
         self._watches = self._watch_out()
@@ -138,7 +138,7 @@ class _Run:
 
             listen(self._start, self._tracks.asked, self._environment)
         try:
-            guard = Guard(program, family, self._held, heard, self._care, self._watches)
+            guard = Supervisor(program, family, self._held, heard, self._care, self._watches)
             ending = guard.watch(lambda ending: self._note(ending, guard.told, None, is_final=False))
         finally:
             family.kill()
@@ -173,15 +173,15 @@ class _Run:
         return max(self._care.beat_s, OTHERS_HEARTBEAT_S) if seldom else self._care.beat_s
 
     def _watch_out(self) -> Watches:
-        care, now = self._care, time.monotonic()
-        nudge = nudge_of(care.framework, self._environment)
+        options, now = self._care, time.monotonic()
+        nudge = prestop_signal_of(options.framework, self._environment)
         end = EndTime(self._environment, self._tracks.end_time)
         return Watches(
-            hang=HangWatch(care.hang, BeatReader(self._tracks.beats), OutputFiles(), now),
-            walltime=WalltimeWatch(end, care.warn_s),
-            nudge=nudge if care.warn_signal is None else replace(nudge, signum=care.warn_signal),
-            pulse=Pulse(self._tracks.heartbeat, _first_heartbeat(self._start, self._held, self._task, care)),
-            raiser=Raiser(teller(self._start, self._task, self._environment)),
+            hang=HangWatch(options.hang, BeatReader(self._tracks.beats), OutputFiles(), now),
+            walltime=WalltimeWatch(end, options.warn_s),
+            nudge=nudge if options.warn_signal is None else replace(nudge, signum=options.warn_signal),
+            pulse=Pulse(self._tracks.heartbeat, _first_heartbeat(self._start, self._held, self._task, options)),
+            raiser=ServiceReporter(teller(self._start, self._task, self._environment)),
             tracks=self._tracks,
             requests=Requests(self._tracks.asked if has_service(self._environment) else None),
             is_first=not self._task.rank and self._start.token is None,
@@ -191,7 +191,7 @@ class _Run:
 
     def _breathe_last(self, ending: Ending, told: Sequence[str]) -> int:
         """Leave the last breath, tell the service; returns the exit code to end with."""
-        error = report.torchelastic_error(self._error_file, self._started_s)
+        error = exit_report.torchelastic_error(self._error_file, self._started_s)
         breath = self._note(self._understood(ending, error), told, error, is_final=True)
         self._watches.pulse.end(step=breath.step)
         if breath.exit_code and breath.reason in (Reason.EXIT, Reason.SIGNAL, Reason.OOM_HINT):
@@ -203,26 +203,26 @@ class _Run:
         self._watches.raiser.finish()
         return breath.exit_code
 
-    def _note(self, ending: Ending, told: Sequence[str], error: Any, *, is_final: bool) -> LastBreath:
+    def _note(self, ending: Ending, told: Sequence[str], error: Any, *, is_final: bool) -> ExitReport:
         breath = replace(self._last_breath(ending, told, error), is_final=is_final)
         with suppress(OSError):
-            report.write(self._tracks.last_breath, breath)
+            exit_report.write(self._tracks.last_breath, breath)
         return breath
 
     def _understood(self, ending: Ending, error: Any) -> Ending:
         """The ending, with what the guard cannot see: the kernel's kills, and what a worker asked of torchrun."""
         if ending.reason not in (Reason.EXIT, Reason.SIGNAL, Reason.WALLTIME) or not ending.exit_code:
             return ending
-        asked = code_left(self._tracks.leave, time.time()) or report.code_of_worker(error)
+        asked = code_left(self._tracks.leave, time.time()) or exit_report.code_of_worker(error)
         if self._care.framework is Framework.TORCHRUN and ending.exit_code == 1 and wish_of(asked) is not ExitWish.NONE:
             return replace(ending, exit_code=asked, note=ending.note or "a worker asked for it")
         if ending.reason is not Reason.WALLTIME and (kills := oom_kills() - self._oom_kills) > 0:
             return replace(ending, reason=Reason.OOM_HINT, note=f"killed for want of memory meanwhile: {kills}")
         return ending
 
-    def _last_breath(self, ending: Ending, told: Sequence[str], error: Any) -> LastBreath:
+    def _last_breath(self, ending: Ending, told: Sequence[str], error: Any) -> ExitReport:
         walltime, hang, task = self._watches.walltime, self._watches.hang, self._task
-        return LastBreath(
+        return ExitReport(
             job_id=self._start.job_id,
             incarnation=self._start.incarnation,
             token=self._held.token,
@@ -249,7 +249,7 @@ class _Run:
         )
 
 
-def _first_heartbeat(start: Start, held: Claim, task: Task, care: Care) -> Heartbeat:
+def _first_heartbeat(start: Start, held: Claim, task: Task, options: ExecOptions) -> Heartbeat:
     return Heartbeat(
         source=Source.JOB,
         node=task.node,
@@ -257,7 +257,7 @@ def _first_heartbeat(start: Start, held: Claim, task: Task, care: Care) -> Heart
         pid=task.pid,
         count=0,
         time_s=0.0,
-        every_s=max(care.heartbeat_s, OTHERS_HEARTBEAT_S) if task.local_rank else care.heartbeat_s,
+        every_s=max(options.heartbeat_s, OTHERS_HEARTBEAT_S) if task.local_rank else options.heartbeat_s,
         job_id=start.job_id,
         incarnation=start.incarnation,
         token=held.token,

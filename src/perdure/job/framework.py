@@ -28,7 +28,7 @@ class Framework(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Nudge:
+class PrestopSignal:
     """A signal before walltime, and whether it is for the workers of an agent and not for the agent."""
 
     signum: int
@@ -61,13 +61,13 @@ def recognised(argv: Sequence[str], environment: Mapping[str, str]) -> Framework
     return Framework.PLAIN
 
 
-def nudge_of(framework: Framework, environment: Mapping[str, str]) -> Nudge:
+def prestop_signal_of(framework: Framework, environment: Mapping[str, str]) -> PrestopSignal:
     """What a framework expects before walltime. Raises `ConfigError` where its own setting is no signal."""
     if framework is Framework.LIGHTNING:
-        return Nudge(signal.SIGUSR1)
+        return PrestopSignal(signal.SIGUSR1)
     if framework is Framework.SUBMITIT:
-        return Nudge(signal_of(environment.get(_SUBMITIT_SIGNAL, "USR2"), _SUBMITIT_SIGNAL))
-    return Nudge(signal.SIGTERM, workers=framework is Framework.TORCHRUN)
+        return PrestopSignal(signal_of(environment.get(_SUBMITIT_SIGNAL, "USR2"), _SUBMITIT_SIGNAL))
+    return PrestopSignal(signal.SIGTERM, workers=framework is Framework.TORCHRUN)
 
 
 def framework_of(name: str) -> Framework:

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import InputError
-from perdure.job import report
+from perdure.job import exit_report
 from perdure.job.fields import Fields
+from perdure.job.files import GANG, JobFiles, read_json, write_json
 from perdure.job.identity import Task
-from perdure.job.tracks import GANG, Tracks, read_json, write_json
 
 if TYPE_CHECKING:
-    from perdure.job.sight import Sight  # loaded where something hangs or has failed: few programs do
+    from perdure.job.rank_state import RankState  # loaded where something hangs or has failed: few programs do
 
 SCHEMA = "perdure.gang/1"
 MAX_TASKS, MAX_SIGHTS = 4096, 64
@@ -41,7 +41,7 @@ class Alarm:
 class Gang:
     """The launchers of one step, each around one task, as one of them sees them."""
 
-    def __init__(self, tracks: Tracks, task: Task, environment: Mapping[str, str]) -> None:
+    def __init__(self, tracks: JobFiles, task: Task, environment: Mapping[str, str]) -> None:
         self._step = environment.get("SLURM_STEP_ID", "")
         self.size = _size(environment) if task.rank is not None else 1
         self._directory = tracks.directory.parent / f"{GANG}{self._step if self._step.isdecimal() else 'job'}"
@@ -73,12 +73,12 @@ class Gang:
             with suppress(OSError):
                 self._file("alarm").unlink(missing_ok=True)
 
-    def tell(self, sights: list[Sight]) -> None:
+    def tell(self, sights: list[RankState]) -> None:
         """Say what this launcher sees of its ranks."""
         if self.size > 1:
             self._write(f"sights-{self._own}", sights=[asdict(sight) for sight in sights[:MAX_SIGHTS]])
 
-    def told(self, since_s: float) -> list[list[Sight]]:
+    def told(self, since_s: float) -> list[list[RankState]]:
         """What each of the others has seen since then, by this host's clock."""
         return [list(sights_of(fields)) for fields in self._others(since_s)] if self.size > 1 else []
 
@@ -87,13 +87,13 @@ class Gang:
         if self.size > 1 and self.failed() is None:
             self._write("failed", node=self._task.node, exit_code=exit_code, signal=signal)
 
-    def failed(self) -> Sight | None:
+    def failed(self) -> RankState | None:
         """The rank that failed first, None where none has; `silent_s` is since then."""
         if self.size > 1 and (fields := self._read("failed")) is not None:
-            from perdure.job.sight import Life, Sight
+            from perdure.job.rank_state import Life, RankState
 
             with suppress(InputError):
-                return Sight(
+                return RankState(
                     fields.maybe_whole("rank"),
                     fields.text("node"),
                     Life.DEAD,
@@ -103,23 +103,23 @@ class Gang:
                 )
         return None
 
-    def ended(self) -> list[Sight]:
+    def ended(self) -> list[RankState]:
         """The other ranks of this step whose programs have ended with exit code 0 since this launcher began."""
-        from perdure.job.sight import Life, Sight
+        from perdure.job.rank_state import Life, RankState
 
         found = []
         for breath in self._last_breaths() if self.size > 1 else ():
             is_peer = breath.step_id == self._step and breath.rank != self._task.rank
             if is_peer and breath.is_final and not breath.exit_code and breath.ended_s >= self._since_s:
-                found.append(Sight(breath.rank, breath.node, Life.ENDED))
+                found.append(RankState(breath.rank, breath.node, Life.ENDED))
         return found
 
-    def _last_breaths(self) -> Iterator[report.LastBreath]:
+    def _last_breaths(self) -> Iterator[exit_report.ExitReport]:
         with suppress(OSError):
             for name in sorted(os.listdir(self._directory.parent))[: 2 * MAX_TASKS]:
                 if not name.startswith(GANG) and name != self._own:
                     with suppress(OSError, InputError):
-                        yield report.read(Tracks(self._directory.parent / name).last_breath)
+                        yield exit_report.read(JobFiles(self._directory.parent / name).last_breath)
 
     def takes_word(self) -> bool:
         """Whether this launcher is the one that tells of the failed rank: the first that asks."""
@@ -163,15 +163,15 @@ def _size(environment: Mapping[str, str]) -> int:
     return next((int(text) for text in texts if text.isascii() and text.isdecimal() and len(text) < 8), 1)
 
 
-def sights_of(fields: Fields) -> Iterator[Sight]:
+def sights_of(fields: Fields) -> Iterator[RankState]:
     """The sights in what a launcher has written; what is none is passed over."""
-    from perdure.job.sight import MAX_WHERE, Life, Sight
+    from perdure.job.rank_state import MAX_WHERE, Life, RankState
 
     found = fields.data.get("sights")
     for each in found[:MAX_SIGHTS] if isinstance(found, list) else ():
         with suppress(InputError, ValueError):
             one = Fields(fields.source, each if isinstance(each, dict) else {})
-            yield Sight(
+            yield RankState(
                 rank=one.maybe_whole("rank"),
                 node=one.text("node"),
                 life=Life(one.text("life")),

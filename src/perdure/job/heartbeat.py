@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.errors import InputError
 from perdure.job.fields import Fields
-from perdure.job.tracks import read_json, write_json
+from perdure.job.files import read_json, write_json
 
 SCHEMA = "perdure.heartbeat/1"
 

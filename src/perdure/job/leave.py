@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from perdure.errors import InputError
 from perdure.job.fields import Fields
+from perdure.job.files import read_json, write_json
 from perdure.job.identity import FENCE_JOB, job_of
-from perdure.job.tracks import read_json, write_json
 
 LEAVE_FILE = "PERDURE_LEAVE_FILE"
 SCHEMA = "perdure.leave/1"

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import NotFound, PerdureError
 from perdure.job import requested
 from perdure.job.identity import Start, service_job_of
-from perdure.job.raising import has_service
 from perdure.job.requested import MOVE, PAUSE, RENEWED_S, THROTTLE, Request
+from perdure.job.service_report import has_service
 
 if TYPE_CHECKING:
     from perdure.client import Service

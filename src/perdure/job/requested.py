@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from perdure.errors import InputError
 from perdure.job.fields import Fields
+from perdure.job.files import read_json, write_json
 from perdure.job.identity import FENCE_JOB, job_of
-from perdure.job.tracks import read_json, write_json
 
 ASKED_FILE = "PERDURE_ASKED_FILE"
 SCHEMA = "perdure.asked/1"

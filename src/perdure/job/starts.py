@@ -22,9 +22,9 @@ from pathlib import Path
 
 from perdure.errors import Fenced, InputError
 from perdure.job.fields import Fields
+from perdure.job.files import read_json, write_json
 from perdure.job.identity import RESTART_COUNT, SLURM_JOB, Start, task_of
 from perdure.job.processes import began_s, topmost
-from perdure.job.tracks import read_json, write_json
 
 SCHEMA = "perdure.start/1"
 KEPT_NOTES = 64

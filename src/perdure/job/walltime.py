@@ -16,7 +16,7 @@ from pathlib import Path
 from perdure.errors import InputError
 from perdure.job.background import Background
 from perdure.job.fields import Fields
-from perdure.job.tracks import read_json, write_json
+from perdure.job.files import read_json, write_json
 
 SCHEMA = "perdure.end-time/1"
 _ASK_TIMEOUT_S = 15.0  # a controller that is down is given up by squeue itself after 9 s

@@ -14,7 +14,7 @@ from perdure.service.learning.training_store import KEPT_MODELS, Read, TrainingS
 from perdure.service.store.journal import Journal
 from perdure.triage.context import Context
 from perdure.triage.judge import examine
-from perdure.triage.learning.lessons import LabelSource
+from perdure.triage.learning.examples import LabelSource
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Label
 from tests.copying import replace

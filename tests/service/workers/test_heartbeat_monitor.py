@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from perdure.errors import ConfigError
+from perdure.job.files import JobFiles
 from perdure.job.heartbeat import Heartbeat, Source, write
-from perdure.job.tracks import Tracks
 from perdure.model.nodes import NodeState
 from perdure.service.runtime import heartbeats
 from perdure.service.settings import CoordinationSettings
@@ -35,7 +35,7 @@ def agent(place, node="gpu01", problems=(), **more):
 
 
 def job(place, job_id="200", node="gpu01"):
-    tracks = Tracks(place.fences / job_id / "attempts" / "1" / f"{node}-7")
+    tracks = JobFiles(place.fences / job_id / "attempts" / "1" / f"{node}-7")
     tracks.make()
     write(tracks.heartbeat, Heartbeat(Source.JOB, node, node, 7, place.count, 0.0, 5.0, job_id=job_id, token=1))
 

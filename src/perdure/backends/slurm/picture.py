@@ -10,9 +10,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from perdure.backends.slurm.accounting import TAKEN_OFF, Row
+from perdure.backends.slurm.owner_requests import OwnerRequests, owner_requests
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
 from perdure.backends.slurm.sbatch import WalltimeWarning
-from perdure.backends.slurm.wishes import Wishes, wishes
 from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.identity import AttemptId
@@ -124,7 +124,7 @@ def _owner_is_open(row: Row, now: float) -> bool:
 
 def _job(cluster: str, record: JobRecord, now: float) -> Job:
     waiting = is_waiting(record.state) or waits_again(record, now)
-    asked = wishes(record.comment)
+    asked = owner_requests(record.comment)
     allowed = _restart_nodes(record, asked)
     return Job(
         cluster=cluster,
@@ -158,7 +158,7 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
     )
 
 
-def _restart_nodes(record: JobRecord, asked: Wishes) -> tuple[int, int] | None:
+def _restart_nodes(record: JobRecord, asked: OwnerRequests) -> tuple[int, int] | None:
     """None also where what the job asks for cannot be cut by nodes: a total of GPUs or tasks, or a part of a whole."""
     allowed = asked.nodes
     if allowed is None or record.gpus_in_all:

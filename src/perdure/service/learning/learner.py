@@ -24,8 +24,8 @@ from perdure.triage.context import Context
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.judge import examine
 from perdure.triage.labelled import read_logs
-from perdure.triage.learning.lessons import LabelSource, Lesson
-from perdure.triage.learning.teach import Term, teach
+from perdure.triage.learning.examples import LabelSource, TrainingExample
+from perdure.triage.learning.update import Term, update_model
 from perdure.triage.logtext import LogText
 from perdure.triage.matching import RuleBook
 from perdure.triage.verdict import Verdict
@@ -108,7 +108,7 @@ class Learner:
             digest = _digest(lessons)
             if not anyway and not self._is_news(lessons, digest):
                 return None
-            model, term = teach(self.base, self.model, lessons, self.known)
+            model, term = update_model(self.base, self.model, lessons, self.known)
             self.store.note_term(term, digest, model.save() if term.adopted else None, self._clock())
             self.model = model
             return term
@@ -129,7 +129,7 @@ class Learner:
             self.model = self._latest()
             return found
 
-    def _is_news(self, lessons: Sequence[Lesson], digest: str) -> bool:
+    def _is_news(self, lessons: Sequence[TrainingExample], digest: str) -> bool:
         last = next(iter(self.store.terms(1)), None)
         persons = any(lesson.source is LabelSource.PERSON for lesson in lessons)
         if last is None:
@@ -145,6 +145,6 @@ class Learner:
             return [each.example for each in read_logs(Path(file))]
 
 
-def _digest(lessons: Sequence[Lesson]) -> str:
+def _digest(lessons: Sequence[TrainingExample]) -> str:
     said = sorted(f"{each.attempt}\0{each.transient}\0{each.source}" for each in lessons)
     return hashlib.sha256("\n".join(said).encode()).hexdigest()

@@ -23,9 +23,9 @@ from perdure.service.store.database import Store
 from perdure.service.store.schema import attempts, corrections, readings, terms
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.judge import Finding
-from perdure.triage.learning.lessons import LabelSource, Lesson
+from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.outcomes import Trial, labels
-from perdure.triage.learning.teach import Term
+from perdure.triage.learning.update import Term
 from perdure.triage.rule import Cause
 
 MAX_READINGS = 20_000
@@ -103,7 +103,7 @@ class TrainingStore:
         with self._store.writing() as db:
             db.execute(self._insert(readings).on_conflict_do_nothing(), row)
 
-    def lessons(self, causes: Mapping[str, Cause]) -> list[Lesson]:
+    def lessons(self, causes: Mapping[str, Cause]) -> list[TrainingExample]:
         """All that the site has learnt: what outcomes prove, and what persons said. `causes` are the rules' by name."""
         rows = self._readings()
         proved: dict[AttemptId, bool] = {}
@@ -116,9 +116,9 @@ class TrainingStore:
             known = tuple(causes[name] for name in json.loads(row.names) if name in causes)
             about = (attempt, row.time_s, row.user, row.fingerprint, Reading(row.excerpt, known))
             if attempt in said:
-                found.append(Lesson(*about, said[attempt].transient, LabelSource.PERSON))
+                found.append(TrainingExample(*about, said[attempt].transient, LabelSource.PERSON))
             elif attempt in proved:
-                found.append(Lesson(*about, proved[attempt], LabelSource.OUTCOME))
+                found.append(TrainingExample(*about, proved[attempt], LabelSource.OUTCOME))
         return found
 
     def _readings(self) -> Sequence[Any]:

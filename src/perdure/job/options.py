@@ -20,7 +20,7 @@ _GANGS = (Framework.TORCHRUN, Framework.LIGHTNING, Framework.SUBMITIT)
 
 
 @dataclass(frozen=True, slots=True)
-class Care:
+class ExecOptions:
     """How a program is looked after."""
 
     hang: HangRule = field(default_factory=HangRule)
@@ -35,23 +35,23 @@ class Care:
     beat_s: float = DEFAULT_BEAT_S  # of the program's own
 
 
-def settled(care: Care, argv: Sequence[str], environment: Mapping[str, str]) -> Care:
+def settled(options: ExecOptions, argv: Sequence[str], environment: Mapping[str, str]) -> ExecOptions:
     """The settings for a command, where they are left to what drives it."""
-    if care.framework is Framework.AUTO:
-        care = replace(care, framework=recognised(argv, environment))
-    if care.hang.start_within_s is None and care.hang.after_s and care.framework in _GANGS:
-        care = replace(care, hang=replace(care.hang, start_within_s=GANG_STARTS_WITHIN_S))
-    return _in_time(care) if care.hang.is_exact and care.hang.after_s else care
+    if options.framework is Framework.AUTO:
+        options = replace(options, framework=recognised(argv, environment))
+    if options.hang.start_within_s is None and options.hang.after_s and options.framework in _GANGS:
+        options = replace(options, hang=replace(options.hang, start_within_s=GANG_STARTS_WITHIN_S))
+    return _in_time(options) if options.hang.is_exact and options.hang.after_s else options
 
 
-def _in_time(care: Care) -> Care:
+def _in_time(options: ExecOptions) -> ExecOptions:
     """Often enough that a limit that somebody has set is held to about a fifth."""
-    beat_s = min(care.beat_s, care.hang.after_s / BEATS_IN_LIMIT)
-    look_s = min(care.look_s, max(MIN_LOOK_S, care.hang.after_s / LOOKS_IN_LIMIT))
-    return replace(care, beat_s=beat_s, look_s=look_s, hang=replace(care.hang, beat_s=beat_s))
+    beat_s = min(options.beat_s, options.hang.after_s / BEATS_IN_LIMIT)
+    look_s = min(options.look_s, max(MIN_LOOK_S, options.hang.after_s / LOOKS_IN_LIMIT))
+    return replace(options, beat_s=beat_s, look_s=look_s, hang=replace(options.hang, beat_s=beat_s))
 
 
-def care_of(
+def options_of(
     *,
     hang_after: float | None = None,
     start_within: float | None = None,
@@ -60,7 +60,7 @@ def care_of(
     signal_before: str | None = None,
     on_pause: str | None = None,
     framework: str = "auto",
-) -> Care:
+) -> ExecOptions:
     """The settings that the options of ``perdure exec`` name. Raises `ConfigError`."""
     hang = HangRule(
         after_s=USUAL_HANG_AFTER_S if hang_after is None else hang_after,
@@ -71,7 +71,7 @@ def care_of(
         must_beat=bool(start_within),
     )
     warn_s, warn_signal = warn_before(signal_before) if signal_before is not None else (None, None)
-    return Care(
+    return ExecOptions(
         hang=hang,
         dump_signal=signal_of(hang_signal, "--hang-signal") if hang_signal else None,
         warn_s=warn_s,
@@ -82,7 +82,7 @@ def care_of(
 
 
 def read_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]] | None:
-    """The program's words, and the options before them as `care_of` takes them; None where they are not plain.
+    """The program's words, and the options before them as `options_of` takes them; None where they are not plain.
 
     Plain are options that are spelled out, with values that can be, before a program.
     """
@@ -94,7 +94,7 @@ def read_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]] | None:
         if not value and not left:
             return None
         name, value = word.removeprefix("--").replace("-", "_"), value or left.pop(0)
-        if name not in (care_of.__kwdefaults__ or {}) or not word.startswith("--") or "_" in word:
+        if name not in (options_of.__kwdefaults__ or {}) or not word.startswith("--") or "_" in word:
             return None
         given[name] = value
         if name in _SECONDS:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from perdure.errors import InputError
 from perdure.job.fields import Fields
-from perdure.job.tracks import MAX_BYTES, read_json, small_file, write_json
+from perdure.job.files import MAX_BYTES, read_json, small_file, write_json
 from perdure.model.exits import ExitWish
 
 SCHEMA = "perdure.last-breath/1"
@@ -36,7 +36,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LastBreath:
+class ExitReport:
     """How one task of one incarnation ended. Times are seconds since the epoch by the task's own clock."""
 
     job_id: str
@@ -65,7 +65,7 @@ class LastBreath:
     error: Any = None  # torchelastic's error file, where it is small: the first failure of a gang
 
 
-def write(path: Path, breath: LastBreath) -> None:
+def write(path: Path, breath: ExitReport) -> None:
     """Leave it at `path`, in one step; an error that is too long is left out. Raises `OSError`."""
     data = {"schema": SCHEMA, **asdict(breath)}
     if len(json.dumps(data)) > MAX_BYTES:
@@ -73,11 +73,11 @@ def write(path: Path, breath: LastBreath) -> None:
     write_json(path, data)
 
 
-def read(path: Path) -> LastBreath:
+def read(path: Path) -> ExitReport:
     """Raises `FileNotFoundError`, other `OSError`, or `InputError` where it is no last breath."""
     data = read_json(path, SCHEMA)
     fields = Fields(str(path), data)
-    return LastBreath(
+    return ExitReport(
         job_id=fields.text("job_id"),
         incarnation=fields.whole("incarnation"),
         token=fields.whole("token"),

@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from perdure.job import tracks
+from perdure.job import files
 from perdure.job.beats import Beater, BeatReader
-from perdure.job.care import Care, settled
-from perdure.job.hang import HangWatch
+from perdure.job.exit_report import Reason
+from perdure.job.hang_watch import HangWatch
+from perdure.job.options import ExecOptions, settled
 from perdure.job.output import OutputFiles
-from perdure.job.report import Reason
 from perdure.job.silence import HangRule, Tier
 from perdure.model.exits import ExitWish
 from tests.job.launching import (
@@ -29,14 +29,14 @@ from tests.job.launching import (
     wait_until,
 )
 
-CARE = (
-    "Care(hang=HangRule(after_s={after}, min_gaps=3, soft_s=0.2, grace_s={grace}), look_s=0.02, poll_s=0.02,"
+SETTINGS = (
+    "ExecOptions(hang=HangRule(after_s={after}, min_gaps=3, soft_s=0.2, grace_s={grace}), look_s=0.02, poll_s=0.02,"
     " beat_s=0.0{more})"
 )
 
 
-def care(after=1.5, grace=30.0, more=""):
-    return CARE.format(after=after, grace=grace, more=more)
+def settings(after=1.5, grace=30.0, more=""):
+    return SETTINGS.format(after=after, grace=grace, more=more)
 
 
 BEATS = """
@@ -66,18 +66,18 @@ def test_a_program_of_which_nothing_is_seen_is_judged_only_where_it_must_beat(tm
 
 
 def test_a_program_that_stops_beating_is_ended_and_asks_for_a_retry(tmp_path):
-    process = start(tmp_path, python(BEATS + HANGS, 20, 0.04), care=care())
+    process = start(tmp_path, python(BEATS + HANGS, 20, 0.04), settings=settings())
     code, _, err = finish(process)
     breath = last_breath(tmp_path)
     assert (code, breath.reason, breath.wish, breath.exit_code) == (75, Reason.HANG, ExitWish.RETRY, 75)
     assert (breath.step, breath.signal) == (19, signal.SIGTERM)
     assert "last at step 19" in err
-    (task,) = tracks.tasks(tmp_path)
+    (task,) = files.tasks(tmp_path)
     assert json.loads(task.hang.read_bytes())["step"] == 19
 
 
 def test_one_that_does_not_end_when_told_is_killed(tmp_path):
-    code, _, err = finish(start(tmp_path, python(DEAF + BEATS + HANGS, 20, 0.04), care=care(grace=0.1)))
+    code, _, err = finish(start(tmp_path, python(DEAF + BEATS + HANGS, 20, 0.04), settings=settings(grace=0.1)))
     assert (code, last_breath(tmp_path).signal) == (75, signal.SIGKILL)
     assert "it is killed" in err
 
@@ -86,7 +86,7 @@ def test_one_that_has_beaten_is_judged_by_that_whatever_it_goes_on_to_print(tmp_
     goes_on = "\nwhile True:\n    print('step 21', flush=True)\n    time.sleep(0.1)"
     with (tmp_path / "out").open("wb") as out:
         argv = python(BEATS + goes_on, 20, 0.04)
-        code, _, _ = finish(start(tmp_path / "fence", argv, care=care(), stdout=out, stderr=out))
+        code, _, _ = finish(start(tmp_path / "fence", argv, settings=settings(), stdout=out, stderr=out))
     assert code == 75
 
 
@@ -100,32 +100,34 @@ for line in range(int(sys.argv[1])):
 
 def test_one_that_never_beats_is_judged_by_its_log(tmp_path):
     with (tmp_path / "log").open("w") as log:
-        process = start(tmp_path / "fence", python(WRITES + HANGS, 15, 0.05), care=care(), stdout=log, stderr=log)
+        process = start(
+            tmp_path / "fence", python(WRITES + HANGS, 15, 0.05), settings=settings(), stdout=log, stderr=log
+        )
         assert process.wait(60) == 75
     assert last_breath(tmp_path / "fence").reason is Reason.HANG
 
 
 SAYS_ONE_THING = "import time; print('starts', flush=True)" + HANGS
-STARTS_WITHIN = "Care(hang=HangRule(start_within_s=0.3, must_beat={}, soft_s=0.1), look_s=0.02, poll_s=0.02)"
+STARTS_WITHIN = "ExecOptions(hang=HangRule(start_within_s=0.3, must_beat={}, soft_s=0.1), look_s=0.02, poll_s=0.02)"
 
 
 def test_one_that_hangs_at_its_start_is_ended(tmp_path):
     """As a rendezvous does that misses a peer: long before any pace is known."""
     with (tmp_path / "log").open("w") as log:
-        argv, care = python(SAYS_ONE_THING), STARTS_WITHIN.format(False)
-        assert start(tmp_path / "fence", argv, care=care, stdout=log, stderr=log).wait(60) == 75
+        argv, settings = python(SAYS_ONE_THING), STARTS_WITHIN.format(False)
+        assert start(tmp_path / "fence", argv, settings=settings, stdout=log, stderr=log).wait(60) == 75
     assert last_breath(tmp_path / "fence").reason is Reason.HANG
 
 
 @pytest.mark.parametrize(("must_beat", "run_s", "code"), [(True, 3600, 75), (False, 1, 0)])
 def test_at_its_start_one_whose_output_goes_into_a_pipe_must_beat_where_that_is_asked(tmp_path, must_beat, run_s, code):
     argv = python(f"import time; print('starts', flush=True); time.sleep({run_s})")
-    assert finish(start(tmp_path, argv, care=STARTS_WITHIN.format(must_beat)))[0] == code
+    assert finish(start(tmp_path, argv, settings=STARTS_WITHIN.format(must_beat)))[0] == code
 
 
 def test_a_gang_has_two_hours_for_its_start_unless_one_says_otherwise():
     def within_s(*argv, **rule):
-        return settled(Care(hang=HangRule(**rule)), argv, {}).hang.start_within_s
+        return settled(ExecOptions(hang=HangRule(**rule)), argv, {}).hang.start_within_s
 
     assert within_s("torchrun", "train.py") == 7200.0
     assert within_s("python", "train.py") is None
@@ -134,7 +136,7 @@ def test_a_gang_has_two_hours_for_its_start_unless_one_says_otherwise():
 
 
 def test_where_its_output_goes_into_a_pipe_nobody_judges(tmp_path):
-    code, out, _ = finish(start(tmp_path, python(WRITES + "\ntime.sleep(0.8)", 15, 0.05), care=care(after=0.1)))
+    code, out, _ = finish(start(tmp_path, python(WRITES + "\ntime.sleep(0.8)", 15, 0.05), settings=settings(after=0.1)))
     assert (code, out.split()[-1]) == (0, "14")
     assert last_breath(tmp_path).silent_s is None
 
@@ -143,7 +145,7 @@ def test_where_its_output_goes_into_a_pipe_nobody_judges(tmp_path):
 def test_a_slow_but_regular_program_is_left_alone(tmp_path, program):
     """With a floor below its usual gap."""
     with (tmp_path / "log").open("w") as log:
-        process = start(tmp_path / "fence", python(*program), care=care(after=0.01), stdout=log, stderr=log)
+        process = start(tmp_path / "fence", python(*program), settings=settings(after=0.01), stdout=log, stderr=log)
         assert process.wait(60) == 0
     breath = last_breath(tmp_path / "fence")
     assert (breath.reason, breath.exit_code) == (Reason.EXIT, 0)
@@ -176,10 +178,10 @@ time.sleep(float(sys.argv[3]))
 )
 def test_one_that_tells_its_steps_in_a_log_of_its_own_is_judged_by_that(tmp_path, says, silent_s, code, to_file):
     """By lines of steps alone: what else a log says, and one that says nothing of steps, proves no life and no hang."""
-    exact = "Care(hang=HangRule(after_s=1.5, is_exact=True, soft_s=0.2, grace_s=5.0), look_s=0.05, poll_s=0.02)"
+    exact = "ExecOptions(hang=HangRule(after_s=1.5, is_exact=True, soft_s=0.2, grace_s=5.0), look_s=0.05, poll_s=0.02)"
     with (tmp_path / "out").open("wb") as out:
         argv = python(KEEPS_A_LOG, tmp_path / "train.log", says, silent_s)
-        process = start(tmp_path / "fence", argv, care=exact, **({"stdout": out, "stderr": out} if to_file else {}))
+        process = start(tmp_path / "fence", argv, settings=exact, **({"stdout": out, "stderr": out} if to_file else {}))
         assert finish(process)[0] == code
 
 
@@ -189,16 +191,16 @@ def test_at_the_alarm_those_that_listen_dump_their_stacks_and_that_is_no_sign_of
     more = ", dump_signal=signal.SIGUSR1"
     argv = ["sh", "-c", '"$@"; exit $?', "sh", *python(DUMPS + WRITES + HANGS, 15, 0.05)]
     with (tmp_path / "log").open("w") as log:
-        assert start(tmp_path / "fence", argv, care=care(more=more), stdout=log, stderr=log).wait(60) == 75
+        assert start(tmp_path / "fence", argv, settings=settings(more=more), stdout=log, stderr=log).wait(60) == 75
     assert "most recent call first" in (tmp_path / "log").read_text()
-    (task,) = tracks.tasks(tmp_path / "fence")
+    (task,) = files.tasks(tmp_path / "fence")
     (seen,) = json.loads(task.hang.read_bytes())["sights"]
     assert seen["stack"][-1].startswith("<string>")
 
 
 def test_a_program_that_is_stopped_does_not_hang(tmp_path):
-    process = start(tmp_path, python(BEATS, 40, 0.03), care=care(after=1.0))
-    (task,) = wait_until(lambda: [found for found in tracks.tasks(tmp_path) if found.beats.exists()])
+    process = start(tmp_path, python(BEATS, 40, 0.03), settings=settings(after=1.0))
+    (task,) = wait_until(lambda: [found for found in files.tasks(tmp_path) if found.beats.exists()])
     reader = BeatReader(task.beats)
     wait_until(lambda: any(beat.step > 15 for beat in reader.news()))
     process.send_signal(signal.SIGTSTP)
@@ -208,8 +210,8 @@ def test_a_program_that_is_stopped_does_not_hang(tmp_path):
 
 
 def test_a_program_that_was_stopped_and_goes_on_is_watched_again(tmp_path):
-    process = start(tmp_path, python(BEATS + HANGS, 20, 0.03), care=care(after=1.0))
-    (task,) = wait_until(lambda: [found for found in tracks.tasks(tmp_path) if found.beats.exists()])
+    process = start(tmp_path, python(BEATS + HANGS, 20, 0.03), settings=settings(after=1.0))
+    (task,) = wait_until(lambda: [found for found in files.tasks(tmp_path) if found.beats.exists()])
     reader = BeatReader(task.beats)
     wait_until(lambda: any(beat.step > 5 for beat in reader.news()))
     process.send_signal(signal.SIGTSTP)
@@ -224,7 +226,9 @@ def test_output_through_tee_is_followed_to_its_file(tmp_path, through):
     """``perdure exec -- python train.py | tee train.log``."""
     with contextlib.ExitStack() as stack:
         reader, writer = os.pipe()
-        process = start(tmp_path / "fence", python(WRITES + HANGS, 15, 0.05), care=care(), stdout=writer, stderr=writer)
+        process = start(
+            tmp_path / "fence", python(WRITES + HANGS, 15, 0.05), settings=settings(), stdout=writer, stderr=writer
+        )
         os.close(writer)
         for word in through[:-1]:
             behind, writer = os.pipe()

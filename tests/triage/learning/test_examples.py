@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from perdure.model.identity import AttemptId
 from perdure.triage.classifiers.protocol import Reading
-from perdure.triage.learning.lessons import Caps, LabelSource, Lesson, taught
+from perdure.triage.learning.examples import Caps, LabelSource, TrainingExample, taught
 from tests.copying import replace
 
 
 def lesson(n, transient=True, user="ada", fingerprint="", source=LabelSource.OUTCOME, time_s=0.0):
     mark = fingerprint or f"f{n}"
-    return Lesson(AttemptId("c", str(n), 1), time_s, user, mark, Reading(f"error {mark}"), transient, source)
+    return TrainingExample(AttemptId("c", str(n), 1), time_s, user, mark, Reading(f"error {mark}"), transient, source)
 
 
 def test_a_person_outranks_the_outcome_of_the_same_attempt():

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.errors import Fenced
-from perdure.job.care import Care
+from perdure.job.exit_report import Reason
 from perdure.job.fence import Claim
-from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, Nudge
+from perdure.job.files import JobFiles
+from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, PrestopSignal
 from perdure.job.gang import Gang
-from perdure.job.hang import HangWatch
+from perdure.job.hang_response import HangResponse
+from perdure.job.hang_watch import HangWatch
 from perdure.job.heartbeat import Pulse
 from perdure.job.identity import Task
+from perdure.job.options import ExecOptions
 from perdure.job.output import say
 from perdure.job.processes import Family
-from perdure.job.raising import Raiser
-from perdure.job.report import Reason
 from perdure.job.requested import PAUSE, Request, Requests
+from perdure.job.service_report import ServiceReporter
 from perdure.job.signals import FORWARDED, Heard
 from perdure.job.silence import Tier
-from perdure.job.standstill import Standstill
-from perdure.job.tracks import Tracks
 from perdure.job.walltime import WalltimeWatch
 from perdure.model.exits import OURS, RETRY_ME, STOP_HERE, WALLTIME_SAID, WALLTIME_TOLD
 
@@ -51,29 +51,35 @@ class Watches:
 
     hang: HangWatch
     walltime: WalltimeWatch
-    nudge: Nudge
+    nudge: PrestopSignal
     pulse: Pulse
-    raiser: Raiser
-    tracks: Tracks
+    raiser: ServiceReporter
+    tracks: JobFiles
     requests: Requests
     is_first: bool  # of its start: it says what concerns all
     gang: Gang
     task: Task
 
 
-class Guard:
+class Supervisor:
     """Watches one program and one claim until either is over. `told` are the signals that came for the program."""
 
     def __init__(
-        self, program: subprocess.Popen[bytes], family: Family, held: Claim, heard: Heard, care: Care, watches: Watches
+        self,
+        program: subprocess.Popen[bytes],
+        family: Family,
+        held: Claim,
+        heard: Heard,
+        options: ExecOptions,
+        watches: Watches,
     ) -> None:
         self._program, self._family, self._held, self._heard = program, family, held, heard
-        self._care, self._watches = care, watches
+        self._care, self._watches = options, watches
         self._stopped_s: float | None = None
         self._look_s = 0.0
         self._is_unheard, self._is_paused = False, False
-        self._standstill = Standstill(
-            family, watches.hang, watches.gang, watches.task, watches.raiser, watches.tracks.hang, care
+        self._standstill = HangResponse(
+            family, watches.hang, watches.gang, watches.task, watches.raiser, watches.tracks.hang, options
         )
         self.told: list[str] = []
 

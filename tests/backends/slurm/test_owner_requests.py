@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.wishes import MAX_MISREAD, Wishes, wishes
+from perdure.backends.slurm.owner_requests import MAX_MISREAD, OwnerRequests, owner_requests
 from perdure.model.jobs import Wish
 
 
@@ -39,7 +39,7 @@ from perdure.model.jobs import Wish
     ],
 )
 def test_the_owners_wish_is_found(comment, said):
-    assert wishes(comment).retry is said
+    assert owner_requests(comment).retry is said
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_owners_wish_is_found(comment, said):
     ],
 )
 def test_how_many_nodes_a_restart_may_have_is_found(comment, allowed):
-    assert wishes(comment).nodes == allowed
+    assert owner_requests(comment).nodes == allowed
 
 
 @pytest.mark.parametrize(
@@ -91,15 +91,15 @@ def test_how_many_nodes_a_restart_may_have_is_found(comment, allowed):
     ],
 )
 def test_what_is_not_understood_is_kept(comment, misread):
-    assert wishes(comment).misread == misread
+    assert owner_requests(comment).misread == misread
 
 
 @pytest.mark.parametrize("comment", ["perdure:timeout=requeue", '{"perdure": {"timeout": "Requeue"}}'])
 def test_a_job_that_saves_checkpoints_may_be_put_back_at_its_walltime(comment):
-    assert wishes(comment) == Wishes(requeue_at_timeout=True)
+    assert owner_requests(comment) == OwnerRequests(requeue_at_timeout=True)
 
 
 @given(st.text(max_size=60))
 def test_any_text_has_a_meaning(text):
     for comment in (text, f"perdure: {text}", f"perdure:{text}={text}", f'{{"perdure": {{"retry": "{text}"}}}}'):
-        assert len(wishes(comment).misread) <= MAX_MISREAD
+        assert len(owner_requests(comment).misread) <= MAX_MISREAD

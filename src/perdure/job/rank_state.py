@@ -62,7 +62,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RankState:
     """What a rank is at, and where."""
 
     rank: int | None

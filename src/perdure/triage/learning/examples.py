@@ -19,7 +19,7 @@ class LabelSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingExample:
     """A failure, what was read of it, and its truth."""
 
     attempt: AttemptId
@@ -48,7 +48,7 @@ class Caps:
     most: int = 5000
 
 
-def taught(lessons: Iterable[Lesson], caps: Caps | None = None) -> list[Lesson]:
+def taught(lessons: Iterable[TrainingExample], caps: Caps | None = None) -> list[TrainingExample]:
     """The lessons that a model is taught, newest first.
 
     Of an attempt a person's word counts, else the newest. A fingerprint of which outcomes say both teaches nothing,
@@ -58,7 +58,7 @@ def taught(lessons: Iterable[Lesson], caps: Caps | None = None) -> list[Lesson]:
     ordered = sorted(
         lessons, key=lambda lesson: (lesson.source is not LabelSource.PERSON, -lesson.time_s, lesson.attempt)
     )
-    one_each: dict[AttemptId, Lesson] = {}
+    one_each: dict[AttemptId, TrainingExample] = {}
     for lesson in ordered:
         one_each.setdefault(lesson.attempt, lesson)
     told = {lesson.fingerprint: lesson.transient for lesson in reversed(ordered) if lesson.source is LabelSource.PERSON}
@@ -76,7 +76,7 @@ def taught(lessons: Iterable[Lesson], caps: Caps | None = None) -> list[Lesson]:
     return _capped(clear, caps)
 
 
-def _contradictory(lessons: Iterable[Lesson]) -> set[str]:
+def _contradictory(lessons: Iterable[TrainingExample]) -> set[str]:
     """Fingerprints of which outcomes say both kinds."""
     kinds: dict[str, set[bool]] = {}
     for lesson in lessons:
@@ -85,7 +85,7 @@ def _contradictory(lessons: Iterable[Lesson]) -> set[str]:
     return {fingerprint for fingerprint, said in kinds.items() if len(said) > 1}
 
 
-def _capped(lessons: list[Lesson], caps: Caps) -> list[Lesson]:
+def _capped(lessons: list[TrainingExample], caps: Caps) -> list[TrainingExample]:
     of_user_most = max(caps.floor_per_user, min(caps.per_user, int(caps.share_of_one_user * len(lessons))))
     of_fingerprint: Counter[str] = Counter()
     of_user: Counter[str] = Counter()

@@ -15,22 +15,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.job.background import Background
-from perdure.job.care import Care
+from perdure.job.files import write_json
 from perdure.job.gang import Gang
-from perdure.job.hang import HangWatch
+from perdure.job.hang_watch import HangWatch
 from perdure.job.identity import Task
 from perdure.job.logfiles import files_of, own_logs_of
+from perdure.job.options import ExecOptions
 from perdure.job.output import say
 from perdure.job.processes import Family
-from perdure.job.raising import Raiser
+from perdure.job.service_report import ServiceReporter
 from perdure.job.silence import Tier
-from perdure.job.tracks import write_json
 from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID, SILENCE_SAID
 
 if TYPE_CHECKING:
     from perdure.job.culprit import Finding
-    from perdure.job.inquiry import Inquiry
-    from perdure.job.sight import Sight
+    from perdure.job.hang_diagnosis import HangDiagnosis
+    from perdure.job.rank_state import RankState
 
 HANG_SCHEMA = "perdure.hang/1"
 FILES_EVERY_S, EARLY_S = 30.0, 5.0
@@ -41,18 +41,18 @@ UNSEEN = "the program's output goes where nobody can look at it: only its beats 
 
 
 @dataclass(slots=True)
-class Standstill:
+class HangResponse:
     """One program's. `ended_why` is what is to be said of its end, "" while it is not to end for a hang."""
 
     family: Family
     hang: HangWatch
     gang: Gang
     task: Task
-    raiser: Raiser
+    raiser: ServiceReporter
     note_file: Path
-    care: Care
+    options: ExecOptions
     ended_why: str = ""
-    _inquiry: Inquiry | None = None
+    _inquiry: HangDiagnosis | None = None
     _leads: bool = False
     _follows: bool = False
     _finding: Finding | None = None
@@ -62,7 +62,7 @@ class Standstill:
     _begun_s: float = math.inf
     _files_s: float = -math.inf
     _is_deaf_said: bool = False
-    _failed_look: Background[list[Sight]] | None = None
+    _failed_look: Background[list[RankState]] | None = None
     _failed_s: float = -math.inf
     _is_failed_told: bool = False
 
@@ -123,7 +123,7 @@ class Standstill:
 
     def _follow(self, now: float, *, ends: bool) -> None:
         silent_s = self.hang.silent_s(now)
-        if silent_s is not None and silent_s < self.care.hang.after_s / 2:
+        if silent_s is not None and silent_s < self.options.hang.after_s / 2:
             return  # this one goes on, whatever becomes of the others
         if ends:
             self._end("another rank's launcher has found that the step hangs", "perdure exec: ")
@@ -132,7 +132,7 @@ class Standstill:
             self._alarm_s = now
             self._inquiry = self._inquire(now)
         self._inquiry.look(now)
-        hang = self.care.hang
+        hang = self.options.hang
         if self.hang.is_alarmed and now - self._alarm_s > hang.soft_s + hang.grace_s + LEADER_S:
             self._lead(now)
 
@@ -143,15 +143,15 @@ class Standstill:
         self._note("")
         self._inquiry = self._inquire(now)
 
-    def _inquire(self, now: float) -> Inquiry:
-        from perdure.job.inquiry import Inquiry  # only here: few programs hang
+    def _inquire(self, now: float) -> HangDiagnosis:
+        from perdure.job.hang_diagnosis import HangDiagnosis  # only here: few programs hang
 
-        return Inquiry(self._look, self.hang.told, self.gang, self.care.beat_s, now)
+        return HangDiagnosis(self._look, self.hang.told, self.gang, self.options.beat_s, now)
 
-    def _look(self) -> list[Sight]:
-        from perdure.job.look import look_at
+    def _look(self) -> list[RankState]:
+        from perdure.job.inspection import look_at
 
-        return look_at(self.family.members(), self.task, self.care.dump_signal)
+        return look_at(self.family.members(), self.task, self.options.dump_signal)
 
     # ------------------------------------------------------------ the leader's judgement
 
@@ -176,7 +176,7 @@ class Standstill:
     def _tell(self, finding: Finding) -> None:
         """Say who stopped first, in the log, in a file and to the service; it may still come back."""
         note = self._sentence(finding)
-        say(f"{HANG_SAID}{note}; it is ended in {self.care.hang.soft_s:.0f} s unless it gives one")
+        say(f"{HANG_SAID}{note}; it is ended in {self.options.hang.soft_s:.0f} s unless it gives one")
         for sight in (self._inquiry.own or [])[:MAX_STACKS] if self._inquiry else ():
             if sight.stack:
                 say(f"perdure exec: stack of {sight.name}: {' < '.join(sight.stack)}")
@@ -217,7 +217,7 @@ class Standstill:
             self._failed_look.start(now)
         if self._failed_look.is_running:
             return
-        from perdure.job.sight import Life
+        from perdure.job.rank_state import Life
 
         sights, self._failed_look = self._failed_look.result or [], None
         if not sights or any(sight.life is Life.WORKS for sight in sights):
@@ -230,7 +230,7 @@ class Standstill:
             self.raiser.raise_("app.rank-lost", severity=3, note=note)
 
 
-def _waiting(sights: list[Sight]) -> str:
+def _waiting(sights: list[RankState]) -> str:
     """What the first of some ranks, that wait for a dead one, is at."""
     where = f": {sights[0].where}" if sights[0].where else ""
     return f"{sights[0].name} waits{where}"

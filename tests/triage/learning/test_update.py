@@ -8,9 +8,9 @@ import pytest
 
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Example, Reading
-from perdure.triage.learning.lessons import LabelSource
-from perdure.triage.learning.teach import marks, teach
-from tests.triage.learning.test_lessons import lesson
+from perdure.triage.learning.examples import LabelSource
+from perdure.triage.learning.update import marks, update_model
+from tests.triage.learning.test_examples import lesson
 
 # of the two groups the first is rehearsed, the second examines
 KNOWN = [
@@ -44,7 +44,7 @@ def test_marks_weigh_both_kinds_alike():
 def test_good_lessons_are_learnt():
     base = own_model()
     lessons = [lesson(n, transient=True, user=f"u{n}", fingerprint=f"jam {n}") for n in range(12)]
-    model, term = teach(base, base, lessons, KNOWN + FIXED)
+    model, term = update_model(base, base, lessons, KNOWN + FIXED)
     assert term.adopted
     assert term.site_after.log_loss <= term.site_before.log_loss + 0.01
     assert np.mean([model.log_odds(one.reading) - base.log_odds(one.reading) for one in lessons]) > 0
@@ -61,7 +61,7 @@ def test_what_makes_it_worse_on_the_fixed_set_is_rolled_back():
         type(one)(one.attempt, one.time_s, one.user, one.fingerprint, KNOWN[n % 2].reading, one.transient, one.source)
         for n, one in enumerate(poison)
     ]
-    model, term = teach(base, base, poison, FIXED)
+    model, term = update_model(base, base, poison, FIXED)
     assert model is base
     assert not term.adopted
     assert "the fixed set" in term.reason
@@ -83,7 +83,7 @@ class ByHeart:
 
 def test_what_makes_it_worse_on_lessons_that_were_held_back_is_rolled_back():
     model, lessons = ByHeart(), [lesson(n, user=f"u{n}") for n in range(40)]
-    after, term = teach(model, model, lessons, KNOWN + FIXED)
+    after, term = update_model(model, model, lessons, KNOWN + FIXED)
     assert 0 < term.lessons < 40
     assert (after, term.adopted) == (model, False)
     assert "the site's own lessons" in term.reason
@@ -91,6 +91,6 @@ def test_what_makes_it_worse_on_lessons_that_were_held_back_is_rolled_back():
 
 def test_without_lessons_the_model_is_the_one_that_came():
     base = own_model()
-    model, term = teach(base, base, [], KNOWN + FIXED)
+    model, term = update_model(base, base, [], KNOWN + FIXED)
     assert model.save() == base.save()
     assert (term.lessons, term.adopted) == (0, True)

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import gamma
 
-from perdure.blame.ground import Ground, gain, hear, silence
+from perdure.blame.background import Ground, gain, hear, silence
 
 
 def by_integral(n, e, added, ground):

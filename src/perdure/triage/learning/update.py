@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perdure.triage.classifiers.protocol import Example, Model
-from perdure.triage.learning.lessons import Caps, LabelSource, Lesson, taught
+from perdure.triage.learning.examples import Caps, LabelSource, TrainingExample, taught
 
 HELD_BACK = 5
 """One group in so many (a fingerprint of lessons, a family of known failures) is never taught, and examines."""
@@ -25,7 +25,7 @@ ALLOWED_RISE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class EvaluationMetrics:
     """How a model did in an examination. Both kinds of failure weigh the same."""
 
     examples: int
@@ -40,16 +40,16 @@ class Term:
     offered: int  # lessons that there were
     lessons: int  # of them taught
     persons: int  # of those offered, that are a person's word
-    fixed_before: Marks
-    fixed_after: Marks
-    site_before: Marks
-    site_after: Marks
+    fixed_before: EvaluationMetrics
+    fixed_after: EvaluationMetrics
+    site_before: EvaluationMetrics
+    site_after: EvaluationMetrics
     adopted: bool
     reason: str
 
 
-def teach(
-    base: Model, current: Model, lessons: Sequence[Lesson], known: Sequence[Example], caps: Caps | None = None
+def update_model(
+    base: Model, current: Model, lessons: Sequence[TrainingExample], known: Sequence[Example], caps: Caps | None = None
 ) -> tuple[Model, Term]:
     """The model to use from now on, and how it came to that.
 
@@ -88,23 +88,23 @@ def teach(
     return (current if reason else update), term
 
 
-def marks(model: Model, examples: Sequence[Example]) -> Marks:
+def marks(model: Model, examples: Sequence[Example]) -> EvaluationMetrics:
     """Examine a model. Without examples of a kind, that kind counts as told rightly."""
     if not examples:
-        return Marks(0, 1.0, 0.0)
+        return EvaluationMetrics(0, 1.0, 0.0)
     z = np.array([model.log_odds(example.reading) for example in examples])
     truth = np.array([example.transient for example in examples], dtype=bool)
     loss = np.logaddexp(0.0, np.where(truth, -z, z))
     kinds = [part for part in (truth, ~truth) if part.any()]
     right = (z > 0) == truth
-    return Marks(
+    return EvaluationMetrics(
         len(examples),
         round(float(np.mean([right[part].mean() for part in kinds])), 4),
         round(float(np.mean([loss[part].mean() for part in kinds])), 4),
     )
 
 
-def worse(where: str, before: Marks, after: Marks) -> str:
+def worse(where: str, before: EvaluationMetrics, after: EvaluationMetrics) -> str:
     """Why an update is worse there; "" where it is not."""
     if after.balanced_accuracy < before.balanced_accuracy - ALLOWED_FALL:
         return f"on {where} its accuracy fell from {before.balanced_accuracy:.3f} to {after.balanced_accuracy:.3f}"

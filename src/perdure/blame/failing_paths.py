@@ -1,4 +1,4 @@
-"""A window folded for search: failing paths row by row, all others in totals (see `perdure.blame.ground`)."""
+"""A window folded for search: failing paths row by row, all others in totals (see `perdure.blame.background`)."""
 
 from __future__ import annotations
 

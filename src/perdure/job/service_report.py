@@ -18,7 +18,7 @@ WAIT_S = 5.0
 Tell = Callable[..., object]
 
 
-class Raiser:
+class ServiceReporter:
     """Raises exceptions of one task, each in the background; nothing is raised here, whatever becomes of it."""
 
     def __init__(self, tell: Tell | None) -> None:

@@ -27,13 +27,13 @@ _MEND = "It is written by perdure exec or perdure agent; name another, or remove
 
 
 @dataclass(frozen=True, slots=True)
-class Tracks:
+class JobFiles:
     """The directory of one task."""
 
     directory: Path
 
     @classmethod
-    def of(cls, fence: Path, token: int, task: Task) -> Tracks:
+    def of(cls, fence: Path, token: int, task: Task) -> JobFiles:
         return cls(_attempts(fence) / str(token) / f"{task.host}-{task.pid}")
 
     @property
@@ -77,13 +77,13 @@ class Tracks:
         _prune(self.directory.parent)
 
 
-def tasks(fence: Path) -> Iterator[Tracks]:
+def tasks(fence: Path) -> Iterator[JobFiles]:
     """The tracks of all tasks in a fence directory, those of the newest attempt first."""
     attempts = sorted(_numbered(_attempts(fence)), key=lambda path: -int(path.name))
     for attempt in attempts:
         with suppress(OSError):
             paths = (path for path in sorted(attempt.iterdir()) if not path.name.startswith(GANG))
-            yield from (Tracks(path) for path in paths if path.is_dir())
+            yield from (JobFiles(path) for path in paths if path.is_dir())
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

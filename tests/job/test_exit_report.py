@@ -11,17 +11,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.errors import InputError
-from perdure.job import heartbeat, report, tracks
+from perdure.job import exit_report, files, heartbeat
+from perdure.job.exit_report import ExitReport, Reason
 from perdure.job.fence import claim
 from perdure.job.identity import FENCE_JOB
 from perdure.job.leave import LEAVE_FILE, RECENT_S, code_left, leave
 from perdure.job.leave import SCHEMA as LEAVE_SCHEMA
 from perdure.job.memory import oom_kills
-from perdure.job.report import LastBreath, Reason
 from perdure.model.exits import ExitWish
 from tests.job.launching import finish, last_breath, on_linux, python, start, wait_until
 
-WHOLE = LastBreath(
+WHOLE = ExitReport(
     "7", 1, 3, "n7", "host", 4711, Reason.SIGNAL, 137, 10.0, 20.5, "python", 9, ("TERM",), ExitWish.NONE, 5, 1, "0",
     1200, 2.5, 15.0, 99.0, "a note", False, {"message": {"message": "ValueError"}},
 )  # fmt: skip
@@ -76,8 +76,8 @@ def test_when_it_is_told_to_end_a_first_version_is_written(tmp_path):
     process = start(tmp_path, python(deaf + BEATS_AND_WAITS))
     process.stdout.readline()
     process.send_signal(signal.SIGTERM)
-    (task,) = tracks.tasks(tmp_path)
-    breath = wait_until(lambda: task.last_breath.exists() and report.read(task.last_breath))
+    (task,) = files.tasks(tmp_path)
+    breath = wait_until(lambda: task.last_breath.exists() and exit_report.read(task.last_breath))
     process.kill()
     process.communicate()
     assert (breath.reason, breath.signal, breath.step, breath.told) == (Reason.SIGNAL, 15, 41, ("TERM",))
@@ -103,7 +103,7 @@ def test_each_rank_of_each_incarnation_has_its_own(tmp_path):
     for incarnation in (1, 2):
         ranks = [start(tmp_path, python("pass"), incarnation, variables={"RANK": str(rank)}) for rank in range(3)]
         assert [finish(rank)[0] for rank in ranks] == [0, 0, 0]
-    breaths = [report.read(task.last_breath) for task in tracks.tasks(tmp_path)]
+    breaths = [exit_report.read(task.last_breath) for task in files.tasks(tmp_path)]
     found = sorted((breath.incarnation, breath.rank) for breath in breaths)
     assert found == [(incarnation, rank) for incarnation in (1, 2) for rank in range(3)]
 
@@ -112,7 +112,7 @@ def test_tracks_of_attempts_long_over_are_taken_away(tmp_path):
     old, kept = tmp_path / "attempts" / "1", tmp_path / "attempts" / "2"
     for path in (old, kept):
         (path / "host-1").mkdir(parents=True)
-    tracks.Tracks(tmp_path / "attempts" / "17" / "host-2").make()
+    files.JobFiles(tmp_path / "attempts" / "17" / "host-2").make()
     assert (old.exists(), kept.exists()) == (False, True)
 
 
@@ -132,7 +132,7 @@ def test_what_a_worker_asks_for_goes_through_torchrun(tmp_path):
         "json.dump(error, open(ours, 'w'))\n"
         "sys.exit(1)"
     )
-    code = finish(start(tmp_path, python(agent, LEAVES), care="Care(framework=Framework.TORCHRUN)"))[0]
+    code = finish(start(tmp_path, python(agent, LEAVES), settings="ExecOptions(framework=Framework.TORCHRUN)"))[0]
     breath = last_breath(tmp_path)
     assert (code, breath.exit_code, breath.wish) == (78, 78, ExitWish.NEVER)
     assert breath.error["message"]["message"] == "no such tokenizer"
@@ -152,7 +152,7 @@ def test_how_a_program_of_another_job_leaves_says_nothing_of_this_one(tmp_path, 
 
 def test_who_runs_on_after_a_word_on_its_end_has_changed_its_mind(tmp_path):
     path = tmp_path / "leave"
-    tracks.write_json(path, {"schema": LEAVE_SCHEMA, "exit_code": 78, "time_s": 1000.0, "why": ""})
+    files.write_json(path, {"schema": LEAVE_SCHEMA, "exit_code": 78, "time_s": 1000.0, "why": ""})
     assert [code_left(path, 1000.0 + after_s) for after_s in (0.0, RECENT_S - 1.0, RECENT_S)] == [78, 78, 0]
 
 
@@ -165,19 +165,19 @@ def test_an_error_file_that_is_too_long_is_left_out(tmp_path):
 def test_an_error_file_of_an_earlier_attempt_says_nothing(tmp_path):
     path = tmp_path / "error.json"
     path.write_text('{"message": {"errorCode": 75}}')
-    assert report.torchelastic_error(path, path.stat().st_mtime) == {"message": {"errorCode": 75}}
-    assert report.torchelastic_error(path, path.stat().st_mtime + 60) is None
+    assert exit_report.torchelastic_error(path, path.stat().st_mtime) == {"message": {"errorCode": 75}}
+    assert exit_report.torchelastic_error(path, path.stat().st_mtime + 60) is None
 
 
 def test_what_is_written_is_read(tmp_path):
-    report.write(tmp_path / "one", WHOLE)
-    assert report.read(tmp_path / "one") == WHOLE
+    exit_report.write(tmp_path / "one", WHOLE)
+    assert exit_report.read(tmp_path / "one") == WHOLE
 
 
 def test_a_report_stays_small_whatever_the_error(tmp_path):
-    report.write(tmp_path / "one", LastBreath(**{**fields(WHOLE), "error": "x" * 10**6}))
-    assert report.read(tmp_path / "one").error is None
-    assert (tmp_path / "one").stat().st_size < tracks.MAX_BYTES
+    exit_report.write(tmp_path / "one", ExitReport(**{**fields(WHOLE), "error": "x" * 10**6}))
+    assert exit_report.read(tmp_path / "one").error is None
+    assert (tmp_path / "one").stat().st_size < files.MAX_BYTES
 
 
 def fields(breath):
@@ -193,10 +193,10 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st
 @given(name=st.sampled_from(sorted(WHOLE.__slots__)), value=JSON, more=st.dictionaries(st.text(), JSON, max_size=3))
 def test_whatever_a_job_writes_it_is_read_or_refused(tmp_path_factory, name, value, more):
     path = tmp_path_factory.getbasetemp() / "breath"
-    report.write(path, WHOLE)
+    exit_report.write(path, WHOLE)
     path.write_text(json.dumps({**more, **json.loads(path.read_bytes()), name: value}))
     with suppress(InputError):
-        json.dumps(fields(report.read(path)), ensure_ascii=False).encode()
+        json.dumps(fields(exit_report.read(path)), ensure_ascii=False).encode()
 
 
 @pytest.mark.parametrize(
@@ -206,17 +206,17 @@ def test_what_is_no_last_breath_is_refused_in_one_line(tmp_path, what):
     path = tmp_path / "breath"
     path.write_bytes(what.encode("latin-1"))
     with pytest.raises(InputError, match="breath"):
-        report.read(path)
+        exit_report.read(path)
 
 
 def test_no_link_and_no_pipe_is_followed(tmp_path):
-    report.write(tmp_path / "one", WHOLE)
+    exit_report.write(tmp_path / "one", WHOLE)
     (tmp_path / "link").symlink_to(tmp_path / "one")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="a link"):
-        report.read(tmp_path / "link")
+        exit_report.read(tmp_path / "link")
     with pytest.raises(InputError, match="not a regular file"):
-        report.read(tmp_path / "pipe")
+        exit_report.read(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(
@@ -237,11 +237,11 @@ def test_the_kernels_count_of_kills_is_read(tmp_path, membership, counter, text)
 
 
 def test_the_heartbeat_of_the_launcher_goes_on_and_ends(tmp_path):
-    care = "Care(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
+    settings = "ExecOptions(heartbeat_s=0.02, look_s=0.02, poll_s=0.02)"
     with (tmp_path / "log").open("w") as log:
-        process = start(tmp_path, python(BEATS_AND_WAITS), care=care, stdout=log)
+        process = start(tmp_path, python(BEATS_AND_WAITS), settings=settings, stdout=log)
     wait_until((tmp_path / "log").read_text)
-    (task,) = tracks.tasks(tmp_path)
+    (task,) = files.tasks(tmp_path)
     wait_until(task.heartbeat.exists)
     seen = wait_until(lambda: (found := heartbeat.read(task.heartbeat)).count > 3 and found.step == 41 and found)
     assert (seen.job_id, seen.token, seen.is_over, seen.source) == ("7", 1, False, heartbeat.Source.JOB)

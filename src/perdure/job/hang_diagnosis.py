@@ -9,7 +9,7 @@ from dataclasses import replace
 from perdure.job.background import Background
 from perdure.job.culprit import Finding, finding_of
 from perdure.job.gang import SKEW_S, Gang
-from perdure.job.sight import Sight
+from perdure.job.rank_state import RankState
 
 LOOK_MOST_S = 8.0  # that a look at this launcher's ranks may take
 OTHERS_MOST_S = 3.0  # that the others have for theirs, after that
@@ -18,14 +18,14 @@ Told = Callable[[int | None], tuple[int | None, float | None]]
 """The last step of a rank, and the seconds since it told one."""
 
 
-class Inquiry:
+class HangDiagnosis:
     """One look at all ranks. `look` looks at this launcher's own, and may hang; begun with the instant `now`."""
 
-    def __init__(self, look: Callable[[], list[Sight]], told: Told, gang: Gang, slack_s: float, now: float) -> None:
+    def __init__(self, look: Callable[[], list[RankState]], told: Told, gang: Gang, slack_s: float, now: float) -> None:
         self._told, self._gang, self._slack_s = told, gang, slack_s
         self._looking, self._begun_s, self._since_s = Background(look), now, time.time() - SKEW_S
         self._seen_s = 0.0
-        self.own: list[Sight] | None = None  # what is seen of this launcher's ranks; None while that is not known
+        self.own: list[RankState] | None = None  # what is seen of this launcher's ranks; None while that is not known
         self._looking.start(now)
 
     def look(self, now: float) -> bool:
@@ -48,6 +48,6 @@ class Inquiry:
         sights = [*(self.own or ()), *(sight for each in told for sight in each), *([failed] if failed else []), *ended]
         return finding_of(sights, self._slack_s, unseen=max(0, self._gang.size - known))
 
-    def _with_step(self, sight: Sight) -> Sight:
+    def _with_step(self, sight: RankState) -> RankState:
         step, silent_s = self._told(sight.rank)
         return replace(sight, step=step, silent_s=silent_s)

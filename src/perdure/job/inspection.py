@@ -24,7 +24,7 @@ from perdure.job.gang import sights_of
 from perdure.job.identity import RANK_VARIABLES, SLURM_JOB, Task, task_of
 from perdure.job.native import waits_in
 from perdure.job.processes import LAUNCHERS, catches, is_copy, name_of
-from perdure.job.sight import MAX_WHERE, SHOWN_FRAMES, Frame, Seen, Sight, call_of, life_of
+from perdure.job.rank_state import MAX_WHERE, SHOWN_FRAMES, Frame, RankState, Seen, call_of, life_of
 
 SAMPLE_S = 1.0  # over which the use of a core is measured
 STACKS_S = 4.0  # that reading all stacks may take
@@ -55,7 +55,7 @@ class _Use(NamedTuple):
         return _Use((self.busy_frac - before.busy_frac) / SAMPLE_S, (self.bytes_s - before.bytes_s) / SAMPLE_S)
 
 
-def look_at(members: Sequence[int], task: Task, dump_signal: int | None = None) -> list[Sight]:
+def look_at(members: Sequence[int], task: Task, dump_signal: int | None = None) -> list[RankState]:
     """Look at all ranks among these processes, parents before their children. Takes a second, and for stacks a few.
 
     Where they bear no rank of their own it is that of `task`.
@@ -86,7 +86,7 @@ def _is_launcher(pid: int) -> bool:
     return True
 
 
-def _looked_by_srun(dump_signal: int | None) -> list[Sight]:
+def _looked_by_srun(dump_signal: int | None) -> list[RankState]:
     """The same look by a process on each node of this Slurm job; [] where none can be started there."""
     environment = os.environ
     job, nodes = environment.get(SLURM_JOB, ""), environment.get("SLURM_JOB_NUM_NODES", "")
@@ -94,7 +94,7 @@ def _looked_by_srun(dump_signal: int | None) -> list[Sight]:
         return []
     srun = [
         "srun", f"--jobid={job}", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1",
-        "--cpus-per-task=1", "--mem=0", "--quiet", "--input=none", sys.executable, "-m", "perdure.job.look", job,
+        "--cpus-per-task=1", "--mem=0", "--quiet", "--input=none", sys.executable, "-m", "perdure.job.inspection", job,
         *([str(dump_signal)] if dump_signal else []),
     ]  # fmt: skip
     plain = {name: value for name, value in environment.items() if not name.startswith(("SLURM_", "SRUN_"))}
@@ -124,7 +124,7 @@ def members_of(job: str) -> list[int]:
     return sorted(found)
 
 
-def _sight(ranked: Ranked, task: Task, used: dict[int, _Use], frames: tuple[Frame, ...]) -> Sight:
+def _sight(ranked: Ranked, task: Task, used: dict[int, _Use], frames: tuple[Frame, ...]) -> RankState:
     pid = ranked.pids[0]
     call, target = _call(pid)
     seen = Seen(
@@ -143,7 +143,7 @@ def _sight(ranked: Ranked, task: Task, used: dict[int, _Use], frames: tuple[Fram
         where = f"{started}{': ' if where else ''}{where}"[:MAX_WHERE]
     stack = tuple(str(frame) for frame in frames[:SHOWN_FRAMES])
     rank = task.rank if ranked.rank is None else ranked.rank
-    return Sight(rank, task.node, life, where, pid, collective=collective, stack=stack)
+    return RankState(rank, task.node, life, where, pid, collective=collective, stack=stack)
 
 
 def ranks_among(members: Sequence[int]) -> list[Ranked]:

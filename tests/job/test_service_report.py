@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import ClusterBusy, InputError
-from perdure.job import raising
+from perdure.job import service_report
 from perdure.job.identity import Start, Task
-from perdure.job.raising import Raiser, teller
+from perdure.job.service_report import ServiceReporter, teller
 from tests.copying import replace
 from tests.job.launching import finish, python, start
 
@@ -72,16 +72,16 @@ time.sleep(60)
 
 def test_a_hang_is_told_when_it_is_noticed_and_when_it_is_ended(tmp_path, service):
     reach, posted = service
-    care = "Care(hang=HangRule(after_s=1.5, min_gaps=3, soft_s=0.2), look_s=0.02, poll_s=0.02, beat_s=0.0)"
-    assert finish(start(tmp_path, python(HANGS), care=care, variables=reach))[0] == 75
+    settings = "ExecOptions(hang=HangRule(after_s=1.5, min_gaps=3, soft_s=0.2), look_s=0.02, poll_s=0.02, beat_s=0.0)"
+    assert finish(start(tmp_path, python(HANGS), settings=settings, variables=reach))[0] == 75
     assert [record["type"] for _, _, record in posted] == ["app.hang", "process.hang"]
     assert "last at step 19" in posted[0][2]["note"]
 
 
 def test_a_service_that_is_away_is_not_waited_for_long(monkeypatch):
     never = threading.Event()
-    monkeypatch.setattr(raising, "WAIT_S", 0.01)
-    raiser = Raiser(lambda *_, **__: never.wait(60))
+    monkeypatch.setattr(service_report, "WAIT_S", 0.01)
+    raiser = ServiceReporter(lambda *_, **__: never.wait(60))
     raiser.raise_("process.exit", severity=1, note="")
     raiser.finish()
     never.set()
@@ -91,7 +91,7 @@ def test_a_service_that_refuses_changes_nothing_and_that_is_said(capsys):
     def refuse(*_, **__):
         raise ClusterBusy("there", "does not answer", "Wait")
 
-    raiser = Raiser(refuse)
+    raiser = ServiceReporter(refuse)
     raiser.raise_("process.exit", severity=1, note="")
     raiser.finish()
     said = "perdure exec: the service was not told of process.exit: there: does not answer. Wait.\n"
@@ -106,7 +106,7 @@ def test_a_start_that_the_service_has_not_seen_yet_is_told_of_its_job():
         if told == [3]:
             raise InputError("incarnation", "3 has never started; the latest is 2", "Leave it out")
 
-    raiser = Raiser(tell)
+    raiser = ServiceReporter(tell)
     raiser.raise_("process.exit", severity=1, note="")
     raiser.finish()
     assert told == [3, 0]

@@ -34,7 +34,7 @@ _TIMEOUT = {"requeue": True, "stop": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class OwnerRequests:
     """What a comment asks for."""
 
     retry: Wish = Wish.AUTO
@@ -43,7 +43,7 @@ class Wishes:
     misread: str = ""  # the first words for us that mean nothing, on one line
 
 
-def wishes(comment: str) -> Wishes:
+def owner_requests(comment: str) -> OwnerRequests:
     """Read a job's comment.
 
     >>> wishes("mine; Perdure: retry=Off").retry, wishes('{"perdure": {"nodes": "2-3"}}').nodes
@@ -52,7 +52,7 @@ def wishes(comment: str) -> Wishes:
     ('perdure:retry=nevr', 'perdure: please do not retry')
     """
     if "perdure" not in comment.lower() or mark_of(comment):
-        return Wishes()
+        return OwnerRequests()
     retry, nodes, at_timeout, misread = Wish.AUTO, None, False, ""
     for key, value in _in_json(comment) if comment.lstrip().startswith("{") else _in_text(comment[:MAX_TEXT]):
         found: object = None
@@ -64,7 +64,7 @@ def wishes(comment: str) -> Wishes:
             case "timeout" if value in _TIMEOUT:
                 found, at_timeout = True, _TIMEOUT[value]
         misread = misread or ("" if found else _on_one_line(f"perdure:{key}={value}" if key else value))
-    return Wishes(retry, nodes, at_timeout, misread)
+    return OwnerRequests(retry, nodes, at_timeout, misread)
 
 
 def _in_text(comment: str) -> Iterator[tuple[str, str]]:
