@@ -5,7 +5,7 @@ import pytest
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.triage.judge import judge
-from perdure.triage.verdict import Label, Verdict
+from perdure.triage.verdict import Label, Role, Verdict
 from tests.copying import replace
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 60.0, exit_code=1)
@@ -55,6 +55,18 @@ def judged(log: str, code: int = 1) -> Verdict:
 def test_a_notice_that_the_script_survived_is_no_cause(log: str, code: int, label: Label, category: str) -> None:
     verdict = judged(log, code)
     assert (verdict.label, verdict.category) == (label, category)
+
+
+DASH = "/var/spool/slurmd/job7/slurm_script: 4: pythn: not found\n"
+
+
+@pytest.mark.parametrize("log", [MISSING.format("pythn"), DASH, MISSING.format("pythn") + SRUN.format(127)])
+def test_exit_code_127_shows_the_line_that_says_what_is_not_found(log: str) -> None:
+    verdict = judged(MISSING.format("module") + STEPS + log, 127)
+    (root,) = (each.text for each in verdict.evidence if each.role is Role.ROOT)
+    assert "pythn" in root
+    assert verdict.summary.startswith("a command of the script is not there")
+    assert judged(STEPS, 127).summary == "the program was not found (exit code 127)"
 
 
 EXECVE = "slurmstepd-n1: error: execve(): /home/a/{}\n"

@@ -15,6 +15,9 @@ def _faint(name: str, category: str, p: float, says: str, advice: str = "") -> C
     return Cause(name, category, p, Role.CASCADE, Force.PLAIN, says, advice)
 
 
+NOT_FOUND = 127
+"""What a shell ends with where the last command is not there."""
+
 OF_EXIT_CODE: dict[int, Cause] = {
     75: _faint("exit-75", "unknown", 0.85, "the program asked to be tried again (exit code 75)"),
     78: _faint("exit-78", "config", 0.05, "the program says that its configuration is wrong (exit code 78)",
@@ -26,7 +29,7 @@ OF_EXIT_CODE: dict[int, Cause] = {
                 "Raise that limit."),
     126: _faint("exit-126", "permission", 0.05, "the program is not executable (exit code 126)",
                 "Set its mode, or name another."),
-    127: _faint("exit-127", "missing_file", 0.06, "the program was not found (exit code 127)",
+    NOT_FOUND: _faint("exit-127", "missing_file", 0.06, "the program was not found (exit code 127)",
                 "Check its name and the PATH."),
 }  # fmt: skip
 

@@ -28,7 +28,7 @@ from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
-from perdure.triage.deaths import ABORT, ASKS_AGAIN, OF_SIGNAL, OF_WATCHDOGS
+from perdure.triage.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, OF_WATCHDOGS
 from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import CRASH, companions, innermost_own
 from perdure.triage.goodrun import GoodRun
@@ -193,7 +193,9 @@ def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: Report | None) 
 
 
 def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
-    """Of the lines that state the loss of a node, one that names it."""
+    """Of the lines that state the loss of a node, one that names it; of an exit code 127 the line that says of what."""
+    if isinstance(primary, Fact | Report) and primary.cause is OF_EXIT_CODE[NOT_FOUND]:
+        return next((hit for hit in reversed(hits) if hit.cause.name.startswith("command-missing")), primary)
     if not isinstance(primary, Hit) or lost_nodes(primary.text):
         return primary
     alike = (hit for hit in hits if hit.cause is primary.cause)
