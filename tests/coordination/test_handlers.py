@@ -387,14 +387,15 @@ def test_one_users_word_lets_nothing_go():
     assert site.chain.ended["x"].is_brake
 
 
-def test_an_all_clear_says_how_many_it_lets_go():
+def test_what_is_down_and_an_all_clear_say_what_it_is_and_how_many_jobs_it_is_about():
     site = Site()
     assert site.take(restored("early")) == []
     assert site.chain.ended["early"].owning.note == "nothing is held because of it"
     site.wait("1")
     site.take(down())
+    assert site.chain.ended["x"].owning.note.startswith("storage.down of pfs: 1 of 1 waiting jobs are held")
     site.take(restored("late"), now=NOW + 100)
-    assert site.chain.ended["late"].owning.note == "1 jobs are released"
+    assert site.chain.ended["late"].owning.note == "storage.restored of pfs: 1 jobs are released"
 
 
 def test_jobs_that_come_while_it_is_down_are_held_together_and_once():

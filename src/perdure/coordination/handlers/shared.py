@@ -38,7 +38,7 @@ def hold_waiting(record: ExceptionRecord, site: Site, now: float) -> Ruling:
         return _the_site_s_word(now)
     users, needy = _users(record, site), _needy(record, site)
     holds = [Hold(attempt, record.id) for attempt in _late(needy, record, site)]
-    note = f"{len(holds)} of {len(needy)} waiting jobs are held, {len(users)} running ones told"
+    note = f"{_cause(record)}: {len(holds)} of {len(needy)} waiting jobs are held, {len(users)} running ones told"
     return _telling(handled(note, *holds, forbids=(START, "move", "migrate")), record, "job.pause", users, now)
 
 
@@ -48,7 +48,8 @@ def hold_newcomers(record: ExceptionRecord, site: Site, now: float) -> Ruling:  
     if not any(other.is_brake for other in _because_of(resource, site)):
         return handled("nothing is held because of it")
     holds = [Hold(attempt, record.id) for attempt in _late(_needy(record, site), record, site)]
-    return handled(f"{len(holds)} jobs that need it and came since are held", *holds, forbids=(START,))
+    note = f"{_cause(record)}: {len(holds)} jobs that need it and came since are held"
+    return handled(note, *holds, forbids=(START,))
 
 
 def newly_needed(site: Site, now: float) -> list[ExceptionRecord]:
@@ -80,12 +81,17 @@ def release_held(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     down = [site.resource(r.subject.resource) for r in site.in_force() if r.is_brake and r not in over]
     held = list(dict.fromkeys(attempt for r in over for attempt in r.holds))
     free = [attempt for attempt in held if not _needs_any(attempt, down, site)]
-    note = f"{len(free)} jobs are released" if held else "nothing is held because of it"
+    note = f"{_cause(record)}: {len(free)} jobs are released" if held else "nothing is held because of it"
     if kept := len(held) - len(free):
         note += f"; {kept} need what is down still"
     ruling = handled(note, *[Release(attempt, record.id) for attempt in free])
     passed = [exception_id for exception_id in site.open_about(record.subject.resource) if exception_id != record.id]
     return replace(ruling, clears=(*[r.id for r in over], *passed))
+
+
+def _cause(record: ExceptionRecord) -> str:
+    """It stands as the reason beside each job that is held or let go."""
+    return f"{record.type} of {record.subject.resource}"
 
 
 def _the_site_s_word(now: float) -> Ruling:
