@@ -17,7 +17,8 @@ from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import POLICIES, policy_named
 from perdure.simulation.compiled import first_use
-from perdure.simulation.compiled.first_use import LOOPS, must_compile
+from perdure.simulation.compiled.first_use import must_compile
+from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.simulate import simulate, worth_compiling
 from perdure.simulation.workload import Workload
 from perdure.traces import columns
@@ -113,8 +114,8 @@ def loop_of(policy):
 
 
 def test_each_policy_is_known_by_the_loop_that_replays_it():
-    known = {name: loop for loop, names in LOOPS.items() for name in names}
-    assert {name: loop_of(name) for name in POLICIES} == {name: known.get(name) for name in POLICIES}
+    known = {name: COMPILED.get(type(policy_named(name))) for name in POLICIES}
+    assert {name: loop_of(name) for name in POLICIES} == known
 
 
 def test_it_is_known_whether_a_replay_compiles_first(monkeypatch, tmp_path):
@@ -124,7 +125,7 @@ def test_it_is_known_whether_a_replay_compiles_first(monkeypatch, tmp_path):
     assert not must_compile(10, ["fifo"], "count")
     assert not must_compile(1000, ["tetris", "mine.py:Mine"], "count")
     (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "once.advance-66.py311.nbi").touch()
+    (tmp_path / "here" / "nonpreemptive.advance-66.py311.nbi").touch()
     assert not must_compile(1000, ["fifo", "sjf:oracle"], "count")
     assert must_compile(1000, ["fifo", "dlas-gpu-8"], "count")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import zlib
 from dataclasses import dataclass
 from functools import cache
@@ -11,8 +14,10 @@ import pytest
 
 from perdure.model.cluster import Cluster
 from perdure.model.table import Attempts, JobTable
+from perdure.scheduling import policies
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.simulation.asking import Again, Failed
+from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.result import Result
 from perdure.simulation.simulate import simulate
@@ -25,6 +30,7 @@ PLACES = ["count", "first-fit", "best-fit", "consolidate", "ladder:15", "spread-
 POLICIES = ["fifo", "fjf", "sjf", "sjf:skip", "capacity", "drf", "philly", "easy", "conservative"]
 POLICIES += ["srtf", "srsf", "fewest-gpus", "las", "las-2d", "las-2d:0.5", "las-2d:2", "gittins-2d"]
 WORLDS = 48
+IN_PYTHON = "NUMBA_DISABLE_JIT" in os.environ
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ def _faults(work: Workload, rng: np.random.Generator) -> NodeFaults:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_both_loops_agree(name: str) -> None:
-    for seed in range(WORLDS):
+    for seed in range(0, WORLDS, 11 if IN_PYTHON else 1):
         plain, fast = (world(seed).replay(name, engine) for engine in ("plain", "compiled"))
         for column in ("start_s", "end_s", "preempted", "promoted", "passed"):
             assert np.array_equal(getattr(fast, column), getattr(plain, column)), (seed, column)
@@ -118,7 +124,23 @@ def test_the_worlds_are_crowded() -> None:
     assert sum((each.attempts.start_s > each.attempts.submit_s).sum() for each in found) > 100
 
 
+def test_every_compiled_policy_is_compared() -> None:
+    known = {type(policy_named(name)) for name in policies.POLICIES}
+    assert {type(policy_named(name)) for name in POLICIES} == set(COMPILED) & known == set(COMPILED)
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_these_policies_are_compiled(name: str) -> None:
     table = Workload.of(jobs((1, 0, 1)))
     assert drive.compiled(table, Cluster.parse("1x8"), policy_named(name), None) is not None
+
+
+@pytest.mark.skipif(IN_PYTHON, reason="it runs in Python already")
+def test_the_compiled_loop_runs_as_python_too() -> None:
+    """So that a kernel can be stepped through; numba checks no bounds, Python does."""
+    argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "agree")
+    ran = subprocess.run(
+        argv, env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert f"{len(POLICIES)} passed" in ran.stdout

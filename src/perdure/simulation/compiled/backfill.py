@@ -11,22 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.scheduling.backfill import Conservative, Easy
 from perdure.simulation.compiled.agenda import Agenda, empty_agenda, expect, reservation, strike
 from perdure.simulation.compiled.finding import looks_for_itself
 from perdure.simulation.compiled.forecast import Forecast, empty_forecast, forecast_from, place_in, widest_before
 from perdure.simulation.compiled.kernel import entry, kernel
-from perdure.simulation.compiled.state import (
-    ASKS,
-    DONE,
-    begin_instant,
-    due_arrival,
-    due_end,
-    end_of_events,
-    finish,
-    heed,
-    next_event,
-    start,
-)
+from perdure.simulation.compiled.loop import kernels, run
+from perdure.simulation.compiled.state import start
 from perdure.simulation.compiled.ticks import NEVER
 from perdure.simulation.compiled.tournament import (
     ANY,
@@ -52,44 +43,32 @@ class Backfill(NamedTuple):
     started: NDArray[np.int64]  # in this pass
 
 
-def backfill_of(jobs: Workload, all_reserve: bool, total_gpus: int) -> Backfill:
+def prepare(policy: Easy | Conservative, jobs: Workload, total_gpus: int) -> Backfill:
     """Nobody waits, nobody runs."""
+    all_reserve = isinstance(policy, Conservative)
     most = min(len(jobs), total_gpus)
     forecast = empty_forecast(most + 2 * len(jobs) + 2 if all_reserve else 0)
     lines, agenda = empty_lines(jobs.gpus), empty_agenda(most)
     return Backfill(all_reserve, jobs.walltime, lines, agenda, forecast, np.zeros(most, np.int64))
 
 
-@entry
-def advance(state, backfill, asks, resumed):  # type: ignore[no-untyped-def]
-    """Go on until nothing is left to happen, or until attempts failed about which somebody must be asked."""
-    while True:
-        if not resumed:
-            now = next_event(state)
-            if now == NEVER:
-                return DONE
-            begin_instant(state, now)
-            row = due_end(state)
-            while row >= 0:
-                end = state.job[row].resumed + _length(state, backfill, row)
-                strike(backfill.agenda, end, state.job[row].gpus)
-                finish(state, row, asks)
-                row = due_end(state)
-            if state.questions.tally[0].many:
-                return ASKS
+@kernel
+def _arrive(state, backfill, row):  # type: ignore[no-untyped-def]
+    stand(backfill.lines, row, _length(state, backfill, row))
+
+
+@kernel
+def _leave(state, backfill, row):  # type: ignore[no-untyped-def]
+    strike(backfill.agenda, state.job[row].resumed + _length(state, backfill, row), state.job[row].gpus)
+
+
+@kernel
+def _give(state, backfill):  # type: ignore[no-untyped-def]
+    if state.places.tally[0].total_free >= narrowest(backfill.lines):
+        if backfill.all_reserve:
+            _give_with_all_reserving(state, backfill)
         else:
-            heed(state)
-        resumed = False
-        row = due_arrival(state)
-        while row >= 0:
-            stand(backfill.lines, row, _length(state, backfill, row))
-            row = due_arrival(state)
-        end_of_events(state)
-        if state.places.tally[0].total_free >= narrowest(backfill.lines):
-            if backfill.all_reserve:
-                _give_with_all_reserving(state, backfill)
-            else:
-                _give_with_one_reserving(state, backfill)
+            _give_with_one_reserving(state, backfill)
 
 
 @kernel
@@ -205,3 +184,12 @@ def _look_beside(lines, longest, spare, free):  # type: ignore[no-untyped-def]
         if size.candidate >= 0:
             limit = ANY if size.gpus <= spare else longest
             size.candidate = first_in(lines, size, size.candidate, limit) if size.gpus <= free else -1
+
+
+kernels(Backfill, _arrive, _leave, _give)
+
+
+@entry
+def advance(state, backfill, asks, resumed):  # type: ignore[no-untyped-def]
+    """`loop.run` for these policies."""
+    return run(state, backfill, asks, resumed)

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from perdure.model.cluster import Cluster
-from perdure.scheduling.backfill import Conservative, Easy
-from perdure.scheduling.capacity import Capacity
-from perdure.scheduling.drf import DominantShare
-from perdure.scheduling.fifo import Fifo
-from perdure.scheduling.las import Gittins2D, LeastAttained
-from perdure.scheduling.philly import Philly
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
 from perdure.scheduling.placement.room import Room
 from perdure.scheduling.protocol import Policy
-from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
-from perdure.scheduling.turns import Turns
 from perdure.simulation.asking import Failed, Retry
-from perdure.simulation.compiled import anew, backfill, once, philly
 from perdure.simulation.compiled.kernel import code_for
-from perdure.simulation.compiled.lending import lending_of
-from perdure.simulation.compiled.levels import ATTAINED, GITTINS, GPUS, REMAINING, REMAINING_SERVICE, Rules, levels_of
 from perdure.simulation.compiled.places import COUNT, KINDS, empty_places, keep_off
 from perdure.simulation.compiled.questions import OVER
+from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.compiled.state import DONE, State, state_of
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.outcome import Outcome
 from perdure.simulation.workload import Workload
-from perdure.simulation.world import view_of
 
 
 class Loop(NamedTuple):
@@ -43,42 +31,11 @@ class Loop(NamedTuple):
 
 def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placement | None) -> Loop | None:
     """The compiled loop for a policy, or None where only the plain loop knows it."""
-    if placement is not None and placement.name not in KINDS:
+    if type(policy) not in COMPILED or (placement is not None and placement.name not in KINDS):
         return None
-    if type(policy) is Fifo or type(policy) is ShortestJob:
-        queues = (once.one_queue if policy.blocks else once.by_size)(jobs, type(policy) is ShortestJob)
-        return Loop(once.advance, queues)
-    if type(policy) is Capacity or type(policy) is DominantShare:
-        turns: Turns = policy.ranking(view_of(jobs, cluster.total_gpus))
-        owners = once.by_owner(np.asarray(turns.owner, np.int64), np.asarray(turns.due, np.float64))
-        return Loop(once.advance, owners)
-    if type(policy) is Easy or type(policy) is Conservative:
-        part = backfill.backfill_of(jobs, type(policy) is Conservative, cluster.total_gpus)
-        return Loop(backfill.advance, part)
-    if type(policy) is Philly:
-        quota = np.array(policy.ranking(view_of(jobs, cluster.total_gpus)).quota)
-        lending = lending_of(jobs, quota, policy.crowded * cluster.total_gpus, cluster.total_gpus)
-        return Loop(philly.advance, lending)
-    rules = _rules(jobs, policy)
-    if rules is not None:
-        return Loop(anew.advance, levels_of(jobs, rules, cluster.total_gpus))
-    return None
-
-
-def _rules(jobs: Workload, policy: Policy) -> Rules | None:
-    """How a policy that gives all GPUs anew ranks jobs; None for one that is not known here."""
-    by_type = {ShortestRemaining: REMAINING, ShortestService: REMAINING_SERVICE, FewestGpus: GPUS}
-    if type(policy) in by_type and not getattr(policy, "inert", True):
-        return Rules(by_type[type(policy)])
-    if not isinstance(policy, LeastAttained) or type(policy) not in (LeastAttained, Gittins2D):
-        return None
-    limits = np.array([round(limit * jobs.ticks_per_s) for limit in policy.queue_limits], np.int64)
-    options = policy.counts_gpus, float(policy.promote_knob), policy.late_demotion, policy.resets_on_retry, limits
-    if not isinstance(policy, Gittins2D):
-        return Rules(ATTAINED, *options)
-    table = policy.steps(view_of(jobs, 0))
-    ranks = np.unique(-table.ranks, return_inverse=True)[1].astype(np.int64)
-    return Rules(GITTINS, *options, table.bounds, ranks)
+    module = import_module(f"{__package__}.{COMPILED[type(policy)]}")
+    part = module.prepare(policy, jobs, cluster.total_gpus)
+    return None if part is None else Loop(module.advance, part)
 
 
 def replay(

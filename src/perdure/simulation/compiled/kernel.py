@@ -14,12 +14,16 @@ from perdure.simulation.compiled.cache import code_folder
 Records = NDArray[np.void]
 """An array of records: what is kept about a job lies together in memory, and arrays to hand around are few."""
 
+OPTIONS = {"_nrt": False, "no_cfunc_wrapper": True}
+"""Of all compiled functions. Nothing is allocated there, so that counting references to the arrays that functions hand
+to each other, which costs fifty times the work itself, can be left out. numba has that switch for its own use only."""
+
 LONG, SHORT, FLAG = np.int64, np.int32, np.bool_
 
 
 def records(n: int, **fields: type[np.generic]) -> Records:
     """`n` records whose fields have these types, all zero. Memory is taken as they are first written to."""
-    return np.zeros(n, np.dtype(list(fields.items())))
+    return np.zeros(n, np.dtype((np.record, list(fields.items()))))  # fields are attributes, for Python as for numba
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,13 +44,13 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def code_for(loop: Callable[..., Any], *arguments: object) -> Callable[..., Any]:
     """The code of an entry for arguments like these: to look at their types on every call would take far longer."""
+    if cast("Any", config).DISABLE_JIT:
+        return loop
     types = tuple(map(cast("Callable[[object], object]", typeof), arguments))
     code: Callable[..., Any] = cast("Any", loop).compile(types)
     return code
 
 
 def _jit(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
-    # Nothing is allocated there, so that counting references to the arrays that functions hand to each other, which
-    # costs fifty times the work itself, can be left out. numba has that switch for its own use only.
-    compiled: Callable[..., Any] = cast("Any", njit)(_nrt=False, no_cfunc_wrapper=True, **options)(function)
+    compiled: Callable[..., Any] = cast("Any", njit)(**OPTIONS, **options)(function)
     return compiled

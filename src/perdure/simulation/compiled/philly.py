@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from perdure.scheduling.philly import Philly
 from perdure.simulation.compiled.finding import looks_for_itself
 from perdure.simulation.compiled.kernel import entry, kernel
 from perdure.simulation.compiled.lending import (
+    Lending,
     begin_to_run,
     cease_to_run,
     forget_borrowers,
@@ -14,58 +16,35 @@ from perdure.simulation.compiled.lending import (
     into_margin,
     is_entitled,
     last_borrower,
+    lending_of,
     next_entitled,
     split,
     wait,
 )
+from perdure.simulation.compiled.loop import kernels, run
 from perdure.simulation.compiled.places import forget, lift, put_back
-from perdure.simulation.compiled.state import (
-    ASKS,
-    DONE,
-    begin_instant,
-    due_arrival,
-    due_end,
-    end_of_events,
-    finish,
-    heed,
-    next_event,
-    preempt,
-    start,
-)
+from perdure.simulation.compiled.state import preempt, start
 from perdure.simulation.compiled.ticks import NEVER
+from perdure.simulation.workload import Workload
+from perdure.simulation.world import view_of
 
 
-@entry
-def advance(state, lending, asks, resumed):  # type: ignore[no-untyped-def]
-    """Go on until nothing is left to happen, or until attempts failed about which somebody must be asked."""
-    while True:
-        if not resumed:
-            now = next_event(state)
-            if now == NEVER:
-                return DONE
-            begin_instant(state, now)
-            row = due_end(state)
-            while row >= 0:
-                cease_to_run(state, lending, row)
-                finish(state, row, asks)
-                row = due_end(state)
-            if state.questions.tally[0].many:
-                return ASKS
-        else:
-            heed(state)
-        resumed = False
-        row = due_arrival(state)
-        while row >= 0:
-            wait(lending, row)
-            row = due_arrival(state)
-        end_of_events(state)
-        if state.tally[0].waiting:
-            _give(state, lending)
+def prepare(policy: Philly, jobs: Workload, total_gpus: int) -> Lending:
+    """Virtual clusters without jobs, and their quotas."""
+    quota = np.array(policy.ranking(view_of(jobs, total_gpus)).quota)
+    return lending_of(jobs, quota, policy.crowded * total_gpus, total_gpus)
+
+
+@kernel
+def _arrive(state, lending, row):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    wait(lending, row)
 
 
 @kernel
 def _give(state, lending):  # type: ignore[no-untyped-def]
     """One pass. Only running jobs that borrow can lose their GPUs, the last to start first, to jobs within quota."""
+    if not state.tally[0].waiting:
+        return
     split(state, lending)
     lending.tally[0].many_lifted = 0
     if lending.total_gpus - state.places.tally[0].total_free >= lending.crowded_gpus:
@@ -197,3 +176,12 @@ def _preempt(state, lending, yielding):  # type: ignore[no-untyped-def]
         cease_to_run(state, lending, row)
         preempt(state, row)
         wait(lending, row)
+
+
+kernels(Lending, _arrive, cease_to_run, _give)
+
+
+@entry
+def advance(state, lending, asks, resumed):  # type: ignore[no-untyped-def]
+    """`loop.run` for these policies."""
+    return run(state, lending, asks, resumed)

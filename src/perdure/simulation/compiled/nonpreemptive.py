@@ -7,23 +7,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.scheduling.capacity import Capacity
+from perdure.scheduling.drf import DominantShare
+from perdure.scheduling.fifo import Fifo
+from perdure.scheduling.shortest import ShortestJob
 from perdure.simulation.compiled.finding import looks_for_itself
 from perdure.simulation.compiled.kernel import Records, entry, kernel
+from perdure.simulation.compiled.loop import kernels, run
 from perdure.simulation.compiled.skew import add, empty_skew, precedes, remove
-from perdure.simulation.compiled.state import (
-    ASKS,
-    DONE,
-    begin_instant,
-    due_arrival,
-    due_end,
-    end_of_events,
-    finish,
-    heed,
-    next_event,
-    start,
-)
-from perdure.simulation.compiled.ticks import NEVER
+from perdure.simulation.compiled.state import start
 from perdure.simulation.workload import Workload
+from perdure.simulation.world import view_of
 
 
 class Queues(NamedTuple):
@@ -40,20 +34,21 @@ class Queues(NamedTuple):
     aside: NDArray[np.int32]  # jobs passed over in this pass, though others of their queue may find a place
 
 
-def one_queue(jobs: Workload, by_work: bool) -> Queues:
-    """Who does not fit holds up all."""
-    return _queues(np.zeros(len(jobs), np.int32), np.zeros(1, np.int64), by_work, np.empty(0))
+def prepare(policy: Fifo | ShortestJob | Capacity | DominantShare, jobs: Workload, total_gpus: int) -> Queues:
+    """Empty queues: of owners who take turns; or one, where a job that does not fit holds up all.
 
-
-def by_size(jobs: Workload, by_work: bool) -> Queues:
-    """Who does not fit is passed over: only jobs of its size need not be tried."""
+    Where such a job is passed over, one for each size of gang: of those that are passed over only jobs of its size need
+    not be tried.
+    """
+    if isinstance(policy, Capacity | DominantShare):
+        turns = policy.ranking(view_of(jobs, total_gpus))
+        owners, due = np.array(turns.owner, np.int32), np.array(turns.due, np.float64)
+        return _queues(owners, np.zeros(len(due), np.int64), False, due)
+    by_work = isinstance(policy, ShortestJob)
+    if policy.blocks:
+        return _queues(np.zeros(len(jobs), np.int32), np.zeros(1, np.int64), by_work, np.empty(0))
     sizes, queue = np.unique(jobs.gpus, return_inverse=True)
     return _queues(queue.astype(np.int32), sizes, by_work, np.empty(0))
-
-
-def by_owner(owner: NDArray[np.int64], due: NDArray[np.float64]) -> Queues:
-    """Owners take turns."""
-    return _queues(owner.astype(np.int32), np.zeros(len(due), np.int64), False, due)
 
 
 def _queues(queue: NDArray[np.int32], size: NDArray[np.int64], by_work: bool, due: NDArray[np.float64]) -> Queues:
@@ -63,35 +58,13 @@ def _queues(queue: NDArray[np.int32], size: NDArray[np.int64], by_work: bool, du
     return Queues(queue, root, size, empty_skew(len(queue)), by_work, due, held, closed, aside)
 
 
-@entry
-def advance(state, queues, asks, resumed):  # type: ignore[no-untyped-def]
-    """Go on until nothing is left to happen, or until attempts failed about which somebody must be asked."""
-    while True:
-        if not resumed:
-            now = next_event(state)
-            if now == NEVER:
-                return DONE
-            begin_instant(state, now)
-            row = due_end(state)
-            while row >= 0:
-                queues.held[queues.queue[row]] -= state.job[row].gpus
-                finish(state, row, asks)
-                row = due_end(state)
-            if state.questions.tally[0].many:
-                return ASKS
-        else:
-            heed(state)
-        resumed = False
-        row = due_arrival(state)
-        while row >= 0:
-            _enqueue(state, queues, row)
-            row = due_arrival(state)
-        end_of_events(state)
-        _give(state, queues)
+@kernel
+def _leave(state, queues, row):  # type: ignore[no-untyped-def]
+    queues.held[queues.queue[row]] -= state.job[row].gpus
 
 
 @kernel
-def _enqueue(state, queues, row):  # type: ignore[no-untyped-def]
+def _arrive(state, queues, row):  # type: ignore[no-untyped-def]
     if queues.by_work:
         queues.order[row].key = state.work[state.job[row].record]
     queues.order[row].label = state.job[row].came
@@ -148,3 +121,12 @@ def _whose_turn(state, queues):  # type: ignore[no-untyped-def]
         elif precedes(queues.order, row, queues.root[best]):
             best = queue
     return best
+
+
+kernels(Queues, _arrive, _leave, _give)
+
+
+@entry
+def advance(state, queues, asks, resumed):  # type: ignore[no-untyped-def]
+    """`loop.run` for these policies."""
+    return run(state, queues, asks, resumed)

@@ -1,0 +1,82 @@
+"""Policies that give all GPUs anew after each event, compiled: shortest remaining first, least attained service."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perdure.scheduling.las import Gittins2D, LeastAttained
+from perdure.scheduling.shortest import FewestGpus, ShortestRemaining, ShortestService
+from perdure.simulation.compiled.indices import refresh
+from perdure.simulation.compiled.kernel import entry, kernel
+from perdure.simulation.compiled.levels import (
+    ATTAINED,
+    GITTINS,
+    GPUS,
+    REMAINING,
+    REMAINING_SERVICE,
+    Levels,
+    Rules,
+    levels_of,
+)
+from perdure.simulation.compiled.loop import kernels, run
+from perdure.simulation.compiled.moving import (
+    cease_to_run,
+    come,
+    come_down,
+    next_move,
+    rise,
+    settle_turns,
+    sink,
+)
+from perdure.simulation.compiled.passes import all_fit, give
+from perdure.simulation.compiled.runners import withdraw
+from perdure.simulation.workload import Workload
+from perdure.simulation.world import view_of
+
+_BY = {ShortestRemaining: REMAINING, ShortestService: REMAINING_SERVICE, FewestGpus: GPUS}
+ByKey = ShortestRemaining | ShortestService | FewestGpus
+
+
+def prepare(policy: ByKey | LeastAttained, jobs: Workload, total_gpus: int) -> Levels | None:
+    """Levels without jobs; None where equal jobs are to stand as they stood (`AllByKey.inert`)."""
+    if isinstance(policy, LeastAttained):
+        return levels_of(jobs, _rules(policy, jobs), total_gpus)
+    return None if policy.inert else levels_of(jobs, Rules(_BY[type(policy)]), total_gpus)
+
+
+def _rules(policy: LeastAttained, jobs: Workload) -> Rules:
+    limits = np.array([round(limit * jobs.ticks_per_s) for limit in policy.queue_limits], np.int64)
+    options = policy.counts_gpus, float(policy.promote_knob), policy.late_demotion, policy.resets_on_retry, limits
+    if not isinstance(policy, Gittins2D):
+        return Rules(ATTAINED, *options)
+    table = policy.steps(view_of(jobs, 0))
+    ranks = np.unique(-table.ranks, return_inverse=True)[1].astype(np.int64)
+    return Rules(GITTINS, *options, table.bounds, ranks)
+
+
+@kernel
+def _leave(state, levels, row):  # type: ignore[no-untyped-def]
+    withdraw(levels, row)
+    cease_to_run(state, levels, row)
+
+
+@kernel
+def _give(state, levels):  # type: ignore[no-untyped-def]
+    """Move jobs between levels, and give out GPUs."""
+    sinking = sink(state, levels)
+    if not all_fit(state) or (levels.rules.late and levels.rules.by == GITTINS):
+        refresh(state, levels)  # else nobody looks at the order of the running jobs
+    come_down(state, levels, sinking)
+    rise(state, levels)
+    if state.tally[0].waiting:
+        give(state, levels)
+    settle_turns(levels, sinking)
+
+
+kernels(Levels, come, _leave, _give, next_move)
+
+
+@entry
+def advance(state, levels, asks, resumed):  # type: ignore[no-untyped-def]
+    """`loop.run` for these policies."""
+    return run(state, levels, asks, resumed)
