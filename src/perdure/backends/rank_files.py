@@ -78,7 +78,13 @@ def files_of(said: Said, work_dir: str) -> RankFiles:
 
 
 def _absolute(path: str, work_dir: str) -> str:
-    return path if path.startswith(("/", ANY)) else f"{work_dir}/{path.removeprefix('./')}"
+    """A working directory is told without links, so ``../`` before a path leads to the directory above it."""
+    if path.startswith(("/", ANY)):
+        return path
+    path = path.removeprefix("./")
+    while path.startswith("../"):
+        work_dir, path = work_dir.rpartition("/")[0], path.removeprefix("../")
+    return f"{work_dir}/{path}"
 
 
 def home_of(uid: int) -> str:

@@ -154,7 +154,14 @@ def test_what_cannot_be_resolved_is_named(record):
     outputs = found(record, "srun -o $SCRATCH/r%t.log a")
     assert outputs.files.unknown
     assert matches(outputs, "/w/r3.log") is None
-    assert found(record, "srun -o ../../etc/%t a").files.unknown == ("../../etc/?",)
+    assert found(record, "srun -o link/../../etc/%t a").files.unknown == ("link/../../etc/?",)
+
+
+def test_a_path_may_lead_upward_from_the_working_directory(record):
+    below = replace(record, work_dir="/w/runs/a")
+    assert matches(found(below, "srun -o ../logs/r%t.log a"), "/w/runs/logs/r3.log") == "3"
+    assert found(below, "python t.py > ./../../t.out 2>&1").files.plain == ("/w/t.out",)
+    assert found(below, "python t.py > ../../../../t.out").files.plain == ("/t.out",)
 
 
 def test_an_id_that_is_given_out_again_is_another_job(record):

@@ -223,8 +223,9 @@ def log_by_way_of_a_link_and_upward(stage: Stage) -> Iterator[None]:
     stage.cluster.run("ln", "-s", str(scratch), str(stage.folder / "logs"), user="nobody")
     linked = stage.submit(SHAPE, "-o", f"{stage.folder}/logs/%j.out", user="nobody")
     upward = stage.submit(SHAPE, "-D", str(scratch), "-o", "../runs/%j.out", user="nobody")
+    sent = stage.submit(f"( {SHAPE} ) >../sent.log 2>&1", "-D", str(scratch), user="nobody")
     yield
-    for job in (linked, upward):
+    for job in (linked, upward, sent):
         stage.stopped(job)
         assert "mat1 and mat2" in stage.says(job)
     stage.check()
