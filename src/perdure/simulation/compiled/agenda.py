@@ -1,4 +1,10 @@
-"""When running jobs are expected to end, compiled: GPUs that come free, in the order of the ticks."""
+"""When running jobs are expected to end, compiled: GPUs that come free, in the order of the ticks.
+
+What is expected is what a scheduler can know: the start plus the walltime, or plus the true running time for a job
+without a limit (`View.expected_end`). A job may end earlier; one that outstays its limit is expected from tick to tick.
+
+A sorted array: no more jobs run than there are GPUs, and a pass reads it from the front.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,10 @@ from perdure.simulation.compiled.kernel import kernel
 
 
 class Agenda(NamedTuple):
-    """Ends that are expected, the earliest first."""
+    """Ends that are expected, the earliest first.
+
+    `tick` ascends over the first `many` entries; what stands behind them means nothing.
+    """
 
     tick: NDArray[np.int64]
     gpus: NDArray[np.int64]
@@ -19,13 +28,13 @@ class Agenda(NamedTuple):
 
 
 def empty_agenda(most: int) -> Agenda:
-    """An agenda of at most so many ends."""
+    """An agenda of at most so many ends: of the jobs that can run at the same time."""
     return Agenda(np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(1, np.int64))
 
 
 @kernel
 def expect(agenda, tick, gpus):  # type: ignore[no-untyped-def]
-    """Expect so many GPUs to come free at a tick."""
+    """Expect so many GPUs to come free at a tick, before those that are expected at the same tick already."""
     place, i = _place(agenda, tick), agenda.many[0]
     while i > place:
         agenda.tick[i] = agenda.tick[i - 1]
@@ -38,7 +47,10 @@ def expect(agenda, tick, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def strike(agenda, tick, gpus):  # type: ignore[no-untyped-def]
-    """Strike out what is no longer expected."""
+    """Strike out what is no longer expected: an end at this tick of so many GPUs, which is there.
+
+    Of equal entries any may go, as they mean the same.
+    """
     i = _place(agenda, tick)
     while agenda.gpus[i] != gpus:
         i += 1
@@ -51,7 +63,11 @@ def strike(agenda, tick, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def reservation(agenda, now, free, gpus):  # type: ignore[no-untyped-def]
-    """When so many GPUs are free by what is known, and how many more are free then; `free` are now."""
+    """When so many GPUs are free by what is known, and how many more are free then; `free` are now.
+
+    The same as `perdure.scheduling.backfill.reservation`: ends of one tick are counted together, and what should have
+    ended by now is expected at the next tick. `gpus` is at most what the cluster has.
+    """
     tick = now
     for i in range(agenda.many[0]):
         end = max(now + 1, agenda.tick[i])
@@ -64,7 +80,10 @@ def reservation(agenda, now, free, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def _place(agenda, tick):  # type: ignore[no-untyped-def]
-    """How many ends are expected before a tick."""
+    """How many ends are expected before a tick: where the first one of that tick stands, or would stand.
+
+    A binary search.
+    """
     low, high = np.int64(0), agenda.many[0]
     while low < high:
         middle = (low + high) >> 1

@@ -1,7 +1,14 @@
-"""Backfilling, compiled: EASY and conservative.
+"""Backfilling, compiled: EASY and conservative (`perdure.scheduling.backfill` defines them).
 
 Waiting jobs stand in lines by size, running ones in an agenda. Lengths are those known beforehand: the walltime of a
 job, or else its true running time.
+
+The plain policies look at each waiting job after each event. Here only those are looked at that can start: of each size
+the first one that is short enough, and of these the one that came first. GPUs are counted for reservations, wherever
+they are; a job that finds no place for its gang, though enough GPUs are free, is passed over as in the plain pass.
+
+Sources: D. Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995 (EASY); A. Mu'alem and D. Feitelson, IEEE TPDS 12,
+2001.
 """
 
 from __future__ import annotations
@@ -33,7 +40,11 @@ from perdure.simulation.workload import Workload
 
 
 class Backfill(NamedTuple):
-    """Who waits and who runs."""
+    """Who waits and who runs.
+
+    Between passes the agenda has one entry for each running job, at its start plus its length, and `lines` has each
+    waiting job once. `forecast` and `started` mean something within a pass only.
+    """
 
     all_reserve: bool  # conservative: every waiting job has a reservation; else the first one alone (EASY)
     walltime: NDArray[np.int64]  # of each job, 0 where there is none
@@ -44,7 +55,7 @@ class Backfill(NamedTuple):
 
 
 def prepare(policy: Easy | Conservative, jobs: Workload, total_gpus: int) -> Backfill:
-    """Nobody waits, nobody runs."""
+    """Nobody waits, nobody runs. Conservative reservations need a forecast; for EASY it has no room."""
     all_reserve = isinstance(policy, Conservative)
     most = min(len(jobs), total_gpus)
     forecast = empty_forecast(most + 2 * len(jobs) + 2 if all_reserve else 0)
@@ -54,16 +65,25 @@ def prepare(policy: Easy | Conservative, jobs: Workload, total_gpus: int) -> Bac
 
 @kernel
 def _arrive(state, backfill, row):  # type: ignore[no-untyped-def]
+    """A job that came, or came back, waits behind all of its size.
+
+    Its length may be another than that of its last attempt.
+    """
     stand(backfill.lines, row, _length(state, backfill, row))
 
 
 @kernel
 def _leave(state, backfill, row):  # type: ignore[no-untyped-def]
+    """The end of a running job is no longer expected.
+
+    It is found by its tick, so that its start and its length still stand.
+    """
     strike(backfill.agenda, state.job[row].resumed + _length(state, backfill, row), state.job[row].gpus)
 
 
 @kernel
 def _give(state, backfill):  # type: ignore[no-untyped-def]
+    """A pass, unless fewer GPUs are free than anybody who waits asks for."""
     if state.places.tally[0].total_free >= narrowest(backfill.lines):
         if backfill.all_reserve:
             _give_with_all_reserving(state, backfill)
@@ -73,7 +93,10 @@ def _give(state, backfill):  # type: ignore[no-untyped-def]
 
 @kernel
 def _length(state, backfill, row):  # type: ignore[no-untyped-def]
-    """Ticks that the present attempt is expected to take; at least one."""
+    """Ticks that the present attempt is expected to take; at least one.
+
+    A job that is started goes on from nothing, as nobody is preempted: what it ran before does not count.
+    """
     limit = backfill.walltime[row]
     return max(1, limit if limit else state.work[state.job[row].record])
 
@@ -141,7 +164,10 @@ def _give_with_all_reserving(state, backfill):  # type: ignore[no-untyped-def]
 
 @kernel
 def _try(state, backfill, row):  # type: ignore[no-untyped-def]
-    """Start a waiting job, if there is room."""
+    """Start a waiting job, if there is room; it then stands in no line.
+
+    Its expected end is for the caller to write down.
+    """
     if not start(state, row):
         return False
     leave(backfill.lines, row)
@@ -150,7 +176,10 @@ def _try(state, backfill, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _first(state, lines):  # type: ignore[no-untyped-def]
-    """Of the candidates of all sizes the one that came first; -1 for none."""
+    """Of the candidates of all sizes the one that came first; -1 for none.
+
+    Sizes are few, whatever the number of jobs.
+    """
     best = np.int64(-1)
     for i in range(len(lines.sizes)):
         size = lines.sizes[i]
@@ -163,13 +192,17 @@ def _first(state, lines):  # type: ignore[no-untyped-def]
 
 @kernel
 def _look_from_the_beginning(lines):  # type: ignore[no-untyped-def]
+    """Let the candidate of each size be its first slot, whether or not a job is there: `_look_on` goes to one."""
     for i in range(len(lines.sizes)):
         lines.sizes[i].candidate = 0
 
 
 @kernel
 def _look_on(lines, longest, widest):  # type: ignore[no-untyped-def]
-    """Go on in all lines to the next job that is no longer and no wider, if the present one is."""
+    """Go on in all lines to the next job that is no longer and no wider, if the present one is longer or wider.
+
+    `longest` is in ticks. A size without such a job is done with for this pass.
+    """
     for i in range(len(lines.sizes)):
         size = lines.sizes[i]
         if size.candidate >= 0:
@@ -178,7 +211,7 @@ def _look_on(lines, longest, widest):  # type: ignore[no-untyped-def]
 
 @kernel
 def _look_beside(lines, longest, spare, free):  # type: ignore[no-untyped-def]
-    """As `_look_on`; who fits beside the reservation may be as long as it likes."""
+    """As `_look_on`; who fits beside the reservation (`spare` GPUs) may be as long as it likes."""
     for i in range(len(lines.sizes)):
         size = lines.sizes[i]
         if size.candidate >= 0:

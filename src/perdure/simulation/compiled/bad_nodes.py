@@ -1,4 +1,9 @@
-"""Faults of nodes, compiled; see `perdure.simulation.faults`."""
+"""Faults of nodes, compiled; see `perdure.simulation.faults`.
+
+A recorded attempt that failed for a fault leaves it on one of the nodes that it ran on, until the repair. Whenever its
+job runs on that node again before then, the fault strikes after as long a run as the first time. A fault is one job's:
+other jobs do not meet it, as the trace says nothing of them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,10 @@ from perdure.simulation.faults import MOST_MET, NodeFaults
 
 
 class CompiledBadNodes(NamedTuple):
-    """The faults of a run, and those that jobs have met so far."""
+    """The faults of a run, and those that jobs have met so far.
+
+    The faults of one job form a chain in the order in which it met them first (`first`, `later`).
+    """
 
     of: NDArray[np.int32]  # of each recorded attempt, -1 for none; empty where no faults come
     fault: Records  # see `bad_nodes`
@@ -21,7 +29,10 @@ class CompiledBadNodes(NamedTuple):
 
 
 def bad_nodes(faults: NodeFaults | None, jobs: int, ticks_per_s: int) -> CompiledBadNodes:
-    """All nodes are well; without `faults` they remain so."""
+    """All nodes are well; without `faults` they remain so, and what is kept has no room.
+
+    Repairs are rounded to ticks.
+    """
     bound = np.empty(0, np.intp) if faults is None else np.flatnonzero(faults.bound)
     fault = records(
         len(bound),
@@ -50,7 +61,10 @@ def bad_nodes(faults: NodeFaults | None, jobs: int, ticks_per_s: int) -> Compile
 
 @kernel
 def left_by(bad, row, record, ran, noted, until, now):  # type: ignore[no-untyped-def]
-    """The fault that a recorded attempt leaves on one of its nodes, noted up to `until`; -1 for none."""
+    """The fault that a recorded attempt leaves on one of its nodes, noted up to `until`; -1 for none.
+
+    Which of its nodes was drawn beforehand (`pick`, in [0, 1)), so that the draw does not depend on the schedule.
+    """
     fault = np.int64(bad.of[record]) if len(bad.of) else -1
     if fault < 0:
         return -1
@@ -69,7 +83,10 @@ def left_by(bad, row, record, ran, noted, until, now):  # type: ignore[no-untype
 
 @kernel
 def lasts(bad, places, row, remaining, now):  # type: ignore[no-untyped-def]
-    """Ticks that a job runs that has just been given its GPUs, if it is let: until it ends, or a fault strikes."""
+    """Ticks that a job runs that has just been given its GPUs, if it is let: until it ends, or a fault strikes.
+
+    Of several faults the one that strikes first is its `doom`.
+    """
     if not len(bad.of):
         return remaining
     fault, doom = np.int64(bad.job[row].first), np.int64(-1)
@@ -84,7 +101,7 @@ def lasts(bad, places, row, remaining, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def met_by(bad, row):  # type: ignore[no-untyped-def]
-    """The fault that has ended the job's attempt; -1 for none."""
+    """The fault that has ended the job's attempt; -1 for none. It is counted as met once more."""
     if not len(bad.of) or bad.job[row].doom < 0:
         return -1
     fault = np.int64(bad.job[row].doom)
@@ -94,13 +111,13 @@ def met_by(bad, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def is_over(bad, fault):  # type: ignore[no-untyped-def]
-    """Whether the job that met the fault has met it often enough."""
+    """Whether the job that met the fault has met it often enough: nobody tries a job again without end."""
     return bad.fault[fault].met >= MOST_MET
 
 
 @kernel
 def following(bad, record):  # type: ignore[no-untyped-def]
-    """The next recorded attempt."""
+    """The next recorded attempt that is no repetition of a fault, which the simulated nodes bring about themselves."""
     record += 1
     if len(bad.of):
         while bad.of[record] >= 0 and bad.fault[bad.of[record]].again:

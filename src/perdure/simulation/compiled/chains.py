@@ -1,6 +1,7 @@
-"""Chains of jobs, compiled: lists in which a job can be put and from which it can be taken anywhere.
+"""Chains of jobs, compiled: lists in which a job can be put and from which it can be taken anywhere, in constant time.
 
-Chains of one kind share their links, so that a job is in at most one of them. -1 is no job.
+Chains of one kind share their links, so that a job is in at most one of them. -1 is no job: before the first and
+behind the last one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ def empty_chains(many: int) -> Records:
 
 
 def no_links(n: int) -> Records:
-    """Of rows below `n`, each in no chain: the job before and the one after it."""
+    """Of rows below `n`, each in no chain: the job before and the one after it. What stands there means nothing yet."""
     return records(n, before=SHORT, after=SHORT)
 
 
 @kernel
 def insert(links, chain, before, row):  # type: ignore[no-untyped-def]
-    """Put a job right behind another one of the chain, or in front of all (-1)."""
+    """Put a job, which is in no chain of this kind, right behind another one of the chain, or in front of all (-1)."""
     after = chain.first if before < 0 else np.int64(links[before].after)
     links[row].before = before
     links[row].after = after
@@ -34,18 +35,22 @@ def insert(links, chain, before, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def append(links, chain, row):  # type: ignore[no-untyped-def]
-    """Put a job behind all of a chain."""
+    """Put a job behind all of a chain: the order of a chain that only grows so is that of arrival."""
     insert(links, chain, chain.last, row)
 
 
 @kernel
 def unlink(links, chain, row):  # type: ignore[no-untyped-def]
-    """Take a job out of the chain that it is in."""
+    """Take a job out of the chain that it is in.
+
+    Its own links stay, so that who goes through the chain can go on from it.
+    """
     _join(links, chain, np.int64(links[row].before), np.int64(links[row].after))
 
 
 @kernel
 def _join(links, chain, before, after):  # type: ignore[no-untyped-def]
+    """Let two neighbours know each other; -1 stands for the end of the chain on that side."""
     if before < 0:
         chain.first = after
     else:

@@ -1,4 +1,8 @@
-"""Runs the compiled loop, and asks a retry policy in between."""
+"""Runs the compiled loop, and asks a retry policy in between.
+
+The edge between Python and compiled code: it makes the part and the state, calls the entry until it is `DONE`, answers
+its questions, and reads the outcome from the arrays.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,14 @@ from perdure.simulation.workload import Workload
 
 
 class Loop(NamedTuple):
-    """A compiled loop, and what it knows beside the state."""
+    """A compiled loop, and what it knows beside the state: the part of its policy."""
 
     advance: Callable[..., Any]
     part: tuple[Any, ...]
 
 
 def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placement | None) -> Loop | None:
-    """The compiled loop for a policy, or None where only the plain loop knows it."""
+    """The compiled loop for a policy, or None where only the plain loop knows it, or knows the placement."""
     if type(policy) not in COMPILED or (placement is not None and placement.name not in KINDS):
         return None
     module = import_module(f"{__package__}.{COMPILED[type(policy)]}")
@@ -46,7 +50,7 @@ def replay(
     retry: Retry | None,
     faults: NodeFaults | None = None,
 ) -> Outcome:
-    """Replay all jobs; as `plain.replay`."""
+    """Replay all jobs; as `plain.replay`, to the tick."""
     kind = COUNT if placement is None else KINDS[placement.name]
     relax = 0 if placement is None else round(placement.relax_s * jobs.ticks_per_s)
     state = state_of(jobs, empty_places(cluster, kind, relax, len(jobs)), faults)
@@ -61,6 +65,7 @@ def replay(
 
 
 def _outcome(state: State) -> Outcome:
+    """What the log and the jobs tell, once all is over; times are still ticks."""
     log = state.log[: int(state.tally[0]["logged"])]
     start, end, preempted, promoted = (state.job[name] for name in ("start", "end", "preempted", "promoted"))
     return Outcome(
@@ -82,7 +87,11 @@ def _outcome(state: State) -> Outcome:
 
 
 def _answered(jobs: Workload, state: State, empty: Room, retry: Retry) -> State:
-    """Put all questions to the retry policy, and write its answers down."""
+    """Put all questions to the retry policy, in the order in which attempts ended, and write its answers down.
+
+    A delay counts from this instant, in seconds. Nodes to avoid are those that the room of the plain loop agrees to: a
+    job is never kept off so many that it has no place left.
+    """
     now, questions = int(state.tally[0]["now"]), state.questions
     asked = questions.about[: int(questions.tally[0]["many"])]
     nodes = questions.nodes[: int(questions.tally[0]["nodes"])].tolist()

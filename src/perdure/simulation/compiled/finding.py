@@ -1,4 +1,8 @@
-"""Where a gang finds its GPUs: the placements, compiled."""
+"""Where a gang finds its GPUs: the placements, compiled.
+
+Each function chooses the same nodes as its namesake in `perdure.scheduling.placement`, ties included: of equal nodes
+and racks the lower one. A gang gets all its GPUs at once or none.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,10 @@ from perdure.simulation.compiled.ticks import NEVER
 
 @kernel
 def take(places, row, gpus, now):  # type: ignore[no-untyped-def]
-    """Give the job its gang, all of it or nothing."""
+    """Give the job its gang, all of it or nothing. Whether it has it.
+
+    Nodes that the job is kept off are empty to it, and only to it.
+    """
     if gpus > places.tally[0].total_free:
         return False
     if places.kind == COUNT:
@@ -36,7 +43,7 @@ def take(places, row, gpus, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def _place(places, row, gpus, now):  # type: ignore[no-untyped-def]
-    """Choose nodes for the gang; as many GPUs are free."""
+    """Choose nodes for the gang and give them to it; as many GPUs are free. Whether a place was found."""
     if places.relax:
         found = _climb(places, row, gpus, now)
         _note(places, row, found, now)
@@ -48,13 +55,19 @@ def _place(places, row, gpus, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def looks_for_itself(places, row):  # type: ignore[no-untyped-def]
-    """Whether others of the same size may find a place where this job finds none."""
+    """Whether others of the same size may find a place where this job finds none.
+
+    It is kept off nodes, or climbs a ladder.
+    """
     return places.relax > 0 or is_kept_off(places, row)
 
 
 @kernel
 def next_rung(places, row, now):  # type: ignore[no-untyped-def]
-    """The tick after `now` at which a waiting job may look one rung looser; `NEVER` if there is none."""
+    """The tick after `now` at which a waiting job may look one rung looser; `NEVER` if there is none.
+
+    Rungs are `relax` ticks apart, from the first refusal on; there are three.
+    """
     if places.relax and places.holders[row].refused:
         for rung in range(1, 3):
             tick = places.holders[row].refused - 1 + rung * places.relax
@@ -65,7 +78,7 @@ def next_rung(places, row, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def _note(places, row, found, now):  # type: ignore[no-untyped-def]
-    """Keep in mind since when a job is refused."""
+    """Keep in mind since when a job is refused. Once it has found a place it begins anew on the tightest rung."""
     if found:
         places.holders[row].refused = 0
     elif not places.holders[row].refused:
@@ -74,7 +87,7 @@ def _note(places, row, found, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def _tightest(places, rack, gpus):  # type: ignore[no-untyped-def]
-    """The node of a rack that holds all of `gpus` with the fewest free; -1 for none."""
+    """The node of a rack that holds all of `gpus` with the fewest free, of equal ones the lowest; -1 for none."""
     for level in range(gpus, places.levels.shape[1]):
         if places.levels[rack, level].at_level:
             return lowest_at(places, rack, level)
@@ -83,7 +96,10 @@ def _tightest(places, rack, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def _fit(places, row, gpus):  # type: ignore[no-untyped-def]
-    """First fit and best fit."""
+    """First fit and best fit: one node that holds all, the lowest or the tightest; else several.
+
+    There is always a place.
+    """
     node = _tightest(places, 0, gpus)
     if node >= 0 and places.kind == FIRST_FIT:
         node = 0
@@ -100,6 +116,10 @@ def _fit(places, row, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def _consolidate(places, row, gpus):  # type: ignore[no-untyped-def]
+    """As few nodes as the gang can do with, or no place.
+
+    Whole largest nodes, and the emptiest of the others for the rest.
+    """
     largest = places.levels.shape[1] - 1
     if gpus <= largest:
         node = _tightest(places, 0, gpus)
@@ -125,7 +145,12 @@ def _consolidate(places, row, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def _climb(places, row, gpus, now):  # type: ignore[no-untyped-def]
-    """Philly's ladder, as far up as the job may."""
+    """Philly's ladder, as far up as the job may.
+
+    The tightest rung: the fewest nodes of one rack. Then any nodes of one rack, then any nodes at all.
+
+    Source: M. Jeon et al., USENIX ATC 2019 (locality that is relaxed as a job waits).
+    """
     rung = (now + 1 - places.holders[row].refused) // places.relax if places.holders[row].refused else 0
     first = _next_rack(places, gpus, -1)
     rack = first
@@ -144,7 +169,10 @@ def _climb(places, row, gpus, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def _next_rack(places, gpus, last):  # type: ignore[no-untyped-def]
-    """The rack to try after the last one, or first (-1), of those that have so many GPUs free; -1 for none."""
+    """The rack to try after the last one, or first (-1), of those that have so many GPUs free; -1 for none.
+
+    Racks are few: each call looks at all, and nothing is sorted.
+    """
     best = -1
     for rack in range(places.levels.shape[0]):
         is_later = last < 0 or _is_tried_before(places, last, rack)
@@ -155,7 +183,10 @@ def _next_rack(places, gpus, last):  # type: ignore[no-untyped-def]
 
 @kernel
 def _is_tried_before(places, a, b):  # type: ignore[no-untyped-def]
-    """By occupancy, of equal racks the lower."""
+    """By occupancy, of equal racks the lower.
+
+    The fullest first, or for the spread ladder the one with the largest share free.
+    """
     one, other = places.racks[a], places.racks[b]
     if places.kind == SPREAD_LADDER:
         share, other_share = one.free / one.gpus, other.free / other.gpus
@@ -165,6 +196,7 @@ def _is_tried_before(places, a, b):  # type: ignore[no-untyped-def]
 
 @kernel
 def _fewest_nodes(places, row, gpus, rack):  # type: ignore[no-untyped-def]
+    """Give the gang the fewest nodes of this rack that could hold it if all were empty, if so many are free in it."""
     largest = places.racks[rack].largest
     if gpus > largest and largest < places.levels.shape[1] - 1:
         return False  # nodes of another rack are larger: fewer of them would do
@@ -197,7 +229,10 @@ def _emptiest(places, rack):  # type: ignore[no-untyped-def]
 
 @kernel
 def _gather(places, row, gpus, first_rack, end_rack):  # type: ignore[no-untyped-def]
-    """All that is free on one node after the other, the emptiest first; the racks have enough."""
+    """All that is free on one node after the other, the emptiest first, of equal ones the lowest.
+
+    The racks have enough.
+    """
     level = places.levels.shape[1] - 1
     while gpus:
         node = -1

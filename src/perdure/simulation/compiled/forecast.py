@@ -1,4 +1,9 @@
-"""How many GPUs will be free when, compiled; see `perdure.scheduling.backfill.Forecast`."""
+"""How many GPUs will be free when, compiled; see `perdure.scheduling.backfill.Forecast`.
+
+Conservative backfilling makes all reservations anew after each event. What is free is a step function of the tick:
+stretches, each from its own tick to that of the next one, the last one without end. Only as much of it is worked out
+from the agenda as reservations ask for, since most waiting jobs find no place before the `horizon`.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +14,25 @@ from perdure.simulation.compiled.ticks import NEVER
 
 
 class Forecast(NamedTuple):
-    """What is free from now on, known as far as it has been asked for."""
+    """What is free from now on, known as far as it has been asked for.
+
+    Stretches are in ascending order of their ticks and hold everywhere what is free beside running jobs and
+    reservations. It is made anew in each pass.
+    """
 
     stretch: Records  # from each tick to that of the next, so many GPUs are free
     tally: Records  # one record
 
 
 def empty_forecast(most: int) -> Forecast:
-    """A forecast of at most so many stretches."""
+    """A forecast of at most so many stretches: one for each end that is expected, and two for each reservation."""
     tally = records(1, many=LONG, ends=LONG, free=LONG)  # stretches; ends of the agenda in them, and free by these
     return Forecast(records(most, tick=LONG, free=LONG), tally)
 
 
 @kernel
 def forecast_from(forecast, now, free):  # type: ignore[no-untyped-def]
-    """Begin with what is free now."""
+    """Begin with what is free now, one stretch without end: nothing is reserved, no end has been counted."""
     forecast.stretch[0].tick = now
     forecast.stretch[0].free = free
     forecast.tally[0].many = 1
@@ -34,7 +43,8 @@ def forecast_from(forecast, now, free):  # type: ignore[no-untyped-def]
 def place_in(forecast, agenda, gpus, length, needed, horizon):  # type: ignore[no-untyped-def]
     """Reserve the earliest stretch before the horizon in which so many GPUs are free for so long.
 
-    Its tick, `NEVER` if there is none; and the horizon then, the first tick at which less is free than `needed`.
+    Its tick, `NEVER` if there is none; and the horizon then, the first tick at which less is free than `needed`, the
+    least that any waiting job asks for. What lies beyond the horizon may not have been worked out, and nobody needs it.
     """
     begin, end = _find(forecast, agenda, gpus, length, horizon)
     if begin < 0:
@@ -50,7 +60,7 @@ def place_in(forecast, agenda, gpus, length, needed, horizon):  # type: ignore[n
 
 @kernel
 def widest_before(forecast, horizon):  # type: ignore[no-untyped-def]
-    """The most GPUs that are free at a tick before the horizon."""
+    """The most GPUs that are free at a tick before the horizon: a wider job finds no place, however short it is."""
     widest, i = 0, 0
     while i < forecast.tally[0].many and forecast.stretch[i].tick < horizon:
         widest = max(widest, forecast.stretch[i].free)
@@ -62,7 +72,7 @@ def widest_before(forecast, horizon):  # type: ignore[no-untyped-def]
 def _find(forecast, agenda, gpus, length, horizon):  # type: ignore[no-untyped-def]
     """Where the stretch begins that is looked for, and where it ends, as places of stretches; -1 for none.
 
-    The last one of these may have to be cut.
+    The last one of these may have to be cut. Stretches are worked out from the agenda as the search comes to them.
     """
     begin, i = 0, 0
     while i < forecast.tally[0].many or _go_on(forecast, agenda):
@@ -79,7 +89,10 @@ def _find(forecast, agenda, gpus, length, horizon):  # type: ignore[no-untyped-d
 
 @kernel
 def _go_on(forecast, agenda):  # type: ignore[no-untyped-def]
-    """Add the stretch from the next expected end on, if there is one."""
+    """Add the stretch from the next expected end on, if there is one.
+
+    Ends of one tick make one stretch; an end that is overdue counts from the next tick on.
+    """
     tally = forecast.tally[0]
     if tally.ends == agenda.many[0]:
         return False
@@ -96,7 +109,10 @@ def _go_on(forecast, agenda):  # type: ignore[no-untyped-def]
 
 @kernel
 def _cut(forecast, i, tick):  # type: ignore[no-untyped-def]
-    """Let a stretch begin at the tick, which is in the one before place i or at the beginning of that."""
+    """Let a stretch begin at the tick, which is in the one before place i or at the beginning of that.
+
+    What is free stays the same at every tick; there is one stretch more, unless one began there before.
+    """
     tally = forecast.tally[0]
     if i < tally.many and forecast.stretch[i].tick == tick:
         return

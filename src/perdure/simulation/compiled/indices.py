@@ -1,4 +1,11 @@
-"""The Gittins indices of running jobs, compiled. They change as jobs are served, from step to step."""
+"""The Gittins indices of running jobs, compiled. They change as jobs are served, from step to step.
+
+A job that waits is not served, so that its index stands still. Of each running one it is kept at which tick it reaches
+the next step (`until`), and only those that have are sorted anew: before a pass, not when it happens, as nobody looks
+in between.
+
+Source of the index: `perdure.scheduling.gittins`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +17,10 @@ from perdure.simulation.compiled.ticks import NEVER
 
 @kernel
 def watch(state, levels, row):  # type: ignore[no-untyped-def]
-    """Follow the index of a job that begins to run, its service being counted."""
+    """Follow the index of a job that begins to run, its service being counted.
+
+    Its service at a tick is ``(tick - origin) * gpus``, whatever was counted meanwhile.
+    """
     if levels.rules.by != GITTINS:
         return
     i = levels.tally[0].watched
@@ -26,7 +36,7 @@ def watch(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def ignore(levels, row):  # type: ignore[no-untyped-def]
-    """Follow the index of a job no longer."""
+    """Follow the index of a job no longer; the last one of the list takes its place."""
     if levels.rules.by != GITTINS:
         return
     levels.tally[0].watched -= 1
@@ -41,7 +51,10 @@ def ignore(levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def refresh(state, levels):  # type: ignore[no-untyped-def]
-    """Bring the indices of running jobs up to date, and their order."""
+    """Bring the indices of running jobs up to date, and their order.
+
+    Those in the margin of a pass are not in the order.
+    """
     if levels.rules.by != GITTINS:
         return
     if levels.rules.late:
@@ -60,7 +73,10 @@ def refresh(state, levels):  # type: ignore[no-untyped-def]
 
 @kernel
 def _until(levels, one):  # type: ignore[no-untyped-def]
-    """The tick at which a running job reaches its next step."""
+    """The tick at which a running job reaches its next step; `NEVER` behind the last one.
+
+    Rounded up: it must be reached.
+    """
     if one.step == len(levels.rules.steps):
         return NEVER
     return one.origin - (-levels.rules.steps[one.step]) // one.gpus
@@ -68,7 +84,10 @@ def _until(levels, one):  # type: ignore[no-untyped-def]
 
 @kernel
 def _keep_order(state, levels):  # type: ignore[no-untyped-def]
-    """Let running jobs that come to tie stand as they stood after the last pass, as in the public simulator's lists."""
+    """Let running jobs that come to tie stand as they stood after the last pass, as in the public simulator's lists.
+
+    Takes all of them out, the last first, and gives them labels anew. Only replays like Tiresias' simulator pay for it.
+    """
     many = 0
     while levels.classes[0].many:
         levels.margin[many] = last_running(state, levels)

@@ -1,4 +1,8 @@
-"""How the functions of the compiled loops are compiled."""
+"""How the functions of the compiled loops are compiled.
+
+An *entry* is called from Python and kept on disk; a *kernel* is called by entries and other kernels alone, so that no
+wrapper is made for it. Both are plain functions where numba's compiler is off.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +26,27 @@ LONG, SHORT, FLAG = np.int64, np.int32, np.bool_
 
 
 def records(n: int, **fields: type[np.generic]) -> Records:
-    """`n` records whose fields have these types, all zero. Memory is taken as they are first written to."""
+    """`n` records whose fields have these types, all zero; each field is an attribute, in Python as in numba.
+
+    Memory is taken by the system as they are first written to, so that what a replay does not use costs nothing.
+    ``a[i]`` is a view: to set its fields sets those of the array.
+    """
     return np.zeros(n, np.dtype((np.record, list(fields.items()))))  # fields are attributes, for Python as for numba
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function that only compiled ones call."""
+    """Compile a function that only compiled ones call.
+
+    The machine code has no wrapper for Python: it cannot be called from there but with the compiler off.
+    """
     return _jit(function, no_cpython_wrapper=True)
 
 
 def entry(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function, with all that it calls, on its first call, or load what an earlier run compiled."""
+    """Compile a function, with all that it calls, on its first call, or load what an earlier run compiled.
+
+    The code lies in `code_folder`, a folder for this very source; without one it is compiled in each process.
+    """
     folder, settings = code_folder(), cast("Any", config)
     given = settings.CACHE_DIR
     settings.CACHE_DIR = given if folder is None else str(folder)  # numba looks there while it decorates, not later
@@ -43,7 +57,11 @@ def entry(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def code_for(loop: Callable[..., Any], *arguments: object) -> Callable[..., Any]:
-    """The code of an entry for arguments like these: to look at their types on every call would take far longer."""
+    """The code of an entry for arguments like these: to look at their types on every call would take far longer.
+
+    A state has some forty arrays, whose types numba else compares for each batch of questions. With the compiler off it
+    is the entry itself.
+    """
     if cast("Any", config).DISABLE_JIT:
         return loop
     types = tuple(map(cast("Callable[[object], object]", typeof), arguments))

@@ -1,4 +1,10 @@
-"""Philly's virtual clusters, compiled: who is within the quota of which, and who borrows."""
+"""Philly's virtual clusters, compiled: who is within the quota of which, and who borrows.
+
+Of each virtual cluster the running jobs, in the order of their start, use up the quota; who finds too little left
+borrows. That is worked out anew only where it can have changed: when a job within quota leaves while others borrow, or
+a job is put before others. Waiting jobs are chained twice: by virtual cluster and size, to find the next one within
+quota, and by size alone, to find the next one that borrows.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,7 @@ UNKNOWN = -2  # in the place of a job that has not been looked for yet; -1 is no
 
 
 class Lending(NamedTuple):
-    """Who runs and waits in which virtual cluster."""
+    """Who runs and waits in which virtual cluster. Quotas are in GPUs, and need not be whole."""
 
     crowded_gpus: float  # that must be busy before anybody is preempted
     total_gpus: int
@@ -36,7 +42,7 @@ class Lending(NamedTuple):
 
 
 def lending_of(jobs: Workload, quota: NDArray[np.float64], crowded: float, total_gpus: int) -> Lending:
-    """Virtual clusters without jobs."""
+    """Virtual clusters without jobs. `crowded` is in GPUs."""
     n, most = len(jobs), min(len(jobs), total_gpus)
     widths, size_of = np.unique(jobs.gpus, return_inverse=True)
     job = records(
@@ -84,7 +90,7 @@ def lending_of(jobs: Workload, quota: NDArray[np.float64], crowded: float, total
 
 @kernel
 def wait(lending, row):  # type: ignore[no-untyped-def]
-    """Let a job wait, behind all others."""
+    """Let a job wait, behind all others, in both of its chains."""
     job = lending.job[row]
     job.turn = lending.tally[0].turn
     lending.tally[0].turn += 1
@@ -95,7 +101,11 @@ def wait(lending, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def begin_to_run(state, lending, row):  # type: ignore[no-untyped-def]
-    """Put a job that waited, and was just started, among the running ones."""
+    """Put a job that waited, and was just started, among the running ones, in the order of start, then of rows.
+
+    If it is the last one, it is known at once whether it borrows; else `split` finds out for all of its virtual
+    cluster.
+    """
     job = lending.job[row]
     unlink(lending.near, lending.lines[job.group, job.size_of], row)
     unlink(lending.far, lending.common[job.size_of], row)
@@ -113,7 +123,10 @@ def begin_to_run(state, lending, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def cease_to_run(state, lending, row):  # type: ignore[no-untyped-def]
-    """Take a job out from among the running ones."""
+    """Take a job out from among the running ones.
+
+    Those behind it may stop borrowing, if anybody borrows: see `split`.
+    """
     job = lending.job[row]
     unlink(lending.near, lending.running[job.group], row)
     group = lending.groups[job.group]
@@ -127,7 +140,7 @@ def cease_to_run(state, lending, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def split(state, lending):  # type: ignore[no-untyped-def]
-    """Tell running jobs within quota from those that borrow, where that is to be done."""
+    """Tell running jobs within quota from those that borrow, where that is to be done. A pass begins with it."""
     for i in range(len(lending.groups)):
         group = lending.groups[i]
         if group.changed:
@@ -142,7 +155,10 @@ def split(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _use(state, lending, group, row):  # type: ignore[no-untyped-def]
-    """Let a job, of the running ones of its virtual cluster the next, use quota; if too little is left, it borrows."""
+    """Let a job, of the running ones of its virtual cluster the next, use quota; if too little is left, it borrows.
+
+    One that borrows uses no quota, so that a narrower one behind it may still be within.
+    """
     gpus = state.job[row].gpus
     lending.job[row].borrows = gpus > group.within
     if lending.job[row].borrows:
@@ -153,7 +169,7 @@ def _use(state, lending, group, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def forget_entitled(lending):  # type: ignore[no-untyped-def]
-    """Go through the quotas from their beginning again."""
+    """Go through the quotas from their beginning again: what is left of each beside the running jobs within it."""
     lending.tally[0].passes += 1
     for i in range(len(lending.groups)):
         lending.left[i] = lending.groups[i].within
@@ -162,7 +178,10 @@ def forget_entitled(lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def next_entitled(state, lending):  # type: ignore[no-untyped-def]
-    """The next waiting job within its virtual cluster's quota, in the order in which they came; -1 for none."""
+    """The next waiting job within its virtual cluster's quota, in the order in which they came; -1 for none.
+
+    It uses up quota as it is named, whether or not it is started then, as in the plain order.
+    """
     best = np.int64(-1)
     for i in range(len(lending.groups)):
         group = lending.groups[i]
@@ -182,12 +201,19 @@ def next_entitled(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def is_entitled(lending, row):  # type: ignore[no-untyped-def]
-    """Whether this pass has come to a waiting job as one within quota."""
+    """Whether this pass has come to a waiting job as one within quota.
+
+    It is not tried once more as one that borrows.
+    """
     return lending.job[row].entitled == lending.tally[0].passes
 
 
 @kernel
 def _first_entitled(lending, group):  # type: ignore[no-untyped-def]
+    """The first waiting job of a virtual cluster that what is left of the quota holds; -1 for none.
+
+    Of each size one is looked at.
+    """
     best = np.int64(-1)
     for size in range(len(lending.sizes)):
         if lending.sizes[size].gpus > lending.left[group]:
@@ -200,7 +226,10 @@ def _first_entitled(lending, group):  # type: ignore[no-untyped-def]
 
 @kernel
 def _candidate(lending, group, size):  # type: ignore[no-untyped-def]
-    """The first job of a line that this pass has not come to as one within quota; -1 for none."""
+    """The first job of a line that this pass has not come to as one within quota; -1 for none.
+
+    Where each line stands is kept with the number of the pass, so that no pass has to set all lines back.
+    """
     stand = lending.stands[group, size]
     if stand.passed != lending.tally[0].passes:
         stand.passed = lending.tally[0].passes
@@ -210,7 +239,10 @@ def _candidate(lending, group, size):  # type: ignore[no-untyped-def]
 
 @kernel
 def last_borrower(state, lending):  # type: ignore[no-untyped-def]
-    """The running job that borrows, is not in the margin, and was started last; -1 for none."""
+    """The running job that borrows, is not in the margin, and was started last; -1 for none.
+
+    Of those started at the same instant it is the one with the higher row.
+    """
     best = np.int64(-1)
     for i in range(len(lending.groups)):
         group = lending.groups[i]
@@ -224,7 +256,7 @@ def last_borrower(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def forget_borrowers(lending):  # type: ignore[no-untyped-def]
-    """Look for the last borrowers again."""
+    """Look for the last borrowers again: nobody is in the margin."""
     for i in range(len(lending.groups)):
         lending.groups[i].borrower = UNKNOWN
         lending.groups[i].unseen = lending.groups[i].borrowers
@@ -232,14 +264,14 @@ def forget_borrowers(lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def into_margin(lending, row):  # type: ignore[no-untyped-def]
-    """Go on to the borrower before this one."""
+    """Go on, in its virtual cluster, to the borrower before this one, which is now in the margin."""
     group = lending.groups[lending.job[row].group]
     group.borrower = _borrower_up_to(lending, group, np.int64(lending.near[row].before))
 
 
 @kernel
 def _borrower_up_to(lending, group, row):  # type: ignore[no-untyped-def]
-    """The last borrower among a running job and those before it; -1 for none."""
+    """The last borrower among a running job and those before it; -1 for none. `unseen` says how many there are."""
     if not group.unseen:
         return np.int64(-1)
     group.unseen -= 1
@@ -250,5 +282,6 @@ def _borrower_up_to(lending, group, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _started_after(state, a, b):  # type: ignore[no-untyped-def]
+    """Whether running job a is behind running job b: started later, or at the same instant with the higher row."""
     since_a, since_b = state.job[a].resumed, state.job[b].resumed
     return since_a > since_b or (since_a == since_b and a > b)

@@ -7,6 +7,9 @@ within a level is kept with each job as ``(key, then, label)``, the least first:
   ones stands still: `key_now` is what it comes to at present.
 - ``then`` decides between equal keys where a policy says so.
 - ``label`` numbers jobs in the order in which they came, or took their present place.
+
+Waiting jobs are in skew heaps, one for each level and size of gang; running ones in heaps of `runners`. A job is in one
+of both, or, in the middle of a pass, in one of the lists at the end of `Levels`.
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ REMAINING, REMAINING_SERVICE, GPUS, ATTAINED, GITTINS = range(5)
 
 
 class Rules(NamedTuple):
-    """What the policy is."""
+    """What the policy is.
+
+    Limits and steps are in ticks, or in GPU-ticks where `widths` says that service counts GPUs.
+    """
 
     by: int
     widths: bool = False  # service counts GPUs
@@ -39,7 +45,11 @@ class Rules(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """The jobs in their levels, and the scratch space of a pass."""
+    """The jobs in their levels, and the scratch space of a pass.
+
+    Between passes every waiting job is in one heap of `heads`, every running one in one heap of `running`, and the
+    lists at the end are empty but for `owed`.
+    """
 
     rules: Rules
     total_gpus: int
@@ -63,7 +73,7 @@ class Levels(NamedTuple):
 
 
 def levels_of(jobs: Workload, rules: Rules, total_gpus: int) -> Levels:
-    """Levels without jobs."""
+    """Levels without jobs. At one time no more jobs run than there are GPUs."""
     n, levels, most = len(jobs), len(rules.limits) + 1, min(len(jobs), total_gpus)
     widths, size_of = np.unique(jobs.gpus, return_inverse=True)
     job = records(
@@ -118,20 +128,23 @@ def _then(jobs: Workload, rules: Rules) -> NDArray[np.int64]:
 
 @kernel
 def service(state, levels, row):  # type: ignore[no-untyped-def]
-    """What a job has been served, up to when it was last counted."""
+    """What a job has been served since it was last in the top level, up to when it was last counted.
+
+    In ticks or GPU-ticks.
+    """
     return levels.job[row].served * (state.job[row].gpus if levels.rules.widths else 1)
 
 
 @kernel
 def count(state, levels, row):  # type: ignore[no-untyped-def]
-    """Count a running job's service up to now."""
+    """Count a running job's service up to now. Nothing is counted twice: `counted` is up to when it was."""
     levels.job[row].served += state.tally[0].now - levels.job[row].counted
     levels.job[row].counted = state.tally[0].now
 
 
 @kernel
 def waiting_key(state, levels, row):  # type: ignore[no-untyped-def]
-    """The key of a job that waits, its service counted up to now."""
+    """The key of a job that waits, its service counted up to now. It stands still while the job waits."""
     by = levels.rules.by
     if by == REMAINING:
         return remaining(state, row)
@@ -147,7 +160,11 @@ def waiting_key(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def running_key(state, levels, row):  # type: ignore[no-untyped-def]
-    """The key of a job that runs, its service counted up to now."""
+    """The key of a job that runs, its service counted up to now.
+
+    Of what remains, all keys of running jobs fall alike. So the tick of the end stands for it, whose order does not
+    change.
+    """
     if levels.rules.by == REMAINING or levels.rules.by == REMAINING_SERVICE:
         return state.tally[0].now + remaining(state, row)
     return waiting_key(state, levels, row)
@@ -166,7 +183,7 @@ def key_now(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def steps_taken(state, levels, row):  # type: ignore[no-untyped-def]
-    """How many of the services at which the Gittins index changes a job has reached."""
+    """How many of the services at which the Gittins index changes a job has reached. A binary search."""
     attained = levels.job[row].served * state.job[row].gpus
     low, high = 0, len(levels.rules.steps)
     while low < high:
@@ -180,7 +197,10 @@ def steps_taken(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def runs_before(state, levels, runner, waiter):  # type: ignore[no-untyped-def]
-    """Whether a running job comes before a waiting one: among equals it does, unless it has just sunk."""
+    """Whether a running job comes before a waiting one: among equals it does, unless it has just sunk.
+
+    So nobody is preempted for an equal; see `perdure.scheduling.keyed.AllByKey`.
+    """
     key = key_now(state, levels, runner)
     if key != levels.order[waiter].key:
         return key < levels.order[waiter].key
@@ -197,7 +217,7 @@ def just_sank(levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def put_in_line(levels, row):  # type: ignore[no-untyped-def]
-    """Put a waiting job among those of its level and size, as its key and label say."""
+    """Put a waiting job, which is in no line, among those of its level and size, as its key and label say."""
     level, size = np.int64(levels.job[row].level), np.int64(levels.job[row].size_of)
     levels.heads[level, size] = add(levels.order, levels.heads[level, size], row)
 
@@ -211,7 +231,10 @@ def take_out(levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def first_waiting(levels, level, below):  # type: ignore[no-untyped-def]
-    """The first waiting job of a level with fewer GPUs than `below`, of a size that is not closed; -1 for none."""
+    """The first waiting job of a level with fewer GPUs than `below`, of a size that is not closed; -1 for none.
+
+    Looks at the head of each size: sizes are few, whatever the number of jobs.
+    """
     best = np.int64(-1)
     for size in range(len(levels.sizes)):
         if levels.sizes[size].gpus >= below:

@@ -1,4 +1,9 @@
-"""How jobs move in a preemptive policy, compiled: they come, run, sink as they are served, and rise as they wait."""
+"""How jobs move in a preemptive policy, compiled: they come, run, sink as they are served, and rise as they wait.
+
+`perdure.scheduling.las.Sinking` defines it. It looks at all jobs after each event; here each running job has a tick at
+which it reaches its level's limit (`sinks`), each waiting one a tick at which it has waited long enough (`rises`), and
+only those that are due move.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ from perdure.simulation.compiled.ticks import NEVER, discard, first_tick, pop, p
 
 @kernel
 def come(state, levels, row):  # type: ignore[no-untyped-def]
-    """Let a job that has come wait in its level."""
+    """Let a job that has come wait in its level, behind all: the level follows from what it was served before."""
     if levels.rules.resets:
         levels.job[row].served = 0
     level, served = 0, service(state, levels, row)
@@ -35,7 +40,7 @@ def come(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def begin_to_run(state, levels, row):  # type: ignore[no-untyped-def]
-    """Let a job run that waited, behind its equals among those that run."""
+    """Let a job run that waited, behind its equals among those that run. It no longer rises, and sinks later."""
     take_out(levels, row)
     if levels.rules.knob:
         discard(levels.rises, row)
@@ -53,7 +58,7 @@ def begin_to_run(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def cease_to_run(state, levels, row):  # type: ignore[no-untyped-def]
-    """Forget that a job runs which is no longer among the running ones; its service is counted."""
+    """Forget that a job runs which is no longer among the running ones; its service is counted up to now."""
     count(state, levels, row)
     if len(levels.rules.limits):
         discard(levels.sinks, row)
@@ -62,7 +67,11 @@ def cease_to_run(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def yield_place(state, levels, lifted):  # type: ignore[no-untyped-def]
-    """Let preempted jobs wait, the first of `lifted` first: ahead of others, unless they just sank."""
+    """Let preempted jobs wait, the first of `lifted` first: ahead of others, unless they just sank.
+
+    In the plain policy those that ran are sorted before those that wait, and keep that place when they are preempted.
+    So they get labels below all others, from the last one on.
+    """
     for i in range(lifted - 1, -1, -1):
         row = levels.lifted[i]
         if not just_sank(levels, row):
@@ -76,13 +85,18 @@ def yield_place(state, levels, lifted):  # type: ignore[no-untyped-def]
 
 @kernel
 def _wait_last(state, levels, row):  # type: ignore[no-untyped-def]
+    """Put a job behind all that wait in its level."""
     levels.tally[0].back += 1
     _wait(state, levels, row, levels.tally[0].back)
 
 
 @kernel
 def _wait(state, levels, row, label):  # type: ignore[no-untyped-def]
-    """Put a job among those that wait in its level."""
+    """Put a job among those that wait in its level.
+
+    With promotions it is noted when it rises: after waiting `knob` times what it was served since it was last in the
+    top level. One that is due at once is owed its promotion at the next event, as in the plain policy.
+    """
     levels.order[row].label = label if levels.rules.by >= ATTAINED else np.int64(state.job[row].came)
     levels.order[row].key = waiting_key(state, levels, row)
     levels.job[row].counted = state.tally[0].now
@@ -98,7 +112,7 @@ def _wait(state, levels, row, label):  # type: ignore[no-untyped-def]
 
 @kernel
 def next_move(state, levels):  # type: ignore[no-untyped-def]
-    """The tick at which a job sinks or rises next; `NEVER` if none does."""
+    """The tick at which a job sinks or rises next; `NEVER` if none does. The loop then has an instant of its own."""
     tick = NEVER
     if levels.rules.late:
         tick = _late_demotion(state, levels)
@@ -109,7 +123,10 @@ def next_move(state, levels):  # type: ignore[no-untyped-def]
 
 @kernel
 def _late_demotion(state, levels):  # type: ignore[no-untyped-def]
-    """When the public simulator looks for demotions next."""
+    """When the public simulator looks for demotions next.
+
+    It rounds the ticks left down, at least one, and looks at all running jobs, so that this is as slow as it is there.
+    """
     least = NEVER
     for i in range(levels.classes[0].many):
         row = levels.running[i].row
@@ -123,7 +140,10 @@ def _late_demotion(state, levels):  # type: ignore[no-untyped-def]
 
 @kernel
 def sink(state, levels):  # type: ignore[no-untyped-def]
-    """Take running jobs that reached their level's limit out, into `moved` as they came; how many they are."""
+    """Take running jobs that reached their level's limit out, into `moved` as they came; how many they are.
+
+    They go down as many levels as their service says; in the public simulator one level an event.
+    """
     many = 0
     if not len(levels.rules.limits):
         return many
@@ -142,7 +162,10 @@ def sink(state, levels):  # type: ignore[no-untyped-def]
 
 @kernel
 def come_down(state, levels, sinking):  # type: ignore[no-untyped-def]
-    """Put the jobs in `moved` among the running ones of their new level, in this pass behind all that wait there."""
+    """Put the jobs in `moved` among the running ones of their new level, in this pass behind all that wait there.
+
+    The plain policy appends a job that sinks to its new queue. So its label is above all that this pass can give.
+    """
     if levels.rules.by >= ATTAINED:
         levels.tally[0].sunk = levels.tally[0].turn + levels.total_gpus  # jobs started in this pass get turns below
     for i in range(sinking):
@@ -155,14 +178,17 @@ def come_down(state, levels, sinking):  # type: ignore[no-untyped-def]
 
 @kernel
 def settle_turns(levels, sinking):  # type: ignore[no-untyped-def]
-    """After a pass let those that came down be equals of the others."""
+    """After a pass let those that came down be equals of the others: labels go on from the last of them."""
     if sinking:
         levels.tally[0].turn = levels.tally[0].sunk + sinking
 
 
 @kernel
 def rise(state, levels):  # type: ignore[no-untyped-def]
-    """Move waiting jobs to the top that waited long enough, in the order in which they came."""
+    """Move waiting jobs to the top that waited long enough, in the order in which they came.
+
+    What they were served, and how long they waited, is forgotten: both count from the last time in the top level.
+    """
     if not levels.rules.knob:
         return
     many = 0
@@ -183,7 +209,10 @@ def rise(state, levels):  # type: ignore[no-untyped-def]
 
 @kernel
 def _sink_later(state, levels, row):  # type: ignore[no-untyped-def]
-    """Note when a running job, its service counted up to now, reaches its level's limit."""
+    """Note when a running job, its service counted up to now, reaches its level's limit.
+
+    The first whole tick at which it has.
+    """
     level = np.int64(levels.job[row].level)
     if level < len(levels.rules.limits):
         width = state.job[row].gpus if levels.rules.widths else 1
@@ -193,7 +222,10 @@ def _sink_later(state, levels, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _insert(state, levels, many, row):  # type: ignore[no-untyped-def]
-    """Put a job into `moved`, in the order in which jobs came; how many there are then."""
+    """Put a job into `moved`, in the order in which jobs came; how many there are then.
+
+    They are few, so it is a plain insertion.
+    """
     place = many
     while place > 0 and state.job[levels.moved[place - 1]].came > state.job[row].came:
         levels.moved[place] = levels.moved[place - 1]

@@ -1,4 +1,9 @@
-"""Policies that start waiting jobs and never preempt, compiled: FIFO, shortest job, and taking turns."""
+"""Policies that start waiting jobs and never preempt, compiled: FIFO, shortest job, and taking turns.
+
+`perdure.scheduling.fifo`, `shortest`, `capacity` and `drf` define them. All four are queues of which the first job is
+tried: one queue, one for each size of gang, or one for each owner. Which queue is next is looked for among their heads,
+of which there are few; within a queue a skew heap keeps the order.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,10 @@ from perdure.simulation.world import view_of
 
 
 class Queues(NamedTuple):
-    """Waiting jobs in queues; in each the first goes first, and who does not fit holds up its queue."""
+    """Waiting jobs in queues; in each the first goes first, and who does not fit holds up its queue.
+
+    Between passes every waiting job is in the queue that it belongs to, and no other job is in any.
+    """
 
     queue: NDArray[np.int32]  # of each job
     root: NDArray[np.int64]  # of each queue
@@ -52,6 +60,10 @@ def prepare(policy: Fifo | ShortestJob | Capacity | DominantShare, jobs: Workloa
 
 
 def _queues(queue: NDArray[np.int32], size: NDArray[np.int64], by_work: bool, due: NDArray[np.float64]) -> Queues:
+    """Empty queues.
+
+    `due` empty: the first job of all queues is next; else the queue that holds least of what it is due.
+    """
     queues = len(size)
     root, held, closed = np.full(queues, -1), np.zeros(queues, np.int64), np.zeros(queues, np.bool_)
     aside = np.zeros(len(queue) if size.any() else 0, np.int32)
@@ -60,11 +72,13 @@ def _queues(queue: NDArray[np.int32], size: NDArray[np.int64], by_work: bool, du
 
 @kernel
 def _leave(state, queues, row):  # type: ignore[no-untyped-def]
+    """The owner's queue holds fewer GPUs. Where queues are no owners the count is kept and never read."""
     queues.held[queues.queue[row]] -= state.job[row].gpus
 
 
 @kernel
 def _arrive(state, queues, row):  # type: ignore[no-untyped-def]
+    """A job that came waits in its queue, by its running time where that counts, then in the order of arrival."""
     if queues.by_work:
         queues.order[row].key = state.work[state.job[row].record]
     queues.order[row].label = state.job[row].came
@@ -73,6 +87,7 @@ def _arrive(state, queues, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _in(queues, row):  # type: ignore[no-untyped-def]
+    """Put a waiting job into its queue, its key and label being set."""
     queue = queues.queue[row]
     queues.root[queue] = add(queues.order, queues.root[queue], row)
 
@@ -85,7 +100,11 @@ def _out(queues, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _give(state, queues):  # type: ignore[no-untyped-def]
-    """One pass: start the first of the queue whose turn it is, until all queues are held up or empty."""
+    """One pass: start the first of the queue whose turn it is, until all queues are held up or empty.
+
+    Where a queue is that of a size, a job that looks for its own place (it is kept off nodes, or climbs a ladder) does
+    not hold up the others; it is put aside until the pass is over.
+    """
     queues.closed[:] = False
     aside = 0
     while state.places.tally[0].total_free:
@@ -108,6 +127,11 @@ def _give(state, queues):  # type: ignore[no-untyped-def]
 
 @kernel
 def _whose_turn(state, queues):  # type: ignore[no-untyped-def]
+    """The queue whose first job is tried next; -1 if all are held up, empty, or too wide for what is free.
+
+    Of queues that hold equally much of what they are due, and so of equal jobs, the lower one goes first, as in the
+    plain policies.
+    """
     best = -1
     for queue in range(len(queues.root)):
         row = queues.root[queue]

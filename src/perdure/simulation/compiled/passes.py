@@ -22,7 +22,10 @@ from perdure.simulation.compiled.ticks import NEVER
 
 @kernel
 def give(state, levels):  # type: ignore[no-untyped-def]
-    """Choose by counting GPUs, lift who is not chosen, then start and put back in order."""
+    """Choose by counting GPUs, lift who is not chosen, then start and put back in order.
+
+    The same three steps as `Passes._give_anew`. Where GPUs have places, a job that was chosen may still find none.
+    """
     for size in range(len(levels.sizes)):
         levels.sizes[size].closed = False
     levels.tally[0].many_lifted = 0
@@ -34,7 +37,7 @@ def give(state, levels):  # type: ignore[no-untyped-def]
 
 @kernel
 def all_fit(state):  # type: ignore[no-untyped-def]
-    """Whether all that wait fit beside all that run, so that nobody must yield."""
+    """Whether all that wait fit beside all that run, so that nobody must yield and nothing must be chosen."""
     return state.tally[0].waiting_gpus <= state.places.tally[0].total_free
 
 
@@ -44,6 +47,10 @@ def _choose(state, levels):  # type: ignore[no-untyped-def]
 
     `free` is what is left for whoever comes next if all running jobs are chosen but those in the margin and those
     lifted. Nobody from `too_wide` on is chosen any more: so many were not free for one who came earlier.
+
+    Goes through waiting jobs in the order of precedence. Running ones that come behind the present one are put into the
+    margin, the last first, until it fits; those of the margin that come before the next one are chosen or lifted for
+    good.
     """
     free, too_wide, margin, chosen = state.places.tally[0].total_free, NEVER, 0, 0
     for level in range(len(levels.heads)):
@@ -80,7 +87,10 @@ def _choose(state, levels):  # type: ignore[no-untyped-def]
 
 @kernel
 def _keep_or_lift(state, levels, row, free):  # type: ignore[no-untyped-def]
-    """Choose a job of the margin if it fits; what then is free."""
+    """Choose a job of the margin if it fits; what then is free.
+
+    One that does not is lifted, in the order of precedence.
+    """
     if state.job[row].gpus <= free:
         enter(levels, row)
         return free - state.job[row].gpus
@@ -91,7 +101,11 @@ def _keep_or_lift(state, levels, row, free):  # type: ignore[no-untyped-def]
 
 @kernel
 def _start(state, levels):  # type: ignore[no-untyped-def]
-    """Give GPUs in order: lifted jobs theirs, if they are still free, waiting jobs any."""
+    """Give GPUs in order: lifted jobs theirs, if they are still free, waiting jobs any.
+
+    A size of which one job found no place is closed for the rest of the pass, unless each job looks for itself; those
+    that did in vain are put aside, level by level, and back into line afterwards.
+    """
     i, yielding = 0, 0
     for level in range(len(levels.heads)):
         aside = 0
@@ -122,7 +136,10 @@ def _start(state, levels):  # type: ignore[no-untyped-def]
 
 @kernel
 def _is_next(state, levels, row, level, waiter):  # type: ignore[no-untyped-def]
-    """Whether a lifted job comes before the first waiting one of this level that may fit."""
+    """Whether a lifted job comes before the first waiting one of this level that may fit.
+
+    Both get their turn in order.
+    """
     if waiter < 0:
         return levels.job[row].level == level
     return runs_before(state, levels, row, waiter)
@@ -130,6 +147,7 @@ def _is_next(state, levels, row, level, waiter):  # type: ignore[no-untyped-def]
 
 @kernel
 def _preempt(state, levels, yielding):  # type: ignore[no-untyped-def]
+    """Let the first `yielding` of `lifted` wait, whose GPUs others have now. Their service is counted up to now."""
     for i in range(yielding):
         row = levels.lifted[i]
         forget(state.places, row)

@@ -1,4 +1,11 @@
-"""Philly's scheduler, compiled: jobs within quota first, others borrow until the cluster is crowded."""
+"""Philly's scheduler, compiled: jobs within quota first, others borrow until the cluster is crowded.
+
+`perdure.scheduling.philly` defines it. The plain order sorts all running and waiting jobs into those within the quota
+of their virtual cluster and those beyond, after each event. Here it is kept (`lending`) who borrows, and a pass looks
+only at jobs that can gain or lose GPUs: waiting ones that may fit, and running borrowers, the last to start first.
+
+Source: M. Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for DNN training workloads", USENIX ATC 2019.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +44,17 @@ def prepare(policy: Philly, jobs: Workload, total_gpus: int) -> Lending:
 
 @kernel
 def _arrive(state, lending, row):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """A job that came waits behind all others, whatever it did before."""
     wait(lending, row)
 
 
 @kernel
 def _give(state, lending):  # type: ignore[no-untyped-def]
-    """One pass. Only running jobs that borrow can lose their GPUs, the last to start first, to jobs within quota."""
+    """One pass. Only running jobs that borrow can lose their GPUs, the last to start first, to jobs within quota.
+
+    In the order of the plain policy: running jobs within quota, waiting ones within quota, running borrowers, waiting
+    ones that borrow. Nobody yields before `crowded_gpus` are busy.
+    """
     if not state.tally[0].waiting:
         return
     split(state, lending)
@@ -61,7 +73,7 @@ def _give(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _narrowest(lending):  # type: ignore[no-untyped-def]
-    """GPUs of the narrowest waiting job."""
+    """GPUs of the narrowest waiting job; `NEVER` if nobody waits. A pass is over when fewer are free."""
     for size in range(len(lending.sizes)):
         if lending.common[size].first >= 0:
             return lending.sizes[size].gpus
@@ -70,6 +82,7 @@ def _narrowest(lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _open_sizes(lending):  # type: ignore[no-untyped-def]
+    """Let every size of gang be tried again, from the job on that came to wait first."""
     for size in range(len(lending.sizes)):
         lending.sizes[size].closed = False
         lending.sizes[size].waiting = lending.common[size].first
@@ -77,7 +90,11 @@ def _open_sizes(lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _choose(state, lending):  # type: ignore[no-untyped-def]
-    """Put borrowers into `lifted` that must yield to jobs within quota, by counting GPUs; see `passes`."""
+    """Put borrowers into `lifted` that must yield to jobs within quota, by counting GPUs; see `passes`.
+
+    Borrowers go into the margin, the last to start first, until the job within quota fits; whoever of them still fits
+    in the end, the first to start first, stays.
+    """
     free, too_wide, margin, may_lift = state.places.tally[0].total_free, NEVER, 0, True
     narrowest = _narrowest(lending)
     forget_entitled(lending)
@@ -114,6 +131,7 @@ def _choose(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _start_entitled(state, lending):  # type: ignore[no-untyped-def]
+    """Start waiting jobs within quota, in the order in which they came to wait; who does not fit is passed over."""
     forget_entitled(lending)
     while state.places.tally[0].total_free >= _narrowest(lending):
         row = next_entitled(state, lending)
@@ -124,7 +142,7 @@ def _start_entitled(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _start_others(state, lending):  # type: ignore[no-untyped-def]
-    """Start waiting jobs that borrow, in the order in which they came to wait."""
+    """Start waiting jobs that borrow, in the order in which they came to wait; who does not fit is passed over."""
     while True:
         best = np.int64(-1)
         for i in range(len(lending.sizes)):
@@ -144,7 +162,11 @@ def _start_others(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _try(state, lending, row):  # type: ignore[no-untyped-def]
-    """Start a waiting job if it finds a place."""
+    """Start a waiting job if it finds a place.
+
+    Where it finds none, no other gang of its size will in this pass, unless the job looks with eyes of its own (it is
+    kept off nodes, or has climbed a ladder): the size is closed.
+    """
     size = lending.sizes[lending.job[row].size_of]
     if size.closed and not looks_for_itself(state.places, row):
         return
@@ -158,7 +180,10 @@ def _try(state, lending, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _put_back(state, lending):  # type: ignore[no-untyped-def]
-    """Give lifted jobs their GPUs if they are still free; of how many they are not, the first ones of `lifted` then."""
+    """Give lifted jobs their GPUs if they are still free; of how many they are not, the first ones of `lifted` then.
+
+    Counted in GPUs they would all fit; where GPUs have places, others may have been given some of theirs.
+    """
     yielding = 0
     for i in range(lending.tally[0].many_lifted):
         row = lending.lifted[i]
@@ -170,6 +195,10 @@ def _put_back(state, lending):  # type: ignore[no-untyped-def]
 
 @kernel
 def _preempt(state, lending, yielding):  # type: ignore[no-untyped-def]
+    """Let the first `yielding` of `lifted` wait, the first in precedence first.
+
+    That is the order in which they wait then.
+    """
     for i in range(yielding):
         row = lending.lifted[i]
         forget(state.places, row)

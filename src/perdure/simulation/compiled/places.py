@@ -1,4 +1,12 @@
-"""Who has which GPUs, compiled: the room of the plain loop, with nodes kept by how many of their GPUs are free."""
+"""Who has which GPUs, compiled: the room of the plain loop, with nodes kept by how many of their GPUs are free.
+
+`perdure.scheduling.placement` defines the placements. Nodes of one rack that have equally many free GPUs form a level;
+of each level its size is known and a lower bound of its lowest node, so that a fitting node is found by looking at a
+few levels, not at all nodes. What a job has is a list of shares, one for each node, in the order in which they were
+given.
+
+Where GPUs are only counted (`COUNT`), nothing is kept but how many are free.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +30,11 @@ KINDS = {
 
 
 class Places(NamedTuple):
-    """Nodes by how many of their GPUs are free; what each job has is a list of shares."""
+    """Nodes by how many of their GPUs are free; what each job has is a list of shares.
+
+    Kept true at all times: ``free`` of a node and the shares on it, of jobs that are not lifted, add up to its GPUs,
+    save for nodes that are hidden; `levels`, `racks` and ``total_free`` count what `nodes` says.
+    """
 
     kind: int
     relax: int  # ticks a rung of a ladder; 0 where there are no rungs
@@ -36,7 +48,11 @@ class Places(NamedTuple):
 
 
 def empty_places(cluster: Cluster, kind: int, relax: int, jobs: int) -> Places:
-    """A cluster of which nothing is taken. Only ladders look at racks."""
+    """A cluster of which nothing is taken. Only ladders look at racks: for other placements all nodes are in one.
+
+    Shares suffice for each GPU to be one of its own, twice: in a pass jobs are started before lifted ones are
+    forgotten.
+    """
     n, largest, total = len(cluster), int(cluster.gpus.max()), cluster.total_gpus
     rack = np.unique(cluster.rack, return_inverse=True)[1].astype(np.int64) if relax else np.zeros(n, np.int64)
     racks = int(rack.max()) + 1
@@ -67,7 +83,10 @@ def empty_places(cluster: Cluster, kind: int, relax: int, jobs: int) -> Places:
 
 
 def keep_off(places: Places, row: int, nodes: Collection[int]) -> Places:
-    """The same places, the job being kept off these nodes alone."""
+    """The same places, the job being kept off these nodes alone; what it was kept off before no longer counts.
+
+    Called between two runs of the loop, so that it may make longer arrays.
+    """
     begin = int(places.tally[0]["avoided"])
     end = begin + len(nodes)
     if end > len(places.avoided):
@@ -88,7 +107,7 @@ def is_kept_off(places, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def hide(places, row):  # type: ignore[no-untyped-def]
-    """Let nothing be free on the nodes that the job is kept off."""
+    """Let nothing be free on the nodes that the job is kept off, while it looks for a place; `show` follows."""
     for i in range(places.holders[row].avoids, places.holders[row].avoids_to):
         node = np.int64(places.avoided[i])
         places.nodes[node].hidden = places.nodes[node].free
@@ -97,7 +116,7 @@ def hide(places, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def show(places, row):  # type: ignore[no-untyped-def]
-    """Let be free there what was."""
+    """Let be free there again what was, as nobody gave any of it away meanwhile."""
     for i in range(places.holders[row].avoids, places.holders[row].avoids_to):
         node = np.int64(places.avoided[i])
         set_free(places, node, places.nodes[node].hidden)
@@ -105,7 +124,7 @@ def show(places, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def hold(places, row, node, gpus):  # type: ignore[no-untyped-def]
-    """Give the job so many GPUs of a node that has them free."""
+    """Give the job so many GPUs of a node that has them free, behind the shares that it has already."""
     share = places.tally[0].unused
     places.tally[0].unused = places.shares[share].after
     places.shares[share].node = node
@@ -133,7 +152,10 @@ def release(places, row, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def lift(places, row, gpus):  # type: ignore[no-untyped-def]
-    """Free a job's GPUs, but keep in mind which they were."""
+    """Free a job's GPUs, but keep in mind which they were.
+
+    Either `put_back` or `forget` follows within the pass. In between others may take them.
+    """
     if places.kind == COUNT:
         places.tally[0].total_free += gpus
         return
@@ -146,7 +168,7 @@ def lift(places, row, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def put_back(places, row, gpus):  # type: ignore[no-untyped-def]
-    """Give a lifted job the same GPUs, if they are still free."""
+    """Give a lifted job the same GPUs, if they are still free: all of them or none. Whether it has them again."""
     if gpus > places.tally[0].total_free:
         return False
     if places.kind == COUNT:
@@ -167,7 +189,10 @@ def put_back(places, row, gpus):  # type: ignore[no-untyped-def]
 
 @kernel
 def forget(places, row):  # type: ignore[no-untyped-def]
-    """Drop what is kept in mind of a lifted job."""
+    """Drop what is kept in mind of a lifted job.
+
+    Its shares are joined to the unused ones at once, however many they are.
+    """
     if places.kind != COUNT and places.holders[row].first:
         places.shares[places.holders[row].last].after = places.tally[0].unused
         places.tally[0].unused = places.holders[row].first
@@ -187,7 +212,11 @@ def has_node(places, row, node):  # type: ignore[no-untyped-def]
 
 @kernel
 def lowest_at(places, rack, level):  # type: ignore[no-untyped-def]
-    """The lowest node of a rack with so many free; there is one."""
+    """The lowest node of a rack with so many free; there is one.
+
+    It is looked for from the bound upwards, and the bound moves with it: each node is passed once for each time that a
+    lower one comes to that level.
+    """
     node = places.levels[rack, level].lowest
     while places.nodes[node].free != level or places.nodes[node].rack != rack:
         node += 1
@@ -197,7 +226,10 @@ def lowest_at(places, rack, level):  # type: ignore[no-untyped-def]
 
 @kernel
 def set_free(places, node, free):  # type: ignore[no-untyped-def]
-    """Let a node have so many GPUs free."""
+    """Let a node have so many GPUs free, and keep its level, its rack and the sum right.
+
+    The only place that changes them.
+    """
     rack, before = places.nodes[node].rack, places.nodes[node].free
     places.levels[rack, before].at_level -= 1
     places.levels[rack, free].at_level += 1

@@ -1,4 +1,12 @@
-"""Policies that give all GPUs anew after each event, compiled: shortest remaining first, least attained service."""
+"""Policies that give all GPUs anew after each event, compiled: shortest remaining first, least attained service.
+
+`perdure.scheduling.shortest` and `las` define them. One structure serves all (`levels`): they differ by the key by
+which jobs are ranked within a level, and by what moves jobs between levels. Of the policies without levels all jobs are
+in the only one.
+
+Sources: J. Gu et al., "Tiresias", NSDI 2019 (least attained service in levels, the Gittins index); SRTF and SRSF are
+its baselines.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +53,11 @@ def prepare(policy: ByKey | LeastAttained, jobs: Workload, total_gpus: int) -> L
 
 
 def _rules(policy: LeastAttained, jobs: Workload) -> Rules:
+    """What a Tiresias policy is, in ticks and GPU-ticks.
+
+    Ranks are made whole numbers that keep the order of the indices, so that keys of jobs compare exactly: the greatest
+    index becomes 0.
+    """
     limits = np.array([round(limit * jobs.ticks_per_s) for limit in policy.queue_limits], np.int64)
     options = policy.counts_gpus, float(policy.promote_knob), policy.late_demotion, policy.resets_on_retry, limits
     if not isinstance(policy, Gittins2D):
@@ -56,6 +69,10 @@ def _rules(policy: LeastAttained, jobs: Workload) -> Rules:
 
 @kernel
 def _leave(state, levels, row):  # type: ignore[no-untyped-def]
+    """A job whose attempt ends is no longer among the running ones.
+
+    What it was served stays with it for its next attempt.
+    """
     withdraw(levels, row)
     cease_to_run(state, levels, row)
 

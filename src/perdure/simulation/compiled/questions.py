@@ -1,4 +1,8 @@
-"""What the compiled loop has to ask a retry policy; see `perdure.simulation.asking`."""
+"""What the compiled loop has to ask a retry policy; see `perdure.simulation.asking`.
+
+A retry policy is Python. So the loop returns when attempts failed at an instant, with all questions of that instant,
+and goes on with the answers (`loop.run`): the policy is asked once an instant, not in the middle of the loop.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,10 @@ OVER = -1  # the answer for a job that does not come back
 
 
 class Questions(NamedTuple):
-    """About attempts that failed at one instant. No more can be than there are GPUs."""
+    """About attempts that failed at one instant. No more can be than there are GPUs.
+
+    They are in the order in which the attempts ended, which is that in which the plain loop asks.
+    """
 
     about: Records  # see `no_questions`
     nodes: NDArray[np.int32]  # of all of them, one after another
@@ -38,7 +45,10 @@ def no_questions(total_gpus: int) -> Questions:
 
 @kernel
 def note_nodes(questions, places, row):  # type: ignore[no-untyped-def]
-    """Write down which nodes a job holds, behind those of the questions there are; where they end."""
+    """Write down which nodes a job holds, behind those of the questions there are; where they end.
+
+    They count only once a question is put (`ask`): else the next job writes over them.
+    """
     end = questions.tally[0].nodes
     if places.kind != COUNT:
         share = np.int64(places.holders[row].first)
@@ -51,7 +61,10 @@ def note_nodes(questions, places, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def ask(questions, row, number, record, ran, bad, until):  # type: ignore[no-untyped-def]
-    """Put a question about a job whose nodes were noted last, up to `until`."""
+    """Put a question about a job whose nodes were noted last, up to `until`.
+
+    Until it is answered the job does not come back.
+    """
     about = questions.about[questions.tally[0].many]
     about.row = row
     about.number = number

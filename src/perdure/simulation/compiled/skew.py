@@ -1,5 +1,11 @@
 """Skew heaps that share their links: many queues of jobs, each job in at most one.
 
+A pass needs the first of each queue, and moves jobs between queues whose sizes nobody knows beforehand. So a heap is
+nothing but links between rows, in one array for all heaps. Adding and removing take the logarithm of the heap's size
+on average over many operations; a heap keeps no balance and needs no room of its own.
+
+The order is total: labels differ, so that what comes out first does not depend on the shape of the heap.
+
 Source: D. Sleator and R. Tarjan, "Self-adjusting heaps", SIAM J. Computing 15, 1986.
 """
 
@@ -11,13 +17,16 @@ from perdure.simulation.compiled.kernel import LONG, SHORT, Records, kernel, rec
 
 
 def empty_skew(n: int) -> Records:
-    """Skew heaps of rows below `n` by ``(key, then, label)``; each is named by its root, -1 where it is empty."""
+    """Skew heaps of rows below `n` by ``(key, then, label)``; each is named by its root, -1 where it is empty.
+
+    A row's key, `then` and label stand as long as it is in a heap. Whoever changes them takes it out first.
+    """
     return records(n, key=LONG, label=LONG, then=SHORT, left=SHORT, right=SHORT, above=SHORT)
 
 
 @kernel
 def precedes(skew, a, b):  # type: ignore[no-untyped-def]
-    """Whether row a comes before row b."""
+    """Whether row a comes before row b: by key, then by `then`, then by label; the least first."""
     if skew[a].key != skew[b].key:
         return skew[a].key < skew[b].key
     if skew[a].then != skew[b].then:
@@ -27,7 +36,7 @@ def precedes(skew, a, b):  # type: ignore[no-untyped-def]
 
 @kernel
 def add(skew, root, row):  # type: ignore[no-untyped-def]
-    """The root after a row was put in."""
+    """The root after a row was put in that is in no heap; `root` is -1 for an empty heap."""
     skew[row].left = -1
     skew[row].right = -1
     root = _meld(skew, root, row)
@@ -37,7 +46,7 @@ def add(skew, root, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def remove(skew, root, row):  # type: ignore[no-untyped-def]
-    """The root after a row was taken out."""
+    """The root after a row was taken out, wherever in the heap it is. The row's own links are left as they were."""
     joined = _meld(skew, np.int64(skew[row].left), np.int64(skew[row].right))
     above = np.int64(skew[row].above)
     if joined >= 0:
@@ -53,7 +62,11 @@ def remove(skew, root, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _meld(skew, a, b):  # type: ignore[no-untyped-def]
-    """The root of the heap that both heaps become."""
+    """The root of the heap that both heaps become; one of them may be empty.
+
+    Goes down the right edges of both and swaps the children of each row on the way, as skew heaps do. The link `above`
+    of the root is left to the caller.
+    """
     if a < 0:
         return b
     if b < 0:

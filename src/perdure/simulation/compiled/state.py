@@ -1,4 +1,10 @@
-"""The world of the plain loop as arrays, and what happens to a job in it whatever the policy."""
+"""The world of the plain loop as arrays, and what happens to a job in it whatever the policy.
+
+`perdure.simulation.world.World` defines it. A job is on its way (in `returns`, or not yet submitted), waits, runs (in
+`ends`), or is over. A loop goes from instant to instant with `next_event` and `begin_instant`; at one it takes all that
+`due_end` gives, then all that `due_arrival` gives, then gives out GPUs by `start` and `preempt`. The order in which
+jobs of one instant come and go is that of the plain loop, since policies break ties by it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +34,11 @@ DONE, ASKS = 0, 1  # why a compiled loop returns: nothing is left to happen, or 
 
 
 class State(NamedTuple):
-    """Jobs and their attempts; see `World`. Times are ticks."""
+    """Jobs and their attempts; see `World`. Times are ticks.
+
+    Everything but the first four, which are read only, changes as a replay goes on; a copy of the arrays is a copy of
+    the world.
+    """
 
     submit: NDArray[np.int64]
     first: NDArray[np.int64]  # as in `Workload`, like the next two
@@ -46,7 +56,11 @@ class State(NamedTuple):
 
 
 def state_of(jobs: Workload, places: Places, faults: NodeFaults | None) -> State:
-    """The world before the first event."""
+    """The world before the first event: nobody has come, all GPUs are free.
+
+    The heaps and the log are as long as they can ever get: a fault of a node may end `MOST_MET` attempts of a job
+    instead of the one that is recorded.
+    """
     n, total_gpus = len(jobs), int(places.tally[0]["total_free"])
     job = records(
         n,
@@ -109,7 +123,10 @@ def state_of(jobs: Workload, places: Places, faults: NodeFaults | None) -> State
 
 @kernel
 def next_event(state):  # type: ignore[no-untyped-def]
-    """The tick of the next end or arrival, or at which a refused job may look elsewhere; `NEVER` if there is none."""
+    """The tick of the next end or arrival, or at which a refused job may look elsewhere; `NEVER` if there is none.
+
+    Rungs that passed unused, as nobody gave out GPUs to that job, are moved on first.
+    """
     tick = min(first_tick(state.ends), first_tick(state.returns))
     while first_tick(state.rungs) <= state.tally[0].now:
         _climb_later(state, pop(state.rungs))
@@ -120,26 +137,36 @@ def next_event(state):  # type: ignore[no-untyped-def]
 
 @kernel
 def begin_instant(state, now):  # type: ignore[no-untyped-def]
-    """Go on to an instant at which something happens."""
+    """Go on to an instant at which something happens; ticks never go back."""
     state.tally[0].now = now
     state.tally[0].events_before = state.tally[0].events
 
 
 @kernel
 def end_of_events(state):  # type: ignore[no-untyped-def]
-    """Count an instant at which nobody came or went as one event: the order changed of itself."""
+    """Count an instant at which nobody came or went as one event.
+
+    The order changed of itself, or a rung was reached.
+    """
     state.tally[0].events += state.tally[0].events == state.tally[0].events_before
 
 
 @kernel
 def due_end(state):  # type: ignore[no-untyped-def]
-    """A job whose attempt ends now, in the order of the plain loop; -1 for none."""
+    """A job whose attempt ends now, in the order of the plain loop; -1 for none.
+
+    The job is out of `ends` and still holds its GPUs: `finish` follows.
+    """
     return pop(state.ends) if first_tick(state.ends) <= state.tally[0].now else -1
 
 
 @kernel
 def due_arrival(state):  # type: ignore[no-untyped-def]
-    """A job that comes now, in the order of the plain loop; -1 for none."""
+    """A job that comes now, in the order of the plain loop; -1 for none.
+
+    Jobs that come for the first time, by row, stand before those that come back, by row. The job counts as waiting
+    already.
+    """
     i = state.tally[0].arrived
     if i < len(state.submit) and state.submit[i] <= state.tally[0].now:
         state.tally[0].arrived += 1
@@ -151,6 +178,7 @@ def due_arrival(state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _arrive(state, row):  # type: ignore[no-untyped-def]
+    """Count an arrival: the number in `came` orders jobs by when they last came."""
     state.tally[0].events += 1
     state.job[row].since = state.tally[0].now
     state.job[row].came = state.tally[0].arrivals
@@ -161,13 +189,17 @@ def _arrive(state, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _wait(state, row):  # type: ignore[no-untyped-def]
+    """Count a job, and the GPUs that it asks for, among those that wait."""
     state.tally[0].waiting += 1
     state.tally[0].waiting_gpus += state.job[row].gpus
 
 
 @kernel
 def remaining(state, row):  # type: ignore[no-untyped-def]
-    """Ticks that the present attempt must still run."""
+    """Ticks that the present attempt must still run, if no fault ends it.
+
+    What is recorded, less what it ran up to now.
+    """
     ran = state.job[row].before
     if state.job[row].resumed >= 0:
         ran += state.tally[0].now - state.job[row].resumed
@@ -176,7 +208,10 @@ def remaining(state, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def start(state, row):  # type: ignore[no-untyped-def]
-    """Start a waiting job, if there is room."""
+    """Start a waiting job, if there is room; else nothing changes but when it may look one rung looser.
+
+    The only way to let a job run. Who calls it takes the job out from wherever its policy keeps those that wait.
+    """
     if not take(state.places, row, np.int64(state.job[row].gpus), state.tally[0].now):
         if state.places.relax and not holds(state.rungs, row):
             _climb_later(state, row)
@@ -189,7 +224,10 @@ def start(state, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _climb_later(state, row):  # type: ignore[no-untyped-def]
-    """Note when a refused job may look one rung looser."""
+    """Note when a refused job may look one rung looser.
+
+    The loop then has an instant at which everybody is tried again.
+    """
     tick = next_rung(state.places, row, state.tally[0].now)
     if tick < NEVER:
         push(state.rungs, row, tick)
@@ -197,6 +235,7 @@ def _climb_later(state, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _run(state, row):  # type: ignore[no-untyped-def]
+    """Let a job run that has its GPUs: note when it ends, and, the first time, when its attempt and the job began."""
     now = state.tally[0].now
     push(state.ends, row, now + lasts(state.bad, state.places, row, remaining(state, row), now))
     state.job[row].resumed = now
@@ -210,7 +249,7 @@ def _run(state, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def preempt(state, row):  # type: ignore[no-untyped-def]
-    """Let a job wait whose GPUs have been taken."""
+    """Let a job wait whose GPUs have been taken. What it ran is kept: it goes on from there."""
     discard(state.ends, row)
     _stop(state, row)
     _wait(state, row)
@@ -219,7 +258,7 @@ def preempt(state, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _stop(state, row):  # type: ignore[no-untyped-def]
-    """Count what a job ran that runs no longer."""
+    """Count what a job ran that runs no longer, as run by the attempt and as GPU-ticks in which GPUs were busy."""
     ran = state.tally[0].now - state.job[row].resumed
     state.job[row].before += ran
     state.job[row].resumed = -1
@@ -228,7 +267,12 @@ def _stop(state, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def finish(state, row, asks):  # type: ignore[no-untyped-def]
-    """End the attempt of a job that has run its time. One that failed comes back at once, unless `asks`."""
+    """End the attempt of a job that has run its time. One that failed comes back at once, unless `asks`.
+
+    Its GPUs are free then, and the attempt is in the log. An attempt that a fault of a node ended is written as the
+    recorded one that brought the fault, and the job's own record waits for the next try. With `asks` the retry policy
+    says later whether and when it comes back.
+    """
     state.tally[0].events += 1
     until = note_nodes(state.questions, state.places, row)
     node = release(state.places, row, np.int64(state.job[row].gpus))
@@ -256,7 +300,10 @@ def finish(state, row, asks):  # type: ignore[no-untyped-def]
 
 @kernel
 def _write(state, row, record, node):  # type: ignore[no-untyped-def]
-    """Put the attempt that is over into the log."""
+    """Put the attempt that is over into the log.
+
+    `node` is its first one, `ran` what it ran in all, preempted or not.
+    """
     log = state.log[state.tally[0].logged]
     log.job = row
     log.number = state.job[row].tried
@@ -271,7 +318,10 @@ def _write(state, row, record, node):  # type: ignore[no-untyped-def]
 
 @kernel
 def heed(state):  # type: ignore[no-untyped-def]
-    """Let jobs come back as the answers to the questions say."""
+    """Let jobs come back as the answers to the questions say; a job that does not is over.
+
+    Then there are no questions.
+    """
     questions = state.questions
     for i in range(questions.tally[0].many):
         if questions.about[i].back != OVER:
@@ -282,7 +332,7 @@ def heed(state):  # type: ignore[no-untyped-def]
 
 @kernel
 def _come_back(state, row, tick):  # type: ignore[no-untyped-def]
-    """Let a job whose attempt failed come back at a tick, with its next one."""
+    """Let a job whose attempt failed come back at a tick, with its next one, of which nothing has been run."""
     state.job[row].before = 0
     state.job[row].began = -1
     push(state.returns, row, tick)

@@ -1,4 +1,9 @@
-"""A heap of job rows by the tick at which something happens to them."""
+"""A heap of job rows by the tick at which something happens to them.
+
+The binary heap of textbooks, with the place of each row kept beside it, so that a row in the middle can leave in the
+logarithm of the heap's size: a job that is preempted no longer ends when it was going to. Ties go to the lower row,
+which is the order in which the plain loop ends jobs of one tick.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +18,17 @@ NEVER = np.int64(2**62)
 
 
 class Ticks(NamedTuple):
-    """The earliest tick first, of equal ones the lower row. A row is there once at most, and may leave at any time."""
+    """The earliest tick first, of equal ones the lower row. A row is there once at most, and may leave at any time.
+
+    Kept true: entry i comes before entries 2i and 2i + 1, and ``place[row]`` is where the entry of a row is.
+    """
 
     entry: Records  # tick and row, a binary heap from 1 on; the tick of entry 0 is how many there are
     place: NDArray[np.int32]  # of each row; 0 for one that is not there
 
 
 def empty_ticks(rows: int, most: int) -> Ticks:
-    """A heap for at most `most` of the first `rows` rows."""
+    """A heap for at most `most` of the first `rows` rows, which none of the kernels below may exceed."""
     return Ticks(records(most + 1, tick=LONG, row=SHORT), np.zeros(rows, np.int32))
 
 
@@ -32,20 +40,20 @@ def holds(ticks, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def first_tick(ticks):  # type: ignore[no-untyped-def]
-    """The tick of the first row; `NEVER` if there is none."""
+    """The tick of the first row; `NEVER` if there is none, which is later than any tick of a replay."""
     return ticks.entry[1].tick if ticks.entry[0].tick else NEVER
 
 
 @kernel
 def push(ticks, row, tick):  # type: ignore[no-untyped-def]
-    """Put a row in that is not there."""
+    """Put a row in that is not there, at a tick that may lie in the past: it is then due at once."""
     ticks.entry[0].tick += 1
     _up(ticks, ticks.entry[0].tick, row, tick)
 
 
 @kernel
 def pop(ticks):  # type: ignore[no-untyped-def]
-    """Take the first row out of a heap that is not empty."""
+    """Take the first row out of a heap that is not empty: the earliest tick, of equal ones the lower row."""
     row = np.int64(ticks.entry[1].row)
     discard(ticks, row)
     return row
@@ -53,7 +61,7 @@ def pop(ticks):  # type: ignore[no-untyped-def]
 
 @kernel
 def discard(ticks, row):  # type: ignore[no-untyped-def]
-    """Take a row out, if it is there."""
+    """Take a row out, if it is there; else nothing happens, as for a job that no limit awaits any more."""
     i = np.int64(ticks.place[row])
     if i == 0:
         return
@@ -67,6 +75,7 @@ def discard(ticks, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def _set(ticks, i, row, tick):  # type: ignore[no-untyped-def]
+    """Write a row into a place. The row keeps the place, so that both always agree."""
     ticks.entry[i].tick = tick
     ticks.entry[i].row = row
     ticks.place[row] = i
@@ -74,7 +83,7 @@ def _set(ticks, i, row, tick):  # type: ignore[no-untyped-def]
 
 @kernel
 def _up(ticks, i, row, tick):  # type: ignore[no-untyped-def]
-    """Put a row at place i, or as far above it as it belongs; where it went."""
+    """Put a row at place i, or as far above it as it belongs; where it went. The entries above i are a heap."""
     while i > 1:
         above = ticks.entry[i >> 1]
         if tick > above.tick or (tick == above.tick and row > above.row):
@@ -87,6 +96,7 @@ def _up(ticks, i, row, tick):  # type: ignore[no-untyped-def]
 
 @kernel
 def _down(ticks, i, row, tick):  # type: ignore[no-untyped-def]
+    """Put a row at place i, or as far below it as it belongs. The entries below i are a heap already."""
     size = ticks.entry[0].tick
     while 2 * i <= size:
         child = 2 * i

@@ -1,7 +1,11 @@
 """Lines of waiting jobs, compiled: one for each size of gang, searched for the first job that is short enough.
 
-A line is a row of slots, filled in the order in which jobs come. Above the slots stands a tournament: each node knows
-the shortest job below it. A full line is moved together, which makes at least half of it free.
+Backfilling asks again and again for the next job, in the order of arrival, that is no longer than the gap before a
+reservation. A line is a row of slots, filled in the order in which jobs come. Above the slots stands a tournament: each
+node knows the shortest job below it, so that the answer takes the logarithm of the line. A full line is moved together,
+which makes at least half of it free: a line has twice as many slots as jobs can ever wait in it.
+
+Lengths are in ticks, as known beforehand: the walltime, or else the true running time.
 """
 
 from __future__ import annotations
@@ -18,7 +22,11 @@ ANY = NOBODY - 1  # longer than all
 
 
 class Lines(NamedTuple):
-    """Waiting jobs by size of gang."""
+    """Waiting jobs by size of gang.
+
+    Kept true: slot i of a line holds the job ``row[begin + i]``, and its leaf the job's length, or `NOBODY`; each inner
+    node of a tournament is the least of its two children.
+    """
 
     sizes: Records  # ascending, see `empty_lines`
     job: Records  # of each job: its size, and its slot
@@ -27,7 +35,10 @@ class Lines(NamedTuple):
 
 
 def empty_lines(gpus: NDArray[np.int64]) -> Lines:
-    """Lines for jobs of these sizes."""
+    """Lines for jobs of these sizes, without any job in them.
+
+    All tournaments lie one after another in the same array.
+    """
     widths, size_of, counts = np.unique(gpus, return_inverse=True, return_counts=True)
     job = records(len(gpus), size_of=SHORT, slot=SHORT)
     job["size_of"] = size_of
@@ -49,7 +60,7 @@ def empty_lines(gpus: NDArray[np.int64]) -> Lines:
 
 @kernel
 def stand(lines, row, length):  # type: ignore[no-untyped-def]
-    """Let a job of some length wait, behind all others of its size."""
+    """Let a job of some length wait, behind all others of its size, also where it waited before: it has come again."""
     size = lines.sizes[lines.job[row].size_of]
     if size.used == size.slots:
         _move_together(lines, size)
@@ -60,7 +71,7 @@ def stand(lines, row, length):  # type: ignore[no-untyped-def]
 
 @kernel
 def leave(lines, row):  # type: ignore[no-untyped-def]
-    """Let a job wait no longer."""
+    """Let a job wait no longer. Its slot stays empty until the line is moved together, or empties."""
     size = lines.sizes[lines.job[row].size_of]
     size.waiting -= 1
     _set(lines, size, np.int64(lines.job[row].slot), NOBODY)
@@ -70,7 +81,11 @@ def leave(lines, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def first_in(lines, size, begin, longest):  # type: ignore[no-untyped-def]
-    """The first slot from `begin` on whose job is no longer than `longest`; -1 for none."""
+    """The first slot from `begin` on whose job is no longer than `longest`; -1 for none.
+
+    Goes up from the slot until the shortest of a subtree to the right will do, then down to its first slot. An empty
+    slot is longer than all.
+    """
     if begin >= size.used:
         return -1
     root, node = 2 * size.begin, size.slots + begin
@@ -88,19 +103,19 @@ def first_in(lines, size, begin, longest):  # type: ignore[no-untyped-def]
 
 @kernel
 def row_in(lines, size, slot):  # type: ignore[no-untyped-def]
-    """The job in a slot."""
+    """The job in a slot, which holds one."""
     return np.int64(lines.row[size.begin + slot])
 
 
 @kernel
 def length_in(lines, size, slot):  # type: ignore[no-untyped-def]
-    """How long the job in a slot is."""
+    """How long the job in a slot is, in ticks; `NOBODY` for an empty slot."""
     return lines.least[2 * size.begin + size.slots + slot]
 
 
 @kernel
 def narrowest(lines):  # type: ignore[no-untyped-def]
-    """GPUs of the narrowest waiting job; more than there are if nobody waits."""
+    """GPUs of the narrowest waiting job; more than there are if nobody waits. Fewer than these help nobody."""
     for i in range(len(lines.sizes)):
         if lines.sizes[i].waiting:
             return lines.sizes[i].gpus
@@ -109,6 +124,7 @@ def narrowest(lines):  # type: ignore[no-untyped-def]
 
 @kernel
 def _put(lines, size, slot, row, length):  # type: ignore[no-untyped-def]
+    """Write a job into an empty slot; the job keeps the slot, so that both always agree."""
     lines.row[size.begin + slot] = row
     lines.job[row].slot = slot
     _set(lines, size, slot, length)
@@ -116,6 +132,7 @@ def _put(lines, size, slot, row, length):  # type: ignore[no-untyped-def]
 
 @kernel
 def _set(lines, size, slot, length):  # type: ignore[no-untyped-def]
+    """Let a slot have a length, and the nodes above it their least, as far up as that changes anything."""
     root, node = 2 * size.begin, size.slots + slot
     lines.least[root + node] = length
     node >>= 1
@@ -129,6 +146,7 @@ def _set(lines, size, slot, length):  # type: ignore[no-untyped-def]
 
 @kernel
 def _move_together(lines, size):  # type: ignore[no-untyped-def]
+    """Close the gaps of a line. Who stood before another still does; nobody may be in the middle of a pass."""
     kept = 0
     for slot in range(size.used):
         length = length_in(lines, size, slot)
