@@ -504,6 +504,18 @@ def test_a_gang_that_needs_every_node_avoids_none():
     assert "too few are left" in decision.reason
 
 
+def test_nodes_that_are_reserved_are_none_that_a_retry_could_get():
+    reserved = replace(FLEET, reserved=frozenset({"n3", "n4"}))
+    assert decided(fleet=reserved).exclude == ("n2",)  # n1 is left
+    two = {"job": replace(JOB, node_count=2), "attempt": replace(TRIED, nodes=("n1", "n2"))}
+    assert decided(**two).exclude == ("n1", "n2")
+    decision = decided(fleet=reserved, **two)
+    assert decision.exclude == ()
+    assert "too few are left" in decision.reason
+    within = replace(FLEET, reserved=frozenset({"n1", "n2", "n3", "n4"}))  # it ran within the reservation
+    assert decided(fleet=within, **two).exclude == ("n1", "n2")
+
+
 def test_only_the_nodes_of_the_jobs_partition_count():
     assert decided(job=replace(JOB, partition="two", node_count=1)).exclude == ("n2",)
     assert decided(job=replace(JOB, partition="two", node_count=2)).exclude == ()

@@ -28,6 +28,7 @@ class Node(Struct, frozen=True):
     since_s: float | None = None  # when it came into this state; None where not told
     partitions: tuple[str, ...] = ()  # that it belongs to; () where there are none
     by: str = ""  # who wrote the reason, where that is told
+    is_reserved: bool = False  # for some users or for maintenance: no other job starts there for now
 
     @property
     def is_usable(self) -> bool:

@@ -343,7 +343,8 @@ def _elsewhere(
     fewest, most = restart_range(job)
     needed = fewest if attempt.failed_nodes else most
     nodes = fleet.nodes_for(job.partition)
-    left = nodes - set(job.excluded) - set(named)
+    others = frozenset() if fleet.reserved & set(attempt.nodes) else fleet.reserved  # it may itself be in a reservation
+    left = nodes - others - set(job.excluded) - set(named)
     if fleet.usable and len(left) < needed:
         return (), f"retry on any node, since without {', '.join(named)} too few are left"
     spare = len(left - set(suspects))

@@ -95,6 +95,7 @@ class Fleet(Struct, frozen=True):
     """What is known of the cluster as a whole. Bounded: troubles by node and age, spending by the hour."""
 
     usable: Mapping[str, frozenset[str]] = field(default_factory=dict)  # nodes by partition; "" is all of them
+    reserved: frozenset[str] = frozenset()  # of the usable nodes, those where other jobs do not start for now
     live_jobs: int = 0  # that run or wait
     running_jobs: int = 0
     troubles: Mapping[str, tuple[NodeTrouble, ...]] = field(default_factory=dict)  # by node

@@ -9,6 +9,7 @@ from perdure.backends.slurm.words import (
     duration_s,
     exit_status,
     gpus,
+    is_reserved,
     job_state,
     node_state,
     node_total,
@@ -143,3 +144,10 @@ def test_any_text_has_a_meaning(text):
     gpus(text)
     duration_s(text)
     node_total(text)
+
+
+def test_a_reservation_in_force_keeps_other_jobs_off_a_node():
+    for state in ("IDLE+MAINTENANCE+RESERVED", "MIXED+RESERVED", "IDLE+MAINT"):
+        assert is_reserved(state)
+        assert node_state(state) is NodeState.UP
+    assert not any(map(is_reserved, ("IDLE", "MIXED+PLANNED", "DOWN*+DRAIN")))

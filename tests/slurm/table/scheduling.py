@@ -170,6 +170,22 @@ def maintenance(stage: Stage) -> Iterator[None]:
     stage.recovered(job, 150)
 
 
+@SCHEDULING.row(alone=True)
+def maintenance_of_the_other_nodes(stage: Stage) -> Iterator[None]:
+    """A maintenance reservation holds the only nodes that it could go to: it starts where it failed."""
+    made = ("starttime=now", "duration=30", "flags=maint,ignore_jobs", "nodes=node3,node4", "users=root")
+    stage.cluster.run("scontrol", "create", "reservation", "reservationname=upkeep", *made)
+    try:
+        job = stage.submit(f"{stage.once()}sleep 3\n{LOST_PEER}", "-N", "2")
+        yield
+        stage.recovered(job, 150)
+    finally:
+        stage.cluster.run("scontrol", "delete", "reservationname=upkeep", check=False)
+    (requeue,) = stage.requeues(job)
+    assert requeue["exclude"] == []
+    stage.check()
+
+
 @SCHEDULING.row()
 def licence(stage: Stage) -> Iterator[None]:
     """A job with a licence fails and is put back: it waits for the licence that another job has."""

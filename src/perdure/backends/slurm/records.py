@@ -22,7 +22,7 @@ from typing import NamedTuple
 import re2
 from msgspec import Struct, field
 
-from perdure.backends.slurm.words import duration_s, exit_status, gpus, is_waiting, node_state, node_total
+from perdure.backends.slurm.words import duration_s, exit_status, gpus, is_reserved, is_waiting, node_state, node_total
 from perdure.errors import InputError
 from perdure.model.hostlist import expand
 from perdure.model.nodes import Node
@@ -464,6 +464,7 @@ def _node(line: str, mark: str) -> NodeRecord | None:
             gpus_used=gpus(fields.get("AllocTRES", "")) or 0,
             by=(reason[2] or "") if reason else "",
             since_s=float(reason[3]) if reason and reason[3] else None,
+            is_reserved=is_reserved(fields.get("State", "")),
             partitions=tuple(name for name in fields.get("Partitions", "").split(",") if name and name != "(null)"),
         ),
         boot_s=_instant(fields.get("BootTime", ""), mark),

@@ -149,6 +149,11 @@ def gpus(text: str) -> int | None:
     return max(plain, typed) if found else None
 
 
+def is_reserved(text: str) -> bool:
+    """Whether a node's state tells of a reservation that is in force: ``IDLE+MAINTENANCE+RESERVED``."""
+    return not {"RESERVED", "MAINT", "MAINTENANCE"}.isdisjoint(text.split("+"))
+
+
 def node_state(text: str) -> NodeState | None:
     """Read ``MIXED+DRAIN``, ``DOWN*``, ``IDLE+CLOUD+POWERED_DOWN``. None for a node that is only planned (FUTURE)."""
     silent = "*" in text

@@ -283,7 +283,8 @@ def fleet_of(known: Known, fleet: Fleet) -> Fleet:
     """The fleet with what is usable and live."""
     live = sum(not job.state.is_over for job in known.jobs.values())
     usable = usable_nodes(known.nodes.values()) if known.nodes else {}
-    return replace(fleet, usable=usable, live_jobs=live, running_jobs=len(known.running))
+    reserved = frozenset(node.name for node in known.nodes.values() if node.is_reserved)
+    return replace(fleet, usable=usable, reserved=reserved, live_jobs=live, running_jobs=len(known.running))
 
 
 def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettings) -> tuple[State, list[Effect]]:
