@@ -380,6 +380,32 @@ def test_nothing_is_wider_than_the_screen(open_site, width):
         assert wide[0] <= wide[1], path
 
 
+CUT_OFF = """() => [...document.querySelectorAll(".table")].filter((table) =>
+  table.scrollWidth > table.parentElement.clientWidth + 1
+  && !["auto", "scroll"].includes(getComputedStyle(table.parentElement).overflowX)).length"""
+
+BROKEN_WORDS = """() => [...document.querySelectorAll('td[data-label="Cause"]')].flatMap((cell) => {
+  const text = cell.firstChild, broken = [];
+  for (const word of text.data.matchAll(/\\S+/g)) {
+    const range = document.createRange();
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    if (range.getClientRects().length > 1) broken.push(word[0]);
+  }
+  return broken;
+})"""
+
+
+@pytest.mark.parametrize("width", [640, 900, 1000, 1280])
+def test_no_table_is_cut_off_and_no_cause_broken_within_a_word(open_site, width):
+    _, visit = open_site(fill)
+    visit.page.set_viewport_size({"width": width, "height": 800})
+    for path in ("/jobs", "/exceptions", "/actions", "/nodes/gpu01", "/nodes/gpu02"):
+        visit.go(path)
+        assert visit.page.evaluate(CUT_OFF) == 0, path
+        assert visit.page.evaluate(BROKEN_WORDS) == [], path
+
+
 def test_motion_is_left_out_for_those_who_ask(open_site):
     _, visit = open_site(fill, reduced_motion="reduce")
     moving = "[...document.querySelectorAll('*')].filter((e) => parseFloat(getComputedStyle(e).transitionDuration) > 0)"
