@@ -175,6 +175,15 @@ def test_a_job_id_asks_the_service(perdure, home):
     assert perdure("why", "4711_3", "--json").json["category"] == "shape"
 
 
+def test_a_step_stands_for_its_job(perdure, home):
+    """As in srun's words: error: *** STEP 4711.0 ON n1 CANCELLED."""
+    for step in ("4711.0", "4711.batch", "4711_3.extern"):
+        assert "no service runs" in perdure("why", step).complaint
+        (home / step).write_text(SHAPE)
+        assert perdure("why", step, "--json").json["category"] == "shape"
+    assert perdure("why", "4711.out").complaint.startswith("4711.out: cannot be read")
+
+
 # -- many at once
 
 

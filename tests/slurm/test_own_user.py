@@ -42,6 +42,7 @@ def test_why_and_jobs_answer_a_job_s_own_user(quiet_cluster, tmp_path):
         told = perdure("why", own)
         assert told.returncode == 1, told
         assert "mat1 and mat2 shapes cannot be multiplied" in told.stdout
+        assert perdure("why", f"{own}.batch").stdout == told.stdout
         ran = perdure("jobs", "--json")
         assert ran.returncode == 0, ran
         listed = json.loads(ran.stdout)

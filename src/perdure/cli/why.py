@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Label = Literal["transient", "deterministic", "none"]
 EXIT_CODES = {"stop": 1, "probe": 3}
 JOB_LETTERS = frozenset("0123456789_+.")
+_STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(?:\d+|batch|extern|interactive)")
 
 
 def why(
@@ -75,11 +77,13 @@ def why(
     """Say why a job failed, show the lines that tell, and advise: retry, stop, or one probing retry.
 
     A log needs no running service: a file, compressed or not, a directory with a file for each rank, or - for standard
-    input. A job id (4711, 4711_3) asks the service.
+    input. A job id (4711, 4711_3) asks the service, also by the name of a step
+    (4711.0).
 
     \b
     Exit codes:
-      0  retry each; or nothing has failed, or the log ends with its work done and shows no failure
+      0  retry each; or nothing has failed
+         or the log ends with its work done and shows no failure
          with --batch: all records were judged; with --follow: no trouble
       1  stop: at least one would fail again, and needs a person
          with --follow: trouble
@@ -90,8 +94,9 @@ def why(
         what = "give log files or job ids, or one of --batch FILE, --follow LOG, --report PATH"
         raise InputError("why", what, "See perdure why --help")
     settings = load_settings(config, {"service.state": state}).settings
+    targets = [_job_of(target) for target in targets or ()]
     if correct is not None:
-        return _correct(targets or [], correct, attempt, settings)
+        return _correct(targets, correct, attempt, settings)
     if report is not None:
         from perdure.cli.diagnosis import rules_of
         from perdure.cli.survey import report as report_on
@@ -107,10 +112,10 @@ def why(
         return follow_log(follow, rules_of(settings).matcher(), resume=resume, for_s=for_s, as_json=as_json)
     good_run = _good_run(good, settings)
     if excerpt:
-        for target in targets or ():
+        for target in targets:
             _print_excerpt(_read(target, settings).text, settings, good_run)
         return 0
-    return exit_code([_explain(target, settings, good_run, as_json, wide=wide) for target in targets or ()])
+    return exit_code([_explain(target, settings, good_run, as_json, wide=wide) for target in targets])
 
 
 def exit_code(diagnoses: list[Diagnosis | None]) -> int:
@@ -177,6 +182,12 @@ def _explain(target: str, settings: Settings, good: GoodRun | None, as_json: boo
 
         print_card(found)
     return found
+
+
+def _job_of(target: str) -> str:
+    """Of a step that Slurm's words name (4711.0, 4711.batch) the job; else what was given."""
+    step = _STEP.fullmatch(target)
+    return step[1] if step is not None and not Path(target).exists() else target
 
 
 def _is_log(target: str) -> bool:
