@@ -136,7 +136,7 @@ def test_an_empty_cluster_is_explained(tmp_path):
 
 def test_a_job_shows_evidence_numbers_and_owner(browser):
     text = browser.get("/jobs/101").text
-    for words_ in ("mat1 and mat2 shapes", "root cause", "Expected cost", "owns it", "Would fail again"):
+    for words_ in ("mat1 and mat2 shapes", "root cause", "Expected cost", "took it", "Would fail again"):
         assert words_ in text
 
 
@@ -674,3 +674,13 @@ def test_the_chance_of_a_retry_stands_in_one_line(tmp_path):
     text = browser_of(place).get("/").text
     assert re.search(r"\(p&nbsp;=&nbsp;0\.\d\d\)", text)
     assert "(p = " not in text
+
+
+def test_of_an_attempt_that_is_over_no_more_is_expected(tmp_path):
+    place = site(tmp_path)
+    place.world.submit("7")
+    place.world.start("7")
+    place.world.end("7", b"", AttemptState.COMPLETED)
+    text = browser_of(place).get("/jobs/7/log").text
+    assert "The log is empty" in text
+    assert "yet" not in text
