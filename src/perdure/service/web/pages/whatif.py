@@ -239,7 +239,7 @@ def remove(request: Request, web: Here, identity: Viewer, comparison_id: Compari
 def command(asked: ComparisonQuestion) -> str:
     """What asks the same at a terminal.
 
-    >>> command(Ask(cluster="4x8", policies=("fifo", "srtf"), load=0.8))
+    >>> command(ComparisonQuestion(cluster="4x8", policies=("fifo", "srtf"), load=0.8))
     'perdure whatif TRACE --cluster 4x8 --policy fifo,srtf --load 0.8'
     """
     usual = ComparisonQuestion(cluster=asked.cluster, policies=asked.policies)
