@@ -36,8 +36,8 @@ def test_outside_of_a_job_it_is_refused_in_one_line(tmp_path):
     ("options", "complaint"),
     [
         (["--signal-before", "soon"], "'soon' is not SECONDS[:SIGNAL]. Say for example 120:USR1."),
-        (["--hang-signal", "USR9"], "'USR9' is none. Name one such as TERM, USR1 or USR2."),
-        (["--framework", "x"], "'x' is none. Name one of auto, torchrun, lightning, submitit, plain."),
+        (["--hang-signal", "USR9"], "'USR9' is not a signal. Name one such as TERM, USR1 or USR2."),
+        (["--framework", "x"], "'x' is not a framework. Name one of auto, torchrun, lightning, submitit, plain."),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused_in_one_line(tmp_path, options, complaint):

@@ -31,16 +31,16 @@ def test_at_its_end_it_says_where_its_state_is_and_how_to_begin_anew(perdure, st
     kept = home / ".local" / "state" / "perdure"
     told = perdure("up").err
     assert told.startswith(f"perdure: ended; what it knows is kept in {kept}. Go on: ")
-    assert told.endswith(f"perdure up. Begin anew: mv {kept} {kept}.old\n")
+    assert told.endswith(f"perdure up. Begin again: mv {kept} {kept}.old\n")
     told = perdure("up", "--state", "a b").err
-    assert f"up --state '{home / 'a b'}'. Begin anew: mv '{home / 'a b'}' '{home / 'a b.old'}'" in told
+    assert f"up --state '{home / 'a b'}'. Begin again: mv '{home / 'a b'}' '{home / 'a b.old'}'" in told
 
 
 def test_at_its_end_it_says_how_to_go_on_as_it_was_started(perdure, started, home):
     (home / "my site.toml").write_text("")
     words = ["--cluster", "slurm", "--act", "--port", "0", "--standby", "--config", "my site.toml"]
     told = perdure("up", *words).err
-    assert "perdure up --cluster slurm --act --port 0 --standby --config 'my site.toml'. Begin anew" in told
+    assert "perdure up --cluster slurm --act --port 0 --standby --config 'my site.toml'. Begin again" in told
     assert (
         "perdure up --shadow --nodes 2 --no-demo. Begin" in perdure("up", "--shadow", "--nodes", "2", "--no-demo").err
     )

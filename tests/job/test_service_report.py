@@ -94,7 +94,7 @@ def test_a_service_that_refuses_changes_nothing_and_that_is_said(capsys):
     raiser = ServiceReporter(refuse)
     raiser.raise_("process.exit", severity=1, note="")
     raiser.finish()
-    said = "perdure exec: the service was not told of process.exit: there: does not answer. Wait.\n"
+    said = "perdure exec: the service was not informed of process.exit: there: does not answer. Wait.\n"
     assert capsys.readouterr().err == said
 
 

@@ -168,7 +168,7 @@ def test_without_the_hook_dependants_are_repaired_and_what_cannot_be_is_said(dea
     await_half_met(cluster, waiting["both"])
     (action,) = site.actions(job)
     told, retried_s = action["detail"], starts(cluster, job)[-1][0]
-    assert "waits in vain" not in told
+    assert "waits without success" not in told
     for kind in ("afterany", "afternotok"):
         for start_s, _ in starts(cluster, waiting[kind]):
             said = f"job {waiting[kind]} ran at this failure ({kind})" in told

@@ -407,7 +407,7 @@ def _until(harness: Harness, condition: Callable[[Observation], T | None], what:
         seen = harness.backend.observe(harness.since_s)
         if found := condition(seen):
             return found
-    raise AssertionError(f"waited in vain for {what}; last seen: {_words(seen)}")
+    raise AssertionError(f"waited without success for {what}; last seen: {_words(seen)}")
 
 
 def _words(seen: Observation) -> str:

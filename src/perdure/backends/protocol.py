@@ -47,7 +47,7 @@ class Backend(Protocol):
         """Say what became of an action that may or may not have been carried out. None: it surely was not."""
 
     def close(self) -> None:
-        """Let go of sockets and processes."""
+        """Release sockets and processes."""
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from perdure.blame.witnesses import attested
 
 LIVE = Greedy(surcharge=8.0)
 """Asked every few minutes for months, it must err more rarely than when asked once."""
-LATELY = 0.5
+RECENTLY = 0.5
 """Of the window: its end is looked at alone too, for what has just begun to fail did well until then."""
 
 
@@ -51,8 +51,8 @@ def accused(rows: Sequence[AttemptRow], solver: Solver = LIVE) -> tuple[Accusati
 
 def accused_by(now: float, length_s: float, rows: Sequence[AttemptRow], solver: Solver = LIVE) -> list[Accusation]:
     """Whom the window that ends `now` accuses, or its second half; of what both accuse, the stronger accusation."""
-    lately = [row for row in rows if row.end_s > now - LATELY * length_s]
-    both = [*accused(rows, solver), *accused(lately, solver)]
+    recently = [row for row in rows if row.end_s > now - RECENTLY * length_s]
+    both = [*accused(rows, solver), *accused(recently, solver)]
     found: list[Accusation] = []
     for each in sorted(both, key=lambda one: -one.strength):
         if not any(set(each.components) & set(other.components) for other in found):

@@ -38,7 +38,7 @@ class Greedy:
 
     The likelihood is that of `perdure.blame.background`, ``p_i = 1 - exp(-(b g_i + c / n_i + sum_{j in A} a_j
     x_ij))``. The set A grows by the component of the largest gain, as long as that is above ``log M_t + log T +
-    surcharge`` (M_t components in its tier, T tiers); after each step all hazards and the ground are fitted anew and
+    surcharge`` (M_t components in its tier, T tiers); after each step all hazards and the ground are refitted and
     terms that no longer pay are dropped. A component of P paths that fails on K of them only pays ``P H(K / P)`` nats
     more, for saying which (H: entropy). Candidates are ranked by ``E log(E / mu) - (E - mu)`` and by the score test,
     then tried exactly.

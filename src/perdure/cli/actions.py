@@ -60,7 +60,7 @@ def _one(key: str, verb: str, state: StateDir) -> int:
 
 
 def _switch(on: bool, state: StateDir) -> int:
-    """Through the service where it answers; else by the file that it heeds, for a brake must not need the engine."""
+    """Through the service where it answers, else by the stop file: the kill switch works without a service."""
     note = ""
     try:
         note = service(state).post("/kill-switch", {"on": on}).get("note", "")

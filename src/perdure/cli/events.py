@@ -31,7 +31,7 @@ def events(
     kind: Annotated[str | None, typer.Option("--type", help="Only of this dotted type and below.")] = None,
     only_open: Annotated[bool, typer.Option("--open", help="Only those that need an answer, or a person.")] = False,
     replay: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Exceptions of the past (what --json printed), tried anew.")
+        Path | None, typer.Option(metavar="FILE", help="Exceptions of the past (what --json printed), tried again.")
     ] = None,
     playbook: Annotated[Path | None, typer.Option(metavar="TOML", help="With --replay: the playbook to try.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,

@@ -65,7 +65,7 @@ def exec_(
     """Run a program inside a job, fenced and looked after.
 
     Once a newer attempt of the job has started, this one is ended. A program that hangs, by its beats
-    (perdure.job.beat) or where it has none by its log, is ended too. Its last breath is kept in the fence directory.
+    (perdure.job.beat) or where it has none by its log, is ended too. Its exit report is kept in the fence directory.
 
     Exit codes: the program's own (75 asks for a retry, 78 and 93 for none), 128 + n after signal n,
     75 after a hang, 93 fenced, 126 or 127 where it cannot be started, 2 usage.

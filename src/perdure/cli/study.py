@@ -107,8 +107,8 @@ def _show_retry(study: RetryStudy, *, wide: bool) -> None:
         )  # fmt: skip
     print_table(RETRY_COLUMNS, rows, wide=wide)
     print_line(
-        "Saved: of the mean JCT under full retry, by not running in vain and by waiting less; of passed: over the jobs "
-        "that pass alone."
+        "Saved: of the mean JCT under full retry, by fewer futile runs and shorter waits; of passed: over jobs that "
+        "pass alone."
     )
     print_line(
         f"Published: within {said['jct_over_oracle']:.1%} of the oracle; {said['success_rate_full']:.2%} pass under "

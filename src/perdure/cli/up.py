@@ -77,7 +77,7 @@ def up(
 
 
 def parting(state: Path, given: Mapping[str, object]) -> str:
-    """Where the state is kept, how to go on with it under the options given, and how to begin anew."""
+    """Where the state is kept, how to go on with it under the options given, and how to begin again."""
     from perdure.installation import program
     from perdure.service.settings import ServiceSettings
 
@@ -86,7 +86,7 @@ def parting(state: Path, given: Mapping[str, object]) -> str:
     kept = shlex.quote(str(state))
     return (
         f"perdure: ended; what it knows is kept in {kept}. Go on: {again}. "
-        f"Begin anew: mv {kept} {shlex.quote(f'{state}.old')}"
+        f"Begin again: mv {kept} {shlex.quote(f'{state}.old')}"
     )
 
 

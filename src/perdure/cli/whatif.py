@@ -132,7 +132,7 @@ def whatif(
 
 
 def _must_concern_studies(study: str, context: typer.Context) -> None:
-    """Raises `ConfigError` for an option that a study would not heed."""
+    """Raises `ConfigError` for an option that a study would ignore."""
     for name in context.params:
         source = context.get_parameter_source(name)
         if name not in _OF_STUDIES and source is not None and source.name == "COMMANDLINE":

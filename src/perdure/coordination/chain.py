@@ -104,7 +104,7 @@ class Turn(Struct, frozen=True):
 
 
 class Chain(Struct, frozen=True):
-    """All exceptions on their way and those that ended lately, and who may be asked. Never changed in place."""
+    """All exceptions on their way and those that ended recently, and who may be asked. Never changed in place."""
 
     open: Mapping[str, ExceptionRecord] = field(default_factory=dict)
     ended: Mapping[str, ExceptionRecord] = field(default_factory=dict)  # oldest first, at most `MAX_ENDED`
@@ -271,7 +271,7 @@ class _Draft:
             self._note_source(known, again)
 
     def _note_source(self, known: ExceptionRecord, again: ExceptionRecord) -> None:
-        """Write a second source down; whoever waited for one is asked anew."""
+        """Write a second source down; whoever waited for one is asked again."""
         seen = _seen_again(known, again, self._now)
         if seen is known:
             return
@@ -313,7 +313,7 @@ class _Draft:
         return True
 
     def _covers(self, known: ExceptionRecord, again: ExceptionRecord) -> bool:
-        """Whether `again` is nothing new: no worse than what is known, and that is being seen to, or was lately.
+        """Whether `again` is nothing new: no worse than what is known, and that is being seen to, or was recently.
 
         What nobody would act on when one source said it, is a new matter when another does; so is a fault that comes
         back after it was fixed.
@@ -328,7 +328,7 @@ class _Draft:
         match known.state:
             case ExceptionState.HANDLED:
                 if known.read_back_s is not None and self._now - known.read_back_s > FRESH_S:
-                    return False  # somebody may have returned the node since: it is looked at anew
+                    return False  # somebody may have returned the node since: it is looked at again
                 return known.outcome in (Outcome.OPEN, Outcome.STOPPED) and not self._is_overtaken(known, ended_s)
             case ExceptionState.ESCALATED:
                 return again.detected_by in known.sources
@@ -345,7 +345,7 @@ class _Draft:
         return braked or any(r.subject.resource == resource and r.time_s >= ended_s for r in self._open.values())
 
     def _count_folded(self) -> None:
-        """A storm is counted once a batch: a record is not made anew for each of a thousand equal faults."""
+        """A storm is counted once a batch: a record is not made again for each of a thousand equal faults."""
         for exception_id, times in self._folded.items():
             known = self._open.get(exception_id) or self._ended[exception_id]
             self._put(replace(known, repeats=known.repeats + times))

@@ -66,7 +66,7 @@ class Outcome(StrEnum):
     """What became of the job that an exception is about, once that is known."""
 
     OPEN = ""
-    CLEARING = "clearing"  # it works again; what was held because of it is being let go
+    CLEARING = "clearing"  # it works again; what was held because of it is being released
     RECOVERED = "recovered"  # the job got past it
     FAILED_AGAIN = "failed_again"  # the job was put back, and failed once more
     STOPPED = "stopped"  # the owner chose that the job ends here
@@ -213,7 +213,7 @@ class ExceptionRecord(Struct, frozen=True):
 
     @property
     def holds(self) -> tuple[AttemptId, ...]:
-        """Waiting jobs that it holds back still: none of them was let go."""
+        """Waiting jobs that it holds back still: none of them was released."""
         if self.outcome not in (Outcome.OPEN, Outcome.CLEARING):
             return ()
         if not (held := self.held):

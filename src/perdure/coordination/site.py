@@ -35,7 +35,7 @@ class Site(Protocol):
     """The cluster as it stands."""
 
     def job(self, job_id: str) -> Job | None:
-        """A job that is not over, or was lately."""
+        """A job that is not over, or was recently."""
 
     def latest(self, job_id: str) -> int:
         """The job's newest incarnation; 0 where it never started."""

@@ -120,7 +120,7 @@ def type_of(value: Any, where: str = "type") -> str:
 def severity_of(value: Any, where: str = "severity") -> int:
     """Read a severity. Raises `InputError`."""
     if isinstance(value, bool) or not isinstance(value, int) or not FATAL <= value <= LEAST:
-        raise InputError(where, f"{_shown(value)} is none", f"Use {FATAL} (fatal) to {LEAST} (least)")
+        raise InputError(where, f"{_shown(value)} is not a valid severity", f"Use {FATAL} (fatal) to {LEAST} (least)")
     return value
 
 
@@ -226,7 +226,7 @@ def _one_of(kind: type[T]) -> Read[T]:
             return kind(value)  # type: ignore[call-arg]
         except ValueError as err:
             known = ", ".join(str(k) for k in kind if str(k))  # type: ignore[attr-defined]
-            raise InputError(where, f"{_shown(value)} is none of them", f"Use one of: {known}") from err
+            raise InputError(where, f"{_shown(value)} is not one of them", f"Use one of: {known}") from err
 
     return read
 

@@ -13,7 +13,7 @@ from perdure.demo.workload import SCENARIOS, Arrival
 from perdure.errors import StateError
 
 KEEP_RUNS_S = 3600.0
-"""Checkpoints of runs that never finished are let go when they have not changed for this long."""
+"""Checkpoints of runs that never finished are deleted when they have not changed for this long."""
 
 
 @dataclass(frozen=True, slots=True)

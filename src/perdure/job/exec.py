@@ -10,7 +10,7 @@ What is guaranteed
   once when it is continued after a stop (it stops the program first, then looks), and else within `poll_s` seconds.
   Before that the program may have run on for some milliseconds after the thaw, and what it wrote then is written. No
   user process can close that gap; cooperation does.
-- However the program ends, a last breath says how and why (`perdure.job.exit_report`), unless this launcher is killed.
+- However the program ends, an exit report says how and why (`perdure.job.exit_report`), unless this launcher is killed.
 - Off Linux only the program's process group is reached; processes that leave it are not.
 """
 
@@ -108,7 +108,7 @@ def _hold(start: Start) -> Claim:
 
 
 class _Run:
-    """One program from its start to its last breath."""
+    """One program from its start to its exit report."""
 
     def __init__(
         self, argv: Sequence[str], environment: Mapping[str, str], start: Start, held: Claim, options: ExecOptions
@@ -190,7 +190,7 @@ class _Run:
         )
 
     def _breathe_last(self, ending: Ending, told: Sequence[str]) -> int:
-        """Leave the last breath, tell the service; returns the exit code to end with."""
+        """Leave the exit report, tell the service; returns the exit code to end with."""
         error = exit_report.torchelastic_error(self._error_file, self._started_s)
         breath = self._note(self._understood(ending, error), told, error, is_final=True)
         self._watches.pulse.end(step=breath.step)
@@ -217,7 +217,7 @@ class _Run:
         if self._care.framework is Framework.TORCHRUN and ending.exit_code == 1 and wish_of(asked) is not ExitWish.NONE:
             return replace(ending, exit_code=asked, note=ending.note or "a worker asked for it")
         if ending.reason is not Reason.WALLTIME and (kills := oom_kills() - self._oom_kills) > 0:
-            return replace(ending, reason=Reason.OOM_HINT, note=f"killed for want of memory meanwhile: {kills}")
+            return replace(ending, reason=Reason.OOM_HINT, note=f"killed for lack of memory meanwhile: {kills}")
         return ending
 
     def _last_breath(self, ending: Ending, told: Sequence[str], error: Any) -> ExitReport:

@@ -1,4 +1,4 @@
-"""The last breath of a task: how and why it ended, in one file that is whole or not there.
+"""The exit report of a task: how and why it ended, in one file that is whole or not there.
 
 `perdure exec` writes it, whatever happened, unless it is itself killed by signal 9; for a resource manager that does
 that some time after TERM, a first version is written when TERM comes. It is the job's own word and
@@ -32,7 +32,7 @@ class Reason(StrEnum):
     HANG = "hang"  # it was silent too long and was ended for it
     WALLTIME = "walltime"  # it was told that the end is near, and ended
     FENCED = "fenced"  # a newer incarnation has taken over
-    OOM_HINT = "oom-hint"  # it failed while the kernel killed in its control group for want of memory
+    OOM_HINT = "oom-hint"  # it failed while the kernel killed in its control group for lack of memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def write(path: Path, breath: ExitReport) -> None:
 
 
 def read(path: Path) -> ExitReport:
-    """Raises `FileNotFoundError`, other `OSError`, or `InputError` where it is no last breath."""
+    """Raises `FileNotFoundError`, other `OSError`, or `InputError` where it is no exit report."""
     data = read_json(path, SCHEMA)
     fields = Fields(str(path), data)
     return ExitReport(

@@ -75,7 +75,8 @@ def framework_of(name: str) -> Framework:
     try:
         return Framework(name)
     except ValueError as err:
-        raise ConfigError("--framework", f"{name[:40]!r} is none", f"Name one of {', '.join(Framework)}") from err
+        fix = f"Name one of {', '.join(Framework)}"
+        raise ConfigError("--framework", f"{name[:40]!r} is not a framework", fix) from err
 
 
 def signal_of(name: str, where: str) -> int:
@@ -84,4 +85,4 @@ def signal_of(name: str, where: str) -> int:
     try:
         return signal.Signals[f"SIG{plain}"].value
     except KeyError as err:
-        raise ConfigError(where, f"{name[:40]!r} is none", "Name one such as TERM, USR1 or USR2") from err
+        raise ConfigError(where, f"{name[:40]!r} is not a signal", "Name one such as TERM, USR1 or USR2") from err

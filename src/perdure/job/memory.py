@@ -1,4 +1,4 @@
-"""Whether the kernel has killed for want of memory: the count of the control group that this process is in."""
+"""Whether the kernel has killed for lack of memory: the count of the control group that this process is in."""
 
 from __future__ import annotations
 

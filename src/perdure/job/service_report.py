@@ -45,7 +45,7 @@ class ServiceReporter:
                     raise
                 tell(type_, severity=severity, note=note, incarnation=0)  # it has not seen this start yet
         except PerdureError as err:
-            say(f"perdure exec: the service was not told of {type_}: {err}")
+            say(f"perdure exec: the service was not informed of {type_}: {err}")
 
 
 def has_service(environment: Mapping[str, str]) -> bool:

@@ -47,7 +47,7 @@ class Observation(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What was seen so far, as far as `changes` needs it. Bounded: jobs that are over and unseen are let go."""
+    """What was seen so far, as far as `changes` needs it. Bounded: jobs that are over and unseen are forgotten."""
 
     jobs: Mapping[str, Job] = field(default_factory=dict)  # by job id
     running: Mapping[AttemptId, Attempt] = field(default_factory=dict)

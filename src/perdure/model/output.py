@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DIGEST_BYTES = 4096
-"""So much before a mark is compared, to tell a file that was appended to from one that was written anew."""
+"""So much before a mark is compared, to tell a file that was appended to from one that was rewritten."""
 
 
 class OutputKind(StrEnum):
@@ -119,7 +119,7 @@ def digest_of(data: bytes) -> str:
 def own_start(mark: LogMark | None, size: int, written_s: float, digest_at_mark: str) -> int:
     """The byte from which a file of `size` is a later attempt's own; `mark` is where the attempt before it ended.
 
-    A file that was cut, or that no longer holds what stood before the mark, was written anew. So was one of the same
+    A file that was cut, or that no longer holds what stood before the mark, was rewritten. So was one of the same
     size and text that was written since: a program that fails in the same way each time writes the same text.
     """
     if mark is None or size < mark.end or digest_at_mark != mark.digest:

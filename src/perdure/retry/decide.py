@@ -235,7 +235,7 @@ def _stands_still(verdict: Verdict, past: Sequence[PastFailure]) -> str:
 def _got_further(run: Verdict | PastFailure, before: Sequence[PastFailure]) -> bool:
     """Whether it came to a newer step than the runs before, and did not begin where the last of them began.
 
-    Whoever begins anew each time gets a little further now and then.
+    Whoever starts over each time gets a little further now and then.
     """
     if run.steps is None or run.steps <= max((each.steps for each in before if each.steps is not None), default=-1):
         return False
@@ -332,7 +332,7 @@ def _elsewhere(
     """Nodes to avoid, and the words for it. Enough nodes are left for the gang; what is surest goes first.
 
     A suspicion is no proof, and a job's exclusions are never lifted: suspects are avoided only while half of the nodes
-    are left, lest a job be driven, one suspicion after the other, onto the one node that is bad. A job that may run on
+    are left, so that suspicion after suspicion does not drive a job onto the one bad node. A job that may run on
     fewer nodes gives up only those that went down under it, by the resource manager's word.
     """
     if _is_nobodys_fault(attempt, verdict):

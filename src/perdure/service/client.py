@@ -152,7 +152,7 @@ class Client:
             raise ClusterBusy(self.url, f"the service does not answer ({why})", self._fix) from err
         except ValueError as err:  # a header or an address that HTTP cannot carry; the header is the token
             if "header" in str(err):
-                raise InputError("PERDURE_TOKEN", "holds a character that no token has", "Copy it anew") from None
+                raise InputError("PERDURE_TOKEN", "holds a character that no token has", "Copy it again") from None
             raise InputError(self.url, str(err), self._fix) from err
         if len(data) > MAX_ANSWER_BYTES:
             raise ClusterError(self.url, f"the answer is longer than {MAX_ANSWER_BYTES} bytes", "Ask for less")

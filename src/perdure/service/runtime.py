@@ -74,7 +74,7 @@ from perdure.triage.rules import own_rules, with_site_rules
 
 log = logging.getLogger("perdure")
 
-KEEP_OPEN_S = 10.0  # one `scontrol` for looks and actions: longer, and a new slurm.conf would be heeded late
+KEEP_OPEN_S = 10.0  # one `scontrol` for looks and actions: longer, and a new slurm.conf would take effect late
 WAIT_STEP_S = 1.0  # for a controller that does not answer
 END_S = 3  # that requests have to end in; streams of events take one
 PROBE_EVERY_S = 5.0  # whether the journal can be written
@@ -239,7 +239,7 @@ def check_manager(journal: Journal, name: str) -> None:
     known = journal.manager(name)
     if known != name:
         what = f"it tells of the jobs of ClusterName={known}, and the Slurm that answers here is {name}"
-        fix = "Give each cluster a --state DIR of its own; if this one was renamed, name it anew: service.cluster_name"
+        fix = "Give each cluster a --state DIR of its own; if this one was renamed, rename it: service.cluster_name"
         raise StateError(journal.where, what, fix)
 
 

@@ -16,7 +16,7 @@ MAX_LINE_BYTES = 4096
 """Longer lines are matched and kept in pieces of at most this size."""
 
 PIECE = b"\x0b"
-"""Stands for a carriage return after `scrub`: the line goes on, its picture starts anew."""
+"""Stands for a carriage return after `scrub`: the line goes on, its picture starts over."""
 
 _CONTROLS = bytes(c for c in range(32) if c not in (9, 10)) + b"\x7f"  # all but tab and newline
 

@@ -51,7 +51,7 @@ OF_SIGNAL: dict[int, Cause] = {
               "Look at the size of /dev/shm on the node (df /dev/shm); use fewer data loading workers."),
     8: _faint("signal-fpe", "numeric", 0.08, "the program divided by zero in native code (signal 8)"),
     9: _faint("signal-kill", "killed", 0.4, "the program was killed (signal 9), and nothing says by whom",
-              "Look for who killed it: the kernel for want of memory (dmesg, the job's peak memory), or a person."),
+              "Look for who killed it: the kernel for lack of memory (dmesg, the job's peak memory), or a person."),
     11: _faint("signal-segv", "native_crash", 0.45, "the program crashed (signal 11)"),
     13: _faint("signal-pipe", "unknown", 0.15, "it wrote to a pipe whose reader had ended, as head does (signal 13)",
                "Let the reader read to the end, or leave out set -o pipefail for that line."),

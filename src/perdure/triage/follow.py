@@ -114,7 +114,7 @@ class Follower:
             pass
 
     def restart(self) -> None:
-        """The log begins anew: it was truncated, or another has taken its place. What is usual stays known."""
+        """The log begins again: it was truncated, or another has taken its place. What is usual stays known."""
         self._seen.offset = self._seen.line = 0
         self._partial = b""
 

@@ -22,7 +22,7 @@ from perdure.triage.rule import Force
 from perdure.triage.templates import TemplateTree
 
 MAX_STATE_BYTES = 8 << 20
-FIX = "Make it anew, from the log of a run that went well"
+FIX = "Make it again, from the log of a run that went well"
 
 
 @dataclass(frozen=True, slots=True)

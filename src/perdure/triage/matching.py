@@ -220,7 +220,7 @@ class RuleBook(Struct, frozen=True, dict=True):
             start, end = _piece(data, found.start(), redrawn)
             yield found.start(), start, end
             position = max(end, found.start() + 1)
-        dense_from = len(data) - DENSE_END_BYTES  # lest a run of failure lines seem to end where a block does
+        dense_from = len(data) - DENSE_END_BYTES  # a run of failure lines must not seem to end where a block does
         while found := self.screen.search(data, position):
             start, end = _piece(data, found.start(), redrawn)
             yield found.start(), start, end

@@ -68,7 +68,7 @@ def _by_number(rank: str) -> tuple[int, str]:
 
 
 def merged(hits: Sequence[Hit]) -> Merged:
-    """Put the hits of all tasks in one order; `Hit.order` is counted anew."""
+    """Put the hits of all tasks in one order; `Hit.order` is recounted."""
     several_ranks = len({hit.rank for hit in hits if hit.rank}) > 1
     if not several_ranks and len({hit.block.window.source for hit in hits}) < 2:
         return Merged(tuple(hits))

@@ -21,7 +21,7 @@ from perdure.errors import InputError
 
 WILDCARD = "<*>"
 FORMAT = 1
-FIX = "Make it anew: it is written by `TemplateTree.state`"
+FIX = "Make it again: it is written by `TemplateTree.state`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def test_whole_numbers_are_good_times():
 
 def test_an_action_of_no_kind_is_named():
     for document in ({"kind": "explode"}, {}, None, 3):
-        with pytest.raises(ValueError, match="is none of requeue"):
+        with pytest.raises(ValueError, match="is not one of requeue"):
             decode_action(document)
 
 

@@ -62,7 +62,7 @@ def test_a_site_that_is_set_up_well_has_nothing_to_do():
         ({"uid": 7, "user": "ada", "admin_level": "", **configured(PrivateData="jobs,usage")}, Mark.FAIL, "hides"),
         ({"logs": (("/a", ""), ("/b", "not there"))}, Mark.FAIL, "1 of 2 logs"),
         ({"logs": tuple((f"/{i}", "" if i else "x") for i in range(20))}, Mark.WARN, "19 of 20 logs"),
-        ({"logs": ()}, Mark.WARN, "no job ended lately"),
+        ({"logs": ()}, Mark.WARN, "no job ended recently"),
         ({"jobs": jobs(job(1, stdout="/home/%q.out"))}, Mark.WARN, "cannot be resolved"),
         (
             {"jobs": jobs(*(job(i, before_name=f"ArrayJobId=4 ArrayTaskId={i} ") for i in (5, 6)))},

@@ -165,7 +165,7 @@ def test_a_job_put_back_without_its_exclusion_is_put_back():
 def test_a_job_that_slurm_does_not_let_go_is_not_called_in_the_queue():
     outcome = refused_twice(Requeue(ATTEMPT), Todo(("update jobid=7 ExcNodeList=n1", "release 7")), "Cannot modify")
     assert outcome.status is REFUSED
-    assert outcome.detail == "it is held, and Slurm does not let it go: Cannot modify"
+    assert outcome.detail == "it is held, and Slurm does not release it: Cannot modify"
 
 
 @pytest.mark.parametrize("found", [FAILED, WAITS, PUT_BACK])

@@ -63,7 +63,7 @@ def test_who_names_kinds_wants_them_whatever_their_severity(loaded):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[notices.targets.x]\nkind = "pigeon"\n', "kind is none of webhook, mail, slack, ntfy"),
+        ('[notices.targets.x]\nkind = "pigeon"\n', "kind is not one of webhook, mail, slack, ntfy"),
         ('[notices.targets.x]\nkind = "slack"\n', "url is missing"),
         ('[notices.targets.x]\nkind = "slack"\nurl = "https://h/"\nurl_env = "A"\n', "give one of url, url_env"),
         ('[notices.targets.x]\nkind = "webhook"\nurl = "https://h/"\nsecret = "s3cr3t"\n', "a secret is no setting"),
@@ -74,7 +74,7 @@ def test_who_names_kinds_wants_them_whatever_their_severity(loaded):
         ('[notices.targets.x]\nkind = "mail"\nhost = "h"\nsender = "a@b"\nto = ["a@b"]\nlogin = "a"\n', "login needs"),
         ('[[notices.rules]]\nto = ["nobody"]\n', "no target is called 'nobody'"),
         ('[[notices.rules]]\nto = []\n', "names no target"),
-        ('[[notices.rules]]\nto = ["x"]\nkinds = ["test"]\n', "'test' is none of"),
+        ('[[notices.rules]]\nto = ["x"]\nkinds = ["test"]\n', "'test' is not one of"),
         ('[[notices.rules]]\nto = ["x"]\nseverity = "loud"\n', "severity cannot be 'loud'"),
         ("[notices]\nrules = 3\n", "not a list"),
         ("[notices]\nper_hour = 0\n", "out of range"),

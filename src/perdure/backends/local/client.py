@@ -102,7 +102,7 @@ class LocalBackend:
             return decode(cls, answer)
         except ValueError as err:
             what = f"its cluster daemon is of another version: {err}"
-            raise ClusterError(str(self._state_dir), what, "Stop it and start it anew") from err
+            raise ClusterError(str(self._state_dir), what, "Stop it and start it again") from err
 
     def _ask(self, request: dict[str, Any]) -> Any:
         answer = json.loads(self._exchange(json.dumps(request).encode() + b"\n"))

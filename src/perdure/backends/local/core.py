@@ -174,7 +174,7 @@ class Core:
             self._finish(attempt, AttemptState.LAUNCH_FAILED, reason, now)
 
     def all_lost(self, reason: str, now: float) -> None:
-        """Nothing runs any more: the daemon ends, or has been started anew after a crash."""
+        """Nothing runs any more: the daemon ends, or has been restarted after a crash."""
         for attempt in tuple(self.running.values()):
             self._finish(attempt, AttemptState.NODE_FAIL, reason, now)
         for node in tuple(self.nodes.values()):
@@ -231,7 +231,7 @@ class Core:
         self._schedule_due = True
 
     def forget(self, job_ids: Iterable[str]) -> None:
-        """Let go of jobs that are over."""
+        """Drop jobs that are over."""
         for job_id in job_ids:
             del self.jobs[job_id]
 

@@ -69,7 +69,7 @@ def choose_victims(
     """The attempts to preempt so that `job` fits; empty where nothing helps or enough is being freed already.
 
     Only preemptible jobs of lower priority are taken: the lowest priority first, then the latest start. None is
-    taken in vain: whoever turns out not to be needed is spared.
+    taken without success: whoever turns out not to be needed is spared.
     """
     staying = [attempt for attempt in running if attempt.ending is None]
     candidates = [a for a in staying if _may_be_preempted(jobs[a.job_id], job)]

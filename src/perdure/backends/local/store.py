@@ -151,7 +151,7 @@ class Store:
         self._write(lambda: self._db.executemany("DELETE FROM process WHERE pid = ? AND born = ?", rows))
 
     def keep_nodes(self, names: Iterable[str]) -> None:
-        """Let go of nodes that the cluster no longer has."""
+        """Drop nodes that the cluster no longer has."""
         kept = list(names)
 
         def write() -> None:
@@ -162,7 +162,7 @@ class Store:
         self._write(write)
 
     def prune(self) -> tuple[list[str], list[str]]:
-        """Let go of the oldest ended jobs and actions beyond the bounds; returns the jobs' ids and their logs."""
+        """Drop the oldest ended jobs and actions beyond the bounds; returns the jobs' ids and their logs."""
         old = self._db.execute(
             "SELECT id FROM job WHERE end_s IS NOT NULL ORDER BY end_s DESC LIMIT -1 OFFSET ?", (MAX_ENDED_JOBS,)
         ).fetchall()

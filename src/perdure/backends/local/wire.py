@@ -36,5 +36,5 @@ def decode_action(document: object) -> Action:
     """Build the action that ``document["kind"]`` names. Raises `ValueError`."""
     kind = str(document.get("kind")) if isinstance(document, dict) else ""
     if kind not in ACTIONS:
-        raise ValueError(f"action of kind {kind!r} is none of {', '.join(ACTIONS)}")
+        raise ValueError(f"action of kind {kind!r} is not one of {', '.join(ACTIONS)}")
     return decode(ACTIONS[kind], document)

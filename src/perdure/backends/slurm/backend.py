@@ -78,7 +78,7 @@ log = logging.getLogger("perdure")
 MAX_DONE = 10_000  # outcomes, and ends that hooks told of, that are remembered
 COMPLETED_S = 1.0  # that a job which was put back is waited for while its epilogs end
 MAX_ASKED = 500  # jobs that accounting is asked about by id; where there are more, it is asked for all
-ACCOUNTING_EVERY_S = 60.0  # accounting is asked for all that ran lately; in between only about jobs that need it
+ACCOUNTING_EVERY_S = 60.0  # accounting is asked for all that ran recently; in between only about jobs that need it
 MAX_STEPS = 6  # of one action: put back, change, release, and a look after each
 
 LINES_AFTER_S = 6.0  # slurmctld tells accounting every five seconds how the jobs were submitted that have started
@@ -516,7 +516,7 @@ class SlurmBackend:
         self._uids |= told | {job.user: job.uid for job in jobs}
 
     def output(self, attempt: Attempt, max_bytes: int = TAIL_BYTES, known: Sequence[LogMark] = ()) -> Output:
-        """See `Backend.output`. Whose the lines are is told by who else had the same path lately."""
+        """See `Backend.output`. Whose the lines are is told by who else had the same path recently."""
         outputs = self._outputs_of(attempt)
         if not attempt.stdout:
             return Output((), (Absent("", Why.UNKNOWN, _NO_BATCH_JOB if outputs else _FORGOTTEN),))
@@ -683,7 +683,7 @@ class SlurmBackend:
         for command in step.repairs:
             job = command.split()[1].removeprefix("jobid=")
             complaint = scontrol.ask(command).complaint
-            words.append(f"job {job} {f'waits in vain: {complaint}' if complaint else 'depends on it again'}")
+            words.append(f"job {job} {f'waits without success: {complaint}' if complaint else 'depends on it again'}")
         return tuple(words)
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:

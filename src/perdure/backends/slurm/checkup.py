@@ -173,7 +173,7 @@ def _logs(facts: Facts) -> Iterator[Finding]:
     if thrown := len(facts.logs) - len(logs):
         yield Finding(Mark.OK, f"{thrown} of the last jobs keep no log (-o /dev/null): their users want none")
     if not logs:
-        yield Finding(Mark.WARN, "no job ended lately whose log could be tried", "Submit one, then run this again")
+        yield Finding(Mark.WARN, "no job ended recently whose log could be tried", "Submit one, then run this again")
     else:
         refused = [(path, why) for path, why in logs if why]
         share = 1 - len(refused) / len(logs)

@@ -196,7 +196,7 @@ def _launch_failure(attempt: Attempt, record: JobRecord | None, nodes: Iterable[
 def _is_ahead(row: Row, record: JobRecord | None, now: float) -> bool:
     """True for an end so new that the controller may not have known of the start, and of which it shows no trace.
 
-    Its record, where there is one, waits still as it was submitted; a job that was put back was submitted anew.
+    Its record, where there is one, waits still as it was submitted; a job that was put back was submitted again.
     """
     is_new = row.end_s is not None and row.end_s + 1 + CLOCKS_APART_S > now
     return is_new and (record is None or (is_waiting(record.state) and record.submit_s == row.submit_s))

@@ -1,7 +1,7 @@
 """What to tell Slurm for an action, decided from what Slurm says of the job or node now.
 
 A step is one question or command; the answer decides the next. So an action that was broken off is taken up where
-it stands: a job that is found put back and held gets its exclusions and is let go.
+it stands: a job that is found put back and held gets its exclusions and is released.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def without_admin(commands: Sequence[str]) -> tuple[str, ...]:
 def refused_twice(action: JobAction | NodeAction, step: Todo, complaint: str) -> Outcome:
     """What has come of an action whose last step Slurm refuses again and again."""
     if any(command.startswith("release ") for command in step.commands):
-        return refused(f"it is held, and Slurm does not let it go: {complaint}")
+        return refused(f"it is held, and Slurm does not release it: {complaint}")
     if isinstance(action, Requeue) and not puts_back(step):
         return done(f"in the queue, but as it was: {complaint}")
     return refused(complaint)

@@ -158,9 +158,9 @@ class Dialog:
 
 
 class Batch:
-    """One ``scontrol`` for several conversations: opened for the first one, and anew after one that failed.
+    """One ``scontrol`` for several conversations: opened for the first one, and again after one that failed.
 
-    `keep_s`: also anew where it is older than that, as slurm.conf may have changed since it was read.
+    `keep_s`: also again where it is older than that, as slurm.conf may have changed since it was read.
     """
 
     def __init__(self, tools: Tools, keep_s: float = math.inf) -> None:

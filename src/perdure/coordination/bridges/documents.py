@@ -52,7 +52,7 @@ def logged(text: str, words: Sequence[str]) -> Iterator[Mapping[str, Any]]:
 
 
 def _attempts(text: str, where: str) -> Iterator[tuple[Any, int]]:
-    """What was found at each place where a document may begin, and how many characters were read in vain."""
+    """What was found at each place where a document may begin, and how many characters were read without success."""
     at = end = 0
     while (at := _next(text, at)) < len(text):
         if at >= end:

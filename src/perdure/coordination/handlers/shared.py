@@ -69,9 +69,9 @@ def throttle(record: ExceptionRecord, site: Site, now: float) -> Ruling:
 
 
 def release_held(record: ExceptionRecord, site: Site, now: float) -> Ruling:
-    """It works again: let go of what was held because of it, all but the jobs that need what is down still.
+    """It works again: release what was held because of it, all but the jobs that need what is down still.
 
-    Those are let go with the last that they need; so is what an earlier all-clear could not let go of.
+    Those are released with the last that they need; so is what an earlier all-clear could not release.
     """
     if not record.subject.resource:
         return declined("it names no shared resource")
@@ -95,7 +95,7 @@ def _cause(record: ExceptionRecord) -> str:
 
 
 def _the_site_s_word(now: float) -> Ruling:
-    """All who need the resource would be held, or let go: users can ask for that, and not bring it about."""
+    """All who need the resource would be held, or released: users can ask for that, and not bring it about."""
     return Ruling(AnswerKind.DEFERRED, "only users say so", until_s=now + SECOND_LOOK_S)
 
 

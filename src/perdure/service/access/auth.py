@@ -73,7 +73,7 @@ class TokenEntry:
 class TokenBook:
     """The tokens in ``STATE/tokens.json``, and login codes of one use. Safe to use from many threads.
 
-    The file is read anew whenever it has changed, so a token minted or revoked by another process counts at once.
+    The file is read again whenever it has changed, so a token minted or revoked by another process counts at once.
     """
 
     def __init__(self, state: Path, clock: Callable[[], float] = time.monotonic) -> None:

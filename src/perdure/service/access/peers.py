@@ -42,7 +42,7 @@ class PeerProtocol(H11Protocol):
 
 
 def _peer(transport: asyncio.Transport) -> Peer:
-    """What proxies write into headers of the addresses that they speak for is not heeded here."""
+    """Ignores what proxies write into headers of the addresses that they speak for."""
     name = transport.get_extra_info("peername")
     address = str(name[0]) if isinstance(name, tuple) and name else ""
     return Peer(peer_of(transport.get_extra_info("socket")), address)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class BlameSettings:
-    """Suspects: what the attempts that ended lately have in common, on the page `/blame` and in `perdure who`."""
+    """Suspects: what the attempts that ended recently have in common, on the page `/blame` and in `perdure who`."""
 
     enabled: bool = True
     """False: nobody is suspected, and the page stays empty."""

@@ -441,7 +441,7 @@ def _with_case(state: State, case: Case, settings: ControllerSettings) -> State:
 
 
 def _keeping_rank(case: Case) -> tuple[bool, float]:
-    """What is let go first: the oldest of those that are settled; those that await a verdict only then."""
+    """What is forgotten first: the oldest of those that are settled; those that await a verdict only then."""
     failure = case.failure
     return (failure is not None and failure.awaits_verdict, failure.record.time_s if failure else 0.0)
 

@@ -27,12 +27,12 @@ def successor_of(job: Job, attempt: Attempt, known: Mapping[str, Job]) -> str:
     alike = [other for other in mine if (other.name, other.work_dir) == (job.name, job.work_dir)]
     if own := _own(job, attempt, alike):
         return f"it has submitted its own successor, job {own.job_id}"
-    anew = _submitted_anew(job, attempt, alike)
+    resubmitted = _submitted_anew(job, attempt, alike)
     live = [other for other in alike if not other.state.is_over]
     for other in live:
         if _is_younger(other, job, attempt):
             is_only_one = len(live) == 1 and _may_be_its_own(other, job, attempt)
-            if not (is_only_one or other in anew):
+            if not (is_only_one or other in resubmitted):
                 continue
             if other.submit_s <= (attempt.end_s or other.submit_s):
                 return f"it has submitted its own successor, job {other.job_id}"
@@ -52,7 +52,7 @@ def _own(job: Job, attempt: Attempt, alike: Sequence[Job]) -> Job | None:
 
 
 def _is_younger(other: Job, job: Job, attempt: Attempt) -> bool:
-    """What was put back was not submitted anew, whatever instant it bears."""
+    """What was put back was not submitted again, whatever instant it bears."""
     return not other.restarts and other.submit_s >= attempt.start_s and _number(other) > _number(job)
 
 

@@ -29,7 +29,7 @@ def context_of(attempt: Attempt, case: Case | None, fleet: Fleet, free_bytes: in
 
 
 def _troubles(attempt: Attempt, fleet: Fleet, now: float) -> tuple[list[NodeTrouble], list[NodeTrouble]]:
-    """What befell other users' jobs lately: on the nodes of `attempt`, and elsewhere."""
+    """What befell other users' jobs recently: on the nodes of `attempt`, and elsewhere."""
 
     def of_others(found: Iterable[NodeTrouble]) -> list[NodeTrouble]:
         return [each for each in found if each.user != attempt.user and now - each.time_s <= NEARBY_S]

@@ -1,4 +1,4 @@
-"""The learner: has the model in use, and teaches it anew when the site has learnt something."""
+"""The learner: has the model in use, and retrains it when the site has learnt something."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from perdure.triage.verdict import Verdict
 log = logging.getLogger("perdure")
 
 MIN_NEWS = 5
-"""New lessons from outcomes that make a round of teaching worth while; a person's word always does."""
+"""New lessons from outcomes that make a round of teaching worth it; a person's word always does."""
 
 
 class Learner:

@@ -1,6 +1,6 @@
 """The training store: what triage read of each failure, what persons said of it, and the rounds of teaching.
 
-Bounded: readings beyond `MAX_READINGS` and older than their job's rows are let go, models beyond the newest few.
+Bounded: readings beyond `MAX_READINGS` and older than their job's rows are dropped, models beyond the newest few.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Outbox:
         return dropped
 
     def forget_place(self) -> None:
-        """Begin anew with what happens from now on."""
+        """Begin again with what happens from now on."""
         if self.read_until() is not None:
             with self._store.writing() as db:
                 db.execute(delete(notices_read).where(notices_read.c.cluster == self.cluster))
@@ -155,7 +155,7 @@ class Outbox:
     def begun(self, target: str, now: float) -> Begun:
         """When messages to a target were begun within the last hour."""
         with self._store.reading() as db:
-            return begun_of(db.execute(lately_begun(self.cluster, target, now)))
+            return begun_of(db.execute(recently_begun(self.cluster, target, now)))
 
     def begin(self, key: str, now: float) -> PendingMessage | None:
         """Write down that a message is about to be sent, and with what; None where it is not waiting any more."""
@@ -209,14 +209,14 @@ class Outbox:
         db.execute(delete(table).where(mine, old | (over & (table.c.seq <= edge))))
 
 
-def lately_begun(cluster: str, target: str, now: float) -> Select[Any]:
+def recently_begun(cluster: str, target: str, now: float) -> Select[Any]:
     """Asks for the messages to a target that were begun within the last hour."""
     mine = (messages.c.cluster == cluster, messages.c.target == target, messages.c.begun_s > now - HOUR_S)
     return select(as_text(messages.c.payload).label("text"), messages.c.begun_s).where(*mine)
 
 
 def begun_of(rows: Iterable[Row[Any]]) -> Begun:
-    """What `lately_begun` found, as the limits count it."""
+    """What `recently_begun` found, as the limits count it."""
     found = dict[tuple[str, Severity], list[float]]()
     for row in rows:
         message = MESSAGE.decode(row.text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 
 from perdure.service.notices.notice import Message
-from perdure.service.notices.outbox import MESSAGE, WAITING, MessageState, begun_of, lately_begun
+from perdure.service.notices.outbox import MESSAGE, WAITING, MessageState, begun_of, recently_begun
 from perdure.service.notices.rules import Begun, Group, Limits, PendingMessage, WaitReason, group_of, wait_reason
 from perdure.service.store.codec import clean
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged, position
@@ -63,8 +63,8 @@ def _standing(reader: Reader, target: str, now: float) -> tuple[set[Group], Begu
     m = messages.c
     mine = (reader.owns(messages), m.target == clean(target), m.state == MessageState.ON_ITS_WAY.value)
     rows = reader.all(select(as_text(m.payload).label("text")).where(*mine))
-    lately = reader.all(lately_begun(reader.cluster, clean(target), now))
-    return {group_of(MESSAGE.decode(row.text)) for row in rows}, begun_of(lately)
+    recently = reader.all(recently_begun(reader.cluster, clean(target), now))
+    return {group_of(MESSAGE.decode(row.text)) for row in rows}, begun_of(recently)
 
 
 def counts(reader: Reader) -> dict[str, int]:

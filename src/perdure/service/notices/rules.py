@@ -128,11 +128,11 @@ def wait_reason(
         return WaitReason("waits for more of its kind", waiting.due_s)
     if group_of(waiting.message) in on_their_way:
         return WaitReason("waits until the message before it has arrived")
-    lately = _lately(waiting.message, begun, now)
-    if len(lately) >= limits.per_hour:
+    recently = _recently(waiting.message, begun, now)
+    if len(recently) >= limits.per_hour:
         severity, most = waiting.message.kind.severity, limits.per_hour
-        why = f"held: {len(lately)} {severity} messages in the last hour, and notices.per_hour is {most}"
-        return WaitReason(why, sorted(lately)[-most] + HOUR_S)
+        why = f"held: {len(recently)} {severity} messages in the last hour, and notices.per_hour is {most}"
+        return WaitReason(why, sorted(recently)[-most] + HOUR_S)
     return WaitReason("is next")
 
 
@@ -142,10 +142,10 @@ def _is_due(due_s: float, limits: Limits, now: float) -> bool:
 
 
 def _may_begin(message: Message, on_their_way: Collection[Group], begun: Begun, limits: Limits, now: float) -> bool:
-    return group_of(message) not in on_their_way and len(_lately(message, begun, now)) < limits.per_hour
+    return group_of(message) not in on_their_way and len(_recently(message, begun, now)) < limits.per_hour
 
 
-def _lately(message: Message, begun: Begun, now: float) -> list[float]:
+def _recently(message: Message, begun: Begun, now: float) -> list[float]:
     """When messages that count against the same limit were begun within the hour."""
     return [at_s for at_s in begun.get((message.whose, message.kind.severity), ()) if now - HOUR_S < at_s <= now]
 

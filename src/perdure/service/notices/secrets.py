@@ -24,7 +24,7 @@ class Secret:
         return bool(self.file or self.env or self.value)
 
     def read(self) -> str:
-        """The text, read anew each time: it can be replaced without a restart. Raises `ConfigError`."""
+        """The text, read again each time: it can be replaced without a restart. Raises `ConfigError`."""
         if self.file is not None:
             return self._from_file(self.file)
         if self.env:

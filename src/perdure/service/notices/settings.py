@@ -153,7 +153,7 @@ def _name(name: str) -> str:
 def _target(name: str, table: object, base: Path | None) -> Channel:
     kind = str(table.get("kind")) if isinstance(table, dict) else ""
     if not isinstance(table, dict) or kind not in CHANNELS:
-        raise ValueError(f"target {name}: kind is none of {', '.join(CHANNELS)}")
+        raise ValueError(f"target {name}: kind is not one of {', '.join(CHANNELS)}")
     rest = {key: value for key, value in table.items() if key != "kind"}
     return _built(CHANNELS[kind], rest, f"target {name}", base)
 
@@ -165,7 +165,7 @@ def _rule(number: int, table: object, base: Path | None) -> Rule:
     rule = _built(Rule, table, where, base)
     kinds = [kind.value for kind in Kind if kind is not Kind.TEST]
     if unknown := [kind for kind in rule.kinds if kind not in kinds]:
-        raise ValueError(f"{where}: {unknown[0]!r} is none of {', '.join(kinds)}")
+        raise ValueError(f"{where}: {unknown[0]!r} is not one of {', '.join(kinds)}")
     if not rule.to:
         raise ValueError(f"{where}: to names no target")
     if rule.kinds and "severity" not in table:  # who names kinds wants these

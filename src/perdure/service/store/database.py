@@ -120,7 +120,7 @@ class Store:
         self._lock_fd = None
 
     def _connected(self) -> Connection:
-        """The writing connection. A new one must get the lock anew: whoever has it now is the service."""
+        """The writing connection. A new one must get the lock again: whoever has it now is the service."""
         if self._writer is None:
             writer = self._writers.connect()
             try:

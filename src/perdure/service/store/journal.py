@@ -36,7 +36,7 @@ from perdure.service.store.schema import actions, attempts, cases, events, excep
 from perdure.service.store.writes import Writes
 
 DAY_S = 86400.0
-LATELY_S = 3600.0  # a job that ended this long before the last event may still be told of
+RECENT_S = 3600.0  # a job that ended this long before the last event may still be told of
 NOT_AS_LEFT = "the job does not stand as it was left"
 AGAIN_S = 900.0  # what did not hold may be carried out again for so long
 
@@ -160,7 +160,7 @@ class Journal:
         """The controller's state as the journal knows it."""
         with self._store.reading() as db:
             newest_s, remembered = self._newest_s(db), self._remembered(db)
-            found_jobs = self._all(db, reads.JOBS, codec.JOB, since_s=newest_s - LATELY_S)
+            found_jobs = self._all(db, reads.JOBS, codec.JOB, since_s=newest_s - RECENT_S)
             known = Known(
                 jobs={job.job_id: job for job in found_jobs},
                 running={attempt.id: attempt for attempt in self._all(db, reads.RUNNING, codec.ATTEMPT)},
@@ -175,7 +175,7 @@ class Journal:
     def _chain(
         self, db: Connection, found: Mapping[str, Case], remembered: Mapping[str, Any], newest_s: float
     ) -> Chain:
-        """What was open, what still holds jobs back, and what ended lately: equal faults are folded into it."""
+        """What was open, what still holds jobs back, and what ended recently: equal faults are folded into it."""
         records = self._all(db, reads.EXCEPTIONS, codec.EXCEPTION, since_s=newest_s - DAY_S)[::-1]
         of_cases = [
             case.failure.record for case in found.values() if case.failure and case.failure.record.state.is_over
@@ -306,11 +306,11 @@ class Journal:
         return self._move(key, ActionState.PLANNED, ActionState.STARTED, started_s=now, detail="")
 
     def hand_back(self, key: str, detail: str) -> bool:
-        """Plan an action anew that was begun and, as is now known, not carried out."""
+        """Plan an action again that was begun and, as is now known, not carried out."""
         return self._move(key, ActionState.STARTED, ActionState.PLANNED, started_s=None, detail=detail)
 
     def doubt(self, key: str, seen_s: float) -> bool:
-        """Find out anew what became of an action that was done before `seen_s`. False: no such action."""
+        """Find out again what became of an action that was done before `seen_s`. False: no such action."""
         row = self.action(key)
         if row is None or row.state is not ActionState.DONE or (row.ended_s or math.inf) >= seen_s:
             return False
@@ -335,7 +335,7 @@ class Journal:
     def unreported(self) -> list[ActionEnded]:
         """Ends of actions that the controller has not heard of: the service died between the two."""
         with self._store.reading() as db:
-            since_s = self._newest_s(db) - LATELY_S
+            since_s = self._newest_s(db) - RECENT_S
         ended = self._actions(reads.UNREPORTED, since_s=since_s)
         return [ActionEnded(r.ended_s or 0.0, r.key, r.attempt, r.state.value, r.detail) for r in ended]
 

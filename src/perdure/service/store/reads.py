@@ -76,7 +76,7 @@ ENDED = (
     .order_by(attempts.c.seq.desc())
     .limit(MAX_ENDED_ATTEMPTS)
 )
-EXCEPTIONS = (  # what was open, what still holds jobs back, and what ended lately; the newest first
+EXCEPTIONS = (  # what was open, what still holds jobs back, and what ended recently; the newest first
     _payloads(
         exceptions,
         or_(exceptions.c.is_open, and_(exceptions.c.of_attempt.is_(False), exceptions.c.time_s > _SINCE_S)),

@@ -100,8 +100,8 @@ class Writes:
     def _plan(self, db: Connection, act: Act, created_s: float, cluster: str) -> None:
         """Plan an action once.
 
-        A person may ask anew for one that has ended, Perdure for one that only a person asked for, in vain: it gets a
-        key of its own.
+        A person may ask again for one that has ended, and Perdure for one that only a person asked for and that failed:
+        it gets a key of its own.
         """
         key = codec.clean(act.action.key)
         if (
@@ -150,7 +150,7 @@ def _insert_of(dialect: Dialect) -> Any:
 
 
 def _upsert_job(statement: Any, dialect: Dialect) -> Any:
-    """Insert a job, or overwrite what is known of it. One that begins anew goes to the end, and its story starts here.
+    """Insert a job, or overwrite what is known of it. One that begins again goes to the end, and its story starts here.
 
     The same is said by `perdure.model.jobs.begins_anew`.
     """

@@ -138,7 +138,7 @@ def healthz() -> dict[str, str]:
 
 @health.get("/readyz", dependencies=[Anybody], responses={503: {"description": "Not yet"}})
 def readyz(web: Here) -> Response:
-    """The journal can be written and the cluster was looked at lately; else why not."""
+    """The journal can be written and the cluster was looked at recently; else why not."""
     status = web.operations.status()
     said = {"status": "ready"} if status.ready else {"status": "not ready", "why": list(status.unready)}
     return JSONResponse(said, 200 if status.ready else 503)

@@ -23,7 +23,7 @@ from perdure.service.workers.operations import Operations, Status
 from perdure.triage.verdict import Label
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-FRESH_S = 5.0  # totals are counted anew no more often than this
+FRESH_S = 5.0  # totals are recounted no more often than this
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 USUAL_SUSPECTS = (CODE, USER, NODE, GPU, STORAGE)  # tiers that are told where nobody is suspected, too
 
@@ -73,7 +73,7 @@ class Metrics:
 class _Growing:
     """Counters out of the journal's totals, which get smaller when it is pruned: each begins at 0 and never falls.
 
-    Prometheus takes a counter that falls for one that began anew, and would count everything once more.
+    Prometheus takes a counter that falls for one that began again, and would count everything once more.
     """
 
     def __init__(self) -> None:

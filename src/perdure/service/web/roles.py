@@ -80,7 +80,7 @@ async def identify(request: Request) -> Identity:
     if session is None:
         raise Unauthenticated(request.url.path, "nobody is logged in", "Send Authorization: Bearer TOKEN, or log in")
     if request.method not in READING and not session.vouches_for(await _csrf_of(request)):
-        raise NotPermitted(request.url.path, "the page that asked is out of date", "Load it anew")
+        raise NotPermitted(request.url.path, "the page that asked is out of date", "Reload it")
     return session.identity
 
 

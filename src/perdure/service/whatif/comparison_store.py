@@ -28,7 +28,7 @@ MAX_BYTES = 64 << 20  # of one answer
 MAX_KEPT = 200  # of all users
 
 _BROKEN = Trouble(
-    where="service", what="it ended before this was done", fix="Ask again; an uploaded trace is to be sent anew"
+    where="service", what="it ended before this was done", fix="Ask again; an uploaded trace is to be sent again"
 )
 
 

@@ -19,7 +19,7 @@ from perdure.service.whatif.comparison import ORDER, ComparisonRequest, Progress
 
 log = logging.getLogger("perdure")
 
-HEED_S = 0.2  # an end that is asked for is heeded this soon
+CANCEL_POLL_S = 0.2  # a cancellation takes effect within this time
 LEAVING_S = 10.0  # that a process may take to end once it has said its last
 MAX_LINE = 1 << 16
 SAID = "stderr"  # its file in the folder
@@ -108,7 +108,7 @@ def _lines(process: subprocess.Popen[bytes], halt: Callable[[], bool]) -> Iterat
         while len(rest) < MAX_LINE:
             if halt():
                 raise Halted
-            if not ready.select(HEED_S):
+            if not ready.select(CANCEL_POLL_S):
                 yield b""
                 continue
             piece = os.read(process.stdout.fileno(), MAX_LINE)

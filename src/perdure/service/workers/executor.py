@@ -310,7 +310,7 @@ class Executor:
         return (Ruled(Ruling.GO), later) if self._journal.change(later) else (ruled, row)
 
     def _used(self, now: float) -> Used:
-        """What counts now: read from the journal once, and kept up from then on; anew where a clock was set back.
+        """What counts now: read from the journal once, and kept up from then on; again where a clock was set back.
 
         What a clock that was ahead took for older than an hour may count again.
         """

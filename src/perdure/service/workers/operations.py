@@ -21,7 +21,7 @@ class Status:
     stopped: bool  # the kill switch is on: no action is begun
     last_look_s: float | None  # when the cluster was last looked at; None before the first time
     unseen: dict[str, str] = field(default_factory=dict)  # part that cannot be asked -> why
-    ready: bool = False  # the journal can be written, and the cluster was looked at lately
+    ready: bool = False  # the journal can be written, and the cluster was looked at recently
     unready: tuple[str, ...] = ()  # why not, without names of files or machines
     look_every_s: float = 0.0  # how often it is looked at when nothing happens
     answered_s: float | None = None  # when the resource manager answered last; None where that is not known

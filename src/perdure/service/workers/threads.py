@@ -15,8 +15,8 @@ from perdure.service.workers.engine import Engine
 
 log = logging.getLogger("perdure")
 
-ACT_EVERY_S = 0.25  # the kill switch and new intents are heeded this soon
-TICK_EVERY_S = 0.5  # leases and deadlines of exceptions are heeded this soon
+ACT_EVERY_S = 0.25  # the kill switch and new intents take effect within this time
+TICK_EVERY_S = 0.5  # leases and deadlines of exceptions take effect within this time
 ENDING_S = 5.0  # a thread that has not ended after this long is left to the end of the process
 PRUNE_EVERY_S = 60.0
 PRUNE_LOGS_EVERY_S = 600.0

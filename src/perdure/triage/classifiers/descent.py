@@ -71,7 +71,7 @@ def _descend(
     rate: float,
     calibration: tuple[float, float],
 ) -> None:
-    """Adam over batches of texts of like length, in an order drawn anew for each epoch."""
+    """Adam over batches of texts of like length, in an order redrawn for each epoch."""
     slope, offset = calibration
     weights = torch.from_numpy((balanced(transient) * len(texts)).astype(np.float32))
     truth = torch.from_numpy(transient.astype(np.float32))

@@ -51,7 +51,7 @@ def nudge(model: Linear, examples: Sequence[Example], stiffness: float = STIFFNE
     """The model after new examples: minimise their mean log-loss + stiffness / 2 * |w - w_old|^2 / n.
 
     Proximal: what the examples do not speak of stays as it is. The calibration stays too, and both kinds weigh alike
-    in the mean, lest a stream with few transient failures teach that there are none.
+    in the mean, so that a stream with few transient failures does not teach that there are none.
     """
     if not examples:
         return model

@@ -2,7 +2,7 @@
 
 The pupil is always the model that came with Perdure, so that a lesson withdrawn is a lesson unlearnt. An update is
 examined on a fixed set that it was never taught, and on lessons of the site that were held back; it is adopted only
-where it is worse on neither. What the model knew before is rehearsed beside the lessons, lest it be forgotten.
+where it is worse on neither. What the model knew before is replayed with the new examples, so that it is not forgotten.
 """
 
 from __future__ import annotations

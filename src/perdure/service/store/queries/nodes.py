@@ -1,4 +1,4 @@
-"""Nodes, how they stand, and what failed on them lately."""
+"""Nodes, how they stand, and what failed on them recently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.service.store.queries.order import SortOrder
 from perdure.service.store.queries.reader import MAX_LIMIT, Page, Reader, as_text
 from perdure.service.store.schema import attempts, exceptions, jobs, nodes
 
-MAX_FAILURES = 400  # attempts looked through for what failed lately
+MAX_FAILURES = 400  # attempts looked through for what failed recently
 MAX_PER_NODE = 4
 MAX_ON_ONE = 5_000  # failures looked through for those on one node
 MAX_RUNNING = 20_000  # attempts looked through for the GPUs in use

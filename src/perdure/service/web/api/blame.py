@@ -67,7 +67,7 @@ class SuspectItem(BaseModel):
 
 
 class SuspectsItem(BaseModel):
-    """Who stands accused now, and who was cleared lately."""
+    """Who stands accused now, and who was cleared recently."""
 
     suspects: list[SuspectItem]
     cleared: list[SuspectItem]
@@ -75,7 +75,7 @@ class SuspectsItem(BaseModel):
 
 @router.get("/suspects")
 def list_suspects(web: Here, identity: Viewer) -> SuspectsItem:  # noqa: ARG001
-    """Who stands accused now, and who was cleared lately, the latest first."""
+    """Who stands accused now, and who was cleared recently, the latest first."""
     cluster = web.reader.cluster
     return SuspectsItem(
         suspects=[SuspectItem.of(row, cluster) for row in suspects.standing(web.reader)],

@@ -82,7 +82,7 @@ def exceptions_page(
     type: Word = "",
     job: Word = "",
 ) -> Response:
-    """Exceptions, open ones first, then those that were decided lately, over or not; all of them as CSV."""
+    """Exceptions, open ones first, then those that were decided recently, over or not; all of them as CSV."""
     own = {"state": state if state in (OPEN, *ENDED) else "", "type": type.strip(), "job": job.strip()}
     within, order = asked.within(web.now()), asked.order(exceptions.SORTED_BY)
     chain = web.operations.coordinator.chain()
@@ -196,7 +196,7 @@ def _outages(chain: Chain) -> list[Outage]:
 
 
 def _storms(web: WebState, identity: Identity, chain: Chain) -> list[ExceptionRecord]:
-    """What took in the most equal faults, of all that is open or ended lately."""
+    """What took in the most equal faults, of all that is open or ended recently."""
     found = [r for records in (chain.open, chain.ended) for r in records.values() if r.repeats + 1 >= STORM]
     shown = shown_to(web, identity, found)
     return sorted(shown, key=lambda record: (-record.repeats, record.id))[:STORMS]

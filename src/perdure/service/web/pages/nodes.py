@@ -1,4 +1,4 @@
-"""Nodes: how each stands, what failed there lately, and what may be done to it."""
+"""Nodes: how each stands, what failed there recently, and what may be done to it."""
 
 from __future__ import annotations
 

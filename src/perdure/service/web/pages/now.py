@@ -1,4 +1,4 @@
-"""The first page: how the cluster stands now, and what was decided lately."""
+"""The first page: how the cluster stands now, and what was decided recently."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@
   const find = (selector, root = document) => root.querySelector(selector);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-  // -- staying current: the live part is fetched anew and morphed, so that focus, scroll and selection stay
+  // -- staying current: the live part is fetched again and morphed, so that focus, scroll and selection stay
 
   const root = document.documentElement;
   let fetching = false;

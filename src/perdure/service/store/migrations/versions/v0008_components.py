@@ -1,4 +1,4 @@
-"""A heterogeneous job goes by its plain id: what was live under 12+0 and 12+1 is seen anew as 12; the past stays."""
+"""A heterogeneous job goes by its plain id: what was live under 12+0 and 12+1 is seen again as 12; the past stays."""
 
 from __future__ import annotations
 
