@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from perdure.scheduling.protocol import Ranking
 from perdure.scheduling.view import View
 
 Key = Callable[[View, int], float | tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedPolicy(ABC):
+    """A preemptive policy in one class: its `name`, and the `key` of a job; those with the least run.
+
+    `inert`: see `AllByKey`.
+    """
+
+    inert: bool = False
+    blocks: ClassVar[bool] = False
+    preemptive: ClassVar[bool] = True
+
+    @abstractmethod
+    def key(self, view: View, row: int) -> float | tuple[float, ...]:
+        """By what the job is ranked now, running or waiting."""
+
+    def ranking(self, view: View) -> Ranking:
+        return AllByKey(view, self.key, self.inert)
 
 
 @dataclass(slots=True)

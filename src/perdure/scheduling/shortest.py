@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from perdure.scheduling.keyed import AllByKey
+from perdure.scheduling.keyed import KeyedPolicy
 from perdure.scheduling.protocol import StatelessPolicy
 from perdure.scheduling.view import View
 
@@ -25,42 +25,30 @@ class ShortestJob(StatelessPolicy):
 
 
 @dataclass(frozen=True, slots=True)
-class ShortestRemaining:
-    """Run the jobs with the least running time left (SRTF), preempting others.
+class ShortestRemaining(KeyedPolicy):
+    """Run the jobs with the least running time left (SRTF), preempting others."""
 
-    `inert`: see `AllByKey`.
-    """
-
-    inert: bool = False
-    blocks: bool = False
-    preemptive: bool = True
     name: str = "srtf"
 
-    def ranking(self, view: View) -> AllByKey:
-        return AllByKey(view, View.remaining, self.inert)
+    def key(self, view: View, row: int) -> float:
+        return view.work[row] - view.executed(row)  # what remains, with a call less: keys are most of a replay's time
 
 
 @dataclass(frozen=True, slots=True)
-class ShortestService:
+class ShortestService(KeyedPolicy):
     """Run the jobs with the least service, GPUs times running time, left (SRSF), preempting others."""
 
-    inert: bool = False
-    blocks: bool = False
-    preemptive: bool = True
     name: str = "srsf"
 
-    def ranking(self, view: View) -> AllByKey:
-        return AllByKey(view, lambda view, row: view.gpus[row] * view.remaining(row), self.inert)
+    def key(self, view: View, row: int) -> float:
+        return view.gpus[row] * view.remaining(row)
 
 
 @dataclass(frozen=True, slots=True)
-class FewestGpus:
+class FewestGpus(KeyedPolicy):
     """Run the jobs with the fewest GPUs, preempting others."""
 
-    inert: bool = False
-    blocks: bool = False
-    preemptive: bool = True
     name: str = "fewest-gpus"
 
-    def ranking(self, view: View) -> AllByKey:
-        return AllByKey(view, lambda view, row: view.gpus[row], self.inert)
+    def key(self, view: View, row: int) -> float:
+        return view.gpus[row]

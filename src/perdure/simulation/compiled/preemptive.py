@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perdure.scheduling.keyed import KeyedPolicy
 from perdure.scheduling.las import Gittins2D, LeastAttained
 from perdure.scheduling.shortest import FewestGpus, ShortestRemaining, ShortestService
 from perdure.simulation.compiled.indices import refresh
@@ -41,11 +42,10 @@ from perdure.simulation.compiled.runners import withdraw
 from perdure.simulation.workload import Workload
 from perdure.simulation.world import view_of
 
-_BY = {ShortestRemaining: REMAINING, ShortestService: REMAINING_SERVICE, FewestGpus: GPUS}
-ByKey = ShortestRemaining | ShortestService | FewestGpus
+_BY: dict[type[KeyedPolicy], int] = {ShortestRemaining: REMAINING, ShortestService: REMAINING_SERVICE, FewestGpus: GPUS}
 
 
-def prepare(policy: ByKey | LeastAttained, jobs: Workload, total_gpus: int) -> Levels | None:
+def prepare(policy: KeyedPolicy | LeastAttained, jobs: Workload, total_gpus: int) -> Levels | None:
     """Levels without jobs; None where equal jobs are to stand as they stood (`AllByKey.inert`)."""
     if isinstance(policy, LeastAttained):
         return levels_of(jobs, _rules(policy, jobs), total_gpus)
