@@ -9,13 +9,15 @@ from perdure.backends.simulated import FaultPlan, SimulatedBackend, SimulatedClu
 from perdure.backends.simulated.cluster import REMEMBERED_S
 from perdure.errors import ClusterBusy
 from perdure.model.actions import Outcome, OutcomeStatus
-from perdure.model.jobs import JobState
+from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
+from perdure.model.observation import Observation
 from tests.copying import replace
 
 LOSSY = FaultPlan(p_lose_request=0.1, p_lose_reply=0.2, p_delay=0.1, delay_s=30.0)
 HOSTILE = FaultPlan(0.1, 0.2, 0.1, 30.0, p_duplicate=0.2, p_stale=0.1, p_blind=0.05)
 FAIR = FaultPlan()
+LICENCES = {"bob": ("home",)}  # what a user's jobs ask for
 MOST_STALE_S = 60.0  # that a picture of the manager may be old: much less than the service looks back
 
 
@@ -25,6 +27,21 @@ class Manager(SimulatedCluster):
     def __init__(self, *given, **named) -> None:
         super().__init__(*given, **named)
         self._returned_s = {}  # by node: when it last came back into service
+
+    def submit(self, script):
+        job_id = super().submit(script)
+        submitted = self._jobs[job_id]
+        submitted.job = replace(submitted.job, licences=LICENCES.get(script.user, ()))
+        return job_id
+
+    def preempt(self, job_id: str, *, back: bool) -> bool:
+        """Take its nodes from a job that runs; `back` puts it back by itself."""
+        submitted = self._jobs[job_id]
+        if submitted.job.state is not JobState.RUNNING:
+            return False
+        self._end(submitted, submitted.latest, AttemptState.PREEMPTED, back=back and submitted.script.may_requeue)
+        self._start_what_fits()
+        return True
 
     def was_out(self, node: str, since_s: float) -> bool:
         """Whether the node took no new work at some instant since then."""
@@ -84,6 +101,14 @@ class Line(SimulatedBackend):
         if self._last is not before:
             self.shown_s = self._truth.now
         return replace(seen, time_s=self._clock())  # the service's machine stamps what it sees
+
+    def look_at(self, job_id):
+        """At one job alone, as an epilog has it looked at; what the manager puts back by itself is left to it."""
+        self._passed()
+        job, latest = self._truth.job(job_id), self._truth.attempts(job_id)[-1:]
+        found = [job] if job.state is JobState.FAILED and latest else []
+        only = frozenset(each.job_id for each in found)
+        return Observation(self.cluster, self._clock(), tuple(found), latest if found else (), only=only)
 
     def output(self, attempt, max_bytes=TAIL_BYTES, known=()):
         """A file system that hangs is a call that never ends, which the service gives up."""

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from functools import lru_cache
 
 import msgspec
 
 from perdure.coordination.record import AnswerKind, Component, Outcome
-from perdure.model.actions import Drain, Hold, JobAction, Release, Requeue
+from perdure.model.actions import Down, Drain, Exclude, Hold, JobAction, Release, Requeue
 from perdure.model.jobs import AttemptState, JobState
-from perdure.service.access.auth import Role
+from perdure.service.access.auth import Identity, Role
+from perdure.service.core.hardware import HARDWARE
+from tests.dst.broken import must, must_fit
+from tests.dst.cluster import LICENCES
+from tests.dst.folding import Folding
+from tests.dst.holds import Holds
+from tests.dst.restart import check_restored
+from tests.dst.retries import Retries
+from tests.dst.service import BROKEN, HOME
 
-HOUR_S = 3600.0
 ENDS = "SELECT key, state, detail FROM actions WHERE state NOT IN ('planned', 'started')"
-
-
-class Broken(AssertionError):
-    """A law does not hold."""
-
-
-def must(holds: object, law: str, *about: object) -> None:
-    if not holds:
-        raise Broken(f"{law}: {', '.join(map(str, about))}")
 
 
 class Auditor:
@@ -32,16 +31,18 @@ class Auditor:
         """`alone` is False where another service acts on the same manager."""
         self._db, self._line, self._manager, self._switch, self._clock = disk.raw, line, manager, switch, clock
         self._alone, self._told = alone, set()  # keys of actions whose end was compared with what is true
-        self.latest = lambda job_id: 0  # the incarnation of a job that the service knows
-        self._limits, self._caps, self._rules = limits, limits.caps, limits.rules
-        self._retries = {}  # by key of Perdure's own requeues: when it may start, and the attempt that failed
+        self.view = lambda: None  # of the service, as its handlers see the site
+        self._caps = limits.caps
+        self.retries = Retries(disk.raw, manager, limits, clock)
+        self.voices = defaultdict(set)  # by type and nodes or resource of a fault: who has said so
+        self.told_by = defaultdict(set)  # by id of an exception: who has told of it
+        self._holds = Holds(disk.raw, manager, self.voices, self.told_by, self._needs)
+        self.folding = Folding(disk.raw, lambda job_id: self.view().latest(job_id))
         self._seen = {}  # records by id, as they stood when the service last said so
         self.orders = 0
         self._chain = None  # as it was last checked
         self._begun = {}  # by key of Perdure's own actions: when it was last begun
         self.raised = defaultdict(int)  # by id of the exception that it became: how often
-        self.set_by_s = 0.0  # how far the service's clock was set off, at most
-        self.voices = defaultdict(set)  # by type and nodes of a fault: who has said so
         self.annotated = defaultdict(list)
         self.answered = []
         self.ordered = []
@@ -65,6 +66,7 @@ class Auditor:
         if chain is self._chain:
             return
         self._chain, seen = chain, self._seen
+        self.folding.check_open(chain)
         for records in (chain.open, chain.ended):
             for name, record in records.items():
                 before = seen.get(name)
@@ -149,60 +151,46 @@ class Auditor:
             return
         must(self._owns(exception_id, action.key), "no action without the verdict that owns it", action.key)
         if isinstance(action, JobAction):
-            is_current = self.latest(action.attempt.job_id) <= action.attempt.incarnation
+            is_current = self.view().latest(action.attempt.job_id) <= action.attempt.incarnation
             must(is_current, "nothing is done to a start that was replaced", action.key)
-        if isinstance(action, Drain):
+        if isinstance(action, Drain | Down):
             self._check_vouched_for(exception_id)
-        if isinstance(action, Hold) or (isinstance(action, Release) and action.episode):
-            self._check_of_the_site(exception_id)
+            self._check_left(action)
+        if isinstance(action, Hold) and action.episode:
+            self._holds.check_hold(action, self._record(exception_id), self.view().state.chain)
+        if isinstance(action, Release) and action.episode:
+            self._holds.check_release(action, self._record(exception_id), self.view().state.chain)
         self._check_caps(action)
+        if isinstance(action, Requeue | Exclude):
+            self.retries.check_place(action)
         if isinstance(action, Requeue):
-            self._check_retry(action, created_s)
+            self.retries.check_order(action, created_s)
 
-    def _check_of_the_site(self, exception_id: str) -> None:
-        record = self._record(exception_id)
-        by = [record["detected_by"], *(each["by"] for each in record.get("seen_by", ()))]
-        must(any(each.startswith(("perdure", "operator:")) for each in by), "no user holds or releases others", by)
+    def _needs(self, job_id: str, resource: str) -> bool:
+        return resource != HOME or bool(LICENCES.get(self._manager.script(job_id).user))
 
-    def _check_retry(self, action, created_s: float) -> None:
-        """Retries fit into the budgets of cluster, nodes and users, and into the job's own.
-
-        What is charged is the instant for which a retry was planned, by the clock of then; one that comes late may come
-        so much nearer to the next.
-        """
-        found = [a for a in self._manager.attempts(action.attempt.job_id) if a.id == action.attempt]
-        if not found or not self._limits.bounds_retries:
-            return
-        clock = self._clock()
-        self._retries[action.key] = (clock + action.delay_s, found[0], abs(clock - created_s) + self.set_by_s)
-        done = self._manager.effects
-        counted = [retry for key, retry in self._retries.items() if key in done or key == action.key]
-        self._check_budgets(counted)
-        own = [a for _, a, _ in counted if a.id.job_id == action.attempt.job_id and a.state is AttemptState.FAILED]
-        error = self._manager.script(action.attempt.job_id).error
-        most = self._rules.max_probes if error == "odd" else self._rules.max_user_retries
-        must(len(own) <= most, "a job has so many tries and no more", action.key, error, len(own))
-
-    def _check_budgets(self, retries) -> None:
-        rules = self._rules
-        nodes = {node for _, attempt, _ in retries for node in attempt.nodes}
-        jobs = len(self._manager.job_ids)
-        of_all = max(rules.cluster_floor_per_hour, int(rules.cluster_share_per_hour * jobs))
-        of_node = max(rules.per_node_per_hour, int(rules.cluster_share_per_hour * jobs))
-        for node in (None, *nodes):
-            limit = of_all if node is None else of_node
-            here = [retry for retry in retries if node is None or node in retry[1].nodes]
-            _must_fit_but_for([(at, late) for at, _, late in here], limit, f"the budget of retries is kept: {node}")
-            share = max(1, int(rules.user_share * limit))
-            for user in {attempt.user for _, attempt, _ in here}:
-                own = [(at, late) for at, attempt, late in here if attempt.user == user]
-                _must_fit_but_for(own, share, f"a user's share of retries is kept: {node}, {user}")
+    def _check_left(self, action) -> None:
+        """Half of the nodes are left to work, as far as the last look told."""
+        nodes = self.view().state.known.nodes
+        out = {name for name, node in nodes.items() if not node.is_usable} | {action.node}
+        must(len(out) <= int(self._caps.nodes_out_share * len(nodes)), "half of the nodes are left", action.key, out)
 
     def _check_vouched_for(self, exception_id: str) -> None:
         record = self._record(exception_id)
-        voices = self.voices[record["type"], tuple(record["subject"]["nodes"])]
+        kind, nodes = record["type"], tuple(record["subject"]["nodes"])
+        voices = self._users_shown_broken(nodes) if kind == HARDWARE else self.voices[kind, nodes]
         vouched_for = len(voices) > 1 or any(by.role is Role.OPERATOR for by in voices)
         must(vouched_for, "one user's word takes no node out of service", exception_id, voices)
+
+    def _users_shown_broken(self, nodes):
+        """Users of jobs whose logs show broken hardware, and that ran there."""
+        shown = set()
+        for job_id in self._manager.job_ids:
+            script = self._manager.script(job_id)
+            ended = (a for a in self._manager.attempts(job_id) if a.state.is_failure and set(nodes) <= set(a.nodes))
+            if script.error.startswith(BROKEN.decode()) and any(ended):
+                shown.add(Identity(script.user, Role.VIEWER))
+        return shown
 
     def _owns(self, exception_id: str, key: str) -> bool:
         return any(v["kind"] == "handled" and key in v["action_keys"] for v in self._record(exception_id)["verdicts"])
@@ -221,9 +209,29 @@ class Auditor:
         self._begun[action.key] = self._clock() + (action.delay_s if isinstance(action, Requeue) else 0.0)
         done = self._manager.effects  # an order that was lost on the way is given again, and counts once
         counted = {k: at for k, at in self._begun.items() if k in done or k == action.key}
-        _must_fit(counted.values(), self._caps.actions_per_hour, "the cap on actions is kept")
+        caps = self._caps
+        most = min(caps.actions_per_hour, max(caps.floor_per_hour, int(caps.jobs_share_per_hour * self._jobs)))
+        must_fit(counted.values(), most, "the cap on actions is kept")
+        if isinstance(action, JobAction):
+            user = self._user_of(action.key)
+            own = [at for key, at in counted.items() if self._user_of(key) == user]
+            must_fit(own, math.ceil(most / 2), "one user's jobs cause half of all actions at most")
+        least = max(caps.drains_floor_per_hour, int(caps.nodes_share_per_hour * len(self._manager.node_names)))
         drains = [at for key, at in counted.items() if key.startswith(("drain:", "down:"))]
-        _must_fit(drains, self._caps.drains_per_hour, "the cap on drains is kept")
+        must_fit(drains, min(caps.drains_per_hour, least), "the cap on drains is kept")
+
+    @property
+    def _jobs(self) -> int:
+        return len(self._manager.job_ids)
+
+    def _user_of(self, key: str) -> str:
+        """Whose job an action is about; "" for one on a node."""
+        attempt = key.partition(":")[2].partition("@")[0]
+        return (
+            ""
+            if key.startswith(("drain:", "down:", "undrain:"))
+            else self._manager.job(attempt.split("/")[1].split("#")[0]).user
+        )
 
     def check_deeds(self, guarded: bool) -> None:
         """No failure is recovered twice; no order is carried out more often than it was given."""
@@ -248,6 +256,8 @@ class Auditor:
         left = self._db.execute("SELECT id FROM exceptions WHERE state IN ('raised', 'in_chain')").fetchall()
         must(not left, "every exception ends", left)
         self._check_holds()
+        self._holds.check_end(self.view().state.chain)
+        self.retries.check_end()
         self._check_failures()
         self._check_sizes()
 
@@ -295,6 +305,10 @@ class Auditor:
             found = self._db.execute("SELECT by FROM actions WHERE key = ?", (key,)).fetchone()
             must(found, "what a person ordered is there", key, by)
 
+    def check_start(self, before, after) -> None:
+        """Between two steps a service dies: the next one knows the same."""
+        check_restored(before, after)
+
     def check_handlers(self, chain) -> None:
         """After a start: who was registered is, until the lease runs out."""
         for handler, until_s in self.enlisted.items():
@@ -311,9 +325,10 @@ class Auditor:
         found = self._db.execute(
             "SELECT id, owner FROM exceptions WHERE of_attempt AND job_id = ? AND incarnation = ?",
             (attempt.id.job_id, attempt.id.incarnation),
-        ).fetchone()
+        ).fetchall()
         must(found, "every failure is known", attempt.id)
-        exception_id, owner = found
+        must(len(found) == 1, "a failure is one exception", *found)
+        exception_id, owner = found[0]
         record = self._record(exception_id)
         owning = [v for v in record["verdicts"] if v["kind"] == "handled" and not v["handler"]]
         if not owning or record["state"] == "escalated":
@@ -325,20 +340,6 @@ class Auditor:
         if owner == "resource_manager" or any(key.startswith("requeue:") for key in keys):
             times = self._manager.recoveries[attempt.id]
             must(times == 1, "what was decided is done", exception_id, owner, keys, times)
-
-
-def _must_fit(instants, limit: int, law: str) -> None:
-    """No hour, wherever it begins, holds more than `limit`."""
-    times = sorted(instants)
-    for first, last in zip(times, times[limit:], strict=False):
-        must(last - first > HOUR_S - 0.01, law, first, last)
-
-
-def _must_fit_but_for(retries, limit: int, law: str) -> None:
-    """The same, of instants of which some are so much later than planned."""
-    times, late = sorted(at for at, _ in retries), max(late for _, late in retries)
-    for first, last in zip(times, times[limit:], strict=False):
-        must(last - first > HOUR_S - late - 0.01, law, first, last, late)
 
 
 def _lets_go(key: str) -> bool:

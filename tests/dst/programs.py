@@ -8,18 +8,22 @@ from enum import StrEnum
 from random import Random
 
 from perdure.coordination.handlers.quota import USAGE
+from perdure.coordination.messages import Raised
 from perdure.coordination.record import AnswerKind
+from perdure.coordination.ruling import OWNED
+from perdure.coordination.wire import decode
 from perdure.errors import PerdureError
 from perdure.model.jobs import JobState
 from perdure.service.access.auth import Identity, Role
-from perdure.service.core.controller import Ordered
+from perdure.service.core.controller import PERDURE, Ordered
 from perdure.service.core.orders import job_order, node_order
 from perdure.service.exceptions.coordinator import Answering, Enlisting
 from perdure.service.exceptions.permissions import handler_id
 from perdure.service.store.queries.exceptions import find_exceptions
 from perdure.service.store.queries.reader import Reader
-from tests.dst.laws import must
-from tests.dst.service import SCRATCH
+from tests.copying import replace
+from tests.dst.broken import must
+from tests.dst.service import HOME, SCRATCH
 
 USERS = (Identity("ada", Role.VIEWER), Identity("bob", Role.VIEWER))
 ROOT = Identity("root", Role.OPERATOR)
@@ -27,8 +31,9 @@ ROOT = Identity("root", Role.OPERATOR)
 OF_JOBS = ("app.nan", "app.shape", "process.exit", "launcher.prolog", "launcher.permanent", "site.news")
 OF_NODES = ("gpu.xid79", "node.hot")
 OVER = "storage.quota.over"
-OF_ALL = ("storage.down", "storage.restored", "storage.quota", OVER, "network.down", "suspect.pair")
-RESOURCES = (SCRATCH, "pfs:/home")
+DOWN, UP = "storage.down", "storage.restored"
+OF_ALL = (DOWN, UP, "storage.quota", OVER, "network.down", "suspect.pair")
+RESOURCES = (SCRATCH, HOME)
 
 VERDICTS = (
     AnswerKind.HANDLED,
@@ -82,6 +87,7 @@ class Programs:
         self._reader = reader
         self._count = 0
         self.refusals = 0
+        self._said = []  # what was raised: values, by whom, ids
 
     # -- raising
 
@@ -109,7 +115,8 @@ class Programs:
         rng = self._rng
         live = [job for job in map(self._manager.job, self._manager.job_ids) if job.state is JobState.RUNNING]
         mine = {user: [job.job_id for job in live if job.user == user.user] for user in USERS}
-        kind, resource = rng.choice(OF_ALL), rng.choice((SCRATCH, *RESOURCES))
+        resource = rng.choice((SCRATCH, *RESOURCES))
+        kind = UP if self._is_down(life, resource) and rng.random() < 0.5 else rng.choice(OF_ALL)
         said = []
         for user, job_ids in mine.items():
             if job_ids:
@@ -119,15 +126,58 @@ class Programs:
                 said.append(self._raise(life, {**value, "id": f"x{self._count}", "annotations": notes}, user))
         return f"{kind} of {resource}: {said}" if said else ""
 
+    def tell_again(self, life) -> str:
+        """Say what was said already, as a program does that has heard no answer."""
+        if not self._said:
+            return ""
+        value, by, exception_id = self._rng.choice(self._said)
+        before = self._auditor.folding.counted()
+        (became,) = life.coordinator.raise_exceptions([value], by)
+        if isinstance(became, PerdureError):
+            self.refusals += 1
+            return f"{exception_id}: refused, {became}"
+        must(became.id == exception_id, "what is told again is one exception", exception_id, became.id)
+        after = self._auditor.folding.counted()
+        must(after == before, "what is told again brings nothing about", exception_id, before, after)
+        return exception_id
+
+    def notice(self, life) -> str:
+        """A hook tells of a node's fault, mostly more than once: that is the service's own word."""
+        node, number = self._rng.choice(self._manager.node_names), self._rng.randint(1, 2)
+        kind = OF_NODES[1]
+        value = {"id": f"sim:{kind}:{node}:{number}", "type": kind, "subject": {"cluster": "sim", "node": [node]}}
+        severity = self._rng.choice((1, 5, 5, 5))  # few are more than warnings
+        record = replace(decode({**value, "severity": severity, "time": self._clock()}), detected_by=PERDURE)
+        self._auditor.voices[kind, (node,)].add(ROOT)
+        known = life.coordinator.chain().find(record.id) is not None
+        before = self._auditor.folding.counted()
+        life.engine.tell((Raised(record),))
+        after = self._auditor.folding.counted()
+        must(not known or after == before, "what is told again brings nothing about", record.id, before, after)
+        return record.id
+
+    def outage(self, life) -> str:
+        """The site says that something that jobs share is down, or works again."""
+        resource = self._rng.choice(RESOURCES)
+        kind = UP if self._is_down(life, resource) else DOWN
+        self._count += 1
+        value = {"id": f"x{self._count}", "type": kind, "severity": 1, "subject": {"resource": resource}}
+        return f"{kind}: {self._raise(life, value, ROOT)}"
+
+    def _is_down(self, life, resource: str) -> bool:
+        return any(record.subject.resource == resource for record in life.engine.view().in_force() if record.is_brake)
+
     def clear_all(self, life) -> None:
         """The site's all-clear for all that jobs share."""
         for resource in RESOURCES:
             self._count += 1
-            value = {"id": f"x{self._count}", "type": "storage.restored", "subject": {"resource": resource}}
+            value = {"id": f"x{self._count}", "type": UP, "subject": {"resource": resource}}
             self._raise(life, value, ROOT)
 
     def _raise(self, life, value, by: Identity) -> str:
-        self._auditor.voices[value["type"], tuple(value["subject"].get("node", ()))].add(by)
+        subject = value["subject"]
+        self._auditor.voices[value["type"], subject.get("resource") or tuple(subject.get("node", ()))].add(by)
+        self._auditor.told_by[value["id"] if by is ROOT else f"{by.user}{OWNED}{value['id']}"].add(by)
         (became,) = life.coordinator.raise_exceptions([value], by)
         if isinstance(became, PerdureError):
             self.refusals += 1
@@ -135,6 +185,9 @@ class Programs:
         job_id = value["subject"].get("job", "")
         must(by is ROOT or self._owns(by, job_id), "each raises for his own jobs", by, job_id)
         self._auditor.raised[became.id] += 1
+        self._auditor.folding.check_told(value, by, became)
+        if became.id.endswith(value["id"]):
+            self._said = [*self._said[-30:], (value, by, became.id)]
         return f"{value['id']} is {became.id} {became.state}"
 
     def _of_job(self):
@@ -146,9 +199,10 @@ class Programs:
         job, attempts = self._manager.job(job_id), self._manager.attempts(job_id)
         by = next((u for u in USERS if u.user == job.user), ROOT) if rng.random() < 0.8 else rng.choice(USERS)
         subject = {"job": job_id}
-        if attempts and rng.random() < 0.3:
+        kind = rng.choice((*OF_JOBS, OF_NODES[0], OF_NODES[0]))
+        if attempts and rng.random() < (0.8 if kind == OF_NODES[0] else 0.3):
             subject["node"] = list(attempts[-1].nodes)
-        value = {"type": rng.choice((*OF_JOBS, OF_NODES[0])), "subject": subject}
+        value = {"type": kind, "subject": subject}
         if attempts and rng.random() < 0.6:
             value["incarnation"] = rng.choice(attempts).id.incarnation
         return by, value

@@ -38,10 +38,13 @@ SCARCE = RetryRules(  # the same in small: a few jobs come to the end of budgets
 TIGHT = Caps(actions_per_hour=6, floor_per_hour=6, drains_per_hour=1)
 LOOSE = Caps(actions_per_hour=MANY, floor_per_hour=MANY, drains_per_hour=MANY)
 
-SCRATCH = "pfs:/scratch"
-PLAYBOOK = replace(own_playbook(), resources={SCRATCH: Resource(SCRATCH)})  # every job uses it, as the site says
+SCRATCH, HOME = "pfs:/scratch", "pfs:/home"
+PLAYBOOK = replace(  # every job uses the first, those that ask for it the second, as the site says
+    own_playbook(), resources={SCRATCH: Resource(SCRATCH), HOME: Resource(HOME, licence="home")}
+)
 
 WRONG, PASSING, ODD = b"wrong", b"passing", b"odd"
+BROKEN = b"broken"  # the hardware of a node, as the job's own log says
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,10 @@ def judge(log, attempt, context):
         return Verdict(Label.UNSURE, 0.5, "unknown", "nobody can tell")
     if not log.files:
         return Verdict(Label.UNSURE, 0.5, "unknown", "there is no log")
+    if (said := next((file.text for file in log.files if BROKEN in file.text), None)) is not None:
+        line = said[said.index(BROKEN) :].decode().strip()
+        hearsay = Verdict(Label.TRANSIENT, 0.9, "gpu", "it passes", fingerprint="broken", infrastructure=True)
+        return replace(hearsay, hearsay=True, hardware=line)
     infrastructure = bool(attempt.failed_nodes)
     return Verdict(Label.TRANSIENT, 0.9, "network", "it passes", fingerprint="passing", infrastructure=infrastructure)
 

@@ -10,21 +10,24 @@ from random import Random
 
 from perdure.backends.simulated import EVERY, Script
 from perdure.errors import StateError
+from perdure.model.jobs import JobState
 from perdure.service.store.journal import Journal
 from perdure.service.store.queries.reader import Reader
 from perdure.service.workers.gc_tuning import keep_pauses_short
+from tests.dst.broken import Broken, must
 from tests.dst.cluster import FAIR, HOSTILE, LOSSY, Line, Manager
 from tests.dst.disk import Crash, Disk
-from tests.dst.laws import Auditor, Broken, must
+from tests.dst.laws import Auditor
 from tests.dst.programs import Programs
 from tests.dst.rival import Rival
-from tests.dst.service import LIMITS, ODD, PASSING, WRONG, Life, Switch, catch_up, left_to, look
+from tests.dst.service import BROKEN, LIMITS, ODD, PASSING, WRONG, Life, Switch, catch_up, left_to, look
 
 CLUSTER = "sim"
 NODES = 5
 LEAST_EVENTS, LEAST_FAULTS = 200, 10
 REQUEUE_EXIT = 75
 MOST_SKEW_S = 300.0  # that two machines' clocks may differ by for long: half of what the service looks back
+STEADY = 0.7  # of the seeds with few retries: their clock is never set, and their budgets are kept to the second
 RIVALLED = 0.2  # of the seeds in which the manager guards itself
 PATIENCE = 60  # rounds until everything has ended once nothing new happens
 MOST_STARTS = 5
@@ -39,6 +42,7 @@ SCRIPTS = (
     {"bad_nodes": ("n1",), "error": PASSING.decode()},
     {"failures": 1, "error": PASSING.decode(), "exit_code": REQUEUE_EXIT},
     {"failures": 1, "error": PASSING.decode(), "may_requeue": False},
+    {"bad_nodes": ("n2",), "error": f"{BROKEN.decode()}: the GPU of n2"},
 )
 HOPELESS = (  # without budgets these never end
     {"failures": EVERY, "error": PASSING.decode()},
@@ -104,10 +108,12 @@ class _Run:
             self.disk, self.line, self.manager, self.switch, self.limits, self.clock, alone=not rivalled
         )
         self.line.watch = self.auditor.watch
-        self.auditor.latest = lambda job_id: self.life.engine.view().latest(job_id)
+        self.auditor.view = lambda: self.life.engine.view()
         self.rival = Rival(simulation.other, self.manager, self.limits, seed) if rivalled else None
         reader = Reader(self.disk.reader, CLUSTER)
         self.programs = Programs(rng, self.manager, self.auditor, self.clock, reader, guarded=self.guarded)
+        is_steady = self.limits.bounds_retries and rng.random() < STEADY
+        hours = 0.8 if self.limits.bounds_retries else 0.2
         self.steps = {
             self.look: 2.5, self.judge: 3, self.act: 3, self.tick: 9, self.advance: 17, self.submit: 5,
             self.say(self.programs.raise_one): 2.5, self.say(self.programs.annotate): 1.5,
@@ -115,9 +121,12 @@ class _Run:
             self.say(self.programs.handle): 10, self.say(self.programs.lie): 1.5,
             self.say(self.programs.raise_stale): 1.5, self.say(self.programs.forge): 1,
             self.say(self.programs.order): 1, self.say(self.programs.read): 0.15,
-            self.fail_node: 1.5, self.return_node: 3,
-            self.requeue: 1.5 if self.guarded else 0.0, self.jump: 0.6, self.turn_switch: 0.8, self.mood: 1.5,
-            self.crash: 0.3, self.arm: 0.8, self.fill_disk: 0.5, self.compete: 10 if self.rival else 0.0,
+            self.say(self.programs.tell_again): 1.5, self.say(self.programs.notice): 1,
+            self.say(self.programs.outage): 1,
+            self.fail_node: 1.5, self.return_node: 3, self.preempt: 1.5, self.hook: 1, self.linger: hours,
+            self.requeue: 1.5 if self.guarded else 0.0, self.jump: 0.0 if is_steady else 0.6,
+            self.turn_switch: 0.8, self.mood: 1.5,
+            self.crash: 0.5, self.arm: 0.8, self.fill_disk: 0.5, self.compete: 10 if self.rival else 0.0,
         }  # fmt: skip
         for step in self.steps:  # each seed has a temper of its own
             self.steps[step] *= rng.choice((0.3, 1.0, 1.0, 2.0))
@@ -204,11 +213,20 @@ class _Run:
         self.manager.advance(seconds)
         return f"{seconds:.0f} s"
 
+    def linger(self) -> str:
+        """Hours go by in which little happens."""
+        rounds, seconds = self.rng.randint(2, 6), self.rng.choice((100.0, 280.0, 900.0))
+        for _ in range(rounds):
+            self.manager.advance(seconds)
+            catch_up(self.life.engine)
+            self.auditor.check_all(self.life.engine, guarded=self.guarded)
+        return f"{rounds} times {seconds:.0f} s"
+
     def submit(self) -> str:
         if len(self.manager.job_ids) >= 14:
             return ""
         traits = self.rng.choice(SCRIPTS + HOPELESS if self.limits.bounds_retries else SCRIPTS)
-        user, width = self.rng.choice(("ada", "bob")), self.rng.choice((1, 1, 3))
+        user, width = self.rng.choice(("ada", "bob")), self.rng.choice((1, 1, 2, 3))
         size = {"node_count": width, "min_nodes": width - 1}
         script = Script(run_s=self.rng.uniform(3.0, 60.0), user=user, **size, **traits)
         return f"job {self.manager.submit(script)} of {user}: {traits}"
@@ -233,6 +251,23 @@ class _Run:
         self.manager.return_node(node)
         return node
 
+    def preempt(self) -> str:
+        """A job gives its nodes to another."""
+        running = [job_id for job_id in self.manager.job_ids if self.manager.job(job_id).state is JobState.RUNNING]
+        if not running:
+            return ""
+        job_id, back = self.rng.choice(running), self.rng.random() < 0.5
+        self.manager.preempt(job_id, back=back)
+        return job_id
+
+    def hook(self) -> str:
+        """An epilog has one job looked at, before or after the next look at all."""
+        if not self.manager.job_ids or self.line.silent:
+            return ""
+        job_id = self.rng.choice(self.manager.job_ids[-8:])
+        self.life.engine.look_at(lambda: self.line.look_at(job_id))
+        return f"tells of {job_id}"
+
     def requeue(self) -> str:
         """The resource manager thinks better of a job."""
         failed = [job_id for job_id in self.manager.job_ids if self.manager.requeue_by_itself(job_id)][:1]
@@ -243,7 +278,8 @@ class _Run:
         """The clock of the service's machine is set, wrongly; where it is far off, not for long."""
         self.skew_s = self.rng.choice((0.0, 40.0, 300.0, 4000.0, -40.0, -300.0, -4000.0))
         self.told.faults += 1
-        self.auditor.set_by_s = max(self.auditor.set_by_s, 2 * abs(self.skew_s))
+        retries = self.auditor.retries
+        retries.set_by_s = max(retries.set_by_s, 2 * abs(self.skew_s))
         if abs(self.skew_s) > MOST_SKEW_S:
             self.mended_at = self.told.events + 8
         return f"the clock is {self.skew_s:+.0f} s off"
@@ -269,6 +305,7 @@ class _Run:
         )
 
     def crash(self) -> str:
+        self.auditor.check_start(self.life.engine.state, self.journal.restore())
         return self._die("between two steps")
 
     def arm(self) -> str:
@@ -294,6 +331,7 @@ class _Run:
         self.line.faults, self.line.silent, self.line.dumb = FAIR, False, False
         self.switch.on, self.skew_s = False, 0.0
         if self.rng.random() < 0.5:
+            self.auditor.check_start(self.life.engine.state, self.journal.restore())
             self.life = self._start()
         self.programs.clear_all(self.life)
         for number in range(PATIENCE):

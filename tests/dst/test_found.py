@@ -4,16 +4,17 @@ import pytest
 
 from perdure.backends.simulated import EVERY, Script
 from perdure.errors import StateError
-from perdure.model.actions import Requeue
+from perdure.model.actions import Hold, Release, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.core.controller import Looked, Ordered
+from perdure.service.exceptions.coordinator import Enlisting
 from perdure.service.store.journal import Journal
 from tests.copying import replace
 from tests.dst.cluster import Line, Manager
 from tests.dst.disk import Disk
-from tests.dst.programs import ROOT
-from tests.dst.service import LIMITS, PASSING, Life, Switch
+from tests.dst.programs import DOWN, ROOT, UP, USERS
+from tests.dst.service import HOME, LIMITS, PASSING, SCRATCH, Life, Switch
 
 FAILS = Script(run_s=5.0, failures=EVERY, error=PASSING.decode(), exit_code=75)
 
@@ -266,3 +267,97 @@ def test_what_a_look_could_not_write_down_the_next_one_finds(scene):
     scene.look_after(60.0)
     failure = scene.engine.state.cases["1"].failure
     assert (failure.attempt.state, failure.attempt.exit_code) == (AttemptState.FAILED, 1)
+
+
+def test_a_preemption_costs_nobody_a_retry(scene):
+    job_id = scene.manager.submit(ONCE)
+    scene.look_after(1.0)
+    scene.manager.preempt(job_id, back=False)
+    scene.look_after(1.0)
+    scene.judge_all()
+    assert [row.key for row in scene.journal.planned()] == ["requeue:sim/1#1"]
+    assert scene.engine.state.fleet.spent == ()
+
+
+def raised(scene, kind, **more):
+    scene.count = getattr(scene, "count", 0) + 1
+    value = {"id": f"x{scene.count}", "type": kind, **more}
+    return scene.life.coordinator.raise_exceptions([value], ROOT)[0]
+
+
+def waits(scene):
+    """A job that waits, as its node is down."""
+    scene.manager.fail_node("n1")
+    scene.manager.submit(ONCE)
+    scene.look_after(1.0)
+    return AttemptId("sim", "1", 0)
+
+
+OF_SCRATCH = {"subject": {"resource": SCRATCH}}
+
+
+def test_an_all_clear_lets_go_of_no_job_that_only_a_person_holds(scene):
+    attempt = waits(scene)
+    raised(scene, DOWN, **OF_SCRATCH)
+    scene.engine.absorb([Ordered(scene.manager.now, Hold(attempt), "ada", "not now")])
+    raised(scene, UP, **OF_SCRATCH)  # before anything was held
+    scene.engine.act()
+    scene.look_after(1.0)
+    assert scene.manager.job("1").state is JobState.HELD
+
+
+def test_two_all_clears_let_go_of_a_job_once(scene):
+    attempt = waits(scene)
+    raised(scene, DOWN, **OF_SCRATCH)
+    scene.engine.act()
+    raised(scene, UP, **OF_SCRATCH)
+    scene.engine.absorb([Ordered(scene.manager.now, Hold(attempt), "ada", "not now")])
+    raised(scene, UP, subject={"resource": HOME})  # the first has let go of nothing yet
+    scene.engine.act()
+    assert scene.manager.job("1").state is JobState.HELD
+
+
+def test_who_is_released_by_hand_before_he_is_held_is_let_go_again(scene):
+    attempt = waits(scene)
+    scene.engine.absorb([Ordered(scene.manager.now, Release(attempt), "ada", "go on")])
+    raised(scene, DOWN, **OF_SCRATCH)
+    scene.engine.act()  # the release, then the hold
+    assert scene.manager.job("1").state is JobState.HELD
+    scene.look_after(1.0)
+    raised(scene, UP, **OF_SCRATCH)
+    scene.engine.act()
+    assert scene.manager.job("1").state is JobState.PENDING
+
+
+def test_who_is_released_by_hand_before_it_is_known_that_he_is_to_be_held_is_held_until_the_all_clear(scene):
+    attempt = waits(scene)
+    scene.engine.absorb([Ordered(scene.manager.now, Release(attempt), "ada", "go on")])
+    scene.line.watch = lambda action: raised(scene, DOWN, **OF_SCRATCH)  # while the release is carried out
+    scene.engine.act()
+    scene.line.watch = lambda action: None
+    scene.engine.act()
+    assert scene.manager.job("1").state is JobState.HELD
+    scene.look_after(1.0)
+    raised(scene, UP, **OF_SCRATCH)
+    scene.engine.act()
+    assert scene.manager.job("1").state is JobState.PENDING
+
+
+def test_what_is_folded_into_what_outlives_the_service(scene):
+    scene.look_after(1.0)
+    fault = {"subject": {"node": ["n1"]}}
+    raised(scene, "gpu.xid79", severity=3, **fault)
+    scene.engine.act()  # a cap holds back the drain of the only node: a person is asked
+    worse = raised(scene, "gpu.xid79", severity=1, **fault)
+    scene.start()
+    assert raised(scene, "gpu.xid79", severity=2, **fault).id == worse.id
+
+
+def test_a_worse_claim_of_a_guest_does_not_come_between_what_the_site_says_twice(scene):
+    scene.manager.submit(Script(run_s=900.0))
+    scene.look_after(1.0)
+    scene.life.coordinator.enlist("slow", Enlisting("resource_manager", ("storage",)), ROOT)
+    first = raised(scene, DOWN, severity=1, **OF_SCRATCH)  # is asked about
+    claim = {"id": "c", "type": DOWN, "severity": 0, "subject": {"job": "1", "resource": SCRATCH}}
+    scene.life.coordinator.raise_exceptions([claim], USERS[0])
+    assert raised(scene, DOWN, severity=1, **OF_SCRATCH).id == first.id

@@ -149,6 +149,13 @@ def equal_of(record: ExceptionRecord) -> tuple[object, ...]:
     return kind, is_over, about.cluster, about.job_id, record.incarnation, about.nodes, about.resource
 
 
+def open_equal(chain: Chain, record: ExceptionRecord) -> ExceptionRecord | None:
+    """An equal fault that the site has told of, and that is on its way or a brake, whatever users have said since."""
+    equal, brakes = equal_of(record), (ended for ended in chain.ended.values() if ended.is_brake)
+    of_the_site = (known for known in (*chain.open.values(), *brakes) if not is_of_a_guest(known))
+    return next((known for known in of_the_site if equal_of(known) == equal), None)
+
+
 def is_same(known: ExceptionRecord, again: ExceptionRecord) -> bool:
     """Whether one of the same id is told again, or another bears its id."""
     return (known.type, known.subject) == (again.type, again.subject)
@@ -305,7 +312,7 @@ class _Draft:
             if known.id in self._open:
                 said = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, f"the site says so, as {record.id}")
                 self._end(replace(known.with_answer(said), state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
-            return False
+            known = open_equal(self._chain, record)
         if known is None or not self._covers(known, record):
             return False
         self._folded[known.id] += 1

@@ -143,7 +143,7 @@ def decide(
         where = f"the program asks for it by exit code {attempt.exit_code}: {where}"
     delay_s = max(verdict.wait_s, _back_off_s(attempt, verdict, past, rules))
     waits_for = ""
-    if not _is_free(job, attempt):
+    if not is_free(job, attempt):
         instant_s, waits_for = room(job, attempt, fleet, rules, now + delay_s, now)
         if instant_s == math.inf:
             return decision(DecisionKind.STOP, f"{verdict.summary}: {waits_for}", limit=waits_for)
@@ -285,7 +285,7 @@ def _refused_by_person(attempt: Attempt) -> str:
     return f"{deed}; {_LEFT_TO_ITS_OWNER}" if deed else ""
 
 
-def _is_free(job: Job, attempt: Attempt) -> bool:
+def is_free(job: Job, attempt: Attempt) -> bool:
     """Whether it costs what jobs share nothing: a preemption, or the resource manager has put the job back itself."""
     return attempt.state is AttemptState.PREEMPTED or job.state.is_waiting
 

@@ -8,13 +8,13 @@ worst, and every step is idempotent: ids and keys are made from the attempt that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.coordination.chain import advance
+from perdure.coordination.chain import Chain, advance
 from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.handlers.shared import newly_needed
 from perdure.coordination.messages import (
@@ -38,6 +38,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
 from perdure.model.observation import GONE, Known, Observation, changes
 from perdure.model.tagged import Tagged
+from perdure.retry.decide import is_free
 from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint_of, usable_nodes
 from perdure.retry.rules import RetryRules
 from perdure.service.core.case import MAX_PAST, Case, Failure, State
@@ -137,6 +138,7 @@ class Ended(Tagged, frozen=True):
     """Actions came to their end."""
 
     ends: tuple[ActionEnded, ...]
+    held: frozenset[str] = frozenset()  # keys of Perdure's holds that come after a release among them
 
 
 Event = Looked | Judged | Ended | Ordered | Told
@@ -553,7 +555,8 @@ def _noted(
         decision = view.decision(record)
         if (owning := record.owning) is not None:
             decision = replace(decision, reason=owning.note)
-            starts_s = view.now + decision.delay_s if any(isinstance(a, Requeue) for a in actions) else None
+            is_charged = any(isinstance(a, Requeue) for a in actions) and not is_free(case.job, failure.attempt)
+            starts_s = view.now + decision.delay_s if is_charged else None
             state = _remember(state, case.job, failure.attempt, verdict, starts_s, settings, view.now)
     failure = replace(failure, record=record, decision=decision)
     state = _with_case(state, replace(case, failure=failure), settings)
@@ -569,7 +572,7 @@ def _remember(
     settings: ControllerSettings,
     now: float,
 ) -> State:
-    """Charge the nodes, and the budgets with a retry of ours that `starts_s`. What the manager puts back costs none."""
+    """Charge the nodes, and the budgets with a retry of ours that `starts_s`; None where it costs none."""
     fleet = blamed(state.fleet, job, attempt, verdict, settings.retry.node_memory_s, now)
     if starts_s is not None:
         fleet = fleet.with_spent(Spent(starts_s, job.job_id, job.user, attempt.nodes), now)
@@ -587,7 +590,7 @@ def _ended(state: State, event: Ended, settings: ControllerSettings) -> tuple[St
     for end in event.ends:
         if end.attempt is not None and end.action_key.startswith("requeue:") and end.detail.startswith(OUTSIDE):
             state = replace(state, fleet=state.fleet.without_spent(end.attempt.job_id))
-    inputs = [given for end in event.ends for given in _consequences(end)]
+    inputs = [given for end in event.ends for given in _consequences(end, event.held, state.chain)]
     if not inputs:
         return state, effects
     for end in event.ends:
@@ -598,7 +601,7 @@ def _ended(state: State, event: Ended, settings: ControllerSettings) -> tuple[St
     return state, [*effects, *more]
 
 
-def _consequences(end: ActionEnded) -> Iterator[Input]:
+def _consequences(end: ActionEnded, held: Collection[str], chain: Chain) -> Iterator[Input]:
     """What the chain is to know of the end of an action."""
     key = _AGAIN.sub("", end.action_key)
     if key.startswith("comment:"):
@@ -610,9 +613,19 @@ def _consequences(end: ActionEnded) -> Iterator[Input]:
         yield from _of_a_node(key, end)
         return
     if kind == "release" and end.status in _LETS_GO:
-        yield LetGo(end.attempt)
+        yield from _let_go(end.attempt, held, chain)
     if kind == "hold" and episode and end.status != OutcomeStatus.DONE.value:
         yield LetGo(end.attempt, episode)
+
+
+def _let_go(attempt: AttemptId, held: Collection[str], chain: Chain) -> Iterator[LetGo]:
+    """A release lets go of a job for all that held it, but for `held`: these hold it from then on."""
+    if not any(key.startswith(f"hold:{attempt}@") for key in held):
+        yield LetGo(attempt)
+        return
+    for record in chain.ended.values():
+        if attempt in record.holds and Hold(attempt, record.id).key not in held:
+            yield LetGo(attempt, record.id)
 
 
 def _of_a_node(key: str, end: ActionEnded) -> Iterator[Input]:

@@ -17,7 +17,7 @@ from perdure.coordination.site import Resource
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node
-from perdure.retry.decide import Decision, DecisionKind, decide
+from perdure.retry.decide import Decision, DecisionKind, decide, is_free
 from perdure.retry.history import Fleet, Spent
 from perdure.retry.rules import RetryRules
 from perdure.service.core.case import Case, Failure, State
@@ -102,8 +102,8 @@ class SiteView(Struct, frozen=True):
             if decision.retries and (brake := self._brake_on(case.job)):
                 reason = f"{decision.reason}; it waits until {brake.subject.resource} works again ({brake.id})"
                 decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)
-            if decision.retries:
-                attempt = failure.attempt
+            attempt = failure.attempt
+            if decision.retries and not is_free(case.job, attempt):
                 self.promised.append(Spent(self.now + decision.delay_s, case.job.job_id, case.job.user, attempt.nodes))
             self.decisions[record.id] = decision
         return self.decisions[record.id]

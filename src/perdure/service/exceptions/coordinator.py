@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from perdure.coordination.chain import Chain, equal_of, is_same, taken
+from perdure.coordination.chain import Chain, equal_of, is_of_a_guest, is_same, open_equal, taken
 from perdure.coordination.messages import Input, Left, Raised, Refused
 from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
@@ -161,4 +161,7 @@ def _error_of(effect: Refused) -> PerdureError:
 
 def _became(chain: Chain, record: ExceptionRecord) -> ExceptionRecord:
     """The record as it stands; one that was folded into an equal one is that."""
-    return chain.find(record.id) or chain.find(chain.equals.get(equal_of(record), "")) or record
+    known = chain.find(record.id) or chain.find(chain.equals.get(equal_of(record), "")) or record
+    if is_of_a_guest(known) and not is_of_a_guest(record):
+        return open_equal(chain, record) or record
+    return known

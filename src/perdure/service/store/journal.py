@@ -176,7 +176,7 @@ class Journal:
         self, db: Connection, found: Mapping[str, Case], remembered: Mapping[str, Any], newest_s: float
     ) -> Chain:
         """What was open, what still holds jobs back, and what ended recently: equal faults are folded into it."""
-        records = self._all(db, reads.EXCEPTIONS, codec.EXCEPTION, since_s=newest_s - DAY_S)[::-1]
+        records = self._all(db, reads.EXCEPTIONS, codec.EXCEPTION, since_s=newest_s - DAY_S)
         of_cases = [
             case.failure.record for case in found.values() if case.failure and case.failure.record.state.is_over
         ]
@@ -272,6 +272,20 @@ class Journal:
             found = list(db.execute(reads.BEGUN, values))
         return {row.key: Charge(_counts_at(row), row.kind, row.user or "") for row in found}
 
+    def holds(self, attempt: AttemptId) -> bool:
+        """Whether Perdure's last hold of a waiting job, or what is known of it, came after its last release."""
+        values = {"here": self.cluster, "by": PERDURE, "job_id": codec.clean(attempt.job_id)}
+        with self._store.reading() as db:
+            last = db.scalar(reads.HELD, {**values, "incarnation": attempt.incarnation})
+        return last == "hold"
+
+    def held_after(self, release: str) -> list[str]:
+        """The keys of Perdure's holds of waiting jobs that were planned after this release of the same job."""
+        with self._store.reading() as db:
+            return list(
+                db.scalars(reads.HELD_AFTER, {"here": self.cluster, "by": PERDURE, "key": codec.clean(release)})
+            )
+
     def job_of(self, action: Action) -> Job | None:
         """The job that an action is about, as last written down."""
         if isinstance(action, NodeAction):
@@ -362,8 +376,10 @@ class Journal:
         case_of = select(cases.c.job_id).where(cases.c.cluster == self.cluster)
         oldest = select(events.c.seq, events.c.time_s).where(events.c.cluster == self.cluster)
         window = oldest.order_by(events.c.seq).limit(limit).subquery()
+        in_force = select(exceptions.c.id).where(exceptions.c.is_open)
+        is_over = actions.c.exception_id.not_in(in_force)  # what was held must be known when it is let go
         settled = [
-            (actions, and_(actions.c.state.in_(_ENDED), actions.c.ended_s < before_s)),
+            (actions, and_(actions.c.state.in_(_ENDED), actions.c.ended_s < before_s, is_over)),
             (
                 exceptions,
                 and_(exceptions.c.time_s < before_s, ~exceptions.c.is_open, exceptions.c.job_id.not_in(case_of)),

@@ -76,14 +76,17 @@ ENDED = (
     .order_by(attempts.c.seq.desc())
     .limit(MAX_ENDED_ATTEMPTS)
 )
-EXCEPTIONS = (  # what was open, what still holds jobs back, and what ended recently; the newest first
-    _payloads(
-        exceptions,
+_KEPT = (  # what was open, what still holds jobs back, and what ended recently
+    select(exceptions.c.seq, cast(exceptions.c.payload, Text).label("payload"))
+    .where(
+        exceptions.c.cluster == _HERE,
         or_(exceptions.c.is_open, and_(exceptions.c.of_attempt.is_(False), exceptions.c.time_s > _SINCE_S)),
     )
     .order_by(exceptions.c.is_open.desc(), exceptions.c.seq.desc())
     .limit(MAX_OPEN + MAX_ENDED)
+    .subquery()
 )
+EXCEPTIONS = select(_KEPT.c.payload).order_by(_KEPT.c.seq)  # the oldest first
 _RECALLED = select(cast(exceptions.c.payload, Text)).where(exceptions.c.id.in_(bindparam("ids", expanding=True)))
 
 # -- actions
@@ -105,6 +108,22 @@ BEGUN = (  # all but comments and what lets go of what Perdure held itself, with
     .join(jobs, and_(jobs.c.cluster == actions.c.cluster, jobs.c.job_id == actions.c.job_id), isouter=True)
     .where(actions.c.started_s > _SINCE_S, actions.c.by == bindparam("by"), actions.c.cluster == _HERE)
     .where(actions.c.key.not_like("release:%@%"), actions.c.kind != literal_column("'comment'"))
+)
+_RELEASE = actions.alias()
+HELD_AFTER = (
+    select(actions.c.key)
+    .join(_RELEASE, and_(_RELEASE.c.job_id == actions.c.job_id, _RELEASE.c.incarnation == actions.c.incarnation))
+    .where(actions.c.cluster == _HERE, actions.c.by == bindparam("by"), actions.c.key.like("hold:%@%"))
+    .where(_RELEASE.c.cluster == _HERE, _RELEASE.c.key == _KEY, _RELEASE.c.seq < actions.c.seq)
+    .where(actions.c.state.in_(_words("planned", "started", "done")))
+)
+HELD = (  # the kind of the last of Perdure's holds and releases of a waiting job; one job's actions keep their order
+    select(actions.c.kind)
+    .where(actions.c.cluster == _HERE, actions.c.by == bindparam("by"), actions.c.key.like("%@%"))
+    .where(actions.c.job_id == bindparam("job_id"), actions.c.incarnation == bindparam("incarnation"))
+    .where(actions.c.kind.in_(_words("hold", "release")), actions.c.state.in_(_words("started", "done")))
+    .order_by(actions.c.seq.desc())
+    .limit(1)
 )
 LIVE = select(func.count()).where(jobs.c.state.in_(LIVE_JOBS), jobs.c.cluster == _HERE)
 NODES_OUT = select(func.count()).where(

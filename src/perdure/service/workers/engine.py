@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTime
 
@@ -23,6 +23,7 @@ from perdure.coordination.messages import Failed, Input, Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
 from perdure.model.actions import Action, Comment, NodeAction, Requeue
+from perdure.model.events import ActionEnded
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import MANAGER, Observation
 from perdure.model.output import LogMark, Output, OutputKind
@@ -303,9 +304,15 @@ class Engine:
             failed = (Failed(key, f"not done yet: {why}") for key, why in held_back)
             self.absorb([Told(self.clock(), tuple(failed))])
         if ended:
-            self.absorb([Ended(tuple(ended))])
+            self._end(ended)
             self.look_now.set()
         return self.executor.asked != before
+
+    def _end(self, ended: Sequence[ActionEnded]) -> None:
+        """Take in what came to its end. A release lets go of nothing that is held after it."""
+        releases = (end.action_key for end in ended if end.action_key.startswith("release:"))
+        held = [key for release in releases for key in self.journal.held_after(release)]
+        self.absorb([Ended(tuple(ended), frozenset(held))])
 
     def _overtakes(self, action: Action) -> str:
         """The newer start, or the successor, that a job has got since an action on it was decided."""
@@ -321,14 +328,14 @@ class Engine:
     def write_comments(self) -> None:
         """Write into jobs' own records what was decided. No look or action waits for it."""
         if self._comments is not None and (ended := self._comments.write_due(self.clock())):
-            self.absorb([Ended(tuple(ended))])
+            self._end(ended)
 
     def recover(self) -> None:
         """Find out what became of every action that was begun before the service last died."""
         with self._backend_lock, batch_of(self.backend):
             ended = self.executor.recover(self.clock())
         if ended:
-            self.absorb([Ended(tuple(ended))])
+            self._end(ended)
 
     def close(self) -> None:
         self.logs.close()

@@ -274,6 +274,8 @@ class Executor:
         """What became of an action that nothing is to be done for any more; None where it is to be done."""
         if row.key in needless:
             return Outcome(OutcomeStatus.SUPERSEDED, "let go before it was held")
+        if lets_go(row) and row.attempt is not None and not self._journal.holds(row.attempt):
+            return Outcome(OutcomeStatus.SUPERSEDED, "nothing of ours holds it")  # a person may
         return self._already_out(row)
 
     def _already_out(self, row: ActionRow) -> Outcome | None:

@@ -1,0 +1,195 @@
+"""Laws of retries: the budgets that jobs share, a job's own tries, the wait that its owner is told, where it goes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from typing import NamedTuple
+
+import msgspec
+
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.retry.budget import at
+from tests.dst.broken import must, must_fit
+from tests.dst.service import BROKEN
+
+PLANNED = (
+    "SELECT key, job_id, incarnation, exception_id, created_s, payload FROM actions "
+    "WHERE kind = 'requeue' AND by = 'perdure' ORDER BY seq"
+)
+BY_HAND = "SELECT 1 FROM actions WHERE kind = 'requeue' AND by != 'perdure'"
+DECIDED = "SELECT job_id, incarnation, owner, decided, payload FROM exceptions WHERE of_attempt AND decided IS NOT NULL"
+KINDS = "SELECT incarnation, type FROM exceptions WHERE of_attempt AND job_id = ?"
+PROBED = ("job.unknown", "job.gpu")  # nobody can tell; hearsay of broken hardware
+OF_ALL = "of an hour are spent"  # in the words for a budget that jobs share
+PARKED = "it waits until"  # what it needs is down
+LATER = re.compile(r", later, at (.*?), since ")
+FEW_S = 1.0  # that a wait may be longer than the budgets ask for
+
+
+class Planned(NamedTuple):
+    """A retry of Perdure's own: the instant for which it was planned, by the clock of then, and what it follows."""
+
+    at_s: float
+    attempt: Attempt
+    late_s: float = 0.0  # how much later it may come than planned
+
+
+class Retries:
+    """Remembers what was asked for, whatever service asked; the budgets of an hour know no restarts."""
+
+    def __init__(self, db, manager, limits, clock) -> None:
+        self._db, self._manager, self._limits, self._clock = db, manager, limits, clock
+        self._rules = limits.rules
+        self._asked: dict[str, Planned] = {}  # by key
+        self.set_by_s = 0.0  # how far the service's clock was set off, at most
+
+    # -- before an order
+
+    def check_order(self, action, created_s: float) -> None:
+        """A retry fits into the budgets of cluster, nodes and users, and into the job's own tries."""
+        attempt = self._attempt(action.attempt.job_id, action.attempt.incarnation)
+        if attempt is None or not self._limits.bounds_retries:
+            return
+        late_s = abs(self._clock() - created_s)
+        self._asked[action.key] = Planned(created_s + action.delay_s, attempt, late_s)
+        done = self._manager.effects
+        counted = [planned for key, planned in self._asked.items() if key in done or key == action.key]
+        self._check_budgets(counted)
+        self._check_tries(action, [p.attempt.id for p in counted if p.attempt.state is AttemptState.FAILED])
+
+    def _check_tries(self, action, retried) -> None:
+        """So many tries has a job; what nobody can tell, and what its log alone says of the site, is tried once."""
+        job_id, rules = action.attempt.job_id, self._rules
+        own = [attempt.incarnation for attempt in retried if attempt.job_id == job_id]
+        must(len(own) <= rules.max_user_retries, "a job has so many tries and no more", action.key, len(own))
+        kinds = dict(self._db.execute(KINDS, (job_id,)).fetchall())
+        for kind in PROBED:
+            probes = [incarnation for incarnation in own if kinds[incarnation] == kind]
+            must(len(probes) <= rules.max_probes, "a job is probed so often and no more", action.key, kind, probes)
+
+    def _check_budgets(self, retries: list[Planned]) -> None:
+        retries = [planned for planned in retries if planned.attempt.state is not AttemptState.PREEMPTED]
+        for name, limit, charged in self._budgets(retries):
+            must_fit([p.at_s for p in charged], limit, f"the budget of retries is kept: {name}", self.set_by_s)
+
+    def _budgets(self, retries):
+        """Each budget that any of these is charged to: its name, its limit, and what is charged to it."""
+        charged = defaultdict(list)
+        for planned in retries:
+            for where in ("", *planned.attempt.nodes):
+                charged[where, ""].append(planned)
+                charged[where, planned.attempt.user].append(planned)
+        for (node, user), some in charged.items():
+            limit = self._limit(node)
+            yield f"{node or 'cluster'} {user}", max(1, int(self._rules.user_share * limit)) if user else limit, some
+
+    def _limit(self, node: str) -> int:
+        rules = self._rules
+        least = rules.per_node_per_hour if node else rules.cluster_floor_per_hour
+        return max(least, int(rules.cluster_share_per_hour * len(self._manager.job_ids)))
+
+    def check_place(self, action) -> None:
+        """A retry is kept off nodes that evidence names: those it failed on, or that failed for others, too."""
+        attempt = self._attempt(action.attempt.job_id, action.attempt.incarnation)
+        if attempt is None:
+            return
+        if attempt.state is AttemptState.PREEMPTED:
+            must(not action.exclude, "a preempted job may start anywhere", action.key, action.exclude)
+            return
+        named = {*(attempt.failed_nodes or attempt.nodes), *self._suspects()}
+        strange = [node for node in action.exclude if node not in named]
+        must(not strange, "a retry is kept off nodes that evidence names", action.key, strange)
+
+    def _suspects(self) -> set[str]:
+        """Nodes that went down twice under jobs, and those on which jobs of two users failed for the site's causes."""
+        down, users, failures = Counter(), defaultdict(set), Counter()
+        for job_id in self._manager.job_ids:
+            is_broken = self._manager.script(job_id).error.startswith(BROKEN.decode())
+            for attempt in self._manager.attempts(job_id):
+                down.update(attempt.failed_nodes)
+                of_site = attempt.nodes if is_broken and attempt.state is AttemptState.FAILED else attempt.failed_nodes
+                failures.update(of_site)
+                for node in of_site:
+                    users[node].add(attempt.user)
+        return {n for n in failures if down[n] > 1 or (failures[n] > 2 and len(users[n]) > 1)}
+
+    # -- at the end
+
+    def check_end(self) -> None:
+        """What was said of each retry is so, and none came later than it had to."""
+        rows = self._db.execute(PLANNED).fetchall()
+        retries = [self._planned(row) for row in rows]
+        reasons = {(job_id, n): _read(text)["reason"] for job_id, n, _, text, _ in self._decisions()}
+        by_hand = self._db.execute(BY_HAND).fetchone()  # may have taken the place of one that was charged
+        for row, planned in zip(rows if not by_hand else (), retries, strict=not by_hand):
+            if planned is None:
+                continue
+            key, reason = row[0], reasons.get((row[1], row[2]), "")
+            before = [other for other in retries if other is not None and other is not planned]
+            self._check_wait(key, planned, planned.at_s - row[4], reason, [p for p in before if p.late_s <= row[4]])
+        for job_id, incarnation, owner, decided, payload in self._decisions():
+            self._check_decision(job_id, incarnation, owner, _read(decided), _read(payload))
+
+    def _decisions(self):
+        return self._db.execute(DECIDED).fetchall()
+
+    def _planned(self, row) -> Planned | None:
+        _, job_id, incarnation, _, created_s, payload = row
+        attempt = self._attempt(job_id, incarnation)
+        return attempt and Planned(created_s + _read(payload).get("delay_s", 0.0), attempt, created_s)
+
+    def _check_wait(self, key: str, planned: Planned, wait_s: float, reason: str, before: list[Planned]) -> None:
+        """Who waits for longer than after any failure, waits for a budget that is full; when it has room is told."""
+        if PARKED in reason or not self._limits.bounds_retries:
+            return
+        told = LATER.search(reason)
+        if told:
+            must(
+                at(planned.at_s, planned.at_s - wait_s) == told[1], "a later retry starts when it is told", key, reason
+            )
+        if planned.attempt.state is AttemptState.PREEMPTED:
+            must(not wait_s, "a preempted job waits for nothing", key, wait_s)
+            return
+        earlier = sum(a.id < planned.attempt.id for a in self._manager.attempts(planned.attempt.id.job_id))
+        back_off_s = min(self._rules.back_off_cap_s, self._rules.back_off_s * 2.0**earlier)
+        if wait_s > back_off_s and not self.set_by_s:
+            must(told, "who is to wait is told for what", key, reason)
+            sooner = planned._replace(at_s=planned.at_s - FEW_S)
+            must(self._is_full(sooner, before), "a retry comes as soon as its budgets have room", key, reason)
+
+    def _is_full(self, planned: Planned, before: list[Planned]) -> bool:
+        before = [other for other in before if other.attempt.state is not AttemptState.PREEMPTED]
+        try:
+            self._check_budgets_with(planned, before)
+        except AssertionError:
+            return True
+        return False
+
+    def _check_budgets_with(self, planned: Planned, before: list[Planned]) -> None:
+        for name, limit, charged in self._budgets([*before, planned]):
+            if planned in charged:
+                must_fit([p.at_s for p in charged], limit, name)
+
+    def _check_decision(self, job_id: str, incarnation: int, owner: str, decision, record) -> None:
+        """No budget that jobs share stops a job, nor does a preemption; a first failure that may pass is retried."""
+        attempt, script = self._attempt(job_id, incarnation), self._manager.script(job_id)
+        is_ours = owner == "scheduler" and not any(v["handler"] for v in record["verdicts"] if v["kind"] == "handled")
+        if attempt is None or not is_ours or decision["kind"] != "stop" or not script.may_requeue:
+            return
+        reason = decision["reason"]
+        must(OF_ALL not in reason, "a budget that jobs share makes a retry later, and stops none", record["id"], reason)
+        if "forbids" in reason:
+            return
+        of_site = attempt.state in (AttemptState.PREEMPTED, AttemptState.NODE_FAIL)
+        must(attempt.state is not AttemptState.PREEMPTED, "a preemption stops no job", record["id"], reason)
+        may_pass = of_site or not script.error.startswith("wrong")
+        is_only = len(self._manager.attempts(job_id)) == 1
+        must(not (is_only and may_pass), "a first failure that may pass is retried", record["id"], reason)
+
+    def _attempt(self, job_id: str, incarnation: int) -> Attempt | None:
+        return next((a for a in self._manager.attempts(job_id) if a.id.incarnation == incarnation), None)
+
+
+def _read(text):
+    return msgspec.json.decode(text)
