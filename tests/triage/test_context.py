@@ -58,6 +58,11 @@ def test_a_full_disk_makes_an_input_output_error_lasting():
     assert full < 0 < roomy
 
 
+def test_the_room_on_a_disk_is_told_in_mib():
+    (found,) = circumstances(Cause("x", "fs", 0.5), Progress(), Context(free_bytes=3 << 20))
+    assert "has 3 MiB free" in found.says
+
+
 @given(
     st.floats(0.001, 0.999),
     st.sampled_from(["net", "fs", "shape", "unknown"]),

@@ -219,6 +219,7 @@ def test_of_several_files_the_furthest_counts_and_those_in_doubt_do_not():
         (b"Feb 29 00:00:00 n1 x", Form.DAY_OF_YEAR, 951_782_400.0),
         (b"Jan  2 00:00:01 1970 x", Form.DATE, DAY_S + 1),
         (b"E0102 00:00:01.25 12 a.cc:3] x", Form.DAY_OF_YEAR, 946_771_201.25),
+        (b"E1002 00:00:01.25 12 a.cc:3] x", Form.DAY_OF_YEAR, 970_444_801.25),
         (b"[12:34:56,5] x", Form.TIME_OF_DAY, 45_296.5),
     ],
 )

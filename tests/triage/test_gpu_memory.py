@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.triage.gpu_memory import GIB, gpu_memory
+from perdure.triage.gpu_memory import CONTEXT_BYTES, GIB, GpuMemory, gpu_memory
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Bound, Label
 
@@ -85,3 +85,14 @@ def test_units_are_read() -> None:
     assert found is not None
     assert (found.total, found.free, found.wanted) == (40 * GIB, 0, 1 << 20)
     assert found.others == 38 * GIB  # less its own context
+
+
+def test_a_card_on_which_not_even_a_context_fits_is_all_others() -> None:
+    said = "cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY (GPU 0; 40.00 GiB total capacity)"
+    assert gpu_memory(said) == GpuMemory(40 * GIB, 0, 0, 0, 40 * GIB)
+
+
+def test_what_is_not_said_to_be_unused_is_nothing() -> None:
+    found = gpu_memory("CUDA out of memory. (GPU 0; 40.00 GiB total capacity; 1.00 GiB already allocated)")
+    assert found is not None
+    assert found.own == GIB + CONTEXT_BYTES
