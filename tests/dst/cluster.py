@@ -103,11 +103,18 @@ class Line(SimulatedBackend):
         return replace(seen, time_s=self._clock())  # the service's machine stamps what it sees
 
     def look_at(self, job_id):
-        """At one job alone, as an epilog has it looked at; what the manager puts back by itself is left to it."""
+        """At one job alone, as an epilog has it looked at; what the manager puts back by itself is left to it.
+
+        No later look shows it as it was before.
+        """
         self._passed()
         job, latest = self._truth.job(job_id), self._truth.attempts(job_id)[-1:]
         found = [job] if job.state is JobState.FAILED and latest else []
         only = frozenset(each.job_id for each in found)
+        if found and self._last is not None:
+            jobs = [each for each in self._last.jobs if each.job_id not in only]
+            attempts = [each for each in self._last.attempts if each.id != latest[0].id]
+            self._last = replace(self._last, jobs=(*jobs, *found), attempts=(*attempts, *latest))
         return Observation(self.cluster, self._clock(), tuple(found), latest if found else (), only=only)
 
     def output(self, attempt, max_bytes=TAIL_BYTES, known=()):

@@ -214,7 +214,9 @@ class _Run:
         return f"{seconds:.0f} s"
 
     def linger(self) -> str:
-        """Hours go by in which little happens."""
+        """Hours go by in which little happens; a clock that is far off is not so for hours."""
+        if self.mended_at is not None:
+            self.skew_s, self.mended_at = 0.0, None
         rounds, seconds = self.rng.randint(2, 6), self.rng.choice((100.0, 280.0, 900.0))
         for _ in range(rounds):
             self.manager.advance(seconds)

@@ -3,6 +3,7 @@
 import pytest
 
 from perdure.backends.simulated import EVERY, Script
+from perdure.coordination.record import Outcome
 from perdure.errors import StateError
 from perdure.model.actions import Hold, Release, Requeue
 from perdure.model.identity import AttemptId
@@ -341,6 +342,54 @@ def test_who_is_released_by_hand_before_it_is_known_that_he_is_to_be_held_is_hel
     raised(scene, UP, **OF_SCRATCH)
     scene.engine.act()
     assert scene.manager.job("1").state is JobState.PENDING
+
+
+def test_a_late_release_lets_go_of_no_job_that_needs_what_went_down_since(scene):
+    waits(scene)
+    raised(scene, DOWN, **OF_SCRATCH)
+    scene.engine.act()
+    scene.look_after(1.0)
+    scene.switch.on = True
+    raised(scene, UP, **OF_SCRATCH)
+    scene.engine.act()
+    raised(scene, DOWN, **OF_SCRATCH)
+    scene.switch.on = False
+    scene.engine.act()
+    assert scene.manager.job("1").state is JobState.HELD
+    told = scene.journal.action("release:sim/1#0@x2").detail
+    assert told == f"held still: the job needs {SCRATCH}, which is down (x3)"
+    scene.look_after(1.0)
+    raised(scene, UP, **OF_SCRATCH)
+    scene.engine.act()
+    assert scene.manager.job("1").state is JobState.PENDING
+    ended = scene.engine.state.chain.ended
+    assert [ended[name].outcome for name in ("x1", "x3")] == [Outcome.RECOVERED, Outcome.RECOVERED]
+
+
+def test_a_job_that_was_let_go_is_held_again_when_what_it_needs_goes_down_again(scene):
+    waits(scene)
+    scene.manager.submit(ONCE)
+    scene.look_after(1.0)
+    raised(scene, DOWN, **OF_SCRATCH)
+    scene.engine.act()
+    raised(scene, UP, **OF_SCRATCH)
+    scene.line.watch = once(lambda: raised(scene, DOWN, **OF_SCRATCH))  # while the first is let go
+    scene.engine.act()
+    scene.line.watch = lambda action: None
+    assert {scene.manager.job(job_id).state for job_id in ("1", "2")} == {JobState.PENDING, JobState.HELD}
+    scene.look_after(1.0)
+    scene.engine.act()
+    assert {scene.manager.job(job_id).state for job_id in ("1", "2")} == {JobState.HELD}
+    scene.look_after(1.0)
+    raised(scene, UP, **OF_SCRATCH)
+    scene.engine.act()
+    assert {scene.manager.job(job_id).state for job_id in ("1", "2")} == {JobState.PENDING}
+
+
+def once(happens):
+    """What watches orders, and lets it happen at the first."""
+    left = [happens]
+    return lambda action: left and left.pop()()
 
 
 def test_what_is_folded_into_what_outlives_the_service(scene):

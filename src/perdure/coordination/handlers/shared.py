@@ -45,7 +45,7 @@ def hold_waiting(record: ExceptionRecord, site: Site, now: float) -> Ruling:
 def hold_newcomers(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
     """Hold the jobs that came since it went down. The running ones have been told."""
     resource = record.subject.resource
-    if not any(other.is_brake for other in _because_of(resource, site)):
+    if not _brakes_on(resource, site):
         return handled("nothing is held because of it")
     holds = [Hold(attempt, record.id) for attempt in _late(_needy(record, site), record, site)]
     note = f"{_cause(record)}: {len(holds)} jobs that need it and came since are held"
@@ -108,8 +108,8 @@ def _needs_any(attempt: AttemptId, resources: Sequence[Resource], site: Site) ->
     return job is not None and any(resource.is_needed_by(job) for resource in resources)
 
 
-def _because_of(resource: str, site: Site) -> list[ExceptionRecord]:
-    return [record for record in site.in_force() if record.subject.resource == resource]
+def _brakes_on(resource: str, site: Site) -> list[ExceptionRecord]:
+    return [record for record in site.in_force() if record.is_brake and record.subject.resource == resource]
 
 
 def _needy(record: ExceptionRecord, site: Site) -> list[AttemptId]:
@@ -120,8 +120,8 @@ def _needy(record: ExceptionRecord, site: Site) -> list[AttemptId]:
 
 
 def _late(needy: Sequence[AttemptId], record: ExceptionRecord, site: Site) -> list[AttemptId]:
-    """Those of them that nobody has held because of it. One that a person let go since is not held again."""
-    held = {attempt for other in _because_of(record.subject.resource, site) for attempt in other.held}
+    """Those of them that nobody has held since it went down. One that a person let go since is not held again."""
+    held = {attempt for brake in _brakes_on(record.subject.resource, site) for attempt in brake.held}
     return [attempt for attempt in needy if attempt not in held][:MAX_HELD]
 
 

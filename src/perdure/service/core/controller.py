@@ -45,7 +45,7 @@ from perdure.service.core.case import MAX_PAST, Case, Failure, State
 from perdure.service.core.comments import commented, line_of
 from perdure.service.core.hardware import broken_nodes
 from perdure.service.core.scope import OUTSIDE
-from perdure.service.core.view import SiteView
+from perdure.service.core.view import STILL_NEEDS, SiteView
 from perdure.triage.verdict import Verdict
 
 _AGAIN = re.compile(r"~[0-9]+$")  # behind the key of what was planned again
@@ -612,7 +612,7 @@ def _consequences(end: ActionEnded, held: Collection[str], chain: Chain) -> Iter
     if end.attempt is None:
         yield from _of_a_node(key, end)
         return
-    if kind == "release" and end.status in _LETS_GO:
+    if kind == "release" and end.status in _LETS_GO and not end.detail.startswith(STILL_NEEDS):
         yield from _let_go(end.attempt, held, chain)
     if kind == "hold" and episode and end.status != OutcomeStatus.DONE.value:
         yield LetGo(end.attempt, episode)

@@ -25,6 +25,7 @@ from perdure.service.core.recovery import recovery_of
 from perdure.service.core.successor import successor_of
 
 REQUEUE = "requeue"  # what an owner may forbid all others
+STILL_NEEDS = "held still: the job needs"  # how the end of a release begins that was not carried out for that
 PARKED_S = 120.0  # a job put back while what it needs is down starts no sooner: a look finds it before, and holds it
 _NOT_THE_JOBS = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
 
@@ -148,6 +149,12 @@ class SiteView(Struct, frozen=True):
         """What keeps jobs that need the same from starting now."""
         brakes = (record for record in self.in_force() if record.is_brake)
         return next((r for r in brakes if self.resource(r.subject.resource).is_needed_by(job)), None)
+
+    def still_needs(self, attempt: AttemptId) -> str:
+        """What to say of a job that is to be let go and needs what is down; "" where it needs nothing that is."""
+        job = self.job(attempt.job_id)
+        brake = self._brake_on(job) if job else None
+        return f"{STILL_NEEDS} {brake.subject.resource}, which is down ({brake.id})" if brake else ""
 
     def failure_of(self, attempt: AttemptId) -> str:
         failure = self._failure(attempt.job_id)

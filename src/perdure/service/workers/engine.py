@@ -27,6 +27,7 @@ from perdure.model.events import ActionEnded
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import MANAGER, Observation
 from perdure.model.output import LogMark, Output, OutputKind
+from perdure.service.core.caps import undoes_own
 from perdure.service.core.case import State
 from perdure.service.core.controller import (
     Act,
@@ -315,12 +316,15 @@ class Engine:
         self.absorb([Ended(tuple(ended), frozenset(held))])
 
     def _overtakes(self, action: Action) -> str:
-        """The newer start, or the successor, that a job has got since an action on it was decided."""
+        """What has come since an action on a job was decided: a newer start, a successor, a fault of what it needs."""
         if isinstance(action, NodeAction):
             return ""
-        latest = self.view().latest(action.attempt.job_id)
+        view = self.view()
+        latest = view.latest(action.attempt.job_id)
         if latest > action.attempt.incarnation:
             return f"attempt {latest} exists"
+        if undoes_own(action) and (still := view.still_needs(action.attempt)):
+            return still
         case = self._state.cases.get(action.attempt.job_id) if isinstance(action, Requeue) else None
         failure = case.failure if case else None
         return successor_of(case.job, failure.attempt, self._state.known.jobs) if case and failure else ""
