@@ -5,7 +5,10 @@ import io
 import json
 import os
 import random
+import sqlite3
 import sys
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +70,17 @@ def test_the_owner_may_believe_what_the_service_only_tries():
     assert exit_code([found]) == 0
 
 
+def test_a_preemption_is_not_held_against_the_node(perdure, home):
+    (home / "a.log").write_text(
+        "step 9\nslurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO PREEMPTION ***\n"
+    )
+    ran = perdure("why", "a.log", "--json")
+    assert ran.code == 0
+    assert not ran.json["advice"]["exclude_node"]
+    assert ran.json["advice"]["reason"].endswith("retry anywhere, the node did nothing wrong, in 0 s")
+    assert ran.json["by_service"] == "probe"
+
+
 STOP, PROBE, RETRY = (
     diagnosis_of("a", verdict(label, p), RULES)
     for label, p in ((Label.DETERMINISTIC, 0.0), (Label.UNSURE, 0.5), (Label.TRANSIENT, 0.9))
@@ -81,6 +95,14 @@ def test_exit_codes_tell_what_is_advised_apart(diagnoses, code):
     assert exit_code(diagnoses) == code
 
 
+def database() -> bytes:
+    """A SQLite file: its first page is zeros but for a few dozen bytes."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table runs(step, loss)")
+        connection.commit()
+        return connection.serialize()
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -88,6 +110,8 @@ def test_exit_codes_tell_what_is_advised_apart(diagnoses, code):
         (gzip.compress(b"", mtime=0), "is empty"),
         (random.Random(7).randbytes(4000), "is no text"),
         (bytes(range(16)) * 90, "is no text"),
+        (Path(sys.executable).read_bytes()[:30_000], "is no text"),
+        (database(), "is no text"),
     ],
 )
 def test_what_is_no_log_is_bad_input(perdure, home, content, says):

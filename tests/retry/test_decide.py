@@ -67,6 +67,13 @@ def test_a_deterministic_failure_is_stopped_however_much_a_person_costs():
     assert decided(DETERMINISTIC, rules=patient).kind is DecisionKind.STOP
 
 
+def test_a_stop_that_costs_more_than_a_retry_says_why():
+    likely = decided(replace(DETERMINISTIC, p_transient=0.18))
+    assert likely.retry_cost_gpu_h < likely.stop_cost_gpu_h
+    assert likely.reason.endswith(", but what is sure to come again is stopped whatever it costs")
+    assert "whatever" not in decided(DETERMINISTIC).reason
+
+
 def test_an_unsure_failure_gets_one_probe_per_fingerprint():
     assert decided(UNSURE).kind is DecisionKind.PROBE
     again = decided(UNSURE, past=earlier(1, fingerprint="u", infrastructure=False))

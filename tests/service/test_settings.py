@@ -1,6 +1,8 @@
 """Settings: which source wins, and what is said of a value that cannot be used."""
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,24 @@ def test_directories_follow_xdg_and_relative_ones_are_ignored(env, tmp_path):
     assert load({**env, "XDG_STATE_HOME": "x"}).settings.service.state == load(env).settings.service.state
     write(tmp_path / "xdg" / "perdure" / "config.toml", "[local]\nnodes = 7\n")
     assert load({**env, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}).settings.local.nodes == 7
+
+
+def test_a_directory_that_may_not_be_searched_is_named_with_what_to_do(env, tmp_path):
+    home = tmp_path / "of-somebody-else"
+    write(home / "perdure" / "config.toml", "[local]\nnodes = 7\n")
+    load_it = (
+        "import os, sys; from perdure.service.settings import config_files; from perdure.errors import ConfigError\n"
+        "os.getuid() or os.setuid(65534)\n"
+        "try: config_files({'XDG_CONFIG_HOME': sys.argv[1]}, None)\n"
+        "except ConfigError as err: print(err)\n"
+    )
+    home.chmod(0o000)
+    try:
+        ran = subprocess.run([sys.executable, "-c", load_it, str(home)], capture_output=True, text=True, check=False)
+    finally:
+        home.chmod(0o700)
+    assert "may not be looked for (Permission denied)" in ran.stdout
+    assert "XDG_CONFIG_HOME" in ran.stdout
 
 
 def test_a_relative_path_in_a_file_starts_at_the_file(env, tmp_path):

@@ -14,7 +14,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.retry.decide import Decision, DecisionKind, decide
 from perdure.retry.history import Fleet
 from perdure.retry.rules import RetryRules
-from perdure.triage.verdict import Evidence, Verdict
+from perdure.triage.verdict import Evidence, Label, Verdict
 
 if TYPE_CHECKING:
     from perdure.service.settings import Settings
@@ -83,9 +83,15 @@ def diagnosis_of(name: str | int, verdict: Verdict, rules: RetryRules) -> Diagno
 
 def advise(verdict: Verdict, rules: RetryRules) -> Decision:
     """What the service would do with this verdict if the job had no history: the same decision, by the same rules."""
-    attempt = Attempt(AttemptId("", "", 0), AttemptState.FAILED, (SAME_NODE,), 0.0, 0.0, exit_code=1)
+    state = AttemptState.PREEMPTED if _names_preemption(verdict) else AttemptState.FAILED
+    attempt = Attempt(AttemptId("", "", 0), state, (SAME_NODE,), 0.0, 0.0, exit_code=1)
     job = Job("", "", "", "", JobState.FAILED, 0.0)
     return decide(job, attempt, verdict, (), Fleet(), rules, 0.0)
+
+
+def _names_preemption(verdict: Verdict) -> bool:
+    """Whether the resource manager's own line says so, and is believed: the node did nothing wrong then."""
+    return verdict.category == "preempt" and verdict.label is Label.TRANSIENT and not verdict.hearsay
 
 
 def record(diagnosis: Diagnosis) -> dict[str, Any]:

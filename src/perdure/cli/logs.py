@@ -28,7 +28,7 @@ MIN_FILE_BYTES = 64 * 1024
 LOOKED_AT_BYTES = 1024
 """A file of a directory with a zero byte among its first is no log."""
 MOST_ODD = 0.3
-"""Share of its first bytes that are no characters of a text."""
+"""Share of its first bytes, zeros left out, that are no characters of a text."""
 TEXT_CONTROLS = frozenset("\t\n\r\f\b\a\x1b\0")  # a log that was cut short while it was written starts with zeros
 
 
@@ -105,7 +105,8 @@ def _oddness(start: bytes) -> str:
         return "is empty"
     text = start.decode("utf-8", "replace")
     odd = sum(char == "\ufffd" or (char < " " and char not in TEXT_CONTROLS) for char in text)
-    return "is no text" if odd > MOST_ODD * len(start) else ""
+    written = len(start) - start.count(0)  # programs and databases are mostly zeros: these say nothing either way
+    return "is no text" if odd > MOST_ODD * written else ""
 
 
 # ---------------------------------------------------------------- a directory

@@ -125,7 +125,7 @@ def decide(
     if goes_on and (stuck := _stands_still(verdict, past)):
         return decision(DecisionKind.STOP, f"{verdict.summary}: {stuck}")
     if not goes_on and asked is ExitWish.NONE and (again := _what_comes_again(job, attempt, verdict, rules)):
-        return decision(DecisionKind.STOP, f"{verdict.summary}: {again}{weighed}")
+        return decision(DecisionKind.STOP, f"{verdict.summary}: {again}{weighed}{_although(retry_cost < stop_cost)}")
     weighs = asked is ExitWish.NONE and attempt.state not in OF_THE_SITE  # however long it ran: that was not the job
     if not goes_on and weighs and retry_cost >= stop_cost:
         return decision(DecisionKind.STOP, f"{verdict.summary}: a retry is not worth it{weighed}")
@@ -190,6 +190,11 @@ def _after_history(verdict: Verdict, attempt: Attempt, past: Sequence[PastFailur
 def _with_odds(p: float, factor: float) -> float:
     """`p` with its odds multiplied by `factor`."""
     return p * factor / (p * factor + 1 - p) if p < 1 else p
+
+
+def _although(retry_is_cheaper: bool) -> str:
+    """What to add to the costs where they speak against a stop that they did not decide."""
+    return ", but what is sure to come again is stopped whatever it costs" if retry_is_cheaper else ""
 
 
 def _what_comes_again(job: Job, attempt: Attempt, verdict: Verdict, rules: RetryRules) -> str:

@@ -305,8 +305,20 @@ def load(env: Mapping[str, str], config: Path | None = None, flags: Mapping[str,
 def config_files(env: Mapping[str, str], config: Path | None) -> tuple[Path, ...]:
     """The files that are read, the weakest first. Only `config` must exist."""
     usual = (SYSTEM_FILE, _base(env, "XDG_CONFIG_HOME", ".config") / "perdure" / "config.toml")
-    found = tuple(path for path in usual if path.exists())
+    found = tuple(path for path in usual if _is_there(path))
     return found if config is None else (*found, config)
+
+
+def _is_there(path: Path) -> bool:
+    """Raises `ConfigError` where it may not be looked for: leaving it out could arm what it keeps in shadow."""
+    try:
+        path.stat()
+    except PermissionError as err:
+        fix = "Make it readable, or set HOME or XDG_CONFIG_HOME to this user's own directory"
+        raise ConfigError(f"{path}", f"may not be looked for ({err.strerror})", fix) from err
+    except OSError:
+        return False
+    return True
 
 
 @cache

@@ -127,7 +127,9 @@ def test_a_login_code_opens_the_door_once(place):
     assert code not in welcome.text
     assert browser.get("/").status_code == 200
     assert browser.get(f"/?code={code}").headers["location"] == "/"
-    assert place.client().get(f"/login?code={code}").status_code == 403
+    again = place.client().get(f"/login?code={code}")
+    assert again.status_code == 403
+    assert "perdure open prints a new one" in again.text
 
 
 def test_logging_out_ends_the_session(place):

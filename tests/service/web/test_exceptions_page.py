@@ -187,6 +187,11 @@ def test_a_journey_that_goes_on_tells_whom_it_waits_for(browser):
     )
 
 
+def test_a_deadline_is_shown_until_it_is_decided(browser):
+    assert "<dt>Deadline</dt>" in browser.get("/exceptions/mira+turn").text
+    assert "<dt>Deadline</dt>" not in browser.get("/exceptions/mira+owned").text
+
+
 def test_what_perdure_puts_off_it_looks_at_again(tmp_path):
     place = site(tmp_path)
     fill(place.world)

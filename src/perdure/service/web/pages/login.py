@@ -34,7 +34,7 @@ def login_page(
             return _welcome(request, web, identity, own_path(next_))
     except (Unauthenticated, NotPermitted) as err:
         return plain_page("login", 403, wrong=f"{err.where}: {err.what}. {err.fix}.", next=own_path(next_))
-    wrong = "This login link has been used, or is too old. Paste a token instead." if code else ""
+    wrong = "This login link has been used, or is too old. perdure open prints a new one." if code else ""
     return plain_page("login", 403 if code else 200, wrong=wrong, next=own_path(next_))
 
 
