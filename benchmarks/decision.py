@@ -20,7 +20,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import ControllerSettings, Judged, Looked, step
 from perdure.service.store.journal import Journal
 from perdure.service.workers.gc_tuning import keep_pauses_short
@@ -50,20 +50,20 @@ def failure(number: int) -> tuple[Job, Attempt, Verdict]:
     return job, attempt, verdict
 
 
-def filled(journal: Journal, cases: int, settings: ControllerSettings) -> State:
+def filled(journal: Journal, cases: int, settings: ControllerSettings) -> ControllerState:
     """A controller that remembers `cases` failures, all of them judged."""
     made = [failure(number) for number in range(cases)]
     look = Observation("c", 1e6, tuple(j for j, _, _ in made), tuple(a for _, a, _ in made), NODES)
-    state, effects = step(State("c"), Looked(look), settings)
+    state, effects = step(ControllerState("c"), Looked(look), settings)
     for _, attempt, verdict in made:
         state, more = step(state, Judged(1e6, attempt.id, verdict), settings)
         effects += more
-    journal.record(effects, State("c"), state)
+    journal.record(effects, ControllerState("c"), state)
     return state
 
 
 def decisions(
-    journal: Journal, state: State, settings: ControllerSettings, count: int
+    journal: Journal, state: ControllerState, settings: ControllerSettings, count: int
 ) -> Iterator[tuple[float, float, float]]:
     """Of each decision: seconds with the journal, seconds without, and seconds of processor time for both."""
     jobs = tuple(state.known.jobs.values())

@@ -24,10 +24,10 @@ from perdure.coordination.record import (
     Answer,
     AnswerKind,
     Component,
+    ExceptionOutcome,
     ExceptionRecord,
     ExceptionState,
     Origin,
-    Outcome,
     Scope,
     Subject,
 )
@@ -40,7 +40,7 @@ from perdure.service.store.schema import exceptions
 CLUSTER, START_S, CHUNK, RARE = "bench", 1_790_000_000.0, 10_000, 5e-4
 COMMON = ("gpu.xid79", "gpu.ecc", "process.exit", "app.nan", "app.oom", "storage.slow", "net.link")
 SELDOM = tuple(f"site.k{i}" for i in range(40))
-OUTCOMES = (Outcome.OPEN, Outcome.RECOVERED, Outcome.STOPPED)
+OUTCOMES = (ExceptionOutcome.OPEN, ExceptionOutcome.RECOVERED, ExceptionOutcome.STOPPED)
 ENDED = ("handled", "escalated", "expired", "recovered", "stopped", "withdrawn")
 LISTINGS: Mapping[str, Mapping[str, Any]] = {
     "all that ended": {"states": ENDED},
@@ -71,7 +71,7 @@ def record(i: int, rng: np.random.Generator) -> ExceptionRecord:
         time_s=at_s,
         incarnation=1,
         state=ExceptionState.EXPIRED if expired else ExceptionState.HANDLED,
-        outcome=Outcome.OPEN if expired else OUTCOMES[int(rng.integers(len(OUTCOMES)))],
+        outcome=ExceptionOutcome.OPEN if expired else OUTCOMES[int(rng.integers(len(OUTCOMES)))],
         note="x" * 80,
         verdicts=(Answer(Component.SCHEDULER, AnswerKind.HANDLED, at_s + 1, "why it was done so" * 5),),
     )

@@ -19,7 +19,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Known, Observation
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import ControllerSettings, Effect, Judged, Looked, step
 from perdure.service.store.journal import ActionState, Journal
 from perdure.triage.judge import judge
@@ -44,7 +44,7 @@ def fill(directory: Path, jobs: int = 100_000, seed: int = 1) -> None:
     rng = np.random.default_rng(seed)
     settings = ControllerSettings()
     journal = Journal.open(directory, CLUSTER)
-    state = State(CLUSTER)
+    state = ControllerState(CLUSTER)
     for start in range(0, jobs, AT_ONCE):
         before, effects = state, list[Effect]()
         chunk = [_job(number, jobs, rng) for number in range(start, min(start + AT_ONCE, jobs))]
@@ -59,7 +59,7 @@ def fill(directory: Path, jobs: int = 100_000, seed: int = 1) -> None:
                 effects += more
         journal.record(effects, before, state)
         if start + AT_ONCE < jobs:  # what was settled long ago is remembered by nobody
-            before, state = state, State(CLUSTER, Known(nodes=state.known.nodes))
+            before, state = state, ControllerState(CLUSTER, Known(nodes=state.known.nodes))
             journal.record([], before, state)
     for row in journal.planned()[: -AT_ONCE // 10]:
         journal.begin(row.key, row.created_s)

@@ -21,12 +21,12 @@ from pathlib import Path
 from perdure.model.events import AttemptEnded, AttemptStarted, ClusterEvent, JobChanged, SightChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import Journalled
 from perdure.service.store import rows
 from perdure.service.store.journal import Journal
 
-EMPTY = State("c")
+EMPTY = ControllerState("c")
 FLOOR = """
 CREATE TABLE events (seq INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, time_s REAL NOT NULL, cluster TEXT NOT NULL,
                      kind TEXT NOT NULL, job_id TEXT NOT NULL, payload TEXT NOT NULL);

@@ -23,7 +23,7 @@ from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Known, Observation
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import ControllerSettings, Ended, Event, Judged, Looked, step
 from perdure.service.store.journal import ActionState, Journal
 from perdure.triage.judge import judge
@@ -37,7 +37,7 @@ class Site:
     """A journal, the controller before it, and the jobs that it sees now."""
 
     journal: Journal
-    state: State
+    state: ControllerState
     now: float = START_S
 
     def take(self, *events: Event) -> None:
@@ -54,7 +54,7 @@ class Site:
 
     def forget(self) -> None:
         """What was settled long ago is remembered by nobody."""
-        before, self.state = self.state, State(CLUSTER, Known(nodes=self.state.known.nodes))
+        before, self.state = self.state, ControllerState(CLUSTER, Known(nodes=self.state.known.nodes))
         self.journal.record([], before, self.state)
 
 
@@ -117,7 +117,7 @@ def _carry_out(site: Site) -> Iterator[str]:
 
 def measure(directory: Path, jobs: int) -> None:
     began = time.perf_counter()
-    site = Site(Journal.open(directory, CLUSTER), State(CLUSTER))
+    site = Site(Journal.open(directory, CLUSTER), ControllerState(CLUSTER))
     for start in range(0, jobs, AT_ONCE):
         live(site, range(start, min(start + AT_ONCE, jobs)))
     print(f"{jobs} jobs written in {time.perf_counter() - began:.0f} s")

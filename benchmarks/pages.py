@@ -27,7 +27,7 @@ from perdure.coordination.playbook import own_playbook
 from perdure.model.actions import Action
 from perdure.retry.rules import RetryRules
 from perdure.service.access.auth import Role, TokenBook
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.view import SiteView
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.store.database import FILE_NAME
@@ -45,7 +45,7 @@ class Standing:
     def __init__(self, now: float) -> None:
         self._status = Status(CLUSTER, "slurm", armed=True, stopped=False, last_look_s=now, ready=True)
 
-        view = SiteView(State(CLUSTER), own_playbook(), RetryRules(), now)
+        view = SiteView(ControllerState(CLUSTER), own_playbook(), RetryRules(), now)
         self.coordinator = Coordinator(lambda _: [], lambda: view, lambda _: {}, lambda: None)
 
     def status(self) -> Status:

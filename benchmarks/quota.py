@@ -26,7 +26,7 @@ import numpy as np
 from perdure.coordination.chain import Chain, advance
 from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.handlers.quota import USAGE
-from perdure.coordination.messages import Raised
+from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.playbook import Playbook, own_playbook
 from perdure.coordination.record import Annotation, Component, ExceptionRecord, Scope, Subject
 from perdure.coordination.ruling import Ruling
@@ -117,7 +117,7 @@ def perdure(tree: Tree) -> None:
         annotations=(note,),
     )  # fmt: skip
     site = Users(tree.names, own_playbook())
-    chain, _ = advance(Chain(), [Raised(record)], PlaybookHandlers(own_playbook(), site, 0.0), 0.0)
+    chain, _ = advance(Chain(), [ExceptionRaised(record)], PlaybookHandlers(own_playbook(), site, 0.0), 0.0)
     told = [r for r in (*chain.open.values(), *chain.ended.values()) if r.type == "job.move"]
     at_once(tuple(r.subject.job_id for r in told), tree.move)
 

@@ -17,7 +17,7 @@ from numpy.random import Generator, Philox
 from numpy.typing import NDArray
 
 from perdure.model.cluster import Cluster
-from perdure.model.table import Ending, JobTable
+from perdure.model.table import JobTable, TableEnding
 from perdure.traces.generate import generate
 
 N_JOBS, SEEDS = 82_247, 5
@@ -121,7 +121,7 @@ def of_clusters(jobs: JobTable) -> Iterator[tuple[str, tuple[float, ...]]]:
 
 def of_endings(jobs: JobTable) -> Iterator[tuple[str, tuple[float, ...]]]:
     assert jobs.attempts is not None
-    ways = [jobs.ending == ending for ending in (Ending.PASSED, Ending.KILLED, Ending.FAILED)]
+    ways = [jobs.ending == ending for ending in (TableEnding.PASSED, TableEnding.KILLED, TableEnding.FAILED)]
     service = jobs.gpus * jobs.duration_s
     yield "run time with failures, mean / median, s", (jobs.duration_s.mean(), float(np.median(jobs.duration_s)))
     yield "passed / killed / failed, % of the jobs", tuple(100 * way.mean() for way in ways)

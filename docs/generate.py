@@ -19,15 +19,15 @@ from typer.main import get_command
 
 from perdure.cli.commands import app
 from perdure.cli.config import as_toml, shown
-from perdure.retry.budget import Standing
+from perdure.retry.budget import BudgetStanding
 from perdure.service.access.auth import TokenBook
 from perdure.service.settings import GROUPS, Settings, known_names, value_of
 from perdure.service.store.queries.reader import Reader
 from perdure.service.store.schema import metadata
 from perdure.service.web.app import create_app
-from perdure.service.web.metrics import Metrics
+from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.workers.operations import Status
-from perdure.triage.rule import Force, Rule
+from perdure.triage.rule import Force, TriageRule
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Bound
 
@@ -116,7 +116,7 @@ def _folded(item: tuple[str, object]) -> str:
     return item[0].lower()
 
 
-def _rule(rule: Rule) -> Iterator[str]:
+def _rule(rule: TriageRule) -> Iterator[str]:
     cause = rule.cause
     force = "" if cause.force is Force.PLAIN else f", {cause.force}"
     yield f"## {cause.name}"
@@ -185,7 +185,7 @@ def _families() -> list[Metric]:
     """What is told of an empty journal."""
     engine = create_engine("sqlite://")
     metadata.create_all(engine)
-    told = Metrics()
+    told = ServiceMetrics()
     told.tried_notice("ops", "sent")
     told.watch(Reader(engine, "local"), Idle())
     return list(told.registry.collect())
@@ -201,7 +201,7 @@ class Idle:
     """A service that does nothing: enough to be described."""
 
     def status(self) -> Status:
-        budget = Standing("the cluster's retries", 0, 100, 0.0, "per_cluster_per_hour", "cluster")
+        budget = BudgetStanding("the cluster's retries", 0, 100, 0.0, "per_cluster_per_hour", "cluster")
         return Status(
             "local", "local", armed=False, stopped=False, last_look_s=None, retries=budget, left={"cluster": 100}
         )

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 
 from perdure.job.files import JobFiles
-from perdure.job.heartbeat import Heartbeat, Source, write
+from perdure.job.heartbeat import Heartbeat, HeartbeatSource, write
 from tests.attacks.service import attacked, await_
 from tests.attacks.test_connections import HALVES
 from tests.attacks.test_full_disk import fill, give_back, needs_mount, readiness, small_disk
@@ -94,7 +94,7 @@ class Forger:
     def beat(self):
         self._count += 1
         for node in (f"n{i}" for i in range(1, NODES + 1)):
-            alive = Heartbeat(Source.AGENT, node, node, 1, self._count, time.time(), 2.0)
+            alive = Heartbeat(HeartbeatSource.AGENT, node, node, 1, self._count, time.time(), 2.0)
             write(self._share / f"{node}.json", alive)
             if self._count < 15:
                 for job_id in range(1, JOBS, 7):
@@ -103,7 +103,7 @@ class Forger:
     def _forge(self, beat, job_id):
         tracks = JobFiles(self._fences / job_id / "attempts" / "1" / f"{beat.node}-7")
         tracks.make()
-        write(tracks.heartbeat, replace(beat, source=Source.JOB, pid=7, job_id=job_id, token=1))
+        write(tracks.heartbeat, replace(beat, source=HeartbeatSource.JOB, pid=7, job_id=job_id, token=1))
         os.chown(tracks.heartbeat, pwd.getpwnam(MALLORY).pw_uid, -1)
 
 

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from perdure.coordination.chain import MAX_ANNOTATIONS, MAX_SOURCES
-from perdure.coordination.messages import Annotated, Raised, Ticked
+from perdure.coordination.messages import Annotated, ExceptionRaised, Ticked
 from perdure.coordination.playbook import site_playbook
-from perdure.coordination.record import Annotation, ExceptionRecord, ExceptionState, Outcome, Scope, Subject
+from perdure.coordination.record import Annotation, ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
 from perdure.model.actions import Drain, Hold, Release
 from perdure.model.jobs import JobState
 from tests.coordination.test_handlers import NOW, Site, raised, up
@@ -20,7 +20,7 @@ FULL = tuple(Annotation(MIRA, NOW, f"k{i}", "x" * 100) for i in range(MAX_ANNOTA
 
 def claim(kind, name, by, notes=()):
     given = raised(kind, name, by, Scope.GLOBAL, notes, resource="pfs")
-    return Raised(given.record, guest=by is not OPERATOR)
+    return ExceptionRaised(given.record, guest=by is not OPERATOR)
 
 
 def kinds(actions):
@@ -43,12 +43,12 @@ def test_a_claim_full_of_annotations_swallows_no_all_clear():
     pfs.take(claim("storage.down", "down", OPERATOR))
     assert pfs.take(claim("storage.restored", "mira+x", MIRA, FULL), now=NOW + 1) == []
     assert kinds(pfs.take(claim("storage.restored", "up", OPERATOR), now=NOW + 2)) == [Release]
-    assert pfs.chain.ended["down"].outcome is Outcome.CLEARING
+    assert pfs.chain.ended["down"].outcome is ExceptionOutcome.CLEARING
 
 
 def test_what_the_service_sees_is_not_folded_into_a_claim():
     nodes = Site(nodes=up("n1"))
-    nodes.take(Raised(raised("node.disk", "mira+x", MIRA, nodes=("n1",), notes=FULL).record, guest=True))
+    nodes.take(ExceptionRaised(raised("node.disk", "mira+x", MIRA, nodes=("n1",), notes=FULL).record, guest=True))
     assert nodes.take(raised("node.disk", "own", "perdure", nodes=("n1",)), now=NOW + 1) == [
         Drain("n1", "perdure: node.disk", "own")
     ]
@@ -58,12 +58,12 @@ def test_a_crowd_of_sources_leaves_room_for_the_operator_s():
     nodes = Site(nodes=up("n1"))
     first = raised("gpu.xid79", "mira+x", MIRA, nodes=("n1",), job_id="1").record
     nodes.run("1", "n1")
-    nodes.take(Raised(replace(first, severity=5), guest=True))
+    nodes.take(ExceptionRaised(replace(first, severity=5), guest=True))
     for i in range(3 * MAX_SOURCES):
-        nodes.take(Raised(replace(first, detected_by=f"viewer:u{i}", severity=5), guest=True))
+        nodes.take(ExceptionRaised(replace(first, detected_by=f"viewer:u{i}", severity=5), guest=True))
     known = nodes.chain.find("mira+x")
     assert len(known.sources) == MAX_SOURCES + 1
-    nodes.take(Raised(replace(first, detected_by=OPERATOR, severity=5)))
+    nodes.take(ExceptionRaised(replace(first, detected_by=OPERATOR, severity=5)))
     assert OPERATOR in nodes.chain.find("mira+x").sources
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from perdure.backends.local import LocalBackend
-from perdure.backends.local.store import Leftover, Store
+from perdure.backends.local.store import Leftover, LocalStore
 from perdure.service.workers.kill_switch import RESERVE_BYTES, KillSwitch
 from tests.attacks.service import attacked, await_
 
@@ -127,7 +127,7 @@ class Full:
 
 def test_the_embedded_cluster_waits_for_room(tmp_path):
     ends = threading.Event()
-    store = Store(tmp_path / "db", ends.is_set)
+    store = LocalStore(tmp_path / "db", ends.is_set)
     store._db.close()
     store._db = Full(sqlite3.connect(tmp_path / "db", isolation_level=None, check_same_thread=False))
     writing = threading.Thread(target=store.add_processes, args=([Leftover(1, "b", "x")],))

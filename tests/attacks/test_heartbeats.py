@@ -8,7 +8,7 @@ import pytest
 
 from perdure.job.agent import Agent, Post
 from perdure.job.files import JobFiles
-from perdure.job.heartbeat import Heartbeat, Source, read, write
+from perdure.job.heartbeat import Heartbeat, HeartbeatSource, read, write
 from perdure.job.identity import Task
 from perdure.job.probes import Probing
 from perdure.model.jobs import AttemptState, JobState
@@ -39,7 +39,7 @@ def place(tmp_path):
 def forge(place, *, directory="66", by=MALLORY, job_id="200", node="gpu01", pid=7, **more):
     tracks = JobFiles(place.fences / directory / "attempts" / "1" / f"{node}-{pid}")
     tracks.make()
-    beat = Heartbeat(Source.JOB, node, node, pid, place.count, 0.0, 5.0, job_id=job_id, token=1)
+    beat = Heartbeat(HeartbeatSource.JOB, node, node, pid, place.count, 0.0, 5.0, job_id=job_id, token=1)
     write(tracks.heartbeat, replace(beat, **more))
     os.chown(tracks.heartbeat, pwd.getpwnam(by).pw_uid, -1)
 
@@ -96,7 +96,7 @@ def test_the_owner_s_own_heartbeat_counts(place):
 
 
 def test_a_restart_count_is_not_taken_for_an_instant():
-    beat = Heartbeat(Source.JOB, "n", "n", 1, 1, 0.0, 5.0, incarnation=2)
+    beat = Heartbeat(HeartbeatSource.JOB, "n", "n", 1, 1, 0.0, 5.0, incarnation=2)
     assert not _is_current(beat, 3)
     assert _is_current(beat, 2)
     assert _is_current(replace(beat, incarnation=0), 3)  # of none in particular
@@ -111,7 +111,7 @@ def test_a_heartbeat_that_stops_is_no_problem_of_its_node(tmp_path):
     share.mkdir()
     tracks = JobFiles(fence / "attempts" / "1" / "n1-7")
     tracks.make()
-    write(tracks.heartbeat, Heartbeat(Source.JOB, "n1", "n1", 7, 1, 0.0, 5.0, job_id="7", token=1))
+    write(tracks.heartbeat, Heartbeat(HeartbeatSource.JOB, "n1", "n1", 7, 1, 0.0, 5.0, job_id="7", token=1))
     watcher = Agent(Post(share, Task("n1", "n1", 1), 1.0, (fence,)), Probing((), 60.0))
     for now in (0.0, 20.0, 40.0, 60.0):
         watcher.look(now)

@@ -13,7 +13,7 @@ import pytest
 
 from perdure.backends import logfile
 from perdure.backends.owner_reader import OwnerReader
-from perdure.backends.reader import HEAD_BYTES, Request, Wanted
+from perdure.backends.reader import HEAD_BYTES, ReadRequest, WantedText
 from perdure.errors import LogRefused, NotFound
 from perdure.model.output import OutputKind, Why
 
@@ -29,8 +29,8 @@ def read_output(request):
 
 def read_tail(path, owner_uid, max_bytes=4 << 20, head_bytes=HEAD_BYTES):
     """One file by itself; an error where it is absent."""
-    wanted = Wanted((os.fspath(path),), OutputKind.STDOUT)
-    output = read_output(Request(owner_uid, (wanted,), max_bytes=max_bytes, head_bytes=head_bytes))
+    wanted = WantedText((os.fspath(path),), OutputKind.STDOUT)
+    output = read_output(ReadRequest(owner_uid, (wanted,), max_bytes=max_bytes, head_bytes=head_bytes))
     for absent in output.absent:
         refused = absent.why in (Why.REFUSED, Why.NOT_WRITABLE)
         raise (LogRefused if refused else NotFound)(absent.path, absent.says, "")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from perdure.backends import owner_reader, reader
 from perdure.backends.owner_reader import OwnerReader
-from perdure.backends.reader import Request, Search, Wanted
+from perdure.backends.reader import ReadRequest, Search, WantedText
 from perdure.errors import ClusterBusy
 from perdure.model.output import LogMark, OutputKind, Why, digest_of, own_start
 
@@ -35,7 +35,7 @@ LOGS = (r"rank(?P<rank>\d{1,10}+)\.log",)
 
 
 def read(directory, *parts, **more):
-    request = Request(ME, (), (Search(str(directory), parts or LOGS, **more),))
+    request = ReadRequest(ME, (), (Search(str(directory), parts or LOGS, **more),))
     return {(file.rank, file.text) for file in read_output(request).files}
 
 
@@ -70,7 +70,7 @@ def test_a_listing_may_hold_anything(tmp_path):
     (tmp_path / "a\nb\udcff").mkdir()
     (tmp_path / "rank6.log").write_text("text")
     os.link(tmp_path / "rank6.log", tmp_path / "rank7.log")  # the same file is read once
-    request = Request(ME, (), (Search(str(tmp_path), LOGS, depth=3),))
+    request = ReadRequest(ME, (), (Search(str(tmp_path), LOGS, depth=3),))
     assert [file.text for file in read_output(request).files] == [b"text"]
 
 
@@ -91,7 +91,7 @@ def test_entries_and_files_and_bytes_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "MAX_RANK_FILES", 10)
     monkeypatch.setattr(reader, "RANKS_BYTES", 40 * 1000)
     monkeypatch.setattr(reader, "MIN_RANK_BYTES", 100)
-    output = read_output(Request(ME, (), (Search(str(tmp_path), LOGS),)))
+    output = read_output(ReadRequest(ME, (), (Search(str(tmp_path), LOGS),)))
     assert (len(output.files), output.left_out) == (10, 30)
     assert sum(len(file.head) + len(file.tail) for file in output.files) <= 10 * 1000
     assert all(file.skipped == 4000 for file in output.files)
@@ -106,30 +106,30 @@ def test_entries_and_files_and_bytes_are_bounded(tmp_path, monkeypatch):
 
 def test_the_rank_that_a_path_is_told_with_stays(tmp_path):
     (tmp_path / "out").write_text("x")
-    wanted, search = Wanted((str(tmp_path / "out"),), OutputKind.RANK, "3"), Search(str(tmp_path), ("out",))
-    assert [file.rank for file in read_output(Request(ME, (wanted,), (search,))).files] == ["3"]
+    wanted, search = WantedText((str(tmp_path / "out"),), OutputKind.RANK, "3"), Search(str(tmp_path), ("out",))
+    assert [file.rank for file in read_output(ReadRequest(ME, (wanted,), (search,))).files] == ["3"]
 
 
 def test_free_is_what_the_owner_may_write_and_not_what_is_kept_for_root(tmp_path, monkeypatch):
     (tmp_path / "out").write_text("x")
     disk = SimpleNamespace(f_bavail=2, f_bfree=50, f_frsize=4096)
     monkeypatch.setattr(os, "fstatvfs", lambda descriptor: disk)
-    assert read_output(Request(ME, (Wanted((str(tmp_path / "out"),), OutputKind.STDOUT),))).free_bytes == 8192
+    assert read_output(ReadRequest(ME, (WantedText((str(tmp_path / "out"),), OutputKind.STDOUT),))).free_bytes == 8192
 
 
 def test_of_several_names_the_first_that_is_there_is_read(tmp_path):
     (tmp_path / "b").write_text("x")
-    wanted = Wanted((str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "c")), OutputKind.STDOUT)
-    assert read_output(Request(ME, (wanted,))).main.path == str(tmp_path / "b")
-    gone = read_output(Request(ME, (Wanted((str(tmp_path / "a"), str(tmp_path / "c")), OutputKind.STDERR),)))
+    wanted = WantedText((str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "c")), OutputKind.STDOUT)
+    assert read_output(ReadRequest(ME, (wanted,))).main.path == str(tmp_path / "b")
+    gone = read_output(ReadRequest(ME, (WantedText((str(tmp_path / "a"), str(tmp_path / "c")), OutputKind.STDERR),)))
     assert [(each.path, each.kind, each.why) for each in gone.absent] == [
         (str(tmp_path / "a"), OutputKind.STDERR, Why.MISSING)
     ]
 
 
 def test_a_missing_directory_is_told_apart_where_it_can_be(tmp_path):
-    (own,) = read_output(Request(ME, (Wanted((f"{tmp_path}/typo/x",), OutputKind.STDOUT),))).absent
-    (root,) = read_output(Request(ME, (Wanted(("/nowhere/x",), OutputKind.STDOUT),))).absent
+    (own,) = read_output(ReadRequest(ME, (WantedText((f"{tmp_path}/typo/x",), OutputKind.STDOUT),))).absent
+    (root,) = read_output(ReadRequest(ME, (WantedText(("/nowhere/x",), OutputKind.STDOUT),))).absent
     assert (own.why, root.why) == (Why.NO_DIRECTORY, Why.MISSING)
     assert f"{tmp_path}/typo does not exist" in own.says
 
@@ -147,8 +147,8 @@ def test_where_an_owner_cannot_write_the_log_cannot_come_to_be():
         os.chown(Path(name, "unreadable.log"), 65534, 65534)
         os.chmod(Path(name, "unreadable.log"), 0o200)
         names = ("private/x.log", "folder", "roots.log", "unreadable.log")
-        wanted = tuple(Wanted((f"{name}/{each}",), OutputKind.STDOUT) for each in names)
-        absent = {os.path.relpath(each.path, name): each.why for each in read_output(Request(65534, wanted)).absent}
+        wanted = tuple(WantedText((f"{name}/{each}",), OutputKind.STDOUT) for each in names)
+        absent = {os.path.relpath(each.path, name): each.why for each in read_output(ReadRequest(65534, wanted)).absent}
     assert absent == dict.fromkeys(names[:3], Why.NOT_WRITABLE) | {"unreadable.log": Why.REFUSED}
 
 
@@ -162,7 +162,7 @@ def test_root_becomes_the_owner_for_all_of_it():
             os.chown(path, 65534, 65534)
             os.chmod(path, mode)
         Path(name, "rank2.log").write_text("of root")
-        output = read_output(Request(65534, (), (Search(name, LOGS),), births=True))
+        output = read_output(ReadRequest(65534, (), (Search(name, LOGS),), births=True))
     assert [(file.rank, file.text) for file in output.files] == [("0", b"text")]
     assert output.files[0].birth_s is None or abs(output.files[0].birth_s - time.time()) < 300
 
@@ -257,7 +257,7 @@ def of_nobody():
         path.write_text("of nobody")
         os.chown(path, 65534, 65534)
         os.chmod(path, 0o600)
-        yield Request(65534, (Wanted((str(path),), OutputKind.STDOUT),))
+        yield ReadRequest(65534, (WantedText((str(path),), OutputKind.STDOUT),))
 
 
 @as_root
@@ -291,7 +291,7 @@ def test_what_takes_too_long_holds_up_nobody_else(of_nobody):
             socket.send_fds(one._control, [b"r"], [theirs.fileno()])
             assert one.read(of_nobody).main.text == b"of nobody"
         with pytest.raises(ClusterBusy):
-            one.read(Request(65534, (), (Search("/", ("(",)),)))  # it ends without an answer
+            one.read(ReadRequest(65534, (), (Search("/", ("(",)),)))  # it ends without an answer
         assert one.read(of_nobody).main.text == b"of nobody"
 
 
@@ -315,11 +315,11 @@ def test_the_process_ends_with_its_service(of_nobody):
 
 
 def marked(path):
-    return read_output(Request(ME, (Wanted((str(path),), OutputKind.STDOUT),))).main.mark
+    return read_output(ReadRequest(ME, (WantedText((str(path),), OutputKind.STDOUT),))).main.mark
 
 
 def again(path, mark):
-    return read_output(Request(ME, (Wanted((str(path),), OutputKind.STDOUT),), marks=(mark,))).main.text
+    return read_output(ReadRequest(ME, (WantedText((str(path),), OutputKind.STDOUT),), marks=(mark,))).main.text
 
 
 text = st.binary(max_size=9000)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from perdure.blame.accuse import LATELY, accused_by
+from perdure.blame.accuse import RECENTLY, accused_by
 from perdure.blame.failing_paths import Speaking
 from perdure.blame.grid import MOST_ROWS, grid
 from perdure.blame.sliding import Sliding
-from perdure.blame.standing import Patience, Standing, follow
+from perdure.blame.standing import Standing, SuspectPatience, follow
 from perdure.blame.verdict import HARD, kind_of, suspect
 from perdure.blame.window import Window
 from perdure.blame.witnesses import attested
@@ -91,7 +91,7 @@ def test_who_was_accused_missed_and_accused_again_counts_from_the_start_unless_n
 def test_a_suspect_is_cleared_after_so_many_windows_without_it(release, windows):
     standing = follow((), [accusation("n1", 99.0)], 0.0).standing
     for number in range(1, windows + 1):
-        turn = follow(standing, [], float(number), Patience(release=release))
+        turn = follow(standing, [], float(number), SuspectPatience(release=release))
         standing = turn.standing
         assert names(turn.cleared) == (["n1"] if number == windows else [])
 
@@ -122,7 +122,7 @@ def test_what_is_told_of_again_counts_once_and_of_many_the_latest_are_kept():
 
 def test_the_half_of_a_window_begins_after_its_middle():
     """What ended just then is in the whole window alone."""
-    assert LATELY == 0.5
+    assert RECENTLY == 0.5
     asked = []
 
     class Solver:

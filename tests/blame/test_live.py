@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.blame.accuse import Accusation, accused, accused_by
 from perdure.blame.builders.attempts import AttemptRow
 from perdure.blame.sliding import Sliding
-from perdure.blame.standing import Patience, follow
+from perdure.blame.standing import SuspectPatience, follow
 
 HOUR = 3600.0
 
@@ -113,7 +113,7 @@ def test_each_name_is_called_and_cleared_in_turn(windows, confirm, release):
     """Nobody is named twice without being cleared between; both take the windows in a row that they should."""
     standing, called, runs, absent = (), set(), {}, {}
     for number, names in enumerate(windows):
-        turn = follow(standing, [accusation(name) for name in sorted(names)], number, Patience(confirm, release))
+        turn = follow(standing, [accusation(name) for name in sorted(names)], number, SuspectPatience(confirm, release))
         standing = turn.standing
         runs = {name: runs.get(name, 0) + 1 for name in names}
         absent = {name: absent.get(name, 0) + 1 for name in called - names}

@@ -8,7 +8,7 @@ from perdure.model.jobs import AttemptState
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
-from perdure.service.core.controller import Told
+from perdure.service.core.controller import ChainInput
 from tests.service.web_world import CLUSTER, RESET
 
 pytestmark = pytest.mark.browser
@@ -29,7 +29,7 @@ def fill(world):
             world.pass_time(5)
 
     def tell(inputs):
-        world.take(Told(world.now, tuple(inputs)))
+        world.take(ChainInput(world.now, tuple(inputs)))
 
     watch = Watch(SuspectStore(world.journal.store, CLUSTER), BlameSettings(), lambda: world.now, tell)
     for _ in range(2):

@@ -11,7 +11,7 @@ from perdure.model.nodes import Node, NodeState
 from perdure.service.core.controller import Judged
 from perdure.service.store.codec import clean
 from perdure.service.web.pages.labels import shown
-from perdure.triage.verdict import Evidence, Label, Role, Verdict
+from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 from tests.browser.hostile import hostile
 from tests.copying import replace
 from tests.service.exceptions_world import ROOT, Told
@@ -131,7 +131,7 @@ def test_evidence_and_decisions_stay_text(open_site):
             world.start(job_id, "gpu01")
             world.judging = False
             world.end(job_id, b"", AttemptState.FAILED)
-            lines = tuple(Evidence(i + 1, text, Role.ROOT, text) for i, text in enumerate(few))
+            lines = tuple(Evidence(i + 1, text, CauseRole.ROOT, text) for i, text in enumerate(few))
             verdict = Verdict(Label.TRANSIENT, 0.9, few[0][:60], few[1], lines, advice=few[2])
             world.take(Judged(world.now, world.attempts[job_id].id, verdict))
         world.look()

@@ -7,7 +7,7 @@ from perdure.cli.diagnosis import SAME_NODE, Diagnosis
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.triage.remedies import REMEDIES, remedy
 from perdure.triage.rules import own_rules
-from perdure.triage.verdict import Evidence, Label, Role, Verdict
+from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 
 FRAMES = """Traceback (most recent call last):
   File "/home/mira/train.py", line 31, in main
@@ -100,7 +100,7 @@ def test_what_to_do_is_a_command_where_the_rule_knows_one(perdure, home, log, co
 
 
 def broken_on(node):
-    evidence = (Evidence(4, "RuntimeError: CUDA error: uncorrectable ECC error", Role.ROOT, "gpu-ecc"),)
+    evidence = (Evidence(4, "RuntimeError: CUDA error: uncorrectable ECC error", CauseRole.ROOT, "gpu-ecc"),)
     found = Verdict(Label.TRANSIENT, 0.96, "gpu_hw", "a GPU failed", evidence, node=node)
     decision = Decision(DecisionKind.RETRY, f"a GPU failed: retry away from {SAME_NODE}, in 10 s", (SAME_NODE,))
     return "\n".join(card(Diagnosis("a.log", found, decision)))

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.cli import follow
 from perdure.cli.follow import Tail
-from perdure.triage.follow import Follower, Trouble
+from perdure.triage.follow import Follower, FollowTrouble
 from perdure.triage.rules import own_rules
 
 NAN = "loss nan\n" * 3
@@ -41,7 +41,7 @@ def troubles(tail, now=1.0):
 def test_what_is_appended_is_read(log, tail):
     assert troubles(tail) == []
     append(log, NAN)
-    assert troubles(tail) == [(Trouble.NAN, 4)]
+    assert troubles(tail) == [(FollowTrouble.NAN, 4)]
     assert troubles(tail) == []
 
 
@@ -49,7 +49,7 @@ def test_a_truncated_file_is_read_from_its_beginning(log, tail):
     append(log, "x\n" * 100)
     troubles(tail)
     log.write_text(NAN)
-    assert troubles(tail) == [(Trouble.NAN, 3)]
+    assert troubles(tail) == [(FollowTrouble.NAN, 3)]
 
 
 def test_a_rotated_file_is_read_to_its_end_and_then_the_new_one(log, tail):
@@ -57,8 +57,8 @@ def test_a_rotated_file_is_read_to_its_end_and_then_the_new_one(log, tail):
     log.rename(log.with_suffix(".1"))
     append(log.with_suffix(".1"), "loss nan\n")
     log.write_text("loss 0.3\n" + NAN)
-    assert troubles(tail) == [(Trouble.NAN, 4)]
-    assert troubles(tail) == [(Trouble.NAN, 4)]
+    assert troubles(tail) == [(FollowTrouble.NAN, 4)]
+    assert troubles(tail) == [(FollowTrouble.NAN, 4)]
 
 
 def test_a_file_that_is_gone_may_come_back(log, tail):

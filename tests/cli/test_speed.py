@@ -25,7 +25,7 @@ from perdure.traces import columns
 from perdure.traces.generate import generate
 from perdure.traces.own import write
 from perdure.traces.read import read
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 
 SLOW = {"numba", "duckdb", "matplotlib", "scipy", "rich", "concurrent.futures.process"}
 
@@ -88,8 +88,8 @@ def test_both_readers_read_the_same(trace, monkeypatch):
 
 def test_the_header_of_a_small_file_is_not_read_for_each_row(trace, monkeypatch):
     asked = []
-    header = Source.header.fget
-    monkeypatch.setattr(Source, "header", property(lambda source: asked.append(1) or header(source)))
+    header = TraceSource.header.fget
+    monkeypatch.setattr(TraceSource, "header", property(lambda source: asked.append(1) or header(source)))
     assert len(read(trace, None, skip_bad=False).table) == 300
     assert len(asked) < 50
 

@@ -16,7 +16,7 @@ import perdure
 from perdure.cli import actions, comparison, events, job, jobs, learn, node, notices, rules, study, survey, table, who
 from perdure.cli.config import COLUMNS as SETTINGS
 from perdure.cli.main import main
-from perdure.cli.table import Kind, Shortened, age, cell_width, clock, instant, lines, names, since, text, wrapped
+from perdure.cli.table import CellKind, Shortened, age, cell_width, clock, instant, lines, names, since, text, wrapped
 from perdure.cli.table import word as whole
 from perdure.cli.text import plain
 
@@ -35,7 +35,11 @@ HOSTILE = st.text(alphabet=st.characters(codec="utf-8"), max_size=60) | st.sampl
 
 @st.composite
 def rows(draw, columns):
-    cells = {Kind.WORD: HOSTILE, Kind.NAMES: st.lists(HOSTILE, max_size=4).map(" ".join), Kind.TEXT: HOSTILE}
+    cells = {
+        CellKind.WORD: HOSTILE,
+        CellKind.NAMES: st.lists(HOSTILE, max_size=4).map(" ".join),
+        CellKind.TEXT: HOSTILE,
+    }
     row = st.tuples(*(cells[column.kind] for column in columns))
     return draw(st.lists(row, max_size=5))
 
@@ -45,7 +49,7 @@ def rows(draw, columns):
 @given(data=st.data())
 def test_keys_are_whole_and_lines_fit_whatever_the_rows_hold(columns, data):
     given_rows = data.draw(rows(columns))
-    keys = [i for i, column in enumerate(columns) if column.kind is Kind.WORD and not column.leave]
+    keys = [i for i, column in enumerate(columns) if column.kind is CellKind.WORD and not column.leave]
     shown_keys = [plain(row[i]).strip() for row in given_rows for i in keys]
     for width in WIDTHS:
         drawn = list(lines(columns, given_rows, width))
@@ -70,7 +74,7 @@ def test_a_table_without_a_width_holds_every_cell_in_one_line_a_row(columns, dat
 
 @pytest.mark.parametrize("columns", TABLES.values(), ids=TABLES)
 def test_something_stays_of_each_table(columns):
-    assert any(column.kind is Kind.WORD and not column.leave for column in columns)
+    assert any(column.kind is CellKind.WORD and not column.leave for column in columns)
 
 
 COLUMNS = (whole("ID"), whole("STATE", leave=1), names("NODES", leave=2), text("WHY", leave=3))

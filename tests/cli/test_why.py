@@ -17,7 +17,7 @@ from perdure.cli.diagnosis import SAME_NODE, Diagnosis, advise, diagnosis_of, re
 from perdure.cli.why import exit_code
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.retry.rules import RetryRules
-from perdure.triage.verdict import Evidence, Label, Role, Verdict
+from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 
 SHAPE = """epoch 1
 Traceback (most recent call last):
@@ -43,7 +43,7 @@ HEAD = ("id", "verdict", "p_transient", "category", "summary", "rank", "node")
 
 
 def test_the_record_has_the_promised_form():
-    evidence = (Evidence(7, "link down", Role.ROOT, "link"),)
+    evidence = (Evidence(7, "link down", CauseRole.ROOT, "link"),)
     found = verdict(Label.TRANSIENT, 0.91234, evidence=evidence)
     assert record(diagnosis_of("a", found, RULES)) == {
         "id": "a",

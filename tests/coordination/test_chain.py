@@ -21,10 +21,10 @@ from perdure.coordination.messages import (
     Answered,
     Asked,
     Changed,
-    Enlisted,
+    ExceptionRaised,
     Failed,
+    HandlerEnlisted,
     Left,
-    Raised,
     Refused,
     Settled,
     Ticked,
@@ -33,9 +33,9 @@ from perdure.coordination.record import (
     Annotation,
     AnswerKind,
     Component,
+    ExceptionOutcome,
     ExceptionRecord,
     ExceptionState,
-    Outcome,
     Scope,
     Subject,
 )
@@ -106,7 +106,7 @@ def refused(effects):
 @given(scope=st.sampled_from(Scope), kinds=st.dictionaries(st.sampled_from(Component), st.booleans()))
 def test_the_first_in_order_that_handles_owns_it(scope, kinds):
     handlers = Bench({c: drain() if willing else declined("no") for c, willing in kinds.items()})
-    chain, effects = advance(Chain(), [Raised(record(scope=scope))], handlers, 0.0)
+    chain, effects = advance(Chain(), [ExceptionRaised(record(scope=scope))], handlers, 0.0)
     willing = [c for c in scope.order if kinds.get(c)]
     (done,) = chain.ended.values()
     assert done.owner == (willing[0] if willing else None)
@@ -124,7 +124,7 @@ def test_a_second_owner_is_impossible():
 
 def test_a_registered_handler_is_asked_before_our_own_of_its_seat_and_may_own_it():
     handlers = Bench({Component.SCHEDULER: drain()})
-    chain, effects = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
+    chain, effects = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     assert asked(effects) == ["app"]
     assert acts(effects) == []
     assert chain.open["x"].state is ExceptionState.IN_CHAIN
@@ -137,7 +137,7 @@ def test_what_a_handler_notes_goes_with_the_exception():
     handlers = Bench({Component.SCHEDULER: drain()})
     note = Annotation("job", 1.0, "checkpoint", "step 1200")
     ruling = Ruling(AnswerKind.ANNOTATED, "go back to 1200", annotations=(note,))
-    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
+    chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     chain, effects = advance(chain, [Answered("x", "app", ruling)], handlers, 1.0)
     assert chain.ended["x"].annotations == (note,)
     assert chain.ended["x"].owner is Component.SCHEDULER
@@ -146,7 +146,7 @@ def test_what_a_handler_notes_goes_with_the_exception():
 
 def test_a_silent_handler_is_passed_by_and_its_late_answer_is_refused():
     handlers = Bench({Component.SCHEDULER: drain()})
-    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
+    chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     chain, effects = advance(chain, [Ticked()], handlers, 29.0)
     assert effects == []
     chain, effects = advance(chain, [Ticked()], handlers, 31.0)
@@ -158,8 +158,8 @@ def test_a_silent_handler_is_passed_by_and_its_late_answer_is_refused():
 
 def test_a_handler_whose_lease_ran_out_gets_no_turn():
     handlers = Bench({Component.SCHEDULER: drain()})
-    dead = Enlisted(handler("app", until_s=5.0))
-    chain, effects = advance(Chain(), [dead, Raised(record())], handlers, 6.0)
+    dead = HandlerEnlisted(handler("app", until_s=5.0))
+    chain, effects = advance(Chain(), [dead, ExceptionRaised(record())], handlers, 6.0)
     assert asked(effects) == []
     chain, _ = advance(chain, [Ticked()], handlers, 6.0)
     assert chain.handlers == {}
@@ -167,14 +167,14 @@ def test_a_handler_whose_lease_ran_out_gets_no_turn():
 
 def test_a_handler_that_dies_in_its_turn_is_passed_by():
     handlers = Bench({Component.SCHEDULER: drain()})
-    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
+    chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     chain, _effects = advance(chain, [Left("app")], handlers, 1.0)
     assert chain.ended["x"].owner is Component.SCHEDULER
 
 
 def test_an_answer_is_given_once_and_in_turn():
     handlers = Bench()
-    both = [Enlisted(handler("a")), Enlisted(handler("b")), Raised(record())]
+    both = [HandlerEnlisted(handler("a")), HandlerEnlisted(handler("b")), ExceptionRaised(record())]
     chain, effects = advance(Chain(), both, handlers, 0.0)
     assert asked(effects) == ["a"]
     chain, effects = advance(chain, [Answered("x", "b", handled("me first"))], handlers, 1.0)
@@ -187,7 +187,7 @@ def test_an_answer_is_given_once_and_in_turn():
 
 def test_who_puts_it_off_holds_the_chain_until_then_and_no_longer():
     handlers = Bench({Component.SCHEDULER: drain()})
-    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
+    chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     later = Ruling(AnswerKind.DEFERRED, "rolling back", until_s=60.0)
     chain, effects = advance(chain, [Answered("x", "app", later)], handlers, 1.0)
     chain, effects = advance(chain, [Ticked()], handlers, 59.0)
@@ -201,7 +201,7 @@ def test_who_puts_it_off_holds_the_chain_until_then_and_no_longer():
 def test_at_the_deadline_the_default_handler_acts():
     handlers = Bench(fall_back=drain())
     slow = replace(handler("app"), answer_s=1e6, until_s=1e6)
-    chain, _ = advance(Chain(), [Enlisted(slow), Raised(record())], handlers, 0.0)
+    chain, _ = advance(Chain(), [HandlerEnlisted(slow), ExceptionRaised(record())], handlers, 0.0)
     chain, effects = advance(chain, [Ticked()], handlers, DEADLINE_S + 1)
     assert len(acts(effects)) == 1
     assert chain.ended["x"].owner is Component.SCHEDULER
@@ -209,7 +209,7 @@ def test_at_the_deadline_the_default_handler_acts():
 
 def test_a_hundred_thousand_equal_faults_are_one_action():
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
-    storm = [Raised(record(f"x{i}")) for i in range(100_000)]
+    storm = [ExceptionRaised(record(f"x{i}")) for i in range(100_000)]
     chain, effects = advance(Chain(), storm, handlers, 0.0)
     assert len(acts(effects)) == 1
     assert chain.ended["x0"].repeats == 99_999
@@ -218,8 +218,8 @@ def test_a_hundred_thousand_equal_faults_are_one_action():
 
 def test_equal_faults_after_the_window_are_new():
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, _ = advance(Chain(), [Raised(record("x"))], handlers, 0.0)
-    chain, _effects = advance(chain, [Raised(record("y", now=WINDOW_S + 1))], handlers, WINDOW_S + 1)
+    chain, _ = advance(Chain(), [ExceptionRaised(record("x"))], handlers, 0.0)
+    chain, _effects = advance(chain, [ExceptionRaised(record("y", now=WINDOW_S + 1))], handlers, WINDOW_S + 1)
     assert set(chain.ended) == {"x", "y"}
 
 
@@ -233,36 +233,38 @@ def test_all_users_of_one_shared_resource_raise_one_exception():
 @pytest.mark.parametrize("severity", range(4))
 def test_what_is_worse_than_what_is_known_is_new(severity):
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, _ = advance(Chain(), [Raised(replace(record("x"), severity=2))], handlers, 0.0)
-    chain, _ = advance(chain, [Raised(replace(record("y"), severity=severity))], handlers, 1.0)
+    chain, _ = advance(Chain(), [ExceptionRaised(replace(record("x"), severity=2))], handlers, 0.0)
+    chain, _ = advance(chain, [ExceptionRaised(replace(record("y"), severity=severity))], handlers, 1.0)
     assert ("y" in chain.ended) is (severity < 2)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.RECOVERED, Outcome.WITHDRAWN])
+@pytest.mark.parametrize("outcome", [ExceptionOutcome.RECOVERED, ExceptionOutcome.WITHDRAWN])
 def test_a_fault_that_comes_back_is_new(outcome):
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, _ = advance(Chain(), [Raised(record("x")), Settled("x", outcome), Raised(record("y"))], handlers, 0.0)
+    chain, _ = advance(
+        Chain(), [ExceptionRaised(record("x")), Settled("x", outcome), ExceptionRaised(record("y"))], handlers, 0.0
+    )
     assert set(chain.ended) == {"x", "y"}
 
 
 def test_what_nobody_took_is_new_when_another_says_it_and_the_same_when_the_same_does():
-    chain, _ = advance(Chain(), [Raised(record("x")), Raised(record("y"))], Bench(), 0.0)
+    chain, _ = advance(Chain(), [ExceptionRaised(record("x")), ExceptionRaised(record("y"))], Bench(), 0.0)
     assert set(chain.ended) == {"x"}
-    chain, _ = advance(chain, [Raised(record("z", by="bob"))], Bench(), 1.0)
+    chain, _ = advance(chain, [ExceptionRaised(record("z", by="bob"))], Bench(), 1.0)
     assert set(chain.ended) == {"x", "z"}
 
 
 def test_a_clock_that_is_behind_starts_no_storm():
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
-    storm = [Raised(record(f"x{i}", now=-700.0)) for i in range(50)]
+    storm = [ExceptionRaised(record(f"x{i}", now=-700.0)) for i in range(50)]
     chain, _ = advance(Chain(), storm, handlers, 0.0)
     assert chain.ended["x0"].repeats == 49
 
 
 def test_an_id_that_is_taken_is_refused_and_what_bears_it_stays():
     handlers = Bench()
-    chain, _ = advance(Chain(), [Raised(record("x"))], handlers, 0.0)
-    other = Raised(record("x", kind="app.nan"))
+    chain, _ = advance(Chain(), [ExceptionRaised(record("x"))], handlers, 0.0)
+    other = ExceptionRaised(record("x", kind="app.nan"))
     again, effects = advance(chain, [other], handlers, 1.0)
     assert again is chain
     assert [(e.given, "taken" in e.what) for e in effects] == [(other, True)]
@@ -270,11 +272,14 @@ def test_an_id_that_is_taken_is_refused_and_what_bears_it_stays():
 
 def test_users_cannot_fill_the_chain():
     handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=50.0)})
-    flood = [Raised(record(f"x{i}", job=str(i)), guest=True) for i in range(MAX_OF_ONE_GUEST + 5)]
+    flood = [ExceptionRaised(record(f"x{i}", job=str(i)), guest=True) for i in range(MAX_OF_ONE_GUEST + 5)]
     chain, effects = advance(Chain(), flood, handlers, 0.0)
     assert len(chain.open) == MAX_OF_ONE_GUEST
     assert sum(isinstance(effect, Refused) for effect in effects) == 5
-    others = [Raised(record("b", job="b", by="bob"), guest=True), Raised(record("s", job="s", by="site"))]
+    others = [
+        ExceptionRaised(record("b", job="b", by="bob"), guest=True),
+        ExceptionRaised(record("s", job="s", by="site")),
+    ]
     chain, _ = advance(chain, others, handlers, 1.0)
     assert {"b", "s"} <= chain.open.keys()
 
@@ -283,19 +288,19 @@ def test_all_users_together_leave_room_for_the_site():
     handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=50.0)})
     users = [f"user{i}" for i in range(MAX_OF_GUESTS // MAX_OF_ONE_GUEST + 1)]
     flood = [
-        Raised(record(f"{user}.{i}", job=f"{user}.{i}", by=user), guest=True)
+        ExceptionRaised(record(f"{user}.{i}", job=f"{user}.{i}", by=user), guest=True)
         for user in users
         for i in range(MAX_OF_ONE_GUEST)
     ]
     chain, _ = advance(Chain(), flood, handlers, 0.0)
     assert len(chain.open) == MAX_OF_GUESTS
-    chain, effects = advance(chain, [Raised(record("s", job="s", by="perdure"))], handlers, 1.0)
+    chain, effects = advance(chain, [ExceptionRaised(record("s", job="s", by="perdure"))], handlers, 1.0)
     assert "s" in chain.open
     assert not any(isinstance(effect, Refused) for effect in effects)
 
 
 def test_users_annotations_leave_room_for_the_site():
-    chain, _ = advance(Chain(), [Raised(record())], Bench(), 0.0)
+    chain, _ = advance(Chain(), [ExceptionRaised(record())], Bench(), 0.0)
     flood = [Annotated("x", Annotation("viewer:ada", 1.0, f"k{i}", "v")) for i in range(MAX_ANNOTATIONS)]
     chain, effects = advance(chain, flood, Bench(), 1.0)
     assert sum(isinstance(effect, Refused) for effect in effects) == MAX_ANNOTATIONS - MAX_ANNOTATIONS_OF_GUESTS
@@ -305,14 +310,14 @@ def test_users_annotations_leave_room_for_the_site():
 
 
 def test_what_ended_at_once_takes_no_share():
-    flood = [Raised(record(f"x{i}", job=str(i)), guest=True) for i in range(2 * MAX_OF_ONE_GUEST)]
+    flood = [ExceptionRaised(record(f"x{i}", job=str(i)), guest=True) for i in range(2 * MAX_OF_ONE_GUEST)]
     chain, _ = advance(Chain(), flood, Bench(fall_back=handled("noted")), 0.0)
     assert len(chain.ended) == 2 * MAX_OF_ONE_GUEST
 
 
 def test_a_handler_whose_lease_has_run_out_owns_nothing():
     """Also where its answer comes before anybody has looked at the clock."""
-    start = [Enlisted(handler("h", until_s=10.0)), Raised(record())]
+    start = [HandlerEnlisted(handler("h", until_s=10.0)), ExceptionRaised(record())]
     chain, _ = advance(Chain(), start, Bench(), 0.0)
     assert chain.turns["x"].handler == "h"
     late, effects = advance(chain, [Answered("x", "h", drain())], Bench(), 10.0)
@@ -324,10 +329,10 @@ def test_a_handler_whose_lease_has_run_out_owns_nothing():
 
 def test_what_was_folded_before_a_restart_is_folded_after_it():
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, first = advance(Chain(), [Raised(record())], handlers, 0.0)
+    chain, first = advance(Chain(), [ExceptionRaised(record())], handlers, 0.0)
     assert len(acts(first)) == 1
     again = restored([*chain.ended.values(), *chain.open.values()], chain.handlers.values(), chain.spent)
-    again, effects = advance(again, [Raised(record("y"))], handlers, 10.0)
+    again, effects = advance(again, [ExceptionRaised(record("y"))], handlers, 10.0)
     assert (acts(effects), again.find("y"), again.find("x").repeats) == ([], None, 1)
 
 
@@ -335,17 +340,17 @@ def test_what_comes_after_a_restart_is_folded_into_the_latest_of_its_equals():
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
     chain, later_s = Chain(), 2 * WINDOW_S
     for name, now in (("x", 0.0), ("y", later_s)):
-        chain, _ = advance(chain, [Raised(record(name))], handlers, now)
+        chain, _ = advance(chain, [ExceptionRaised(record(name))], handlers, now)
     again = restored(chain.ended.values(), (), chain.spent)
-    again, effects = advance(again, [Raised(record("z"))], handlers, later_s + 1.0)
+    again, effects = advance(again, [ExceptionRaised(record("z"))], handlers, later_s + 1.0)
     assert (acts(effects), again.find("z"), again.find("y").repeats) == ([], None, 1)
 
 
 @pytest.mark.parametrize(("later_s", "is_one"), [(WINDOW_S, True), (WINDOW_S + 0.1, False)])
 def test_an_equal_fault_is_one_up_to_the_end_of_the_window(later_s, is_one):
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, _ = advance(Chain(), [Raised(record())], handlers, 0.0)
-    chain, _ = advance(chain, [Raised(record("y"))], handlers, later_s)
+    chain, _ = advance(Chain(), [ExceptionRaised(record())], handlers, 0.0)
+    chain, _ = advance(chain, [ExceptionRaised(record("y"))], handlers, later_s)
     assert (chain.find("y") is None) is is_one
 
 
@@ -354,43 +359,43 @@ def test_of_too_many_budgets_the_one_that_was_charged_longest_ago_goes():
     (oldest,) = (key for key, times in spent.items() if times == (1234.0,))
     spent = {key: times if times[0] > 1234 or key == oldest else (99999.0,) for key, times in spent.items()}
     handlers = Bench({Component.RESOURCE_MANAGER: replace(drain(), charges=("job:1",))})
-    chain, _ = advance(Chain(spent=spent), [Raised(record())], handlers, 100_000.0)
+    chain, _ = advance(Chain(spent=spent), [ExceptionRaised(record())], handlers, 100_000.0)
     assert set(spent) - set(chain.spent) == {oldest}
     assert chain.spent["job:1"] == (100_000.0,)
 
 
 def test_users_register_few_handlers():
-    many = [Enlisted(handler(f"h{i}", owner="ada")) for i in range(MAX_HANDLERS_OF_ONE_GUEST + 1)]
+    many = [HandlerEnlisted(handler(f"h{i}", owner="ada")) for i in range(MAX_HANDLERS_OF_ONE_GUEST + 1)]
     chain, (refused,) = advance(Chain(), many, Bench(), 0.0)
     assert (len(chain.handlers), "of ada" in refused.what) == (MAX_HANDLERS_OF_ONE_GUEST, True)
-    chain, effects = advance(chain, [many[0], Enlisted(handler("b", owner="bob"))], Bench(), 1.0)
+    chain, effects = advance(chain, [many[0], HandlerEnlisted(handler("b", owner="bob"))], Bench(), 1.0)
     assert (effects, "b" in chain.handlers) == ([], True)
 
 
 def test_a_tick_that_changes_nothing_leaves_the_chain_as_it_is():
     handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
-    chain, _ = advance(Chain(), [Raised(record("x"))], handlers, 0.0)
+    chain, _ = advance(Chain(), [ExceptionRaised(record("x"))], handlers, 0.0)
     assert advance(chain, [Ticked()], handlers, 1.0) == (chain, [])
     assert advance(chain, [Ticked()], handlers, 1.0)[0] is chain
 
 
 def test_a_second_source_is_remembered():
     handlers = Bench({Component.RESOURCE_MANAGER: Ruling(AnswerKind.DEFERRED, "wait", until_s=5.0)})
-    both = [Raised(record("x", by="user:ada")), Raised(record("y", by="user:bob"))]
+    both = [ExceptionRaised(record("x", by="user:ada")), ExceptionRaised(record("y", by="user:bob"))]
     chain, _ = advance(Chain(), both, handlers, 0.0)
     assert chain.open["x"].sources == {"user:ada", "user:bob"}
 
 
 def test_a_stale_incarnation_changes_nothing():
     handlers = Bench({Component.RESOURCE_MANAGER: drain()}, stale=(1,))
-    chain, effects = advance(Chain(), [Raised(record(incarnation=1))], handlers, 0.0)
+    chain, effects = advance(Chain(), [ExceptionRaised(record(incarnation=1))], handlers, 0.0)
     assert acts(effects) == []
     assert chain.ended["x"].state is ExceptionState.EXPIRED
 
 
 def test_an_incarnation_that_goes_stale_in_the_chain_ends_there():
     handlers = Bench({Component.SCHEDULER: drain()})
-    chain, _ = advance(Chain(), [Enlisted(handler("app")), Raised(record())], handlers, 0.0)
+    chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     handlers.stale = (1,)
     chain, effects = advance(chain, [Answered("x", "app", declined("no"))], handlers, 1.0)
     assert acts(effects) == []
@@ -399,7 +404,7 @@ def test_an_incarnation_that_goes_stale_in_the_chain_ends_there():
 
 def test_a_refused_action_leaves_it_to_a_person_and_the_owner_the_owner():
     handlers = Bench({Component.RESOURCE_MANAGER: drain()})
-    chain, effects = advance(Chain(), [Raised(record())], handlers, 0.0)
+    chain, effects = advance(Chain(), [ExceptionRaised(record())], handlers, 0.0)
     (action,) = acts(effects)
     chain, _ = advance(chain, [Failed(action.key, "refused: no such node")], handlers, 1.0)
     assert (chain.ended["x"].state, chain.ended["x"].owner) == (ExceptionState.ESCALATED, Component.RESOURCE_MANAGER)
@@ -407,13 +412,15 @@ def test_a_refused_action_leaves_it_to_a_person_and_the_owner_the_owner():
 
 def test_users_are_asked_about_their_own_jobs_alone():
     handlers = Bench()
-    _chain, effects = advance(Chain(), [Enlisted(handler("b", owner="bob")), Raised(record())], handlers, 0.0)
+    _chain, effects = advance(
+        Chain(), [HandlerEnlisted(handler("b", owner="bob")), ExceptionRaised(record())], handlers, 0.0
+    )
     assert asked(effects) == []
 
 
 def test_a_restart_goes_on_where_it_stopped():
     handlers = Bench({Component.SCHEDULER: drain()})
-    both = [Enlisted(handler("a")), Enlisted(handler("b")), Raised(record())]
+    both = [HandlerEnlisted(handler("a")), HandlerEnlisted(handler("b")), ExceptionRaised(record())]
     chain, _ = advance(Chain(), both, handlers, 0.0)
     chain, _ = advance(chain, [Answered("x", "a", declined("no"))], handlers, 1.0)
     again = restored(chain.open.values(), chain.handlers.values(), chain.spent)
@@ -438,16 +445,19 @@ RULINGS = st.one_of(
 )
 OWN = st.one_of(RULINGS, st.builds(drain, NAMES))
 INPUTS = st.one_of(
-    st.builds(lambda n, j, i, s: Raised(record(n, job=j, incarnation=i, scope=s)),
+    st.builds(lambda n, j, i, s: ExceptionRaised(record(n, job=j, incarnation=i, scope=s)),
               NAMES, st.sampled_from("12"), st.integers(1, 2), st.sampled_from(Scope)),
     st.builds(Answered, NAMES, HANDLERS, RULINGS),
     st.builds(lambda n, t: Annotated(n, Annotation("job", t, "k", "v")), NAMES, st.floats(0, 9)),
     st.builds(
-        lambda h, c, u: Enlisted(handler(h, c, until_s=u)), HANDLERS, st.sampled_from(Component), st.floats(0, 500)
+        lambda h, c, u: HandlerEnlisted(handler(h, c, until_s=u)),
+        HANDLERS,
+        st.sampled_from(Component),
+        st.floats(0, 500),
     ),
     st.builds(Left, HANDLERS),
     st.builds(Failed, st.builds(lambda n: f"drain:n1:{n}", NAMES), st.just("refused")),
-    st.builds(Settled, NAMES, st.sampled_from(Outcome)),
+    st.builds(Settled, NAMES, st.sampled_from(ExceptionOutcome)),
     st.just(Ticked()),
 )  # fmt: skip
 STEPS = st.lists(st.tuples(st.floats(0, 40), st.lists(INPUTS, max_size=4), st.booleans()), max_size=25)

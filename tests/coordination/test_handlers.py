@@ -9,14 +9,24 @@ from perdure.coordination.chain import Chain, advance
 from perdure.coordination.chain import restored as rebuilt_from
 from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.handlers.shared import MAX_HELD, newly_needed
-from perdure.coordination.messages import Annotated, Enlisted, Failed, Left, LetGo, Raised, ReadBack, Settled, Ticked
+from perdure.coordination.messages import (
+    Annotated,
+    ExceptionRaised,
+    Failed,
+    HandlerEnlisted,
+    Left,
+    LetGo,
+    ReadBack,
+    Settled,
+    Ticked,
+)
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import (
     Annotation,
     Component,
+    ExceptionOutcome,
     ExceptionRecord,
     ExceptionState,
-    Outcome,
     Scope,
     Subject,
 )
@@ -90,7 +100,7 @@ class Site:
 
 
 def raised(kind, name="x", by="operator:root", scope=Scope.LOCAL, notes=(), **subject):
-    return Raised(
+    return ExceptionRaised(
         ExceptionRecord(name, kind, 0, scope, Subject("c", **subject), NOW, detected_by=by, annotations=notes)
     )
 
@@ -283,7 +293,10 @@ def test_a_soft_fault_that_passes_holds_nothing():
     site.take(down(kind="storage.degraded"))
     assert site.take(restored(), now=NOW + 60) == []
     assert site.take(Ticked(), now=NOW + 700) == []
-    assert (site.chain.ended["x"].state, site.chain.ended["x"].outcome) == (ExceptionState.EXPIRED, Outcome.RECOVERED)
+    assert (site.chain.ended["x"].state, site.chain.ended["x"].outcome) == (
+        ExceptionState.EXPIRED,
+        ExceptionOutcome.RECOVERED,
+    )
 
 
 def test_a_hard_fault_is_acted_on_at_once_though_it_was_soft_before():
@@ -314,11 +327,14 @@ def test_what_was_held_is_over_once_every_job_was_let_go():
         site.wait(job_id)
     assert site.take(down()) == [Hold(attempt, "x") for attempt in waiting("1", "2", "3")]
     assert site.take(restored(), now=NOW + 100) == [Release(attempt, "up") for attempt in waiting("1", "2", "3")]
-    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].is_brake) == (Outcome.CLEARING, False)
+    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].is_brake) == (ExceptionOutcome.CLEARING, False)
     site.take(*map(LetGo, waiting("1", "2")), now=NOW + 101)
-    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].holds) == (Outcome.CLEARING, tuple(waiting("3")))
+    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].holds) == (
+        ExceptionOutcome.CLEARING,
+        tuple(waiting("3")),
+    )
     site.take(LetGo(*waiting("3")), now=NOW + 102)
-    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].holds) == (Outcome.RECOVERED, ())
+    assert (site.chain.ended["x"].outcome, site.chain.ended["x"].holds) == (ExceptionOutcome.RECOVERED, ())
     assert site.take(restored("up2"), now=NOW + 200) == []
 
 
@@ -366,7 +382,7 @@ def test_holds_are_known_after_a_restart_as_before():
     site.chain = rebuilt(site.chain)
     assert site.in_force() == before
     site.take(LetGo(*waiting("2")), now=NOW + 102)
-    assert site.chain.ended["x"].outcome is Outcome.RECOVERED
+    assert site.chain.ended["x"].outcome is ExceptionOutcome.RECOVERED
 
 
 def test_a_hold_that_came_to_nothing_is_none():
@@ -376,7 +392,7 @@ def test_a_hold_that_came_to_nothing_is_none():
     site.take(LetGo(*waiting("1"), "x"))
     assert (site.chain.ended["x"].holds, site.chain.ended["x"].is_brake) == ((), True)
     assert site.take(restored(), now=NOW + 100) == []
-    assert site.chain.ended["x"].outcome is Outcome.RECOVERED
+    assert site.chain.ended["x"].outcome is ExceptionOutcome.RECOVERED
 
 
 def test_one_users_word_lets_nothing_go():
@@ -407,14 +423,14 @@ def test_jobs_that_come_while_it_is_down_are_held_together_and_once():
         site.wait(job_id)
     (needed,) = newly_needed(site, NOW + 30)
     assert (needed.cause, needed.scope, needed.subject.resource) == ("x", Scope.GLOBAL, "pfs")
-    assert site.take(Raised(needed, own=True), now=NOW + 30) == [Hold(a, needed.id) for a in waiting("1", "2")]
+    assert site.take(ExceptionRaised(needed, own=True), now=NOW + 30) == [Hold(a, needed.id) for a in waiting("1", "2")]
     assert newly_needed(site, NOW + 60) == []  # though the look does not show them held yet
     assert sum(r.type == "job.pause" for r in (*site.chain.open.values(), *site.chain.ended.values())) == 1
     assert {a.attempt for a in site.take(restored(), now=NOW + 90)} == {*waiting("1", "2")}
     site.wait("3")
     assert newly_needed(site, NOW + 100) == []  # while the others are being let go
     site.take(*map(LetGo, waiting("1", "2")), now=NOW + 101)
-    assert {site.chain.ended[name].outcome for name in ("x", needed.id)} == {Outcome.RECOVERED}
+    assert {site.chain.ended[name].outcome for name in ("x", needed.id)} == {ExceptionOutcome.RECOVERED}
 
 
 def test_a_job_that_a_person_let_go_is_not_held_again():
@@ -432,7 +448,7 @@ def test_more_jobs_than_one_exception_may_hold_are_held_by_the_next():
         site.wait(str(number))
     assert len(site.take(down())) == MAX_HELD
     (needed,) = newly_needed(site, NOW + 1)
-    assert len(site.take(Raised(needed, own=True))) == 3
+    assert len(site.take(ExceptionRaised(needed, own=True))) == 3
 
 
 def test_what_needs_two_that_are_down_is_let_go_with_the_second():
@@ -441,10 +457,10 @@ def test_what_needs_two_that_are_down_is_let_go_with_the_second():
     site.wait("2")
     site.take(down("x", "pfs"), down("y", "lic"))
     assert [a.attempt for a in site.take(restored("up", "pfs"), now=NOW + 100)] == waiting("2")
-    assert site.chain.ended["x"].outcome is Outcome.CLEARING
+    assert site.chain.ended["x"].outcome is ExceptionOutcome.CLEARING
     assert [a.attempt for a in site.take(restored("up2", "lic"), now=NOW + 200)] == waiting("1", "2")
     site.take(*map(LetGo, waiting("1", "2")))
-    assert {site.chain.ended[name].outcome for name in "xy"} == {Outcome.RECOVERED}
+    assert {site.chain.ended[name].outcome for name in "xy"} == {ExceptionOutcome.RECOVERED}
 
 
 def test_two_all_clears_at_one_instant_let_go_of_what_needs_both():
@@ -522,7 +538,7 @@ def test_a_permanent_launcher_failure_is_never_tried_again():
     site.run("1", "n1")
     assert site.take(raised("launcher.permanent", job_id="1")) == []
     ended = site.chain.ended["x"]
-    assert (ended.owner, ended.outcome) == (Component.WORKFLOW, Outcome.STOPPED)
+    assert (ended.owner, ended.outcome) == (Component.WORKFLOW, ExceptionOutcome.STOPPED)
     assert "requeue" in ended.verdicts[-1].forbids
 
 
@@ -547,14 +563,14 @@ def test_what_is_about_a_start_that_a_newer_one_has_replaced_changes_nothing():
     assert "x" in site.chain.open
     site.attempts.append(replace(site.attempts[0], id=AttemptId("c", "1", 2)))
     assert site.take(Ticked(), now=NOW + 6) == []
-    assert site.chain.ended["x"].outcome is Outcome.WITHDRAWN
+    assert site.chain.ended["x"].outcome is ExceptionOutcome.WITHDRAWN
 
 
 def test_a_users_handler_is_asked_about_the_own_jobs_alone():
     site = Site()
     site.run("1", "n1")
     for user in ("ada", "bob"):
-        site.take(Enlisted(Registration(f"{user}+h", Component.JOB, ("app",), user, NOW + 100, user)))
+        site.take(HandlerEnlisted(Registration(f"{user}+h", Component.JOB, ("app",), user, NOW + 100, user)))
     site.take(raised("app.nan", job_id="1"))
     assert site.chain.turns["x"].handler == "ada+h"
     site.take(Left("ada+h"))
@@ -568,7 +584,7 @@ def test_a_job_that_is_over_takes_its_exceptions_with_it():
     site.jobs["1"] = Job("c", "1", "1", "ada", JobState.COMPLETED, 0.0)
     site.take(Ticked(), now=NOW + 6)
     assert (site.chain.ended["x"].state, site.chain.ended["x"].outcome) == (
-        ExceptionState.EXPIRED, Outcome.WITHDRAWN,
+        ExceptionState.EXPIRED, ExceptionOutcome.WITHDRAWN,
     )  # fmt: skip
 
 
@@ -576,7 +592,7 @@ def test_an_open_exception_that_is_settled_ends():
     site = Site()
     site.run("1", "n1")
     site.take(raised("app.nan", job_id="1"))
-    site.take(Settled("x", Outcome.RECOVERED))
+    site.take(Settled("x", ExceptionOutcome.RECOVERED))
     assert site.chain.ended["x"].state is ExceptionState.EXPIRED
 
 
@@ -600,7 +616,7 @@ def test_what_says_that_a_fault_is_over_is_no_fault_and_folds_into_none():
 def test_a_warning_takes_no_node_out_of_service():
     site = Site(nodes=up("n1"))
     warning = raised("node.memory", nodes=("n1",))
-    assert site.take(Raised(replace(warning.record, severity=4))) == []
+    assert site.take(ExceptionRaised(replace(warning.record, severity=4))) == []
     assert site.chain.ended["x"].state is ExceptionState.HANDLED
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.coordination.record import Answer, AnswerKind, Component, ExceptionRecord, Outcome, Scope, Subject
+from perdure.coordination.record import Answer, AnswerKind, Component, ExceptionOutcome, ExceptionRecord, Scope, Subject
 from perdure.model.actions import Hold
 from perdure.model.identity import AttemptId
 from tests.copying import replace
@@ -22,10 +22,10 @@ def handled(*actions, forbids=()):
         (RECORD, False, ()),
         (handled(), False, ()),
         (handled(forbids=("start",)), True, ()),
-        (replace(handled(forbids=("start",)), outcome=Outcome.CLEARING), False, ()),
+        (replace(handled(forbids=("start",)), outcome=ExceptionOutcome.CLEARING), False, ()),
         (handled(Hold(HELD, "x")), False, (HELD,)),
-        (replace(handled(Hold(HELD, "x")), outcome=Outcome.CLEARING), False, (HELD,)),
-        (replace(handled(Hold(HELD, "x")), outcome=Outcome.RECOVERED), False, ()),
+        (replace(handled(Hold(HELD, "x")), outcome=ExceptionOutcome.CLEARING), False, (HELD,)),
+        (replace(handled(Hold(HELD, "x")), outcome=ExceptionOutcome.RECOVERED), False, ()),
     ],
 )
 def test_it_is_in_force_while_it_brakes_or_holds(record, is_brake, holds):

@@ -2,7 +2,7 @@
 
 from perdure.coordination.chain import Chain, advance
 from perdure.coordination.handler_set import PlaybookHandlers
-from perdure.coordination.messages import Answered, Enlisted, Raised, Ticked
+from perdure.coordination.messages import Answered, ExceptionRaised, HandlerEnlisted, Ticked
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import Component, ExceptionRecord, Scope, Subject
 from perdure.coordination.replay import differences, replay
@@ -23,10 +23,10 @@ def history():
     site.run("1", "n1")
     site.run("2", "n1")
     trainer = Registration("trainer", Component.JOB, ("app",), "ada", NOW + 1e6)
-    site.take(Raised(raised("fault", "gpu.xid79", NOW, nodes=("n1",))))
-    site.take(Enlisted(trainer), Raised(raised("nan", "app.nan", NOW + 10, job_id="1")), now=NOW + 10)
+    site.take(ExceptionRaised(raised("fault", "gpu.xid79", NOW, nodes=("n1",))))
+    site.take(HandlerEnlisted(trainer), ExceptionRaised(raised("nan", "app.nan", NOW + 10, job_id="1")), now=NOW + 10)
     site.take(Answered("nan", "trainer", handled("rolled back")), now=NOW + 14)
-    site.take(Raised(raised("shape", "launcher.permanent", NOW + 20, job_id="2")), now=NOW + 20)
+    site.take(ExceptionRaised(raised("shape", "launcher.permanent", NOW + 20, job_id="2")), now=NOW + 20)
     return list(site.chain.ended.values())
 
 

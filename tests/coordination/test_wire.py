@@ -66,7 +66,7 @@ RECORDS = st.builds(
     budget=st.none() | st.builds(model.Budget, TEXT, COUNT, COUNT),
     repeats=COUNT,
     state=st.sampled_from(model.ExceptionState),
-    outcome=st.sampled_from(model.Outcome),
+    outcome=st.sampled_from(model.ExceptionOutcome),
     extra=st.dictionaries(st.from_regex(r"\Ax_[a-z]{1,5}\Z"), JSON.map(json.dumps), max_size=3).map(
         lambda extra: tuple(extra.items())
     ),

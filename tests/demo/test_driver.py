@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.backends.local.spec import JobSpec
 from perdure.demo.driver import LATE_S, Site, drive, due, job_spec
-from perdure.demo.workload import ROUND_S, SCENARIOS, Arrival, Fault, Timed, a_round, round_start_s
+from perdure.demo.workload import ROUND_S, SCENARIOS, Arrival, PlannedFault, Timed, a_round, round_start_s
 from perdure.demo.workspace import KEEP_RUNS_S, Workspace, prepare
 from perdure.errors import ClusterError, StateError
 from tests.demo.stage import ARRIVALS, GPUS, NODES, open_stage
@@ -65,7 +65,7 @@ def words(timed: Timed) -> str:
 
 @given(st.lists(st.floats(0, 100), max_size=20).map(sorted), st.floats(-1, 101))
 def test_due_splits_by_time(instants: list[float], now_s: float) -> None:
-    ahead = [Timed(at_s, Fault(0, 0, "fail"), "") for at_s in instants]
+    ahead = [Timed(at_s, PlannedFault(0, 0, "fail"), "") for at_s in instants]
     ready, later = due(ahead, now_s)
     assert [*ready, *later] == ahead
     assert all(t.at_s <= now_s for t in ready)

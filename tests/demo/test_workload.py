@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.demo.workload import SCENARIOS, Arrival, End, Fault, Truth, a_round, round_start_s
+from perdure.demo.workload import SCENARIOS, Arrival, End, PlannedFault, Truth, a_round, round_start_s
 from perdure.model.jobs import Wish
 from perdure.retry.rules import RetryRules
 
@@ -76,7 +76,7 @@ def test_arrivals_are_gentle_after_the_first_moments(told: tuple[int, tuple]) ->
 
 @given(rounds)
 def test_faults_are_mended_and_minutes_apart(told: tuple[int, tuple]) -> None:
-    faults = [t for t in told[1] if isinstance(t.step, Fault)]
+    faults = [t for t in told[1] if isinstance(t.step, PlannedFault)]
     assert [t.step.what for t in faults] == ["fail", "return", "freeze", "thaw"]
     breaks = [t.at_s for t in faults if t.step.what in ("fail", "freeze")]
     assert all(later - earlier >= 120 for earlier, later in pairwise(breaks))

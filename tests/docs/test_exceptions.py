@@ -7,7 +7,7 @@ import pytest
 
 from perdure.coordination.handlers.registry import HANDLERS
 from perdure.coordination.playbook import Plan, site_playbook
-from perdure.coordination.record import AnswerKind, Component, ExceptionState, Outcome
+from perdure.coordination.record import AnswerKind, Component, ExceptionOutcome, ExceptionState
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "exceptions.md").read_text()
 
@@ -23,7 +23,7 @@ def rows(head):
     [
         ("handler", set(HANDLERS)),
         ("verdict", {kind.value for kind in AnswerKind}),
-        ("state", {one.value for kind in (ExceptionState, Outcome) for one in kind} - {""}),
+        ("state", {one.value for kind in (ExceptionState, ExceptionOutcome) for one in kind} - {""}),
         ("key of `failures`", {"like", "budget"} | set(Plan.__dataclass_fields__) - {"type", "allowance"}),
     ],
     ids=["handlers", "verdicts", "states", "keys"],

@@ -28,7 +28,7 @@ from perdure.triage import context
 
 DOCS = Path(__file__).parents[2] / "docs"
 CAPS, RETRY, LIVE = caps.Caps(), RetryRules(), liveness.LivenessRules()
-PACE = settings.Settings(service=settings.ServiceSettings(cluster=settings.Cluster.SLURM)).pace
+PACE = settings.Settings(service=settings.ServiceSettings(cluster=settings.BackendKind.SLURM)).pace
 
 
 def break_even(ran_h: float) -> float:

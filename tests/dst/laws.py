@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from perdure.coordination.record import AnswerKind, Component, Outcome
+from perdure.coordination.record import AnswerKind, Component, ExceptionOutcome
 from perdure.model.actions import Down, Drain, Exclude, Hold, JobAction, Release, Requeue
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.access.auth import Identity, Role
@@ -100,17 +100,17 @@ class Auditor:
 
     def _check_truth(self, before, after) -> None:
         """What a record says of a job or a node is so, or was when the service last looked."""
-        outcome = after.outcome if before is None or before.outcome is not after.outcome else Outcome.OPEN
-        if outcome is Outcome.RECOVERED and before is not None and before.needs_a_person:
+        outcome = after.outcome if before is None or before.outcome is not after.outcome else ExceptionOutcome.OPEN
+        if outcome is ExceptionOutcome.RECOVERED and before is not None and before.needs_a_person:
             out = [self._manager.was_out(node, self._line.known_s) for node in after.subject.nodes]
             must(all(out), "a fault that is seen to leaves its nodes without new work", after.id, after.subject.nodes)
         if not after.id.startswith(f"{self._manager.name}/") or after.attempt is None:
             return
         later = [a for a in self._manager.attempts(after.subject.job_id) if a.id > after.attempt]
-        if outcome is Outcome.RECOVERED:
+        if outcome is ExceptionOutcome.RECOVERED:
             good = any(attempt.state is AttemptState.COMPLETED for attempt in later)
             must(good, "what is called recovered has ended well", after.id)
-        if outcome is Outcome.WITHDRAWN:
+        if outcome is ExceptionOutcome.WITHDRAWN:
             is_past = later or self._manager.job(after.subject.job_id).state is JobState.CANCELLED
             must(is_past, "what is called withdrawn is past", after.id)
         owning = after.owning

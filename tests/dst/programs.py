@@ -8,7 +8,7 @@ from enum import StrEnum
 from random import Random
 
 from perdure.coordination.handlers.quota import USAGE
-from perdure.coordination.messages import Raised
+from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.record import AnswerKind
 from perdure.coordination.ruling import OWNED
 from perdure.coordination.wire import decode
@@ -151,7 +151,7 @@ class Programs:
         self._auditor.voices[kind, (node,)].add(ROOT)
         known = life.coordinator.chain().find(record.id) is not None
         before = self._auditor.folding.counted()
-        life.engine.tell((Raised(record),))
+        life.engine.tell((ExceptionRaised(record),))
         after = self._auditor.folding.counted()
         must(not known or after == before, "what is told again brings nothing about", record.id, before, after)
         return record.id

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from perdure.retry.budget import Room
+from perdure.retry.budget import BudgetRoom
 from perdure.service.store.reads import IN_STATE
 from tests.dst.simulation import LEAST_EVENTS, LEAST_FAULTS, Simulation
 
@@ -99,7 +99,9 @@ def test_who_never_charges_a_job_s_tries_is_caught(simulation, monkeypatch):
 
 
 def test_who_spends_more_retries_than_there_are_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.retry.decide.room", lambda job, attempt, fleet, rules, start_s, now: Room(start_s, ""))
+    monkeypatch.setattr(
+        "perdure.retry.decide.room", lambda job, attempt, fleet, rules, start_s, now: BudgetRoom(start_s, "")
+    )
     assert any("retries is kept" in broken for broken in broken_by(simulation, range(200)))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.backends.simulated import EVERY, Script
-from perdure.coordination.record import Outcome
+from perdure.coordination.record import ExceptionOutcome
 from perdure.errors import StateError
 from perdure.model.actions import Hold, Release, Requeue
 from perdure.model.identity import AttemptId
@@ -363,7 +363,7 @@ def test_a_late_release_lets_go_of_no_job_that_needs_what_went_down_since(scene)
     scene.engine.act()
     assert scene.manager.job("1").state is JobState.PENDING
     ended = scene.engine.state.chain.ended
-    assert [ended[name].outcome for name in ("x1", "x3")] == [Outcome.RECOVERED, Outcome.RECOVERED]
+    assert [ended[name].outcome for name in ("x1", "x3")] == [ExceptionOutcome.RECOVERED, ExceptionOutcome.RECOVERED]
 
 
 def test_a_job_that_was_let_go_is_held_again_when_what_it_needs_goes_down_again(scene):

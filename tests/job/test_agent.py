@@ -11,7 +11,7 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.job import heartbeat, probes
 from perdure.job.agent import Agent, Post, agents, heartbeats
-from perdure.job.heartbeat import Source
+from perdure.job.heartbeat import HeartbeatSource
 from perdure.job.identity import Task
 from perdure.job.liveness import LivenessRules, Watchlog, observe, silent
 from perdure.job.probes import Probe, Probing
@@ -38,7 +38,7 @@ def test_it_says_that_its_node_lives(share):
         watcher.look(float(now))
         (beat,) = agents(share).values()
         counts.append(beat.count)
-    assert (beat.source, beat.node, counts) == (Source.AGENT, "n1", [1, 2, 3])
+    assert (beat.source, beat.node, counts) == (HeartbeatSource.AGENT, "n1", [1, 2, 3])
     watcher.end()
     assert next(iter(agents(share).values())).is_over
 

@@ -10,7 +10,7 @@ from perdure.errors import ConfigError
 from perdure.job import requested, walltime
 from perdure.job.beats import DEFAULT_BEAT_S
 from perdure.job.framework import Framework, PrestopSignal, framework_of, prestop_signal_of, recognised, signal_of
-from perdure.job.heartbeat import Heartbeat, Pulse, Source, read
+from perdure.job.heartbeat import Heartbeat, HeartbeatSource, Pulse, read
 from perdure.job.identity import FENCE_JOB
 from perdure.job.leave import LEAVE_FILE, RECENT_S, SCHEMA, code_left, leave
 from perdure.job.liveness import Judgement, LivenessRules, SeenHeartbeat, Watchlog, allowed_s, observe, silent
@@ -371,8 +371,8 @@ def test_each_framework_is_told_by_its_signal():
 
 
 RULES = LivenessRules(factor=3.0, floor_s=10.0, cap_s=120.0, away_s=30.0, max_share=0.5)
-AGENT = Heartbeat(Source.AGENT, "n1", "n1", 1, 0, 0.0, 5.0)
-JOB = Heartbeat(Source.JOB, "n1", "n1", 2, 0, 0.0, 5.0, job_id="12")
+AGENT = Heartbeat(HeartbeatSource.AGENT, "n1", "n1", 1, 0, 0.0, 5.0)
+JOB = Heartbeat(HeartbeatSource.JOB, "n1", "n1", 2, 0, 0.0, 5.0, job_id="12")
 
 
 def log_of(nodes, changed_s=0.0, beats=(AGENT, JOB)):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import InputError
 from perdure.job import exit_report, files, heartbeat
-from perdure.job.exit_report import ExitReport, Reason
+from perdure.job.exit_report import ExitReason, ExitReport
 from perdure.job.fence import claim
 from perdure.job.identity import FENCE_JOB
 from perdure.job.leave import LEAVE_FILE, RECENT_S, code_left, leave
@@ -22,7 +22,7 @@ from perdure.model.exits import ExitWish
 from tests.job.launching import finish, last_breath, on_linux, python, start, wait_until
 
 WHOLE = ExitReport(
-    "7", 1, 3, "n7", "host", 4711, Reason.SIGNAL, 137, 10.0, 20.5, "python", 9, ("TERM",), ExitWish.NONE, 5, 1, "0",
+    "7", 1, 3, "n7", "host", 4711, ExitReason.SIGNAL, 137, 10.0, 20.5, "python", 9, ("TERM",), ExitWish.NONE, 5, 1, "0",
     1200, 2.5, 15.0, 99.0, "a note", False, {"message": {"message": "ValueError"}},
 )  # fmt: skip
 
@@ -30,12 +30,12 @@ WHOLE = ExitReport(
 @pytest.mark.parametrize(
     ("code", "reason", "exit_code", "signum", "wish"),
     [
-        ("pass", Reason.EXIT, 0, 0, ExitWish.NONE),
-        ("raise SystemExit(5)", Reason.EXIT, 5, 0, ExitWish.NONE),
-        ("raise SystemExit(75)", Reason.EXIT, 75, 0, ExitWish.RETRY),
-        ("raise SystemExit(78)", Reason.EXIT, 78, 0, ExitWish.NEVER),
-        ("raise SystemExit(93)", Reason.EXIT, 93, 0, ExitWish.STOP),
-        ("import os; os.kill(os.getpid(), 11)", Reason.SIGNAL, 139, 11, ExitWish.NONE),
+        ("pass", ExitReason.EXIT, 0, 0, ExitWish.NONE),
+        ("raise SystemExit(5)", ExitReason.EXIT, 5, 0, ExitWish.NONE),
+        ("raise SystemExit(75)", ExitReason.EXIT, 75, 0, ExitWish.RETRY),
+        ("raise SystemExit(78)", ExitReason.EXIT, 78, 0, ExitWish.NEVER),
+        ("raise SystemExit(93)", ExitReason.EXIT, 93, 0, ExitWish.STOP),
+        ("import os; os.kill(os.getpid(), 11)", ExitReason.SIGNAL, 139, 11, ExitWish.NONE),
     ],
 )
 def test_the_code_goes_through_and_stands_in_the_report(tmp_path, code, reason, exit_code, signum, wish):
@@ -59,7 +59,7 @@ def test_a_program_that_is_killed_has_its_last_step_in_the_report(tmp_path):
     os.kill(pid, signal.SIGKILL)
     assert finish(process)[0] == 137
     breath = last_breath(tmp_path)
-    assert (breath.reason, breath.signal, breath.step, breath.told) == (Reason.SIGNAL, 9, 41, ())
+    assert (breath.reason, breath.signal, breath.step, breath.told) == (ExitReason.SIGNAL, 9, 41, ())
 
 
 def test_a_signal_from_outside_is_told_from_one_of_its_own(tmp_path):
@@ -80,7 +80,7 @@ def test_when_it_is_told_to_end_a_first_version_is_written(tmp_path):
     breath = wait_until(lambda: task.last_breath.exists() and exit_report.read(task.last_breath))
     process.kill()
     process.communicate()
-    assert (breath.reason, breath.signal, breath.step, breath.told) == (Reason.SIGNAL, 15, 41, ("TERM",))
+    assert (breath.reason, breath.signal, breath.step, breath.told) == (ExitReason.SIGNAL, 15, 41, ("TERM",))
     assert not breath.is_final
 
 
@@ -90,7 +90,7 @@ def test_a_fenced_program_leaves_its_last_breath_too(tmp_path):
     claim(tmp_path, "7", 2)
     assert finish(process)[0] == 93
     breath = last_breath(tmp_path)
-    assert (breath.reason, breath.wish, breath.token) == (Reason.FENCED, ExitWish.STOP, 1)
+    assert (breath.reason, breath.wish, breath.token) == (ExitReason.FENCED, ExitWish.STOP, 1)
     assert "token 1 is fenced by token 2" in breath.note
 
 
@@ -244,7 +244,7 @@ def test_the_heartbeat_of_the_launcher_goes_on_and_ends(tmp_path):
     (task,) = files.tasks(tmp_path)
     wait_until(task.heartbeat.exists)
     seen = wait_until(lambda: (found := heartbeat.read(task.heartbeat)).count > 3 and found.step == 41 and found)
-    assert (seen.job_id, seen.token, seen.is_over, seen.source) == ("7", 1, False, heartbeat.Source.JOB)
+    assert (seen.job_id, seen.token, seen.is_over, seen.source) == ("7", 1, False, heartbeat.HeartbeatSource.JOB)
     later = wait_until(lambda: (found := heartbeat.read(task.heartbeat)).count > seen.count + 1 and found)
     assert later.log_silent_s > seen.log_silent_s >= 0
     process.send_signal(signal.SIGTERM)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from perdure.job.exit_report import ExitReport, Reason, write
+from perdure.job.exit_report import ExitReason, ExitReport, write
 from perdure.job.files import JobFiles
 from perdure.job.gang import Gang
 from perdure.job.identity import Task
@@ -184,6 +184,6 @@ def test_who_has_ended_well_since_the_start_is_known_by_its_last_breath(tmp_path
     mine, now = gang(tmp_path, 0), time.time()
     gang(tmp_path, 1)
     told = {"rank": 1, "step_id": "0", **told}
-    breath = ExitReport("7", 1, 1, "n1", "n1", 101, Reason.EXIT, code, now - 90, now + ended_s, **told)
+    breath = ExitReport("7", 1, 1, "n1", "n1", 101, ExitReason.EXIT, code, now - 90, now + ended_s, **told)
     write(JobFiles.of(tmp_path, 1, Task("n1", "n1", 101)).last_breath, breath)
     assert mine.ended() == ([RankState(1, "n1", Life.ENDED)] if counts else [])

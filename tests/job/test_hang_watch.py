@@ -11,7 +11,7 @@ import pytest
 
 from perdure.job import files
 from perdure.job.beats import Beater, BeatReader
-from perdure.job.exit_report import Reason
+from perdure.job.exit_report import ExitReason
 from perdure.job.hang_watch import HangWatch
 from perdure.job.options import ExecOptions, settled
 from perdure.job.output import OutputFiles
@@ -69,7 +69,7 @@ def test_a_program_that_stops_beating_is_ended_and_asks_for_a_retry(tmp_path):
     process = start(tmp_path, python(BEATS + HANGS, 20, 0.04), settings=settings())
     code, _, err = finish(process)
     breath = last_breath(tmp_path)
-    assert (code, breath.reason, breath.wish, breath.exit_code) == (75, Reason.HANG, ExitWish.RETRY, 75)
+    assert (code, breath.reason, breath.wish, breath.exit_code) == (75, ExitReason.HANG, ExitWish.RETRY, 75)
     assert (breath.step, breath.signal) == (19, signal.SIGTERM)
     assert "last at step 19" in err
     (task,) = files.tasks(tmp_path)
@@ -104,7 +104,7 @@ def test_one_that_never_beats_is_judged_by_its_log(tmp_path):
             tmp_path / "fence", python(WRITES + HANGS, 15, 0.05), settings=settings(), stdout=log, stderr=log
         )
         assert process.wait(60) == 75
-    assert last_breath(tmp_path / "fence").reason is Reason.HANG
+    assert last_breath(tmp_path / "fence").reason is ExitReason.HANG
 
 
 SAYS_ONE_THING = "import time; print('starts', flush=True)" + HANGS
@@ -116,7 +116,7 @@ def test_one_that_hangs_at_its_start_is_ended(tmp_path):
     with (tmp_path / "log").open("w") as log:
         argv, settings = python(SAYS_ONE_THING), STARTS_WITHIN.format(False)
         assert start(tmp_path / "fence", argv, settings=settings, stdout=log, stderr=log).wait(60) == 75
-    assert last_breath(tmp_path / "fence").reason is Reason.HANG
+    assert last_breath(tmp_path / "fence").reason is ExitReason.HANG
 
 
 @pytest.mark.parametrize(("must_beat", "run_s", "code"), [(True, 3600, 75), (False, 1, 0)])
@@ -148,7 +148,7 @@ def test_a_slow_but_regular_program_is_left_alone(tmp_path, program):
         process = start(tmp_path / "fence", python(*program), settings=settings(after=0.01), stdout=log, stderr=log)
         assert process.wait(60) == 0
     breath = last_breath(tmp_path / "fence")
-    assert (breath.reason, breath.exit_code) == (Reason.EXIT, 0)
+    assert (breath.reason, breath.exit_code) == (ExitReason.EXIT, 0)
     assert "no sign of life" not in (tmp_path / "log").read_text()
 
 
@@ -241,7 +241,7 @@ def test_output_through_tee_is_followed_to_its_file(tmp_path, through):
         stack.callback(tee.wait, 60)
         assert process.wait(60) == 75
     assert "14\n" in (tmp_path / "log").read_text()
-    assert last_breath(tmp_path / "fence").reason is Reason.HANG
+    assert last_breath(tmp_path / "fence").reason is ExitReason.HANG
 
 
 LEAVES_ITS_GROUP = """

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.job.heartbeat import Heartbeat, Source
+from perdure.job.heartbeat import Heartbeat, HeartbeatSource
 from perdure.job.liveness import LivenessRules, SeenHeartbeat, SilentNode, Watchlog, observe, silent
 from tests.copying import replace
 
 RULES = LivenessRules(factor=3.0, floor_s=10.0, away_s=30.0)
-AGENT = Heartbeat(Source.AGENT, "n1", "n1", 1, 0, 0.0, 3.0)
-JOB = Heartbeat(Source.JOB, "n1", "n1", 2, 0, 0.0, 5.0, job_id="12")
+AGENT = Heartbeat(HeartbeatSource.AGENT, "n1", "n1", 1, 0, 0.0, 3.0)
+JOB = Heartbeat(HeartbeatSource.JOB, "n1", "n1", 2, 0, 0.0, 5.0, job_id="12")
 RUNNING = {"12": ("n1", "n2")}
 
 

@@ -9,14 +9,14 @@ import pytest
 from perdure.errors import Fenced
 from perdure.job import starts
 from perdure.job.identity import identify
-from perdure.job.starts import Answer, learnt, understood
+from perdure.job.starts import StartAnswer, learnt, understood
 from tests.copying import replace
 from tests.job.launching import LAUNCH, finish, on_linux, python, wait_until
 
 NOW_S = int(time.time())
 STEP = {"SLURM_SRUN_COMM_HOST": "10.0.0.1", "SLURM_SRUN_COMM_PORT": "40000", "SLURM_STEP_ID": "0"}
 OTHER_STEP = STEP | {"SLURM_SRUN_COMM_PORT": "40001", "SLURM_STEP_ID": "1"}
-RUNS = Answer("RUNNING", 0, NOW_S - 60, ("n1", "n2"))
+RUNS = StartAnswer("RUNNING", 0, NOW_S - 60, ("n1", "n2"))
 LINE = (
     "JobId=70 JobName=x StartTime=9 UserId=mira(1000) GroupId=mira(1000) JobState=RUNNING Reason=None Requeue=1"
     " Restarts={restarts} BatchFlag=1 StartTime={start_s} EndTime=Unknown ReqNodeList=(null) NodeList=n[1-2]"
@@ -94,7 +94,7 @@ def test_what_the_environment_says_is_not_asked(tmp_path):
 
 def test_an_answer_is_understood_whatever_its_job_is_called():
     line = LINE.format(restarts=2, start_s=1790000000)
-    assert understood(line, "70") == Answer("RUNNING", 2, 1790000000, ("n1", "n2"))
+    assert understood(line, "70") == StartAnswer("RUNNING", 2, 1790000000, ("n1", "n2"))
     assert understood("\n".join([line.replace("=70 ", "=71 ArrayJobId=70 "), line]), "70") is not None
     assert understood(line, "71") is None
     assert understood(line.replace("Restarts=2", ""), "70") is None
@@ -104,7 +104,7 @@ def test_an_answer_is_understood_whatever_its_job_is_called():
 def test_all_components_of_a_heterogeneous_job_count():
     first = LINE.format(restarts=0, start_s=5).replace("JobId=70 ", "JobId=70 HetJobId=70 HetJobOffset=0 ")
     other = first.replace("JobId=70", "JobId=71", 1).replace("n[1-2]", "gpu9")
-    assert understood(f"{first}\n{other}", "70") == Answer("RUNNING", 0, 5, ("n1", "n2", "gpu9"))
+    assert understood(f"{first}\n{other}", "70") == StartAnswer("RUNNING", 0, 5, ("n1", "n2", "gpu9"))
 
 
 def test_jobs_of_two_clusters_keep_apart(tmp_path):

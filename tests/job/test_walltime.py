@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from perdure.job import files
-from perdure.job.exit_report import Reason
+from perdure.job.exit_report import ExitReason
 from perdure.job.processes import _has_ancestor, _seen
 from perdure.job.walltime import EndTime, WalltimeWatch, ask_squeue
 from tests.job.launching import finish, last_breath, on_linux, python, start
@@ -129,7 +129,7 @@ def test_the_program_hears_of_it_as_its_framework_expects(tmp_path, framework, l
     code, out, err = finish(start(tmp_path, argv, settings=settings, variables=ends))
     assert (code, out) == (0, f"saved on {listens_to.split(',')[0]}\n")
     breath = last_breath(tmp_path)
-    assert breath.reason is Reason.WALLTIME
+    assert breath.reason is ExitReason.WALLTIME
     assert breath.walltime_end_s - breath.warned_s == pytest.approx(1800, abs=60)
     assert "walltime ends in" in err
 

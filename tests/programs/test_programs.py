@@ -14,7 +14,7 @@ from perdure.retry.decide import DecisionKind
 from perdure.service.settings import Settings
 from perdure.triage.judge import FRAME
 from perdure.triage.rules import own_rules
-from perdure.triage.verdict import Role
+from perdure.triage.verdict import CauseRole
 from tests.conftest import require
 from tests.programs.program import ACCELERATE, TORCHRUN, WITH_FILES, Program, is_installed, programs
 
@@ -45,7 +45,7 @@ def diagnosis(target: Path) -> Diagnosis:
 def wrong(program: Program, verdict: dict, decision: str) -> str:
     """What of a verdict, as JSON has it, is not what the program's head says; "" where all is."""
     shown = verdict["evidence"]
-    roots = [line["text"] for line in shown if line["role"] == Role.ROOT]
+    roots = [line["text"] for line in shown if line["role"] == CauseRole.ROOT]
     frames = [line["text"] for line in shown if line["rule"] == FRAME]
     alone = verdict["rank"] == "0"  # the embedded cluster numbers a task that is the only one, too
     facts = {

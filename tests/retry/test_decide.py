@@ -25,7 +25,7 @@ from perdure.retry.history import (
     usable_nodes,
 )
 from perdure.retry.rules import RetryRules
-from perdure.triage.verdict import Bound, Evidence, Label, Role, Verdict
+from perdure.triage.verdict import Bound, CauseRole, Evidence, Label, Verdict
 from tests.copying import replace
 
 JOB = Job("c", "1", "train", "ada", JobState.FAILED, 0.0, gpus=8)
@@ -616,9 +616,9 @@ def test_a_program_that_asks_to_be_run_again_is_within_the_budgets():
 
 def test_one_whose_log_names_a_cause_that_stays_is_not():
     """A script may ask for it whatever happened."""
-    named = replace(DETERMINISTIC, evidence=(Evidence(3, "RuntimeError: shapes", Role.ROOT, "shape"),))
+    named = replace(DETERMINISTIC, evidence=(Evidence(3, "RuntimeError: shapes", CauseRole.ROOT, "shape"),))
     assert decided(named, attempt=replace(TRIED, exit_code=75)).kind is DecisionKind.STOP
-    followed = replace(DETERMINISTIC, evidence=(Evidence(3, "rank 3 is gone", Role.CASCADE, "peer"),))
+    followed = replace(DETERMINISTIC, evidence=(Evidence(3, "rank 3 is gone", CauseRole.CASCADE, "peer"),))
     assert decided(followed, attempt=replace(TRIED, exit_code=75)).kind is DecisionKind.RETRY
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.coordination.messages import Settled, Ticked
-from perdure.coordination.record import ExceptionRecord, Outcome
+from perdure.coordination.record import ExceptionOutcome, ExceptionRecord
 from perdure.model.jobs import AttemptState
 from perdure.service.access.auth import Identity, Role
 from perdure.service.exceptions.coordinator import Answering, Coordinator, Enlisting
@@ -75,7 +75,7 @@ def stir(world: World) -> None:
     world.carry_out()
     told.raise_("bug", "app.shape", JONAS, job="300")
     told.raise_("gone", "process.exit", JONAS, job="300")
-    world.tell((Settled("jonas+gone", Outcome.WITHDRAWN),))
+    world.tell((Settled("jonas+gone", ExceptionOutcome.WITHDRAWN),))
     told.enlist("trainer", "job", "process", "app")
     told.enlist("airflow", "workflow", "process")
     told.raise_("owned", "process.exit", MIRA, job="200", note="rank 3 died", incarnation=world.view().latest("200"))

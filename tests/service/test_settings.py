@@ -13,7 +13,7 @@ from perdure.errors import ConfigError
 from perdure.retry.rules import RetryRules
 from perdure.service import settings as module
 from perdure.service.core.call_budget import CallBudget
-from perdure.service.settings import BUILT_IN, Cluster, Settings, known_names, load, value_of
+from perdure.service.settings import BUILT_IN, BackendKind, Settings, known_names, load, value_of
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def test_the_embedded_cluster_acts_and_slurm_is_only_watched(env):
     assert load(env).settings.service.armed
     settings = load(env, flags={"service.cluster": "slurm"}).settings
     slurm = settings.service
-    assert slurm.cluster is Cluster.SLURM
+    assert slurm.cluster is BackendKind.SLURM
     assert not slurm.armed
     assert settings.look_every_s > load(env).settings.look_every_s
     assert load(env, flags={"service.cluster": "slurm", "service.act": True}).settings.service.armed
@@ -188,7 +188,7 @@ def test_a_file_that_is_named_must_be_there_readable_small_text(env, tmp_path):
         ("PERDURE_SERVICE_DATABASE", "postgresql://db/perdure", "postgresql://db/perdure"),
         ("PERDURE_SERVICE_HOSTS", "a.example, b.example", ("a.example", "b.example")),
         ("PERDURE_SERVICE_HOSTS", "", ()),
-        ("PERDURE_SERVICE_CLUSTER", "slurm", Cluster.SLURM),
+        ("PERDURE_SERVICE_CLUSTER", "slurm", BackendKind.SLURM),
     ],
 )
 def test_the_environment_is_read_in_the_type_of_the_setting(env, variable, text, value):
@@ -259,7 +259,7 @@ def test_no_number_in_force_is_negative_or_not_a_number(name, number):
 def test_a_cluster_is_called_as_its_kind_unless_it_has_a_name(env):
     assert load(env).settings.service.cluster_id == "local"
     named = load(env, flags={"service.cluster": "slurm", "service.cluster_name": "north-1"}).settings.service
-    assert (named.cluster, named.cluster_id) == (Cluster.SLURM, "north-1")
+    assert (named.cluster, named.cluster_id) == (BackendKind.SLURM, "north-1")
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "-a", "a#1", "é", "x" * 64, "a\nb"])

@@ -15,7 +15,7 @@ from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
 from perdure.service.settings import _HIGHEST as HIGHEST
 from perdure.service.settings import _LOWEST as LOWEST
-from perdure.service.settings import LOOKS_PER_MINUTE, Cluster, Settings, load, value_of
+from perdure.service.settings import LOOKS_PER_MINUTE, BackendKind, Settings, load, value_of
 from perdure.service.workers.kept_logs import Retention
 
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
@@ -98,12 +98,12 @@ def of(**groups):
     return settings
 
 
-SLURM = {"cluster": Cluster.SLURM}
+SLURM = {"cluster": BackendKind.SLURM}
 
 
 def test_the_embedded_cluster_has_as_many_nodes_and_gpus_as_are_set(made):
     found = made(of(local={"nodes": 7, "gpus": 3}))
-    assert found["start_daemon"][1:] == (Cluster.LOCAL, 7, 3)
+    assert found["start_daemon"][1:] == (BackendKind.LOCAL, 7, 3)
     assert found["demo"].nodes == 7
     assert "demo" not in made(of(local={"demo": False}))
 
@@ -252,13 +252,13 @@ def test_a_standby_waits_for_the_journal_and_another_does_not(monkeypatch, capsy
     monkeypatch.setattr(runtime.time, "sleep", waited.append)
     service = of(service={"standby": True, "database": "postgresql://db"}).service
     assert runtime.open_journal(service, Path("/state")) == "journal"
-    assert tries == [("postgresql://db", Cluster.LOCAL)] * 4
+    assert tries == [("postgresql://db", BackendKind.LOCAL)] * 4
     assert waited == [runtime.STANDBY_S] * 3
     assert capsys.readouterr().out.count("stands by") == 1
     tries.clear()
     with pytest.raises(InUse):
         runtime.open_journal(of().service, Path("/state"))
-    assert tries == [(Path("/state"), Cluster.LOCAL)]
+    assert tries == [(Path("/state"), BackendKind.LOCAL)]
 
 
 # -- the bounds of what may be set

@@ -25,6 +25,7 @@ from perdure.retry.rules import RetryRules
 from perdure.service.access.auth import Role, TokenBook
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.core.controller import (
+    ChainInput,
     ControllerSettings,
     Ended,
     Event,
@@ -32,7 +33,6 @@ from perdure.service.core.controller import (
     Judged,
     Looked,
     Ordered,
-    Told,
     step,
     undo_of,
 )
@@ -101,7 +101,7 @@ class World:
 
     def tell(self, inputs: tuple[Input, ...]) -> list[Refused]:
         before = self.state
-        self.state, effects = step(before, Told(self.now, inputs), ControllerSettings())
+        self.state, effects = step(before, ChainInput(self.now, inputs), ControllerSettings())
         self.journal.record(effects, before, self.state)
         return [effect for effect in effects if isinstance(effect, Refused)]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
-from perdure.model.table import Ending, JobTable
+from perdure.model.table import JobTable, TableEnding
 from perdure.simulation.failures import (
     DAY_S,
     GPU_FAULTS_PER_DAY,
@@ -42,7 +42,7 @@ def owner_of(failures: Failures) -> np.ndarray:
 
 def test_a_record_tells_which_failures_healed():
     lists = [[(5, False), (9, True)], [(5, False), (5, False)], [(5, False), (7, False)], []]
-    endings = np.array([Ending.PASSED, Ending.FAILED, Ending.KILLED, Ending.PASSED], np.int8)
+    endings = np.array([TableEnding.PASSED, TableEnding.FAILED, TableEnding.KILLED, TableEnding.PASSED], np.int8)
     rows = [(1, 0, 3)] * 4
     found = recorded(jobs(*rows, attempts=with_attempts(jobs(*rows), lists), ending=endings))
     healed, failed, killed, passed = Nature.TRANSIENT, Nature.DETERMINISTIC, Nature.KILLED, Nature.PASSED
@@ -54,7 +54,7 @@ def test_a_record_tells_which_failures_healed():
 
 def test_a_job_of_which_only_the_ending_is_told_ended_so():
     table = many(4)
-    table.ending[:] = Ending.UNKNOWN, Ending.PASSED, Ending.KILLED, Ending.FAILED
+    table.ending[:] = TableEnding.UNKNOWN, TableEnding.PASSED, TableEnding.KILLED, TableEnding.FAILED
     found = recorded(table)
     assert found.nature.tolist() == [Nature.PASSED, Nature.PASSED, Nature.KILLED, Nature.DETERMINISTIC]
     assert found.table.attempts.duration_s.tolist() == [3600.0] * 4
@@ -123,9 +123,9 @@ def test_what_heals_then_runs_the_whole_duration():
 
 
 def test_jobs_that_the_trace_says_failed_are_those_that_fail_for_good():
-    table = many(300, ending=Ending.PASSED)
-    table.ending[:100] = Ending.FAILED
-    table.ending[100:150] = Ending.KILLED
+    table = many(300, ending=TableEnding.PASSED)
+    table.ending[:100] = TableEnding.FAILED
+    table.ending[100:150] = TableEnding.KILLED
     found = model_named("philly")(table, 1)
     for_good = np.bincount(owner_of(found), found.nature == Nature.DETERMINISTIC) > 0
     assert for_good.tolist() == [True] * 100 + [False] * 200

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.model.cluster import Cluster
-from perdure.model.table import Ending, JobTable
+from perdure.model.table import JobTable, TableEnding
 from perdure.simulation.fairness import rho
 from perdure.simulation.metrics import Spread, interval, summary
 from perdure.simulation.simulate import simulate
@@ -66,7 +66,7 @@ def test_every_figure_of_two_virtual_clusters_by_hand():
     hour = 3600.0
     lists = [[(hour, False), (2 * hour, True)], [(hour, True)], [(hour, True)], [(2 * hour, False)]]
     rows = (2, 0, 3 * hour), (4, 0, hour), (2, 3 * hour, hour), (4, 3 * hour, 2 * hour)
-    endings = np.array([Ending.PASSED, Ending.PASSED, Ending.PASSED, Ending.KILLED], np.int8)
+    endings = np.array([TableEnding.PASSED, TableEnding.PASSED, TableEnding.PASSED, TableEnding.KILLED], np.int8)
     table = jobs(*rows, vc=list("aabb"), ending=endings, attempts=with_attempts(jobs(*rows), lists))
     found = summary(table, simulate(table, Cluster.parse("1x4"), "fifo"), ["oom", "", "", "", "killed"])
     assert found.jct_s == Spread(10 / 4 * hour, 2 * hour, 4 * hour, 4 * hour)  # 4, 2, 1 and 3
@@ -87,7 +87,7 @@ def test_every_figure_of_two_virtual_clusters_by_hand():
 
 
 def test_waste_is_told_by_cause_and_killed_jobs_are_no_waste():
-    endings = np.array([Ending.PASSED, Ending.FAILED, Ending.KILLED], np.int8)
+    endings = np.array([TableEnding.PASSED, TableEnding.FAILED, TableEnding.KILLED], np.int8)
     table = tried([(3600, False), (3600, True)], [(7200, False)], [(3600, False), (7200, False)], ending=endings)
     found = summary(table, simulate(table, ONE, "fifo"), ["link down", "", "syntax error", "link down", "killed"])
     assert found.wasted_gpu_h_by_cause == {"link down": 2.0, "syntax error": 2.0}
@@ -96,7 +96,7 @@ def test_waste_is_told_by_cause_and_killed_jobs_are_no_waste():
 
 
 def test_a_killed_job_that_is_stopped_before_is_waste():
-    table = tried([(3600, False), (7200, False)], ending=np.array([Ending.KILLED], np.int8))
+    table = tried([(3600, False), (7200, False)], ending=np.array([TableEnding.KILLED], np.int8))
     found = summary(table, simulate(table, ONE, "fifo", retry=lambda failed: None))
     assert (found.wasted_gpu_h, found.killed_gpu_h) == (1.0, 0.0)
 

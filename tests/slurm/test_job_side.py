@@ -7,7 +7,7 @@ import time
 import pytest
 
 from perdure.job import exit_report, files
-from perdure.job.exit_report import Reason
+from perdure.job.exit_report import ExitReason
 from tests.slurm.cluster import await_
 
 pytestmark = pytest.mark.slurm
@@ -31,7 +31,7 @@ def test_the_program_is_told_before_walltime(quiet_cluster):
     assert ended["JobState"] == "COMPLETED"
     (task,) = files.tasks(fence)
     breath = exit_report.read(task.last_breath)
-    assert (breath.reason, breath.exit_code, breath.job_id, breath.node) == (Reason.WALLTIME, 0, job, "node2")
+    assert (breath.reason, breath.exit_code, breath.job_id, breath.node) == (ExitReason.WALLTIME, 0, job, "node2")
     started_s = time.mktime(time.strptime(ended["StartTime"], "%Y-%m-%dT%H:%M:%S"))
     assert breath.walltime_end_s - started_s == pytest.approx(120, abs=30)
     assert breath.walltime_end_s - 80 <= breath.warned_s < breath.walltime_end_s

@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.survey.tally import Failed, tally
+from perdure.survey.tally import FailedAttempt, tally
 from perdure.triage.verdict import Label
 
-SHAPE = Failed("1", "ada", 4, 3600.0, "shape", Label.DETERMINISTIC, retried=True, retry_s=1800.0)
+SHAPE = FailedAttempt("1", "ada", 4, 3600.0, "shape", Label.DETERMINISTIC, retried=True, retry_s=1800.0)
 
 
 def test_a_hand_case():
     found = tally(
         [
             SHAPE,
-            Failed("1", "ada", 4, 1800.0, "shape", Label.DETERMINISTIC),
-            Failed("2", "bob", 8, 7200.0, "net", Label.TRANSIENT, retried=True, passed_later=True, retry_s=99.0),
+            FailedAttempt("1", "ada", 4, 1800.0, "shape", Label.DETERMINISTIC),
+            FailedAttempt("2", "bob", 8, 7200.0, "net", Label.TRANSIENT, retried=True, passed_later=True, retry_s=99.0),
         ]
     )
     net, shape = found.rows
@@ -29,12 +29,12 @@ def test_a_hand_case():
 
 
 def test_no_run_time_no_quantiles():
-    (row,) = tally([Failed("1", "", 0, None, "net", Label.UNSURE)]).rows
+    (row,) = tally([FailedAttempt("1", "", 0, None, "net", Label.UNSURE)]).rows
     assert (row.rtf_s, row.users, row.lost_gpu_h) == (None, 0, 0.0)
 
 
 failed = st.builds(
-    Failed,
+    FailedAttempt,
     st.sampled_from("123"),
     st.sampled_from(["ada", "bob", ""]),
     st.integers(0, 64),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perdure.errors import InputError
-from perdure.model.table import Ending
+from perdure.model.table import TableEnding
 from perdure.traces.read import read
 
 HELIOS = "job_id,user,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue,vc\n"
@@ -33,7 +33,7 @@ def test_helios_keeps_gpu_jobs_that_started(file):
     jobs = trace.table
     assert (trace.format, trace.left_out) == ("helios", {"no GPUs": 1, "never started": 1})
     assert (jobs.gpus[0], jobs.nodes[0], jobs.duration_s[0], jobs.start_s[0], jobs.end_s[0]) == (16, 2, 3600, 600, 4200)
-    assert (jobs.vc[0], jobs.ending[0]) == ("vcA", Ending.KILLED)
+    assert (jobs.vc[0], jobs.ending[0]) == ("vcA", TableEnding.KILLED)
     assert jobs.began_s == np.datetime64("2020-03-31T16:00:00", "s").astype(int)  # Shanghai is 8 hours ahead
 
 
@@ -48,7 +48,11 @@ def test_openb_pods_that_were_never_scheduled_or_have_no_gpus_are_left_out(file)
     trace = read(file("openb_pod_list_default.csv", OPENB + rows))
     jobs = trace.table
     assert trace.left_out == {"no GPUs": 1, "never started": 1}
-    assert jobs.ending.tolist() == [Ending.KILLED, Ending.PASSED, Ending.FAILED]  # Running: when it was deleted
+    assert jobs.ending.tolist() == [
+        TableEnding.KILLED,
+        TableEnding.PASSED,
+        TableEnding.FAILED,
+    ]  # Running: when it was deleted
     assert jobs.duration_s.tolist() == [800, 800, 800]
     assert jobs.gpu_type[0] == "V100M16|V100M32"
     assert trace.notes[0] == "1 pods share a GPU; each counts as one whole GPU"
@@ -76,7 +80,7 @@ def test_supercloud_ids_that_were_rounded_do_not_name_jobs(file):
     jobs = trace.table
     assert trace.left_out == {"no GPUs": 1, "not ended yet": 1}
     assert jobs.job_id.tolist() == ["1", "2", "3"]
-    assert jobs.ending.tolist() == [Ending.PASSED, Ending.FAILED, Ending.KILLED]
+    assert jobs.ending.tolist() == [TableEnding.PASSED, TableEnding.FAILED, TableEnding.KILLED]
     assert np.isnan(jobs.walltime_s[0])
     assert jobs.walltime_s[1] == 600
     assert jobs.gpus.tolist() == [2, 2, 2]
@@ -101,7 +105,7 @@ def test_a_drac_job_that_waits_for_days_is_one_job(file):
     assert trace.format == "drac"
     assert trace.left_out == {"no GPUs": 1, "a job seen again at a later noon": 1}
     assert trace.table.gpus.tolist() == [2, 4]
-    assert trace.table.ending.tolist() == [Ending.FAILED, Ending.FAILED]
+    assert trace.table.ending.tolist() == [TableEnding.FAILED, TableEnding.FAILED]
     assert "too long" in trace.notes[0]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
-from perdure.model.table import Ending, JobTable
+from perdure.model.table import JobTable, TableEnding
 from perdure.traces.failure_table import REASONS, draw_reasons, draw_rtf_s, draw_trials
 from perdure.traces.generate import generate
 
@@ -58,7 +58,7 @@ def test_each_size_has_its_share_and_its_durations(plain, low, high, share, medi
 def test_durations_of_all_jobs_have_the_published_quantiles(plain, failing, place, seconds, rel):
     assert np.quantile(plain.duration_s, place) == pytest.approx(seconds, rel=rel)
     attempts = failing.attempts
-    never_failed = (np.diff(attempts.first) == 1) & (failing.ending != Ending.FAILED)
+    never_failed = (np.diff(attempts.first) == 1) & (failing.ending != TableEnding.FAILED)
     assert np.quantile(failing.duration_s[never_failed], place) == pytest.approx(seconds, rel=rel)
 
 
@@ -116,17 +116,17 @@ def test_the_load_is_the_one_asked_for(failing):
 
 def test_endings_have_the_published_shares(failing):
     shares = np.bincount(failing.ending, minlength=4) / len(failing)
-    assert shares[Ending.PASSED] == pytest.approx(0.693, abs=0.015)
-    assert shares[Ending.KILLED] == pytest.approx(0.135, abs=0.015)
-    assert shares[Ending.FAILED] == pytest.approx(0.172, abs=0.015)
+    assert shares[TableEnding.PASSED] == pytest.approx(0.693, abs=0.015)
+    assert shares[TableEnding.KILLED] == pytest.approx(0.135, abs=0.015)
+    assert shares[TableEnding.FAILED] == pytest.approx(0.172, abs=0.015)
 
 
 def test_gpu_time_by_ending_has_the_published_shares(failing):
     service = np.bincount(failing.ending, failing.gpus * failing.duration_s, 4)
     shares = service / service.sum()
-    assert shares[Ending.PASSED] == pytest.approx(0.445, abs=0.04)
-    assert shares[Ending.KILLED] == pytest.approx(0.377, abs=0.04)
-    assert shares[Ending.FAILED] == pytest.approx(0.178, abs=0.04)
+    assert shares[TableEnding.PASSED] == pytest.approx(0.445, abs=0.04)
+    assert shares[TableEnding.KILLED] == pytest.approx(0.377, abs=0.04)
+    assert shares[TableEnding.FAILED] == pytest.approx(0.178, abs=0.04)
 
 
 def test_attempts_add_up_to_jobs_and_agree_with_endings(failing):
@@ -135,15 +135,15 @@ def test_attempts_add_up_to_jobs_and_agree_with_endings(failing):
     counts = np.diff(attempts.first)
     assert counts.min() == 1
     np.testing.assert_array_equal(np.add.reduceat(attempts.duration_s, attempts.first[:-1]), failing.duration_s)
-    np.testing.assert_array_equal(attempts.passed[attempts.first[1:] - 1], failing.ending == Ending.PASSED)
-    assert attempts.passed.sum() == (failing.ending == Ending.PASSED).sum()
+    np.testing.assert_array_equal(attempts.passed[attempts.first[1:] - 1], failing.ending == TableEnding.PASSED)
+    assert attempts.passed.sum() == (failing.ending == TableEnding.PASSED).sum()
 
 
 def test_failed_trials_are_as_many_as_published(failing):
     """39,776 failed trials of 96,260 jobs."""
     attempts = failing.attempts
     assert attempts is not None
-    killed = (failing.ending == Ending.KILLED).sum()
+    killed = (failing.ending == TableEnding.KILLED).sum()
     trials = (~attempts.passed).sum() - killed
     assert trials / len(failing) == pytest.approx(39_776 / 96_260, rel=0.05)
 

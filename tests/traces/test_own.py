@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.errors import InputError, MissingExtra
 from perdure.installation import to_install
-from perdure.model.table import Attempts, Ending, JobTable
+from perdure.model.table import Attempts, JobTable, TableEnding
 from perdure.traces import columns
 from perdure.traces.own import write
 from perdure.traces.read import read
@@ -44,7 +44,7 @@ def tables(draw: st.DrawFn) -> JobTable:
         duration_s=column(seconds),
         user=column(texts),
         vc=column(texts),
-        ending=column(st.sampled_from(list(Ending))).astype(np.int8),
+        ending=column(st.sampled_from(list(TableEnding))).astype(np.int8),
         start_s=column(seconds | st.just(np.nan)),
         end_s=column(seconds | st.just(np.nan)),
         walltime_s=column(seconds | st.just(np.nan)),

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from perdure.errors import InputError
-from perdure.model.table import Ending
+from perdure.model.table import TableEnding
 from perdure.traces.read import read
 
 
@@ -36,7 +36,7 @@ def test_attempts_are_kept_and_the_last_of_a_passed_job_passed(file):
 
 @pytest.mark.parametrize(
     ("status", "ending", "passed"),
-    [("Pass", Ending.PASSED, True), ("Killed", Ending.KILLED, False), ("Failed", Ending.FAILED, False)],
+    [("Pass", TableEnding.PASSED, True), ("Killed", TableEnding.KILLED, False), ("Failed", TableEnding.FAILED, False)],
 )
 def test_only_a_passed_job_has_an_attempt_that_passed(file, status, ending, passed):
     jobs = read(file("log.json", json.dumps([job(attempt(), status=status)]))).table

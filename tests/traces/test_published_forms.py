@@ -11,15 +11,16 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from perdure.model.table import Attempts, Ending, JobTable
+from perdure.model.table import Attempts, JobTable, TableEnding
 from perdure.traces.read import read
 
 HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
 STATES = {
-    "COMPLETED": Ending.PASSED, "CANCELLED": Ending.KILLED, "TIMEOUT": Ending.KILLED, "FAILED": Ending.FAILED,
-    "NODE_FAIL": Ending.FAILED,
+    "COMPLETED": TableEnding.PASSED, "CANCELLED": TableEnding.KILLED, "TIMEOUT": TableEnding.KILLED,
+    "FAILED": TableEnding.FAILED,
+    "NODE_FAIL": TableEnding.FAILED,
 }  # fmt: skip
-STATUS = {"Pass": Ending.PASSED, "Killed": Ending.KILLED, "Failed": Ending.FAILED}
+STATUS = {"Pass": TableEnding.PASSED, "Killed": TableEnding.KILLED, "Failed": TableEnding.FAILED}
 
 
 @pytest.fixture(scope="module")

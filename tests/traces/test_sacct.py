@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.errors import InputError
-from perdure.model.table import Ending
+from perdure.model.table import TableEnding
 from perdure.traces.read import read
 
 HEADER = "JobID|User|Account|JobName|Submit|Start|ElapsedRaw|TimelimitRaw|State|NNodes|AllocTRES|ReqTRES\n"
@@ -25,18 +25,18 @@ def test_a_job_is_read_column_by_column(file):
     assert trace.format == "sacct"
     assert (jobs.job_id[0], jobs.user[0], jobs.vc[0], jobs.gpu_type[0]) == ("7", "ann", "lab", "a100")
     assert (jobs.gpus[0], jobs.nodes[0], jobs.duration_s[0], jobs.walltime_s[0]) == (8, 1, 60, 600)
-    assert (jobs.start_s[0], jobs.end_s[0], jobs.ending[0]) == (60, 120, Ending.PASSED)
+    assert (jobs.start_s[0], jobs.end_s[0], jobs.ending[0]) == (60, 120, TableEnding.PASSED)
     assert jobs.began_s == 1767225600
 
 
 @pytest.mark.parametrize(
     ("state", "ending"),
     [
-        ("COMPLETED", Ending.PASSED),
-        ("CANCELLED by 1000", Ending.KILLED),
-        ("TIMEOUT", Ending.KILLED),
-        ("OUT_OF_ME+", Ending.FAILED),
-        ("NODE_FAIL", Ending.FAILED),
+        ("COMPLETED", TableEnding.PASSED),
+        ("CANCELLED by 1000", TableEnding.KILLED),
+        ("TIMEOUT", TableEnding.KILLED),
+        ("OUT_OF_ME+", TableEnding.FAILED),
+        ("NODE_FAIL", TableEnding.FAILED),
     ],
 )
 def test_slurms_states_are_endings(file, state, ending):
@@ -68,7 +68,7 @@ def test_records_of_one_id_are_attempts_of_one_job(file):
     jobs = read(file("jobs.txt", HEADER + "".join(rows))).table
     assert jobs.job_id.tolist() == ["7", "8"]
     assert jobs.duration_s.tolist() == [120, 60]
-    assert jobs.ending.tolist() == [Ending.PASSED, Ending.PASSED]
+    assert jobs.ending.tolist() == [TableEnding.PASSED, TableEnding.PASSED]
     assert (jobs.submit_s[0], jobs.start_s[0], jobs.end_s[0]) == (0, 60, 390)
     assert jobs.attempts is not None
     assert jobs.attempts.first.tolist() == [0, 2, 3]

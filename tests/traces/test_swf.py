@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perdure.errors import InputError
-from perdure.model.table import Ending
+from perdure.model.table import TableEnding
 from perdure.traces.read import read
 
 HEAD = "; Computer: IBM SP2\n; UnixStartTime: 835823160\n"
@@ -25,7 +25,7 @@ def test_a_log_is_read_column_by_column(file):
     assert jobs.start_s.tolist() == [5, 65]
     assert jobs.end_s.tolist() == [15, 75]
     assert jobs.walltime_s.tolist() == [60, 60]
-    assert jobs.ending.tolist() == [Ending.PASSED, Ending.KILLED]
+    assert jobs.ending.tolist() == [TableEnding.PASSED, TableEnding.KILLED]
     assert (jobs.user.tolist(), jobs.vc.tolist()) == (["7", "7"], ["3", "3"])
 
 
@@ -37,7 +37,7 @@ def test_minus_one_is_unknown_everywhere(file):
     jobs = trace.table
     assert jobs.gpus.tolist() == [4, 8]
     assert np.isnan([jobs.start_s[1], jobs.walltime_s[1]]).all()
-    assert (jobs.user[1], jobs.vc[1], jobs.ending[1]) == ("", "", Ending.UNKNOWN)
+    assert (jobs.user[1], jobs.vc[1], jobs.ending[1]) == ("", "", TableEnding.UNKNOWN)
 
 
 def test_21_columns_have_a_queue_by_name_and_an_absolute_clock(file):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perdure.errors import InputError, LogRefused
 from perdure.triage.clean import MAX_LINE_BYTES, PIECE, decode, scrub, without_bars, without_prefix
 from perdure.triage.escapes import without_escapes
-from perdure.triage.logtext import LogText, Window, blocks, open_regular
+from perdure.triage.logtext import LogText, TextWindow, blocks, open_regular
 from perdure.triage.masking import mask, shapes
 
 
@@ -132,7 +132,7 @@ def test_blocks_are_cut_at_newlines() -> None:
 
 @given(st.lists(st.integers(0, 300), max_size=60), st.integers(16, 200), st.integers(0, 400))
 def test_no_line_is_torn_that_is_shorter_than_a_block(lengths: list[int], size: int, end_bytes: int) -> None:
-    window = Window(b"".join(b"x" * length + b"\n" for length in lengths))
+    window = TextWindow(b"".join(b"x" * length + b"\n" for length in lengths))
     cut = list(blocks(window, size, end_bytes))
     assert b"".join(window.data[block.start : block.end] for block in cut) == window.data
     for block in cut:

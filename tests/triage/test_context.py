@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.triage.classifiers.protocol import Reading
-from perdure.triage.context import MAX_SHIFT, Context, Progress, circumstances, progress_of, shift_of
+from perdure.triage.context import MAX_SHIFT, Context, TrainingProgress, circumstances, progress_of, shift_of
 from perdure.triage.judge import NoModel, judge
 from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound
@@ -20,13 +20,13 @@ TIMEOUT = (
 @pytest.mark.parametrize(
     ("text", "progress"),
     [
-        ("epoch 2 step 1500 loss 0.3", Progress(1500)),
-        ("Step: 12/100", Progress(12)),
-        ("[iter 7] ok\niteration=9 ok", Progress(9)),
-        ("{'global_step': 400}", Progress(400)),
-        ("WorkNCCL(SeqNum=1, OpType=BROADCAST", Progress(None, 1)),
-        ("footstep 12, SeqNumber none", Progress()),
-        ("", Progress()),
+        ("epoch 2 step 1500 loss 0.3", TrainingProgress(1500)),
+        ("Step: 12/100", TrainingProgress(12)),
+        ("[iter 7] ok\niteration=9 ok", TrainingProgress(9)),
+        ("{'global_step': 400}", TrainingProgress(400)),
+        ("WorkNCCL(SeqNum=1, OpType=BROADCAST", TrainingProgress(None, 1)),
+        ("footstep 12, SeqNumber none", TrainingProgress()),
+        ("", TrainingProgress()),
     ],
 )
 def test_progress_is_read(text, progress):
@@ -42,31 +42,31 @@ def test_a_timeout_at_the_first_collective_is_less_of_an_accident_than_a_late_on
 @pytest.mark.parametrize("p", [0.02, 0.99])
 def test_a_sure_cause_is_left_alone(p):
     cause = Cause("x", "net", p, bound=Bound.SERVICE)
-    assert circumstances(cause, Progress(5000, 5000), Context(9000.0, 1, 3, {"net": 3}, 0, True)) == ()
+    assert circumstances(cause, TrainingProgress(5000, 5000), Context(9000.0, 1, 3, {"net": 3}, 0, True)) == ()
 
 
 def test_others_speak_only_of_what_is_shared():
     alike = Context(others_alike={"obj_store": 2})
     service, own = (Cause("x", "obj_store", 0.5, bound=bound) for bound in (Bound.SERVICE, Bound.NOTHING))
-    assert shift_of(circumstances(service, Progress(), alike)) > 0
-    assert circumstances(own, Progress(), alike) == ()
+    assert shift_of(circumstances(service, TrainingProgress(), alike)) > 0
+    assert circumstances(own, TrainingProgress(), alike) == ()
 
 
 def test_a_full_disk_makes_an_input_output_error_lasting():
     cause = Cause("x", "fs", 0.5)
-    full, roomy = (shift_of(circumstances(cause, Progress(), Context(free_bytes=b))) for b in (0, 1 << 40))
+    full, roomy = (shift_of(circumstances(cause, TrainingProgress(), Context(free_bytes=b))) for b in (0, 1 << 40))
     assert full < 0 < roomy
 
 
 def test_the_room_on_a_disk_is_told_in_mib():
-    (found,) = circumstances(Cause("x", "fs", 0.5), Progress(), Context(free_bytes=3 << 20))
+    (found,) = circumstances(Cause("x", "fs", 0.5), TrainingProgress(), Context(free_bytes=3 << 20))
     assert "has 3 MiB free" in found.says
 
 
 @given(
     st.floats(0.001, 0.999),
     st.sampled_from(["net", "fs", "shape", "unknown"]),
-    st.builds(Progress, st.none() | st.integers(0, 10**9), st.none() | st.integers(0, 10**9)),
+    st.builds(TrainingProgress, st.none() | st.integers(0, 10**9), st.none() | st.integers(0, 10**9)),
     st.builds(
         Context,
         st.none() | st.floats(0, 1e7),

@@ -4,20 +4,20 @@ import pytest
 
 from perdure.model.output import IS_NOT_THERE, Absent, Output, OutputFile, OutputKind, Why
 from perdure.triage import context
-from perdure.triage.context import Circumstance, Context, Progress, circumstances, shift_of
+from perdure.triage.context import Circumstance, Context, TrainingProgress, circumstances, shift_of
 from perdure.triage.ending import ending
 from perdure.triage.gpu_memory import GIB, GpuMemory, gpu_memory
 from perdure.triage.logtext import LogText
 from perdure.triage.reached import reached
 from perdure.triage.remarks import MOST_REMARKS, remarks_on
 from perdure.triage.rule import Cause
-from perdure.triage.verdict import Bound, Evidence, Label, Reached, Role, Verdict
+from perdure.triage.verdict import Bound, CauseRole, Evidence, Label, Reached, Verdict
 from perdure.triage.when import DAY_S, Form, Stamp, comparable, stamp_of
 
 # -- circumstances
 
 
-def named(category="net", progress=Progress(), bound=Bound.NOTHING, name="x", p=0.5, **known):  # noqa: B008
+def named(category="net", progress=TrainingProgress(), bound=Bound.NOTHING, name="x", p=0.5, **known):  # noqa: B008
     found = circumstances(Cause(name, category, p, bound=bound), progress, Context(**known))
     return [each.name for each in found]
 
@@ -25,23 +25,23 @@ def named(category="net", progress=Progress(), bound=Bound.NOTHING, name="x", p=
 @pytest.mark.parametrize(
     ("progress", "known", "name"),
     [
-        (Progress(None, 1000), {}, "late-collective"),
-        (Progress(None, 999), {}, None),
-        (Progress(None, 5), {}, None),
-        (Progress(None, 4), {}, "first-collective"),
-        (Progress(None, 0), {}, "first-collective"),
-        (Progress(1000, 4), {}, "first-collective"),  # what the message itself says counts before steps
-        (Progress(1000), {}, "far-along"),
-        (Progress(999), {}, None),
-        (Progress(999), {"saved_since_start": True}, "saved-before"),
-        (Progress(), {"saved_since_start": False}, None),
-        (Progress(), {"ran_s": 119.5}, "at-the-start"),
-        (Progress(0), {"ran_s": 119.5}, "at-the-start"),
-        (Progress(1), {"ran_s": 119.5}, None),
-        (Progress(), {"ran_s": 120.0}, None),
-        (Progress(), {"ran_s": 1799.5}, None),
-        (Progress(), {"ran_s": 1800.0}, "ran-long"),
-        (Progress(999), {"ran_s": 1800.0}, "ran-long"),
+        (TrainingProgress(None, 1000), {}, "late-collective"),
+        (TrainingProgress(None, 999), {}, None),
+        (TrainingProgress(None, 5), {}, None),
+        (TrainingProgress(None, 4), {}, "first-collective"),
+        (TrainingProgress(None, 0), {}, "first-collective"),
+        (TrainingProgress(1000, 4), {}, "first-collective"),  # what the message itself says counts before steps
+        (TrainingProgress(1000), {}, "far-along"),
+        (TrainingProgress(999), {}, None),
+        (TrainingProgress(999), {"saved_since_start": True}, "saved-before"),
+        (TrainingProgress(), {"saved_since_start": False}, None),
+        (TrainingProgress(), {"ran_s": 119.5}, "at-the-start"),
+        (TrainingProgress(0), {"ran_s": 119.5}, "at-the-start"),
+        (TrainingProgress(1), {"ran_s": 119.5}, None),
+        (TrainingProgress(), {"ran_s": 120.0}, None),
+        (TrainingProgress(), {"ran_s": 1799.5}, None),
+        (TrainingProgress(), {"ran_s": 1800.0}, "ran-long"),
+        (TrainingProgress(999), {"ran_s": 1800.0}, "ran-long"),
     ],
 )
 def test_how_far_a_job_had_come(progress, known, name):
@@ -130,7 +130,7 @@ def test_each_unit_of_memory(told, size):
 
 # -- how a log ends
 
-CRASH = Evidence(4, "Segmentation fault", Role.ROOT, "r")
+CRASH = Evidence(4, "Segmentation fault", CauseRole.ROOT, "r")
 
 
 def ends(log, category="native_crash", evidence=(CRASH,)):
@@ -142,15 +142,17 @@ def test_work_that_was_done_before_a_crash_is_told_unless_steps_follow():
     assert "the work was done (line 2: 'Training complete')" in ends(done.format("bye"))
     assert ends(done.format("step 2 loss 0.1")) == ""
     assert ends(done.format("bye"), category="shape") == ""
-    assert ends(done.format("bye"), evidence=(Evidence(4, "ValueError: x", Role.ROOT, "r"),)) == ""
-    assert "ends with its work done" in ends(done.format("bye"), evidence=(Evidence(0, "signal 11", Role.ROOT, "r"),))
+    assert ends(done.format("bye"), evidence=(Evidence(4, "ValueError: x", CauseRole.ROOT, "r"),)) == ""
+    assert "ends with its work done" in ends(
+        done.format("bye"), evidence=(Evidence(0, "signal 11", CauseRole.ROOT, "r"),)
+    )
     assert ends("step 1\nTraining did not finish: not done\nbye\nSegmentation fault\n") == ""
     assert ends("") == ""
 
 
 @pytest.mark.parametrize(("between", "told"), [(38, True), (40, False)])
 def test_what_was_done_long_before_is_not_looked_for(between, told):
-    crash = Evidence(between + 2, "Segmentation fault", Role.ROOT, "r")
+    crash = Evidence(between + 2, "Segmentation fault", CauseRole.ROOT, "r")
     assert bool(ends("Training complete\n" + "bye\n" * between + "Segmentation fault\n", evidence=(crash,))) is told
 
 
@@ -271,14 +273,14 @@ def test_what_is_missing_is_said_before_what_is_in_doubt_and_all_of_it_is_bounde
 
 
 def test_a_job_that_asked_for_no_gpu_and_found_none_does_so_again():
-    (found,) = circumstances(Cause("gpu-unavailable", "gpu", 0.5), Progress(), Context(gpus=0))
+    (found,) = circumstances(Cause("gpu-unavailable", "gpu", 0.5), TrainingProgress(), Context(gpus=0))
     assert (found.name, found.shift) == ("no-gpus", -2.5)
-    assert circumstances(Cause("gpu-unavailable", "gpu", 0.5), Progress(), Context(gpus=1)) == ()
+    assert circumstances(Cause("gpu-unavailable", "gpu", 0.5), TrainingProgress(), Context(gpus=1)) == ()
 
 
 @pytest.mark.parametrize(("users", "words"), [(1, "jobs of another user failed"), (2, "jobs of 2 other users failed")])
 def test_others_are_counted_in_words(users, words):
-    (found,) = circumstances(Cause("x", "net", 0.5), Progress(), Context(others_on_node=users))
+    (found,) = circumstances(Cause("x", "net", 0.5), TrainingProgress(), Context(others_on_node=users))
     assert words in found.says
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import InputError
-from perdure.triage.follow import MAX_PARTIAL_BYTES, Follower, Patience, Trouble
+from perdure.triage.follow import MAX_PARTIAL_BYTES, Follower, FollowTrouble, Patience
 from perdure.triage.rules import own_rules
 
 SIGNS = own_rules().matcher()
@@ -18,7 +18,7 @@ def follower() -> Follower:
     return Follower(SIGNS, PATIENCE)
 
 
-def steady(follower: Follower, seconds: int, every_s: int = 1, start_s: int = 0) -> list[Trouble]:
+def steady(follower: Follower, seconds: int, every_s: int = 1, start_s: int = 0) -> list[FollowTrouble]:
     """Feed a step each `every_s`; ticks come each second."""
     told = []
     for now in range(start_s, start_s + seconds):
@@ -31,7 +31,7 @@ def steady(follower: Follower, seconds: int, every_s: int = 1, start_s: int = 0)
 def silent(follower: Follower, start_s: int, seconds: int) -> list[float]:
     """When a hang is told, in seconds since the last line."""
     told = [a for now in range(start_s, start_s + seconds) for a in follower.tick(float(now))]
-    assert all(alarm.trouble is Trouble.HANG for alarm in told)
+    assert all(alarm.trouble is FollowTrouble.HANG for alarm in told)
     return [alarm.at_s - start_s + 1 for alarm in told]
 
 
@@ -89,7 +89,7 @@ def test_bars_that_are_redrawn_are_signs_of_life() -> None:
 def test_losses_that_stay_nan_are_told_once(line: str) -> None:
     job = follower()
     told = [job.feed(f"{line}\n".encode(), float(now)) for now in range(6)]
-    assert [[alarm.trouble for alarm in alarms] for alarms in told] == [[], [], [Trouble.NAN], [], [], []]
+    assert [[alarm.trouble for alarm in alarms] for alarms in told] == [[], [], [FollowTrouble.NAN], [], [], []]
     assert told[2][0].text == line
     assert told[2][0].line == 3
 
@@ -113,9 +113,9 @@ def test_a_storm_of_errors_is_told_once_and_again_after_it_was_calm() -> None:
     job = follower()
     line = b"ConnectionError: no answer from the store\n"
     first = [job.feed(line, now / 10) for now in range(60)]
-    assert [a.trouble for alarms in first for a in alarms] == [Trouble.STORM]
+    assert [a.trouble for alarms in first for a in alarms] == [FollowTrouble.STORM]
     assert steady(job, 300, 1, 10) == []
-    assert [a.trouble for a in job.feed(line * 12, 400.0)] == [Trouble.STORM]
+    assert [a.trouble for a in job.feed(line * 12, 400.0)] == [FollowTrouble.STORM]
 
 
 def test_errors_now_and_then_are_no_storm() -> None:
@@ -126,7 +126,7 @@ def test_errors_now_and_then_are_no_storm() -> None:
 def test_what_was_written_before_is_not_told_but_counts() -> None:
     job = follower()
     job.catch_up(b"ConnectionError: x\n" * 100 + b"loss nan\n" * 2, 0.0)
-    assert [alarm.trouble for alarm in job.feed(b"loss nan\n", 1.0)] == [Trouble.NAN]
+    assert [alarm.trouble for alarm in job.feed(b"loss nan\n", 1.0)] == [FollowTrouble.NAN]
 
 
 LINE = st.sampled_from([b"step 1 loss 0.3\n", b"loss nan\n", b"TypeError: x\n", b"\r 3%", b"a\r\n", b"no end", b"\xff"])

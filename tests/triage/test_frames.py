@@ -1,7 +1,7 @@
 """The message of an exception is shown, not the source line above it, and beside it the place in the job's own code."""
 
 from perdure.triage.judge import FRAME, judge
-from perdure.triage.verdict import Role
+from perdure.triage.verdict import CauseRole
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch/nn/modules"
 TRACEBACK = f"""\
@@ -26,7 +26,7 @@ def evidence(text: str) -> list[tuple[int, str, str]]:
 def test_a_source_line_that_a_traceback_quotes_is_no_sign() -> None:
     verdict = judge(TRACEBACK.encode())
     assert verdict.category == "shape"
-    assert [line.line for line in verdict.evidence if line.role is Role.ROOT] == [11]
+    assert [line.line for line in verdict.evidence if line.role is CauseRole.ROOT] == [11]
 
 
 def test_the_innermost_frame_of_own_code_stands_beside_the_message() -> None:

@@ -13,7 +13,7 @@ from perdure.triage.gather import gathered
 from perdure.triage.judge import NoModel, judge
 from perdure.triage.rule import Cause
 from perdure.triage.rules import own_rules
-from perdure.triage.verdict import Bound, Label, Role
+from perdure.triage.verdict import Bound, CauseRole, Label
 from tests.copying import replace
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 10.0, exit_code=1)
@@ -105,7 +105,7 @@ def test_the_first_root_wins_over_its_cascades() -> None:
     )
     verdict = judge(log.encode())
     assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "api")
-    assert {e.role for e in verdict.evidence} == {Role.ROOT, Role.CASCADE}
+    assert {e.role for e in verdict.evidence} == {CauseRole.ROOT, CauseRole.CASCADE}
 
 
 def test_a_failure_that_was_survived_is_not_the_cause() -> None:

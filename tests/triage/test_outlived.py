@@ -5,7 +5,7 @@ import pytest
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.triage.judge import judge
-from perdure.triage.verdict import Label, Role, Verdict
+from perdure.triage.verdict import CauseRole, Label, Verdict
 from tests.copying import replace
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 60.0, exit_code=1)
@@ -63,7 +63,7 @@ DASH = "/var/spool/slurmd/job7/slurm_script: 4: pythn: not found\n"
 @pytest.mark.parametrize("log", [MISSING.format("pythn"), DASH, MISSING.format("pythn") + SRUN.format(127)])
 def test_exit_code_127_shows_the_line_that_says_what_is_not_found(log: str) -> None:
     verdict = judged(MISSING.format("module") + STEPS + log, 127)
-    (root,) = (each.text for each in verdict.evidence if each.role is Role.ROOT)
+    (root,) = (each.text for each in verdict.evidence if each.role is CauseRole.ROOT)
     assert "pythn" in root
     assert verdict.summary.startswith("a command of the script is not there")
     assert judged(STEPS, 127).summary == "the program was not found (exit code 127)"

@@ -3,9 +3,9 @@
 import pytest
 
 from perdure.triage.judge import judge
-from perdure.triage.logtext import LogText, Source, Window
+from perdure.triage.logtext import LogText, Source, TextWindow
 from perdure.triage.prefixes import rank_of
-from perdure.triage.ranks import Order, merged
+from perdure.triage.ranks import HitOrder, merged
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Label
 from perdure.triage.when import Form, Stamp, comparable, stamp_of
@@ -18,7 +18,7 @@ TIMED_OUT = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9) ra
 def files(**logs: str) -> LogText:
     """One file a rank; the last one named was written last."""
     sources = [Source(f"{name}.log", name.removeprefix("r"), 100.0 + i) for i, name in enumerate(logs)]
-    return LogText(tuple(Window(log.encode(), source=s) for s, log in zip(sources, logs.values(), strict=True)))
+    return LogText(tuple(TextWindow(log.encode(), source=s) for s, log in zip(sources, logs.values(), strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_of_a_clock_that_was_set_back_the_later_time_counts() -> None:
         r1="2025-01-01 00:05:00 ERROR ValueError: z\n",
     )
     found = merged(own_rules().hits(text))
-    assert found.order is Order.TIMES
+    assert found.order is HitOrder.TIMES
     assert [(hit.rank, hit.line) for hit in found.hits] == [("1", 1), ("0", 1), ("0", 2)]
 
 
 def test_of_files_without_times_the_one_that_fell_silent_first_names_the_rank() -> None:
     text = files(r5="ValueError: x\n", r4="ValueError: y\nstep\n")
     found = merged(own_rules().hits(text))
-    assert (found.order, found.hits[0].rank) == (Order.LAST_WRITES, "5")
+    assert (found.order, found.hits[0].rank) == (HitOrder.LAST_WRITES, "5")
     assert "by when their logs were last written" in judge(text).summary
 
 

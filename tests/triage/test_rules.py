@@ -14,21 +14,21 @@ from perdure.triage.clean import without_prefix
 from perdure.triage.excerpt import last_block
 from perdure.triage.logtext import LogText, blocks
 from perdure.triage.matching import DENSE_END_BYTES, SEARCHES, STRIDE_BYTES
-from perdure.triage.rule import Force, Rule
+from perdure.triage.rule import Force, TriageRule
 from perdure.triage.rules import own_rules, read_rules, with_site_rules
-from perdure.triage.verdict import Role
+from perdure.triage.verdict import CauseRole
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = own_rules().rules
 BASE = '[category.c]\nsays = "s"\n[[rule]]\nname = "r"\npattern = "boom"\ncategory = "c"\np = 0.5\n'
 
 
-def _name(rule: Rule) -> str:
+def _name(rule: TriageRule) -> str:
     return rule.cause.name
 
 
 @pytest.mark.parametrize("rule", RULES, ids=_name)
-def test_a_rule_finds_its_examples_and_nothing_else(rule: Rule) -> None:
+def test_a_rule_finds_its_examples_and_nothing_else(rule: TriageRule) -> None:
     assert rule.yes
     assert rule.no
     for line in rule.yes:
@@ -40,7 +40,7 @@ def test_a_rule_finds_its_examples_and_nothing_else(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=_name)
-def test_the_screen_stops_at_every_example(rule: Rule) -> None:
+def test_the_screen_stops_at_every_example(rule: TriageRule) -> None:
     for line in rule.yes:
         log = f"step 1 loss 0.3\n{line}\nstep 2 loss 0.2\n".encode()
         assert [hit.line for hit in own_rules().hits(LogText.of(log))] == [2]
@@ -66,7 +66,7 @@ def test_what_jobs_run_on_is_covered_and_its_makers_are_cited(software: str) -> 
 
 
 @pytest.mark.parametrize("rule", RULES, ids=_name)
-def test_a_rule_has_its_place_in_the_documentation(rule: Rule) -> None:
+def test_a_rule_has_its_place_in_the_documentation(rule: TriageRule) -> None:
     assert f"\n## {rule.cause.name}\n" in (ROOT / "docs" / "reference" / "rules.md").read_text()
 
 
@@ -112,7 +112,7 @@ def test_ordinary_lines_and_advice_match_nothing(line: str) -> None:
 def test_a_failure_that_is_retried_confirms_at_most() -> None:
     found = own_rules().match(b"Connection refused, retrying in 3 s (attempt 1/5)")
     assert found is not None
-    assert found.cause.role is Role.CONFIRMATION
+    assert found.cause.role is CauseRole.CONFIRMATION
 
 
 def test_where_software_says_warn_of_errors_its_lines_count_in_full() -> None:
@@ -121,15 +121,15 @@ def test_where_software_says_warn_of_errors_its_lines_count_in_full() -> None:
         b"Warning  FailedMount  kubelet  MountVolume.SetUp failed",
     ):
         found = own_rules().match(line)
-        assert found is not None and found.cause.role is Role.ROOT  # noqa: PT018
+        assert found is not None and found.cause.role is CauseRole.ROOT  # noqa: PT018
     found = own_rules().match(b"[WARN] KeyError: 'x'")
-    assert found is None or found.cause.role is Role.CONFIRMATION
+    assert found is None or found.cause.role is CauseRole.CONFIRMATION
 
 
 def test_the_schedulers_word_cannot_be_softened_by_a_word_on_its_line() -> None:
     found = own_rules().match(b"slurmstepd: error: *** JOB 1 ON ignored CANCELLED AT x DUE TO TIME LIMIT ***")
     assert found is not None
-    assert (found.cause.role, found.cause.force) == (Role.ROOT, Force.DECISIVE)
+    assert (found.cause.role, found.cause.force) == (CauseRole.ROOT, Force.DECISIVE)
 
 
 def test_of_a_storm_of_lines_the_first_and_the_last_are_kept() -> None:

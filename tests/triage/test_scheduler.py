@@ -9,7 +9,7 @@ from perdure.triage.context import Context
 from perdure.triage.judge import judge
 from perdure.triage.rule import Force
 from perdure.triage.scheduler import facts
-from perdure.triage.verdict import Label, Role
+from perdure.triage.verdict import CauseRole, Label
 from tests.copying import replace
 
 FAILED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 10.0, exit_code=1)
@@ -61,7 +61,7 @@ def test_a_plain_exit_says_nothing() -> None:
 )
 def test_exit_codes_and_signals_are_faint_evidence(code: int, signal: int, name: str) -> None:
     (fact,) = facts(replace(FAILED, exit_code=code, signal=signal))
-    assert (fact.cause.name, fact.cause.role) == (name, Role.CASCADE)
+    assert (fact.cause.name, fact.cause.role) == (name, CauseRole.CASCADE)
 
 
 @pytest.mark.parametrize(

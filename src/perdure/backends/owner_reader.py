@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from perdure.backends.reader import Request, packed, read_files, request_of_json, request_to_json, unpacked, warm_up
+from perdure.backends.reader import ReadRequest, packed, read_files, request_of_json, request_to_json, unpacked, warm_up
 from perdure.errors import ClusterBusy
 from perdure.model.output import Output
 
@@ -43,7 +43,7 @@ class OwnerReader:
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
-    def read(self, request: Request) -> Output:
+    def read(self, request: ReadRequest) -> Output:
         """Find and read. Raises `ClusterBusy` where no answer came: a file system may be stuck."""
         if request.owner_uid in (0, os.geteuid()) or not may_become_others():
             return read_files(request)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from msgspec import Struct
 
 from perdure.backends.ownership import LATE_S, Span
-from perdure.backends.reader import Search, Wanted
+from perdure.backends.reader import Search, WantedText
 from perdure.backends.script import ANY, Said, pattern_of
 from perdure.model.jobs import Attempt
 from perdure.model.output import Absent, OutputFile, OutputKind, Why
@@ -34,8 +34,8 @@ class RankFiles(Struct, frozen=True):
     unknown: tuple[str, ...] = ()  # what a script says in words that cannot be resolved
 
     @property
-    def wanted(self) -> tuple[Wanted, ...]:
-        return tuple(Wanted((path,), OutputKind.RANK) for path in self.plain)
+    def wanted(self) -> tuple[WantedText, ...]:
+        return tuple(WantedText((path,), OutputKind.RANK) for path in self.plain)
 
     @property
     def untold(self) -> tuple[Absent, ...]:

@@ -42,7 +42,7 @@ _LOOKED_AT_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedText:
     """A file by its path: of several that it may have, the first that is there."""
 
     paths: tuple[str, ...]
@@ -65,11 +65,11 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReadRequest:
     """What is to be read of one attempt."""
 
     owner_uid: int
-    files: tuple[Wanted, ...]
+    files: tuple[WantedText, ...]
     searches: tuple[Search, ...] = ()
     marks: tuple[LogMark, ...] = ()  # where earlier attempts of the same job ended
     max_bytes: int = 4 * 1024 * 1024  # of each of `files` that is no rank's
@@ -77,7 +77,7 @@ class Request:
     births: bool = False  # ask when each file came into being
 
 
-def read_files(request: Request) -> Output:
+def read_files(request: ReadRequest) -> Output:
     """Find and read, with this process's rights. Memory is bounded by what is asked for, whatever the files' sizes."""
     files: list[OutputFile] = []
     absent: list[Absent] = []
@@ -95,13 +95,13 @@ def read_files(request: Request) -> Output:
     share = max(MIN_RANK_BYTES, RANKS_BYTES // max(1, len(ranks)))
     limits = replace(request, max_bytes=share - share // 8, head_bytes=share // 8)
     for path, rank in ranks[:MAX_RANK_FILES]:
-        found = _first_of(Wanted((path,), OutputKind.RANK, rank), limits, marks, seen)
+        found = _first_of(WantedText((path,), OutputKind.RANK, rank), limits, marks, seen)
         if isinstance(found, OutputFile) and b"\0" not in found.text[:_LOOKED_AT_BYTES]:
             files.append(found)
     return Output(tuple(files), tuple(absent), max(0, len(ranks) - MAX_RANK_FILES))
 
 
-def _found_ranks(request: Request) -> list[tuple[str, str]]:
+def _found_ranks(request: ReadRequest) -> list[tuple[str, str]]:
     """Paths of ranks' files with what their names tell of the rank, each once."""
     found = {path: w.rank for w in request.files if w.kind is OutputKind.RANK for path in w.paths}
     left = [MAX_ENTRIES]
@@ -156,7 +156,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _first_of(
-    wanted: Wanted, request: Request, marks: dict[str, LogMark], seen: set[tuple[int, int]]
+    wanted: WantedText, request: ReadRequest, marks: dict[str, LogMark], seen: set[tuple[int, int]]
 ) -> OutputFile | Absent | None:
     """The first of its paths that is there; None where it was read under another name before."""
     absent: Absent | None = None
@@ -185,7 +185,7 @@ def _first_of(
 
 
 def _read(
-    descriptor: int, status: os.stat_result, path: str, wanted: Wanted, request: Request, mark: LogMark | None
+    descriptor: int, status: os.stat_result, path: str, wanted: WantedText, request: ReadRequest, mark: LogMark | None
 ) -> OutputFile:
     size, most = status.st_size, request.max_bytes
     at_mark = _range(descriptor, max(0, mark.end - DIGEST_BYTES), min(mark.end, DIGEST_BYTES)) if mark else b""
@@ -240,7 +240,7 @@ def _statx() -> Callable[[int, bytes, int, int, bytearray], int] | None:
 # What is not there
 
 
-def _absent(path: str, err: OSError, kind: OutputKind, request: Request) -> Absent:
+def _absent(path: str, err: OSError, kind: OutputKind, request: ReadRequest) -> Absent:
     if isinstance(err, PermissionError) and not _may_write(path, request):
         return Absent(path, Why.NOT_WRITABLE, f"the job's user cannot reach it ({err.strerror})", kind)
     if not isinstance(err, FileNotFoundError | NotADirectoryError):
@@ -256,12 +256,12 @@ def _absent(path: str, err: OSError, kind: OutputKind, request: Request) -> Abse
     return Absent(path, Why.MISSING, IS_NOT_THERE, kind)
 
 
-def _may_be_written(path: str, err: LogRefused, request: Request) -> bool:
+def _may_be_written(path: str, err: LogRefused, request: ReadRequest) -> bool:
     """Whether the job may write there nevertheless: what is a link or a device it may."""
     return not os.path.isdir(path) and ("belongs to" not in err.what or _may_write(path, request))
 
 
-def _may_write(path: str, request: Request) -> bool:
+def _may_write(path: str, request: ReadRequest) -> bool:
     return os.geteuid() != request.owner_uid or os.access(path, os.W_OK, follow_symlinks=False)
 
 
@@ -293,15 +293,15 @@ def _file_system(directory: str) -> str:
 # What goes between a process that reads and one that asks
 
 
-def request_to_json(request: Request) -> bytes:
+def request_to_json(request: ReadRequest) -> bytes:
     return json.dumps(asdict(request)).encode()
 
 
-def request_of_json(data: bytes) -> Request:
+def request_of_json(data: bytes) -> ReadRequest:
     given = json.loads(data)
-    return Request(
+    return ReadRequest(
         given["owner_uid"],
-        tuple(Wanted(tuple(w["paths"]), OutputKind(w["kind"]), w["rank"]) for w in given["files"]),
+        tuple(WantedText(tuple(w["paths"]), OutputKind(w["kind"]), w["rank"]) for w in given["files"]),
         tuple(Search(s["root"], tuple(s["parts"]), s["depth"], s["since_s"]) for s in given["searches"]),
         tuple(LogMark(**mark) for mark in given["marks"]),
         given["max_bytes"],

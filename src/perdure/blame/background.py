@@ -39,7 +39,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PathEvidence:
     """What failing paths say under a model, each (n,)."""
 
     gain: Floats  # log sum_q w_q (exp(L_q) - 1)^e
@@ -55,13 +55,13 @@ def _nodes(shape: float) -> tuple[Floats, Floats]:
     return at, np.log(weight / weight.sum())
 
 
-def hear(n: Floats, e: Floats, added: Floats, ground: Ground) -> Told:
+def hear(n: Floats, e: Floats, added: Floats, ground: Ground) -> PathEvidence:
     """What paths with `e` > 0 failures of `n` units say where blamed components add the hazard `added`."""
     g, odds, share, gained = _law(n, e, added, ground)
     inverse = np.reciprocal(odds, out=odds)
     pull = share * (1 + inverse)  # 1 / p = 1 + 1 / (exp(L) - 1)
     inverse *= pull
-    return Told(
+    return PathEvidence(
         gained, e * pull.sum(axis=0), e * inverse.sum(axis=0), e * (pull * g).sum(axis=0), (share * g).sum(axis=0)
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from perdure.blame.grid import Grid
-from perdure.blame.studies.colocation import Comparison, Days
+from perdure.blame.studies.colocation import ColocationResult, Days
 from perdure.blame.studies.tor import TorStudy
 from perdure.errors import MissingExtra
 from perdure.installation import to_install
@@ -125,7 +125,7 @@ def _availability(down: float) -> str:
     return f"{100 * (1 - down):.{max(0, int(np.ceil(-np.log10(down))) - 2)}f} %"
 
 
-def draw_colocation(days: Days, found: Comparison) -> Draw:
+def draw_colocation(days: Days, found: ColocationResult) -> Draw:
     """The daily failure rates of both distances, and what lies between them."""
 
     def draw(figure: Figure) -> None:

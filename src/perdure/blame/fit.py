@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from perdure.blame.background import MOST_HAZARD, SHAPES, Ground, Told, gain, hear, silence
+from perdure.blame.background import MOST_HAZARD, SHAPES, Ground, PathEvidence, gain, hear, silence
 from perdure.blame.failing_paths import Rows, Speaking
 from perdure.blame.window import Floats
 
@@ -31,7 +31,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Model:
+class HazardModel:
     """Blamed components with their hazards, and the ground; the likelihood is up to a constant of the window."""
 
     said: Speaking
@@ -64,11 +64,11 @@ class Model:
         without = gain(n, e, self.added[term.rows] - hazard, self.ground)
         return float((self.base[term.rows] - without).sum() - hazard * term.units - term.price)
 
-    def without(self, places: Sequence[int]) -> Model:
+    def without(self, places: Sequence[int]) -> HazardModel:
         keep = [place for place in range(len(self.terms)) if place not in places]
         return fit(self.said, tuple(self.terms[place] for place in keep), self.hazard[keep], self.ground)
 
-    def plus(self, term: Term, hazard: float) -> Model:
+    def plus(self, term: Term, hazard: float) -> HazardModel:
         return fit(self.said, (*self.terms, term), np.append(self.hazard, hazard), self.ground)
 
 
@@ -131,13 +131,13 @@ class _Groups:
                 break
         return hazard, now
 
-    def _hear(self, hazard: Floats, ground: Ground) -> tuple[float, Told]:
+    def _hear(self, hazard: Floats, ground: Ground) -> tuple[float, PathEvidence]:
         """The likelihood, and what failing paths say there."""
         told = hear(self.n, self.e, self.member @ hazard, ground)
         silent = silence(self.sizes, self.counts, ground) - self.units @ hazard
         return float(silent + self.count @ told.gain), told
 
-    def _newton(self, hazard: Floats, told: Told) -> Floats:
+    def _newton(self, hazard: Floats, told: PathEvidence) -> Floats:
         slope = self.member.T @ (self.count * told.pull) - self.units
         free = np.flatnonzero((hazard > _ZERO) | (slope > 0))
         among = self.member[:, free]
@@ -149,7 +149,7 @@ class _Groups:
         return step
 
 
-def fit(said: Speaking, terms: tuple[Term, ...], hazard: Floats, ground: Ground) -> Model:
+def fit(said: Speaking, terms: tuple[Term, ...], hazard: Floats, ground: Ground) -> HazardModel:
     """Maximise the likelihood from where `hazard` and `ground` stand, hazards and ground in turn."""
     groups = _Groups(said, terms)
     before, shaped = -np.inf, False
@@ -165,4 +165,4 @@ def fit(said: Speaking, terms: tuple[Term, ...], hazard: Floats, ground: Ground)
                 break
             shaped = False
         before = now
-    return Model(said, terms, hazard, ground, now)
+    return HazardModel(said, terms, hazard, ground, now)

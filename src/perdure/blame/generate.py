@@ -36,7 +36,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ClusterLayout:
     """Paths and components before anything fails: row i of `crossed` lists path i's components."""
 
     crossed: list[NDArray[np.int64]]
@@ -67,7 +67,7 @@ def draw(scenario: str, rng: Generator, *, clusters: int = 12, tors: int = 20) -
     return _fail(layout, chosen, ground, shape, misbooked=0.02 * rng.integers(2) * (not exact), rng=rng)
 
 
-def _tree(clusters: int, tors: int, density: float, rng: Generator) -> Layout:
+def _tree(clusters: int, tors: int, density: float, rng: Generator) -> ClusterLayout:
     """ToR, aggregation group, spine group, storage cluster; VMs heavy-tailed over the storage that a cluster mounts."""
     spines, stores = max(2, clusters * 2 // 3), clusters * 7 // 3
     agg, spine = clusters * tors, clusters * tors + clusters
@@ -88,10 +88,10 @@ def _tree(clusters: int, tors: int, density: float, rng: Generator) -> Layout:
                     crossed.append(np.array(ids))
                     units.append(n)
     tiers = np.repeat(["tor", "agg", "spine", "storage"], [agg, clusters, spines, stores])
-    return Layout(crossed, np.array(units), tiers)
+    return ClusterLayout(crossed, np.array(units), tiers)
 
 
-def _fabric(pods: int, rng: Generator) -> Layout:
+def _fabric(pods: int, rng: Generator) -> ClusterLayout:
     """Probes from a leaf up to a core and back: links and devices on the way."""
     leaves, aggs, cores = 6, 4, 8
     leaf, agg = 0, pods * leaves
@@ -109,10 +109,10 @@ def _fabric(pods: int, rng: Generator) -> Layout:
                                              high + device * (cores // aggs) + top % (cores // aggs)]))  # fmt: skip
     counts = [pods * leaves, pods * aggs, cores, pods * leaves * aggs, pods * cores]
     tiers = np.repeat(["leaf", "agg", "core", "link-low", "link-high"], counts)
-    return Layout(crossed, rng.poisson(200, len(crossed)) + 1, tiers)
+    return ClusterLayout(crossed, rng.poisson(200, len(crossed)) + 1, tiers)
 
 
-def _jobs(nodes: int, rng: Generator) -> Layout:
+def _jobs(nodes: int, rng: Generator) -> ClusterLayout:
     """The nodes, leaves and spines of training jobs; units are their steps."""
     leaves, spines = max(2, nodes // 16), 4
     crossed = []
@@ -128,17 +128,17 @@ def _jobs(nodes: int, rng: Generator) -> Layout:
         over = rng.choice(spines, size=climbing, replace=False)
         crossed.append(np.concatenate([used, nodes + under, nodes + leaves + over]))
     tiers = np.repeat(["node", "leaf", "spine"], [nodes, leaves, spines])
-    return Layout(crossed, rng.integers(50, 500, len(crossed)), tiers)
+    return ClusterLayout(crossed, rng.integers(50, 500, len(crossed)), tiers)
 
 
 Chosen = list[tuple[int, float, float]]  # component, rate, share of paths
-_Choose = Callable[[Layout, Generator], Chosen]
+_Choose = Callable[[ClusterLayout, Generator], Chosen]
 
 
 def _some(tier: str, low: float, high: float, most: int = 1) -> _Choose:
     """One to `most` components of a tier with rates between the bounds, evenly in their logarithm."""
 
-    def choose(layout: Layout, rng: Generator) -> Chosen:
+    def choose(layout: ClusterLayout, rng: Generator) -> Chosen:
         found = rng.choice(layout.of(tier), size=int(rng.integers(1, most + 1)), replace=False)
         return [(int(one), float(np.exp(rng.uniform(np.log(low), np.log(high)))), 1.0) for one in found]
 
@@ -153,7 +153,7 @@ def _any(*choices: _Choose) -> _Choose:
     return lambda layout, rng: choices[int(rng.integers(len(choices)))](layout, rng)
 
 
-def _tors_of_a_group(layout: Layout, rng: Generator) -> Chosen:
+def _tors_of_a_group(layout: ClusterLayout, rng: Generator) -> Chosen:
     tors = layout.of("tor")
     each = len(tors) // len(layout.of("agg"))
     group = tors[each * int(rng.integers(len(tors) // each)) :][:each]
@@ -161,7 +161,7 @@ def _tors_of_a_group(layout: Layout, rng: Generator) -> Chosen:
     return [(int(one), float(rng.uniform(0.4, 0.9)), 1.0) for one in found]
 
 
-def _part(layout: Layout, rng: Generator) -> Chosen:
+def _part(layout: ClusterLayout, rng: Generator) -> Chosen:
     tier = str(rng.choice(["agg", "spine", "storage"]))
     return [(int(rng.choice(layout.of(tier))), float(rng.uniform(0.4, 1.0)), float(rng.uniform(0.05, 0.3)))]
 
@@ -184,7 +184,9 @@ _CHOOSE: dict[str, _Choose] = {
 }
 
 
-def _fail(layout: Layout, chosen: Chosen, ground: float, shape: float, misbooked: float, rng: Generator) -> Drawn:
+def _fail(
+    layout: ClusterLayout, chosen: Chosen, ground: float, shape: float, misbooked: float, rng: Generator
+) -> Drawn:
     """Let units fail, and book the share `misbooked` of the failures on paths that had no part in them."""
     n = layout.units
     base = ground * rng.gamma(shape, 1 / shape, len(n))

@@ -12,7 +12,7 @@ from scipy.special import entr
 from perdure.blame.background import MOST_HAZARD, Ground, gain, hear
 from perdure.blame.equivalence import representatives
 from perdure.blame.failing_paths import Speaking
-from perdure.blame.fit import Model, Term, fit
+from perdure.blame.fit import HazardModel, Term, fit
 from perdure.blame.verdict import Suspect, suspect
 from perdure.blame.window import Floats, Window
 
@@ -74,9 +74,9 @@ class _Search:
         candidate = representatives(window) == np.arange(window.n_components)
         self.candidate = candidate & (np.diff(said.by_component.indptr) > 1)  # one path is no pattern
 
-        self._fitted: dict[frozenset[tuple[int, bytes]], Model] = {}
+        self._fitted: dict[frozenset[tuple[int, bytes]], HazardModel] = {}
 
-    def best(self) -> Model:
+    def best(self) -> HazardModel:
         """The model of the largest worth that was found."""
         said = self.said
         misbooked = 0.1 * len(said.n) / said.counts.sum()
@@ -88,7 +88,7 @@ class _Search:
                 model = self._with_partial(model, term, hazard)
         return model
 
-    def _with_partial(self, model: Model, term: Term, hazard: float) -> Model:
+    def _with_partial(self, model: HazardModel, term: Term, hazard: float) -> HazardModel:
         """The better of the model and that with a black hole in it."""
         same = [place for place, other in enumerate(model.terms) if other.column == term.column]
         if any(model.terms[place].partial and np.array_equal(model.terms[place].rows, term.rows) for place in same):
@@ -103,7 +103,7 @@ class _Search:
             tried = self._grow(tried)
         return tried if tried.worth > model.worth + _PROGRESS else model
 
-    def _unfitted(self, model: Model, same: Sequence[int], term: Term, hazard: float) -> float:
+    def _unfitted(self, model: HazardModel, same: Sequence[int], term: Term, hazard: float) -> float:
         """What the model were worth with `term` in the place of `same`, all else as it is."""
         said, added, worth = self.said, model.added.copy(), model.worth
         for place in same:
@@ -114,7 +114,7 @@ class _Search:
         brought = gain(said.n, said.e, np.maximum(added, 0.0), model.ground) - model.base
         return float(worth + brought.sum() - hazard * term.units - term.price)
 
-    def _grow(self, model: Model) -> Model:
+    def _grow(self, model: HazardModel) -> HazardModel:
         """Add whole components while they pay."""
         passed_over: list[int] = []
         while len(model.terms) < _MOST_TERMS:
@@ -135,23 +135,23 @@ class _Search:
                 passed_over.append(column)
         return model
 
-    def _plus(self, model: Model, term: Term, hazard: float) -> Model:
+    def _plus(self, model: HazardModel, term: Term, hazard: float) -> HazardModel:
         key = _key((*model.terms, term))
         if key not in self._fitted:
             self._fitted[key] = model.plus(term, hazard)
         return self._fitted[key]
 
-    def _without(self, model: Model, places: Sequence[int]) -> Model:
+    def _without(self, model: HazardModel, places: Sequence[int]) -> HazardModel:
         key = _key([term for place, term in enumerate(model.terms) if place not in places])
         if key not in self._fitted:
             self._fitted[key] = model.without(places)
         return self._fitted[key]
 
-    def _spared(self, model: Model) -> float:
+    def _spared(self, model: HazardModel) -> float:
         """The most that dropping terms can add to the worth: the prices of all that may be dropped."""
         return sum(term.price for place, term in enumerate(model.terms) if self._net(model, place) <= _SURE)
 
-    def _prune(self, model: Model) -> Model:
+    def _prune(self, model: HazardModel) -> HazardModel:
         """Drop terms that do not pay, the weakest first."""
         while model.terms:
             net = [self._net(model, place) for place in range(len(model.terms))]
@@ -166,11 +166,11 @@ class _Search:
                 return model
         return model
 
-    def _net(self, model: Model, place: int) -> float:
+    def _net(self, model: HazardModel, place: int) -> float:
         holds = model.hazard[place] >= self.solver.least_rate and len(model.terms[place].rows) > 1
         return model.brings(place) if holds else -1.0
 
-    def _shortlist(self, model: Model, passed_over: list[int]) -> NDArray[np.intp]:
+    def _shortlist(self, model: HazardModel, passed_over: list[int]) -> NDArray[np.intp]:
         """The components that may have the largest gain."""
         said, told = self.said, hear(self.said.n, self.said.e, model.added, model.ground)
         pull = said.incidence.T @ told.pull - said.units
@@ -185,7 +185,7 @@ class _Search:
         taken: NDArray[np.intp] = best[((score > 0) & (pull > 0))[best]]
         return taken
 
-    def _expected(self, model: Model) -> Floats:
+    def _expected(self, model: HazardModel) -> Floats:
         """(n_components,) failures on each component's paths under the model."""
         said, ground, window = self.said, model.ground, self.window
         wanted: Floats = ground.misbooked * said.paths - said.units * np.expm1(-ground.rate)
@@ -197,7 +197,7 @@ class _Search:
             wanted -= window.incidence[rows].T @ (window.units[rows] * np.exp(-ground.rate) * np.expm1(-hazard[rows]))
         return wanted
 
-    def _alone(self, model: Model, columns: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    def _alone(self, model: HazardModel, columns: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """The best hazard of each component, added alone, and its gain."""
         said, many = self.said, len(columns)
         rows = np.concatenate([said.of(int(column)) for column in columns])
@@ -212,7 +212,7 @@ class _Search:
         brought = gain(n, e, added + hazard[place], model.ground) - model.base[rows]
         return hazard, np.bincount(place, brought, many) - units * hazard
 
-    def _partial(self, model: Model) -> list[tuple[Term, float]]:
+    def _partial(self, model: HazardModel) -> list[tuple[Term, float]]:
         """Components that may fail on a part of their paths, the likeliest first, with a hazard to start from."""
         said = self.said
         own = -np.log1p(-np.minimum(said.e, said.n - 0.5) / said.n)
@@ -229,7 +229,7 @@ class _Search:
         found = (self._hot_paths(model, int(column), heat) for column in order if worth[column] > 0)
         return [one for one in found if one is not None]
 
-    def _hot_paths(self, model: Model, column: int, heat: Floats) -> tuple[Term, float] | None:
+    def _hot_paths(self, model: HazardModel, column: int, heat: Floats) -> tuple[Term, float] | None:
         """Split a component's paths into hot and cold by their likelihood, from a first guess; None if that fails."""
         said, rows = self.said, self.said.of(column)
         n, e, paths = said.n[rows], said.e[rows], float(said.paths[column])
@@ -269,14 +269,14 @@ def _spelled(hot: NDArray[np.float64] | np.float64, paths: NDArray[np.float64] |
     return nats
 
 
-def _verdict(window: Window, model: Model, place: int, strength: float) -> Suspect:
+def _verdict(window: Window, model: HazardModel, place: int, strength: float) -> Suspect:
     term = model.terms[place]
     rates = (float(-np.expm1(-model.hazard[place])), *_interval(model, place))
     hot = model.said.rows[term.rows] if term.partial else None
     return suspect(window, term.column, strength, rates=rates, hot=hot)
 
 
-def _interval(model: Model, place: int) -> tuple[float, float]:
+def _interval(model: HazardModel, place: int) -> tuple[float, float]:
     """Where the likelihood of one rate, all else held, is 1.92 nats below its top."""
     term, top = model.terms[place], float(model.hazard[place])
     n, e = model.said.n[term.rows], model.said.e[term.rows]

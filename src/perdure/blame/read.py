@@ -32,7 +32,7 @@ _GLOB = {ord(letter): f"[{letter}]" for letter in "*?["}
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class BlameCase:
     """One window of a folder of windows."""
 
     name: str
@@ -54,7 +54,7 @@ def read_window(paths: Path | str, components: Path | str | None = None) -> Wind
     )  # fmt: skip
 
 
-def cases(folder: Path | str) -> list[Case]:
+def cases(folder: Path | str) -> list[BlameCase]:
     """The cases of a folder by name: each ``cases/NAME.paths.parquet`` with its ``NAME.components.parquet``.
 
     Raises `InputError` for a folder without any.
@@ -66,7 +66,7 @@ def cases(folder: Path | str) -> list[Case]:
     names = [path.name.removesuffix(PATHS_SUFFIX) for path in found]
     beside = [path.with_name(name + COMPONENTS_SUFFIX) for path, name in zip(found, names, strict=True)]
     return [
-        Case(name, path, other if other.exists() else None)
+        BlameCase(name, path, other if other.exists() else None)
         for name, path, other in zip(names, found, beside, strict=True)
     ]
 

@@ -14,7 +14,7 @@ from perdure.blame.builders.named import Component
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class SuspectPatience:
     """How many windows in a row it takes."""
 
     confirm: int = 2  # to be named; 1 where the evidence is overwhelming
@@ -36,7 +36,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class WindowChange:
     """What one window changes."""
 
     standing: tuple[Standing, ...]  # all to be remembered
@@ -45,8 +45,11 @@ class Turn:
 
 
 def follow(
-    before: Iterable[Standing], accusations: Iterable[Accusation], now: float, patience: Patience = Patience()
-) -> Turn:
+    before: Iterable[Standing],
+    accusations: Iterable[Accusation],
+    now: float,
+    patience: SuspectPatience = SuspectPatience(),
+) -> WindowChange:
     """Lay the accusations of the window that ends `now` over those that stood before."""
     left = list(accusations)
     kept: list[Standing] = []
@@ -64,8 +67,8 @@ def follow(
     after = tuple(each if each.named else replace(each, named=_is_sure(each, patience)) for each in kept)
     was_named = {id(each) for each in kept if each.named}
     new = tuple(a for a, b in zip(after, kept, strict=True) if a.named and id(b) not in was_named)
-    return Turn(after, new, tuple(cleared))
+    return WindowChange(after, new, tuple(cleared))
 
 
-def _is_sure(standing: Standing, patience: Patience) -> bool:
+def _is_sure(standing: Standing, patience: SuspectPatience) -> bool:
     return standing.seen >= patience.confirm or standing.accusation.strength >= patience.at_once

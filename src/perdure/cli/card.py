@@ -15,7 +15,7 @@ from perdure.installation import program
 from perdure.retry.decide import DecisionKind
 from perdure.triage.judge import FRAME, MESSAGE
 from perdure.triage.remedies import remedy
-from perdure.triage.verdict import Evidence, Label, Role, Verdict
+from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 
 WOULD = {
     Label.DETERMINISTIC: "it would fail again",
@@ -27,7 +27,11 @@ AS_SERVICE = {
     DecisionKind.PROBE: "it would give one probing retry, since a job's own log can say anything of the site",
     DecisionKind.STOP: "it would stop",
 }
-ROLES = {Role.ROOT: ("root", "red"), Role.CASCADE: ("cascade", "yellow"), Role.CONFIRMATION: ("also", "dim")}
+ROLES = {
+    CauseRole.ROOT: ("root", "red"),
+    CauseRole.CASCADE: ("cascade", "yellow"),
+    CauseRole.CONFIRMATION: ("also", "dim"),
+}
 CODE = ("code", "cyan")  # the innermost frame of the job's own code
 TRACEBACK = "Traceback (most recent call last)"  # tells a reader nothing that the frame does not
 MAX_SHOWN = 400  # characters of a line of evidence
@@ -115,7 +119,7 @@ def _rule_of(verdict: Verdict) -> str:
     """The rule that named the cause, where `perdure rules` can describe it; else ""."""
     from perdure.triage.rules import own_rules
 
-    telling = (evidence for evidence in verdict.evidence if evidence.role is not Role.CONFIRMATION)
+    telling = (evidence for evidence in verdict.evidence if evidence.role is not CauseRole.CONFIRMATION)
     found = [rule for evidence in telling if (rule := own_rules().named(evidence.rule)) is not None]
     return next((rule.cause.name for rule in found if rule.cause.category == verdict.category), "")
 
@@ -133,7 +137,7 @@ def _evidence(verdict: Verdict, width: int | None) -> Iterator[str]:
         parts = _parts(_place(line) or plain(line.text, MAX_SHOWN), after)
         for n, part in enumerate(parts):
             indent = paint(before, style) if n == 0 else " " * cell_width(before)
-            yield indent + paint(part, "bold" if line.role is Role.ROOT else "")
+            yield indent + paint(part, "bold" if line.role is CauseRole.ROOT else "")
 
 
 def _ordered(verdict: Verdict) -> Sequence[Evidence]:
@@ -147,7 +151,7 @@ def _ordered(verdict: Verdict) -> Sequence[Evidence]:
             return 1
         if rule and line.rule == rule:
             return 0
-        return {Role.ROOT: 3 if rule else 0, Role.CASCADE: 4, Role.CONFIRMATION: 5}[line.role]
+        return {CauseRole.ROOT: 3 if rule else 0, CauseRole.CASCADE: 4, CauseRole.CONFIRMATION: 5}[line.role]
 
     return sorted(telling, key=place)
 

@@ -31,7 +31,7 @@ NAMES = (word("POLICY"), word("TRACE"), word("RETRY"))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ComparisonOptions:
     """What a user asked for, in his words where they are names."""
 
     traces: Sequence[Path]
@@ -50,7 +50,7 @@ class Asked:
     crew: Crew | None  # None: this process, or one a core where jobs are many
 
 
-def compare(asked: Asked, as_json: bool, *, wide: bool = False) -> None:
+def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> None:
     """Run every case, write what is to be written, and print the figures."""
     if asked.jobs_out is not None:
         from perdure.cli.jobs_out import check_jobs_out
@@ -93,7 +93,7 @@ def _fitting(found: Sequence[Trace]) -> Crew:
     return crew_at_hand()
 
 
-def _facts(asked: Asked) -> dict[str, str]:
+def _facts(asked: ComparisonOptions) -> dict[str, str]:
     came = "as recorded" if asked.load is None else f"{asked.load:g}"
     return {"cluster": asked.cluster, "placement": asked.placement, "failures": asked.failures, "load": came}
 

@@ -16,7 +16,7 @@ from perdure.cli.output import print_json, print_line
 
 if TYPE_CHECKING:
     from perdure.backends.slurm.backend import SlurmBackend
-    from perdure.backends.slurm.checkup import Facts, Finding, SpoolFacts
+    from perdure.backends.slurm.checkup import CheckResult, Facts, SpoolFacts
     from perdure.model.jobs import Attempt
     from perdure.service.settings import Settings
 
@@ -46,7 +46,7 @@ def doctor(as_json: AsJson = False, state: StateDir = None, config: ConfigFile =
     return 0 if all(finding.mark is Mark.OK for finding in found) else 1
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: CheckResult) -> str:
     return f"{finding.mark:<4} {finding.what}" + (f". {finding.fix}" if finding.fix else "")
 
 
@@ -90,17 +90,19 @@ def gather(settings: Settings) -> Facts:
     )  # fmt: skip
 
 
-def _notices(settings: Settings) -> Iterator[Finding]:
+def _notices(settings: Settings) -> Iterator[CheckResult]:
     """Whether each target of notices can be reached; none is sent anything."""
-    from perdure.backends.slurm.checkup import Finding, Mark
+    from perdure.backends.slurm.checkup import CheckResult, Mark
     from perdure.errors import ConfigError, NotDelivered
     from perdure.service.notices.notifier import network_of
 
     for name, channel in settings.notices.targets.by_name.items():
         try:
-            yield Finding(Mark.OK, f"notices to {name}: {channel.check(network_of(settings.notices))} can be reached")
+            yield CheckResult(
+                Mark.OK, f"notices to {name}: {channel.check(network_of(settings.notices))} can be reached"
+            )
         except (ConfigError, NotDelivered) as err:
-            yield Finding(Mark.FAIL, f"notices to {name}: {err.where}: {err.what}", err.fix)
+            yield CheckResult(Mark.FAIL, f"notices to {name}: {err.where}: {err.what}", err.fix)
 
 
 def _spool(path: Path | None) -> SpoolFacts | None:

@@ -17,7 +17,7 @@ from perdure.cli.output import print_line
 from perdure.errors import InputError
 
 if TYPE_CHECKING:
-    from perdure.triage.follow import Alarm, Follower
+    from perdure.triage.follow import FollowAlarm, Follower
     from perdure.triage.gather import Signs
 
 POLL_S = 1.0
@@ -61,7 +61,7 @@ class Tail:
     def inode(self) -> tuple[int, int]:
         return self._file.inode
 
-    def alarms(self, now: float) -> Iterator[Alarm]:
+    def alarms(self, now: float) -> Iterator[FollowAlarm]:
         """What there is to tell of all that was written since the last call."""
         handle = self._file.handle
         if os.fstat(handle.fileno()).st_size < handle.tell():
@@ -140,7 +140,7 @@ def _save(path: Path, saved: object) -> None:
         raise InputError(str(path), f"cannot be written ({err.strerror})", "Name a file that you may write") from err
 
 
-def _tell(path: Path, alarm: Alarm, as_json: bool) -> None:
+def _tell(path: Path, alarm: FollowAlarm, as_json: bool) -> None:
     if as_json:
         told = {"at_s": alarm.at_s, "line": alarm.line, "says": alarm.says, "text": alarm.text}
         head = {"schema": "perdure.alarm/1", "id": str(path), "trouble": str(alarm.trouble)}

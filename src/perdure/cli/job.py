@@ -11,8 +11,8 @@ from perdure.cli.text import MAX_JOB_NAME, plain
 from perdure.errors import NotFound
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.client import Client, segment
-from perdure.service.store.queries.places import Place, in_words
-from perdure.triage.verdict import Evidence, Label, Role, Verdict
+from perdure.service.store.queries.places import NodeFailures, in_words
+from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 
 ATTEMPTS = (word("ATTEMPT"), word("STATE"), names("NODES"), word("STARTED", leave=1), text("WHY"))
 ACTIONS = (word("ACTION"), word("STATE"), word("BY", leave=2), word("DECIDED", leave=1), text("WHAT CAME OF IT"))
@@ -100,7 +100,7 @@ def latest_diagnosis(found: dict[str, Any]) -> Diagnosis | None:
 
 def _verdict(found: dict[str, Any]) -> Verdict:
     """Evidence is null for those who may not read the log."""
-    lines = (Evidence(e["line"], e["text"], Role(e["role"]), e["rule"]) for e in found["evidence"] or ())
+    lines = (Evidence(e["line"], e["text"], CauseRole(e["role"]), e["rule"]) for e in found["evidence"] or ())
     return Verdict(
         Label(found["label"]),
         found["p_transient"],
@@ -126,7 +126,7 @@ def _print(found: dict[str, Any], latest: Diagnosis | None, *, wide: bool) -> No
     why = f": it {job['waits']}" if job.get("waits") else _because(job["reason"])
     print_line(f"job {job['job_id']}, {plain(job['name'], MAX_JOB_NAME)!r} of {job['user']}, is {job['state']}{why}")
     for place in found["places"]:
-        print_line(in_words(Place(**place)))
+        print_line(in_words(NodeFailures(**place)))
     rows = (
         (a["incarnation"], a["state"], " ".join(a["nodes"]), clock(a["start_s"]), _summary(a))
         for a in found["attempts"]

@@ -14,7 +14,7 @@ from perdure.triage.filenames import numbers_after, parts_of, ranks_of
 
 if TYPE_CHECKING:
     from perdure.triage.gather import Signs
-    from perdure.triage.logtext import Limits, LogText, Source, Window
+    from perdure.triage.logtext import Limits, LogText, Source, TextWindow
 
 MIB = 1 << 20
 MAX_FILES, MAX_DEPTH = 4096, 5
@@ -33,7 +33,7 @@ TEXT_CONTROLS = frozenset("\t\n\r\f\b\a\x1b\0")  # a log that was cut short whil
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenLog:
     """A log, and what is to be said of its reading; "" where nothing is."""
 
     text: LogText
@@ -67,7 +67,7 @@ class _Meter:
         return counted
 
 
-def read_log(target: str, signs: Signs, limits: Limits | None = None, tell: Tell | None = None) -> Given:
+def read_log(target: str, signs: Signs, limits: Limits | None = None, tell: Tell | None = None) -> GivenLog:
     """Read what `target` names; - is standard input. Raises `InputError` or `LogRefused` where it is no log."""
     from perdure.triage.logtext import open_regular
 
@@ -82,7 +82,7 @@ def read_log(target: str, signs: Signs, limits: Limits | None = None, tell: Tell
 
 def _gathered(
     read: Callable[[int], bytes], name: str, signs: Signs, limits: Limits | None, source: Source | None = None
-) -> Given:
+) -> GivenLog:
     from perdure.triage.gather import Gatherer
     from perdure.triage.logtext import Limits
     from perdure.triage.packed import CutShort, unpacked
@@ -97,7 +97,7 @@ def _gathered(
         note = f"{name}: its compressed data end early or are damaged: judged by what could be read"
     except OSError as err:
         raise InputError(name, f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
-    return Given(gatherer.text(), note, _oddness(start))
+    return GivenLog(gatherer.text(), note, _oddness(start))
 
 
 def _oddness(start: bytes) -> str:
@@ -112,7 +112,7 @@ def _oddness(start: bytes) -> str:
 # ---------------------------------------------------------------- a directory
 
 
-def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, tell: Tell | None = None) -> Given:
+def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, tell: Tell | None = None) -> GivenLog:
     """Read the logs of a directory and of those below it, each as one task's; of several attempts the last.
 
     What cannot be read, or holds zero bytes at its start, is passed over and counted.
@@ -129,7 +129,7 @@ def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, 
         max(MIN_FILE_BYTES // 4, limits.head_bytes // max(1, len(paths))),
         max(MIN_FILE_BYTES, limits.tail_bytes // max(1, len(paths))),
     )
-    windows: list[Window] = []
+    windows: list[TextWindow] = []
     notes = [f"only the first {MAX_FILES} files were read"] if more else []
     skipped = passed_over = 0
     meter = _Meter(tell, sum(map(_size, paths)))
@@ -152,7 +152,7 @@ def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, 
         notes.append(f"{len(paths) - passed_over} files that tell no ranks are judged as one job's. {EXPECTED}")
     if passed_over:
         notes.append(f"{passed_over} files that are no logs, or cannot be read, were passed over")
-    return Given(LogText(tuple(windows), skipped), "; ".join(notes) and f"{directory}: {'; '.join(notes)}")
+    return GivenLog(LogText(tuple(windows), skipped), "; ".join(notes) and f"{directory}: {'; '.join(notes)}")
 
 
 def _size(path: Path) -> int:
@@ -162,7 +162,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _file(path: Path, name: str, signs: Signs, limits: Limits, source: Source, meter: _Meter) -> Given | None:
+def _file(path: Path, name: str, signs: Signs, limits: Limits, source: Source, meter: _Meter) -> GivenLog | None:
     """One file of a directory; None where it is no text."""
     from perdure.triage.logtext import open_regular
     from perdure.triage.packed import is_packed

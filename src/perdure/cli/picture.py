@@ -19,7 +19,7 @@ LEAST_S = 5.0  # and older than this
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class LookAge:
     """When the service last looked at the cluster, and the parts that it could not ask."""
 
     last_look_s: float | None
@@ -37,18 +37,18 @@ class Picture:
         return said
 
 
-def picture_of(client: Client) -> Picture:
+def picture_of(client: Client) -> LookAge:
     """Ask the service."""
     found: dict[str, Any] = client.get("/status")
-    return Picture(found["last_look_s"], found.get("look_every_s") or 0.0, found["unseen"])
+    return LookAge(found["last_look_s"], found.get("look_every_s") or 0.0, found["unseen"])
 
 
-def warn(picture: Picture) -> None:
+def warn(picture: LookAge) -> None:
     """Say on stderr what is doubtful about what is shown."""
     for doubt in picture.doubts(time.time()):
         typer.echo(plain(f"perdure: {doubt}"), err=True)
 
 
-def header(picture: Picture) -> dict[str, object]:
+def header(picture: LookAge) -> dict[str, object]:
     """The same for JSON, beside the data."""
     return {"picture": {"last_look_s": picture.last_look_s, "unseen": picture.unseen}}

@@ -14,7 +14,7 @@ from perdure.errors import NotFound
 
 if TYPE_CHECKING:
     from perdure.triage.matching import RuleBook
-    from perdure.triage.rule import Rule
+    from perdure.triage.rule import TriageRule
 
 COLUMNS = (word("RULE"), word("CAUSE", leave=2), word("P", leave=1), text("WHAT IT MEANS"))
 MOST_NAMED = 5  # of the rules whose names are like one that is not known
@@ -45,7 +45,7 @@ def rules(
     return 0
 
 
-def _named(book: RuleBook, name: str) -> Rule:
+def _named(book: RuleBook, name: str) -> TriageRule:
     rule = book.named(name)
     if rule is None:
         from difflib import get_close_matches
@@ -57,7 +57,7 @@ def _named(book: RuleBook, name: str) -> Rule:
     return rule
 
 
-def _described(rule: Rule) -> Iterator[str]:
+def _described(rule: TriageRule) -> Iterator[str]:
     from perdure.triage.remedies import REMEDIES
 
     cause = rule.cause
@@ -73,7 +73,7 @@ def _described(rule: Rule) -> Iterator[str]:
         yield f"See {rule.see}"
 
 
-def _record(rule: Rule) -> dict[str, object]:
+def _record(rule: TriageRule) -> dict[str, object]:
     cause = rule.cause
     return {
         "name": cause.name,

@@ -19,7 +19,7 @@ from perdure.errors import InputError
 if TYPE_CHECKING:
     from perdure.model.jobs import Attempt
     from perdure.survey.collect import Collected
-    from perdure.survey.tally import Row, Tally
+    from perdure.survey.tally import Tally, TallyRow
     from perdure.triage.matching import RuleBook
     from perdure.triage.verdict import Verdict
 
@@ -143,7 +143,7 @@ def _print(found: Collected, counted: Tally, *, wide: bool) -> None:
     print_line("RTF: hours run until the failure, at its quantiles. AGAIN: trials that a retry would not get past.")
 
 
-def _cells(row: Row, whole_gpu_h: float) -> tuple[str, ...]:
+def _cells(row: TallyRow, whole_gpu_h: float) -> tuple[str, ...]:
     share = f"{100 * row.lost_gpu_h / whole_gpu_h:.1f} %" if whole_gpu_h else "-"
     times = tuple(f"{seconds / HOUR_S:.2f}" for seconds in row.rtf_s) if row.rtf_s else ("-", "-", "-")
     retries = (str(row.retries), str(row.saved), f"{row.wasted_gpu_h:.1f}") if row.retries else ("-", "-", "-")

@@ -30,7 +30,7 @@ Paint = Callable[[str, str], str]
 """Colours the first text by the meaning of the second."""
 
 
-class Kind(StrEnum):
+class CellKind(StrEnum):
     """How a column behaves where there is little room."""
 
     WORD = "word"  # one line, whole: ids, states, times, figures
@@ -43,23 +43,23 @@ class Column:
     """A column; one with `leave` 0 is never left out."""
 
     name: str
-    kind: Kind = Kind.WORD
+    kind: CellKind = CellKind.WORD
     leave: int = 0
 
 
 def word(name: str, leave: int = 0) -> Column:
     """A column of ids, states, times or figures."""
-    return Column(name, Kind.WORD, leave)
+    return Column(name, CellKind.WORD, leave)
 
 
 def names(name: str, leave: int = 0) -> Column:
     """A column of names with spaces between them."""
-    return Column(name, Kind.NAMES, leave)
+    return Column(name, CellKind.NAMES, leave)
 
 
 def text(name: str, leave: int = 0) -> Column:
     """A column of sentences."""
-    return Column(name, Kind.TEXT, leave)
+    return Column(name, CellKind.TEXT, leave)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,9 @@ def _least(columns: Sequence[Column], cells: Sequence[Sequence[str]], shown: Seq
 def _narrowest(column: Column, cells: Sequence[Sequence[str]], i: int) -> int:
     """The least width with which a column may be shown."""
     longest = _longest(column, cells, i)
-    if column.kind is Kind.WORD:
+    if column.kind is CellKind.WORD:
         return longest
-    if column.kind is Kind.NAMES:
+    if column.kind is CellKind.NAMES:
         parts = (cell_width(part) for row in cells for part in row[i].split())
         return max(cell_width(column.name), max(parts, default=0))
     return min(longest, max(LEAST_TEXT, cell_width(column.name)))
@@ -194,7 +194,7 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: in
 
 def _cuts(columns: Sequence[Column], cells: Sequence[Sequence[str]], widths: Sequence[int]) -> bool:
     """Whether a word of a text is longer than its column."""
-    texts = [i for i, column in enumerate(columns) if column.kind is Kind.TEXT]
+    texts = [i for i, column in enumerate(columns) if column.kind is CellKind.TEXT]
     return any(cell_width(part) > widths[i] for row in cells for i in texts for part in row[i].split())
 
 
@@ -218,9 +218,9 @@ def _grid(
 
 def _broken(column: Column, cell: str, width: int) -> list[str]:
     """A cell as lines of its column."""
-    if column.kind is Kind.WORD or cell_width(cell) <= width:
+    if column.kind is CellKind.WORD or cell_width(cell) <= width:
         return [cell]
-    return wrapped(cell, width, cut=column.kind is Kind.TEXT)
+    return wrapped(cell, width, cut=column.kind is CellKind.TEXT)
 
 
 def _joined(line: Sequence[tuple[str, str]], widths: Sequence[int], paint: Paint) -> str:
@@ -243,9 +243,9 @@ def _blocks(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: in
         for column, cell in zip(columns, row, strict=True):
             if not cell:
                 continue
-            beside = room >= (LEAST_BLOCK_TEXT if column.kind is Kind.TEXT else _word_width(column, cell))
+            beside = room >= (LEAST_BLOCK_TEXT if column.kind is CellKind.TEXT else _word_width(column, cell))
             size = room if beside else width
-            parts = [cell] if column.kind is Kind.WORD else wrapped(cell, size, cut=column.kind is Kind.TEXT)
+            parts = [cell] if column.kind is CellKind.WORD else wrapped(cell, size, cut=column.kind is CellKind.TEXT)
             if not beside:
                 yield paint(column.name, "heading")
             for k, part in enumerate(parts):
@@ -256,7 +256,7 @@ def _blocks(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: in
 
 def _word_width(column: Column, cell: str) -> int:
     """The longest piece of a cell that stays in one piece."""
-    return cell_width(cell) if column.kind is Kind.WORD else max(map(cell_width, cell.split()), default=0)
+    return cell_width(cell) if column.kind is CellKind.WORD else max(map(cell_width, cell.split()), default=0)
 
 
 def _cell(value: Any, *, short: bool) -> str:

@@ -120,9 +120,9 @@ def whatif(
     if study is not None or not traces or cluster is None or not policies or len(loads) > 1:
         what = "give a trace, --cluster and --policy, and at most one --load; or --study without a trace"
         raise InputError("whatif", what, "See perdure whatif --help")
-    from perdure.cli.comparison import Asked, compare
+    from perdure.cli.comparison import ComparisonOptions, compare
 
-    asked = Asked(
+    asked = ComparisonOptions(
         traces, cluster, policies, _names("--retry", retry), seeds or 1, placement, failures,
         loads[0] if loads else None, _options(compat, queue_limits, gittins_samples, vc_quota),
         format, skip_bad, jobs_out, out, _crew(workers),

@@ -18,7 +18,7 @@ from perdure.errors import InputError
 
 if TYPE_CHECKING:
     from perdure.cli.diagnosis import Diagnosis
-    from perdure.cli.logs import Given, Tell
+    from perdure.cli.logs import GivenLog, Tell
     from perdure.service.settings import Settings
     from perdure.triage.goodrun import GoodRun
     from perdure.triage.logtext import LogText
@@ -133,7 +133,7 @@ def _correct(targets: list[str], label: Label, attempt: int | None, settings: Se
     return 0
 
 
-def _read(target: str, settings: Settings, tell: Tell | None = None) -> Given:
+def _read(target: str, settings: Settings, tell: Tell | None = None) -> GivenLog:
     from perdure.cli.diagnosis import rules_of
     from perdure.cli.logs import read_log
 

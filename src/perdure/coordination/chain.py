@@ -26,12 +26,12 @@ from perdure.coordination.messages import (
     Asked,
     Changed,
     Effect,
-    Enlisted,
+    ExceptionRaised,
     Failed,
+    HandlerEnlisted,
     Input,
     Left,
     LetGo,
-    Raised,
     ReadBack,
     Refused,
     Settled,
@@ -44,9 +44,9 @@ from perdure.coordination.record import (
     Answer,
     AnswerKind,
     Component,
+    ExceptionOutcome,
     ExceptionRecord,
     ExceptionState,
-    Outcome,
     Scope,
     Sighting,
 )
@@ -224,13 +224,13 @@ class _Draft:
     def take(self, given: Input) -> None:
         self._given = given
         match given:
-            case Raised(record=record, own=own, guest=guest):
+            case ExceptionRaised(record=record, own=own, guest=guest):
                 self._raise(record, 0, own=own, guest=guest)
             case Answered():
                 self._answer(given)
             case Annotated():
                 self._annotate(given.exception_id, (given.annotation,))
-            case Enlisted(registration=registration):
+            case HandlerEnlisted(registration=registration):
                 self._enlist(registration)
             case Left(handler=handler):
                 self._leave(handler)
@@ -311,7 +311,9 @@ class _Draft:
         if known is not None and is_of_a_guest(known) and not is_of_a_guest(record):
             if known.id in self._open:
                 said = Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, f"the site says so, as {record.id}")
-                self._end(replace(known.with_answer(said), state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
+                self._end(
+                    replace(known.with_answer(said), state=ExceptionState.EXPIRED, outcome=ExceptionOutcome.WITHDRAWN)
+                )
             known = open_equal(self._chain, record)
         if known is None or not self._covers(known, record):
             return False
@@ -336,7 +338,9 @@ class _Draft:
             case ExceptionState.HANDLED:
                 if known.read_back_s is not None and self._now - known.read_back_s > FRESH_S:
                     return False  # somebody may have returned the node since: it is looked at again
-                return known.outcome in (Outcome.OPEN, Outcome.STOPPED) and not self._is_overtaken(known, ended_s)
+                return known.outcome in (ExceptionOutcome.OPEN, ExceptionOutcome.STOPPED) and not self._is_overtaken(
+                    known, ended_s
+                )
             case ExceptionState.ESCALATED:
                 return again.detected_by in known.sources
             case _:
@@ -363,7 +367,7 @@ class _Draft:
         """Ask on until somebody owns it, must be waited for, or nobody is left."""
         self._turns.pop(record.id, None)
         if self._handlers_of.is_stale(record):
-            self._end(replace(record, state=ExceptionState.EXPIRED, outcome=Outcome.WITHDRAWN))
+            self._end(replace(record, state=ExceptionState.EXPIRED, outcome=ExceptionOutcome.WITHDRAWN))
             return
         seats = self._handlers_of.seats(record)
         if (seats or self._handlers) and not self._due(record):
@@ -437,7 +441,7 @@ class _Draft:
         is_over = ruling.kind is AnswerKind.HANDLED
         if is_over:
             if ruling.ends_job or ruling.budget is not None:
-                outcome = Outcome.STOPPED if ruling.ends_job else record.outcome
+                outcome = ExceptionOutcome.STOPPED if ruling.ends_job else record.outcome
                 record = replace(record, outcome=outcome, budget=ruling.budget or record.budget)
             if ruling.charges:
                 self._charge(ruling.charges)
@@ -541,7 +545,7 @@ class _Draft:
             told = Annotation(Component.RESOURCE_MANAGER.value, self._now, READ_BACK, given.note)
             self._put(replace(self._with(record, (told,)), state=ExceptionState.HANDLED))
 
-    def _settle(self, exception_id: str, outcome: Outcome) -> None:
+    def _settle(self, exception_id: str, outcome: ExceptionOutcome) -> None:
         if record := self._ended.get(exception_id):
             self._put(replace(record, outcome=outcome))
         elif record := self._open.get(exception_id):
@@ -550,11 +554,13 @@ class _Draft:
     def _clear(self, exception_id: str) -> None:
         """The all-clear has come. It is over once nothing is held because of it any more."""
         if exception_id in self._open:
-            self._settle(exception_id, Outcome.RECOVERED)
+            self._settle(exception_id, ExceptionOutcome.RECOVERED)
             return
         record = self._ended.get(exception_id)
-        if record is not None and record.outcome is Outcome.OPEN:
-            self._put(replace(record, outcome=Outcome.CLEARING if record.holds else Outcome.RECOVERED))
+        if record is not None and record.outcome is ExceptionOutcome.OPEN:
+            self._put(
+                replace(record, outcome=ExceptionOutcome.CLEARING if record.holds else ExceptionOutcome.RECOVERED)
+            )
 
     def _write_let_go(self) -> None:
         """Jobs that are not held any more are written down once a batch, in the records that held them."""
@@ -569,8 +575,8 @@ class _Draft:
     def _without(self, record: ExceptionRecord, over: list[AttemptId], left: int) -> ExceptionRecord:
         note, keys = f"{len(over)} jobs are held no more, {left} still", [Hold(a, record.id).key for a in over]
         record = record.with_answer(Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, note, tuple(keys)))
-        is_over = not left and record.outcome is Outcome.CLEARING
-        return replace(record, outcome=Outcome.RECOVERED) if is_over else record
+        is_over = not left and record.outcome is ExceptionOutcome.CLEARING
+        return replace(record, outcome=ExceptionOutcome.RECOVERED) if is_over else record
 
     def _tick(self) -> None:
         for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:

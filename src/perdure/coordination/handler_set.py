@@ -12,7 +12,7 @@ from perdure.coordination.handlers.registry import HANDLERS
 from perdure.coordination.playbook import Plan, Playbook
 from perdure.coordination.record import AnswerKind, Budget, Component, ExceptionRecord, Scope
 from perdure.coordination.ruling import Ruling, declined, handled
-from perdure.coordination.site import Site
+from perdure.coordination.site import SiteFacts
 from perdure.model.actions import Down, Drain
 
 ALL_LEVELS = tuple(Component)
@@ -23,7 +23,7 @@ class PlaybookHandlers(Struct, frozen=True):
     """What the chain asks (`chain.HandlerSet`), answered from a playbook and a view of the site."""
 
     playbook: Playbook
-    site: Site
+    site: SiteFacts
     now: float
     _plans: dict[str, Plan] = field(default_factory=dict)  # those looked up already
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from perdure.coordination.record import Annotation, ExceptionRecord, Outcome
+from perdure.coordination.record import Annotation, ExceptionOutcome, ExceptionRecord
 from perdure.coordination.ruling import Registration, Ruling
 from perdure.model.actions import Action
 from perdure.model.identity import AttemptId
@@ -12,7 +12,7 @@ from perdure.model.identity import AttemptId
 # -- what comes in
 
 
-class Raised(Struct, frozen=True):
+class ExceptionRaised(Struct, frozen=True):
     """A new exception.
 
     Perdure's `own` is never refused for their number, and never folded into another's. Of a `guest`, who is a user and
@@ -38,7 +38,7 @@ class Annotated(Struct, frozen=True):
     annotation: Annotation
 
 
-class Enlisted(Struct, frozen=True):
+class HandlerEnlisted(Struct, frozen=True):
     """A handler registers, or renews its lease."""
 
     registration: Registration
@@ -66,7 +66,7 @@ class Settled(Struct, frozen=True):
     """What became of the subject of an exception is known now."""
 
     exception_id: str
-    outcome: Outcome
+    outcome: ExceptionOutcome
 
 
 class LetGo(Struct, frozen=True):
@@ -80,7 +80,7 @@ class Ticked(Struct, frozen=True):
     """Time has passed."""
 
 
-Input = Raised | Answered | Annotated | Enlisted | Left | Failed | ReadBack | Settled | LetGo | Ticked
+Input = ExceptionRaised | Answered | Annotated | HandlerEnlisted | Left | Failed | ReadBack | Settled | LetGo | Ticked
 
 
 # -- what comes out

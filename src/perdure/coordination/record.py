@@ -62,7 +62,7 @@ class ExceptionState(StrEnum):
         return self in (ExceptionState.HANDLED, ExceptionState.ESCALATED, ExceptionState.EXPIRED)
 
 
-class Outcome(StrEnum):
+class ExceptionOutcome(StrEnum):
     """What became of the job that an exception is about, once that is known."""
 
     OPEN = ""
@@ -177,7 +177,7 @@ class ExceptionRecord(Struct, frozen=True):
     budget: Budget | None = None
     repeats: int = 0  # equal faults that were folded into this one
     state: ExceptionState = ExceptionState.RAISED
-    outcome: Outcome = Outcome.OPEN
+    outcome: ExceptionOutcome = ExceptionOutcome.OPEN
     seen_by: tuple[Sighting, ...] = ()
     extra: tuple[tuple[str, str], ...] = ()  # fields that this version does not know: name, and value as JSON text
 
@@ -214,7 +214,7 @@ class ExceptionRecord(Struct, frozen=True):
     @property
     def holds(self) -> tuple[AttemptId, ...]:
         """Waiting jobs that it holds back still: none of them was released."""
-        if self.outcome not in (Outcome.OPEN, Outcome.CLEARING):
+        if self.outcome not in (ExceptionOutcome.OPEN, ExceptionOutcome.CLEARING):
             return ()
         if not (held := self.held):
             return ()
@@ -224,7 +224,7 @@ class ExceptionRecord(Struct, frozen=True):
     @property
     def is_brake(self) -> bool:
         """Whether no job that needs its resource is to start: its owner said so, and no all-clear has come since."""
-        if self.outcome is not Outcome.OPEN or not self.subject.resource:
+        if self.outcome is not ExceptionOutcome.OPEN or not self.subject.resource:
             return False
         owning = self.owning
         return owning is not None and not owning.handler and START in owning.forbids
@@ -240,7 +240,9 @@ class ExceptionRecord(Struct, frozen=True):
     @property
     def needs_a_person(self) -> bool:
         """Whether it is about no job, nobody could see to it, and nobody has since."""
-        return self.state is ExceptionState.ESCALATED and self.outcome is Outcome.OPEN and not self.subject.job_id
+        return (
+            self.state is ExceptionState.ESCALATED and self.outcome is ExceptionOutcome.OPEN and not self.subject.job_id
+        )
 
     @property
     def read_back_s(self) -> float | None:

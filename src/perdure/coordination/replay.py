@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from perdure.coordination.chain import Chain, advance
 from perdure.coordination.handler_set import PlaybookHandlers
-from perdure.coordination.messages import Answered, Enlisted, Input, Raised, Ticked
+from perdure.coordination.messages import Answered, ExceptionRaised, HandlerEnlisted, Input, Ticked
 from perdure.coordination.playbook import Playbook
-from perdure.coordination.record import Component, ExceptionRecord, ExceptionState, Outcome
+from perdure.coordination.record import Component, ExceptionOutcome, ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration, Ruling
 from perdure.coordination.site import Resource
 from perdure.model.identity import AttemptId
@@ -82,15 +82,17 @@ def _story(records: Iterable[ExceptionRecord], playbook: Playbook, site: _Past) 
         deadline_s, lasts_s = (plan.deadline_s, plan.lasts_s) if plan else (300.0, 0.0)
         scope = plan.scope if plan else record.scope
         fresh = replace(
-            record, scope=scope, verdicts=(), state=ExceptionState.RAISED, outcome=Outcome.OPEN, repeats=0, budget=None,
+            record, scope=scope, verdicts=(), state=ExceptionState.RAISED, outcome=ExceptionOutcome.OPEN, repeats=0,
+            budget=None,
             deadline_s=None,
         )  # fmt: skip
         outside = [answer for answer in record.verdicts if answer.handler]
         asked: list[Input] = [
-            Enlisted(Registration(a.handler, a.component, (record.type,), "", FAR_S, answer_s=FAR_S)) for a in outside
+            HandlerEnlisted(Registration(a.handler, a.component, (record.type,), "", FAR_S, answer_s=FAR_S))
+            for a in outside
         ]
         own = record.type.partition(".")[0] == OF_ATTEMPTS
-        steps.append((record.time_s, n, [*asked, Raised(fresh, own=own)]))
+        steps.append((record.time_s, n, [*asked, ExceptionRaised(fresh, own=own)]))
         for a in outside:
             ruling = Ruling(a.kind, a.note, forbids=a.forbids, until_s=a.until_s)
             steps.append((a.time_s, n, [Answered(record.id, a.handler, ruling)]))

@@ -31,7 +31,7 @@ class Resource(Struct, frozen=True):
         return not self.partitions or job.may_run_in(self.partitions)
 
 
-class Site(Protocol):
+class SiteFacts(Protocol):
     """The cluster as it stands."""
 
     def job(self, job_id: str) -> Job | None:
@@ -58,7 +58,7 @@ class Site(Protocol):
     def failure_of(self, attempt: AttemptId) -> str:
         """The id of the exception that an attempt's failure is; "" while there is none. Incarnation 0: the latest."""
 
-    def seeing(self, chain: Chain) -> Site:
+    def seeing(self, chain: Chain) -> SiteFacts:
         """The same site with other exceptions on their way and over."""
 
     def in_force(self) -> Sequence[ExceptionRecord]:

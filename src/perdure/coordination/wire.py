@@ -20,10 +20,10 @@ from perdure.coordination.record import (
     AnswerKind,
     Budget,
     Component,
+    ExceptionOutcome,
     ExceptionRecord,
     ExceptionState,
     Origin,
-    Outcome,
     Scope,
     Sighting,
     Subject,
@@ -314,5 +314,5 @@ _FIELDS: Mapping[str, tuple[str, Read[Any]]] = {
     "budget": ("budget", _perhaps(_budget)),
     "repeats": ("repeats", _number),
     "state": ("state", _one_of(ExceptionState)),
-    "outcome": ("outcome", _one_of(Outcome)),
+    "outcome": ("outcome", _one_of(ExceptionOutcome)),
 }

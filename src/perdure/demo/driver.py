@@ -14,7 +14,7 @@ from typing import Literal
 from numpy.random import Generator
 
 from perdure.backends.local.spec import JobSpec
-from perdure.demo.workload import Arrival, Fault, Timed, a_round
+from perdure.demo.workload import Arrival, PlannedFault, Timed, a_round
 from perdure.demo.workspace import Workspace
 from perdure.errors import PerdureError
 
@@ -117,7 +117,7 @@ class _Stage:
     def play(self, timed: Timed) -> None:
         """Submit a job or break or fix a node."""
         try:
-            if isinstance(timed.step, Fault):
+            if isinstance(timed.step, PlannedFault):
                 self._touch(_node(self._site, timed.step.node), timed.step.what)
             elif spec := job_spec(timed.step, timed.key, self._site, self._workspace):
                 self._submit(spec)

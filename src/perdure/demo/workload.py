@@ -68,7 +68,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PlannedFault:
     """Something that is done to a node, `after_s` seconds into a scenario."""
 
     after_s: float
@@ -82,11 +82,11 @@ class Scenario:
 
     at_s: float
     tells: str
-    steps: tuple[Arrival | Fault, ...]
+    steps: tuple[Arrival | PlannedFault, ...]
 
     @property
     def has_fault(self) -> bool:
-        return any(isinstance(step, Fault) for step in self.steps)
+        return any(isinstance(step, PlannedFault) for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Timed:
     """One step of a round, at its instant in seconds since the demonstration began."""
 
     at_s: float
-    step: Arrival | Fault
+    step: Arrival | PlannedFault
     key: str  # the same for all steps of one scenario in one round
 
 
@@ -254,8 +254,8 @@ SCENARIOS: tuple[Scenario, ...] = (
                 requeue_on_node_fail=False,
                 fenced=True,
             ),
-            Fault(12, 1, "fail"),
-            Fault(60, 1, "return"),
+            PlannedFault(12, 1, "fail"),
+            PlannedFault(60, 1, "return"),
         ),
     ),
     Scenario(
@@ -428,8 +428,8 @@ SCENARIOS: tuple[Scenario, ...] = (
                 requeue_on_node_fail=False,
                 fenced=True,
             ),
-            Fault(12, 2, "freeze"),
-            Fault(45, 2, "thaw"),
+            PlannedFault(12, 2, "freeze"),
+            PlannedFault(45, 2, "thaw"),
         ),
     ),
     Scenario(

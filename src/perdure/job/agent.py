@@ -19,7 +19,7 @@ from pathlib import Path
 from perdure.errors import ConfigError, InputError
 from perdure.job import files, heartbeat
 from perdure.job.background import Background
-from perdure.job.heartbeat import Heartbeat, Pulse, Source
+from perdure.job.heartbeat import Heartbeat, HeartbeatSource, Pulse
 from perdure.job.identity import Task
 from perdure.job.liveness import LivenessRules, Watchlog, allowed_s, observe
 from perdure.job.probes import Probing
@@ -48,7 +48,13 @@ class Agent:
         self._log, self._rules = Watchlog(), LivenessRules()
         self._reading = Background(lambda: dict(heartbeats(post.fences, post.task.host)))
         first = Heartbeat(
-            Source.AGENT, post.task.node, post.task.host, post.task.pid, count=0, time_s=0.0, every_s=post.every_s
+            HeartbeatSource.AGENT,
+            post.task.node,
+            post.task.host,
+            post.task.pid,
+            count=0,
+            time_s=0.0,
+            every_s=post.every_s,
         )
         self._pulse = Pulse(post.share / f"{post.task.node}.json", first)
         self.problems: tuple[str, ...] = ()
@@ -100,7 +106,7 @@ def heartbeats(
         for task in islice(files.tasks(fence), MAX_TASKS):
             with suppress(OSError, InputError):
                 found = heartbeat.read(task.heartbeat, owners)
-                if found.source is Source.JOB and host in ("", found.host):
+                if found.source is HeartbeatSource.JOB and host in ("", found.host):
                     yield str(task.heartbeat), found
 
 
@@ -114,7 +120,7 @@ def agents(share: Path) -> Mapping[str, Heartbeat]:
     for path in sorted(share.iterdir()):
         with suppress(OSError, InputError):
             beat = heartbeat.read(path, believed)
-            if beat.source is Source.AGENT and path.name == f"{beat.node}.json":
+            if beat.source is HeartbeatSource.AGENT and path.name == f"{beat.node}.json":
                 found[str(path)] = beat
     return found
 

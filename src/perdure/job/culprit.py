@@ -18,7 +18,7 @@ MOST_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HangFinding:
     """Who stopped first, and how that is known. No culprit: nobody stands out."""
 
     culprits: tuple[RankState, ...] = ()
@@ -34,27 +34,27 @@ class Finding:
         return f"{self.culprits[0].name}{more} {'works' if self.works else 'stopped first'}: {self.says}"
 
 
-def finding_of(sights: Sequence[RankState], slack_s: float = 0.0, unseen: int = 0) -> Finding:
+def finding_of(sights: Sequence[RankState], slack_s: float = 0.0, unseen: int = 0) -> HangFinding:
     """Judge one look. Silences that differ by less than `slack_s` are alike; of `unseen` ranks nothing is known."""
     found = _finding(sights, slack_s)
     if not unseen or any(sight.life not in (Life.WAITS, Life.UNCLEAR) for sight in found.culprits):
         return found
-    return Finding(says=f"of {unseen} rank{'s' if unseen > 1 else ''} nothing is known{_places(sights)}")
+    return HangFinding(says=f"of {unseen} rank{'s' if unseen > 1 else ''} nothing is known{_places(sights)}")
 
 
-def _finding(sights: Sequence[RankState], slack_s: float) -> Finding:
+def _finding(sights: Sequence[RankState], slack_s: float) -> HangFinding:
     ranks = sorted(sights, key=lambda sight: -1 if sight.rank is None else sight.rank)
     by_life = {life: [sight for sight in ranks if sight.life is life] for life in Life}
     others_wait = _waiting(by_life)
     for life in (Life.DEAD, Life.STOPPED, Life.WORKS, Life.ELSEWHERE, Life.ENDED):
         found = by_life[life]
         if found and (len(found) < len(ranks) or len(ranks) == 1 or life is Life.WORKS):
-            return Finding(tuple(found), f"{_of(found[0])}{others_wait}", works=life is Life.WORKS)
+            return HangFinding(tuple(found), f"{_of(found[0])}{others_wait}", works=life is Life.WORKS)
     if len(ranks) == 1:
-        return Finding(tuple(ranks), ranks[0].where or "nothing says what it waits for")
+        return HangFinding(tuple(ranks), ranks[0].where or "nothing says what it waits for")
     if not ranks:
-        return Finding(says="none of its processes is known here")
-    return _odd_one(ranks) or _latest(ranks, slack_s) or Finding(says=f"no rank stands out{_places(ranks)}")
+        return HangFinding(says="none of its processes is known here")
+    return _odd_one(ranks) or _latest(ranks, slack_s) or HangFinding(says=f"no rank stands out{_places(ranks)}")
 
 
 def _of(sight: RankState) -> str:
@@ -89,7 +89,7 @@ def _named(sights: Sequence[RankState]) -> str:
     return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(numbers)}"
 
 
-def _odd_one(ranks: Sequence[RankState]) -> Finding | None:
+def _odd_one(ranks: Sequence[RankState]) -> HangFinding | None:
     """The few that are in another collective, or at another place, than the rest."""
     kinds = Counter(_at(sight) for sight in ranks)
     if len(kinds) < 2:
@@ -99,19 +99,19 @@ def _odd_one(ranks: Sequence[RankState]) -> Finding | None:
     if many == next_most or not all(map(_at, odd)):
         return None
     rest = [sight for sight in ranks if _at(sight) == usual]
-    return Finding(tuple(odd), f"it is in {_at(odd[0])}, {_named(rest)} in {usual or 'another place'}")
+    return HangFinding(tuple(odd), f"it is in {_at(odd[0])}, {_named(rest)} in {usual or 'another place'}")
 
 
-def _latest(ranks: Sequence[RankState], slack_s: float) -> Finding | None:
+def _latest(ranks: Sequence[RankState], slack_s: float) -> HangFinding | None:
     """The one whose last step lies behind, or was told longest ago."""
     steps = [sight.step for sight in ranks if sight.step is not None]
     places = _places(ranks)
     if len(steps) == len(ranks) and min(steps) < max(steps):
         behind = [sight for sight in ranks if sight.step == min(steps)]
-        return Finding(tuple(behind), f"its last step is {min(steps)}, that of others {max(steps)}{places}")
+        return HangFinding(tuple(behind), f"its last step is {min(steps)}, that of others {max(steps)}{places}")
     silent = sorted(((sight.silent_s or 0.0, sight) for sight in ranks), key=lambda pair: -pair[0])
     if all(sight.silent_s is not None for sight in ranks) and silent[0][0] > silent[1][0] + slack_s:
-        return Finding((silent[0][1],), f"it fell silent first{places}")
+        return HangFinding((silent[0][1],), f"it fell silent first{places}")
     return None
 
 

@@ -31,13 +31,13 @@ from typing import Any
 from perdure.errors import Fenced
 from perdure.job import exit_report
 from perdure.job.beats import BEAT_S, BEATS_DIR, BEATS_LOCAL, BeatReader
-from perdure.job.exit_report import ExitReport, Reason
+from perdure.job.exit_report import ExitReason, ExitReport
 from perdure.job.fence import FENCE_DIR, FENCE_TOKEN, Claim, claim
 from perdure.job.files import JobFiles
 from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, prestop_signal_of
 from perdure.job.gang import Gang
 from perdure.job.hang_watch import HangWatch
-from perdure.job.heartbeat import Heartbeat, Pulse, Source
+from perdure.job.heartbeat import Heartbeat, HeartbeatSource, Pulse
 from perdure.job.identity import FENCE_JOB, Start, Task, identify, task_of
 from perdure.job.leave import LEAVE_FILE, code_left
 from perdure.job.memory import oom_kills
@@ -58,11 +58,11 @@ ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 OTHERS_HEARTBEAT_S = 60.0
 _PR_SET_PDEATHSIG = 1
 _RAISED = {
-    Reason.EXIT: ("process.exit", 1),
-    Reason.SIGNAL: ("process.signal", 1),
-    Reason.HANG: ("process.hang", 1),
-    Reason.OOM_HINT: ("process.oom", 1),
-    Reason.WALLTIME: ("process.walltime", 4),
+    ExitReason.EXIT: ("process.exit", 1),
+    ExitReason.SIGNAL: ("process.signal", 1),
+    ExitReason.HANG: ("process.hang", 1),
+    ExitReason.OOM_HINT: ("process.oom", 1),
+    ExitReason.WALLTIME: ("process.walltime", 4),
 }  # type and severity; a newer incarnation's taking over is no failure
 
 
@@ -131,7 +131,7 @@ class _Run:
             note = f"{self._argv[0]}: cannot be run: {err.strerror}"
             say(f"perdure exec: {note}. Check the command after --.")
             code = NOT_FOUND if isinstance(err, FileNotFoundError) else NOT_RUNNABLE
-            return self._breathe_last(Ending(Reason.EXIT, code, note=note), [])
+            return self._breathe_last(Ending(ExitReason.EXIT, code, note=note), [])
         family = Family(program, strangers, own_group=own_group)
         if self._watches.is_first and has_service(self._environment):  # not before: a fork beside threads is not safe
             from perdure.job.listening import listen
@@ -143,7 +143,7 @@ class _Run:
         finally:
             family.kill()
             program.wait()
-        if ending.reason is Reason.FENCED:
+        if ending.reason is ExitReason.FENCED:
             say(f"perdure exec: {ending.note}")
         return self._breathe_last(ending, guard.told)
 
@@ -194,7 +194,7 @@ class _Run:
         error = exit_report.torchelastic_error(self._error_file, self._started_s)
         breath = self._note(self._understood(ending, error), told, error, is_final=True)
         self._watches.pulse.end(step=breath.step)
-        if breath.exit_code and breath.reason in (Reason.EXIT, Reason.SIGNAL, Reason.OOM_HINT):
+        if breath.exit_code and breath.reason in (ExitReason.EXIT, ExitReason.SIGNAL, ExitReason.OOM_HINT):
             self._watches.gang.fail(breath.exit_code, breath.signal)
         if breath.exit_code and breath.reason in _RAISED:
             type_, severity = _RAISED[breath.reason]
@@ -211,13 +211,13 @@ class _Run:
 
     def _understood(self, ending: Ending, error: Any) -> Ending:
         """The ending, with what the guard cannot see: the kernel's kills, and what a worker asked of torchrun."""
-        if ending.reason not in (Reason.EXIT, Reason.SIGNAL, Reason.WALLTIME) or not ending.exit_code:
+        if ending.reason not in (ExitReason.EXIT, ExitReason.SIGNAL, ExitReason.WALLTIME) or not ending.exit_code:
             return ending
         asked = code_left(self._tracks.leave, time.time()) or exit_report.code_of_worker(error)
         if self._care.framework is Framework.TORCHRUN and ending.exit_code == 1 and wish_of(asked) is not ExitWish.NONE:
             return replace(ending, exit_code=asked, note=ending.note or "a worker asked for it")
-        if ending.reason is not Reason.WALLTIME and (kills := oom_kills() - self._oom_kills) > 0:
-            return replace(ending, reason=Reason.OOM_HINT, note=f"killed for lack of memory meanwhile: {kills}")
+        if ending.reason is not ExitReason.WALLTIME and (kills := oom_kills() - self._oom_kills) > 0:
+            return replace(ending, reason=ExitReason.OOM_HINT, note=f"killed for lack of memory meanwhile: {kills}")
         return ending
 
     def _last_breath(self, ending: Ending, told: Sequence[str], error: Any) -> ExitReport:
@@ -251,7 +251,7 @@ class _Run:
 
 def _first_heartbeat(start: Start, held: Claim, task: Task, options: ExecOptions) -> Heartbeat:
     return Heartbeat(
-        source=Source.JOB,
+        source=HeartbeatSource.JOB,
         node=task.node,
         host=task.host,
         pid=task.pid,

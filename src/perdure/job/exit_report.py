@@ -24,7 +24,7 @@ MAX_SKEW_S = 5.0  # between a file system's clock and a host's
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
-class Reason(StrEnum):
+class ExitReason(StrEnum):
     """Why a task ended."""
 
     EXIT = "exit"  # by itself, with whatever code
@@ -45,7 +45,7 @@ class ExitReport:
     node: str
     host: str
     pid: int  # of perdure exec
-    reason: Reason
+    reason: ExitReason
     exit_code: int  # that perdure exec ends with
     started_s: float
     ended_s: float
@@ -84,7 +84,7 @@ def read(path: Path) -> ExitReport:
         node=fields.text("node"),
         host=fields.text("host"),
         pid=fields.whole("pid"),
-        reason=_word(fields, "reason", Reason),
+        reason=_word(fields, "reason", ExitReason),
         exit_code=fields.whole("exit_code"),
         started_s=fields.number("started_s"),
         ended_s=fields.number("ended_s"),

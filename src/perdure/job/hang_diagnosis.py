@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from perdure.job.background import Background
-from perdure.job.culprit import Finding, finding_of
+from perdure.job.culprit import HangFinding, finding_of
 from perdure.job.gang import SKEW_S, Gang
 from perdure.job.rank_state import RankState
 
@@ -35,7 +35,7 @@ class HangDiagnosis:
             self._gang.tell(self.own)
         return self.own is not None
 
-    def finding(self, now: float) -> Finding | None:
+    def finding(self, now: float) -> HangFinding | None:
         """The judgement of all ranks; None before all is known, for a few seconds at most."""
         if not self.look(now):
             return None

@@ -28,7 +28,7 @@ from perdure.job.silence import Tier
 from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID, SILENCE_SAID
 
 if TYPE_CHECKING:
-    from perdure.job.culprit import Finding
+    from perdure.job.culprit import HangFinding
     from perdure.job.hang_diagnosis import HangDiagnosis
     from perdure.job.rank_state import RankState
 
@@ -55,7 +55,7 @@ class HangResponse:
     _inquiry: HangDiagnosis | None = None
     _leads: bool = False
     _follows: bool = False
-    _finding: Finding | None = None
+    _finding: HangFinding | None = None
     _is_due: bool = False  # the grace is over
     _excused_s: float = -math.inf  # the last sign of life before a silence that was excused
     _alarm_s: float = math.inf
@@ -164,7 +164,7 @@ class HangResponse:
             self.gang.end()
             self._end(self._sentence(self._finding))
 
-    def _is_excused(self, finding: Finding, now: float) -> bool:
+    def _is_excused(self, finding: HangFinding, now: float) -> bool:
         if not finding.works or not self.hang.excuse(now):
             return False
         if self.hang.heard_s != self._excused_s:
@@ -173,7 +173,7 @@ class HangResponse:
         self._stand_down()
         return True
 
-    def _tell(self, finding: Finding) -> None:
+    def _tell(self, finding: HangFinding) -> None:
         """Say who stopped first, in the log, in a file and to the service; it may still come back."""
         note = self._sentence(finding)
         say(f"{HANG_SAID}{note}; it is ended in {self.options.hang.soft_s:.0f} s unless it gives one")
@@ -195,7 +195,7 @@ class HangResponse:
         say(f"{said}{why}")
         self.family.signal_group(signal.SIGTERM)
 
-    def _sentence(self, finding: Finding) -> str:
+    def _sentence(self, finding: HangFinding) -> str:
         return f"{finding.sentence}; no sign of life for {self._silence()}"
 
     def _silence(self) -> str:

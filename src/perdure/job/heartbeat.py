@@ -20,7 +20,7 @@ from perdure.job.files import read_json, write_json
 SCHEMA = "perdure.heartbeat/1"
 
 
-class Source(StrEnum):
+class HeartbeatSource(StrEnum):
     """Who writes it, and so how much it is worth: the agent is the site's, a job's tasks are its owner's."""
 
     AGENT = "agent"
@@ -31,7 +31,7 @@ class Source(StrEnum):
 class Heartbeat:
     """What one process of a node says of itself."""
 
-    source: Source
+    source: HeartbeatSource
     node: str
     host: str
     pid: int
@@ -63,10 +63,10 @@ def read(path: Path, owners: Collection[int] | None = None) -> Heartbeat:
     """
     fields = Fields(str(path), read_json(path, SCHEMA, owners))
     source = fields.text("source")
-    if source not in tuple(Source):
-        raise InputError(str(path), f"source is {source[:80]!r}", f"It must be one of {', '.join(Source)}")
+    if source not in tuple(HeartbeatSource):
+        raise InputError(str(path), f"source is {source[:80]!r}", f"It must be one of {', '.join(HeartbeatSource)}")
     return Heartbeat(
-        source=Source(source),
+        source=HeartbeatSource(source),
         node=fields.text("node"),
         host=fields.text("host"),
         pid=fields.whole("pid"),

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from perdure.job.heartbeat import Heartbeat, Source
+from perdure.job.heartbeat import Heartbeat, HeartbeatSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def silent(
     heard: dict[str, list[SeenHeartbeat]] = defaultdict(list)
     for each in log.seen.values():
         beat = each.heartbeat
-        if beat.source is Source.AGENT or beat.node in running.get(beat.job_id, ()):
+        if beat.source is HeartbeatSource.AGENT or beat.node in running.get(beat.job_id, ()):
             heard[beat.node].append(each)
     nodes = [found for node in sorted(heard) if (found := _judged(node, heard[node], now, rules, not_answering))]
     unconfirmed = [found for found in nodes if found.node not in not_answering]
@@ -125,7 +125,7 @@ def _kind(heartbeat: Heartbeat) -> str:
 
 
 def _name(heartbeat: Heartbeat) -> str:
-    return "agent" if heartbeat.source is Source.AGENT else f"job {heartbeat.job_id}"
+    return "agent" if heartbeat.source is HeartbeatSource.AGENT else f"job {heartbeat.job_id}"
 
 
 def _has_beaten(before: Heartbeat, now: Heartbeat) -> bool:

@@ -35,7 +35,7 @@ _TIMEOUT_S = 15.0  # a controller that is down is given up by scontrol itself af
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StartAnswer:
     """What the controller says of a job's latest start."""
 
     state: str
@@ -44,7 +44,7 @@ class Answer:
     nodes: tuple[str, ...] = ()
 
 
-Ask = Callable[[str], Answer | None]
+Ask = Callable[[str], StartAnswer | None]
 
 
 def learnt(start: Start, environment: Mapping[str, str], ask: Ask | None = None) -> Start:
@@ -69,7 +69,7 @@ def learnt(start: Start, environment: Mapping[str, str], ask: Ask | None = None)
     return replace(start, incarnation=answer.restarts, start_s=answer.start_s)
 
 
-def _is_ours(answer: Answer, start: Start, environment: Mapping[str, str]) -> bool:
+def _is_ours(answer: StartAnswer, start: Start, environment: Mapping[str, str]) -> bool:
     """Whether the controller speaks of this start; False where nobody can tell. Raises `Fenced` where it cannot be."""
     node, is_counted = environment.get("SLURMD_NODENAME", ""), RESTART_COUNT in environment
     if is_counted and answer.restarts > start.incarnation:
@@ -86,7 +86,7 @@ def asking(environment: Mapping[str, str]) -> Ask:
     """A question to the controller, by ``scontrol``; its answer is None where there is none."""
     own = {**environment, "LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
 
-    def ask(job_id: str) -> Answer | None:
+    def ask(job_id: str) -> StartAnswer | None:
         try:
             ran = subprocess.run(
                 ["scontrol", "-a", "-o", "show", "job", job_id],
@@ -99,7 +99,7 @@ def asking(environment: Mapping[str, str]) -> Ask:
     return ask
 
 
-def understood(text: str, job_id: str) -> Answer | None:
+def understood(text: str, job_id: str) -> StartAnswer | None:
     """Read ``scontrol -o show job``, one line a job: an array's number brings its other tasks too, a heterogeneous
     job's all its components, whose nodes count together. None for anything else."""
     from perdure.model.hostlist import expand  # only where Slurm must be asked
@@ -112,7 +112,7 @@ def understood(text: str, job_id: str) -> Answer | None:
     own = _own_words(lines[0])
     try:
         nodes = [node for line in parts or lines for node in expand(_own_words(line).get("NodeList", ""))]
-        return Answer(own["JobState"], int(own["Restarts"]), int(own["StartTime"]), tuple(nodes))
+        return StartAnswer(own["JobState"], int(own["Restarts"]), int(own["StartTime"]), tuple(nodes))
     except (KeyError, ValueError, InputError):
         return None
 
@@ -158,7 +158,7 @@ def _read(note: Path, start: Start) -> Start | None:
     return None
 
 
-def _write(note: Path, answer: Answer) -> None:
+def _write(note: Path, answer: StartAnswer) -> None:
     """Leave the answer for others; without it they ask for themselves."""
     with suppress(OSError):
         note.parent.mkdir(parents=True, exist_ok=True)

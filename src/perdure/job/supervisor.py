@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.errors import Fenced
-from perdure.job.exit_report import Reason
+from perdure.job.exit_report import ExitReason
 from perdure.job.fence import Claim
 from perdure.job.files import JobFiles
 from perdure.job.framework import FRAMEWORK_WARNINGS, Framework, PrestopSignal
@@ -39,7 +39,7 @@ STALL_S = 1.0  # silence of this launcher that may have been a freeze of the who
 class Ending:
     """How it came to an end."""
 
-    reason: Reason
+    reason: ExitReason
     exit_code: int
     signal: int = 0  # that ended the program
     note: str = ""
@@ -100,7 +100,7 @@ class Supervisor:
             try:
                 self._check_claim()
             except Fenced as err:
-                return Ending(Reason.FENCED, STOP_HERE, note=str(err))
+                return Ending(ExitReason.FENCED, STOP_HERE, note=str(err))
             if was_away:
                 self._resume(away_s)
             for signum in came.signals.intersection(FORWARDED):
@@ -116,7 +116,7 @@ class Supervisor:
             self._family.reap_orphans()
             if self._look(time.monotonic()) is Tier.KILL:
                 say("perdure exec: it did not end: it is killed")
-                return Ending(Reason.HANG, RETRY_ME, signal.SIGKILL, self._standstill.ended_why)
+                return Ending(ExitReason.HANG, RETRY_ME, signal.SIGKILL, self._standstill.ended_why)
             looked_s = time.monotonic()
 
     def _check_claim(self) -> None:
@@ -255,11 +255,11 @@ class Supervisor:
         """What it means that the program ends with this status; negative: by that signal."""
         ended_by = max(0, -status)
         if self._standstill.ended_why:
-            return Ending(Reason.HANG, RETRY_ME, ended_by, self._standstill.ended_why)
+            return Ending(ExitReason.HANG, RETRY_ME, ended_by, self._standstill.ended_why)
         code = status if status >= 0 else 128 - status
         if self._watches.walltime.explains(bool(self.told), time.time()):
-            return Ending(Reason.WALLTIME, code, ended_by, "walltime was near")
-        return Ending(Reason.SIGNAL if ended_by else Reason.EXIT, code, ended_by)
+            return Ending(ExitReason.WALLTIME, code, ended_by, "walltime was near")
+        return Ending(ExitReason.SIGNAL if ended_by else ExitReason.EXIT, code, ended_by)
 
 
 def has_exited(program: subprocess.Popen[bytes]) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Ending(IntEnum):
+class TableEnding(IntEnum):
     """How a job of a trace ended, in the words that Philly uses."""
 
     UNKNOWN = 0

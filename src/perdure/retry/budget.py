@@ -21,7 +21,7 @@ _ROUNDING_S = 1e-3
 _SOON_S = 12 * HOUR_S
 
 
-class Budget(NamedTuple):
+class RetryBudget(NamedTuple):
     """At most `limit` starts in any hour; those that are planned or were, sorted."""
 
     name: str
@@ -30,12 +30,12 @@ class Budget(NamedTuple):
     setting: str  # of `RetryRules`, that gives more
     of: str  # "cluster", "user" or "node": whose it is
 
-    def standing(self, now: float) -> Standing:
+    def standing(self, now: float) -> BudgetStanding:
         used = min(self.limit, len(self.times) - bisect_right(self.times, now - HOUR_S))
-        return Standing(self.name, used, self.limit, earliest(self.times, self.limit, now), self.setting, self.of)
+        return BudgetStanding(self.name, used, self.limit, earliest(self.times, self.limit, now), self.setting, self.of)
 
 
-class Standing(NamedTuple):
+class BudgetStanding(NamedTuple):
     """How a budget stands at one instant."""
 
     name: str  # "the cluster's retries", "the retries after failures on n3"
@@ -46,14 +46,14 @@ class Standing(NamedTuple):
     of: str  # "cluster", "user" or "node": whose it is
 
 
-class Room(NamedTuple):
+class BudgetRoom(NamedTuple):
     """When a retry may start, and the words for what makes it wait; "" where nothing does."""
 
     instant_s: float  # infinite where a budget is 0
     waits_for: str
 
 
-def room(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules, start_s: float, now: float) -> Room:
+def room(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules, start_s: float, now: float) -> BudgetRoom:
     """The first instant from `start_s` on at which every budget that this retry is charged to has room."""
     budgets = _budgets(job, attempt, fleet, rules)
     instant_s, full = start_s, None
@@ -64,7 +64,7 @@ def room(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules, start_s: f
             if later_s > instant_s:
                 instant_s, full = later_s, budget
         if instant_s in (before_s, math.inf):
-            return Room(instant_s, _spent(full, now) if full else "")
+            return BudgetRoom(instant_s, _spent(full, now) if full else "")
 
 
 def earliest(times: Sequence[float], limit: int, start_s: float, window_s: float = HOUR_S) -> float:
@@ -100,7 +100,7 @@ def node_limit(fleet: Fleet, rules: RetryRules) -> int:
     return max(rules.per_node_per_hour, int(rules.cluster_share_per_hour * fleet.running_jobs / nodes) if nodes else 0)
 
 
-def standing(fleet: Fleet, rules: RetryRules, now: float) -> list[Standing]:
+def standing(fleet: Fleet, rules: RetryRules, now: float) -> list[BudgetStanding]:
     """How the cluster's budget stands, and those that anything was charged to: users' shares of it, and of nodes."""
     by_user, by_node = defaultdict(list), defaultdict(list)
     for spent in fleet.spent:
@@ -115,7 +115,7 @@ def standing(fleet: Fleet, rules: RetryRules, now: float) -> list[Standing]:
     return [budget.standing(now) for budget in budgets]
 
 
-def _budgets(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules) -> list[Budget]:
+def _budgets(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules) -> list[RetryBudget]:
     """Those of the cluster and of the nodes it ran on, and the user's share of each."""
     found = [
         _of_user(job.user, _times(fleet.spent, job.user), fleet, rules),
@@ -127,30 +127,30 @@ def _budgets(job: Job, attempt: Attempt, fleet: Fleet, rules: RetryRules) -> lis
         on_it = [s for s, names in where if node in names]
         budget = _of_node(node, _times(on_it), fleet, rules)
         share = min(budget.limit, _share(budget.limit, rules))
-        of_user = Budget(
+        of_user = RetryBudget(
             f"user {job.user}'s share of {budget.name}", _times(on_it, job.user), share, "user_share", "user"
         )
         found += [of_user, budget]
     return found
 
 
-def _of_cluster(times: list[float], fleet: Fleet, rules: RetryRules) -> Budget:
+def _of_cluster(times: list[float], fleet: Fleet, rules: RetryRules) -> RetryBudget:
     limit = cluster_limit(fleet, rules)
     names = ("per_cluster_per_hour", "cluster_floor_per_hour")
     setting = next((name for name in names if limit == getattr(rules, name)), "cluster_share_per_hour")
-    return Budget("the cluster's retries", times, limit, setting, "cluster")
+    return RetryBudget("the cluster's retries", times, limit, setting, "cluster")
 
 
-def _of_user(user: str, times: list[float], fleet: Fleet, rules: RetryRules) -> Budget:
+def _of_user(user: str, times: list[float], fleet: Fleet, rules: RetryRules) -> RetryBudget:
     share = _share(cluster_limit(fleet, rules), rules)
     setting = "user_share" if share <= rules.per_user_per_hour else "per_user_per_hour"
     limit = min(rules.per_user_per_hour, share)
-    return Budget(f"user {user}'s share of the cluster's retries", times, limit, setting, "user")
+    return RetryBudget(f"user {user}'s share of the cluster's retries", times, limit, setting, "user")
 
 
-def _of_node(node: str, times: list[float], fleet: Fleet, rules: RetryRules) -> Budget:
+def _of_node(node: str, times: list[float], fleet: Fleet, rules: RetryRules) -> RetryBudget:
     limit = node_limit(fleet, rules)
-    return Budget(f"the retries after failures on {node}", times, limit, "per_node_per_hour", "node")
+    return RetryBudget(f"the retries after failures on {node}", times, limit, "per_node_per_hour", "node")
 
 
 def _times(spent: Iterable[Spent], user: str | None = None) -> list[float]:
@@ -161,7 +161,7 @@ def _share(limit: int, rules: RetryRules) -> int:
     return min(limit, max(1, int(rules.user_share * limit)))
 
 
-def _spent(budget: Budget, now: float) -> str:
+def _spent(budget: RetryBudget, now: float) -> str:
     return f"{budget.name} of an hour are spent ({budget.standing(now).used} of {budget.limit})"
 
 

@@ -17,7 +17,7 @@ from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailu
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
 from perdure.triage.deaths import CANCELLED
-from perdure.triage.verdict import Bound, Label, Role, Verdict
+from perdure.triage.verdict import Bound, CauseRole, Label, Verdict
 
 OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
 """Ends that the resource manager answers for: they say nothing of the job."""
@@ -276,7 +276,7 @@ def _wish_of_program(attempt: Attempt, verdict: Verdict) -> ExitWish:
 
 def _is_hopeless(verdict: Verdict) -> bool:
     """Whether the log names the cause, and the cause stays."""
-    return verdict.label is Label.DETERMINISTIC and any(each.role is Role.ROOT for each in verdict.evidence)
+    return verdict.label is Label.DETERMINISTIC and any(each.role is CauseRole.ROOT for each in verdict.evidence)
 
 
 def _refused_by_program(asked: ExitWish, attempt: Attempt) -> str:

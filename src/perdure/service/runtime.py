@@ -39,14 +39,14 @@ from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
 from perdure.service.core.call_budget import CallBudget
 from perdure.service.core.comments import instance_mark, journal_place
-from perdure.service.core.controller import Told
+from perdure.service.core.controller import ChainInput
 from perdure.service.core.loglines import log_to_stderr
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore
 from perdure.service.notices.notifier import READ_EVERY_S, Notifier, turns
 from perdure.service.notices.outbox import Outbox
-from perdure.service.settings import Cluster, CoordinationSettings, LocalSettings, ServiceSettings, Settings
+from perdure.service.settings import BackendKind, CoordinationSettings, LocalSettings, ServiceSettings, Settings
 from perdure.service.store.journal import Journal
 from perdure.service.web.app import create_app
 from perdure.service.web.connections import (
@@ -56,7 +56,7 @@ from perdure.service.web.connections import (
     accept_quietly,
     raise_descriptor_limit,
 )
-from perdure.service.web.metrics import Metrics
+from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.web.state import WebSettings
 from perdure.service.whatif.comparison_queue import ComparisonQueue, at_work
 from perdure.service.workers.commands import ServiceCommands
@@ -162,7 +162,7 @@ def run(settings: Settings) -> int:
         sock = stack.enter_context(listen(service.host, service.port))
         backend = stack.enter_context(backend_of(settings, state))
         stack.enter_context(sole_actor(settings, backend, state, journal))
-        metrics = Metrics(playbook_of(settings))
+        metrics = ServiceMetrics(playbook_of(settings))
         learner = learner_of(settings, journal, rules)
         engine = stack.enter_context(closing(engine_of(settings, backend, journal, learner, metrics, state)))
         keep_pauses_short()
@@ -246,7 +246,7 @@ def check_manager(journal: Journal, name: str) -> None:
 @contextmanager
 def backend_of(settings: Settings, state: Path) -> Iterator[Backend]:
     """The cluster that the settings name; the embedded one is started, and ended with the service."""
-    if settings.service.cluster is Cluster.SLURM:
+    if settings.service.cluster is BackendKind.SLURM:
         yield slurm_backend(settings)
         return
     home = state / "cluster"
@@ -275,13 +275,13 @@ def learner_of(settings: Settings, journal: Journal, rules: RuleBook) -> Learner
 
 
 def engine_of(
-    settings: Settings, backend: Backend, journal: Journal, learner: Learner, metrics: Metrics, state: Path
+    settings: Settings, backend: Backend, journal: Journal, learner: Learner, metrics: ServiceMetrics, state: Path
 ) -> Engine:
     """The engine with its parts in place."""
     rulings = ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps, settings.scope)
     executor = Executor(journal, backend, rulings)
 
-    is_commented = settings.service.cluster is Cluster.SLURM and settings.service.armed
+    is_commented = settings.service.cluster is BackendKind.SLURM and settings.service.armed
     mark = (
         instance_mark(journal_place(settings.service.database, socket.gethostname(), str(state)))
         if is_commented
@@ -298,7 +298,7 @@ def watch_of(settings: Settings, journal: Journal, engine: Engine) -> Watch:
     """What looks for suspects, and lets the chain hear of them."""
 
     def tell(inputs: list[Input]) -> None:
-        engine.absorb([Told(time.time(), tuple(inputs))])
+        engine.absorb([ChainInput(time.time(), tuple(inputs))])
 
     store = SuspectStore(journal.store, journal.cluster, topology_of(settings), settings.blame.storage)
     return Watch(store, settings.blame, time.time, tell)
@@ -341,7 +341,7 @@ def comparison_queue_of(settings: Settings, journal: Journal, state: Path) -> Co
 
 
 def notifiers(
-    settings: Settings, journal: Journal, state: Path, url: str, metrics: Metrics, stop: threading.Event
+    settings: Settings, journal: Journal, state: Path, url: str, metrics: ServiceMetrics, stop: threading.Event
 ) -> list[threading.Thread]:
     """The threads that tell people what happens: one that gathers, and one for each target."""
     if not settings.notices.targets.by_name:
@@ -403,7 +403,7 @@ def serve(
     settings: Settings,
     engine: Engine,
     learner: Learner,
-    metrics: Metrics,
+    metrics: ServiceMetrics,
     sock: socket.socket,
     url: str,
     state: Path,

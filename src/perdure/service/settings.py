@@ -41,7 +41,7 @@ LOOKS_PER_MINUTE = 10
 _CLUSTER_NAME = re2.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
-class Cluster(StrEnum):
+class BackendKind(StrEnum):
     """Which resource manager is watched."""
 
     LOCAL = "local"  # the embedded one
@@ -57,7 +57,7 @@ def default_state_dir(env: Mapping[str, str]) -> Path:
 class ServiceSettings:
     """The service as a whole."""
 
-    cluster: Cluster = Cluster.LOCAL
+    cluster: BackendKind = BackendKind.LOCAL
     """"local": the embedded one; "slurm": the one whose tools are in PATH."""
     cluster_name: str = ""
     """Name of this cluster in the journal, in ids and on pages; "" stands for "local" or "slurm". Clusters whose
@@ -93,7 +93,7 @@ class ServiceSettings:
 
     @property
     def armed(self) -> bool:
-        return self.cluster is Cluster.LOCAL if self.act is None else self.act
+        return self.cluster is BackendKind.LOCAL if self.act is None else self.act
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +180,14 @@ class Settings:
         """Seconds between two looks at the cluster."""
         if self.service.poll_s is not None:
             return self.service.poll_s
-        if self.service.cluster is Cluster.LOCAL:
+        if self.service.cluster is BackendKind.LOCAL:
             return 1.0
         return SLURM_POLL_S if self.slurm.spool else MINUTE_S / max(1.0, (self.pace.looks or 1.0) - 1.0)
 
     @property
     def pace(self) -> CallBudget:
         """How often the cluster may be asked."""
-        if self.service.cluster is Cluster.LOCAL:
+        if self.service.cluster is BackendKind.LOCAL:
             return CallBudget()
         asked = MINUTE_S / self.service.poll_s if self.service.poll_s else 0.0
         looks = self.slurm.looks_per_minute or max(LOOKS_PER_MINUTE, asked)

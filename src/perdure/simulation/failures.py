@@ -19,7 +19,7 @@ from numpy.random import Generator, Philox
 from numpy.typing import NDArray
 
 from perdure.errors import ConfigError
-from perdure.model.table import Attempts, Ending, JobTable
+from perdure.model.table import Attempts, JobTable, TableEnding
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.repairs import draw_repairs_s
 from perdure.traces.failure_table import REASONS, SHARE_FAILING, draw_reasons, draw_rtf_s, draw_trials
@@ -125,7 +125,7 @@ def recorded(table: JobTable, seed: int = 0) -> Failures:  # noqa: ARG001
     owner = np.repeat(np.arange(len(table)), counts)
     place = np.arange(len(owner)) - tries.first[:-1][owner]
     last = place == counts[owner] - 1
-    killed = last & ~tries.passed & (table.ending[owner] == Ending.KILLED)
+    killed = last & ~tries.passed & (table.ending[owner] == TableEnding.KILLED)
     got_there = tries.passed | killed
     latest = np.full(len(table), -1)
     np.maximum.at(latest, owner[got_there], place[got_there])
@@ -158,7 +158,7 @@ def philly(table: JobTable, seed: int, share: float = SHARE_FAILING) -> Failures
     fails = np.arange(len(owner)) - first[:-1][owner] < trials[owner]
     took_s = np.where(fails, 0.0, table.duration_s[owner])
     took_s[fails] = _failed_after_s(table, reason, trials, heals, owner[fails], rng)
-    passed = ~fails & (table.ending[owner] != Ending.KILLED)
+    passed = ~fails & (table.ending[owner] != TableEnding.KILLED)
     nature = np.where(passed, Nature.PASSED, Nature.KILLED)
     nature[fails] = _natures()[reason[owner[fails]]]
     words = np.array([*(each.name for each in REASONS), "killed"], np.object_)
@@ -209,7 +209,7 @@ def _completed(table: JobTable) -> Attempts:
         return tries
     places = tries.first[bare]
     first = np.concatenate([[0], np.cumsum(np.maximum(counts, 1))]).astype(np.int64)
-    passed = ~np.isin(table.ending[bare], (Ending.FAILED, Ending.KILLED))
+    passed = ~np.isin(table.ending[bare], (TableEnding.FAILED, TableEnding.KILLED))
     return Attempts(
         first, np.insert(tries.duration_s, places, table.duration_s[bare]), np.insert(tries.passed, places, passed)
     )
@@ -224,7 +224,7 @@ def _reasons(table: JobTable, share: float, rng: Generator) -> NDArray[np.intp]:
         return reason
     heals = np.array([each.heals for each in REASONS])
     reason[fails & ~heals[reason]] = -1  # the trace tells which jobs fail for good
-    failed = np.flatnonzero(table.ending == Ending.FAILED)
+    failed = np.flatnonzero(table.ending == TableEnding.FAILED)
     weights = np.array([0 if each.heals else each.jobs for each in REASONS], np.float64)
     reason[failed] = rng.choice(len(REASONS), len(failed), p=weights / weights.sum())
     return reason
@@ -243,7 +243,7 @@ def _failed_after_s(
     begins = np.flatnonzero(np.diff(owner, prepend=-1))
     of_first = np.repeat(drawn[begins], np.diff([*begins, len(owner)]))
     took = np.where(heals[owner], drawn, of_first)
-    told = ~heals[owner] & (table.ending[owner] == Ending.FAILED)
+    told = ~heals[owner] & (table.ending[owner] == TableEnding.FAILED)
     took[told] = table.duration_s[owner[told]] / trials[owner[told]]
     after: NDArray[np.float64] = np.maximum(1.0, took.round())
     return after

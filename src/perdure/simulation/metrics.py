@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from perdure.model.table import Ending, JobTable
+from perdure.model.table import JobTable, TableEnding
 from perdure.simulation.fairness import rho
 from perdure.simulation.result import Result
 
@@ -166,7 +166,7 @@ def _killed(table: JobTable, result: Result) -> NDArray[np.bool_]:
     if table.attempts is not None:
         recorded = np.maximum(np.diff(table.attempts.first), 1)
     ends = np.cumsum(recorded)
-    last: NDArray[np.bool_] = (log.record == ends[log.job] - 1) & (table.ending[log.job] == Ending.KILLED)
+    last: NDArray[np.bool_] = (log.record == ends[log.job] - 1) & (table.ending[log.job] == TableEnding.KILLED)
     return last
 
 

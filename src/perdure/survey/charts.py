@@ -10,7 +10,7 @@ import numpy as np
 
 from perdure.errors import MissingExtra
 from perdure.installation import to_install
-from perdure.survey.tally import Failed, Tally
+from perdure.survey.tally import FailedAttempt, Tally
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ _MARKS = {60: "1 min", 600: "10 min", 3600: "1 h", 36_000: "10 h", 86_400: "1 d"
 _DPI = 110
 
 
-def draw(found: Tally, failed: Sequence[Failed]) -> dict[str, bytes]:
+def draw(found: Tally, failed: Sequence[FailedAttempt]) -> dict[str, bytes]:
     """PNG pictures by name. Raises `MissingExtra` without Matplotlib."""
     try:
         from matplotlib.figure import Figure
@@ -43,7 +43,7 @@ def _lost(figure: Figure, found: Tally) -> Figure:
     return figure
 
 
-def _run_times(figure: Figure, found: Tally, failed: Sequence[Failed]) -> Figure:
+def _run_times(figure: Figure, found: Tally, failed: Sequence[FailedAttempt]) -> Figure:
     axes = figure.add_subplot()
     for row, colour in zip((r for r in found.rows if r.rtf_s), _COLOURS, strict=False):
         times = np.sort([each.ran_s for each in failed if each.reason == row.reason and each.ran_s is not None])

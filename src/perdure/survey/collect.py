@@ -12,7 +12,7 @@ import re2
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
-from perdure.survey.tally import Failed
+from perdure.survey.tally import FailedAttempt
 from perdure.traces.sacct_columns import Records
 from perdure.triage.verdict import Verdict
 
@@ -36,7 +36,7 @@ _NUMBER = re2.compile(r"\d{1,10}(?:_\d{1,10})?")
 class Collected:
     """What was found, and what could not be used."""
 
-    failed: list[Failed] = field(default_factory=list)
+    failed: list[FailedAttempt] = field(default_factory=list)
     attempts: int = 0  # that ended, failed or not
     logs: int = 0  # that were judged
     strangers: int = 0  # logs of no job that failed
@@ -78,7 +78,9 @@ def of_logs(logs: Iterable[str], owner_of: Callable[[str], str], judge: Judge) -
         if not verdict.evidence:
             found.strangers += 1
             continue
-        found.failed.append(Failed(_job_in(name) or name, owner_of(name), 0, None, verdict.category, verdict.label))
+        found.failed.append(
+            FailedAttempt(_job_in(name) or name, owner_of(name), 0, None, verdict.category, verdict.label)
+        )
     found.attempts = len(found.failed)
     return found
 
@@ -118,7 +120,9 @@ def _ended(records: Records, row: int) -> _Ended:
     return _Ended(row, AttemptState.FAILED if has_code else None, passed=False, is_untold=not has_code)
 
 
-def _failed(records: Records, attempts: Sequence[_Ended], place: int, logs: Sequence[str], judge: Judge) -> Failed:
+def _failed(
+    records: Records, attempts: Sequence[_Ended], place: int, logs: Sequence[str], judge: Judge
+) -> FailedAttempt:
     row, later = attempts[place].row, attempts[place + 1 :]
     state = attempts[place].state
     assert state is not None
@@ -126,7 +130,7 @@ def _failed(records: Records, attempts: Sequence[_Ended], place: int, logs: Sequ
     attempt = _attempt(state, int(code) if code.isdecimal() else 1, int(signal) if signal.isdecimal() else 0)
     verdict = _surest([judge(name, attempt) for name in logs] or [judge(None, attempt)])
     elapsed_s = float(records.elapsed_s[row])
-    return Failed(
+    return FailedAttempt(
         str(records.job_id[row]),
         str(records.user[row]),
         int(records.gpus[row]),

@@ -21,7 +21,7 @@ HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedAttempt:
     """One failed attempt, judged."""
 
     job_id: str
@@ -40,7 +40,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TallyRow:
     """One reason. Quantiles are None where no run time is known."""
 
     reason: str
@@ -59,11 +59,11 @@ class Row:
 class Tally:
     """All reasons, the costliest first, and the whole."""
 
-    rows: tuple[Row, ...]
-    total: Row
+    rows: tuple[TallyRow, ...]
+    total: TallyRow
 
 
-def tally(failed: Iterable[Failed]) -> Tally:
+def tally(failed: Iterable[FailedAttempt]) -> Tally:
     """Count failed attempts by reason."""
     every = sorted(failed, key=lambda each: each.reason)
     rows = [_row(reason, list(group)) for reason, group in groupby(every, key=lambda each: each.reason)]
@@ -71,10 +71,10 @@ def tally(failed: Iterable[Failed]) -> Tally:
     return Tally(tuple(rows), _row("all", every))
 
 
-def _row(reason: str, failed: Sequence[Failed]) -> Row:
+def _row(reason: str, failed: Sequence[FailedAttempt]) -> TallyRow:
     retried = [each for each in failed if each.retried]
     wasted = sum(each.gpus * each.retry_s for each in retried if not each.passed_later) / HOUR_S
-    return Row(
+    return TallyRow(
         reason,
         trials=len(failed),
         jobs=len({each.job_id for each in failed}),
@@ -88,7 +88,7 @@ def _row(reason: str, failed: Sequence[Failed]) -> Row:
     )
 
 
-def _quantiles(failed: Sequence[Failed]) -> tuple[float, float, float] | None:
+def _quantiles(failed: Sequence[FailedAttempt]) -> tuple[float, float, float] | None:
     known: NDArray[np.float64] = np.array([each.ran_s for each in failed if each.ran_s is not None], np.float64)
     if not len(known):
         return None

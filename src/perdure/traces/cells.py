@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import InputError
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 
 BLOCK_BYTES = 1 << 18  # few enough for all that is made of them to stay near the processor
 MAX_LINE_BYTES = 1 << 22
@@ -37,7 +37,7 @@ class Block:
         return enumerate(self.raw.decode("utf-8", "replace").split("\n")[:-1], self.first_line)
 
 
-def below_header(source: Source) -> Iterator[Block]:
+def below_header(source: TraceSource) -> Iterator[Block]:
     """The lines below the first, some at a time. Raises what `blocks` does."""
     for block in blocks(source):
         if block.first_line > 1:
@@ -46,7 +46,7 @@ def below_header(source: Source) -> Iterator[Block]:
             yield Block(below, 2)
 
 
-def blocks(source: Source) -> Iterator[Block]:
+def blocks(source: TraceSource) -> Iterator[Block]:
     """The lines of a file, some at a time. Raises `InputError` for a line beyond `MAX_LINE_BYTES`."""
     line, begun = 1, b""
     with source.open() as stream:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError, MissingExtra
 from perdure.installation import to_install
-from perdure.traces.source import Source, open_source, too_large
+from perdure.traces.source import TraceSource, open_source, too_large
 from perdure.traces.trace import Sieve
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _QUOTE = "UNQUOTED VALUE"  # DuckDB's word for a quote that is never closed, or 
 _GLOB = {ord(letter): f"[{letter}]" for letter in "*?["}
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """What a column holds. Nothing and "None" are "" of a text and NaN of all others."""
 
     TEXT = "text"
@@ -44,7 +44,7 @@ class Kind(Enum):
     INSTANT = "instant"  # read as seconds since the epoch, as if the clock showed UTC
 
 
-TEXT, LONG_TEXT, NUMBER, INSTANT = Kind
+TEXT, LONG_TEXT, NUMBER, INSTANT = ColumnKind
 _TYPES = {TEXT: "VARCHAR", LONG_TEXT: "VARCHAR", NUMBER: "DOUBLE", INSTANT: "TIMESTAMP"}
 _WORDS = {"VARCHAR": "a text", "DOUBLE": "a number", "TIMESTAMP": "a time like 2017-10-09 07:01:55"}
 
@@ -75,11 +75,11 @@ def database(refused: Callable[[str], InputError]) -> Iterator[duckdb.DuckDBPyCo
 
 
 def load(
-    source: Source,
-    wanted: Mapping[str, Kind],
+    source: TraceSource,
+    wanted: Mapping[str, ColumnKind],
     skip_bad: bool,
     *,
-    optional: Mapping[str, Kind] | None = None,
+    optional: Mapping[str, ColumnKind] | None = None,
     nothing: tuple[str, ...] = ("", "None"),
 ) -> tuple[dict[str, NDArray[Any]], Sieve]:
     """The wanted columns in the order of the file, one array each, and the sieve of its rows.
@@ -119,21 +119,21 @@ def _text(sieve: Sieve, name: str, values: NDArray[np.object_]) -> NDArray[np.st
     return np.array(listed, np.str_)
 
 
-def _select(kinds: Mapping[str, Kind], columns: Mapping[str, str]) -> str:
-    def one(name: str, kind: Kind) -> str:
+def _select(kinds: Mapping[str, ColumnKind], columns: Mapping[str, str]) -> str:
+    def one(name: str, kind: ColumnKind) -> str:
         match kind:
-            case Kind.TEXT | Kind.LONG_TEXT:
+            case ColumnKind.TEXT | ColumnKind.LONG_TEXT:
                 return f"coalesce({columns[name]}, '')"
-            case Kind.INSTANT:
+            case ColumnKind.INSTANT:
                 return f"epoch({columns[name]})"
-            case Kind.NUMBER:
+            case ColumnKind.NUMBER:
                 return columns[name]
 
     return ", ".join(f"{one(name, kind)} AS w{place}" for place, (name, kind) in enumerate(kinds.items()))
 
 
 def _from_plain_csv(
-    source: Source, kinds: Mapping[str, Kind], nothing: tuple[str, ...]
+    source: TraceSource, kinds: Mapping[str, ColumnKind], nothing: tuple[str, ...]
 ) -> dict[str, NDArray[Any]] | None:
     """The columns of a small file of plain rows; None for all else, which DuckDB is to read or to refuse."""
     if source.gzipped or INSTANT in kinds.values():
@@ -167,7 +167,7 @@ def _from_plain_csv(
 
 
 def _from_csv(
-    source: Source, kinds: Mapping[str, Kind], nothing: tuple[str, ...], skip_bad: bool
+    source: TraceSource, kinds: Mapping[str, ColumnKind], nothing: tuple[str, ...], skip_bad: bool
 ) -> tuple[dict[str, NDArray[Any]], int]:
     header = source.header
     types = {f"c{place}": _TYPES[kinds.get(name, TEXT)] for place, name in enumerate(header)}
@@ -192,12 +192,12 @@ def _from_csv(
     return arrays, rejected
 
 
-def _filled_lines(source: Source) -> int:
+def _filled_lines(source: TraceSource) -> int:
     with source.text() as lines:
         return sum(1 for line in lines if line.strip())
 
 
-def _refusal(source: Source, names: Mapping[str, str], types: Mapping[str, str], reject: Any) -> InputError:
+def _refusal(source: TraceSource, names: Mapping[str, str], types: Mapping[str, str], reject: Any) -> InputError:
     line, column, trouble, said = reject
     match trouble:
         case "CAST":
@@ -209,7 +209,7 @@ def _refusal(source: Source, names: Mapping[str, str], types: Mapping[str, str],
     return InputError(source.at_line(line), what, "Fix the row, or pass --skip-bad to leave such rows out")
 
 
-def _from_parquet(source: Source, kinds: Mapping[str, Kind]) -> dict[str, NDArray[Any]]:
+def _from_parquet(source: TraceSource, kinds: Mapping[str, ColumnKind]) -> dict[str, NDArray[Any]]:
     def quoted(name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 
@@ -220,7 +220,7 @@ def _from_parquet(source: Source, kinds: Mapping[str, Kind]) -> dict[str, NDArra
     return {name: found[f"w{place}"] for place, name in enumerate(kinds)}
 
 
-def look(path: Path | str, most_bytes: int | None = None) -> Source:
+def look(path: Path | str, most_bytes: int | None = None) -> TraceSource:
     """Look at a file; of a Parquet file the column names stand for the first bytes.
 
     Raises `InputError`, also for a file that unpacks to more than `most_bytes`.

@@ -13,7 +13,7 @@ from perdure.traces.clocks import from_wall_clock
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
 from perdure.traces.endings import slurm_endings
 from perdure.traces.slurm_words import gpus as slurm_gpus
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.texts import mapped
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather, whole_counts
 
@@ -42,7 +42,7 @@ def _named(head: bytes) -> set[bytes]:
     return set(head.split(b"\n", 1)[0].strip().split(b","))
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the published table (97 columns, the first of them unnamed): its clock is Toronto's.
 
     A job that waited on several days is read once. Columns beside the 16 of Slurm are features, made afterwards.
@@ -70,7 +70,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
     )
 
 
-def read_coded(source: Source, skip_bad: bool) -> Trace:
+def read_coded(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the table whose times are seconds since a day in 2021 and whose jobs and accounts are codes."""
     columns, sieve = load(source, _CODED, skip_bad)
     _leave_out(sieve, columns["job"], columns["gpus"], columns["start_s"])

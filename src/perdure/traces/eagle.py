@@ -6,7 +6,7 @@ import numpy as np
 
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
 from perdure.traces.endings import slurm_endings
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather, whole_counts
 
 _WANTED = {
@@ -20,7 +20,7 @@ def sniff(head: bytes, _name: str) -> bool:
     return {b"wallclock_req", b"gpus_req", b"run_time"} <= header
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the GPU jobs, which are few: the others, and those that never started, are left out and counted."""
     columns, sieve = load(source, _WANTED, skip_bad)
     sieve.leave_out(np.nan_to_num(columns["gpus_req"]) == 0, NO_GPUS)

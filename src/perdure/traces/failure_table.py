@@ -24,7 +24,7 @@ its share, and with a quarter more those of another could not be long enough: no
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class FailureReason:
     """One row: `trials` failed attempts of `jobs` jobs, and the share that they have in the run time of all trials.
 
     `rtf_s` is the run time to failure at its quantiles 0.5, 0.9 and 0.95.
@@ -38,12 +38,12 @@ class Reason:
     heals: bool  # whether a retry passes at last: faults of the site do, faults of the program do not
 
 
-def _row(name: str, trials: int, jobs: int, *figures: float, heals: bool = False) -> Reason:
+def _row(name: str, trials: int, jobs: int, *figures: float, heals: bool = False) -> FailureReason:
     median, p90, p95 = (minutes * _MINUTE_S for minutes in figures[:3])
-    return Reason(name, trials, jobs, (median, p90, p95), figures[3] / 100, heals)
+    return FailureReason(name, trials, jobs, (median, p90, p95), figures[3] / 100, heals)
 
 
-REASONS: Sequence[Reason] = (
+REASONS: Sequence[FailureReason] = (
     _row("cpu out of memory", 12076, 2803, 13.5, 17.7, 34.0, 6.62),
     _row("incorrect inputs", 9690, 4936, 1.9, 404.8, 2095.7, 30.43),
     _row("semantic error", 2943, 2049, 2.7, 376.0, 1436.9, 9.22),
@@ -107,7 +107,7 @@ def _knots() -> NDArray[np.float64]:
     return knots
 
 
-def _with_tail(reason: Reason) -> tuple[float, ...]:
+def _with_tail(reason: FailureReason) -> tuple[float, ...]:
     """Seconds at `_PLACES`: the slowest trial takes what gives all trials their share, but no less than the others."""
     known = (reason.rtf_s[0] / 10, *reason.rtf_s)
     *widths, slowest = np.diff(_PLACES)

@@ -9,7 +9,7 @@ import numpy as np
 
 from perdure.errors import InputError
 from perdure.traces.columns import NUMBER, TEXT, load, look
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.trace import Format, Sieve, Trace, gather
 
 _JOB_TYPE = 0
@@ -24,7 +24,7 @@ def sniff(head: bytes, _name: str) -> bool:
     return bool(lines) and lines[0].count(b"\t") + 1 in _PLACES and b"(batch size" in lines[0].split(b"\t")[_JOB_TYPE]
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read a trace with the rates in ``<trace>.rates.csv``; of several rates of a job the best GPU's counts.
 
     ``# <name>`` lines begin a virtual cluster. Jobs have no ids, so a line that repeats another is a job of its own.
@@ -53,7 +53,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
     )
 
 
-def _jobs(source: Source) -> Iterator[tuple[int, list[str], str]]:
+def _jobs(source: TraceSource) -> Iterator[tuple[int, list[str], str]]:
     """The number, the fields and the virtual cluster of each line that is a job."""
     vc = ""
     with source.text() as text:

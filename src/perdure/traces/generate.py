@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
-from perdure.model.table import Attempts, Ending, JobTable
+from perdure.model.table import Attempts, JobTable, TableEnding
 from perdure.traces.failure_table import REASONS, SHARE_FAILING, draw_reasons, draw_rtf_s, draw_trials
 
 _DAY_S = 86_400.0
@@ -80,7 +80,7 @@ def generate(n_jobs: int, cluster: Cluster, load: float, rng: Generator, failure
     size, gpus = _draw_gpus(n_jobs, rng)
     gpus = np.minimum(gpus, cluster.total_gpus)
     duration_s = _draw_durations(size, rng)
-    attempts, ending = None, np.full(n_jobs, Ending.PASSED, np.int8)
+    attempts, ending = None, np.full(n_jobs, TableEnding.PASSED, np.int8)
     if failures:
         attempts, ending = _draw_attempts(gpus, duration_s, rng)
         duration_s = np.add.reduceat(attempts.duration_s, attempts.first[:-1])
@@ -172,15 +172,15 @@ def _draw_attempts(
     failed[rows] = trials
     ends = np.ones(n_jobs, bool)  # whether an attempt comes after the failed ones
     ends[rows] = np.array([reason.heals for reason in REASONS])[reasons]
-    ending = np.where(ends, Ending.PASSED, Ending.FAILED)
-    ending[_draw_killed(gpus * duration_s, np.flatnonzero(failed == 0), rng)] = Ending.KILLED
+    ending = np.where(ends, TableEnding.PASSED, TableEnding.FAILED)
+    ending[_draw_killed(gpus * duration_s, np.flatnonzero(failed == 0), rng)] = TableEnding.KILLED
 
     first = np.concatenate([[0], np.cumsum(failed + ends)]).astype(np.int64)
     took_s = np.empty(first[-1])
     passed = np.zeros(first[-1], bool)
     last = first[1:][ends] - 1
     took_s[last] = duration_s[ends]
-    passed[last] = ending[ends] == Ending.PASSED
+    passed[last] = ending[ends] == TableEnding.PASSED
     within = np.arange(len(rtf_s)) - np.repeat(np.cumsum(trials) - trials, trials)
     took_s[np.repeat(first[rows], trials) + within] = rtf_s
     return Attempts(first, took_s, passed), ending.astype(np.int8)

@@ -7,7 +7,7 @@ import numpy as np
 from perdure.traces.clocks import from_wall_clock
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
 from perdure.traces.endings import slurm_endings
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather, whole_counts
 
 ZONE = "Asia/Shanghai"
@@ -22,7 +22,7 @@ def sniff(head: bytes, _name: str) -> bool:
     return {b"job_id", b"gpu_num", b"node_num", b"vc", b"queue"} <= set(header)
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the GPU jobs. CPU jobs, which are about half of them, and jobs that never started are left out."""
     columns, sieve = load(source, _WANTED, skip_bad)
     start_s = from_wall_clock(columns["start_time"], ZONE)

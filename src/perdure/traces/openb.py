@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.model.table import Ending
+from perdure.model.table import TableEnding
 from perdure.traces.columns import NUMBER, TEXT, load
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather
 
 _WANTED = {
     "name": TEXT, "num_gpu": NUMBER, "gpu_milli": NUMBER, "gpu_spec": TEXT, "qos": TEXT, "pod_phase": TEXT,
     "creation_time": NUMBER, "deletion_time": NUMBER, "scheduled_time": NUMBER,
 }  # fmt: skip
-_ENDINGS = {"Succeeded": Ending.PASSED, "Failed": Ending.FAILED, "Running": Ending.KILLED}
+_ENDINGS = {"Succeeded": TableEnding.PASSED, "Failed": TableEnding.FAILED, "Running": TableEnding.KILLED}
 _WHOLE_GPU = 1000
 _CROWDED = 0.99  # of the jobs; the rest came long before them
 _DAY_S = 86400
@@ -24,7 +24,7 @@ def sniff(head: bytes, _name: str) -> bool:
     return head.startswith(b"name,cpu_milli,memory_mib,num_gpu,gpu_milli")
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the pods with GPUs that ran. A pod that shares a GPU holds a whole one here.
 
     Every pod has a time of deletion: ``Running`` is a pod that was deleted while it ran, so it was killed. Pods that
@@ -50,7 +50,9 @@ def read(source: Source, skip_bad: bool) -> Trace:
         end_s=end_s,
         vc=columns["qos"],
         gpu_type=columns["gpu_spec"],
-        ending=np.select([phase == word for word in _ENDINGS], list(_ENDINGS.values()), Ending.UNKNOWN).astype(np.int8),
+        ending=np.select([phase == word for word in _ENDINGS], list(_ENDINGS.values()), TableEnding.UNKNOWN).astype(
+            np.int8
+        ),
         notes=tuple(notes),
     )
 

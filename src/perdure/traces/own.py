@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import InputError
-from perdure.model.table import Attempts, Ending, JobTable
+from perdure.model.table import Attempts, JobTable, TableEnding
 from perdure.traces.columns import LONG_TEXT, NUMBER, TEXT, database, load
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.texts import mapped
 from perdure.traces.trace import MAX_S, Format, Sieve, Trace, gather, whole_counts
 
@@ -35,7 +35,7 @@ def sniff(head: bytes, _name: str) -> bool:
     return len(named.intersection(map(str.encode, _NEEDED))) >= len(_NEEDED) - 1
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the form that `write` makes. Only its first four columns are needed: it is the one to make by hand."""
     columns, sieve = load(source, _NEEDED, skip_bad, optional=_OPTIONAL, nothing=("",))
     further: dict[str, Any] = {
@@ -94,7 +94,7 @@ _SHOWN = ", ".join(
 
 def _columns(table: JobTable) -> dict[str, NDArray[Any]]:
     names = {name for name in (*_NEEDED, *_OPTIONAL) if name not in ("attempts", "began_s", "ending")}
-    words = np.array([ending.name.lower() for ending in Ending], object)
+    words = np.array([ending.name.lower() for ending in TableEnding], object)
     return {
         **{name: getattr(table, name) for name in names},
         "ending": words[table.ending],
@@ -118,7 +118,7 @@ def _written(table: JobTable) -> list[str]:
 
 
 def _endings(sieve: Sieve, words: NDArray[np.str_]) -> NDArray[np.int8]:
-    known = {"": Ending.UNKNOWN, **{ending.name.lower(): ending for ending in Ending}}
+    known = {"": TableEnding.UNKNOWN, **{ending.name.lower(): ending for ending in TableEnding}}
     found = mapped(words, lambda word: known.get(word, -1), np.int8)
     fix = f"Use one of: {', '.join(sorted(filter(None, known)))}"
     sieve.bad(found < 0, "the ending is not known", fix, words)

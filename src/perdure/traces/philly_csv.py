@@ -6,7 +6,7 @@ import numpy as np
 
 from perdure.traces.clocks import from_wall_clock
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.trace import Format, Trace, gather
 
 ZONE = "America/Los_Angeles"
@@ -17,7 +17,7 @@ def sniff(head: bytes, _name: str) -> bool:
     return head.startswith(b"timestamp,duration,num_gpus,")
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the job list. Its clock is that of the US west coast, daylight saving included; it names no jobs.
 
     Rows that are equal in all columns are kept: two equal jobs of one second cannot be told from a copy.

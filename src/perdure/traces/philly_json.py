@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from perdure.model.table import Attempts, Ending
+from perdure.model.table import Attempts, TableEnding
 from perdure.traces.clocks import from_wall_clock, spans
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.trace import NEVER_STARTED, Format, Sieve, Trace, gather
 
 ZONE = "America/Los_Angeles"
-_ENDINGS = {"Pass": Ending.PASSED, "Killed": Ending.KILLED, "Failed": Ending.FAILED}
+_ENDINGS = {"Pass": TableEnding.PASSED, "Killed": TableEnding.KILLED, "Failed": TableEnding.FAILED}
 _WIDEST = 128  # characters of a text that is kept
 _SEPARATORS = " \t\r\n,"
 _CUT = object()  # in place of a job that does not end
@@ -27,7 +27,7 @@ def sniff(head: bytes, _name: str) -> bool:
     return head.lstrip().startswith(b"[") and b'"attempts"' in head and b'"jobid"' in head
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the jobs that ran, with their attempts. A missing time is the text "None".
 
     A job's GPUs are those of its widest attempt, for hosts and counts may change between attempts. Its duration is
@@ -75,7 +75,7 @@ def _any(attempts: np.ndarray[Any, np.dtype[np.bool_]], first: np.ndarray[Any, n
     return np.diff(np.concatenate([[0], np.cumsum(attempts)])[first]) > 0
 
 
-def _objects(source: Source, skip_bad: bool) -> Iterator[tuple[int, object]]:
+def _objects(source: TraceSource, skip_bad: bool) -> Iterator[tuple[int, object]]:
     """The elements of the list, one at a time, with their places; the tree of the whole is never in memory."""
     decoder = json.JSONDecoder()
     with source.text() as stream:
@@ -126,7 +126,7 @@ class _Jobs:
         tried = [each for each in attempts if isinstance(each, dict)] if good and isinstance(attempts, list) else []
         times = [(_wall_s(each.get("start_time")), _wall_s(each.get("end_time"))) for each in tried]
         timed = [(start, end) for start, end in times if np.isfinite(end - start)]
-        ending = _ENDINGS.get(str(said.get("status")), Ending.UNKNOWN)
+        ending = _ENDINGS.get(str(said.get("status")), TableEnding.UNKNOWN)
         self.where.append(place)
         self.broken.append(not good)
         self.job_id.append(_encodable(str(said.get("jobid"))[:_WIDEST]))
@@ -142,7 +142,7 @@ class _Jobs:
         self.began_s.extend(start for start, _ in timed)
         self.ended_s.extend(end for _, end in timed)
         self.passed.extend([False] * len(timed))
-        if timed and ending is Ending.PASSED:
+        if timed and ending is TableEnding.PASSED:
             self.passed[-1] = True
 
 

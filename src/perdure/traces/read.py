@@ -21,7 +21,7 @@ from perdure.traces import (
     tiresias,
 )
 from perdure.traces.columns import look
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.trace import Format, Trace
 
 _ALL = (
@@ -66,7 +66,7 @@ def read(
     return form.read(source, skip_bad)
 
 
-def _sniffed(source: Source) -> Format:
+def _sniffed(source: TraceSource) -> Format:
     for form in FORMATS.values():
         if form.sniff(source.head, source.path.name):
             return form

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.model.table import Attempts, Ending
+from perdure.model.table import Attempts, TableEnding
 from perdure.traces.endings import slurm_endings
 from perdure.traces.sacct_columns import EXPORT, Records
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.texts import side_by_side
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather
 
@@ -21,7 +21,7 @@ def sniff(head: bytes, _name: str) -> bool:
     return b"JobID" in header and b"State" in header
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the GPU jobs that have ended. Several records of one job id (``--duplicates``) are its attempts.
 
     Steps, jobs without GPUs, jobs that never started and jobs that have not ended are left out and counted. An
@@ -56,7 +56,7 @@ def _by_job(seen: Records, kept: NDArray[np.bool_]) -> tuple[NDArray[np.intp], N
     return rows[order], job[order]
 
 
-def _jobs(source: Source, seen: Records, sieve: Sieve, rows: NDArray[np.intp], job: NDArray[np.intp]) -> Trace:
+def _jobs(source: TraceSource, seen: Records, sieve: Sieve, rows: NDArray[np.intp], job: NDArray[np.intp]) -> Trace:
     """One row a job: what it asked for is in its last record, its submit in its first."""
     begins = np.flatnonzero(np.diff(job, prepend=-1))
     bounds = np.append(begins, len(rows))
@@ -78,7 +78,7 @@ def _jobs(source: Source, seen: Records, sieve: Sieve, rows: NDArray[np.intp], j
         gpus=seen.gpus[tail],
         duration_s=np.add.reduceat(elapsed, begins) if len(rows) else np.empty(0),
         epoch_s=0.0,
-        attempts=Attempts(bounds, elapsed, ending == Ending.PASSED),
+        attempts=Attempts(bounds, elapsed, ending == TableEnding.PASSED),
         notes=tuple(notes),
         start_s=seen.start_s[head],
         end_s=seen.start_s[tail] + seen.elapsed_s[tail],

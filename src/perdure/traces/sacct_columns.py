@@ -12,7 +12,7 @@ from perdure.errors import InputError
 from perdure.traces.cells import MAX_CELL_BYTES, Bytes, as_texts, at_each, below_header, take
 from perdure.traces.sacct_records import Layout, Record, RecordJoiner
 from perdure.traces.slurm_cells import counts, gpus_held, instants, seconds
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.texts import coded
 
 EXPORT = (
@@ -64,7 +64,7 @@ class Records:
         return len(self.line)
 
     @classmethod
-    def of(cls, source: Source) -> Records:
+    def of(cls, source: TraceSource) -> Records:
         """Read all records of a file. Raises `InputError` where a column that is needed is missing."""
         layout = Layout.of(source.head.decode("utf-8-sig", "replace").split("\n", 1)[0])
         parts = list(_parts(source, layout, _places(source, layout)))
@@ -76,7 +76,7 @@ class Records:
         return cls(**{name: np.concatenate(columns.pop(name))[order] for name in cls.__slots__})
 
 
-def _places(source: Source, layout: Layout) -> dict[str, int]:
+def _places(source: TraceSource, layout: Layout) -> dict[str, int]:
     """Where in a line stands what, so far as the file tells it."""
     places = {role: layout.place(names) for role, names in _NEEDED.items()}
     if missing := [_NEEDED[role][0] for role, place in places.items() if place is None]:
@@ -85,7 +85,7 @@ def _places(source: Source, layout: Layout) -> dict[str, int]:
     return {role: place for role, place in places.items() if place is not None}
 
 
-def _parts(source: Source, layout: Layout, places: Mapping[str, int]) -> Iterator[Records]:
+def _parts(source: TraceSource, layout: Layout, places: Mapping[str, int]) -> Iterator[Records]:
     """The records of a block at a time: those that are whole lines, then those that were put together."""
     limit_s = _MINUTE_S if "TimelimitRaw" in layout.columns else 1
     joiner = RecordJoiner(layout)

@@ -21,7 +21,7 @@ _PARQUET = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TraceSource:
     """A file that was found to be readable. Build it with `open_source`."""
 
     path: Path
@@ -77,7 +77,7 @@ def _opened(path: Path, gzipped: bool) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path)) if gzipped else path.open("rb")
 
 
-def open_source(path: Path | str, most_bytes: int | None = None) -> Source:
+def open_source(path: Path | str, most_bytes: int | None = None) -> TraceSource:
     """Look at a file. Raises `InputError` if it cannot be read or is empty, or unpacks to more than `most_bytes`.
 
     The size is found by unpacking it all once, so that no reader meets more, by whatever way it unpacks.
@@ -92,12 +92,12 @@ def open_source(path: Path | str, most_bytes: int | None = None) -> Source:
             if most_bytes is not None and _is_longer(stream, most_bytes - len(head)):
                 raise too_large(path, most_bytes)
     except (EOFError, gzip.BadGzipFile, zlib.error) as err:
-        raise Source(path, b"", True, False).damaged(str(err)) from err
+        raise TraceSource(path, b"", True, False).damaged(str(err)) from err
     except OSError as err:
         raise InputError(str(path), err.strerror or str(err), "Name a trace file that you may read") from err
     if not head.strip():
         raise InputError(str(path), "the file is empty", "Export the trace again")
-    return Source(path, head, gzipped, magic == _PARQUET, most_bytes)
+    return TraceSource(path, head, gzipped, magic == _PARQUET, most_bytes)
 
 
 def too_large(path: Path, most_bytes: int) -> InputError:

@@ -6,9 +6,9 @@ import numpy as np
 import re2
 from numpy.typing import NDArray
 
-from perdure.model.table import Ending
+from perdure.model.table import TableEnding
 from perdure.traces.columns import NUMBER, TEXT, load
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.texts import mapped
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather, whole_counts
 
@@ -18,7 +18,7 @@ _WANTED = {
 }  # fmt: skip
 _UNLIMITED = 4294967295
 _MINUTE_S = 60
-_CODES = {3: Ending.PASSED, 4: Ending.KILLED, 6: Ending.KILLED}
+_CODES = {3: TableEnding.PASSED, 4: TableEnding.KILLED, 6: TableEnding.KILLED}
 _FAILURES = (5, 7, 11)  # FAILED, NODE_FAIL, OUT_OF_MEMORY
 _GPUS = re2.compile(r"(?:^|,)100[12]=(\d{1,6})")  # the two kinds of gres/gpu, in the numbers of this database
 
@@ -28,7 +28,7 @@ def sniff(head: bytes, _name: str) -> bool:
     return {b"id_job", b"time_submit", b"tres_alloc", b"state"} <= header
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the GPU jobs. Their ids were published as rounded numbers that several share, so rows number the jobs.
 
     The columns that end in ``_norm`` are made of what is to be foretold, and are not read.
@@ -65,8 +65,8 @@ def _gpus(tres: NDArray[np.str_]) -> NDArray[np.float64]:
 
 
 def _endings(codes: NDArray[np.float64]) -> NDArray[np.int8]:
-    endings = np.full(len(codes), Ending.UNKNOWN, np.int8)
-    for code, ending in {**_CODES, **dict.fromkeys(_FAILURES, Ending.FAILED)}.items():
+    endings = np.full(len(codes), TableEnding.UNKNOWN, np.int8)
+    for code, ending in {**_CODES, **dict.fromkeys(_FAILURES, TableEnding.FAILED)}.items():
         endings[codes == code] = ending
     return endings
 

@@ -9,10 +9,10 @@ import numpy as np
 import re2
 from numpy.typing import NDArray
 
-from perdure.model.table import Ending
+from perdure.model.table import TableEnding
 from perdure.traces.cells import Block, Line, as_texts, at_blanks, blocks, take
 from perdure.traces.columns import MAX_TEXT
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.trace import Format, Sieve, Trace, gather
 
 # Columns by place, as the archive defines them.
@@ -21,7 +21,7 @@ _USED = (_JOB, _SUBMIT, _WAIT, _RUN, _PROCS, _ASKED, _LIMIT, _STATUS, _USER, _QU
 _COLUMNS = 18
 _NAMED, _QUEUE_NAME = 21, 19  # MetaCentrum writes so many columns, and the queue by name into that
 _BROKEN = [np.nan] * len(_USED)
-_ENDINGS = {0: Ending.FAILED, 1: Ending.PASSED, 5: Ending.KILLED}
+_ENDINGS = {0: TableEnding.FAILED, 1: TableEnding.PASSED, 5: TableEnding.KILLED}
 _UNIX_START = re2.compile(r";\s*UnixStartTime:\s*(\d{1,12})")
 _NUMBER = re2.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _EXACT = 2.0**53  # whole numbers below it are exact
@@ -37,7 +37,7 @@ def sniff(head: bytes, _name: str) -> bool:
     return False
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read a log, each processor as one GPU: the archive's machines have none, and policies only count.
 
     -1 is unknown. A job of unknown processors has those it asked for; jobs whose run time or processors nobody knows
@@ -76,7 +76,7 @@ def read(source: Source, skip_bad: bool) -> Trace:
     )
 
 
-def _began_s(source: Source) -> float | None:
+def _began_s(source: TraceSource) -> float | None:
     """Seconds since the epoch at which the log began, where its head tells them."""
     found = _UNIX_START.search(source.head.decode("utf-8", "replace"))
     return float(found[1]) if found else None
@@ -91,7 +91,7 @@ def _whole(numbers: NDArray[np.float64]) -> NDArray[np.str_]:
 
 
 def _endings(status: NDArray[np.float64]) -> NDArray[np.int8]:
-    endings = np.full(len(status), Ending.UNKNOWN, np.int8)
+    endings = np.full(len(status), TableEnding.UNKNOWN, np.int8)
     for word, ending in _ENDINGS.items():
         endings[status == word] = ending
     return endings
@@ -106,7 +106,7 @@ class _Log:
     queues: NDArray[np.str_]  # by name, where the file names them
 
 
-def _log(source: Source) -> _Log:
+def _log(source: TraceSource) -> _Log:
     parts = [_Log(np.empty(0, np.int64), np.empty((0, len(_USED))), np.empty(0, "U1"))]
     for block in blocks(source):
         parts += _parts(block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perdure.traces.columns import NUMBER, TEXT, load
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.trace import NO_GPUS, Format, Trace, gather
 
 _WANTED = {"job_id": TEXT, "num_gpu": NUMBER, "submit_time": NUMBER, "duration": NUMBER}
@@ -29,22 +29,22 @@ def sniff_chronus(head: bytes, _name: str) -> bool:
     return _named(head).issuperset((*_BASE, b"expect_time_list"))
 
 
-def read(source: Source, skip_bad: bool) -> Trace:
+def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read a job list in seconds; ``iterations`` and ``interval`` repeat what duration and submit say."""
     return _read(source, skip_bad, "tiresias", 1.0)
 
 
-def read_muri(source: Source, skip_bad: bool) -> Trace:
+def read_muri(source: TraceSource, skip_bad: bool) -> Trace:
     """Read a job list in milliseconds."""
     return _read(source, skip_bad, "muri", 0.001)
 
 
-def read_chronus(source: Source, skip_bad: bool) -> Trace:
+def read_chronus(source: TraceSource, skip_bad: bool) -> Trace:
     """Read a job list in minutes. Its ``user`` is a virtual cluster; rows with 0 GPUs are left out and counted."""
     return _read(source, skip_bad, "chronus", 60.0)
 
 
-def _read(source: Source, skip_bad: bool, form: str, unit_s: float) -> Trace:
+def _read(source: TraceSource, skip_bad: bool, form: str, unit_s: float) -> Trace:
     columns, sieve = load(source, _WANTED, skip_bad, optional={"user": TEXT})
     gpus = columns["num_gpu"]
     if form == "chronus":

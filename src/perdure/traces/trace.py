@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.model.table import Attempts, JobTable
-from perdure.traces.source import Source
+from perdure.traces.source import TraceSource
 from perdure.traces.texts import side_by_side
 
 NO_GPUS = "no GPUs"
@@ -37,7 +37,7 @@ class Format:
     name: str
     about: str
     sniff: Callable[[bytes, str], bool]
-    read: Callable[[Source, bool], Trace]
+    read: Callable[[TraceSource, bool], Trace]
 
 
 class Sieve:
@@ -71,7 +71,7 @@ class Sieve:
 
 
 def gather(
-    source: Source,
+    source: TraceSource,
     form: str,
     sieve: Sieve,
     *,

@@ -35,7 +35,7 @@ class Context(Struct, frozen=True):
     gpus: int | None = None  # that the job has
 
 
-class Progress(Struct, frozen=True):
+class TrainingProgress(Struct, frozen=True):
     """How far a log says that its job had come. None: it does not say."""
 
     steps: int | None = None
@@ -60,7 +60,7 @@ _NO_GPU_FOUND = frozenset({"gpu-unavailable", "jax-backend", "gpu-taken-from-con
 _AMBIGUOUS = (0.1, 0.97)  # a cause whose prior lies outside is sure of itself
 
 
-def circumstances(cause: Cause, progress: Progress, context: Context) -> tuple[Circumstance, ...]:
+def circumstances(cause: Cause, progress: TrainingProgress, context: Context) -> tuple[Circumstance, ...]:
     """Those that bear on a failure of this cause."""
     if not _AMBIGUOUS[0] <= cause.p_transient <= _AMBIGUOUS[1]:
         return ()
@@ -72,7 +72,7 @@ def shift_of(found: tuple[Circumstance, ...]) -> float:
     return max(-MAX_SHIFT, min(MAX_SHIFT, sum(each.shift for each in found)))
 
 
-def _how_far(cause: Cause, progress: Progress, context: Context) -> Iterator[Circumstance]:
+def _how_far(cause: Cause, progress: TrainingProgress, context: Context) -> Iterator[Circumstance]:
     """What has worked for long is set up rightly; what never worked may be set up wrongly."""
     if cause.category not in _OF_SETUP:
         return
@@ -91,7 +91,7 @@ def _how_far(cause: Cause, progress: Progress, context: Context) -> Iterator[Cir
         yield Circumstance("ran-long", f"it had run for {ran_s / 60:.0f} min", 0.4)
 
 
-def _who_else(cause: Cause, progress: Progress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
+def _who_else(cause: Cause, progress: TrainingProgress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
     if context.others_on_node:
         yield Circumstance(
             "neighbours", f"jobs of {_users(context.others_on_node)} failed on the same node within minutes", 1.2
@@ -101,7 +101,7 @@ def _who_else(cause: Cause, progress: Progress, context: Context) -> Iterator[Ci
         yield Circumstance("others-alike", f"jobs of {_users(alike)} failed alike elsewhere within minutes", 1.5)
 
 
-def _room_on_disk(cause: Cause, progress: Progress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
+def _room_on_disk(cause: Cause, progress: TrainingProgress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
     if cause.category in _OF_STORAGE and context.free_bytes is not None:
         if context.free_bytes < 1 << 20:
             yield Circumstance("disk-full", "the disk that its log is on is full", -1.5)
@@ -109,7 +109,7 @@ def _room_on_disk(cause: Cause, progress: Progress, context: Context) -> Iterato
             yield Circumstance("disk-free", f"the disk that its log is on has {context.free_bytes >> 20} MiB free", 0.3)
 
 
-def _gpus_asked_for(cause: Cause, progress: Progress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
+def _gpus_asked_for(cause: Cause, progress: TrainingProgress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
     if cause.name in _NO_GPU_FOUND and context.gpus == 0:
         yield Circumstance("no-gpus", "the job asked for no GPU", -2.5)
 
@@ -118,7 +118,7 @@ def _users(count: int) -> str:
     return "another user" if count == 1 else f"{count} other users"
 
 
-_RULES: tuple[Callable[[Cause, Progress, Context], Iterator[Circumstance]], ...] = (
+_RULES: tuple[Callable[[Cause, TrainingProgress, Context], Iterator[Circumstance]], ...] = (
     _how_far,
     _who_else,
     _room_on_disk,
@@ -142,8 +142,8 @@ def _sequence() -> Any:
     return re2.compile(r"(?i)\bSeq(?:uence)?[_ ]?(?:Num(?:ber)?|Id|No)?\s*[=:]\s*(\d{1,15})\b")
 
 
-def progress_of(excerpt: str) -> Progress:
+def progress_of(excerpt: str) -> TrainingProgress:
     """How far an excerpt says that its job had come: the last step and the first failing collective that it names."""
     steps = [int(found[1]) for found in _steps().finditer(excerpt)]
     sequence = _sequence().search(excerpt)
-    return Progress(steps[-1] if steps else None, int(sequence[1]) if sequence else None)
+    return TrainingProgress(steps[-1] if steps else None, int(sequence[1]) if sequence else None)

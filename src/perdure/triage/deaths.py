@@ -5,14 +5,14 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from perdure.triage.rule import Cause, Force
-from perdure.triage.verdict import Bound, Role
+from perdure.triage.verdict import Bound, CauseRole
 
 CANCELLED = "cancelled"
 """The category of what somebody ended on purpose."""
 
 
 def _faint(name: str, category: str, p: float, says: str, advice: str = "") -> Cause:
-    return Cause(name, category, p, Role.CASCADE, Force.PLAIN, says, advice)
+    return Cause(name, category, p, CauseRole.CASCADE, Force.PLAIN, says, advice)
 
 
 NOT_FOUND = 127

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from perdure.triage.clean import tidy
-from perdure.triage.logtext import LogText, Window, blocks
+from perdure.triage.logtext import LogText, TextWindow, blocks
 from perdure.triage.masking import shapes
 
 NEW_PER_BLOCK = 40
@@ -21,7 +21,7 @@ MAX_SHAPES = 1 << 16
 class DistinctLine:
     """The first line of its shape, among those that were looked at."""
 
-    window: Window
+    window: TextWindow
     number: int
     text: bytes  # without prefixes and progress bars; never empty
 

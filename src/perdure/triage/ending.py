@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from perdure.triage.clean import MAX_LINE_BYTES, decode, scrub, tidy
 from perdure.triage.context import progress_of
-from perdure.triage.logtext import LogText, Window
+from perdure.triage.logtext import LogText, TextWindow
 from perdure.triage.patterns import compiled
-from perdure.triage.verdict import Role, Verdict
+from perdure.triage.verdict import CauseRole, Verdict
 from perdure.triage.when import DAY_S, stamp_of
 
 LOOK_BACK_LINES, LOOK_BACK_BYTES = 40, 64 * 1024
@@ -38,13 +38,13 @@ def ending(text: LogText, verdict: Verdict, *, has_failed: bool = False) -> str:
     if not any(line.line for line in verdict.evidence):
         return _just_stops(text.windows[-1], verdict, has_failed)
     if telling and verdict.category in AT_EXIT and len(text.windows) == 1:
-        if any(line.role is Role.ROOT and "Error" in line.text for line in telling):
+        if any(line.role is CauseRole.ROOT and "Error" in line.text for line in telling):
             return ""
         return _was_done(text.windows[0], min(line.line for line in telling))
     return ""
 
 
-def _just_stops(window: Window, verdict: Verdict, has_failed: bool) -> str:
+def _just_stops(window: TextWindow, verdict: Verdict, has_failed: bool) -> str:
     """The last line, and when it was written, as far as the lines tell; "" where the resource manager names a cause."""
     if verdict.evidence and verdict.category not in AT_EXIT:
         return ""
@@ -70,7 +70,7 @@ def _clock(seconds: float) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
 
 
-def _was_done(window: Window, first_failure: int) -> str:
+def _was_done(window: TextWindow, first_failure: int) -> str:
     """Whether a line shortly before the first of the failure says that the work was done, and no step came after."""
     lines = scrub(window.data).split(b"\n")
     at = first_failure - window.first_line

@@ -12,11 +12,11 @@ from itertools import islice
 
 from perdure.triage.clean import decode, is_advice, scrub, tidy
 from perdure.triage.goodrun import GoodRun
-from perdure.triage.logtext import LogText, Source, Window
+from perdure.triage.logtext import LogText, Source, TextWindow
 from perdure.triage.matching import Hit
 from perdure.triage.prefixes import ranges, rank_before
 from perdure.triage.rule import Cause, Force
-from perdure.triage.verdict import Role
+from perdure.triage.verdict import CauseRole
 
 SIZE_BYTES, MAX_LINES = 8192, 160
 RAW_END_BYTES, RAW_LINES = 128 * 1024, 1500
@@ -43,7 +43,7 @@ def last_block(hits: Sequence[Hit]) -> Sequence[Hit]:
 
 def ends_a_job(cause: Cause) -> bool:
     """Whether it is the resource manager's own word that it ended the job."""
-    return cause.force is Force.DECISIVE and cause.role is Role.ROOT
+    return cause.force is Force.DECISIVE and cause.role is CauseRole.ROOT
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ def excerpt(text: LogText, hits: Sequence[Hit] = (), good: GoodRun | None = None
     """
     if not text.windows:
         return Excerpt(())
-    first = min(hits, key=lambda hit: (hit.cause.role is not Role.ROOT, hit.order), default=None)
+    first = min(hits, key=lambda hit: (hit.cause.role is not CauseRole.ROOT, hit.order), default=None)
     window = _last_window(text, first)
     start = max(0, len(window.data) - RAW_END_BYTES)
     end, whole = _folded(reversed(_numbered(window, start, len(window.data))), size)
@@ -96,13 +96,13 @@ def excerpt(text: LogText, hits: Sequence[Hit] = (), good: GoodRun | None = None
     return Excerpt(_composed(block, [line for line in new if line.text not in seen], end, size))
 
 
-def _last_window(text: LogText, first: Hit | None) -> Window:
+def _last_window(text: LogText, first: Hit | None) -> TextWindow:
     """The end of the file that the first failure stands in; without one, of the first file."""
     source = (first.block.window if first else text.windows[0]).source
     return next(window for window in reversed(text.windows) if window.source is source)
 
 
-def _numbered(window: Window, start: int, end: int) -> list[tuple[int, bytes]]:
+def _numbered(window: TextWindow, start: int, end: int) -> list[tuple[int, bytes]]:
     """The lines of a stretch of a window, with their numbers."""
     first = window.first_line + window.data.count(b"\n", 0, start)
     return list(enumerate(scrub(window.data[start:end]).split(b"\n"), first))

@@ -15,7 +15,7 @@ from typing import Any, Self
 from perdure.errors import InputError
 from perdure.triage.clean import PIECE, decode, scrub, tidy
 from perdure.triage.gather import Signs
-from perdure.triage.logtext import Window, blocks
+from perdure.triage.logtext import TextWindow, blocks
 from perdure.triage.patterns import compiled
 
 FORMAT = 1
@@ -24,7 +24,7 @@ MAX_PARTIAL_BYTES = 64 * 1024
 """A line without an end is taken as one after so many bytes."""
 
 
-class Trouble(StrEnum):
+class FollowTrouble(StrEnum):
     """What is told of a running job."""
 
     HANG = "hang"
@@ -33,10 +33,10 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class FollowAlarm:
     """Trouble, seen once; it is told again only after it had ended."""
 
-    trouble: Trouble
+    trouble: FollowTrouble
     at_s: float  # when it was seen
     line: int  # the last of the log at that time
     says: str  # half a sentence for a person
@@ -118,7 +118,7 @@ class Follower:
         self._seen.offset = self._seen.line = 0
         self._partial = b""
 
-    def feed(self, piece: bytes, now: float) -> list[Alarm]:
+    def feed(self, piece: bytes, now: float) -> list[FollowAlarm]:
         """Take what was written since the last call."""
         if not piece:
             return self.tick(now)
@@ -129,19 +129,19 @@ class Follower:
         window = self._taken(piece)
         return [*self._nans(window, now), *self._storms(window, now)]
 
-    def _taken(self, piece: bytes) -> Window:
+    def _taken(self, piece: bytes) -> TextWindow:
         """The lines and pictures that are complete now."""
         data = self._partial + piece
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if len(data) - end > MAX_PARTIAL_BYTES:
             end = len(data)
         self._partial = data[end:]
-        window = Window(data[:end], self._seen.line + 1)
+        window = TextWindow(data[:end], self._seen.line + 1)
         self._seen.offset += end
         self._seen.line += window.data.count(b"\n")
         return window
 
-    def tick(self, now: float) -> list[Alarm]:
+    def tick(self, now: float) -> list[FollowAlarm]:
         """Nothing was written: has it been so for too long?"""
         seen, patience = self._seen, self._patience
         if seen.wrote_s is None or seen.hang_told:
@@ -155,16 +155,16 @@ class Follower:
         if silent_s <= limit:
             return []
         seen.hang_told = True
-        return [Alarm(Trouble.HANG, now, seen.line, f"no new line for {silent_s:.0f} s; {known}")]
+        return [FollowAlarm(FollowTrouble.HANG, now, seen.line, f"no new line for {silent_s:.0f} s; {known}")]
 
-    def _nans(self, window: Window, now: float) -> Iterator[Alarm]:
+    def _nans(self, window: TextWindow, now: float) -> Iterator[FollowAlarm]:
         seen, data = self._seen, scrub(window.data)
         for start, end in self._nan_losses(data):
             if seen.nans >= self._patience.nan_lines and not seen.nan_told:
                 seen.nan_told = True
                 line = window.first_line + data.count(b"\n", 0, start)
                 says = f"the loss is NaN or infinite, {seen.nans} times in a row"
-                yield Alarm(Trouble.NAN, now, line, says, decode(tidy(data[start:end])).strip())
+                yield FollowAlarm(FollowTrouble.NAN, now, line, says, decode(tidy(data[start:end])).strip())
 
     def _nan_losses(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Where each picture of a line stands that tells a NaN loss, counted; a finite loss between ends the count."""
@@ -179,7 +179,7 @@ class Follower:
                 yield start, end
             position = end + 1
 
-    def _storms(self, window: Window, now: float) -> Iterator[Alarm]:
+    def _storms(self, window: TextWindow, now: float) -> Iterator[FollowAlarm]:
         seen, patience = self._seen, self._patience
         seen.storm *= math.exp(-max(0.0, now - seen.storm_s) / patience.storm_s)
         seen.storm_s = now
@@ -189,7 +189,7 @@ class Follower:
                 if seen.storm >= patience.storm_lines and not seen.storm_told:
                     seen.storm_told = True
                     says = f"{seen.storm:.0f} failure lines within about {patience.storm_s:.0f} s"
-                    yield Alarm(Trouble.STORM, now, match.line, says, decode(match.tidied).strip())
+                    yield FollowAlarm(FollowTrouble.STORM, now, match.line, says, decode(match.tidied).strip())
         if seen.storm < patience.storm_lines / 2:
             seen.storm_told = False
 

@@ -32,14 +32,14 @@ _STACK = r"^(Current thread )?.{0,200}\(most recent call first\):"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class CodeFrame:
     """A line beside a message: one of its traceback that names a place in a file, or one that goes on with it."""
 
     line: int
     text: str
 
 
-def companions(hit: Hit) -> tuple[Frame, ...]:
+def companions(hit: Hit) -> tuple[CodeFrame, ...]:
     """The lines that go on with a message and explain it: "size mismatch for fc.weight", "Key 'lr' is not in struct".
 
     They are indented, or begin with words that explain. A line of another kind ends them; lines of other tasks between
@@ -50,7 +50,7 @@ def companions(hit: Hit) -> tuple[Frame, ...]:
     at = hit.line - block.first_line
     if not 0 <= at < len(lines):
         return ()
-    task, found = rank_of(lines[at]), list[Frame]()
+    task, found = rank_of(lines[at]), list[CodeFrame]()
     for index in range(at + 1, min(len(lines), at + 1 + LOOK_AHEAD_LINES)):
         raw = lines[index][:MAX_LINE_BYTES]
         if rank_of(raw) != task:
@@ -59,11 +59,11 @@ def companions(hit: Hit) -> tuple[Frame, ...]:
         goes_on = line.strip() and (line[:1] in b" \t" or compiled(_EXPLAINS).search(line))
         if not goes_on or capturing(_FRAME).search(line):
             break
-        found.append(Frame(block.first_line + index, decode(line).strip()))
+        found.append(CodeFrame(block.first_line + index, decode(line).strip()))
     return tuple(found[:MOST_COMPANIONS])
 
 
-def innermost_own(hit: Hit) -> Frame | None:
+def innermost_own(hit: Hit) -> CodeFrame | None:
     """The innermost frame of a message whose file is no library's; None where the message has no traceback.
 
     It stands above the message; below it, with the most recent call first, where Python's faulthandler wrote it.
@@ -86,11 +86,11 @@ def innermost_own(hit: Hit) -> Frame | None:
             return None
         found = capturing(_FRAME).search(line)
         if found and not compiled(_NOT_OWN).search(found[1]):
-            return Frame(first + index, decode(line).strip())
+            return CodeFrame(first + index, decode(line).strip())
     return None
 
 
-def _crashed_in(hit: Hit) -> Frame | None:
+def _crashed_in(hit: Hit) -> CodeFrame | None:
     """The innermost own frame of the thread that crashed, below a line of faulthandler's."""
     block = hit.block
     lines = scrub(block.window.data[block.start : block.end + LOOK_BACK_BYTES]).split(b"\n")
@@ -110,5 +110,5 @@ def _crashed_in(hit: Hit) -> Frame | None:
             continue
         found = capturing(_FRAME).search(line)
         if crashed and found and not compiled(_NOT_OWN).search(found[1]):
-            return Frame(block.first_line + index, decode(line).strip())
+            return CodeFrame(block.first_line + index, decode(line).strip())
     return None

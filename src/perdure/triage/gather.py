@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from perdure.triage.logtext import MIB, Block, Limits, LogText, Source, Window, blocks
+from perdure.triage.logtext import MIB, Limits, LogText, Source, TextBlock, TextWindow, blocks
 from perdure.triage.matching import Match
 from perdure.triage.runs import Runs
 
@@ -21,7 +21,7 @@ RUN_BYTES = MIB
 MAX_CARRIED_BYTES = 64 * 1024
 """A line's beginning is carried over to its end, up to so many bytes."""
 
-Signs = Callable[[Block], Iterable[Match]]
+Signs = Callable[[TextBlock], Iterable[Match]]
 """What finds the lines of a block that rules match: a `RuleBook.matcher`."""
 
 
@@ -38,7 +38,7 @@ class Gatherer:
         self._passed_bytes = self._passed_lines = 0  # between head and tail
         self._runs, self._run = Runs(), 0
         self._place = self._window(b"", 1)  # all that passes is one stretch
-        self._began: Window | None = None  # where the last run of failure lines began, cut at `RUN_BYTES`
+        self._began: TextWindow | None = None  # where the last run of failure lines began, cut at `RUN_BYTES`
 
     def feed(self, piece: bytes) -> None:
         """Take the next piece of the log; about a MiB is a good size."""
@@ -67,8 +67,8 @@ class Gatherer:
         skipped = max(0, self._passed_bytes - len(began.data))
         return LogText((first, replace(began, goes_on=True), last), skipped)
 
-    def _window(self, data: bytes, first_line: int) -> Window:
-        return Window(data, first_line, source=self._source)
+    def _window(self, data: bytes, first_line: int) -> TextWindow:
+        return TextWindow(data, first_line, source=self._source)
 
     def _pass(self, piece: bytes) -> None:
         """Let a piece go that is neither head nor tail; where failure lines stand in it is remembered."""
@@ -94,7 +94,7 @@ class Gatherer:
             for match in self._signs(block):
                 self._found(match, block)
 
-    def _found(self, match: Match, block: Block) -> None:
+    def _found(self, match: Match, block: TextBlock) -> None:
         run = self._runs.of(match.line, self._place, match.near)
         if run != self._run:
             self._run = run

@@ -17,7 +17,7 @@ from perdure.triage.matching import Hit
 from perdure.triage.patterns import compiled
 from perdure.triage.prefixes import rank_of
 from perdure.triage.rule import Force
-from perdure.triage.verdict import Role
+from perdure.triage.verdict import CauseRole
 from perdure.triage.when import Form, stamp_of
 
 END_BYTES = 256 * 1024
@@ -83,7 +83,7 @@ def _date_of(hit: Hit, near_s: float = 0.0) -> float | None:
 
 def _witnesses(other: Hit, hit: Hit) -> bool:
     cause = other.cause
-    if cause.of_kernel or cause.role is not Role.ROOT or cause.force is not Force.PLAIN:
+    if cause.of_kernel or cause.role is not CauseRole.ROOT or cause.force is not Force.PLAIN:
         return False
     return cause.category in _WITNESSES.get(hit.cause.category, ())
 

@@ -33,7 +33,7 @@ from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import CRASH, companions, innermost_own
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.hardware import proof_of, without_older
-from perdure.triage.launchers import OF_PEERS, Report, first_failure
+from perdure.triage.launchers import OF_PEERS, LauncherReport, first_failure
 from perdure.triage.logtext import LogText
 from perdure.triage.lost_nodes import lost_nodes
 from perdure.triage.masking import mask
@@ -45,9 +45,9 @@ from perdure.triage.remarks import remarks_on
 from perdure.triage.rule import Cause, Force
 from perdure.triage.rules import own_rules
 from perdure.triage.scheduler import Fact, facts
-from perdure.triage.verdict import MAX_LOGS, Evidence, Label, Role, Verdict
+from perdure.triage.verdict import MAX_LOGS, CauseRole, Evidence, Label, Verdict
 
-Sign = Hit | Fact | Report
+Sign = Hit | Fact | LauncherReport
 
 
 FRAME = "own-frame"
@@ -87,7 +87,7 @@ class Weights(Struct, frozen=True):
     thresholds: Thresholds = field(default_factory=own_thresholds)
 
 
-NOTHING = Cause("nothing", "unknown", 0.4, Role.CONFIRMATION, says="nothing that looks like a failure")
+NOTHING = Cause("nothing", "unknown", 0.4, CauseRole.CONFIRMATION, says="nothing that looks like a failure")
 
 
 class Finding(Struct, frozen=True):
@@ -178,7 +178,7 @@ def _with_output(verdict: Verdict, output: Output, remarks: Sequence[str]) -> Ve
     )
 
 
-def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: Report | None) -> Sign | None:
+def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: LauncherReport | None) -> Sign | None:
     """The sign that is believed: the best rank, then facts before text, then the first in time.
 
     A launcher's report is believed before all but the words of the task that it names.
@@ -194,7 +194,7 @@ def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: Report | None) 
 
 def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
     """Of the lines that state the loss of a node, one that names it; of an exit code 127 the line that says of what."""
-    if isinstance(primary, Fact | Report) and primary.cause is OF_EXIT_CODE[NOT_FOUND]:
+    if isinstance(primary, Fact | LauncherReport) and primary.cause is OF_EXIT_CODE[NOT_FOUND]:
         return next((hit for hit in reversed(hits) if hit.cause.name.startswith("command-missing")), primary)
     if not isinstance(primary, Hit) or lost_nodes(primary.text):
         return primary
@@ -202,27 +202,29 @@ def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
     return next((hit for hit in alike if lost_nodes(hit.text)), primary)
 
 
-def _placed(report: Report, hits: Sequence[Hit]) -> Iterator[tuple[float, Hit]]:
+def _placed(report: LauncherReport, hits: Sequence[Hit]) -> Iterator[tuple[float, Hit]]:
     """How each hit ranks beside a report; beside the task's own traceback what others say of peers explains nothing."""
     own = {hit.order for hit in hits if report.is_of(hit)}
-    spoke = report.is_exception and any(hit.order in own and hit.cause.role is Role.CONFIRMATION for hit in hits)
+    spoke = report.is_exception and any(hit.order in own and hit.cause.role is CauseRole.CONFIRMATION for hit in hits)
     for hit in hits:
         place = report.place(hit)
-        follows = spoke and hit.cause.role is Role.CASCADE and hit.cause.category in OF_PEERS and hit.order not in own
+        follows = (
+            spoke and hit.cause.role is CauseRole.CASCADE and hit.cause.category in OF_PEERS and hit.order not in own
+        )
         yield (max(0.0, place) if follows else place), hit
 
 
 def _place_of_fact(fact: Fact) -> float:
     """How a fact ranks beside a launcher's report: what ended one task is known better than the job's own code."""
-    if fact.cause.role is not Role.ROOT:
+    if fact.cause.role is not CauseRole.ROOT:
         return 1.0
     return -6.0 if fact.cause.force is Force.DECISIVE else -4.5
 
 
 def _rank(cause: Cause) -> int:
-    if cause.role is Role.ROOT:
+    if cause.role is CauseRole.ROOT:
         return {Force.DECISIVE: 0, Force.PLAIN: 1, Force.GENERIC: 2, Force.FAINT: 4}[cause.force]
-    if cause.role is Role.CASCADE:
+    if cause.role is CauseRole.CASCADE:
         return 3
     return 5 if cause.force is not Force.FAINT else 6
 
@@ -249,7 +251,7 @@ class _Signs(Struct, frozen=True):
 
     merged: Merged
     known: Sequence[Fact]
-    report: Report | None
+    report: LauncherReport | None
 
 
 def _verdict(primary: Sign, p: float, seen: _Signs, surroundings: Sequence[Circumstance], weights: Weights) -> Verdict:
@@ -277,20 +279,20 @@ def _verdict(primary: Sign, p: float, seen: _Signs, surroundings: Sequence[Circu
 def _culprit(primary: Sign, seen: _Signs) -> tuple[str, str, str]:
     """Rank and node of the task that failed first, and half a sentence about it; each "" where it is not known."""
     report = seen.report
-    if isinstance(primary, Fact) and primary.cause.role is Role.ROOT:
+    if isinstance(primary, Fact) and primary.cause.role is CauseRole.ROOT:
         return "", "", ""
     if isinstance(primary, Hit) and (lost := lost_nodes(primary.text)):
         return "", lost, ""
     if report is not None and not (isinstance(primary, Hit) and primary.rank.isdecimal() and not report.is_of(primary)):
         who = f"{report.who} {report.how} first, as {report.launcher} tells" if report.is_known else ""
         return report.rank or report.local_rank, report.named_node, who
-    if isinstance(primary, Hit) and primary.cause.role is not Role.CASCADE:
+    if isinstance(primary, Hit) and primary.cause.role is not CauseRole.CASCADE:
         return primary.rank, "", seen.merged.told(primary)
     return "", "", ""  # who complains of another's end did not fail first
 
 
 def _told(surroundings: Sequence[Circumstance]) -> tuple[Evidence, ...]:
-    return tuple(Evidence(0, each.says, Role.CONFIRMATION, each.name) for each in surroundings)
+    return tuple(Evidence(0, each.says, CauseRole.CONFIRMATION, each.name) for each in surroundings)
 
 
 def _evidence(primary: Sign, seen: _Signs, most: int) -> tuple[Evidence, ...]:
@@ -306,7 +308,7 @@ def _evidence(primary: Sign, seen: _Signs, most: int) -> tuple[Evidence, ...]:
             chosen.append(hit)
     hits = sorted((sign for sign in chosen[:most] if isinstance(sign, Hit)), key=lambda hit: hit.order)
     in_order: list[Sign] = [sign for sign in chosen[:most] if isinstance(sign, Fact)]
-    in_order += [*hits, *(sign for sign in chosen[:most] if isinstance(sign, Report))]
+    in_order += [*hits, *(sign for sign in chosen[:most] if isinstance(sign, LauncherReport))]
     shown = [(sign, _shown(sign, primary, seen.merged)) for sign in in_order]
     return tuple(
         line
@@ -320,7 +322,9 @@ def _frame(primary: Sign, merged: Merged) -> tuple[Evidence, ...]:
     crash = next((hit for hit in merged.hits if hit.text.startswith(CRASH)), None)
     hit = primary if isinstance(primary, Hit) else crash
     frame = innermost_own(hit) if hit else None
-    return (Evidence(frame.line, frame.text, Role.CONFIRMATION, FRAME, merged.place(hit)),) if hit and frame else ()
+    return (
+        (Evidence(frame.line, frame.text, CauseRole.CONFIRMATION, FRAME, merged.place(hit)),) if hit and frame else ()
+    )
 
 
 def _rest(told: Evidence, primary: Sign, shown: Sequence[tuple[Sign, Evidence]]) -> tuple[Evidence, ...]:
@@ -328,7 +332,9 @@ def _rest(told: Evidence, primary: Sign, shown: Sequence[tuple[Sign, Evidence]])
     if not isinstance(primary, Hit):
         return ()
     by_themselves = {(line.source, line.line) for _, line in shown}
-    lines = (Evidence(each.line, each.text, Role.CONFIRMATION, MESSAGE, told.source) for each in companions(primary))
+    lines = (
+        Evidence(each.line, each.text, CauseRole.CONFIRMATION, MESSAGE, told.source) for each in companions(primary)
+    )
     return tuple(line for line in lines if (line.source, line.line) not in by_themselves)
 
 
@@ -337,7 +343,7 @@ def _shown(sign: Sign, primary: Sign, merged: Merged) -> Evidence:
         return Evidence(0, sign.text, sign.cause.role, sign.cause.name)
     if isinstance(sign, Hit):
         return Evidence(sign.line, sign.text, sign.cause.role, sign.cause.name, merged.place(sign))
-    role = Role.ROOT if sign is primary else Role.CONFIRMATION
+    role = CauseRole.ROOT if sign is primary else CauseRole.CONFIRMATION
     return Evidence(sign.line, sign.text, role, sign.cause.name, sign.source)
 
 

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID
 from perdure.triage.clean import decode, scrub, tidy
 from perdure.triage.deaths import ABORT, HANG, LEFT_EARLY, OF_WATCHDOGS, STEP_CANCELLED, death_of_task
-from perdure.triage.logtext import LogText, Window
+from perdure.triage.logtext import LogText, TextWindow
 from perdure.triage.matching import Hit
 from perdure.triage.patterns import capturing, compiled
 from perdure.triage.prefixes import rank_of
 from perdure.triage.rule import Cause, Force
-from perdure.triage.verdict import Role
+from perdure.triage.verdict import CauseRole
 
 END_BYTES = 512 * 1024
 """Reports stand at the end of a log: so much of each of its stretches is looked at."""
@@ -37,13 +37,13 @@ NEAR_LINES = 12
 """What stands so few lines before a report, without the name of a task, is taken for the last words of the task."""
 
 
-class Report(Struct, frozen=True):
+class LauncherReport(Struct, frozen=True):
     """The first failure as a launcher tells of it."""
 
     launcher: str
     line: int  # that holds the code
     text: str  # the same, cleaned
-    window: Window
+    window: TextWindow
     first_line: int  # of the report and of the list of other failures before it
     last_line: int
     rank: str = ""  # "" where it is not told
@@ -134,14 +134,16 @@ class Report(Struct, frozen=True):
         if cause.force is Force.DECISIVE:
             return -5.0
         if self.hangs:  # what comes after it follows from the end that it was put to
-            return -4.0 if cause.role is Role.ROOT and cause.force is Force.PLAIN and self.is_before(hit) else _LAST
-        if cause.role is Role.CONFIRMATION:
+            return (
+                -4.0 if cause.role is CauseRole.ROOT and cause.force is Force.PLAIN and self.is_before(hit) else _LAST
+            )
+        if cause.role is CauseRole.CONFIRMATION:
             return -1.0 if own and self.is_exception else _LAST
         if not self.is_exception and cause.category in OF_PEERS:
             if self.is_of_one and cause.category == "net":  # there is no peer whose end it could follow from
                 return -1.5
             return -2.0 if self.signal == ABORT and cause.category in OF_WATCHDOGS and not others else _LAST
-        if cause.role is Role.ROOT and cause.force is Force.PLAIN:
+        if cause.role is CauseRole.ROOT and cause.force is Force.PLAIN:
             return -3.0 if others else -4.0
         if others:
             return _LAST
@@ -151,7 +153,7 @@ class Report(Struct, frozen=True):
         if near and cause.force is Force.FAINT:  # words right before a box of mpirun
             return -0.5
         explains = self.is_exception or cause.category == self.cause.category == "native_crash"
-        return -1.5 if explains and (cause.role is Role.CASCADE or own) else _LAST
+        return -1.5 if explains and (cause.role is CauseRole.CASCADE or own) else _LAST
 
 
 _LAST = 2.0
@@ -162,7 +164,7 @@ _PEER_GONE = frozenset({"peer-gone", "peer-gone-here"})
 """Rules for a connection that a peer closed."""
 
 
-def first_failure(text: LogText, hits: Sequence[Hit]) -> Report | None:
+def first_failure(text: LogText, hits: Sequence[Hit]) -> LauncherReport | None:
     """The report of the launcher that knows best which task failed first, None where there is none.
 
     `hits` are those of the last block of failure lines; a report from before it was survived.
@@ -171,7 +173,7 @@ def first_failure(text: LogText, hits: Sequence[Hit]) -> Report | None:
     for hit in hits:
         key = id(hit.block.window)
         begins[key] = min(hit.line, begins.get(key, hit.line))
-    found: list[Report] = []
+    found: list[LauncherReport] = []
     for window in text.windows[-MAX_WINDOWS:]:
         begin = begins.get(id(window), 0)
         found += [report for report in _reports(window) if report.is_last or _stands_in(report, begin)]
@@ -186,27 +188,27 @@ def first_failure(text: LogText, hits: Sequence[Hit]) -> Report | None:
     return replace(first, is_of_one=_is_of_one(launch), after=max(earlier, default=0))
 
 
-def _follows(report: Report, hits: Sequence[Hit]) -> bool:
+def _follows(report: LauncherReport, hits: Sequence[Hit]) -> bool:
     """Whether the task's only words are that a peer closed its connection: that one ended before it."""
-    words = [hit.cause for hit in hits if report.is_of(hit) and hit.cause.role is not Role.CONFIRMATION]
+    words = [hit.cause for hit in hits if report.is_of(hit) and hit.cause.role is not CauseRole.CONFIRMATION]
     return bool(words) and all(cause.name in _PEER_GONE for cause in words)
 
 
-def _is_of_one(launch: Sequence[Report]) -> bool:
+def _is_of_one(launch: Sequence[LauncherReport]) -> bool:
     """Whether srun tells of one task alone, and has ended no other."""
     report, window = launch[0], launch[0].window
     ended = any(word in window.data[-END_BYTES:] for word in _STOPS_OTHERS)
     return len(launch) == 1 and report.launcher == "srun" and ": task " in report.text and not ended
 
 
-def _stands_in(report: Report, begin: int) -> bool:
+def _stands_in(report: LauncherReport, begin: int) -> bool:
     """Whether a report is of the block that begins there: srun's own may stand right before the words that follow."""
     return report.last_line >= (begin - BLOCK_LINES if report.launcher in ("srun", _WAIT) else begin)
 
 
-def _last_launch(reports: Sequence[Report]) -> list[Report]:
+def _last_launch(reports: Sequence[LauncherReport]) -> list[LauncherReport]:
     """Those of the last launch: one who reports a second time tells of another."""
-    launch: list[Report] = []
+    launch: list[LauncherReport] = []
     for report in reports:
         again = any(each.who == report.who for each in launch)
         if report.launcher == "torchrun":
@@ -287,7 +289,7 @@ _OF_WORD = {
 }  # fmt: skip
 
 
-def _reports(window: Window) -> Iterator[Report]:
+def _reports(window: TextWindow) -> Iterator[LauncherReport]:
     """All reports in the end of a window, in their order."""
     start = max(0, len(window.data) - END_BYTES)
     data = scrub(window.data[start:])
@@ -313,7 +315,7 @@ def _reports(window: Window) -> Iterator[Report]:
         has_failed = True
 
 
-def _report(window: Window, line: bytes, number: int, data: bytes, begin: int) -> Report | None:
+def _report(window: TextWindow, line: bytes, number: int, data: bytes, begin: int) -> LauncherReport | None:
     for launcher, pattern in _LINES:
         if found := capturing(pattern).search(line):
             told = _named(found)
@@ -331,7 +333,7 @@ def _report(window: Window, line: bytes, number: int, data: bytes, begin: int) -
     return None
 
 
-def _of_wait(window: Window, line: bytes, number: int, data: bytes, begin: int) -> Report:
+def _of_wait(window: TextWindow, line: bytes, number: int, data: bytes, begin: int) -> LauncherReport:
     """What srun tells of the task that ended first: the lines after the first list the tasks by their states."""
     told, last = dict[str, str](), number
     for at, following in enumerate(_following(data, begin), number):
@@ -368,10 +370,10 @@ def _number(name: str) -> int:
 
 
 def _made(
-    launcher: str, window: Window, shown: tuple[int, str], lines: tuple[int, int], told: dict[str, str], code: int
-) -> Report:
+    launcher: str, window: TextWindow, shown: tuple[int, str], lines: tuple[int, int], told: dict[str, str], code: int
+) -> LauncherReport:
     number = -code if code < 0 else code - 128 if 128 < code <= 128 + 64 else 0
-    return Report(
+    return LauncherReport(
         launcher, *shown, window, *lines, _plain(told.get("rank", "")), _plain(told.get("local", "")),
         told.get("node", ""), 0 if number else code, number, told.get("time", ""),
     )  # fmt: skip
@@ -396,8 +398,8 @@ _FIELDS = (
 
 
 def _of_block(
-    launcher: str, window: Window, told: dict[str, str], number: int, data: bytes, begin: int
-) -> Report | None:
+    launcher: str, window: TextWindow, told: dict[str, str], number: int, data: bytes, begin: int
+) -> LauncherReport | None:
     """A report whose first line is at `begin`; lines of other tasks between its own are passed over."""
     told, shown, last = dict(told), (number, ""), number
     lines = _following(data, begin)

@@ -35,7 +35,7 @@ class Source(Struct, frozen=True):
     written_s: float  # when it was last written, seconds since 1970
 
 
-class Window(Struct, frozen=True):
+class TextWindow(Struct, frozen=True):
     """A stretch of a log that starts and ends at a line's border, or in the middle of an over-long line."""
 
     data: bytes
@@ -44,10 +44,10 @@ class Window(Struct, frozen=True):
     goes_on: bool = False  # failure lines run from here to the next window, as seen when what lies between was read
 
 
-class Block(Struct, frozen=True):
+class TextBlock(Struct, frozen=True):
     """A stretch of a window, cut at newlines except within very long lines."""
 
-    window: Window
+    window: TextWindow
     start: int
     end: int
     first_line: int
@@ -59,7 +59,7 @@ class Block(Struct, frozen=True):
 class LogText(Struct, frozen=True):
     """A log as far as it was read: windows in order, `skipped_bytes` between them."""
 
-    windows: tuple[Window, ...]
+    windows: tuple[TextWindow, ...]
     skipped_bytes: int = 0
 
     @classmethod
@@ -67,10 +67,10 @@ class LogText(Struct, frozen=True):
         """Take what is in memory already; the middle is dropped where it exceeds the limits."""
         limits = limits or Limits()
         if len(data) <= limits.head_bytes + limits.tail_bytes:
-            return cls((Window(data),) if data else ())
+            return cls((TextWindow(data),) if data else ())
         start = len(data) - limits.tail_bytes
-        tail = Window(data[start:], 1 + data.count(b"\n", 0, start))
-        return cls((Window(data[: limits.head_bytes]), tail), start - limits.head_bytes)
+        tail = TextWindow(data[start:], 1 + data.count(b"\n", 0, start))
+        return cls((TextWindow(data[: limits.head_bytes]), tail), start - limits.head_bytes)
 
     @classmethod
     def of_output(cls, output: Output) -> LogText:
@@ -78,11 +78,11 @@ class LogText(Struct, frozen=True):
         files = [file for file in output.files if file.text and not file.doubt]
         skipped = sum(file.skipped for file in files)
         if len(files) == 1 and not files[0].rank:
-            return cls((Window(files[0].text),), skipped)
+            return cls((TextWindow(files[0].text),), skipped)
         files.sort(key=lambda file: _READ_FIRST.index(file.kind))
         names = _short_names([file.path for file in files])
         sources = [Source(name, file.rank, file.written_s) for name, file in zip(names, files, strict=True)]
-        return cls(tuple(Window(f.text, source=source) for f, source in zip(files, sources, strict=True)), skipped)
+        return cls(tuple(TextWindow(f.text, source=source) for f, source in zip(files, sources, strict=True)), skipped)
 
 
 _READ_FIRST = (OutputKind.STDERR, OutputKind.STDOUT, OutputKind.RANK)
@@ -94,14 +94,14 @@ def _short_names(paths: list[str]) -> list[str]:
     return [path.removeprefix(common).lstrip("/") for path in paths]
 
 
-def blocks(window: Window, size: int = BLOCK_BYTES, end_bytes: int = END_BYTES) -> Iterator[Block]:
+def blocks(window: TextWindow, size: int = BLOCK_BYTES, end_bytes: int = END_BYTES) -> Iterator[TextBlock]:
     """Cut a window into blocks of about `size` bytes, smaller ones in its last `end_bytes`."""
     start, line, length = 0, window.first_line, len(window.data)
     while start < length:
         left = length - start
         wanted = min(size, END_BLOCK_BYTES) if left <= end_bytes else min(size, left - end_bytes)
         end = _line_border(window.data, start, min(start + wanted, length))
-        yield Block(window, start, end, line)
+        yield TextBlock(window, start, end, line)
         line += window.data.count(b"\n", start, end)
         start = end
 

@@ -40,12 +40,12 @@ from perdure.triage.clean import (
 )
 from perdure.triage.errno_texts import any_translated, in_english
 from perdure.triage.gpu_memory import gpu_memory
-from perdure.triage.logtext import END_BLOCK_BYTES, END_BYTES, Block, LogText, blocks
+from perdure.triage.logtext import END_BLOCK_BYTES, END_BYTES, LogText, TextBlock, blocks
 from perdure.triage.patterns import capturing, compiled, options
 from perdure.triage.prefixes import rank_before, rank_of
-from perdure.triage.rule import Cause, Force, Rule
+from perdure.triage.rule import Cause, Force, TriageRule
 from perdure.triage.runs import Runs
-from perdure.triage.verdict import Role
+from perdure.triage.verdict import CauseRole
 
 SEARCHES, END_SEARCHES = 32, 1024
 STRIDE_BYTES, DENSE_END_BYTES = 16384, 2048
@@ -66,7 +66,7 @@ class Hit(Struct, frozen=True):
     text: str  # cleaned, for a person
     order: int  # place among all hits of the log
     rank: str  # of the task that wrote it; "" where nothing tells
-    block: Block  # that it stands in
+    block: TextBlock  # that it stands in
     run: int  # of failure lines; a later run of one file has a higher number
 
 
@@ -78,7 +78,7 @@ class Match:
     line: int
     piece: bytes  # scrubbed
     tidied: bytes
-    block: Block
+    block: TextBlock
     near: bool  # to the match before it: between them lines were passed over
     at: int = 0  # where in the piece the screen stopped
 
@@ -109,7 +109,7 @@ class Kept:
 class RuleBook(Struct, frozen=True, dict=True):
     """Rules in the order of their rank: within one line the earlier wins."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[TriageRule, ...]
 
     @cached_property
     def screen(self) -> Any:
@@ -129,11 +129,11 @@ class RuleBook(Struct, frozen=True, dict=True):
         rules.Compile()
         return rules
 
-    def named(self, name: str) -> Rule | None:
+    def named(self, name: str) -> TriageRule | None:
         """The rule of that name; None where there is none."""
         return next((rule for rule in self.rules if rule.cause.name == name), None)
 
-    def match(self, line: bytes) -> Rule | None:
+    def match(self, line: bytes) -> TriageRule | None:
         """The first rule that matches a cleaned line, or None.
 
         A line of mere advice matches none, nor does one of a check that found nothing, one that only mentions an
@@ -153,14 +153,14 @@ class RuleBook(Struct, frozen=True, dict=True):
         if _says(CLEARED, line) or _says(MENTIONED, line) or (rule.cause.infrastructure and _says(QUOTED, line)):
             return None
         if survived in found or (warned in found and not rule.warns) or (b".py::" in line and _says(TESTED, line)):
-            return replace(rule, cause=replace(rule.cause, role=Role.CONFIRMATION, force=Force.FAINT, hard=False))
-        if rule.cause.role is not Role.CONFIRMATION and _is_printed(line):
-            return replace(rule, cause=replace(rule.cause, role=Role.ROOT, force=Force.FAINT, hard=False))
+            return replace(rule, cause=replace(rule.cause, role=CauseRole.CONFIRMATION, force=Force.FAINT, hard=False))
+        if rule.cause.role is not CauseRole.CONFIRMATION and _is_printed(line):
+            return replace(rule, cause=replace(rule.cause, role=CauseRole.ROOT, force=Force.FAINT, hard=False))
         if rule.cause.force is Force.FAINT and line.lstrip().startswith(b"what(): "):  # it ended a C++ program
             return replace(rule, cause=replace(rule.cause, force=Force.GENERIC))
         return rule
 
-    def _by_numbers(self, rule: Rule, line: bytes) -> Rule:
+    def _by_numbers(self, rule: TriageRule, line: bytes) -> TriageRule:
         """The rule for a full card, by whose memory fills it: its own program's, or other processes'."""
         if rule.cause.category not in _OF_FULL_CARD or (memory := gpu_memory(decode(line))) is None:
             return rule
@@ -188,11 +188,11 @@ class RuleBook(Struct, frozen=True, dict=True):
         found = sorted(chain(*(chain(k.first, k.last) for k in kept.values())), key=itemgetter(0))
         return [self._without_own(match.read(order, run), text) for order, run, match in found]
 
-    def matcher(self) -> Callable[[Block], Iterator[Match]]:
+    def matcher(self) -> Callable[[TextBlock], Iterator[Match]]:
         """What gives each line of a block that is looked at and that a rule matches; for the blocks of one log."""
         return partial(self._matches, {})
 
-    def _matches(self, known: dict[bytes, tuple[Cause, bytes] | None], block: Block) -> Iterator[Match]:
+    def _matches(self, known: dict[bytes, tuple[Cause, bytes] | None], block: TextBlock) -> Iterator[Match]:
         data = block.scrubbed()
         searches = END_SEARCHES if len(data) <= END_BLOCK_BYTES else SEARCHES
         line, counted, last = block.first_line, 0, -STRIDE_BYTES
@@ -315,6 +315,6 @@ def _is_ignored(data: bytes, start: int) -> bool:
     return False
 
 
-def _screen(rules: tuple[Rule, ...]) -> Any:
+def _screen(rules: tuple[TriageRule, ...]) -> Any:
     bare = "|".join([*(f"(?:{rule.pattern})" for rule in rules), any_translated()])
     return re2.compile(f"(?m){bare}".encode(), options(_MAX_MEM, never_capture=True))

@@ -18,13 +18,13 @@ from typing import NamedTuple
 from perdure.triage.clean import MAX_LINE_BYTES, indent, scrub, tidy
 from perdure.triage.context import progress_of
 from perdure.triage.excerpt import ends_a_job
-from perdure.triage.launchers import Report
-from perdure.triage.logtext import LogText, Source, Window
+from perdure.triage.launchers import LauncherReport
+from perdure.triage.logtext import LogText, Source, TextWindow
 from perdure.triage.matching import Hit
 from perdure.triage.patterns import capturing, compiled
 from perdure.triage.prefixes import rank_of
 from perdure.triage.rule import Cause, Force
-from perdure.triage.verdict import Role
+from perdure.triage.verdict import CauseRole
 from perdure.triage.when import stamp_of
 
 MADE_STEPS = 20
@@ -52,8 +52,8 @@ _OF_OWN_CODE = frozenset({"syntax", "api", "index", "config", "missing_file"})
 
 
 def without_outlived(
-    hits: Sequence[Hit], report: Report | None = None, asks_again: bool = False
-) -> tuple[Sequence[Hit], Report | None]:
+    hits: Sequence[Hit], report: LauncherReport | None = None, asks_again: bool = False
+) -> tuple[Sequence[Hit], LauncherReport | None]:
     """The hits, and the launcher's report, without those that the program outlived; all where nothing tells.
 
     `asks_again`: the program ended by asking to be tried again, so that nothing before its last steps ended it.
@@ -77,16 +77,20 @@ def _without_old_kernel_lines(hits: Sequence[Hit]) -> Sequence[Hit]:
     A health check may print the kernel's log of days before a job; whoever then ends by an error of its own code alone
     was not stopped by what stands there.
     """
-    roots = [hit for hit in hits if hit.cause.role is Role.ROOT and hit.cause.force is not Force.FAINT]
+    roots = [hit for hit in hits if hit.cause.role is CauseRole.ROOT and hit.cause.force is not Force.FAINT]
     own = next((hit for hit in roots if not hit.cause.of_kernel), None)
     if own is None or own.cause.category not in _OF_OWN_CODE:
         return hits
-    return [hit for hit in hits if not (hit.cause.of_kernel and hit.cause.role is Role.ROOT and hit.order < own.order)]
+    return [
+        hit for hit in hits if not (hit.cause.of_kernel and hit.cause.role is CauseRole.ROOT and hit.order < own.order)
+    ]
 
 
 def _can_end(hit: Hit) -> bool:
     """Whether it tells of something that can have ended the program."""
-    return hit.cause.role is Role.CASCADE or (hit.cause.role is Role.ROOT and hit.cause.force is not Force.FAINT)
+    return hit.cause.role is CauseRole.CASCADE or (
+        hit.cause.role is CauseRole.ROOT and hit.cause.force is not Force.FAINT
+    )
 
 
 def without_long_past(hits: Sequence[Hit], text: LogText) -> Sequence[Hit]:
@@ -172,7 +176,7 @@ class _Story:
     again: dict[str, list[int]] = field(default_factory=dict)  # lines that tell of another try
 
     @classmethod
-    def of(cls, window: Window, hits: Sequence[Hit], report: Report | None) -> _Story:
+    def of(cls, window: TextWindow, hits: Sequence[Hit], report: LauncherReport | None) -> _Story:
         start = max(0, min(hit.block.start for hit in hits) - BEFORE_BYTES, len(window.data) - END_BYTES)
         data = scrub(window.data[start:])
         many = len({hit.rank for hit in hits if hit.rank}) > 1 or (report is not None and not report.is_of_one)
@@ -295,7 +299,7 @@ class _Story:
 
 def _names_an_end(cause: Cause) -> bool:
     """Whether programs end by what it tells, more often than they go on."""
-    return cause.role is Role.ROOT and cause.force is not Force.FAINT
+    return cause.role is CauseRole.ROOT and cause.force is not Force.FAINT
 
 
 def _marks(data: bytes, first: int) -> Iterator[tuple[int, str, bytes]]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from perdure.triage.clean import scrub
-from perdure.triage.logtext import Block
+from perdure.triage.logtext import TextBlock
 from perdure.triage.matching import Hit
 from perdure.triage.prefixes import named
 from perdure.triage.when import Stamp, comparable, stamp_of
@@ -23,7 +23,7 @@ LOOK_BACK_LINES, BEFORE_BYTES = 200, 16 * 1024
 """So many lines before a hit a time is looked for, and so far before its block."""
 
 
-class Order(StrEnum):
+class HitOrder(StrEnum):
     """By what the tasks' hits were put in one order."""
 
     TIMES = "by the times in the log"
@@ -35,7 +35,7 @@ class Merged(Struct, frozen=True):
     """The hits of all tasks, in one order."""
 
     hits: tuple[Hit, ...]
-    order: Order = Order.LINES
+    order: HitOrder = HitOrder.LINES
 
     def place(self, hit: Hit) -> str:
         """The file that a hit stands in, or the task that wrote it, for a person; "" for a log of one task."""
@@ -74,10 +74,10 @@ def merged(hits: Sequence[Hit]) -> Merged:
         return Merged(tuple(hits))
     stamps = _stamps(hits)
     if None not in stamps:
-        return Merged(_ordered(hits, comparable([stamp for stamp in stamps if stamp])), Order.TIMES)
+        return Merged(_ordered(hits, comparable([stamp for stamp in stamps if stamp])), HitOrder.TIMES)
     written = [hit.block.window.source.written_s for hit in hits if hit.block.window.source]
     if several_ranks and len(written) == len(hits):  # streams of one task belong together
-        return Merged(_ordered(hits, written), Order.LAST_WRITES)
+        return Merged(_ordered(hits, written), HitOrder.LAST_WRITES)
     return Merged(tuple(hits))
 
 
@@ -110,7 +110,7 @@ def _stamps(hits: Sequence[Hit]) -> list[Stamp | None]:
 class _Clock:
     """The times of the lines of one block, looked for as they are asked for."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: TextBlock) -> None:
         data, before = block.window.data, max(0, block.start - BEFORE_BYTES)
         self._lines = scrub(data[before : block.end]).split(b"\n")
         self._first = block.first_line - data.count(b"\n", before, block.start)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from perdure.triage.verdict import Bound, Role
+from perdure.triage.verdict import Bound, CauseRole
 
 
 class At(StrEnum):
@@ -35,7 +35,7 @@ class Cause(Struct, frozen=True):
     name: str
     category: str
     p_transient: float
-    role: Role = Role.ROOT
+    role: CauseRole = CauseRole.ROOT
     force: Force = Force.PLAIN
     says: str = ""  # half a sentence for a person
     advice: str = ""
@@ -61,7 +61,7 @@ _BEFORE_RUNTIME = (
 )
 
 
-class Rule(Struct, frozen=True):
+class TriageRule(Struct, frozen=True):
     """A pattern and what it means."""
 
     cause: Cause
@@ -88,4 +88,4 @@ class Rule(Struct, frozen=True):
     @property
     def is_sharp(self) -> bool:
         """True where it names the cause, and yields to none."""
-        return self.cause.role is Role.ROOT and self.cause.force in (Force.DECISIVE, Force.PLAIN)
+        return self.cause.role is CauseRole.ROOT and self.cause.force in (Force.DECISIVE, Force.PLAIN)

@@ -16,8 +16,8 @@ import re2
 from perdure.errors import ConfigError
 from perdure.triage.matching import RuleBook
 from perdure.triage.patterns import options
-from perdure.triage.rule import At, Cause, Force, Rule
-from perdure.triage.verdict import Bound, Role
+from perdure.triage.rule import At, Cause, Force, TriageRule
+from perdure.triage.verdict import Bound, CauseRole
 
 Kind = TypeVar("Kind", bound=StrEnum)
 
@@ -123,7 +123,7 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary) -> Rule:
+def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary) -> TriageRule:
     where = f"{source}: rule {entry.get('name', number)!r}"
     _check_entry(entry, where, known)
     merged = {**known.categories[entry["category"]], **entry}
@@ -132,7 +132,7 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary)
         entry["name"],
         entry["category"],
         float(entry["p"]),
-        _choice(Role, merged.get("role", "root"), "role", where),
+        _choice(CauseRole, merged.get("role", "root"), "role", where),
         _choice(Force, merged.get("force", "plain"), "force", where),
         str(merged.get("says", "")),
         str(merged.get("advice", "")),
@@ -147,7 +147,7 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary)
     pattern = _with_codes(entry.get("pattern", ""), known.codes, where)
     pattern = _with_errno(pattern, entry.get("errno", ()), known, where)
     yes, no = tuple(entry.get("yes", ())), tuple(entry.get("no", ()))
-    rule = Rule(cause, pattern, at, yes, no, software, entry.get("warns", False), see)
+    rule = TriageRule(cause, pattern, at, yes, no, software, entry.get("warns", False), see)
     try:
         re2.compile(rule.anchored.encode(), options())
     except re2.error as err:
@@ -227,7 +227,7 @@ def _outside_classes(pattern: str) -> str:
     return "".join(plain)
 
 
-def _check_names(rules: Iterable[Rule], source: str) -> None:
+def _check_names(rules: Iterable[TriageRule], source: str) -> None:
     seen: set[str] = set()
     for rule in rules:
         if rule.cause.name in seen:

@@ -10,7 +10,7 @@ from perdure.model.output import IS_NOT_THERE, Absent, Why
 from perdure.model.signals import in_words, persons_deed, persons_signal
 from perdure.triage.deaths import OF_EXIT_CODE, OF_SIGNAL
 from perdure.triage.rule import Cause, Force
-from perdure.triage.verdict import Bound, Role
+from perdure.triage.verdict import Bound, CauseRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +47,42 @@ _NODE_ADVICE = "Retry on another node."
 
 _OF_STATE: dict[AttemptState, Cause] = {
     AttemptState.NODE_FAIL: Cause(
-        "state-node-fail", "node_loss", 0.97, Role.ROOT, Force.DECISIVE, "a node failed under the job", _NODE_ADVICE,
+        "state-node-fail", "node_loss", 0.97, CauseRole.ROOT, Force.DECISIVE, "a node failed under the job",
+        _NODE_ADVICE,
         Bound.NODE, True,
     ),
     AttemptState.BOOT_FAIL: Cause(
-        "state-boot-fail", "node_loss", 0.96, Role.ROOT, Force.DECISIVE, "a node did not boot for the job",
+        "state-boot-fail", "node_loss", 0.96, CauseRole.ROOT, Force.DECISIVE, "a node did not boot for the job",
         _NODE_ADVICE, Bound.NODE, True,
     ),
     AttemptState.PREEMPTED: Cause(
-        "state-preempted", "preempt", 0.98, Role.ROOT, Force.DECISIVE, "the job was preempted",
+        "state-preempted", "preempt", 0.98, CauseRole.ROOT, Force.DECISIVE, "the job was preempted",
         "Nothing is wrong with the job; checkpoint on the warning signal.", Bound.NOTHING, True,
     ),
     AttemptState.LAUNCH_FAILED: Cause(
-        "state-launch-failed", "launcher", 0.85, Role.ROOT, Force.PLAIN, "the job never got as far as its program",
+        "state-launch-failed", "launcher", 0.85, CauseRole.ROOT, Force.PLAIN, "the job never got as far as its program",
         "A retry on another node usually starts; check that the output directory exists on it.", Bound.NODE, True,
     ),
     AttemptState.OUT_OF_MEMORY: Cause(
-        "state-out-of-memory", "host_oom", 0.05, Role.ROOT, Force.DECISIVE,
+        "state-out-of-memory", "host_oom", 0.05, CauseRole.ROOT, Force.DECISIVE,
         "the job needs more host memory than it may use",
         "Ask for more memory, or use fewer data loading workers or smaller batches.",
     ),
     AttemptState.TIMEOUT: Cause(
-        "state-timeout", "time_limit", 0.04, Role.ROOT, Force.DECISIVE, "the walltime was reached",
+        "state-timeout", "time_limit", 0.04, CauseRole.ROOT, Force.DECISIVE, "the walltime was reached",
         "Ask for more walltime, or checkpoint and continue in a further job.",
     ),
     AttemptState.DEADLINE: Cause(
-        "state-deadline", "time_limit", 0.03, Role.ROOT, Force.DECISIVE, "the job's deadline passed",
+        "state-deadline", "time_limit", 0.03, CauseRole.ROOT, Force.DECISIVE, "the job's deadline passed",
         "Submit it with a later deadline.",
     ),
     AttemptState.CANCELLED: Cause(
-        "state-cancelled", "cancelled", 0.02, Role.ROOT, Force.DECISIVE, "somebody cancelled the job",
+        "state-cancelled", "cancelled", 0.02, CauseRole.ROOT, Force.DECISIVE, "somebody cancelled the job",
         "It is not recovered against a person's wish.",
     ),
     AttemptState.LOST: Cause(
-        "state-lost", "node_loss", 0.65, Role.CASCADE, Force.PLAIN, "the attempt is gone, and nobody saw how it ended",
+        "state-lost", "node_loss", 0.65, CauseRole.CASCADE, Force.PLAIN,
+        "the attempt is gone, and nobody saw how it ended",
         "Look at the node it ran on.", Bound.NODE, True,
     ),
 }  # fmt: skip
@@ -112,15 +114,15 @@ _OUTPUT_ADVICE = "Create the directory or correct --output and --error, then sub
 
 _OF_OUTPUT: dict[Why, Cause] = {
     Why.NO_DIRECTORY: Cause(
-        "output-directory-missing", "missing_file", 0.03, Role.ROOT, Force.DECISIVE,
+        "output-directory-missing", "missing_file", 0.03, CauseRole.ROOT, Force.DECISIVE,
         "the job was not started, as the directory for its output does not exist", _OUTPUT_ADVICE,
     ),
     Why.NOT_WRITABLE: Cause(
-        "output-not-writable", "permission", 0.04, Role.ROOT, Force.DECISIVE,
+        "output-not-writable", "permission", 0.04, CauseRole.ROOT, Force.DECISIVE,
         "the job was not started, as its user may not write its output there", _OUTPUT_ADVICE,
     ),
     Why.MISSING: Cause(
-        "output-not-seen", "launcher", 0.4, Role.ROOT, Force.DECISIVE,
+        "output-not-seen", "launcher", 0.4, CauseRole.ROOT, Force.DECISIVE,
         "the job was not started, and the directory for its output is not seen from here", _OUTPUT_ADVICE,
     ),
 }  # fmt: skip
@@ -137,7 +139,7 @@ def _of_output(attempt: Attempt, absent: Sequence[Absent]) -> Fact | None:
 
 def _of_person(number: int, deed: str) -> Cause:
     advice = "Nobody starts it again but its owner."
-    return Cause(f"signal-of-a-person-{number}", "cancelled", 0.02, Role.ROOT, Force.DECISIVE, deed, advice)
+    return Cause(f"signal-of-a-person-{number}", "cancelled", 0.02, CauseRole.ROOT, Force.DECISIVE, deed, advice)
 
 
 def _of_signal(attempt: Attempt) -> Fact | None:

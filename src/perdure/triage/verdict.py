@@ -20,7 +20,7 @@ class Label(StrEnum):
     UNSURE = "unsure"
 
 
-class Role(StrEnum):
+class CauseRole(StrEnum):
     """What a line of evidence means for the cause."""
 
     ROOT = "root"  # it names the cause
@@ -41,7 +41,7 @@ class Evidence(Struct, frozen=True):
 
     line: int  # 1-based, in the text that was judged; 0 for a fact that stands in no log
     text: str
-    role: Role
+    role: CauseRole
     rule: str  # name of the rule that matched, or of the fact
     source: str = ""  # the file or task that it comes from, where the log has several
 

@@ -7,7 +7,7 @@ import pytest
 from perdure.backends.local import core as module
 from perdure.backends.local.core import Core, Launch, SignalNode, SignalTasks, fresh_nodes
 from perdure.backends.local.placement import choose_victims
-from perdure.backends.local.records import Ending, LocalNode
+from perdure.backends.local.records import LocalEnding, LocalNode
 from perdure.backends.local.spec import JobSpec
 from perdure.errors import ClusterError, InputError
 from perdure.model.actions import Down, Drain, Exclude, Extend, Hold, OutcomeStatus, Release, Requeue, Undrain
@@ -361,4 +361,4 @@ def test_an_attempt_that_ends_takes_no_new_reason_s_time():
     job_id = world.submit()
     world.core.end_attempt(world.core.running[job_id], AttemptState.PREEMPTED, "first", 0.0)
     world.core.end_attempt(world.core.running[job_id], AttemptState.CANCELLED, "second", 1.5)
-    assert world.core.running[job_id].ending == Ending(AttemptState.CANCELLED, "second", TIMING.kill_wait_s)
+    assert world.core.running[job_id].ending == LocalEnding(AttemptState.CANCELLED, "second", TIMING.kill_wait_s)

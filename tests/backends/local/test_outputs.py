@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.backends.local import stop_daemon
-from perdure.backends.local.outputs import Run, script_of
+from perdure.backends.local.outputs import LocalRun, script_of
 from perdure.model.actions import Requeue
 from perdure.model.output import OutputKind
 from tests.backends.local.test_daemon import Cluster, until
@@ -139,7 +139,7 @@ def test_the_script_of_a_command_line(argv, script, arguments):
 
 @given(st.lists(st.text(st.sampled_from("-co sh/.>\n\t'\\$é\udcff"), max_size=6), min_size=1, max_size=6))
 def test_no_command_line_breaks_the_reading(argv):
-    Run("1", 0.0, None, tuple(argv), "/nowhere", {}).files()
+    LocalRun("1", 0.0, None, tuple(argv), "/nowhere", {}).files()
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not os.path.exists("/dev/zero"), reason="needs /dev/zero")

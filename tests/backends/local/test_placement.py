@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.backends.local.placement import Free, choose_victims, free_capacity, occupy, place
-from perdure.backends.local.records import AttemptRecord, Ending, LocalJob, LocalNode
+from perdure.backends.local.records import AttemptRecord, LocalEnding, LocalJob, LocalNode
 from perdure.backends.local.spec import JobSpec
 from perdure.model.jobs import AttemptState, JobState
 
@@ -80,6 +80,6 @@ def test_nobody_is_preempted_in_vain():
 def test_what_is_being_freed_already_is_waited_for():
     nodes = [node("a")]
     jobs = {"1": job("1", preemptible=True), "2": job("2", preemptible=True)}
-    ending = Ending(AttemptState.PREEMPTED, "", 1.0)
+    ending = LocalEnding(AttemptState.PREEMPTED, "", 1.0)
     running = [attempt("1", ("a", [0, 1]), ending=ending), attempt("2", ("a", [2, 3]))]
     assert choose_victims(job("9", priority=5, gpus_per_node=2), nodes, running, jobs) == ()

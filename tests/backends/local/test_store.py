@@ -5,10 +5,10 @@ import sqlite3
 import pytest
 
 from perdure.backends.local import store as store_module
-from perdure.backends.local.core import Step
+from perdure.backends.local.core import CoreStep
 from perdure.backends.local.records import AttemptRecord, LocalJob, LocalNode
 from perdure.backends.local.spec import JobSpec
-from perdure.backends.local.store import Leftover, Store
+from perdure.backends.local.store import Leftover, LocalStore
 from perdure.model.actions import Outcome, OutcomeStatus
 from perdure.model.jobs import AttemptState, JobState
 
@@ -25,12 +25,12 @@ def attempt(number, incarnation=1, end_s=None):
 
 
 def step(jobs=(), attempts=(), nodes=()):
-    return Step(tuple(jobs), tuple(attempts), tuple(nodes), ())
+    return CoreStep(tuple(jobs), tuple(attempts), tuple(nodes), ())
 
 
 @pytest.fixture
 def opened(tmp_path):
-    made = Store(tmp_path / "db")
+    made = LocalStore(tmp_path / "db")
     yield made
     made.close()
 
@@ -41,7 +41,7 @@ def test_what_was_saved_is_there_after_reopening(opened, tmp_path):
     opened.save(step([job(1), job(2, 9.0)], attempts, [node]), ("key", DONE))
     opened.add_processes([Leftover(7, "boot:1", "1#1.0")])
     opened.close()
-    again = Store(tmp_path / "db")
+    again = LocalStore(tmp_path / "db")
     assert (again.nodes(), again.jobs(), again.running()) == ([node], [job(1), job(2, 9.0)], [attempt(1)])
     assert again.ended_since(6.0) == [attempt(2, 1, 9.0)]
     assert (again.outcome("key"), again.outcome("other")) == (DONE, None)

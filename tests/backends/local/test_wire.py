@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.local.records import AttemptRecord, Ending, LocalJob, LocalNode, TaskExit
+from perdure.backends.local.records import AttemptRecord, LocalEnding, LocalJob, LocalNode, TaskExit
 from perdure.backends.local.spec import JobSpec, signal_number
 from perdure.backends.local.wire import ACTIONS, decode, decode_action, encode
 from perdure.errors import InputError
@@ -14,7 +14,7 @@ from perdure.model.actions import Outcome
 from perdure.model.jobs import Attempt, Job, Wish
 from perdure.model.nodes import Node
 
-RECORDS = [Job, Attempt, Node, Outcome, LocalNode, LocalJob, AttemptRecord, Ending, TaskExit, *ACTIONS.values()]
+RECORDS = [Job, Attempt, Node, Outcome, LocalNode, LocalJob, AttemptRecord, LocalEnding, TaskExit, *ACTIONS.values()]
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)

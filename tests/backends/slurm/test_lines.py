@@ -8,7 +8,7 @@ from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.config import Config
 from perdure.backends.slurm.plans import Todo, done
 from perdure.backends.slurm.records import read_jobs
-from perdure.backends.slurm.tools import Answer, Tools
+from perdure.backends.slurm.tools import ToolAnswer, Tools
 from perdure.model.actions import Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
@@ -82,7 +82,7 @@ class Deaf:
 
     def ask(self, command):
         self.asked.append(command)
-        return Answer(b"", b"Access/permission denied for job 17\n" if "AdminComment" in command else b"")
+        return ToolAnswer(b"", b"Access/permission denied for job 17\n" if "AdminComment" in command else b"")
 
 
 def test_a_comment_is_written_where_only_administrators_may_write_both(backend, caplog):

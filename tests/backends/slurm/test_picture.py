@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.backends.slurm import picture
-from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.records import read_jobs, read_nodes
 from perdure.backends.slurm.sbatch import warning_of
 from perdure.model.exits import NEVER_AGAIN
@@ -14,7 +14,7 @@ from tests.copying import replace
 
 NOW = 1000.0
 A = AttemptState
-ROW = Row("7", 7, "FAILED", 3, 0, 90, 100, 110, 1000, "ada", ("n1",), 2, "")
+ROW = AccountingRow("7", 7, "FAILED", 3, 0, 90, 100, 110, 1000, "ada", ("n1",), 2, "")
 
 
 def look(*jobs, nodes=(), rows=()):

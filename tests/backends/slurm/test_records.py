@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.backends.slurm import picture
-from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.het import merge_records, merge_rows, read_one_job, whole_of
 from perdure.backends.slurm.paths import expand_patterns
-from perdure.backends.slurm.records import Claim, claims_in_doubt, read_jobs, read_nodes, repair
+from perdure.backends.slurm.records import OwnerClaim, claims_in_doubt, read_jobs, read_nodes, repair
 from perdure.model.nodes import NodeState
 from tests.backends.slurm.text import MARK, job, node
 from tests.copying import replace
@@ -52,23 +52,23 @@ def test_a_forged_record_makes_its_neighbours_number_doubtful_and_no_more():
     assert [r.raw_id for r in records.whole] == [1, 2]
     (torn,) = records.torn
     assert {number for number, _ in torn.candidates} == {7, 3}
-    repaired = repair(records.torn, {1, 2}, {3: {Claim(1001, 95)}, 7: {Claim(0, 90)}}, MARK)
+    repaired = repair(records.torn, {1, 2}, {3: {OwnerClaim(1001, 95)}, 7: {OwnerClaim(0, 90)}}, MARK)
     assert [(r.raw_id, r.user) for r in repaired.whole] == [(3, "bob")]
 
 
 def test_a_number_that_another_record_has_is_not_a_forged_ones():
     records = read(job(7, user="root", uid=0), job(3, name=f"x\n{FORGED}"))
-    repaired = repair(records.torn, {7}, {3: {Claim(1000, 90)}, 7: {Claim(0, 90)}}, MARK)
+    repaired = repair(records.torn, {7}, {3: {OwnerClaim(1000, 90)}, 7: {OwnerClaim(0, 90)}}, MARK)
     assert [(r.raw_id, r.user) for r in repaired.whole] == [(3, "ada")]
 
 
 def test_a_torn_record_stays_mended_when_accounting_is_no_longer_asked_for_its_job():
     records = read(job(3, name=f"x\n{FORGED}"))
-    told = [(3, Claim(1000, 90)), (7, Claim(0, 90)), (8, Claim(0, 90))]
+    told = [(3, OwnerClaim(1000, 90)), (7, OwnerClaim(0, 90)), (8, OwnerClaim(0, 90))]
     claims = claims_in_doubt(records.torn, told, {})
-    assert claims == {3: {Claim(1000, 90)}, 7: {Claim(0, 90)}}
-    later = claims_in_doubt(records.torn, [(3, Claim(1000, 95))], claims)
-    assert later == {3: {Claim(1000, 90), Claim(1000, 95)}, 7: {Claim(0, 90)}}
+    assert claims == {3: {OwnerClaim(1000, 90)}, 7: {OwnerClaim(0, 90)}}
+    later = claims_in_doubt(records.torn, [(3, OwnerClaim(1000, 95))], claims)
+    assert later == {3: {OwnerClaim(1000, 90), OwnerClaim(1000, 95)}, 7: {OwnerClaim(0, 90)}}
     assert [r.raw_id for r in repair(records.torn, set(), later, MARK).whole] == [3]
     assert claims_in_doubt((), [], later) == {}
 
@@ -131,7 +131,7 @@ def test_a_heterogeneous_job_that_one_part_forbids_to_requeue_is_not_requeued():
 
 
 def row(part, start_s, end_s, nodes):
-    return Row(f"5+{part}", 5 + part, "FAILED", 1, 0, 90, start_s, end_s, 1000, "ada", (nodes,), 1, "")
+    return AccountingRow(f"5+{part}", 5 + part, "FAILED", 1, 0, 90, start_s, end_s, 1000, "ada", (nodes,), 1, "")
 
 
 def test_rows_of_one_start_are_one_row_and_those_of_another_start_another():
@@ -236,7 +236,7 @@ def test_no_text_of_a_users_passes_for_slurms(jobs, accounting_is_up):
         for n, (uid, name, comment, path) in enumerate(jobs, start=1)
     )
     records = read(text)
-    claims = {n: {Claim(uid, submit)} for n, (uid, submit, *_) in truth.items()} if accounting_is_up else {}
+    claims = {n: {OwnerClaim(uid, submit)} for n, (uid, submit, *_) in truth.items()} if accounting_is_up else {}
     repaired = repair(records.torn, {r.raw_id for r in records.whole}, claims, MARK)
     for found in (*records.whole, *repaired.whole):
         assert (found.uid, found.submit_s, found.start_s, *found.nodes) == truth[found.raw_id]

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from perdure.backends.slurm.tools import Batch, Tools
+from perdure.backends.slurm.tools import CallBatch, Tools
 from perdure.errors import ClusterBusy, ClusterError, ConfigError
 
 # Answers `show hostlist WORD` as scontrol does; `show job` asks what the case wants.
@@ -83,7 +83,7 @@ def test_a_tool_that_dies_is_named_with_its_last_words(tools):
 
 @pytest.mark.parametrize(("keep_s", "kept"), [(60.0, True), (-1.0, False)])
 def test_a_process_is_kept_for_the_next_to_ask_until_it_is_old(tools, keep_s, kept):
-    with Batch(tools(MORTAL), keep_s) as batch:
+    with CallBatch(tools(MORTAL), keep_s) as batch:
         with batch.dialog() as first:
             first.ask("show job")
         with batch.dialog() as second:
@@ -95,7 +95,7 @@ def test_a_process_is_kept_for_the_next_to_ask_until_it_is_old(tools, keep_s, ke
 
 @pytest.mark.parametrize("error", [ClusterBusy("scontrol", "no answer", "Wait"), KeyboardInterrupt()])
 def test_after_an_error_nobody_gets_the_rest_of_an_answer(tools, error):
-    with Batch(tools(MORTAL)) as batch:
+    with CallBatch(tools(MORTAL)) as batch:
         with pytest.raises(type(error)), batch.dialog() as first:
             raise error
         with batch.dialog() as second:
@@ -103,7 +103,7 @@ def test_after_an_error_nobody_gets_the_rest_of_an_answer(tools, error):
 
 
 def test_a_kept_process_that_died_is_replaced(tools):
-    with Batch(tools(MORTAL)) as batch:
+    with CallBatch(tools(MORTAL)) as batch:
         with batch.dialog() as first, pytest.raises(ClusterBusy):
             first.ask("die")
         with batch.dialog() as second:

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.backends.slurm import accounting, picture
 from perdure.backends.slurm.paths import expand_patterns
-from perdure.backends.slurm.records import Claim, read_jobs, read_nodes, repair
+from perdure.backends.slurm.records import OwnerClaim, read_jobs, read_nodes, repair
 from perdure.model.jobs import AttemptState, JobState, Wish
 from perdure.model.nodes import NodeState
 from tests.golden.slurm.record import DELIMITER, HOSTILE, MARK
@@ -24,7 +24,7 @@ def sources(request):
     fields = accounting.FIELDS + (accounting.LATER_FIELDS if request.param >= "24.11" else ())
     rows, lost = accounting.read_rows((folder / "accounting").read_bytes(), fields, DELIMITER)
     records = read_jobs((folder / "jobs").read_bytes(), MARK)
-    claims = {row.raw_id: {Claim(row.uid, row.submit_s)} for row in rows}
+    claims = {row.raw_id: {OwnerClaim(row.uid, row.submit_s)} for row in rows}
     repaired = repair(records.torn, {job.raw_id for job in records.whole}, claims, MARK)
     assert (lost, records.unreadable, repaired.unreadable) == (0, 0, 0)
     assert len(repaired.whole) == 1

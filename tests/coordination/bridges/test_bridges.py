@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.coordination.bridges import bridged as bridged_module
-from perdure.coordination.bridges.bridged import MAX_RECORDS, Context, Meaning, Told, record_of
+from perdure.coordination.bridges.bridged import MAX_RECORDS, BridgeContext, Meaning, ReportedFailure, record_of
 from perdure.coordination.bridges.registry import FORMATS, MAX_BYTES, read
 from perdure.coordination.wire import decode, encode
 from perdure.errors import InputError
@@ -19,12 +19,12 @@ formats = pytest.mark.parametrize("name", FORMATS)
 
 
 def test_what_differs_in_kind_job_or_facts_is_another_exception():
-    about = Context("flux", "c", NOW, "9")
+    about = BridgeContext("flux", "c", NOW, "9")
     told = [
-        Told(Meaning("app.oom"), ("x",)),
-        Told(Meaning("app.nan"), ("x",)),
-        Told(Meaning("app.oom"), ("y",)),
-        Told(Meaning("app.oom"), ("x",), job_id="8"),
+        ReportedFailure(Meaning("app.oom"), ("x",)),
+        ReportedFailure(Meaning("app.nan"), ("x",)),
+        ReportedFailure(Meaning("app.oom"), ("y",)),
+        ReportedFailure(Meaning("app.oom"), ("x",), job_id="8"),
     ]
     assert len({record_of(each, about).id for each in told}) == 4
     assert record_of(told[0], about).id == record_of(replace(told[0], note="again", time_s=5.0), about).id

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.coordination.bridges.bridged import Context
+from perdure.coordination.bridges.bridged import BridgeContext
 from perdure.coordination.bridges.registry import read
 from perdure.coordination.bridges.slurm import MAX_UNREADABLE, of_node
 from perdure.coordination.record import LEAST, Scope, Transient
@@ -157,10 +157,10 @@ def test_another_text_is_refused():
     ],
 )
 def test_a_look_at_a_node_tells_the_same(state, reason, expected):
-    record = of_node(Node("n7", state, reason, since_s=1763712000.0), Context("slurm", "c", NOW))
+    record = of_node(Node("n7", state, reason, since_s=1763712000.0), BridgeContext("slurm", "c", NOW))
     assert (record and record.type) == expected
 
 
 def test_the_line_and_the_look_are_one_exception():
-    seen = of_node(Node("n7", NodeState.DOWN, "broken", since_s=1763712000.0), Context("slurm", "c", NOW))
+    seen = of_node(Node("n7", NodeState.DOWN, "broken", since_s=1763712000.0), BridgeContext("slurm", "c", NOW))
     assert [seen] == list(records("NodeName=n7 State=DOWN Reason=broken [root@1763712000]"))

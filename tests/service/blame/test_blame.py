@@ -19,7 +19,7 @@ from perdure.service.blame.announce import in_words, suspect_to_exception
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
-from perdure.service.core.controller import Told
+from perdure.service.core.controller import ChainInput
 from perdure.service.runtime import topology_of
 from perdure.service.settings import Settings
 from perdure.service.store.queries import suspects
@@ -60,7 +60,7 @@ def an_hour(world, fails, users=("mira", "jonas", "aiko", "tunde"), begin=0, rou
 
 def watch_of(world, topology=NO_SWITCHES, mounts=(), **settings):
     def tell(inputs):
-        world.take(Told(world.now, tuple(inputs)))
+        world.take(ChainInput(world.now, tuple(inputs)))
 
     return Watch(
         SuspectStore(world.journal.store, CLUSTER, topology, mounts), BlameSettings(**settings), lambda: world.now, tell

@@ -2,8 +2,16 @@
 
 import pytest
 
-from perdure.coordination.messages import Answered, Enlisted, Raised
-from perdure.coordination.record import Component, ExceptionRecord, ExceptionState, Outcome, Scope, Subject, about
+from perdure.coordination.messages import Answered, ExceptionRaised, HandlerEnlisted
+from perdure.coordination.record import (
+    Component,
+    ExceptionOutcome,
+    ExceptionRecord,
+    ExceptionState,
+    Scope,
+    Subject,
+    about,
+)
 from perdure.coordination.ruling import Registration, handled
 from perdure.model.actions import Cancel, Comment, Drain, Exclude, Hold, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded, JobChanged
@@ -13,9 +21,10 @@ from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import REMEMBERED_S, Observation
 from perdure.retry.decide import DecisionKind
 from perdure.retry.rules import RetryRules
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import (
     Act,
+    ChainInput,
     ControllerSettings,
     Ended,
     Journalled,
@@ -24,7 +33,6 @@ from perdure.service.core.controller import (
     Looked,
     Noted,
     Ordered,
-    Told,
     step,
     undo_of,
     unfinished,
@@ -45,7 +53,7 @@ class Run:
     """A controller being fed, with all effects so far."""
 
     def __init__(self, settings=SETTINGS):
-        self.state, self.effects, self.settings = State("c"), [], settings
+        self.state, self.effects, self.settings = ControllerState("c"), [], settings
 
     def feed(self, event):
         self.state, effects = step(self.state, event, self.settings)
@@ -92,7 +100,7 @@ def test_a_deterministic_failure_ends_in_a_stop_and_no_action():
     run = after_failure()
     (noted,) = [e for e in run.judge(DETERMINISTIC) if isinstance(e, Noted)]
     assert run.acts() == []
-    assert noted.failure.record.outcome is Outcome.STOPPED
+    assert noted.failure.record.outcome is ExceptionOutcome.STOPPED
     assert noted.failure.record.type == "job.shape"
 
 
@@ -179,7 +187,7 @@ def test_success_after_a_retry_closes_the_case():
     run.judge(TRANSIENT)
     good = replace(FAILED, id=replace(ONE, incarnation=2), state=AttemptState.COMPLETED, exit_code=0)
     run.look(5000.0, [replace(JOB, state=JobState.COMPLETED)], [good])
-    assert run.noted.record.outcome is Outcome.RECOVERED
+    assert run.noted.record.outcome is ExceptionOutcome.RECOVERED
     assert run.state.cases == {}
 
 
@@ -190,7 +198,7 @@ def test_so_does_that_of_a_retry_that_was_seen_to_run():
     run.look(4200.0, [replace(JOB, state=JobState.RUNNING)], [again])
     good = replace(again, state=AttemptState.COMPLETED, end_s=4990.0)
     run.look(5000.0, [replace(JOB, state=JobState.COMPLETED)], [good])
-    assert run.noted.record.outcome is Outcome.RECOVERED
+    assert run.noted.record.outcome is ExceptionOutcome.RECOVERED
     assert run.state.cases == {}
 
 
@@ -209,7 +217,7 @@ def test_who_takes_what_led_to_a_failure_may_forbid_its_requeue(number, state, l
     lease = Registration("trainer", Component.JOB, ("app",), "ada", 1e9)
     nan = ExceptionRecord("nan", "app.nan", 0, Scope.LOCAL, about(ONE), 30.0, incarnation=number)
     mine = handled("rolled back", forbids=("requeue",))
-    run.feed(Told(30.0, (Enlisted(lease), Raised(nan), Answered("nan", "trainer", mine))))
+    run.feed(ChainInput(30.0, (HandlerEnlisted(lease), ExceptionRaised(nan), Answered("nan", "trainer", mine))))
     run.look(30.0 + later_s, [JOB], [replace(FAILED, state=state, end_s=30.0 + later_s)])
     run.judge(TRANSIENT, now=31.0 + later_s)
     assert [type(action) for action in run.acts()] == ([Requeue] if requeued else [])
@@ -236,7 +244,7 @@ def test_the_story_of_a_failure_ends_where_its_job_fails_again():
     ended = {e.record.incarnation: e.record.standing for e in run.effects if isinstance(e, Noted)}
     assert ended == {1: "failed_again", 2: "raised"}
     run.judge(DETERMINISTIC, TWO, 5800.0)
-    assert run.noted.record.outcome is Outcome.STOPPED
+    assert run.noted.record.outcome is ExceptionOutcome.STOPPED
     run.look(9999.0, [replace(JOB, restarts=2)], [replace(again, id=replace(TWO, incarnation=3), end_s=9990.0)])
     ended = {e.record.incarnation: e.record.standing for e in run.effects if isinstance(e, Noted)}
     assert ended == {1: "failed_again", 2: "stopped", 3: "raised"}  # what was chosen stays told
@@ -296,7 +304,7 @@ ZERO = AttemptId("c", "1", 0)
 def shared(kind, name, now=5.0, resource="pfs"):
     subject = Subject("c", resource=resource)
     record = ExceptionRecord(name, kind, 0, Scope.GLOBAL, subject, now, detected_by="operator:root")
-    return Told(now, (Raised(record),))
+    return ChainInput(now, (ExceptionRaised(record),))
 
 
 def while_down():
@@ -334,7 +342,10 @@ def test_a_hold_is_over_once_its_release_was_carried_out(status, is_over):
     (_, release) = run.acts()
     run.feed(ends(status, release))
     outcomes = [r.outcome for r in run.state.chain.ended.values() if r.type != "storage.restored"]
-    assert outcomes == [Outcome.RECOVERED, Outcome.RECOVERED if is_over else Outcome.CLEARING]
+    assert outcomes == [
+        ExceptionOutcome.RECOVERED,
+        ExceptionOutcome.RECOVERED if is_over else ExceptionOutcome.CLEARING,
+    ]
     run.feed(shared("storage.restored", "again", 100.0))
     assert len(run.acts()) == (2 if is_over else 3)
 

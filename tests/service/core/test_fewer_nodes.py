@@ -7,7 +7,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import Act, ControllerSettings, Judged, Looked, Noted, step
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
@@ -23,7 +23,9 @@ TWO_LEFT = (Node("n1", NodeState.UP), Node("n2", NodeState.DOWN), Node("n3", Nod
 
 def ordered(job, nodes=TWO_LEFT):
     """The actions that follow on the judged failure, and the words for the decision."""
-    state, _ = step(State("c"), Looked(Observation("c", 3611.0, (job,), (DIED,), nodes)), ControllerSettings())
+    state, _ = step(
+        ControllerState("c"), Looked(Observation("c", 3611.0, (job,), (DIED,), nodes)), ControllerSettings()
+    )
     _, effects = step(state, Judged(4000.0, ONE, TRANSIENT), ControllerSettings())
     (noted,) = [effect for effect in effects if isinstance(effect, Noted)]
     return [effect.action for effect in effects if isinstance(effect, Act)], noted.failure.decision.reason

@@ -2,16 +2,16 @@
 
 import pytest
 
-from perdure.coordination.messages import Raised
-from perdure.coordination.record import ExceptionRecord, ExceptionState, Outcome, Scope, Subject
+from perdure.coordination.messages import ExceptionRaised
+from perdure.coordination.record import ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
 from perdure.model.actions import Drain
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
-from perdure.service.core.case import State
-from perdure.service.core.controller import Act, ControllerSettings, Ended, Judged, Looked, Told, step
+from perdure.service.core.case import ControllerState
+from perdure.service.core.controller import Act, ChainInput, ControllerSettings, Ended, Judged, Looked, step
 from perdure.service.store.rows import exception_row
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules
@@ -25,7 +25,7 @@ SOFT = "torch.cuda.OutOfMemoryError: CUDA out of memory."
 
 class Run:
     def __init__(self):
-        self.state, self.effects, self.jobs = State("c"), [], {}
+        self.state, self.effects, self.jobs = ControllerState("c"), [], {}
 
     def feed(self, event):
         self.state, effects = step(self.state, event, ControllerSettings())
@@ -95,7 +95,7 @@ def test_another_exception_of_the_node_says_nothing_of_its_hardware(run):
     subject = Subject("c", nodes=("n2",))
     run.fails("1", "ada", XID, 1000.0)
     slow = ExceptionRecord("slow", "node.degraded", 2, Scope.LOCAL, subject, 1500.0, detected_by="operator:root")
-    run.feed(Told(1500.0, (Raised(slow),)))
+    run.feed(ChainInput(1500.0, (ExceptionRaised(slow),)))
     run.fails("2", "bob", ECC, 2000.0)
     assert len(run.raised()) == 1
 
@@ -113,7 +113,7 @@ def test_in_shadow_mode_a_person_is_asked_until_the_node_is_out_of_service(run):
     assert len(run.raised()) == 1  # the person knows of it
     run.look(2010.0, nodes=tuple(replace(n, state=NodeState.DRAINED) if n.name == "n2" else n for n in NODES))
     (record,) = run.raised()
-    assert record.outcome is Outcome.RECOVERED
+    assert record.outcome is ExceptionOutcome.RECOVERED
     assert not exception_row(record, "")["is_open"]
 
 

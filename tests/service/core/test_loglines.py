@@ -9,7 +9,7 @@ from perdure.model.events import ActionEnded, SightChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.decide import Decision, DecisionKind
-from perdure.service.core.case import Failure, State
+from perdure.service.core.case import ControllerState, Failure
 from perdure.service.core.controller import Journalled, Noted
 from perdure.service.core.loglines import PrintableFormatter, Repeats, lines, printable
 from perdure.triage.verdict import Label, Verdict
@@ -18,7 +18,7 @@ NOW = 100.0
 
 
 def said(*events):
-    return [(line.level, line.text) for line in lines(map(Journalled, events), State("c"), NOW)]
+    return [(line.level, line.text) for line in lines(map(Journalled, events), ControllerState("c"), NOW)]
 
 
 def test_an_action_is_told_with_its_outcome():
@@ -37,7 +37,7 @@ def test_a_decision_says_its_cause_once(summary, why):
     decision = Decision(DecisionKind.STOP, "a bad shape: it would fail again")
     record = ExceptionRecord("c/7#1", "job.shape", 0, Scope.LOCAL, Subject("c", "7"), NOW)
     failure = Failure(attempt, record, verdict, decision)
-    (line,) = lines([Noted(record, failure)], State("c"), NOW)
+    (line,) = lines([Noted(record, failure)], ControllerState("c"), NOW)
     assert line.text.startswith("job 7 of ada: stop: a bad shape: it would fail again (shape")
     assert why in line.text
 

@@ -9,9 +9,9 @@ from perdure.coordination.record import (
     Answer,
     AnswerKind,
     Component,
+    ExceptionOutcome,
     ExceptionRecord,
     ExceptionState,
-    Outcome,
     Scope,
     Subject,
     about,
@@ -22,7 +22,7 @@ from perdure.model.observation import Known
 from perdure.retry.decide import DecisionKind
 from perdure.retry.history import Fleet
 from perdure.retry.rules import RetryRules
-from perdure.service.core.case import Case, Failure, State
+from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.service.core.view import PARKED_S, SiteView
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
@@ -40,7 +40,7 @@ RESOURCES = '[resources."pfs:/scratch"]\npartitions = ["gpu"]\n'
 def view(job=JOB, failure=FAILURE, latest=3, ended=(), open_=(), known=None, **more):
     chain = Chain(open={r.id: r for r in open_}, ended={r.id: r for r in ended})
     cases = {job.job_id: Case(job, latest, failure=failure, **more)}
-    state = State("c", known or Known(jobs={job.job_id: job}), cases, FLEET, chain)
+    state = ControllerState("c", known or Known(jobs={job.job_id: job}), cases, FLEET, chain)
     return SiteView(state, site_playbook(RESOURCES, "p"), RetryRules(), NOW)
 
 
@@ -139,7 +139,7 @@ def test_it_holds_from_the_start_on_for_the_window_and_for_good_where_the_job_wa
     failed_s = RECORD.time_s
     for at_s, stops in ((failed_s - window_s, True), (failed_s - window_s - 1, False)):
         assert (decided(ended=[taken(at_s=at_s)]).kind is DecisionKind.STOP) is stops
-    assert decided(ended=[taken(at_s=9_000.0, outcome=Outcome.STOPPED)]).kind is DecisionKind.STOP
+    assert decided(ended=[taken(at_s=9_000.0, outcome=ExceptionOutcome.STOPPED)]).kind is DecisionKind.STOP
     assert decided(ended=[taken(incarnation=0)]).kind is DecisionKind.STOP  # raised before its start was seen
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_needs_what_is_down_is_put_back_to_start_later():
     found = decided(ended=[down()])
     assert (found.kind, found.delay_s) == (DecisionKind.RETRY, PARKED_S)
     assert found.reason.endswith("it waits until pfs:/scratch works again (d)")
-    for outcome in (Outcome.CLEARING, Outcome.RECOVERED):
+    for outcome in (ExceptionOutcome.CLEARING, ExceptionOutcome.RECOVERED):
         assert decided(ended=[down(outcome=outcome)]).delay_s == RetryRules().back_off_s
     assert decided(job=replace(JOB, partition="cpu,gpu"), ended=[down()]).delay_s == PARKED_S
     elsewhere = replace(JOB, partition="cpu")

@@ -9,14 +9,19 @@ from perdure.model.output import Output, OutputFile
 from perdure.retry.history import WALLTIME_FINGERPRINT
 from perdure.service.core.walltime import of_walltime
 from perdure.triage.reached import reached
-from perdure.triage.verdict import Evidence, Label, Role, Verdict
+from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 from tests.copying import replace
 
 HOUR_S = 3600.0
 ENDED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 2 * HOUR_S - 100, exit_code=1, user="ada")
 UNSURE = Verdict(Label.UNSURE, 0.5, "unknown", "nobody knows", fingerprint="u")
 SHAPE = Verdict(
-    Label.DETERMINISTIC, 0.03, "shape", "shapes do not match", (Evidence(3, "mat1", Role.ROOT, "r"),), fingerprint="d"
+    Label.DETERMINISTIC,
+    0.03,
+    "shape",
+    "shapes do not match",
+    (Evidence(3, "mat1", CauseRole.ROOT, "r"),),
+    fingerprint="d",
 )
 LINE = f"{WALLTIME_SAID}118 s, last at step 39: TERM {WALLTIME_TOLD} 2 of its processes"
 LOG = Output.of(f"step 40 loss 0.1\n{LINE}\nstep 41 loss 0.1\n".encode())

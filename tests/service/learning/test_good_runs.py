@@ -10,7 +10,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, Output, Why
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import ControllerSettings, Journalled, Looked, Study, step
 from perdure.service.learning import good_runs as module
 from perdure.service.learning.good_runs import GoodRuns
@@ -56,7 +56,7 @@ def learner(journal, good_runs):
 
 def known(journal, job):
     """Write a job down, and return an attempt of it that failed."""
-    journal.record([Journalled(JobChanged(0.0, job))], State("c"), State("c"))
+    journal.record([Journalled(JobChanged(0.0, job))], ControllerState("c"), ControllerState("c"))
     return Attempt(AttemptId("c", job.job_id, 1), AttemptState.FAILED, ("n1",), 0.0, 9.0, exit_code=1, user=job.user)
 
 
@@ -124,7 +124,7 @@ def test_a_damaged_one_leaves_no_failure_without_an_answer(journal, learner, cap
 
 def studied(*looks, settings=None, job=JOB):
     """What a controller wants to have studied, after looks that each show attempts of `job`."""
-    state, found = State("c"), []
+    state, found = ControllerState("c"), []
     for now, attempts in enumerate(looks, 100):
         seen = Observation("c", float(now), (job,), attempts)
         state, effects = step(state, Looked(seen), settings or ControllerSettings())

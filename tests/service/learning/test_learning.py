@@ -6,7 +6,7 @@ from perdure.errors import NotFound, StateError
 from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import Journalled, Judged
 from perdure.service.learning import training_store
 from perdure.service.learning.learner import Learner
@@ -42,7 +42,7 @@ def learner(store):
 
 def write(journal, store, job_id, ends, user="ada", log=JAM):
     """A job's attempts: `ends` holds (state, node, seconds) of each; failures are judged and kept."""
-    state, job = State("c"), Job("c", job_id, "train", user, JobState.RUNNING, 0.0)
+    state, job = ControllerState("c"), Job("c", job_id, "train", user, JobState.RUNNING, 0.0)
     effects = [Journalled(JobChanged(0.0, job))]
     for number, (end, node, seconds) in enumerate(ends, 1):
         begun = 1000.0 * number

@@ -16,7 +16,7 @@ from perdure.service.notices.channels.protocol import Delivery
 from perdure.service.notices.channels.registry import CHANNELS
 from perdure.service.notices.channels.slack import Slack
 from perdure.service.notices.channels.webhook import Webhook, sign, verified
-from perdure.service.notices.network import Network
+from perdure.service.notices.network import AllowedNetwork
 from perdure.service.notices.notice import MAX_NAME, Kind, Message, Notice
 from perdure.service.notices.secrets import Secret
 from perdure.service.notices.smtp import told_as
@@ -25,7 +25,7 @@ from tests.copying import replace
 from tests.service.notices.receivers import receiving, receiving_mail
 
 NOW = 1_700_000_000.0
-NET = Network(timeout_s=5.0)
+NET = AllowedNetwork(timeout_s=5.0)
 BASE = "https://perdure.site.org/"
 HOSTILE = "<!channel> @all `*_~` [a](http://evil) \"';--"
 PASSWORD = "hunter2-s3cr3t"

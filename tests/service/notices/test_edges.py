@@ -6,9 +6,9 @@ from perdure.coordination.record import (
     Answer,
     AnswerKind,
     Component,
+    ExceptionOutcome,
     ExceptionRecord,
     ExceptionState,
-    Outcome,
     Scope,
     Subject,
 )
@@ -17,13 +17,13 @@ from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.core.controller import ExceptionChanged
-from perdure.service.notices.derive import ROOM_AGAIN, STALE_S, DiskSeen, Fact, notices_of, subjects_of
+from perdure.service.notices.derive import ROOM_AGAIN, STALE_S, DiskSeen, NoticeFact, notices_of, subjects_of
 from perdure.service.notices.notice import MAX_DETAIL, MAX_NAME, NAMED, Kind, Message, Notice, Severity, first_message
 from perdure.service.notices.rules import (
     FIRST_RETRY_S,
     HOUR_S,
     LONGEST_WAIT_S,
-    Limits,
+    NoticeLimits,
     PendingMessage,
     Rule,
     WaitReason,
@@ -44,7 +44,7 @@ ESCALATED = replace(FAILURE, state=ExceptionState.ESCALATED)
 
 
 def told(record, job=JOB, decision=None, armed=True, at_s=NOW):
-    fact = Fact(ExceptionChanged(at_s, record), job, decision)
+    fact = NoticeFact(ExceptionChanged(at_s, record), job, decision)
     return notices_of([fact], {}, NOW, armed=armed)
 
 
@@ -97,7 +97,7 @@ def test_a_person_is_asked_while_it_is_open_and_led_to_the_exception():
     said = replace(ESCALATED, verdicts=(replace(declined, note="first"), declined))
     assert [each.detail for each in told(said)] == ["job.shape: no nodes"]
     assert [each.detail for each in told(replace(ESCALATED, note=""))] == ["job.shape"]
-    for outcome in set(Outcome) - {Outcome.OPEN}:
+    for outcome in set(ExceptionOutcome) - {ExceptionOutcome.OPEN}:
         assert told(replace(ESCALATED, outcome=outcome)) == ()
 
 
@@ -110,7 +110,7 @@ def test_a_suspect_is_told_while_it_stands():
         "",
         "the note",
     )
-    assert told(replace(suspect, outcome=Outcome.WITHDRAWN), job=None) == ()
+    assert told(replace(suspect, outcome=ExceptionOutcome.WITHDRAWN), job=None) == ()
     assert told(replace(suspect, type="suspects"), job=None) == ()
 
 
@@ -139,13 +139,13 @@ def test_what_is_a_day_old_is_told_and_what_is_older_is_not(age_s, is_told):
 
 def test_a_node_s_notice_says_why_and_of_which_partitions():
     node = Node("n1", NodeState.DOWN, "fan", partitions=("a", "b"))
-    (notice,) = notices_of([Fact(NodeChanged(NOW, "c", node))], {}, NOW)
+    (notice,) = notices_of([NoticeFact(NodeChanged(NOW, "c", node))], {}, NOW)
     assert notice == Notice(Kind.NODE_DOWN, "node:n1", NOW, "node n1", "", "a,b", "fan", "/nodes")
 
 
 def test_parts_of_a_manager_and_two_nodes_are_told_of_apart():
-    gone = [Fact(SightChanged(NOW, "c", part, "silent")) for part in ("controller", "accounting")]
-    back = [Fact(SightChanged(NOW, "c", "accounting", ""))]
+    gone = [NoticeFact(SightChanged(NOW, "c", part, "silent")) for part in ("controller", "accounting")]
+    back = [NoticeFact(SightChanged(NOW, "c", "accounting", ""))]
     assert [(n.kind, n.name) for n in notices_of([*gone, *back], {}, NOW)] == [
         (Kind.MANAGER_UNREACHABLE, "controller"),
         (Kind.MANAGER_UNREACHABLE, "accounting"),
@@ -160,7 +160,7 @@ def test_parts_of_a_manager_and_two_nodes_are_told_of_apart():
 )
 def test_a_disk_has_room_again_at_a_quarter_more(free, last, kind):
     assert ROOM_AGAIN == 1.25
-    found = notices_of([Fact(DiskSeen(NOW, free))], {"disk": last} if last else {}, NOW, 100)
+    found = notices_of([NoticeFact(DiskSeen(NOW, free))], {"disk": last} if last else {}, NOW, 100)
     assert [each.kind for each in found] == ([kind] if kind else [])
     if kind:
         assert found[0].detail == f"{free} MiB are free"
@@ -168,7 +168,7 @@ def test_a_disk_has_room_again_at_a_quarter_more(free, last, kind):
 
 def test_what_a_name_and_a_reason_hold_is_bounded():
     node = Node("n" * 300, NodeState.DOWN, "r" * 900)
-    (notice,) = notices_of([Fact(NodeChanged(NOW, "c", node))], {}, NOW)
+    (notice,) = notices_of([NoticeFact(NodeChanged(NOW, "c", node))], {}, NOW)
     assert (len(notice.name), len(notice.detail)) == (MAX_NAME, MAX_DETAIL)
 
 
@@ -238,7 +238,7 @@ def test_a_message_has_a_key_of_its_own(other):
 
 
 MINE, ADAS = ("", Severity.WARNING), ("ada", Severity.WARNING)
-LIMITS = Limits(group_s=30.0, per_hour=2, retry_for_s=100.0)
+LIMITS = NoticeLimits(group_s=30.0, per_hour=2, retry_for_s=100.0)
 
 
 def chosen(*waiting, begun=(), now=NOW, limits=LIMITS):
@@ -318,5 +318,10 @@ def test_tries_are_given_up_when_their_time_is_over():
     assert retry_at(1, NOW - 100.0, LIMITS, NOW) is None
     assert retry_at(2, NOW, LIMITS, NOW) == NOW + 2 * FIRST_RETRY_S
     assert retry_at(10**6, NOW, LIMITS, NOW) == NOW + LONGEST_WAIT_S
-    assert (LONGEST_WAIT_S, Limits().group_s, Limits().per_hour, Limits().retry_for_s) == (900.0, 30.0, 30, 86_400.0)
+    assert (LONGEST_WAIT_S, NoticeLimits().group_s, NoticeLimits().per_hour, NoticeLimits().retry_for_s) == (
+        900.0,
+        30.0,
+        30,
+        86_400.0,
+    )
     assert isinstance(message(), Message)

@@ -14,7 +14,7 @@ from perdure.service.notices.notifier import Notifier
 from perdure.service.notices.queries import find_messages
 from perdure.service.notices.rules import Rule
 from perdure.service.notices.secrets import Secret
-from perdure.service.notices.settings import NoticesSettings, Rules, Targets
+from perdure.service.notices.settings import NoticeRules, NoticesSettings, Targets
 from perdure.service.store.journal import ActionState
 from perdure.service.store.queries.reader import Reader
 from tests.copying import replace
@@ -35,7 +35,11 @@ def world(where):
 
 def settings_of(*rules, group_s=0.0, **targets):
     return NoticesSettings(
-        targets=Targets(targets), rules=Rules(rules), group_s=group_s, url="https://perdure.site.org", disk_low_mib=0
+        targets=Targets(targets),
+        rules=NoticeRules(rules),
+        group_s=group_s,
+        url="https://perdure.site.org",
+        disk_low_mib=0,
     )
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from perdure.errors import ConfigError, NotDelivered, NoticeRefused
 from perdure.service.notices import network
-from perdure.service.notices.network import Network
+from perdure.service.notices.network import AllowedNetwork
 from tests.service.notices.receivers import receiving
 
-NET = Network(timeout_s=5.0)
+NET = AllowedNetwork(timeout_s=5.0)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_other_urls_are_refused_without_being_repeated(url):
 def test_plain_http_goes_to_this_machine_alone_unless_it_is_allowed():
     NET.checked("http://127.0.0.1:8080/x")
     NET.checked("http://localhost/x")
-    Network(allow_http=True).checked("http://example.org/x")
+    AllowedNetwork(allow_http=True).checked("http://example.org/x")
 
 
 @pytest.mark.parametrize(("host", "allowed"), [
@@ -39,7 +39,7 @@ def test_plain_http_goes_to_this_machine_alone_unless_it_is_allowed():
     ("site.org", False), ("evilsite.org", False), ("hooks.slack.com.evil.org", False), ("127.0.0.1", False),
 ])  # fmt: skip
 def test_only_allowed_hosts_are_connected_to(host, allowed):
-    strict = Network(allow_hosts=("hooks.slack.com", "*.site.org"))
+    strict = AllowedNetwork(allow_hosts=("hooks.slack.com", "*.site.org"))
     if allowed:
         strict.checked(f"https://{host}/")
     else:
@@ -85,7 +85,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
     with receiving() as receiver:
         port = receiver.url.rpartition(":")[2]
-        Network(allow_http=True).post(f"http://innocent:{port}/", {}, b"x")
+        AllowedNetwork(allow_http=True).post(f"http://innocent:{port}/", {}, b"x")
     ((_, headers, _),) = receiver.got
     assert headers["host"] == f"innocent:{port}"
     assert asked.count("innocent") == 1
@@ -152,7 +152,7 @@ def flood(connection):
 def test_a_rude_server_holds_nobody_up_and_learns_nothing_for_the_log(answer):
     server = Rude(answer)
     with pytest.raises(NotDelivered) as caught:
-        Network(timeout_s=1.0).post(server.url, {}, b"x")
+        AllowedNetwork(timeout_s=1.0).post(server.url, {}, b"x")
     server.end()
     assert "s3cr3t" not in str(caught.value)
 
@@ -160,13 +160,13 @@ def test_a_rude_server_holds_nobody_up_and_learns_nothing_for_the_log(answer):
 def test_a_silent_server_is_said_to_be_slow():
     server = Rude(lambda connection: all(iter(lambda: connection.recv(1), b"")))  # until it is hung up
     with pytest.raises(NotDelivered, match=r"did not answer within 0\.3 s"):
-        Network(timeout_s=0.3).post(server.url, {}, b"x")
+        AllowedNetwork(timeout_s=0.3).post(server.url, {}, b"x")
     server.end()
 
 
 def test_an_endless_answer_is_not_read():
     server = Rude(flood)
-    Network(timeout_s=5.0).post(server.url, {}, b"x")
+    AllowedNetwork(timeout_s=5.0).post(server.url, {}, b"x")
     server.end()
 
 

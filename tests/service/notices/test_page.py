@@ -8,7 +8,7 @@ import pytest
 from perdure.model.nodes import NodeState
 from perdure.service.notices.channels.webhook import Webhook
 from perdure.service.notices.notifier import Notifier
-from perdure.service.notices.rules import Limits
+from perdure.service.notices.rules import NoticeLimits
 from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
 from tests.copying import replace
@@ -50,7 +50,7 @@ def test_it_says_what_was_sent_waits_and_was_refused(place):
 
 
 def test_it_says_what_a_message_waits_for(tmp_path):
-    place = site(tmp_path, notices=Limits(group_s=30.0, per_hour=1))
+    place = site(tmp_path, notices=NoticeLimits(group_s=30.0, per_hour=1))
     settings = NoticesSettings(
         targets=Targets({"ops": Webhook(Secret(value="http://127.0.0.1:1/"))}), group_s=30.0, disk_low_mib=0
     )

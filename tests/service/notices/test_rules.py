@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.nodes import Node, NodeState
-from perdure.service.notices.derive import STALE_S, DiskSeen, Fact, notices_of
+from perdure.service.notices.derive import STALE_S, DiskSeen, NoticeFact, notices_of
 from perdure.service.notices.notice import NAMED, Kind, Notice, Severity, of_text
 from perdure.service.notices.rules import (
     HOUR_S,
     LONGEST_WAIT_S,
-    Limits,
+    NoticeLimits,
     PendingMessage,
     Rule,
     addresses_of,
@@ -27,7 +27,7 @@ NOW = 1_700_000_000.0
 
 
 def node(state, name="n1", reason="", at_s=NOW):
-    return Fact(NodeChanged(at_s, "c", Node(name, state, reason)))
+    return NoticeFact(NodeChanged(at_s, "c", Node(name, state, reason)))
 
 
 def kinds(facts, told=None, now=NOW, disk_low_mib=0):
@@ -62,14 +62,14 @@ def test_what_happened_long_ago_is_told_to_nobody():
 
 def test_a_disk_is_told_of_when_it_is_low_and_when_it_has_clearly_more_room():
     def disk(*free_mib):
-        return [Fact(DiskSeen(NOW, each)) for each in free_mib]
+        return [NoticeFact(DiskSeen(NOW, each)) for each in free_mib]
 
     assert kinds(disk(1000, 999, 998, 1001, 999, 1250, 2000), disk_low_mib=1000) == [Kind.DISK_LOW, Kind.DISK_BACK]
     assert kinds(disk(0), disk_low_mib=0) == []
 
 
 def test_what_a_manager_says_is_one_line():
-    (notice,) = notices_of([Fact(SightChanged(NOW, "c", "controller", "a\r\nb\x1b[2J\u202e"))], {}, NOW)
+    (notice,) = notices_of([NoticeFact(SightChanged(NOW, "c", "controller", "a\r\nb\x1b[2J\u202e"))], {}, NOW)
     assert notice.detail == "a  b[2J"
 
 
@@ -194,7 +194,7 @@ arrivals = st.lists(st.floats(0, 3 * HOUR_S), max_size=60)
 
 @given(arrivals, st.integers(1, 5), st.floats(0, 120))
 def test_no_hour_has_more_messages_than_the_limit_and_all_arrive(at, per_hour, group_s):
-    limits = Limits(group_s, per_hour)
+    limits = NoticeLimits(group_s, per_hour)
     sent, begun, waiting = simulate(at, limits, lambda now: True)
     for start_s in begun:
         assert sum(start_s <= each < start_s + HOUR_S for each in begun) <= per_hour
@@ -204,20 +204,20 @@ def test_no_hour_has_more_messages_than_the_limit_and_all_arrive(at, per_hour, g
 
 @given(arrivals, st.floats(0, 2 * HOUR_S))
 def test_a_target_that_is_down_for_a_while_is_told_of_all_afterwards(at, down_s):
-    sent, _, waiting = simulate(at, Limits(), lambda now: now >= NOW + down_s)
+    sent, _, waiting = simulate(at, NoticeLimits(), lambda now: now >= NOW + down_s)
     assert sum(message.count for _, message in sent) == len(at)
     assert not waiting
 
 
 @given(arrivals)
 def test_a_target_that_never_answers_keeps_two_messages_of_a_kind(at):
-    sent, _, waiting = simulate(at, Limits(), lambda now: False)
+    sent, _, waiting = simulate(at, NoticeLimits(), lambda now: False)
     assert not sent
     assert len(waiting) <= 2
 
 
 def test_tries_are_spaced_out_up_to_a_bound_and_end():
-    limits = Limits(retry_for_s=3600.0)
+    limits = NoticeLimits(retry_for_s=3600.0)
     waits = [retry_at(tries, NOW, limits, NOW) - NOW for tries in range(1, 40)]
     assert waits[:4] == [5.0, 10.0, 20.0, 40.0]
     assert waits == sorted(waits)
@@ -227,5 +227,5 @@ def test_tries_are_spaced_out_up_to_a_bound_and_end():
 
 def test_an_instant_from_a_clock_that_was_wrong_is_not_waited_for():
     (message,) = gathered({}, [notice()], [Rule(("ops",))], (), "c").values()
-    assert next_to_send([PendingMessage(message, NOW + 365 * 86_400.0)], {}, Limits(), NOW) is not None
-    assert next_to_send([PendingMessage(message, NOW + 10.0)], {}, Limits(), NOW) is None
+    assert next_to_send([PendingMessage(message, NOW + 365 * 86_400.0)], {}, NoticeLimits(), NOW) is not None
+    assert next_to_send([PendingMessage(message, NOW + 10.0)], {}, NoticeLimits(), NOW) is None

@@ -14,7 +14,7 @@ from perdure.cli.options import load_settings
 from perdure.errors import ConfigError
 from perdure.model.actions import Requeue
 from perdure.model.identity import AttemptId
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import Act
 from perdure.service.store.journal import Journal
 from perdure.service.store.schema import actions
@@ -43,7 +43,7 @@ def by_python(source, target):
 def plan(journal, number):
     """Plan an action; what this returns of is on the disk."""
     action = Requeue(AttemptId("c", str(number), 1))
-    journal.record([Act(action, "perdure", "why", 1e12)], State("c"), State("c"))
+    journal.record([Act(action, "perdure", "why", 1e12)], ControllerState("c"), ControllerState("c"))
     return str(number)
 
 

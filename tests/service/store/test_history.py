@@ -7,7 +7,7 @@ from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import Node, NodeState
-from perdure.model.table import Ending
+from perdure.model.table import TableEnding
 from perdure.service.store.database import reading_engine
 from perdure.service.store.queries.history import cluster_spec, extent, history
 from perdure.service.store.queries.reader import Reader
@@ -45,10 +45,10 @@ def test_jobs_come_with_their_attempts_and_endings(world):
     assert table.attempts.duration_s[begin:end].tolist() == [2 * HOUR, HOUR]
     assert table.attempts.passed[begin:end].tolist() == [False, True]
     assert table.duration_s[at] == 3 * HOUR
-    assert (table.gpus[at], table.user[at], table.vc[at], table.ending[at]) == (8, "mira", "gpu", Ending.PASSED)
+    assert (table.gpus[at], table.user[at], table.vc[at], table.ending[at]) == (8, "mira", "gpu", TableEnding.PASSED)
     assert table.walltime_s[at] == 12 * HOUR
     assert table.end_s[at] - table.start_s[at] == 3 * HOUR + 60
-    assert table.ending[row(table, "105")] == Ending.FAILED
+    assert table.ending[row(table, "105")] == TableEnding.FAILED
     assert found.left_out == {"not ended yet": 3}
 
 
@@ -66,12 +66,12 @@ def test_what_the_site_has_is_what_is_offered(world):
 @pytest.mark.parametrize(
     ("state", "ending"),
     [
-        (AttemptState.COMPLETED, Ending.PASSED),
-        (AttemptState.CANCELLED, Ending.KILLED),
-        (AttemptState.TIMEOUT, Ending.KILLED),
-        (AttemptState.OUT_OF_MEMORY, Ending.FAILED),
-        (AttemptState.LOST, Ending.FAILED),
-        (AttemptState.REQUEUED, Ending.KILLED),
+        (AttemptState.COMPLETED, TableEnding.PASSED),
+        (AttemptState.CANCELLED, TableEnding.KILLED),
+        (AttemptState.TIMEOUT, TableEnding.KILLED),
+        (AttemptState.OUT_OF_MEMORY, TableEnding.FAILED),
+        (AttemptState.LOST, TableEnding.FAILED),
+        (AttemptState.REQUEUED, TableEnding.KILLED),
     ],
 )
 def test_each_state_is_an_ending(tmp_path, state, ending):

@@ -19,7 +19,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import (
     PERDURE,
     Act,
@@ -96,7 +96,7 @@ def durable(state):
 
 def plan(journal, action, by=PERDURE, now=1.0, expires_s=100.0):
     """Plan an action as the controller would."""
-    empty = State("c")
+    empty = ControllerState("c")
     ordered = [] if by == PERDURE else [Journalled(Ordered(now, action, by, "why"))]
     journal.record([*ordered, Act(action, by, "why", expires_s)], empty, empty)
     return journal.latest_key(action)
@@ -141,11 +141,11 @@ def test_whatever_happens_the_journal_knows_what_the_controller_knows(seed, tmp_
 
 
 def test_writing_the_same_twice_changes_nothing(journal):
-    state, effects = step(State("c"), LOOK, SETTINGS)
+    state, effects = step(ControllerState("c"), LOOK, SETTINGS)
     judged, more = step(state, TRANSIENT, SETTINGS)
-    journal.record([*effects, *more], State("c"), judged)
+    journal.record([*effects, *more], ControllerState("c"), judged)
     once = contents(journal)
-    journal.record([*effects, *more], State("c"), judged)
+    journal.record([*effects, *more], ControllerState("c"), judged)
     assert contents(journal) == once
 
 
@@ -164,7 +164,7 @@ def test_a_step_is_written_as_a_whole_or_not_at_all(service):
 
 
 def test_the_first_word_on_how_an_attempt_ended_counts(journal):
-    empty = State("c")
+    empty = ControllerState("c")
     started = AttemptStarted(10.0, replace(FAILED, state=AttemptState.RUNNING, end_s=None))
     second = AttemptEnded(9000.0, replace(FAILED, state=AttemptState.LOST), None)
     for one in (started, AttemptEnded(3611.0, FAILED, JOB), second, started):
@@ -223,7 +223,7 @@ def test_clusters_in_one_database_do_not_see_each_other(where, service):
     service.feed(LOOK, TRANSIENT)
     service.journal.close()
     other = Journal.open(where, "other")
-    assert other.restore() == State("other")
+    assert other.restore() == ControllerState("other")
     assert other.planned() == []
     assert other.seen_until_s(math.inf) is None
     other.close()
@@ -348,7 +348,7 @@ def test_what_is_settled_and_old_goes_and_what_is_open_stays(service):
 
 
 def test_pruning_goes_in_small_steps_and_spares_what_is_recent(journal):
-    empty = State("c")
+    empty = ControllerState("c")
     old = [Journalled(JobChanged(float(i), replace(JOB, job_id=str(i)))) for i in range(10)]
     new = [Journalled(JobChanged(at_s, replace(JOB, job_id="new"))) for at_s in (10 * DAY_S, 40 * DAY_S)]
     journal.record([*old, *new], empty, empty)
@@ -381,7 +381,7 @@ def test_exceptions_are_recalled_by_their_ids(journal, many):
     subject = Subject("c", "1")
     records = [ExceptionRecord(f"x{i}", "site.note", 1, Scope.LOCAL, subject, 1.0) for i in range(many)]
     told = [Journalled(ExceptionChanged(1.0, record)) for record in records]
-    journal.record(told, State("c"), State("c"))
+    journal.record(told, ControllerState("c"), ControllerState("c"))
     hostile = ["nobody", "", "a'b", "%s", "\N{SNOWMAN}"]
     assert journal.recall([*(record.id for record in records), *hostile]) == {record.id: record for record in records}
 

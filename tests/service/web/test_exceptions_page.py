@@ -13,9 +13,9 @@ from perdure.coordination.record import (
     Answer,
     AnswerKind,
     Component,
+    ExceptionOutcome,
     ExceptionRecord,
     ExceptionState,
-    Outcome,
     Scope,
     Subject,
 )
@@ -379,7 +379,7 @@ def test_every_failure_of_the_playbook_has_words():
 
 
 def test_every_standing_and_verdict_has_a_badge_of_its_own():
-    for standing in (*ExceptionState, *(outcome for outcome in Outcome if outcome)):
+    for standing in (*ExceptionState, *(outcome for outcome in ExceptionOutcome if outcome)):
         if standing is not ExceptionState.EXPIRED:
             assert labels.badge("standing", standing).icon != "question"
     for verdict in AnswerKind:

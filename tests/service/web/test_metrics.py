@@ -9,10 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import perdure
 from perdure.blame.accuse import Accusation
-from perdure.blame.standing import Standing, Turn
+from perdure.blame.standing import Standing, WindowChange
 from perdure.coordination.playbook import own_playbook
 from perdure.service.blame.suspect_store import SuspectStore
-from perdure.service.web.metrics import Metrics
+from perdure.service.web.metrics import ServiceMetrics
 from perdure.triage.verdict import Label
 from tests.conftest import require
 from tests.service.web_world import RESET, Site, fill, site
@@ -93,7 +93,7 @@ def raise_one(place, kind):
 def test_suspects_are_counted_by_tier(place):
     assert value(place, "perdure_suspects", tier="node") == 0
     ledger = SuspectStore(place.world.journal.store, "aurora")
-    ledger.note(Turn(standing=(suspect("gpu01"), suspect("gpu02"))), place.world.now)
+    ledger.note(WindowChange(standing=(suspect("gpu01"), suspect("gpu02"))), place.world.now)
     place.world.pass_time(6)
     assert value(place, "perdure_suspects", tier="node") == 2
     assert "gpu01" not in place.client().get("/metrics").text
@@ -181,6 +181,6 @@ def test_counters_begin_with_the_service(place, tmp_path):
 
 
 def test_two_services_in_one_process_do_not_share_a_registry():
-    one, other = Metrics(), Metrics()
+    one, other = ServiceMetrics(), ServiceMetrics()
     one.decided(1.0, Label.UNSURE)
     assert b"perdure_decision_seconds_count 0.0" in other.render()

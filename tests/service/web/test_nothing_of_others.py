@@ -20,8 +20,7 @@ from perdure.service.store import codec
 from perdure.service.store.queries.events import EventRow
 from perdure.service.web import roles as access
 from perdure.service.web.api.models import EventItem
-from perdure.triage.verdict import Evidence, Label, Reached, Verdict
-from perdure.triage.verdict import Role as Part
+from perdure.triage.verdict import CauseRole, Evidence, Label, Reached, Verdict
 from tests.service import web_world
 from tests.service.exceptions_world import MIRA, Told
 from tests.service.web.test_api_roles import CASES
@@ -153,7 +152,7 @@ def test_of_a_verdict_an_event_tells_a_stranger_nothing_that_the_log_says():
         "reached": Reached(checkpoint=LOG),
         "ending": LOG,
     }
-    verdict = Verdict(Label.UNSURE, 0.5, "unknown", evidence=(Evidence(1, LOG, Part.ROOT, "r"),), **words)
+    verdict = Verdict(Label.UNSURE, 0.5, "unknown", evidence=(Evidence(1, LOG, CauseRole.ROOT, "r"),), **words)
     judged = json.loads(codec.encode(Judged(1.0, AttemptId("c", "1", 1), verdict)))
     row = EventRow(1, 1.0, "judged", "1", judged)
     assert LOG not in EventItem.of(row, with_log=False).model_dump_json()

@@ -29,7 +29,7 @@ from perdure.service.web.pages.navigation import NAVIGATION
 from perdure.service.web.pages.now import window_of
 from perdure.service.web.pages.render import TEMPLATES, environment
 from perdure.service.web.pages.timeline import WIDTH, timeline
-from perdure.triage.verdict import Evidence, Role
+from perdure.triage.verdict import CauseRole, Evidence
 from tests.copying import replace
 from tests.service.web_world import CLUSTER, HOUR, SHAPE, Site, fill, site
 
@@ -286,7 +286,7 @@ def test_no_stripe_leaves_the_axis(spans, now):
 
 def test_a_log_is_cut_to_its_end_and_numbered_where_it_is_whole():
     raw = b"".join(b"line %d\n" % i for i in range(1, 1001))
-    lines = log_lines(raw, (Evidence(990, "line 990", Role.ROOT, "r"),), whole=True)
+    lines = log_lines(raw, (Evidence(990, "line 990", CauseRole.ROOT, "r"),), whole=True)
     assert len(lines) == MAX_LINES
     assert (lines[-1].number, lines[-1].text) == (1000, "line 1000")
     assert [line.number for line in lines if line.role] == [990]
@@ -635,9 +635,9 @@ def test_a_jobs_page_opens_the_log_of_the_attempt_that_failed(browser):
 
 def test_a_log_is_shown_at_its_cause_however_long_it_goes_on():
     raw = b"".join(b"line %d\n" % i for i in range(1, 5001))
-    lines = log_lines(raw, (Evidence(2000, "line 2000", Role.ROOT, "r"),), whole=True)
+    lines = log_lines(raw, (Evidence(2000, "line 2000", CauseRole.ROOT, "r"),), whole=True)
     assert len(lines) == MAX_LINES + 1
-    (root,) = [line for line in lines if line.role == Role.ROOT]
+    (root,) = [line for line in lines if line.role == CauseRole.ROOT]
     assert (root.number, root.text) == (2000, "line 2000")
     assert lines[-1].text == "line 5000"
     (gap,) = [line for line in lines if line.role == "gap"]

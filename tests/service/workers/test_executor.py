@@ -18,12 +18,12 @@ from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.retry.budget import at
 from perdure.service.core.caps import Caps
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import PERDURE, Act, Journalled
 from perdure.service.core.recovery import is_not_as_left
 from perdure.service.core.scope import ScopeSettings
 from perdure.service.store.journal import ActionRow, ActionState, Charge, Journal
-from perdure.service.workers.executor import Executor, ExecutorSettings, Ruling, Used, rule
+from perdure.service.workers.executor import Executor, ExecutorSettings, GateRuling, Used, rule
 from tests.copying import replace
 
 DONE = Outcome(OutcomeStatus.DONE, "ok")
@@ -73,12 +73,12 @@ class Bench:
         self.executor = Executor(self.journal, self.backend, self.settings)
 
     def plan(self, *wanted, by=PERDURE, expires_s=1000.0):
-        empty = State("c")
+        empty = ControllerState("c")
         self.journal.record([Act(action, by, "why", expires_s) for action in wanted], empty, empty)
 
     def owns(self, user, job_id):
         """The journal knows whose job it is."""
-        empty, job = State("c"), Job("c", str(job_id), "train", user, JobState.FAILED, 0.0)
+        empty, job = ControllerState("c"), Job("c", str(job_id), "train", user, JobState.FAILED, 0.0)
         self.journal.record([Journalled(JobChanged(0.0, job))], empty, empty)
 
     def state(self, action):
@@ -114,40 +114,47 @@ def used(by_kind, live_jobs=0, nodes=0, nodes_out=0, user=""):
 @pytest.mark.parametrize(
     ("row", "now", "armed", "stopped", "used", "ruling"),
     [
-        (ROW, 1.0, True, False, used({}, 100), Ruling.GO),
-        (ROW, 900.0, True, False, used({}, 100), Ruling.EXPIRE),
-        (ROW, 900.0, True, True, used({}, 100), Ruling.EXPIRE),
-        (ROW, 900.0, True, False, used({"hold": 10}, 100), Ruling.WAIT),  # what a cap holds back does not expire
-        (HOLD, 900.0, True, False, used({"hold": 10}, 100), Ruling.EXPIRE),  # but for a hold: the job has run by then
-        (ROW, 1.0, False, False, used({}, 100), Ruling.SHADOW),
-        (ROW, 1.0, True, True, used({}, 100), Ruling.WAIT),
-        (ROW, 1.0, True, False, used({"requeue": 9}, 100), Ruling.GO),
-        (ROW, 1.0, True, False, used({"requeue": 5, "hold": 5}, 100), Ruling.WAIT),  # the absolute cap
-        (ROW, 1.0, True, False, used({"requeue": 3}, 6), Ruling.WAIT),  # the share of the jobs
-        (ROW, 1.0, True, False, used({"requeue": 1}, 0), Ruling.GO),  # never fewer than the floor
-        (ROW, 1.0, True, False, used({"requeue": 5}, 100, user="eve"), Ruling.WAIT),  # half of it is this user's
-        (ROW, 1.0, True, False, used({"requeue": 5}, 100, user="bob"), Ruling.GO),
-        (replace(ROW, by="ada"), 1.0, True, False, used({"requeue": 500}, 0), Ruling.GO),
-        (replace(ROW, by="ada"), 1.0, True, True, used({}), Ruling.WAIT),
-        (DRAIN, 1.0, True, False, used({"drain": 1}, 100, 19), Ruling.GO),  # two may always go
-        (DRAIN, 1.0, True, False, used({"drain": 2}, 100, 19), Ruling.WAIT),
-        (DRAIN, 1.0, True, False, used({"drain": 3}, 100, 1000), Ruling.WAIT),
-        (DRAIN, 1.0, True, False, used({}, 100, 4, 1), Ruling.GO),
-        (DRAIN, 1.0, True, False, used({}, 100, 4, 2), Ruling.WAIT),  # never more than half at once
-        (DRAIN, 1.0, True, False, used({}, 100, 1, 0), Ruling.WAIT),
+        (ROW, 1.0, True, False, used({}, 100), GateRuling.GO),
+        (ROW, 900.0, True, False, used({}, 100), GateRuling.EXPIRE),
+        (ROW, 900.0, True, True, used({}, 100), GateRuling.EXPIRE),
+        (ROW, 900.0, True, False, used({"hold": 10}, 100), GateRuling.WAIT),  # what a cap holds back does not expire
+        (
+            HOLD,
+            900.0,
+            True,
+            False,
+            used({"hold": 10}, 100),
+            GateRuling.EXPIRE,
+        ),  # but for a hold: the job has run by then
+        (ROW, 1.0, False, False, used({}, 100), GateRuling.SHADOW),
+        (ROW, 1.0, True, True, used({}, 100), GateRuling.WAIT),
+        (ROW, 1.0, True, False, used({"requeue": 9}, 100), GateRuling.GO),
+        (ROW, 1.0, True, False, used({"requeue": 5, "hold": 5}, 100), GateRuling.WAIT),  # the absolute cap
+        (ROW, 1.0, True, False, used({"requeue": 3}, 6), GateRuling.WAIT),  # the share of the jobs
+        (ROW, 1.0, True, False, used({"requeue": 1}, 0), GateRuling.GO),  # never fewer than the floor
+        (ROW, 1.0, True, False, used({"requeue": 5}, 100, user="eve"), GateRuling.WAIT),  # half of it is this user's
+        (ROW, 1.0, True, False, used({"requeue": 5}, 100, user="bob"), GateRuling.GO),
+        (replace(ROW, by="ada"), 1.0, True, False, used({"requeue": 500}, 0), GateRuling.GO),
+        (replace(ROW, by="ada"), 1.0, True, True, used({}), GateRuling.WAIT),
+        (DRAIN, 1.0, True, False, used({"drain": 1}, 100, 19), GateRuling.GO),  # two may always go
+        (DRAIN, 1.0, True, False, used({"drain": 2}, 100, 19), GateRuling.WAIT),
+        (DRAIN, 1.0, True, False, used({"drain": 3}, 100, 1000), GateRuling.WAIT),
+        (DRAIN, 1.0, True, False, used({}, 100, 4, 1), GateRuling.GO),
+        (DRAIN, 1.0, True, False, used({}, 100, 4, 2), GateRuling.WAIT),  # never more than half at once
+        (DRAIN, 1.0, True, False, used({}, 100, 1, 0), GateRuling.WAIT),
     ],
 )
 def test_rulings(row, now, armed, stopped, used, ruling):
     found = rule(row, now, armed, stopped, CAPS, used, "eve")
     assert found.ruling is ruling
-    assert bool(found.why) is (ruling is not Ruling.GO)
+    assert bool(found.why) is (ruling is not GateRuling.GO)
 
 
 @given(now=st.floats(0, 2000), armed=st.booleans(), stopped=st.booleans(), count=st.integers(0, 50))
 def test_nothing_goes_while_stopped_or_in_shadow_or_late(now, armed, stopped, count):
     ruling = rule(ROW, now, armed, stopped, CAPS, used({"requeue": count}, 10)).ruling
     if stopped or not armed or now >= ROW.expires_s or count >= 10:
-        assert ruling is not Ruling.GO
+        assert ruling is not GateRuling.GO
 
 
 def test_what_waits_for_a_cap_says_until_when():
@@ -445,7 +452,7 @@ def test_what_is_held_is_let_go_once(bench):
 @pytest.mark.parametrize("armed", [True, False])
 def test_of_a_node_that_is_out_already_nothing_is_asked_while_nothing_is_done(tmp_path, armed):
     bench, drain = Bench(tmp_path, armed=armed), Drain("n1", "broken", "e")
-    empty, node = State("c"), Node("n1", NodeState.DRAINED)
+    empty, node = ControllerState("c"), Node("n1", NodeState.DRAINED)
     bench.journal.record([Journalled(NodeChanged(0.0, "c", node))], empty, empty)
     bench.plan(drain)
     if armed:

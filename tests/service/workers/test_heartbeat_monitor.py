@@ -7,7 +7,7 @@ import pytest
 
 from perdure.errors import ConfigError
 from perdure.job.files import JobFiles
-from perdure.job.heartbeat import Heartbeat, Source, write
+from perdure.job.heartbeat import Heartbeat, HeartbeatSource, write
 from perdure.model.nodes import NodeState
 from perdure.service.runtime import heartbeats
 from perdure.service.settings import CoordinationSettings
@@ -30,14 +30,16 @@ def place(tmp_path):
 
 
 def agent(place, node="gpu01", problems=(), **more):
-    beat = Heartbeat(Source.AGENT, node, node, 1, place.count, 0.0, 3.0, problems=problems)
+    beat = Heartbeat(HeartbeatSource.AGENT, node, node, 1, place.count, 0.0, 3.0, problems=problems)
     write(place.share / f"{node}.json", replace(beat, **more))
 
 
 def job(place, job_id="200", node="gpu01"):
     tracks = JobFiles(place.fences / job_id / "attempts" / "1" / f"{node}-7")
     tracks.make()
-    write(tracks.heartbeat, Heartbeat(Source.JOB, node, node, 7, place.count, 0.0, 5.0, job_id=job_id, token=1))
+    write(
+        tracks.heartbeat, Heartbeat(HeartbeatSource.JOB, node, node, 7, place.count, 0.0, 5.0, job_id=job_id, token=1)
+    )
 
 
 def actions(place):

@@ -3,8 +3,8 @@
 import pytest
 
 from perdure.backends.simulated import EVERY, Script, SimulatedBackend, SimulatedCluster
-from perdure.coordination.messages import Raised
-from perdure.coordination.record import ExceptionRecord, ExceptionState, Outcome, Scope, Subject
+from perdure.coordination.messages import ExceptionRaised
+from perdure.coordination.record import ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
 from perdure.model.actions import Release
 from perdure.model.jobs import JobState
 from perdure.service.core.caps import Caps
@@ -43,7 +43,7 @@ class Place:
     def say(self, name, kind, resource="pfs"):
         subject = Subject("sim", resource=resource)
         record = ExceptionRecord(name, kind, 0, Scope.GLOBAL, subject, self.cluster.now, detected_by="operator:root")
-        self.engine.tell((Raised(record),))
+        self.engine.tell((ExceptionRaised(record),))
 
     def order_release(self, attempt):
         self.engine.absorb([Ordered(self.cluster.now, Release(attempt), "root", "it needs nothing of it")])
@@ -110,7 +110,7 @@ def test_every_job_runs_after_the_all_clear_whatever_the_cap_and_the_time_it_tak
         if dies:
             place.die()
     assert place.states().count(JobState.HELD) == 30
-    assert place.record("down").outcome is Outcome.CLEARING
+    assert place.record("down").outcome is ExceptionOutcome.CLEARING
     (place.directory / "STOP").unlink()
     place.round()
     if dies:
@@ -118,7 +118,7 @@ def test_every_job_runs_after_the_all_clear_whatever_the_cap_and_the_time_it_tak
     for _ in range(6):
         place.round(10.0)
     assert set(place.states()) == {JobState.COMPLETED}
-    assert place.record("down").outcome is Outcome.RECOVERED
+    assert place.record("down").outcome is ExceptionOutcome.RECOVERED
     assert len(place.actions("release")) == 30
 
 
@@ -159,7 +159,7 @@ def test_a_job_that_fails_while_it_is_down_is_put_back_and_starts_only_after_the
     for _ in range(3):
         place.round(10.0)
     assert place.states(job_id) == [JobState.COMPLETED]
-    assert place.record("down").outcome is Outcome.RECOVERED
+    assert place.record("down").outcome is ExceptionOutcome.RECOVERED
 
 
 def test_a_job_that_a_person_lets_go_runs(place):
@@ -187,5 +187,5 @@ def test_in_shadow_mode_nothing_is_held_and_it_ends_all_the_same(tmp_path):
     assert len(place.actions("hold")) == 2  # said once each
     place.say("up", "storage.restored")
     place.round()
-    assert place.record("down").outcome is Outcome.RECOVERED
+    assert place.record("down").outcome is ExceptionOutcome.RECOVERED
     place.engine.close()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from perdure.model.identity import AttemptId
 from perdure.triage.classifiers.protocol import Reading
-from perdure.triage.learning.examples import Caps, LabelSource, TrainingExample, taught
+from perdure.triage.learning.examples import ExampleCaps, LabelSource, TrainingExample, taught
 from tests.copying import replace
 
 
@@ -47,13 +47,13 @@ def test_of_what_persons_say_of_what_looks_alike_the_latest_word_decides_on_outc
 def test_one_user_teaches_at_most_his_share():
     crowd = [lesson(n, user=f"u{n}") for n in range(80)]
     flood = [lesson(1000 + n, user="mallory", time_s=1.0) for n in range(400)]
-    users = Counter(kept.user for kept in taught([*crowd, *flood], Caps(per_user=50)))
+    users = Counter(kept.user for kept in taught([*crowd, *flood], ExampleCaps(per_user=50)))
     assert users["mallory"] == 50
     assert len(users) == 81
 
 
 def test_one_fingerprint_is_taught_a_few_times_only():
-    assert len(taught([lesson(n, fingerprint="f", user=f"u{n}") for n in range(40)])) == Caps().per_fingerprint
+    assert len(taught([lesson(n, fingerprint="f", user=f"u{n}") for n in range(40)])) == ExampleCaps().per_fingerprint
 
 
 @given(

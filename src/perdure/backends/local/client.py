@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from perdure import errors
 from perdure.backends.local import paths
-from perdure.backends.local.outputs import Runs, read_output
+from perdure.backends.local.outputs import LocalRuns, read_output
 from perdure.backends.local.spec import JobSpec
 from perdure.backends.local.wire import decode, encode
 from perdure.backends.protocol import TAIL_BYTES
@@ -58,7 +58,7 @@ class LocalBackend:
         """See `Backend.output`. Where no daemon knows the job, the attempt's log alone is read."""
         try:
             of = {"job_id": attempt.id.job_id, "incarnation": attempt.id.incarnation}
-            runs = self._read(Runs, self._ask({"op": "runs", **of}))
+            runs = self._read(LocalRuns, self._ask({"op": "runs", **of}))
         except (ClusterBusy, InputError, NotFound):  # a daemon of an earlier version refuses the question
             runs = None
         return read_output(attempt, runs, max_bytes, known)

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from perdure.backends.local.placement import Seat, choose_victims, free_capacity, occupy, place
 from perdure.backends.local.records import (
     AttemptRecord,
-    Ending,
-    Fault,
+    InjectedFault,
+    LocalEnding,
     LocalJob,
     LocalNode,
     TaskExit,
@@ -61,7 +61,7 @@ Effect = Launch | SignalTasks | SignalNode
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CoreStep:
     """What changed, and what is to be done once that is durable."""
 
     jobs: tuple[LocalJob, ...]
@@ -96,9 +96,9 @@ class Core:
         self._changed_nodes: dict[str, None] = {}
         self._effects: list[Effect] = []
 
-    def take(self) -> Step:
+    def take(self) -> CoreStep:
         """Hand over what has changed and what is to be done since the last call."""
-        step = Step(
+        step = CoreStep(
             tuple(self.jobs[job_id] for job_id in self._changed_jobs),
             tuple(self._changed_attempts.values()),
             tuple(self.nodes[name] for name in self._changed_nodes),
@@ -138,13 +138,13 @@ class Core:
         if node is None:
             raise NotFound(name, "no node has this name", f"Use one of {', '.join(self.nodes)}")
         match what:
-            case "fail" if node.fault is not Fault.FAILED:
+            case "fail" if node.fault is not InjectedFault.FAILED:
                 self._effects.append(SignalNode(name, signal.SIGKILL))
-                self.put_node(replace(node, fault=Fault.FAILED, fault_s=node.fault_s if node.fault else now))
+                self.put_node(replace(node, fault=InjectedFault.FAILED, fault_s=node.fault_s if node.fault else now))
             case "freeze" if node.fault is None and not node.down:
                 self._effects.append(SignalNode(name, signal.SIGSTOP))
-                self.put_node(replace(node, fault=Fault.FROZEN, fault_s=now))
-            case "thaw" if node.fault is Fault.FROZEN:
+                self.put_node(replace(node, fault=InjectedFault.FROZEN, fault_s=now))
+            case "thaw" if node.fault is InjectedFault.FROZEN:
                 self._thaw(node, now)
             case "return":
                 self._return(node, now)
@@ -237,7 +237,7 @@ class Core:
 
     def end_attempt(self, attempt: AttemptRecord, state: AttemptState, reason: str, now: float) -> None:
         """Send TERM to an attempt, to be followed by KILL; once its tasks are gone it will have ended as `state`."""
-        ending = Ending(state, reason, now + self.timing.kill_wait_s)
+        ending = LocalEnding(state, reason, now + self.timing.kill_wait_s)
         if attempt.ending is not None:  # a new reason gives no new time
             ending = replace(ending, kill_s=attempt.ending.kill_s, killed=attempt.ending.killed)
         else:
@@ -327,17 +327,17 @@ class Core:
     # Nodes
 
     def _is_timed(self, node: LocalNode) -> bool:
-        return node.fault is Fault.THAWING or (node.fault is not None and not node.down)
+        return node.fault is InjectedFault.THAWING or (node.fault is not None and not node.down)
 
     def _node_wait_s(self, node: LocalNode) -> float:
-        if node.fault is not Fault.THAWING:
+        if node.fault is not InjectedFault.THAWING:
             return self.timing.detect_s
         return self.timing.thaw_s + (self.timing.kill_wait_s if node.ended else 0.0)
 
     def _tick_node(self, node: LocalNode, now: float) -> None:
         if not self._is_timed(node) or now < node.fault_s + self._node_wait_s(node):
             return
-        if node.fault is not Fault.THAWING:
+        if node.fault is not InjectedFault.THAWING:
             self._take_down(node, now)
         elif not node.ended:
             self._effects.append(SignalNode(node.name, signal.SIGTERM))
@@ -366,7 +366,7 @@ class Core:
     def _thaw(self, node: LocalNode, now: float) -> None:
         """Let stopped processes run on; where the node was given up, what still runs there is ended soon."""
         self._effects.append(SignalNode(node.name, signal.SIGCONT))
-        thawing = Fault.THAWING if node.down else None
+        thawing = InjectedFault.THAWING if node.down else None
         self.put_node(replace(node, fault=thawing, fault_s=now, ended=False))
 
     def _return(self, node: LocalNode, now: float) -> None:

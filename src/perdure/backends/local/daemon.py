@@ -16,11 +16,11 @@ from typing import IO, Any
 from perdure.backends.local import paths, requests
 from perdure.backends.local.core import RESTARTED, Core, Effect, Launch, SignalNode, SignalTasks, fresh_nodes
 from perdure.backends.local.environment import task_environment
-from perdure.backends.local.outputs import MAX_BESIDE, Run, Runs
-from perdure.backends.local.processes import Orders, Task, TaskKey, Tasks, kill_leftover
+from perdure.backends.local.outputs import MAX_BESIDE, LocalRun, LocalRuns
+from perdure.backends.local.processes import LocalTask, Orders, TaskKey, Tasks, kill_leftover
 from perdure.backends.local.records import AttemptRecord, LocalJob, Timing
 from perdure.backends.local.spec import JobSpec
-from perdure.backends.local.store import Store
+from perdure.backends.local.store import LocalStore
 from perdure.backends.local.wire import decode, decode_action, encode
 from perdure.errors import InputError, NotFound, PerdureError, StateError
 from perdure.model.actions import Outcome
@@ -58,7 +58,7 @@ class Daemon:
         self._lock = _lock_state(setup.state_dir)
         paths.logs(setup.state_dir).mkdir(mode=0o700, exist_ok=True)
         self.is_ending = False
-        self._store = Store(paths.database(setup.state_dir), lambda: self.is_ending)
+        self._store = LocalStore(paths.database(setup.state_dir), lambda: self.is_ending)
         for leftover in (leftovers := self._store.leftovers()):
             kill_leftover(leftover, f"PERDURE_STATE={setup.state_dir}")
         self._store.remove_processes((p.pid, p.born) for p in leftovers)
@@ -154,7 +154,7 @@ class Daemon:
     def _launch(self, job: LocalJob, attempt: AttemptRecord) -> None:
         """Start all tasks at their gates, write down who they are, then open the gates."""
         workdir = job.spec.workdir
-        tasks: list[Task] = []
+        tasks: list[LocalTask] = []
         try:
             if not os.path.isdir(workdir):
                 raise NotADirectoryError(f"working directory {workdir!r} does not exist")
@@ -241,11 +241,11 @@ class Daemon:
         at_the_time = (*self._store.ended_since(attempt.start_s), *self._core.running.values())
         others = ((self._core.jobs[each.job_id], each) for each in at_the_time if each.job_id != job_id)
         beside = sorted(others, key=lambda pair: pair[1].start_s)[-MAX_BESIDE:]
-        return encode(Runs(self._run(job, attempt), tuple(self._run(*each) for each in beside)))
+        return encode(LocalRuns(self._run(job, attempt), tuple(self._run(*each) for each in beside)))
 
-    def _run(self, job: LocalJob, attempt: AttemptRecord) -> Run:
+    def _run(self, job: LocalJob, attempt: AttemptRecord) -> LocalRun:
         env = task_environment(self.setup.cluster, self.setup.state_dir, job, attempt, 0, os.environ)
-        return Run(job.job_id, attempt.start_s, attempt.end_s, job.spec.argv, job.spec.workdir, env)
+        return LocalRun(job.job_id, attempt.start_s, attempt.end_s, job.spec.argv, job.spec.workdir, env)
 
 
 def _lock_state(state_dir: Path) -> IO[bytes]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from perdure.backends.logfile import open_log
 from perdure.backends.ownership import Span, with_owner
 from perdure.backends.rank_files import RankFiles, files_of, rivals, with_ranks
-from perdure.backends.reader import Request, Wanted, read_files
+from perdure.backends.reader import ReadRequest, WantedText, read_files
 from perdure.backends.script import ANY, MAX_BYTES, NUMBER, RANK, read_script
 from perdure.errors import LogRefused
 from perdure.model.jobs import Attempt
@@ -27,7 +27,7 @@ _SHELL_SCRIPT = re2.compile(rb"#![^\n]*\b(?:" + "|".join(sorted(_SHELLS)).encode
 _OF_ONE_TASK = frozenset({"PERDURE_NODE", "SLURMD_NODENAME", "SLURM_NODEID", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_GPUS"})
 
 
-class Run(Struct, frozen=True):
+class LocalRun(Struct, frozen=True):
     """When an attempt of a job ran, and how it was started: that tells where it writes to."""
 
     job_id: str
@@ -50,22 +50,22 @@ class Run(Struct, frozen=True):
         return files_of(read_script(script, known, patterns), self.workdir)
 
 
-class Runs(Struct, frozen=True):
+class LocalRuns(Struct, frozen=True):
     """An attempt, and those of other jobs that ran at the same time."""
 
-    own: Run
-    beside: tuple[Run, ...] = ()
+    own: LocalRun
+    beside: tuple[LocalRun, ...] = ()
 
 
-def read_output(attempt: Attempt, runs: Runs | None, max_bytes: int, known: Sequence[LogMark]) -> Output:
+def read_output(attempt: Attempt, runs: LocalRuns | None, max_bytes: int, known: Sequence[LogMark]) -> Output:
     """Read an attempt's log and its ranks' files: the log alone where it is not known how the attempt was started.
 
     All logs belong to the user that runs the cluster; both streams are one file.
     """
     files = runs.own.files() if runs else RankFiles()
-    wanted = (Wanted((attempt.stdout,), OutputKind.STDOUT), *files.wanted)
+    wanted = (WantedText((attempt.stdout,), OutputKind.STDOUT), *files.wanted)
     searches = files.written_since(attempt.start_s)
-    read = read_files(Request(os.getuid(), wanted, searches, tuple(known), max_bytes, births=bool(files.appended)))
+    read = read_files(ReadRequest(os.getuid(), wanted, searches, tuple(known), max_bytes, births=bool(files.appended)))
     by_ranks = [f for f in read.files if f.kind is OutputKind.RANK and f.written_s >= attempt.start_s - TICK_S]
     owned = _owned(by_ranks, attempt, files, runs.beside if runs and by_ranks else ())
     own = (file for file in read.files if file.kind is not OutputKind.RANK)
@@ -73,7 +73,7 @@ def read_output(attempt: Attempt, runs: Runs | None, max_bytes: int, known: Sequ
 
 
 def _owned(
-    by_ranks: Iterable[OutputFile], attempt: Attempt, files: RankFiles, beside: Iterable[Run]
+    by_ranks: Iterable[OutputFile], attempt: Attempt, files: RankFiles, beside: Iterable[LocalRun]
 ) -> Iterable[OutputFile]:
     others = [(run.span, run.files()) for run in beside]
     for file in by_ranks:

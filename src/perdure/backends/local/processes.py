@@ -58,7 +58,7 @@ class Orders:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class LocalTask:
     """A process that was started for one rank."""
 
     key: TaskKey
@@ -79,9 +79,9 @@ class Tasks:
     """Every task process that has not been reaped, those of attempts that are over included."""
 
     def __init__(self) -> None:
-        self._tasks: dict[TaskKey, Task] = {}
+        self._tasks: dict[TaskKey, LocalTask] = {}
 
-    def spawn(self, key: TaskKey, node: str, log: IO[bytes]) -> Task:
+    def spawn(self, key: TaskKey, node: str, log: IO[bytes]) -> LocalTask:
         """Start a process that waits at the gate. Raises `OSError` where the machine has no room for it."""
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", task_module.__file__],
@@ -92,11 +92,11 @@ class Tasks:
             env={},
             start_new_session=True,
         )
-        started = Task(key, node, process, birth(process.pid) or "")
+        started = LocalTask(key, node, process, birth(process.pid) or "")
         self._tasks[key] = started
         return started
 
-    def open_gate(self, task: Task, orders: Orders) -> None:
+    def open_gate(self, task: LocalTask, orders: Orders) -> None:
         """Let the task become its program. One that has died at the gate is found by `reap`."""
         gate = task.process.stdin
         if gate is None:
@@ -122,7 +122,7 @@ class Tasks:
             if task.node == node:
                 signal_session(task.pid, signum)
 
-    def reap(self) -> list[tuple[Task, int]]:
+    def reap(self) -> list[tuple[LocalTask, int]]:
         """Collect the tasks that are over, with their return codes; what they left running is killed first."""
         over = []
         for key, task in tuple(self._tasks.items()):

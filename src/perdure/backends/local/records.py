@@ -12,7 +12,7 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 
 
-class Fault(StrEnum):
+class InjectedFault(StrEnum):
     """What has been done to a node."""
 
     FAILED = "failed"  # its processes are dead
@@ -38,7 +38,7 @@ class LocalNode(Struct, frozen=True):
     since_s: float
     down: str = ""  # why it is down; "" where it is not
     drained: str | None = None  # why it gets no new work; None where it does
-    fault: Fault | None = None
+    fault: InjectedFault | None = None
     fault_s: float = 0.0  # since when
     ended: bool = False  # while thawing: TERM was sent
 
@@ -117,7 +117,7 @@ class LocalJob(Struct, frozen=True):
         )
 
 
-class Ending(Struct, frozen=True):
+class LocalEnding(Struct, frozen=True):
     """An attempt is being ended: TERM was sent, KILL follows at `kill_s`."""
 
     state: AttemptState  # what it will have been
@@ -150,7 +150,7 @@ class AttemptRecord(Struct, frozen=True):
     reason: str = ""
     failed_nodes: tuple[str, ...] = ()
     exits: tuple[TaskExit, ...] = ()  # in the order in which they came
-    ending: Ending | None = None
+    ending: LocalEnding | None = None
     warned: bool = False  # the early signal was sent
 
     def told(self, cluster: str) -> Attempt:

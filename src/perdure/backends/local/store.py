@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from perdure.backends.local.core import Step
+from perdure.backends.local.core import CoreStep
 from perdure.backends.local.records import AttemptRecord, LocalJob, LocalNode
 from perdure.backends.local.wire import decode, encode
 from perdure.errors import StateError
@@ -51,7 +51,7 @@ class Leftover:
     label: str  # ``job#incarnation.rank``, for people
 
 
-class Store:
+class LocalStore:
     """One SQLite file. A write waits for room on a full disk; one that fails otherwise is final.
 
     Then the caller must stop, for memory and disk no longer agree.
@@ -113,7 +113,7 @@ class Store:
         row = self._db.execute("SELECT outcome FROM action WHERE key = ?", (key,)).fetchone()
         return None if row is None else decode(Outcome, json.loads(row[0]))
 
-    def save(self, step: Step, action: tuple[str, Outcome] | None = None) -> None:
+    def save(self, step: CoreStep, action: tuple[str, Outcome] | None = None) -> None:
         """Write all that changed, and the action that changed it, or nothing."""
         if not (step.jobs or step.attempts or step.nodes or action):
             return

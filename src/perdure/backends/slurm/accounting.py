@@ -25,7 +25,7 @@ NOT_TOLD = -1
 """A `uid` that accounting does not know yet: for some seconds slurmdbd says 0 of a job that has just started."""
 
 
-class Row(Struct, frozen=True):
+class AccountingRow(Struct, frozen=True):
     """One start of a job, or its waiting (then `start_s` is None)."""
 
     job_id: str
@@ -73,10 +73,10 @@ def known_fields(help_format: bytes) -> tuple[str, ...]:
     return FIELDS + tuple(field for field in LATER_FIELDS if field in named)
 
 
-def read_rows(text: bytes, fields: Sequence[str], delimiter: str) -> tuple[tuple[Row, ...], int]:
+def read_rows(text: bytes, fields: Sequence[str], delimiter: str) -> tuple[tuple[AccountingRow, ...], int]:
     """Return the rows, and how many made no sense."""
     values = text.decode("utf-8", "replace").split(delimiter)
-    rows: list[Row] = []
+    rows: list[AccountingRow] = []
     unreadable = 0
     for cells in _cells(values, len(fields)):
         try:
@@ -93,10 +93,10 @@ def _cells(values: Sequence[str], width: int) -> Iterator[list[str]]:
         yield [first.removeprefix("\n"), *rest]
 
 
-def _row(cell: dict[str, str]) -> Row:
+def _row(cell: dict[str, str]) -> AccountingRow:
     exit_code, signal = exit_status(cell["ExitCode"])
     nodes = expand(cell["NodeList"])
-    return Row(
+    return AccountingRow(
         job_id=cell["JobID"],
         raw_id=int(cell["JobIDRaw"].partition("_")[0].partition("+")[0]),
         state=cell["State"],

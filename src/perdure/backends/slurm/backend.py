@@ -21,7 +21,7 @@ from perdure.backends.ownership import with_owner
 from perdure.backends.protocol import TAIL_BYTES
 from perdure.backends.rank_files import home_of, rivals, with_ranks
 from perdure.backends.slurm import accounting, picture, plans
-from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, of_job
 from perdure.backends.slurm.het import merge_records, merge_rows, plain_id, read_one_job, whole_of
@@ -35,10 +35,10 @@ from perdure.backends.slurm.outputs import (
 )
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import (
-    Claim,
     JobRecord,
     JobRecords,
     NodeRecord,
+    OwnerClaim,
     claims_in_doubt,
     ended_badly,
     read_jobs,
@@ -49,7 +49,7 @@ from perdure.backends.slurm.sbatch import WalltimeWarning, warning_of
 from perdure.backends.slurm.sbatch import appends as script_appends
 from perdure.backends.slurm.siblings import siblings, writing
 from perdure.backends.slurm.spool import Question, Spool, Taken
-from perdure.backends.slurm.tools import Answer, Batch, Dialog, Tools
+from perdure.backends.slurm.tools import CallBatch, Dialog, ToolAnswer, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
 from perdure.backends.slurm.words import CANNOT_RUN, PUT_BACK_AND_HELD
 from perdure.backends.slurm.writers import Writers
@@ -113,7 +113,7 @@ class SlurmBackend:
         """
         self.cluster = cluster
         self._tools = tools or Tools()
-        self._kept = Batch(self._tools, keep_s) if keep_s else None
+        self._kept = CallBatch(self._tools, keep_s) if keep_s else None
         self._tools.check()
         for tool in ("scontrol", "sacct", "scancel"):
             self._tools.find(tool)
@@ -121,9 +121,9 @@ class SlurmBackend:
         if spool is not None:
             spool.check()
         self._listening = threading.Lock()
-        self._told: dict[tuple[str, int], Row] = {}  # ends that hooks told of, by job and start
+        self._told: dict[tuple[str, int], AccountingRow] = {}  # ends that hooks told of, by job and start
         self._notices: deque[str] = deque(maxlen=MAX_DONE)
-        self._claims: dict[int, frozenset[Claim]] = {}  # by the numbers that are in doubt
+        self._claims: dict[int, frozenset[OwnerClaim]] = {}  # by the numbers that are in doubt
         self._proved: frozenset[int] = frozenset()  # of those, the ones that accounting's word has settled
         self._by_text: Mapping[bytes, JobRecord] = {}  # records of the last look, by what stands for their text
         self._records: dict[str, JobRecord] = {}  # by job id, as last seen
@@ -150,7 +150,7 @@ class SlurmBackend:
         self._nodes: frozenset[str] = frozenset()
         self._uids: dict[str, int] = {}  # by user name, as Slurm told them
         self._is_administrator = True  # until Slurm denies what only an administrator may do
-        self._batch: Batch | None = None
+        self._batch: CallBatch | None = None
 
     @property
     def version(self) -> str:
@@ -195,7 +195,7 @@ class SlurmBackend:
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
         """Inside the block one ``scontrol`` answers all questions and takes all commands."""
-        with contextlib.nullcontext(self._kept) if self._kept else Batch(self._tools) as self._batch:
+        with contextlib.nullcontext(self._kept) if self._kept else CallBatch(self._tools) as self._batch:
             self._batch.waited_s = 0.0
             try:
                 yield
@@ -318,7 +318,7 @@ class SlurmBackend:
 
     def _needed_rows(
         self, since_s: float, now: float, records: JobRecords, in_doubt: Collection[str], unseen: dict[str, str]
-    ) -> tuple[Row, ...]:
+    ) -> tuple[AccountingRow, ...]:
         """What accounting says of the jobs that it must be asked about; of all that ran, from time to time.
 
         `in_doubt`: jobs and arrays that failed, of which the line with which they were submitted is wanted.
@@ -387,7 +387,7 @@ class SlurmBackend:
         return has_failed(record) or record.restarts > 0 or (told is not None and told.has_failed)
 
     def _note_outputs(
-        self, records: Iterable[JobRecord], scripts: dict[str, bytes], rows: Iterable[Row]
+        self, records: Iterable[JobRecord], scripts: dict[str, bytes], rows: Iterable[AccountingRow]
     ) -> list[JobRecord]:
         """Remember where jobs that failed write to; return those of them whose scripts name files themselves."""
         found: list[JobRecord] = []
@@ -448,12 +448,12 @@ class SlurmBackend:
         tells = self._tells_submit_line and self._site is not None and self._site.accounts
         return tells and may_hold_others_lines(record)
 
-    def _submit_lines(self, which: Collection[str], until_s: float) -> tuple[Row, ...]:
+    def _submit_lines(self, which: Collection[str], until_s: float) -> tuple[AccountingRow, ...]:
         """How these jobs were submitted, as far as accounting has heard of it by an instant.
 
         It hears of a start, and of an end, a while before it hears of the line.
         """
-        rows: tuple[Row, ...] = ()
+        rows: tuple[AccountingRow, ...] = ()
         with contextlib.suppress(PerdureError):
             for pause_s in LINES_PAUSES_S if which else ():
                 time.sleep(max(0.0, min(pause_s, until_s - time.time())))
@@ -462,7 +462,7 @@ class SlurmBackend:
                     break
         return rows
 
-    def _ask_accounting(self, *which: str, submit_lines: bool = False) -> tuple[Row, ...]:
+    def _ask_accounting(self, *which: str, submit_lines: bool = False) -> tuple[AccountingRow, ...]:
         if not self._accounting_fields:
             known = self._tools.run("sacct", "--helpformat").out
             self._accounting_fields = accounting.known_fields(known)
@@ -479,10 +479,12 @@ class SlurmBackend:
             raise ClusterError("sacct", f"none of {unreadable} rows can be read", "Report this with Slurm's version")
         return merge_rows(rows)
 
-    def _repaired(self, records: JobRecords, rows: Iterable[Row], mark: str, unseen: dict[str, str]) -> list[JobRecord]:
+    def _repaired(
+        self, records: JobRecords, rows: Iterable[AccountingRow], mark: str, unseen: dict[str, str]
+    ) -> list[JobRecord]:
         """Fix what users' text tore; name what is left in doubt."""
         if records.torn:
-            told = ((row.raw_id, Claim(row.uid, row.submit_s)) for row in rows)
+            told = ((row.raw_id, OwnerClaim(row.uid, row.submit_s)) for row in rows)
             self._claims = claims_in_doubt(records.torn, told, self._claims)
         repaired = repair(records.torn, {record.raw_id for record in records.whole}, self._claims, mark)
         if unreadable := records.unreadable + repaired.unreadable:
@@ -504,7 +506,7 @@ class SlurmBackend:
             record = replace(record, nodes=max(known, key=len))
         return expand_patterns(record, self._hosts)
 
-    def _remember(self, jobs: Collection[JobRecord], rows: Iterable[Row], now: float) -> None:
+    def _remember(self, jobs: Collection[JobRecord], rows: Iterable[AccountingRow], now: float) -> None:
         """Keep each known job's latest start, to know later whose a waiting job's last attempt was."""
         for job in jobs:
             if plans.has_run(job, now) and job.start_s is not None:
@@ -690,7 +692,7 @@ class SlurmBackend:
         """See `Commented`. Jobs that are over are told to accounting, which takes them in one process."""
         accounted: list[plans.Accounted] = []
         outcomes: list[Outcome] = []
-        with Batch(self._tools) as batch:  # one of its own, as another thread may talk meanwhile
+        with CallBatch(self._tools) as batch:  # one of its own, as another thread may talk meanwhile
             for action in actions:
                 step = self._comment(batch, action)
                 if isinstance(step, plans.Accounted):
@@ -700,7 +702,7 @@ class SlurmBackend:
         self._account(accounted)
         return outcomes
 
-    def _comment(self, batch: Batch, action: Comment) -> Outcome | plans.Accounted:
+    def _comment(self, batch: CallBatch, action: Comment) -> Outcome | plans.Accounted:
         """Write into a job's record, or leave it to accounting.
 
         The controller is asked each time: since the last look anybody may have put back a job that was over then, and
@@ -738,10 +740,10 @@ class SlurmBackend:
             complaint = answer.complaint or complaint
         return complaint
 
-    def _without_admin(self, scontrol: Dialog, command: str) -> Answer:
+    def _without_admin(self, scontrol: Dialog, command: str) -> ToolAnswer:
         """Put a command again that was denied, without what Slurm lets administrators write alone."""
         rest = plans.without_admin((command,))
-        answer = scontrol.ask(rest[0]) if rest else Answer(b"", b"")
+        answer = scontrol.ask(rest[0]) if rest else ToolAnswer(b"", b"")
         if self._is_administrator and not answer.complaint:
             self._is_administrator = False
             log.warning(
@@ -762,12 +764,12 @@ class SlurmBackend:
     def _record(self, scontrol: Dialog, job_id: str) -> JobRecord | None:
         return self._read(scontrol, self._ask_job(scontrol, job_id), job_id)
 
-    def _ask_job(self, scontrol: Dialog, job_id: str) -> Answer:
+    def _ask_job(self, scontrol: Dialog, job_id: str) -> ToolAnswer:
         if not _JOB_ID.fullmatch(job_id):
             raise InputError("job", f"{job_id[:80]!r} is no job id of Slurm", "Use 7, 7_2 or 7+1")
         return scontrol.ask(f"show job {job_id}")
 
-    def _read(self, scontrol: Dialog, answer: Answer, job_id: str) -> JobRecord | None:
+    def _read(self, scontrol: Dialog, answer: ToolAnswer, job_id: str) -> JobRecord | None:
         record = read_one_job(answer.out, scontrol.mark, job_id)
         if record is None and not any(said in answer.complaint or said.encode() in answer.out for said in _NO_SUCH):
             raise ClusterBusy("scontrol", answer.complaint or "no answer", "Run `scontrol ping`")
@@ -803,6 +805,6 @@ def _answered(scontrol: Dialog, command: str) -> bytes:
     return answer.out
 
 
-def _told_lines(rows: Iterable[Row]) -> dict[str, str]:
+def _told_lines(rows: Iterable[AccountingRow]) -> dict[str, str]:
     """How jobs and arrays were submitted, by their numbers, where accounting has heard of it."""
     return {row.job_id.partition("_")[0]: row.submit_line for row in rows if row.submit_line}

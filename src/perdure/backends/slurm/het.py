@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.records import JobRecord, read_one_answer
 
 START_APART_S = 30  # at most, between the starts of the components of one attempt
@@ -72,10 +72,10 @@ def _merged_record(job_id: str, parts: Sequence[JobRecord]) -> JobRecord:
     )
 
 
-def merge_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
+def merge_rows(rows: Iterable[AccountingRow]) -> tuple[AccountingRow, ...]:
     """Make one row of the rows of all components for each start of a heterogeneous job: that of the first component."""
-    merged: list[Row] = []
-    components: dict[str, list[Row]] = {}
+    merged: list[AccountingRow] = []
+    components: dict[str, list[AccountingRow]] = {}
     for row in rows:
         if "+" in row.job_id:
             components.setdefault(plain_id(row.job_id), []).append(row)
@@ -87,7 +87,7 @@ def merge_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(merged)
 
 
-def _belongs(row: Row, first: Row) -> bool:
+def _belongs(row: AccountingRow, first: AccountingRow) -> bool:
     """Whether it is the row of another component for the same start (or the same waiting)."""
     if row.job_id == first.job_id:
         return False
@@ -96,7 +96,7 @@ def _belongs(row: Row, first: Row) -> bool:
     return abs(row.start_s - first.start_s) <= START_APART_S
 
 
-def _merged_row(job_id: str, first: Row, parts: Sequence[Row]) -> Row:
+def _merged_row(job_id: str, first: AccountingRow, parts: Sequence[AccountingRow]) -> AccountingRow:
     said = min(parts, key=lambda part: _rank(part.state, 0 if part is first else 1))
     ends = [part.end_s for part in parts]
     return replace(

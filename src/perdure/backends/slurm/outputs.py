@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from perdure.backends.rank_files import RankFiles, files_of
-from perdure.backends.reader import Request, Search, Wanted
+from perdure.backends.reader import ReadRequest, Search, WantedText
 from perdure.backends.script import ANY, NUMBER, RANK, read_script
 from perdure.backends.slurm.paths import Names
 from perdure.backends.slurm.records import JobRecord, tells_failure
@@ -78,16 +78,16 @@ def _telling(record: JobRecord) -> tuple[str, ...]:
 
 def request_of(
     attempt: Attempt, outputs: JobOutputs | None, owner_uid: int, max_bytes: int, known: Sequence[LogMark]
-) -> Request:
+) -> ReadRequest:
     """What is to be read of an attempt; by its own two paths alone where nothing else is known of its job."""
     own = ((attempt.stdout,), (attempt.stderr,) if attempt.stderr not in ("", attempt.stdout) else ())
     stdout, stderr = (outputs.stdout or own[0], outputs.stderr) if outputs else own
-    files = [Wanted(stdout, OutputKind.STDOUT)]
-    files += [Wanted(stderr, OutputKind.STDERR)] if stderr else []
+    files = [WantedText(stdout, OutputKind.STDOUT)]
+    files += [WantedText(stderr, OutputKind.STDERR)] if stderr else []
     ranks = outputs.files if outputs else RankFiles()
     births = outputs is not None and (outputs.appends or bool(ranks.appended))
     searches = ranks.written_since(attempt.start_s)
-    return Request(owner_uid, (*files, *ranks.wanted), searches, tuple(known), max_bytes, births=births)
+    return ReadRequest(owner_uid, (*files, *ranks.wanted), searches, tuple(known), max_bytes, births=births)
 
 
 def has_failed(record: JobRecord) -> bool:

@@ -46,9 +46,9 @@ class OwnerRequests:
 def owner_requests(comment: str) -> OwnerRequests:
     """Read a job's comment.
 
-    >>> wishes("mine; Perdure: retry=Off").retry, wishes('{"perdure": {"nodes": "2-3"}}').nodes
+    >>> owner_requests("mine; Perdure: retry=Off").retry, owner_requests('{"perdure": {"nodes": "2-3"}}').nodes
     (<Wish.NEVER: 'never'>, (2, 3))
-    >>> wishes("perdure:retry=nevr").misread, wishes("perdure: please do not retry").misread
+    >>> owner_requests("perdure:retry=nevr").misread, owner_requests("perdure: please do not retry").misread
     ('perdure:retry=nevr', 'perdure: please do not retry')
     """
     if "perdure" not in comment.lower() or mark_of(comment):

@@ -9,7 +9,7 @@ from functools import lru_cache
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from perdure.backends.slurm.accounting import TAKEN_OFF, Row
+from perdure.backends.slurm.accounting import TAKEN_OFF, AccountingRow
 from perdure.backends.slurm.owner_requests import OwnerRequests, owner_requests
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
 from perdure.backends.slurm.sbatch import WalltimeWarning
@@ -31,7 +31,7 @@ class Sources(Struct, frozen=True):
 
     jobs: Sequence[JobRecord] | None
     nodes: Sequence[NodeRecord]
-    rows: Sequence[Row]
+    rows: Sequence[AccountingRow]
     warnings: Mapping[str, WalltimeWarning] = field(default_factory=dict)  # by job
 
 
@@ -58,7 +58,9 @@ class Pictures:
         return tuple(job for _, job in made.values())
 
 
-def with_told_ends(rows: Iterable[Row], told: Mapping[tuple[str, int], Row]) -> tuple[Row, ...]:
+def with_told_ends(
+    rows: Iterable[AccountingRow], told: Mapping[tuple[str, int], AccountingRow]
+) -> tuple[AccountingRow, ...]:
     """Add the ends that hooks told of. They know how an attempt ended that was put back at once; GPUs they do not.
 
     A row that ends in RESIZING has the same start as the row that goes on with fewer nodes, which counts.
@@ -109,7 +111,7 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
     return tuple(sorted((blamed(attempt) for attempt in found.values()), key=lambda a: (a.start_s, a.id)))
 
 
-def _is_anothers(row: Row, record: JobRecord | None) -> bool:
+def _is_anothers(row: AccountingRow, record: JobRecord | None) -> bool:
     """Whether it is of a job that had the id before: a slurmctld that lost its state gives ids out again."""
     if record is None:
         return False
@@ -117,7 +119,7 @@ def _is_anothers(row: Row, record: JobRecord | None) -> bool:
     return is_earlier or (row.uid > 0 and row.uid != record.uid)
 
 
-def _owner_is_open(row: Row, now: float) -> bool:
+def _owner_is_open(row: AccountingRow, now: float) -> bool:
     """Whether it may be another's than root's: for a while slurmdbd says 0, hence root, of a job that is new to it."""
     return row.uid <= 0 and row.end_s is not None and row.end_s + OWNER_KNOWN_S > now
 
@@ -167,7 +169,7 @@ def _restart_nodes(record: JobRecord, asked: OwnerRequests) -> tuple[int, int] |
     return allowed if 1 <= node_count <= max(allowed[1], record.node_count) and not left_over else None
 
 
-def _of_row(cluster: str, row: Row, start_s: int, record: JobRecord | None) -> Attempt:
+def _of_row(cluster: str, row: AccountingRow, start_s: int, record: JobRecord | None) -> Attempt:
     return Attempt(
         id=AttemptId(cluster, row.job_id, start_s),
         state=attempt_state(row.state, row.exit_code, row.signal, row.reason),
@@ -193,7 +195,7 @@ def _launch_failure(attempt: Attempt, record: JobRecord | None, nodes: Iterable[
     return replace(attempt, state=AttemptState.LAUNCH_FAILED, reason="; ".join([record.reason, *told]))
 
 
-def _is_ahead(row: Row, record: JobRecord | None, now: float) -> bool:
+def _is_ahead(row: AccountingRow, record: JobRecord | None, now: float) -> bool:
     """True for an end so new that the controller may not have known of the start, and of which it shows no trace.
 
     Its record, where there is one, waits still as it was submitted; a job that was put back was submitted again.
@@ -202,13 +204,13 @@ def _is_ahead(row: Row, record: JobRecord | None, now: float) -> bool:
     return is_new and (record is None or (is_waiting(record.state) and record.submit_s == row.submit_s))
 
 
-def _whole_code(row: Row, record: JobRecord | None) -> int:
+def _whole_code(row: AccountingRow, record: JobRecord | None) -> int:
     """The exit code of a job's latest start, which the controller tells in full, also of a job that waits again."""
     taken_off = record is not None and row.exit_code == record.exit_code - TAKEN_OFF
     return record.exit_code if record is not None and taken_off else row.exit_code
 
 
-def _may_run(row: Row, records: Mapping[str, JobRecord], sources: Sources) -> bool:
+def _may_run(row: AccountingRow, records: Mapping[str, JobRecord], sources: Sources) -> bool:
     if sources.jobs is None:
         return True
     record = records.get(row.job_id)

@@ -140,7 +140,7 @@ class Torn(Struct, frozen=True):
         raise InputError("scontrol", f"no beginning of job {number}", "Report this")
 
 
-class Claim(NamedTuple):
+class OwnerClaim(NamedTuple):
     """Who a job belongs to and when it was submitted, by another source's word."""
 
     uid: int
@@ -235,8 +235,8 @@ def read_one_answer(text: bytes, mark: str) -> list[JobRecord]:
 
 
 def claims_in_doubt(
-    torn: Sequence[Torn], told: Iterable[tuple[int, Claim]], before: Mapping[int, frozenset[Claim]]
-) -> dict[int, frozenset[Claim]]:
+    torn: Sequence[Torn], told: Iterable[tuple[int, OwnerClaim]], before: Mapping[int, frozenset[OwnerClaim]]
+) -> dict[int, frozenset[OwnerClaim]]:
     """All that accounting ever said of the numbers that are in doubt: what it `told` now, and what was known `before`.
 
     Accounting is asked for what is recent, while the controller may tell of a job for long after its end.
@@ -250,7 +250,7 @@ def claims_in_doubt(
 
 
 def repair(
-    torn: Sequence[Torn], taken: Collection[int], claims: Mapping[int, Collection[Claim]], mark: str
+    torn: Sequence[Torn], taken: Collection[int], claims: Mapping[int, Collection[OwnerClaim]], mark: str
 ) -> JobRecords:
     """Find out which jobs the torn records belong to, as far as that can be proved.
 
@@ -268,7 +268,7 @@ def repair(
                 record = one.as_(number, mark)
             except InputError:
                 continue
-            if Claim(record.uid, record.submit_s) in claims.get(number, ()):
+            if OwnerClaim(record.uid, record.submit_s) in claims.get(number, ()):
                 fitting.append(record)
         if len(fitting) == 1:
             whole.append(fitting[0])

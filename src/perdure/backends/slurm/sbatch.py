@@ -25,7 +25,7 @@ class WalltimeWarning(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SbatchOptions:
     """What a script asks of Slurm."""
 
     appends: bool = False  # the job's own files are not cut at a start
@@ -52,12 +52,12 @@ def warning_of(text: str) -> WalltimeWarning | None:
     return told
 
 
-def asked_by(script: bytes) -> Asked:
+def asked_by(script: bytes) -> SbatchOptions:
     """Read a batch script."""
     lines = list(lines_of(script))
     options = [line for line in lines if line.startswith("#SBATCH")]
     commands = (line for line in lines if not line.startswith("#"))
-    return Asked(
+    return SbatchOptions(
         any(map(appends, options)),
         any(_RESUBMITS.search(line) for line in commands),
         warning_of("\n".join(options)),

@@ -42,7 +42,7 @@ from pathlib import Path
 
 import re2
 
-from perdure.backends.slurm.accounting import Row
+from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.words import exit_status
 from perdure.errors import ConfigError, InputError
 from perdure.model.hostlist import expand
@@ -67,7 +67,7 @@ _NOTICES = tuple(f"perdure-event 1 {kind}\n" for kind in ("node", "health"))
 class Taken:
     """What was in the spool: ends of attempts, mere wishes to look, notices, and what was none of these."""
 
-    ends: tuple[Row, ...] = ()
+    ends: tuple[AccountingRow, ...] = ()
     looks: int = 0
     ignored: int = 0
     notices: tuple[str, ...] = ()  # the text of each
@@ -144,7 +144,7 @@ class Spool:
 
     def take(self) -> Taken:
         """Read and remove what is there, at most `MAX_FILES`. Never raises; a spool that is gone is empty."""
-        ends: list[Row] = []
+        ends: list[AccountingRow] = []
         notices: list[str] = []
         questions: list[Question] = []
         looks = ignored = 0
@@ -197,7 +197,7 @@ def _read(folder: int, name: str, trusted: set[int]) -> str:
         os.close(descriptor)
 
 
-def _end(text: str) -> Row | None:
+def _end(text: str) -> AccountingRow | None:
     """Read what ``hooks/jobcomp`` writes. None for anything else."""
     said = _said(text, _END)
     try:
@@ -205,7 +205,7 @@ def _end(text: str) -> Row | None:
         exit_code, signal = exit_status(said["EXITCODE"])
         nodes = expand(said["NODES"])
         start_s = int(said["START"])
-        return Row(
+        return AccountingRow(
             job_id=name,
             raw_id=job,
             state=_PUT_BACK.get(said["JOBSTATE"], said["JOBSTATE"]),

@@ -31,7 +31,7 @@ _FORMATS_OF_OTHERS = ("SACCT_", "SQUEUE_", "SINFO_", "SCANCEL_", "SLURM_CLUSTERS
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """What a tool printed, and its exit code (None while it still runs)."""
 
     out: bytes
@@ -67,7 +67,7 @@ class Tools:
             what = "cannot be read" if os.path.exists(conf) else "is not there"
             raise ConfigError(f"SLURM_CONF={conf}", what, "Name this site's slurm.conf, or unset SLURM_CONF")
 
-    def run(self, *argv: str, time_mark: str = "", stdin: bytes = b"") -> Answer:
+    def run(self, *argv: str, time_mark: str = "", stdin: bytes = b"") -> ToolAnswer:
         """Run one command to its end; `stdin` is what it reads, at most what a pipe holds.
 
         Raises `ClusterBusy` where it takes longer than `timeout_s`, `ClusterError` where it prints more than
@@ -119,7 +119,7 @@ class Dialog:
         """True once the process is gone."""
         return self._pipes.has_ended
 
-    def ask(self, command: str) -> Answer:
+    def ask(self, command: str) -> ToolAnswer:
         """Put one command and return its answer.
 
         Raises `ClusterBusy` where none came in time: the command may have been carried out.
@@ -139,11 +139,11 @@ class Dialog:
             return False
         return True
 
-    def _ask_alone(self, command: str) -> Answer:
+    def _ask_alone(self, command: str) -> ToolAnswer:
         with self._tools.start(("scontrol", "-a", "-o"), self.mark) as pipes:
             return self._exchange(pipes, command, self._tools.timeout_s, last=True)
 
-    def _exchange(self, pipes: _Pipes, command: str, timeout_s: float, last: bool = False) -> Answer:
+    def _exchange(self, pipes: _Pipes, command: str, timeout_s: float, last: bool = False) -> ToolAnswer:
         self._asked += 1
         word = f"{self.mark}{self._asked}e".encode()
         question = b"show hostlist " + word
@@ -154,10 +154,10 @@ class Dialog:
         answer = pipes.read(until=word + b"\n", prompts=(b"", _PROMPT), deadline=time.monotonic() + timeout_s)
         if answer.code is not None:
             raise ClusterBusy("scontrol", f"ended early: {answer.complaint or 'no word why'}", "Run `scontrol ping`")
-        return Answer(answer.out.removesuffix(_PROMPT + question + b"\n"), answer.err)
+        return ToolAnswer(answer.out.removesuffix(_PROMPT + question + b"\n"), answer.err)
 
 
-class Batch:
+class CallBatch:
     """One ``scontrol`` for several conversations: opened for the first one, and again after one that failed.
 
     `keep_s`: also again where it is older than that, as slurm.conf may have changed since it was read.
@@ -170,7 +170,7 @@ class Batch:
         self._opened_s = 0.0
         self.waited_s = 0.0  # for jobs that take no change yet
 
-    def __enter__(self) -> Batch:
+    def __enter__(self) -> CallBatch:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -231,7 +231,7 @@ class _Pipes:
         assert self._process.stdin is not None
         self._process.stdin.close()
 
-    def read(self, until: bytes, prompts: tuple[bytes, ...], deadline: float) -> Answer:
+    def read(self, until: bytes, prompts: tuple[bytes, ...], deadline: float) -> ToolAnswer:
         """Read up to the line `until`, which may stand behind a prompt; or until the process ends."""
         out, err = bytearray(), bytearray()
         while self._selector.get_map():
@@ -248,8 +248,8 @@ class _Pipes:
             for prompt in prompts:
                 at = _line_at(out, prompt + until)
                 if at >= 0:
-                    return Answer(bytes(out[:at]), bytes(err + self._waiting_errors()))
-        return Answer(bytes(out), bytes(err), self._process.wait())
+                    return ToolAnswer(bytes(out[:at]), bytes(err + self._waiting_errors()))
+        return ToolAnswer(bytes(out), bytes(err), self._process.wait())
 
     def _waiting_errors(self) -> bytes:
         """Errors were written before the line that was waited for, but may have been read after it."""

@@ -41,7 +41,7 @@ class Days:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ColocationResult:
     """How much more often the far ones fail: 0.114 is 11.4 %."""
 
     near_share: float  # of all units
@@ -97,14 +97,14 @@ def _days(found: dict[tuple[str, int], tuple[int, int]], source: str) -> Days:
     return Days(names, near, far, near_units, near_failures, far_units, far_failures)
 
 
-def compare(days: Days, rng: Generator) -> Comparison:
+def compare(days: Days, rng: Generator) -> ColocationResult:
     """Compare the two distances. Where the near ones never failed, the excess is infinite."""
     n = np.stack([days.near_units, days.far_units]).astype(np.float64)
     e = np.stack([days.near_failures, days.far_failures]).astype(np.float64)
     shares, rates = n.sum(axis=1) / n.sum(), e.sum(axis=1) / n.sum(axis=1)
     drawn = np.concatenate([_excess(e, n, _again(len(days.names), rng)) for _ in range(DRAWN // _AT_ONCE)])
     low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
-    return Comparison(
+    return ColocationResult(
         float(shares[0]), float(shares[1]), float(rates[0]), float(rates[1]),
         float(_ratio(rates[1], rates[0])) - 1, float(low), float(high), _p(e, n, rng),
     )  # fmt: skip

@@ -32,7 +32,7 @@ class Bridged(Struct, frozen=True):
     skipped: int = 0
 
 
-class Context(Struct, frozen=True):
+class BridgeContext(Struct, frozen=True):
     """What the text does not say itself: whose it is, and the present."""
 
     format: str
@@ -42,7 +42,7 @@ class Context(Struct, frozen=True):
     incarnation: int = 0
 
 
-Reader = Callable[[str, Context], Iterable[ExceptionRecord | None]]  # None is a part that cannot be read
+Reader = Callable[[str, BridgeContext], Iterable[ExceptionRecord | None]]  # None is a part that cannot be read
 
 
 class Meaning(Struct, frozen=True):
@@ -54,7 +54,7 @@ class Meaning(Struct, frozen=True):
     scope: Scope = Scope.LOCAL
 
 
-class Told(Struct, frozen=True):
+class ReportedFailure(Struct, frozen=True):
     """One failure as it was told. `facts` make it what it is: the same facts are the same exception."""
 
     meaning: Meaning
@@ -77,7 +77,7 @@ class Told(Struct, frozen=True):
     repeats: int = 0
 
 
-def record_of(told: Told, context: Context) -> ExceptionRecord:
+def record_of(told: ReportedFailure, context: BridgeContext) -> ExceptionRecord:
     """Make a record. Every text of it is bounded and without control characters; its id comes from the facts."""
     time_s = told.time_s if told.time_s is not None else context.now
     job_id = told.job_id or context.job_id

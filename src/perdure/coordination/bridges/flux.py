@@ -15,7 +15,7 @@ import re2
 from msgspec.structs import replace
 
 from perdure.coordination.bridges import causes, fields
-from perdure.coordination.bridges.bridged import Context, Meaning, Told, led_by_first, record_of
+from perdure.coordination.bridges.bridged import BridgeContext, Meaning, ReportedFailure, led_by_first, record_of
 from perdure.coordination.bridges.documents import MAX_DOCUMENTS, documents
 from perdure.coordination.record import FATAL, LEAST, ExceptionRecord, Transient
 
@@ -58,7 +58,7 @@ _RANK = re2.compile(r"\b(?:(shell|broker) )?rank (\d{1,9})\b")
 _TASK = re2.compile(r"\btask (\d{1,9})\b")
 
 
-def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
+def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:
     """Read eventlogs and responses of the journal, in any mixture."""
     by_job: dict[str, list[ExceptionRecord]] = {}
     for document in documents(text, context.format):
@@ -75,7 +75,7 @@ def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
         yield from _led(records)
 
 
-def _of_event(event: Mapping[str, Any], job_id: str, context: Context) -> tuple[ExceptionRecord | None, bool]:
+def _of_event(event: Mapping[str, Any], job_id: str, context: BridgeContext) -> tuple[ExceptionRecord | None, bool]:
     """The record of one event, None where it is no failure; and whether it is an event at all."""
     name, said = event.get("name"), fields.mapping(event.get("context"))
     time_s = fields.instant(event.get("timestamp"), context.now)
@@ -93,7 +93,7 @@ def _of_event(event: Mapping[str, Any], job_id: str, context: Context) -> tuple[
     return record_of(replace(told, facts=(*facts, *told.facts), time_s=time_s, job_id=job_id), context), True
 
 
-def _of_exception(said: Mapping[str, Any]) -> Told | None:
+def _of_exception(said: Mapping[str, Any]) -> ReportedFailure | None:
     kind, severity = fields.line(said.get("type"), 64), fields.whole(said.get("severity"), FATAL, LEAST)
     if not kind or severity is None or isinstance(said.get("severity"), str):
         return None
@@ -101,7 +101,7 @@ def _of_exception(said: Mapping[str, Any]) -> Told | None:
     host = (_ON_HOST.search(note) or _IN_BRACKETS.search(note)) if kind in _NAME_HOSTS else None
     rank, task = _RANK.search(note), _TASK.search(note)
     number = rank[2] if rank else task[1] if task else None
-    return Told(
+    return ReportedFailure(
         meaning=replace(_meaning(kind, note), severity=severity),
         facts=(kind, severity, note),
         note=note,
@@ -130,7 +130,7 @@ def _meaning(kind: str, note: str) -> Meaning:
     return Meaning(f"job.{'.'.join(parts)}" if parts else "job.exception")
 
 
-def _of_finish(said: Mapping[str, Any]) -> Told | None:
+def _of_finish(said: Mapping[str, Any]) -> ReportedFailure | None:
     status = fields.whole(said.get("status"), most=0xFFFF)
     code = causes.of_wait_status(status) if status else 0
     meaning = causes.of_exit(code)
@@ -139,7 +139,7 @@ def _of_finish(said: Mapping[str, Any]) -> Told | None:
     signal = causes.signal_of(code)
     note = f"ended by {causes.signal_name(signal)}" if signal else f"ended with exit code {code}"
     known = {"exit_code": code, "signal": causes.signal_name(signal) if signal else ""}
-    return Told(meaning=meaning, facts=(status,), note=note, component="flux finish", known=known)
+    return ReportedFailure(meaning=meaning, facts=(status,), note=note, component="flux finish", known=known)
 
 
 def _led(records: list[ExceptionRecord]) -> list[ExceptionRecord]:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure.coordination.bridges import causes, fields
-from perdure.coordination.bridges.bridged import Context, Meaning, Told, led_by_first, record_of
+from perdure.coordination.bridges.bridged import BridgeContext, Meaning, ReportedFailure, led_by_first, record_of
 from perdure.coordination.bridges.documents import MAX_DOCUMENTS, documents
 from perdure.coordination.record import ExceptionRecord, Transient
 
@@ -124,7 +124,7 @@ _RANK_LABELS = (
 )
 
 
-def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
+def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:
     """Read objects. What is neither a Node nor a Pod nor an Event cannot be read."""
     for document in documents(text, context.format):
         for said in _objects(fields.mapping(document)):
@@ -150,7 +150,7 @@ def _objects(said: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 # -- nodes
 
 
-def _of_node(said: Mapping[str, Any], now: float) -> list[Told]:
+def _of_node(said: Mapping[str, Any], now: float) -> list[ReportedFailure]:
     """A taint that repeats a condition is no second exception."""
     metadata = fields.mapping(said.get("metadata"))
     node = fields.node(metadata.get("name"))
@@ -167,13 +167,13 @@ def _of_node(said: Mapping[str, Any], now: float) -> list[Told]:
     return found + [told for told in told_by_taints if told.meaning.type not in known]
 
 
-def _of_condition(condition: Mapping[str, Any], node: str, now: float) -> Told | None:
+def _of_condition(condition: Mapping[str, Any], node: str, now: float) -> ReportedFailure | None:
     kind, status = fields.line(condition.get("type")), fields.line(condition.get("status"))
     meaning = _CONDITIONS.get((kind, status)) or _custom(kind, status)
     if meaning is None:
         return None
     since, reason = fields.line(condition.get("lastTransitionTime")), fields.line(condition.get("reason"))
-    return Told(
+    return ReportedFailure(
         meaning=meaning,
         facts=("condition", node, kind, status, since),
         time_s=fields.instant(since, now),
@@ -194,12 +194,12 @@ def _custom(kind: str, status: str) -> Meaning | None:
     return Meaning(f"node.{name}", _OTHER_CONDITION) if bad else None
 
 
-def _of_taint(taint: Mapping[str, Any], node: str, now: float) -> Told | None:
+def _of_taint(taint: Mapping[str, Any], node: str, now: float) -> ReportedFailure | None:
     key, since = fields.line(taint.get("key")), fields.line(taint.get("timeAdded"))
     meaning = _TAINTS.get(key)
     if meaning is None:
         return None
-    return Told(
+    return ReportedFailure(
         meaning=meaning,
         facts=("taint", node, key, since),
         time_s=fields.instant(since, now),
@@ -226,8 +226,8 @@ class _Pod:
 
     def told(
         self, meaning: Meaning, facts: tuple[object, ...], time_s: float | None, note: str, **known: object
-    ) -> Told:
-        return Told(
+    ) -> ReportedFailure:
+        return ReportedFailure(
             meaning=meaning,
             facts=(self.uid or self.name, *facts),
             time_s=time_s,
@@ -257,7 +257,7 @@ def _pod(said: Mapping[str, Any]) -> _Pod | None:
     )
 
 
-def _of_pod(said: Mapping[str, Any], now: float) -> list[Told]:
+def _of_pod(said: Mapping[str, Any], now: float) -> list[ReportedFailure]:
     """Why the pod as a whole ended comes first: how its containers ended follows from that."""
     pod, status = _pod(said), fields.mapping(said.get("status"))
     if pod is None:
@@ -270,7 +270,7 @@ def _of_pod(said: Mapping[str, Any], now: float) -> list[Told]:
     return [*_of_whole_pod(pod, status, now), *(told for c in containers for told in _of_container(pod, c, now))]
 
 
-def _of_whole_pod(pod: _Pod, status: Mapping[str, Any], now: float) -> Iterator[Told]:
+def _of_whole_pod(pod: _Pod, status: Mapping[str, Any], now: float) -> Iterator[ReportedFailure]:
     """One exception at most: a disruption that was announced, else the reason of the end."""
     for condition in fields.objects(status.get("conditions")):
         reason, since = fields.line(condition.get("reason")), fields.line(condition.get("lastTransitionTime"))
@@ -286,7 +286,7 @@ def _of_whole_pod(pod: _Pod, status: Mapping[str, Any], now: float) -> Iterator[
         yield pod.told(meaning_of_end, ("end", reason, since), None, note, reason=reason)
 
 
-def _of_container(pod: _Pod, said: Mapping[str, Any], now: float) -> Iterator[Told]:
+def _of_container(pod: _Pod, said: Mapping[str, Any], now: float) -> Iterator[ReportedFailure]:
     """How the container ended last, and why it cannot start."""
     name, restarts = fields.line(said.get("name")), fields.whole(said.get("restartCount")) or 0
     state = fields.mapping(said.get("state"))
@@ -302,7 +302,7 @@ def _of_container(pod: _Pod, said: Mapping[str, Any], now: float) -> Iterator[To
         yield pod.told(_WAITING[reason], ("waiting", name, reason), None, note, container=name, reason=reason)
 
 
-def _of_end(pod: _Pod, name: str, restarts: int, ended: Mapping[str, Any], now: float) -> Told | None:
+def _of_end(pod: _Pod, name: str, restarts: int, ended: Mapping[str, Any], now: float) -> ReportedFailure | None:
     code = fields.whole(ended.get("exitCode"), -64, 255)
     by_signal = fields.whole(ended.get("signal"), 1, 64)
     reason, finished = fields.line(ended.get("reason")), fields.line(ended.get("finishedAt"))
@@ -324,7 +324,7 @@ def _of_end(pod: _Pod, name: str, restarts: int, ended: Mapping[str, Any], now: 
 # -- events
 
 
-def _of_event(said: Mapping[str, Any], now: float) -> list[Told]:
+def _of_event(said: Mapping[str, Any], now: float) -> list[ReportedFailure]:
     """Events of ``v1`` and ``events.k8s.io/v1``. Unknown reasons, and what is normal, are no failure."""
     about = fields.mapping(said.get("involvedObject") or said.get("regarding"))
     reason = fields.line(said.get("reason"))
@@ -342,7 +342,7 @@ def _of_event(said: Mapping[str, Any], now: float) -> list[Told]:
     host = fields.node(about.get("name")) if kind == "Node" else fields.node(source.get("host"))
     space = fields.name(about.get("namespace")) or "default"
     return [
-        Told(
+        ReportedFailure(
             meaning=meaning,
             facts=("event", uid, kind, space, name, reason, stamp),
             time_s=fields.instant(stamp, now),

@@ -15,7 +15,7 @@ import re2
 from msgspec.structs import replace
 
 from perdure.coordination.bridges import fields
-from perdure.coordination.bridges.bridged import Context, Meaning, Told, clearing, record_of
+from perdure.coordination.bridges.bridged import BridgeContext, Meaning, ReportedFailure, clearing, record_of
 from perdure.coordination.bridges.documents import MAX_DOCUMENTS, documents
 from perdure.coordination.record import CLEARS, FATAL, ExceptionRecord, Transient
 
@@ -45,7 +45,7 @@ _AROUND = ("fulldocument", "data", "healthevent")
 _GPU = frozenset({"gpu", "gpu_uuid"})
 
 
-def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
+def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:
     """Read HealthEvents. What names neither a check nor a node cannot be read."""
     for document in documents(text, context.format):
         said = _inner(document)
@@ -60,7 +60,7 @@ def _inner(value: Any) -> Mapping[str, Any]:
     return _inner(said[around]) if around else said
 
 
-def _record(said: Mapping[str, Any], context: Context) -> ExceptionRecord | None:
+def _record(said: Mapping[str, Any], context: BridgeContext) -> ExceptionRecord | None:
     check, node = fields.line(said.get("checkname")), fields.node(said.get("nodename"))
     if not check or not node:
         return None
@@ -71,7 +71,7 @@ def _record(said: Mapping[str, Any], context: Context) -> ExceptionRecord | None
     meaning = _meaning(said, check, codes)
     impacted = [f"{kind}={value}" for kind, value in entities]
     condition = "/".join((agent, f"{check}@{node}", *impacted))
-    told = Told(
+    told = ReportedFailure(
         meaning=clearing(meaning) if is_over else replace(meaning, transient=_transient(action)),
         facts=(agent, check, node, entities, codes, stamp, is_over, action),
         time_s=fields.instant(stamp, context.now),

@@ -17,12 +17,12 @@ import re2
 from msgspec.structs import replace
 
 from perdure.coordination.bridges import causes, fields
-from perdure.coordination.bridges.bridged import Context, Meaning, Told, record_of
+from perdure.coordination.bridges.bridged import BridgeContext, Meaning, ReportedFailure, record_of
 from perdure.coordination.bridges.documents import documents
 from perdure.coordination.record import FATAL, AnswerKind, ExceptionRecord, Scope, Transient
 
 
-class Status(NamedTuple):
+class PmixStatus(NamedTuple):
     """One constant of the standard, and what it means here."""
 
     number: int
@@ -41,53 +41,53 @@ _LINK = Meaning("network.degraded", 2, Transient.YES)
 _HANG = Meaning("process.hang", 1)
 _DOWN = _fatal("node.down", Transient.YES)
 
-STATUSES: Mapping[str, Status] = {
-    "PMIX_ERR_PROC_ABORTED": Status(-7, _EXIT),
-    "PMIX_ERR_PROC_REQUESTED_ABORT": Status(-8, _EXIT),
-    "PMIX_ERR_PROC_ABORTING": Status(-9, _EXIT),
-    "PMIX_ERR_TIMEOUT": Status(-24, Meaning("launcher.transient", 3, Transient.YES)),
-    "PMIX_ERR_UNREACH": Status(-25, _LINK),
-    "PMIX_ERR_OUT_OF_RESOURCE": Status(-29, _AGAIN),
-    "PMIX_ERR_NOMEM": Status(-32, _fatal("app.oom", Transient.NO)),
-    "PMIX_ERR_COMM_FAILURE": Status(-49, _LINK),
-    "PMIX_ERR_LOST_CONNECTION": Status(-61, _NO_CONTACT),
-    "PMIX_ERR_LOST_CONNECTION_TO_SERVER": Status(-101, _NO_CONTACT),
-    "PMIX_ERR_LOST_PEER_CONNECTION": Status(-102, _LINK),
-    "PMIX_ERR_LOST_CONNECTION_TO_CLIENT": Status(-103, _EXIT),
-    "PMIX_JCTRL_PREEMPT_ALERT": Status(-108, Meaning("job.preempted", 2, Transient.YES)),
-    "PMIX_MONITOR_HEARTBEAT_ALERT": Status(-109, _HANG),
-    "PMIX_MONITOR_FILE_ALERT": Status(-110, _HANG),
-    "PMIX_PROC_TERMINATED": Status(-111, Meaning("process.exit", 6)),
-    "PMIX_ERR_INVALID_TERMINATION": Status(-112, _EXIT),
-    "PMIX_GROUP_LEADER_FAILED": Status(-168, _EXIT),
-    "PMIX_GROUP_MEMBER_FAILED": Status(-170, _EXIT),
-    "PMIX_FABRIC_UPDATE_PENDING": Status(-176, Meaning("network.degraded", 5, Transient.YES)),
-    "PMIX_ERR_JOB_APP_NOT_EXECUTABLE": Status(-177, _NEVER),
-    "PMIX_ERR_JOB_NO_EXE_SPECIFIED": Status(-178, _NEVER),
-    "PMIX_ERR_JOB_FAILED_TO_MAP": Status(-179, _NEVER),
-    "PMIX_ERR_JOB_CANCELED": Status(-180, _CANCELLED),
-    "PMIX_ERR_JOB_FAILED_TO_LAUNCH": Status(-181, _AGAIN),
-    "PMIX_ERR_JOB_ABORTED": Status(-182, _EXIT),
-    "PMIX_ERR_JOB_KILLED_BY_CMD": Status(-183, _CANCELLED),
-    "PMIX_ERR_JOB_ABORTED_BY_SIG": Status(-184, _SIGNAL),
-    "PMIX_ERR_JOB_TERM_WO_SYNC": Status(-185, _EXIT),
-    "PMIX_ERR_JOB_SENSOR_BOUND_EXCEEDED": Status(-186, _EXIT),
-    "PMIX_ERR_JOB_NON_ZERO_TERM": Status(-187, _EXIT),
-    "PMIX_ERR_JOB_ALLOC_FAILED": Status(-188, _AGAIN),
-    "PMIX_ERR_JOB_ABORTED_BY_SYS_EVENT": Status(-189, _DOWN),
-    "PMIX_ERR_JOB_EXE_NOT_FOUND": Status(-190, _NEVER),
-    "PMIX_ERR_PROC_TERM_WO_SYNC": Status(-200, _EXIT),
-    "PMIX_EVENT_PROC_TERMINATED": Status(-201, Meaning("process.exit", 6)),
-    "PMIX_EVENT_NODE_DOWN": Status(-231, _DOWN),
-    "PMIX_EVENT_NODE_OFFLINE": Status(-232, replace(_DOWN, severity=1)),
-    "PMIX_ERR_JOB_WDIR_NOT_FOUND": Status(-233, _NEVER),
-    "PMIX_ERR_JOB_INSUFFICIENT_RESOURCES": Status(-234, _AGAIN),
-    "PMIX_ERR_JOB_SYS_OP_FAILED": Status(-235, _AGAIN),
-    "PMIX_ERR_PROC_KILLED_BY_CMD": Status(-400, _CANCELLED),
-    "PMIX_ERR_PROC_FAILED_TO_START": Status(-401, _AGAIN),
-    "PMIX_ERR_PROC_ABORTED_BY_SIG": Status(-402, _SIGNAL),
-    "PMIX_ERR_PROC_SENSOR_BOUND_EXCEEDED": Status(-403, _EXIT),
-    "PMIX_ERR_EXIT_NONZERO_TERM": Status(-404, _EXIT),
+STATUSES: Mapping[str, PmixStatus] = {
+    "PMIX_ERR_PROC_ABORTED": PmixStatus(-7, _EXIT),
+    "PMIX_ERR_PROC_REQUESTED_ABORT": PmixStatus(-8, _EXIT),
+    "PMIX_ERR_PROC_ABORTING": PmixStatus(-9, _EXIT),
+    "PMIX_ERR_TIMEOUT": PmixStatus(-24, Meaning("launcher.transient", 3, Transient.YES)),
+    "PMIX_ERR_UNREACH": PmixStatus(-25, _LINK),
+    "PMIX_ERR_OUT_OF_RESOURCE": PmixStatus(-29, _AGAIN),
+    "PMIX_ERR_NOMEM": PmixStatus(-32, _fatal("app.oom", Transient.NO)),
+    "PMIX_ERR_COMM_FAILURE": PmixStatus(-49, _LINK),
+    "PMIX_ERR_LOST_CONNECTION": PmixStatus(-61, _NO_CONTACT),
+    "PMIX_ERR_LOST_CONNECTION_TO_SERVER": PmixStatus(-101, _NO_CONTACT),
+    "PMIX_ERR_LOST_PEER_CONNECTION": PmixStatus(-102, _LINK),
+    "PMIX_ERR_LOST_CONNECTION_TO_CLIENT": PmixStatus(-103, _EXIT),
+    "PMIX_JCTRL_PREEMPT_ALERT": PmixStatus(-108, Meaning("job.preempted", 2, Transient.YES)),
+    "PMIX_MONITOR_HEARTBEAT_ALERT": PmixStatus(-109, _HANG),
+    "PMIX_MONITOR_FILE_ALERT": PmixStatus(-110, _HANG),
+    "PMIX_PROC_TERMINATED": PmixStatus(-111, Meaning("process.exit", 6)),
+    "PMIX_ERR_INVALID_TERMINATION": PmixStatus(-112, _EXIT),
+    "PMIX_GROUP_LEADER_FAILED": PmixStatus(-168, _EXIT),
+    "PMIX_GROUP_MEMBER_FAILED": PmixStatus(-170, _EXIT),
+    "PMIX_FABRIC_UPDATE_PENDING": PmixStatus(-176, Meaning("network.degraded", 5, Transient.YES)),
+    "PMIX_ERR_JOB_APP_NOT_EXECUTABLE": PmixStatus(-177, _NEVER),
+    "PMIX_ERR_JOB_NO_EXE_SPECIFIED": PmixStatus(-178, _NEVER),
+    "PMIX_ERR_JOB_FAILED_TO_MAP": PmixStatus(-179, _NEVER),
+    "PMIX_ERR_JOB_CANCELED": PmixStatus(-180, _CANCELLED),
+    "PMIX_ERR_JOB_FAILED_TO_LAUNCH": PmixStatus(-181, _AGAIN),
+    "PMIX_ERR_JOB_ABORTED": PmixStatus(-182, _EXIT),
+    "PMIX_ERR_JOB_KILLED_BY_CMD": PmixStatus(-183, _CANCELLED),
+    "PMIX_ERR_JOB_ABORTED_BY_SIG": PmixStatus(-184, _SIGNAL),
+    "PMIX_ERR_JOB_TERM_WO_SYNC": PmixStatus(-185, _EXIT),
+    "PMIX_ERR_JOB_SENSOR_BOUND_EXCEEDED": PmixStatus(-186, _EXIT),
+    "PMIX_ERR_JOB_NON_ZERO_TERM": PmixStatus(-187, _EXIT),
+    "PMIX_ERR_JOB_ALLOC_FAILED": PmixStatus(-188, _AGAIN),
+    "PMIX_ERR_JOB_ABORTED_BY_SYS_EVENT": PmixStatus(-189, _DOWN),
+    "PMIX_ERR_JOB_EXE_NOT_FOUND": PmixStatus(-190, _NEVER),
+    "PMIX_ERR_PROC_TERM_WO_SYNC": PmixStatus(-200, _EXIT),
+    "PMIX_EVENT_PROC_TERMINATED": PmixStatus(-201, Meaning("process.exit", 6)),
+    "PMIX_EVENT_NODE_DOWN": PmixStatus(-231, _DOWN),
+    "PMIX_EVENT_NODE_OFFLINE": PmixStatus(-232, replace(_DOWN, severity=1)),
+    "PMIX_ERR_JOB_WDIR_NOT_FOUND": PmixStatus(-233, _NEVER),
+    "PMIX_ERR_JOB_INSUFFICIENT_RESOURCES": PmixStatus(-234, _AGAIN),
+    "PMIX_ERR_JOB_SYS_OP_FAILED": PmixStatus(-235, _AGAIN),
+    "PMIX_ERR_PROC_KILLED_BY_CMD": PmixStatus(-400, _CANCELLED),
+    "PMIX_ERR_PROC_FAILED_TO_START": PmixStatus(-401, _AGAIN),
+    "PMIX_ERR_PROC_ABORTED_BY_SIG": PmixStatus(-402, _SIGNAL),
+    "PMIX_ERR_PROC_SENSOR_BOUND_EXCEEDED": PmixStatus(-403, _EXIT),
+    "PMIX_ERR_EXIT_NONZERO_TERM": PmixStatus(-404, _EXIT),
 }
 OLDER_NAMES: Mapping[str, str] = {
     "PMIX_ERR_NODE_DOWN": "PMIX_EVENT_NODE_DOWN",
@@ -144,7 +144,7 @@ def status_of(verdict: AnswerKind) -> int:
     return _NUMBERS.get(verdict, ACTIONS["PMIX_EVENT_NO_ACTION_TAKEN"].number)
 
 
-def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
+def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:
     """Read notifications. A status that is not in `STATUSES` cannot be read."""
     for document in documents(text, context.format):
         said = fields.mapping(document)
@@ -159,7 +159,7 @@ def _name(status: Any) -> str:
     return _NAMES.get(status, "") if fields.is_whole(status) else ""
 
 
-def _told(name: str, said: Mapping[str, Any], context: Context) -> Told:
+def _told(name: str, said: Mapping[str, Any], context: BridgeContext) -> ReportedFailure:
     info = fields.mapping(said.get("info"))
     source = fields.mapping(said.get("source"))
     affected = [fields.mapping(info.get("pmix.evproc")), *fields.objects(info.get("pmix.evaffected"), 4096)]
@@ -173,7 +173,7 @@ def _told(name: str, said: Mapping[str, Any], context: Context) -> Told:
     ended = causes.of_exit(code or 0) if meaning == _EXIT else None
     reach = said.get("range")
     scope = _SCOPES.get(reach, meaning.scope) if isinstance(reach, (str, int)) else meaning.scope
-    return Told(
+    return ReportedFailure(
         meaning=replace(ended or meaning, scope=scope),
         facts=(name, namespace, sorted(ranks), host, stamp, code),
         time_s=fields.instant(stamp, context.now),

@@ -6,27 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perdure.coordination.bridges import flux, kubernetes, nvsentinel, pmix, slurm, torchelastic
-from perdure.coordination.bridges.bridged import Bridged, Context, Reader, gather
+from perdure.coordination.bridges.bridged import BridgeContext, Bridged, Reader, gather
 from perdure.errors import InputError
 
 MAX_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class BridgeFormat:
     """One format: what it holds in a few words, and who reads it."""
 
     says: str
     reader: Reader
 
 
-FORMATS: Mapping[str, Format] = {
-    "torchelastic": Format("error files, events and summaries of torchrun", torchelastic.read),
-    "flux": Format("job eventlogs and the job manager's journal of Flux", flux.read),
-    "pmix": Format("PMIx event notifications as JSON", pmix.read),
-    "nvsentinel": Format("HealthEvents of NVSentinel as JSON", nvsentinel.read),
-    "kubernetes": Format("Nodes, Pods and Events as JSON", kubernetes.read),
-    "slurm": Format("what Slurm's hooks dropped, and lines of scontrol and squeue", slurm.read),
+FORMATS: Mapping[str, BridgeFormat] = {
+    "torchelastic": BridgeFormat("error files, events and summaries of torchrun", torchelastic.read),
+    "flux": BridgeFormat("job eventlogs and the job manager's journal of Flux", flux.read),
+    "pmix": BridgeFormat("PMIx event notifications as JSON", pmix.read),
+    "nvsentinel": BridgeFormat("HealthEvents of NVSentinel as JSON", nvsentinel.read),
+    "kubernetes": BridgeFormat("Nodes, Pods and Events as JSON", kubernetes.read),
+    "slurm": BridgeFormat("what Slurm's hooks dropped, and lines of scontrol and squeue", slurm.read),
 }
 
 
@@ -44,5 +44,5 @@ def read(name: str, data: bytes | str, cluster: str, now: float, job_id: str = "
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     if not text.strip():
         raise InputError(name, "is empty", f"Give it {FORMATS[name].says}")
-    context = Context(name, cluster, now, job_id, incarnation)
+    context = BridgeContext(name, cluster, now, job_id, incarnation)
     return gather(FORMATS[name].reader(text.removeprefix("\ufeff"), context), name)

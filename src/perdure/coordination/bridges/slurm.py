@@ -13,7 +13,7 @@ import re2
 from msgspec.structs import replace
 
 from perdure.coordination.bridges import causes, fields
-from perdure.coordination.bridges.bridged import Context, Meaning, Told, clearing, record_of
+from perdure.coordination.bridges.bridged import BridgeContext, Meaning, ReportedFailure, clearing, record_of
 from perdure.coordination.record import CLEARS, ExceptionRecord, Scope, Transient
 from perdure.errors import InputError
 from perdure.model.nodes import Node, NodeState
@@ -74,7 +74,7 @@ _OURS = "perdure"
 _REASON = re2.compile(r"(.*?)(?: \[[^\[\]]*@([^\[\]]*)\])?")
 
 
-def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
+def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:
     """Read files of hooks and lines of scontrol and squeue. Raises `InputError` for a text of another kind."""
     unreadable = 0
     for part in _parts(text):
@@ -92,7 +92,7 @@ def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
             yield from (record_of(one, context) for one in told)
 
 
-def of_node(node: Node, context: Context) -> ExceptionRecord | None:
+def of_node(node: Node, context: BridgeContext) -> ExceptionRecord | None:
     """The exception that a node's state and reason tell of, as a look at the cluster showed them."""
     words = {NodeState.DOWN: {"DOWN"}, NodeState.UNKNOWN: {"NOT_RESPONDING"}}.get(node.state, set())
     if node.state in (NodeState.DRAINING, NodeState.DRAINED):
@@ -117,7 +117,7 @@ def _parts(text: str) -> Iterator[str]:
         yield "\n".join(held)
 
 
-def _of_part(part: str, now: float) -> tuple[Told, ...] | None:
+def _of_part(part: str, now: float) -> tuple[ReportedFailure, ...] | None:
     """What one part tells, () where that is no failure; None where it cannot be read."""
     if part.startswith(_EVENT):
         first, _, rest = part.partition("\n")
@@ -132,7 +132,7 @@ def _of_part(part: str, now: float) -> tuple[Told, ...] | None:
 # -- jobs
 
 
-def _of_end(said: Mapping[str, str], now: float) -> tuple[Told, ...] | None:
+def _of_end(said: Mapping[str, str], now: float) -> tuple[ReportedFailure, ...] | None:
     """What ``hooks/jobcomp`` and ``hooks/epilogctld`` write: the end of an attempt. Its start is its incarnation."""
     job_id, end = _job_id(said), fields.whole(said.get("END", said.get("TIME")), 1)
     if not job_id or end is None:
@@ -142,7 +142,7 @@ def _of_end(said: Mapping[str, str], now: float) -> tuple[Told, ...] | None:
     meaning = _JOB_STATES.get(state) or (_of_exit(exit_code) if state in ("", "FAILED", "SPECIAL_EXIT") else None)
     if meaning is None:
         return ()
-    told = Told(
+    told = ReportedFailure(
         meaning=meaning,
         facts=("end", start or end, state, exit_code),
         time_s=fields.instant(end, now),
@@ -174,7 +174,7 @@ def _of_exit(status: str) -> Meaning | None:
     return causes.of_exit(-by_signal or fields.whole(code, most=255) or 0)
 
 
-def _of_job_line(line: str) -> tuple[Told, ...] | None:
+def _of_job_line(line: str) -> tuple[ReportedFailure, ...] | None:
     """A line of squeue. It has no time: two lines of the same job and reason are one exception."""
     job_id, state, reason, nodes = (cell.strip() for cell in line.split("|"))
     if not fields.name(job_id) or not job_id[:1].isdecimal() or not state.isupper():
@@ -184,7 +184,7 @@ def _of_job_line(line: str) -> tuple[Told, ...] | None:
     meaning = known_state or next((m for known, m in _REASONS.items() if word.startswith(known)), None)
     if meaning is None:
         return ()
-    told = Told(
+    told = ReportedFailure(
         meaning=meaning,
         facts=("job", job_id, state, word),
         note=fields.line(reason) or state,
@@ -200,7 +200,7 @@ def _of_job_line(line: str) -> tuple[Told, ...] | None:
 # -- nodes
 
 
-def _of_trigger(said: Mapping[str, str], now: float) -> tuple[Told, ...] | None:
+def _of_trigger(said: Mapping[str, str], now: float) -> tuple[ReportedFailure, ...] | None:
     """What ``hooks/strigger`` writes: one exception for each node. A node that is up again clears."""
     event, stamp, nodes = said.get("EVENT", ""), fields.whole(said.get("TIME"), 1), fields.nodes(said.get("NODES"))
     if event not in _TRIGGERS or stamp is None or not nodes:
@@ -210,7 +210,7 @@ def _of_trigger(said: Mapping[str, str], now: float) -> tuple[Told, ...] | None:
         return ()
     clears = event == "up"
     return tuple(
-        Told(
+        ReportedFailure(
             meaning=clearing(meaning) if clears else meaning,
             facts=("trigger", event, node, stamp),
             time_s=fields.instant(stamp, now),
@@ -234,14 +234,14 @@ _TRIGGERS = {
 }
 
 
-def _of_health(said: Mapping[str, str], now: float) -> tuple[Told, ...] | None:
+def _of_health(said: Mapping[str, str], now: float) -> tuple[ReportedFailure, ...] | None:
     """What ``hooks/healthcheck`` writes where the site's own check failed."""
     node, stamp = fields.node(said.get("NODE")), fields.whole(said.get("TIME"), 1)
     code = fields.whole(said.get("EXIT"), most=255)
     if not node or stamp is None or code is None:
         return None
     reason = fields.line(said.get("SAID"), 512)
-    told = Told(
+    told = ReportedFailure(
         meaning=_of_reason(reason) or _UNHEALTHY,
         facts=("health", node, reason or code, stamp),
         time_s=fields.instant(stamp, now),
@@ -254,7 +254,7 @@ def _of_health(said: Mapping[str, str], now: float) -> tuple[Told, ...] | None:
     return (told,)
 
 
-def _of_node_line(line: str, now: float) -> tuple[Told, ...] | None:
+def _of_node_line(line: str, now: float) -> tuple[ReportedFailure, ...] | None:
     """A line of ``scontrol show node -o``; only operators write free text there."""
     body, _, tail = line.partition(" Reason=")
     said = dict(word.partition("=")[::2] for word in reversed(body.split(" ")))
@@ -270,12 +270,12 @@ def _of_node_line(line: str, now: float) -> tuple[Told, ...] | None:
     return () if told is None else (told,)
 
 
-def _of_state(node: str, words: set[str], reason: str, since: str, now: float) -> Told | None:
+def _of_state(node: str, words: set[str], reason: str, since: str, now: float) -> ReportedFailure | None:
     meaning = None if _OURS in reason.lower() else _of_words(words, reason)
     if meaning is None:
         return None
     state = "+".join(sorted(words))
-    return Told(
+    return ReportedFailure(
         meaning=meaning,
         facts=("state", node, state, reason, since),
         time_s=fields.instant(since, now),
@@ -306,7 +306,7 @@ def _of_reason(reason: str) -> Meaning | None:
     return next((meaning for pattern, meaning in _NODE_REASONS if pattern.search(reason)), None)
 
 
-def _no_failure(said: Mapping[str, str], now: float) -> tuple[Told, ...]:
+def _no_failure(said: Mapping[str, str], now: float) -> tuple[ReportedFailure, ...]:
     """A prolog that runs, or a mere wish to look."""
     del said, now
     return ()

@@ -19,7 +19,14 @@ from typing import Any
 import re2
 
 from perdure.coordination.bridges import causes, fields
-from perdure.coordination.bridges.bridged import MAX_RECORDS, Context, Meaning, Told, led_by_first, record_of
+from perdure.coordination.bridges.bridged import (
+    MAX_RECORDS,
+    BridgeContext,
+    Meaning,
+    ReportedFailure,
+    led_by_first,
+    record_of,
+)
 from perdure.coordination.bridges.documents import logged, whole
 from perdure.coordination.record import ExceptionRecord, Transient
 
@@ -61,7 +68,7 @@ class _Failure:
         return self.exit_code == -SIGTERM and not self.callstack
 
 
-def read(text: str, context: Context) -> Iterator[ExceptionRecord | None]:
+def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:
     """Read error files, events or a summary."""
     if _SUMMARY in text:
         yield from _in_order(list(_of_summary(text)), context) or (None,)
@@ -162,7 +169,7 @@ def _blocks(text: str) -> Iterator[_Failure]:
         )
 
 
-def _in_order(failures: list[_Failure], context: Context) -> list[ExceptionRecord]:
+def _in_order(failures: list[_Failure], context: BridgeContext) -> list[ExceptionRecord]:
     """Records of the failures; what failed first is the cause of what failed later in the same start."""
     by_start: dict[tuple[str, int | None], list[_Failure]] = {}
     for failure in failures:
@@ -174,10 +181,10 @@ def _in_order(failures: list[_Failure], context: Context) -> list[ExceptionRecor
     return records
 
 
-def _told(failure: _Failure, context: Context) -> Told:
+def _told(failure: _Failure, context: BridgeContext) -> ReportedFailure:
     code = failure.exit_code
     signal = causes.signal_of(code) if code is not None else 0
-    return Told(
+    return ReportedFailure(
         meaning=_meaning(failure),
         facts=(
             failure.rank,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.coordination.record import Annotation, AnswerKind, ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
-from perdure.coordination.site import Site
+from perdure.coordination.site import SiteFacts
 from perdure.model.actions import Extend
 from perdure.model.identity import AttemptId
 
@@ -12,7 +12,7 @@ LOOK_AGAIN_S = 5.0
 GRANTED_SHARE, MOST_GRANTED_S = 0.25, 3600.0
 
 
-def retry(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+def retry(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     """Leave the recovery to the end of the attempt, which is an exception of its own; wait for that."""
     attempt = record.attempt
     if attempt is None:
@@ -23,7 +23,7 @@ def retry(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     return Ruling(AnswerKind.DEFERRED, "its attempt still runs", until_s=now + LOOK_AGAIN_S)
 
 
-def grant_time(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
+def grant_time(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:  # noqa: ARG001
     """Let a job that nears its walltime run on: a quarter longer, an hour at most; how often, a budget bounds."""
     attempt, job = record.attempt, site.job(record.subject.job_id)
     if attempt is None or job is None or job.walltime_s is None:
@@ -34,7 +34,7 @@ def grant_time(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # no
     return handled(f"it may run {more_s / 60:.0f} min longer", longer, forbids=("requeue",))
 
 
-def count_starts(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+def count_starts(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     """Say how often the resource manager has tried already."""
     job = site.job(record.subject.job_id)
     if job is None:
@@ -43,7 +43,7 @@ def count_starts(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     return _noted(record, "starts", str(job.restarts + 1), note, now)
 
 
-def name_signal(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+def name_signal(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     """Say how the nodes of a process that died are: a healthy node speaks for the program."""
     known = [node for name in record.subject.nodes if (node := site.node(name)) is not None]
     if not known:
@@ -52,7 +52,7 @@ def name_signal(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     return _noted(record, "nodes", states, f"its nodes: {states}", now)
 
 
-def fail_task(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
+def fail_task(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:  # noqa: ARG001
     """What can only fail again is not tried again: its owner has to fix it."""
     return handled("it can only fail again until its owner fixes it", forbids=("requeue", "resubmit"), ends_job=True)
 

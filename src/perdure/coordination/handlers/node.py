@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from perdure.coordination.record import AnswerKind, ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
-from perdure.coordination.site import Site
+from perdure.coordination.site import SiteFacts
 from perdure.model.actions import Down, Drain
 
 SECOND_LOOK_S = 5.0
 WARNING = 3  # faults of a greater severity, which is less of a fault, take no node out of service
 
 
-def drain(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+def drain(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     """Give the nodes no new work. A user's word alone does not: it waits for a second, independent source."""
     return _out_of_service(record, site, now, Drain, "to get no new work")
 
 
-def set_down(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+def set_down(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     """Give the nodes up: what runs there fails now and is recovered elsewhere, not when its manager notices."""
     return _out_of_service(record, site, now, Down, "to be set down")
 
 
 def _out_of_service(
-    record: ExceptionRecord, site: Site, now: float, act: type[Drain] | type[Down], what: str
+    record: ExceptionRecord, site: SiteFacts, now: float, act: type[Drain] | type[Down], what: str
 ) -> Ruling:
     """Act on every node that is known, also on what was out of service at the last look: somebody may have returned it.
 

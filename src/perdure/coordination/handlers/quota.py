@@ -13,7 +13,7 @@ from perdure.coordination.cover import smallest_cover
 from perdure.coordination.handlers.shared import hold_waiting, told
 from perdure.coordination.record import OF_THE_SITE, START, Component, ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
-from perdure.coordination.site import Site
+from perdure.coordination.site import SiteFacts
 from perdure.model.identity import AttemptId
 
 USAGE = "usage"  # key of the annotation that tells who uses how much
@@ -62,7 +62,7 @@ def _is_bytes(number: Any) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63
 
 
-def move_least(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+def move_least(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     """Choose the jobs whose output covers the overrun with the fewest bytes; tell each of them to move it, once."""
     usage = usage_of(record)
     if usage is None or not record.is_of_the_site:
@@ -79,6 +79,8 @@ def move_least(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     return replace(brake, note=note, forbids=(START, "move", "migrate"), children=children)
 
 
-def _move(record: ExceptionRecord, site: Site, job_id: str, n_bytes: int, decision: str, now: float) -> ExceptionRecord:
+def _move(
+    record: ExceptionRecord, site: SiteFacts, job_id: str, n_bytes: int, decision: str, now: float
+) -> ExceptionRecord:
     attempt = AttemptId(record.subject.cluster, job_id, site.latest(job_id))
     return told(record, "job.move", attempt, decision, now, bytes=str(n_bytes), resource=record.subject.resource)

@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping
 from perdure.coordination.handlers import job, node, quota, shared
 from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
-from perdure.coordination.site import Site
+from perdure.coordination.site import SiteFacts
 
 _LEFT = handled("written down; nothing is to be done")
 _NOBODY = declined("nobody took it: a person is needed")
 
-Handler = Callable[[ExceptionRecord, Site, float], Ruling]
+Handler = Callable[[ExceptionRecord, SiteFacts, float], Ruling]
 
 
-def leave(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
+def leave(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:  # noqa: ARG001
     """Nothing is to be done: it is written down, and that is all."""
     return _LEFT
 
 
-def escalate(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
+def escalate(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:  # noqa: ARG001
     """Nobody took it: a person is needed."""
     return _NOBODY
 

@@ -11,15 +11,15 @@ from perdure.coordination.record import (
     START,
     Annotation,
     AnswerKind,
+    ExceptionOutcome,
     ExceptionRecord,
     Origin,
-    Outcome,
     Scope,
     Subject,
     about,
 )
 from perdure.coordination.ruling import Ruling, declined, handled
-from perdure.coordination.site import Resource, Site
+from perdure.coordination.site import Resource, SiteFacts
 from perdure.model.actions import Hold, Release
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt
@@ -30,7 +30,7 @@ MAX_TOLD = 500
 TOLD_SEVERITY = 4
 
 
-def hold_waiting(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+def hold_waiting(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     """Hold the waiting jobs that need it, and those that come; the running ones are told to pause. Nobody moves."""
     if not record.subject.resource:
         return declined("it names no shared resource")
@@ -42,7 +42,7 @@ def hold_waiting(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     return _telling(handled(note, *holds, forbids=(START, "move", "migrate")), record, "job.pause", users, now)
 
 
-def hold_newcomers(record: ExceptionRecord, site: Site, now: float) -> Ruling:  # noqa: ARG001
+def hold_newcomers(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:  # noqa: ARG001
     """Hold the jobs that came since it went down. The running ones have been told."""
     resource = record.subject.resource
     if not _brakes_on(resource, site):
@@ -52,14 +52,14 @@ def hold_newcomers(record: ExceptionRecord, site: Site, now: float) -> Ruling:  
     return handled(note, *holds, forbids=(START,))
 
 
-def newly_needed(site: Site, now: float) -> list[ExceptionRecord]:
+def newly_needed(site: SiteFacts, now: float) -> list[ExceptionRecord]:
     """What is to be raised because jobs came that need what is down: one exception a resource."""
     first = {brake.subject.resource: brake for brake in reversed(site.in_force()) if brake.is_brake}
     late = [(brake, _late(_needy(brake, site), brake, site)) for brake in first.values()]
     return [_needed(brake, attempts[0], now) for brake, attempts in late if attempts]
 
 
-def throttle(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+def throttle(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     """Tell the running jobs that use it to slow down. Nothing is held yet."""
     if not record.is_of_the_site:
         return _the_site_s_word(now)
@@ -68,7 +68,7 @@ def throttle(record: ExceptionRecord, site: Site, now: float) -> Ruling:
     return _telling(ruling, record, "job.throttle", users, now)
 
 
-def release_held(record: ExceptionRecord, site: Site, now: float) -> Ruling:
+def release_held(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
     """It works again: release what was held because of it, all but the jobs that need what is down still.
 
     Those are released with the last that they need; so is what an earlier all-clear could not release.
@@ -100,10 +100,10 @@ def _the_site_s_word(now: float) -> Ruling:
 
 
 def _is_clearing(record: ExceptionRecord) -> bool:
-    return record.outcome is Outcome.CLEARING
+    return record.outcome is ExceptionOutcome.CLEARING
 
 
-def _needs_any(attempt: AttemptId, resources: Sequence[Resource], site: Site) -> bool:
+def _needs_any(attempt: AttemptId, resources: Sequence[Resource], site: SiteFacts) -> bool:
     job = site.job(attempt.job_id)
     return job is not None and any(resource.is_needed_by(job) for resource in resources)
 
@@ -112,7 +112,7 @@ def _brakes_on(resource: str, site: Site) -> list[ExceptionRecord]:
     return [record for record in site.in_force() if record.is_brake and record.subject.resource == resource]
 
 
-def _needy(record: ExceptionRecord, site: Site) -> list[AttemptId]:
+def _needy(record: ExceptionRecord, site: SiteFacts) -> list[AttemptId]:
     """The jobs that wait and need what a record is about."""
     resource = site.resource(record.subject.resource)
     needy = [job for job in site.waiting() if resource.is_needed_by(job)]
@@ -141,7 +141,7 @@ def _needed(brake: ExceptionRecord, first: AttemptId, now: float) -> ExceptionRe
     )
 
 
-def _users(record: ExceptionRecord, site: Site) -> list[Attempt]:
+def _users(record: ExceptionRecord, site: SiteFacts) -> list[Attempt]:
     """Running attempts of jobs that need the resource; the job of the one who raised it among them."""
     resource = site.resource(record.subject.resource)
     found = [(attempt, site.job(attempt.id.job_id)) for attempt in site.running()]

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from perdure.blame.builders.attempts import AttemptRow
 from perdure.blame.builders.topology import NO_SWITCHES, Topology
-from perdure.blame.standing import Standing, Turn
+from perdure.blame.standing import Standing, WindowChange
 from perdure.service.store.codec import clean
 from perdure.service.store.database import Store
 from perdure.service.store.queries import suspects as queries
@@ -42,7 +42,7 @@ class SuspectStore:
         """Suspects that are named and not cleared, as last written down."""
         return tuple(row.standing for row in queries.standing(self._reader))
 
-    def note(self, turn: Turn, now: float) -> None:
+    def note(self, turn: WindowChange, now: float) -> None:
         """Write down what a window changed."""
         with self._store.writing() as db:
             for each in turn.standing:

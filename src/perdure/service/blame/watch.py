@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from perdure.blame.accuse import accused_by
 from perdure.blame.sliding import Sliding
-from perdure.blame.standing import Patience, Standing, Turn, follow
-from perdure.coordination.messages import Input, Raised, Settled
-from perdure.coordination.record import Outcome
+from perdure.blame.standing import Standing, SuspectPatience, WindowChange, follow
+from perdure.coordination.messages import ExceptionRaised, Input, Settled
+from perdure.coordination.record import ExceptionOutcome
 from perdure.service.blame.announce import in_words, suspect_to_exception
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.suspect_store import SuspectStore
@@ -36,7 +36,7 @@ class Watch:
         self._clock = clock
         self._tell = tell
         self._sliding = Sliding(settings.window_s)
-        self._patience = Patience(settings.confirm, settings.release)
+        self._patience = SuspectPatience(settings.confirm, settings.release)
         self._standing: tuple[Standing, ...] = store.standing()
         self._read_until_s = 0.0
 
@@ -58,8 +58,8 @@ class Watch:
             log.info("no suspect any more: %s %s", *each.first)
         return tuple(each for each in turn.standing if each.named)
 
-    def _said(self, turn: Turn) -> Iterator[Input]:
+    def _said(self, turn: WindowChange) -> Iterator[Input]:
         for each in turn.named:
-            yield Raised(suspect_to_exception(each, self._store.cluster), own=True)
+            yield ExceptionRaised(suspect_to_exception(each, self._store.cluster), own=True)
         for each in turn.cleared:
-            yield Settled(suspect_to_exception(each, self._store.cluster).id, Outcome.WITHDRAWN)
+            yield Settled(suspect_to_exception(each, self._store.cluster).id, ExceptionOutcome.WITHDRAWN)

@@ -45,7 +45,7 @@ class Case(Struct, frozen=True):
         return self.failure is not None and self.latest > self.failure.attempt.id.incarnation
 
 
-class State(Struct, frozen=True):
+class ControllerState(Struct, frozen=True):
     """All that a decision may depend on, beside the event itself and the settings."""
 
     cluster: str

@@ -20,17 +20,25 @@ from perdure.coordination.handlers.shared import newly_needed
 from perdure.coordination.messages import (
     Asked,
     Changed,
+    ExceptionRaised,
     Failed,
     Input,
     LetGo,
-    Raised,
     ReadBack,
     Refused,
     Settled,
     Ticked,
 )
 from perdure.coordination.playbook import Playbook, own_playbook
-from perdure.coordination.record import FATAL, Component, ExceptionRecord, ExceptionState, Outcome, Scope, about
+from perdure.coordination.record import (
+    FATAL,
+    Component,
+    ExceptionOutcome,
+    ExceptionRecord,
+    ExceptionState,
+    Scope,
+    about,
+)
 from perdure.coordination.ruling import handled
 from perdure.model.actions import Action, Cancel, Down, Drain, Hold, OutcomeStatus, Release, Requeue, Undrain
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
@@ -41,7 +49,7 @@ from perdure.model.tagged import Tagged
 from perdure.retry.decide import is_free
 from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint_of, usable_nodes
 from perdure.retry.rules import RetryRules
-from perdure.service.core.case import MAX_PAST, Case, Failure, State
+from perdure.service.core.case import MAX_PAST, Case, ControllerState, Failure
 from perdure.service.core.comments import commented, line_of
 from perdure.service.core.hardware import broken_nodes
 from perdure.service.core.scope import OUTSIDE
@@ -101,7 +109,7 @@ class Ordered(Tagged, frozen=True):
         return f"ordered:{self.action.key}:{self.time_s:.3f}"
 
 
-class Told(Tagged, frozen=True):
+class ChainInput(Tagged, frozen=True):
     """Programs have raised exceptions, answered, registered; or time has passed on the chain."""
 
     time_s: float
@@ -141,7 +149,7 @@ class Ended(Tagged, frozen=True):
     held: frozenset[str] = frozenset()  # keys of Perdure's holds that come after a release among them
 
 
-Event = Looked | Judged | Ended | Ordered | Told
+Event = Looked | Judged | Ended | Ordered | ChainInput
 
 
 class Journalled(Struct, frozen=True):
@@ -183,7 +191,7 @@ class Noted(Struct, frozen=True):
 Effect = Journalled | Judge | Study | Act | Noted | Refused
 
 
-def step(state: State, event: Event, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+def step(state: ControllerState, event: Event, settings: ControllerSettings) -> tuple[ControllerState, list[Effect]]:
     """Take in one event: the new state, and what is to be done about it."""
     match event:
         case Looked():
@@ -192,14 +200,14 @@ def step(state: State, event: Event, settings: ControllerSettings) -> tuple[Stat
             return _judged(state, event, settings)
         case Ended():
             return _ended(state, event, settings)
-        case Told():
+        case ChainInput():
             return _told(state, event, settings)
         case Ordered():
             expires_s = event.time_s + settings.action_ttl_s
             return state, [Journalled(event), Act(event.action, event.by, event.reason, expires_s)]
 
 
-def unfinished(state: State) -> list[Effect]:
+def unfinished(state: ControllerState) -> list[Effect]:
     """What was asked for, but may not have been answered when the service died: ask again."""
     failures = (case.failure for case in state.cases.values())
     return [Judge(failure.attempt) for failure in failures if failure is not None and failure.awaits_verdict]
@@ -208,7 +216,9 @@ def unfinished(state: State) -> list[Effect]:
 # -- what was seen
 
 
-def _look(state: State, seen: Observation, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+def _look(
+    state: ControllerState, seen: Observation, settings: ControllerSettings
+) -> tuple[ControllerState, list[Effect]]:
     known, events = changes(state.known, seen, grace_s=settings.vanish_grace_s)
     state = replace(state, known=known, fleet=fleet_of(known, state.fleet))
     effects: list[Effect] = []
@@ -236,37 +246,48 @@ def _look(state: State, seen: Observation, settings: ControllerSettings) -> tupl
     return state, [*effects, *more, *settled]
 
 
-def _is_forgotten(state: State, job: Job) -> bool:
+def _is_forgotten(state: ControllerState, job: Job) -> bool:
     """Whether a job that we put back is not in the queue any more, though it never started and nobody cancelled it."""
     case = state.cases[job.job_id]
     return job.state.is_over and job.job_id not in state.known.jobs and case.job.state.is_waiting and not case.moved_on
 
 
-def _forgotten_retry(state: State, job: Job, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
+def _forgotten_retry(
+    state: ControllerState, job: Job, settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
     """The resource manager lost its state, and with it a retry that was promised: only a person can submit it again."""
     case = state.cases[job.job_id]
     state = _with_case(state, replace(case, job=job), settings)
     record = case.failure.record if case.failure else None
-    if record is None or record.owning is None or not record.owning.action_keys or record.outcome is not Outcome.OPEN:
+    if (
+        record is None
+        or record.owning is None
+        or not record.owning.action_keys
+        or record.outcome is not ExceptionOutcome.OPEN
+    ):
         return state, []
     return _advance(_in_chain(state, record), [Failed(record.owning.action_keys[0], GONE)], settings, now)
 
 
-def _story_over(state: State, job_id: str, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
+def _story_over(
+    state: ControllerState, job_id: str, settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
     """Another job has the id now: what was to come of the one before will not come any more."""
     failure = state.cases[job_id].failure
     effects: list[Effect] = []
-    if failure is not None and failure.verdict is not None and failure.record.outcome is Outcome.OPEN:
+    if failure is not None and failure.verdict is not None and failure.record.outcome is ExceptionOutcome.OPEN:
         state = _in_chain(state, failure.record)
-        state, effects = _advance(state, [Settled(failure.record.id, Outcome.WITHDRAWN)], settings, now)
+        state, effects = _advance(state, [Settled(failure.record.id, ExceptionOutcome.WITHDRAWN)], settings, now)
     return replace(state, cases={other: case for other, case in state.cases.items() if other != job_id}), effects
 
 
-def _settle_nodes(state: State, seen: Observation, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+def _settle_nodes(
+    state: ControllerState, seen: Observation, settings: ControllerSettings
+) -> tuple[ControllerState, list[Effect]]:
     """A fault of nodes that waits for a person is seen to once this look finds that none of them takes new work."""
     nodes = {node.name: node for node in seen.nodes}
     seen_to = [
-        Settled(record.id, Outcome.RECOVERED)
+        Settled(record.id, ExceptionOutcome.RECOVERED)
         for record in state.chain.ended.values()
         if record.subject.nodes
         and record.needs_a_person
@@ -275,10 +296,16 @@ def _settle_nodes(state: State, seen: Observation, settings: ControllerSettings)
     return _advance(state, seen_to, settings, seen.time_s) if seen_to else (state, [])
 
 
-def _hold_newcomers(state: State, settings: ControllerSettings, now: float) -> tuple[State, list[Effect]]:
+def _hold_newcomers(
+    state: ControllerState, settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
     """Jobs that came, or came back, after what they need went down are held like those that waited then."""
     needed = newly_needed(SiteView(state, settings.playbook, settings.retry, now), now)
-    return _advance(state, [Raised(record, own=True) for record in needed], settings, now) if needed else (state, [])
+    return (
+        _advance(state, [ExceptionRaised(record, own=True) for record in needed], settings, now)
+        if needed
+        else (state, [])
+    )
 
 
 def fleet_of(known: Known, fleet: Fleet) -> Fleet:
@@ -289,7 +316,9 @@ def fleet_of(known: Known, fleet: Fleet) -> Fleet:
     return replace(fleet, usable=usable, reserved=reserved, live_jobs=live, running_jobs=len(known.running))
 
 
-def _attempt_ended(state: State, event: AttemptEnded, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+def _attempt_ended(
+    state: ControllerState, event: AttemptEnded, settings: ControllerSettings
+) -> tuple[ControllerState, list[Effect]]:
     attempt, job_id = event.attempt, event.attempt.id.job_id
     old = state.cases.get(job_id)
     if event.job is not None and _is_of_another(attempt, event.job):
@@ -324,16 +353,18 @@ def _is_of_another(attempt: Attempt, job: Job) -> bool:
 
 
 def _failed_again(
-    state: State, case: Case | None, settings: ControllerSettings, now: float
-) -> tuple[State, list[Effect]]:
+    state: ControllerState, case: Case | None, settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
     """End the story of the latest failure: its job was put back, and fails once more."""
     record = case.failure.record if case and case.failure else None
-    if record is None or record.state is not ExceptionState.HANDLED or record.outcome is not Outcome.OPEN:
+    if record is None or record.state is not ExceptionState.HANDLED or record.outcome is not ExceptionOutcome.OPEN:
         return state, []
-    return _advance(_in_chain(state, record), [Settled(record.id, Outcome.FAILED_AGAIN)], settings, now)
+    return _advance(_in_chain(state, record), [Settled(record.id, ExceptionOutcome.FAILED_AGAIN)], settings, now)
 
 
-def _counted(state: State, case: Case | None, event: AttemptEnded, settings: ControllerSettings) -> State:
+def _counted(
+    state: ControllerState, case: Case | None, event: AttemptEnded, settings: ControllerSettings
+) -> ControllerState:
     """Remember of a failure from before we came that it was a try, where its job goes on."""
     job, attempt = event.job, event.attempt
     if job is None or job.state.is_over or attempt.state is AttemptState.PREEMPTED:
@@ -356,15 +387,15 @@ def _passed_by(failure: Failure, now: float) -> Noted:
 
 
 def _settle(
-    state: State, case: Case | None, attempt: Attempt, settings: ControllerSettings, now: float
-) -> tuple[State, list[Effect]]:
+    state: ControllerState, case: Case | None, attempt: Attempt, settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
     """An attempt ended without failing: whatever went wrong with its job before is settled by that."""
     if case is None or case.failure is None or attempt.id.incarnation < case.latest:
         return state, []
     good = attempt.state is AttemptState.COMPLETED
     if attempt.state is AttemptState.REQUEUED:  # somebody put it back by hand: the case goes on
         return state, []
-    record, outcome = case.failure.record, Outcome.RECOVERED if good else Outcome.WITHDRAWN
+    record, outcome = case.failure.record, ExceptionOutcome.RECOVERED if good else ExceptionOutcome.WITHDRAWN
     state = _in_chain(state, record)
     if record.id in state.chain.open or record.id in state.chain.ended:
         state, effects = _advance(state, [Settled(record.id, outcome)], settings, now)
@@ -435,7 +466,7 @@ def _closed(case: Case) -> Case:
     return replace(case, failure=None, past=(*case.past[:-1], *before, past)[-MAX_PAST:])
 
 
-def _with_case(state: State, case: Case, settings: ControllerSettings) -> State:
+def _with_case(state: ControllerState, case: Case, settings: ControllerSettings) -> ControllerState:
     cases = {**state.cases, case.job.job_id: case}
     if len(cases) > settings.max_cases:
         del cases[min(cases, key=lambda job_id: _keeping_rank(cases[job_id]))]
@@ -451,7 +482,9 @@ def _keeping_rank(case: Case) -> tuple[bool, float]:
 # -- what was judged
 
 
-def _judged(state: State, event: Judged, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+def _judged(
+    state: ControllerState, event: Judged, settings: ControllerSettings
+) -> tuple[ControllerState, list[Effect]]:
     case = state.cases.get(event.attempt.job_id)
     failure = case.failure if case else None
     if case is None or failure is None or failure.attempt.id != event.attempt or not failure.awaits_verdict:
@@ -460,19 +493,19 @@ def _judged(state: State, event: Judged, settings: ControllerSettings) -> tuple[
     attempt = replace(failure.attempt, resubmits=event.verdict.resubmits)
     failure = replace(failure, attempt=attempt, record=record, verdict=event.verdict)
     state = _with_case(state, replace(case, failure=failure), settings)
-    state, effects = _advance(state, [Raised(record, own=True)], settings, event.time_s)
+    state, effects = _advance(state, [ExceptionRaised(record, own=True)], settings, event.time_s)
     state, more = _raise_hardware(state, failure, settings, event.time_s)
     return state, [Journalled(event), *effects, *more]
 
 
 def _raise_hardware(
-    state: State, failure: Failure, settings: ControllerSettings, now: float
-) -> tuple[State, list[Effect]]:
+    state: ControllerState, failure: Failure, settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
     """Speak against the nodes that logs of two users show broken."""
     if failure.verdict is None or not failure.verdict.hardware:
         return state, []
     broken = broken_nodes(state.fleet, state.chain, state.cluster, failure.attempt, PERDURE, now)
-    raised = [Raised(record, own=True) for record in broken]
+    raised = [ExceptionRaised(record, own=True) for record in broken]
     return _advance(state, raised, settings, now) if raised else (state, [])
 
 
@@ -484,13 +517,15 @@ def _typed(failure: Failure, verdict: Verdict) -> str:
 # -- the chain
 
 
-def _told(state: State, event: Told, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+def _told(
+    state: ControllerState, event: ChainInput, settings: ControllerSettings
+) -> tuple[ControllerState, list[Effect]]:
     return _advance(state, event.inputs, settings, event.time_s)
 
 
 def _advance(
-    state: State, inputs: Iterable[Input], settings: ControllerSettings, now: float
-) -> tuple[State, list[Effect]]:
+    state: ControllerState, inputs: Iterable[Input], settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
     """Move exceptions along the chain, and take what comes of it into the cases that they are about."""
     view = SiteView(state, settings.playbook, settings.retry, now)
     chain, outcomes = advance(state.chain, inputs, PlaybookHandlers(settings.playbook, view, now), now)
@@ -533,7 +568,7 @@ def _commented(
     return commented(actions, failure.attempt.id, line)
 
 
-def _failure_of(state: State, record: ExceptionRecord) -> Failure | None:
+def _failure_of(state: ControllerState, record: ExceptionRecord) -> Failure | None:
     """The latest failure of the job that a record is about, if that is the record."""
     case = state.cases.get(record.subject.job_id)
     failure = case.failure if case else None
@@ -541,13 +576,13 @@ def _failure_of(state: State, record: ExceptionRecord) -> Failure | None:
 
 
 def _noted(
-    state: State,
+    state: ControllerState,
     record: ExceptionRecord,
     failure: Failure,
     actions: tuple[Action, ...],
     view: SiteView,
     settings: ControllerSettings,
-) -> tuple[State, Noted]:
+) -> tuple[ControllerState, Noted]:
     """Write a failure's changed record down with what was decided on it."""
     case = state.cases[record.subject.job_id]
     was_open, verdict, decision = failure.record.owner is None, failure.verdict, failure.decision
@@ -564,14 +599,14 @@ def _noted(
 
 
 def _remember(
-    state: State,
+    state: ControllerState,
     job: Job,
     attempt: Attempt,
     verdict: Verdict,
     starts_s: float | None,
     settings: ControllerSettings,
     now: float,
-) -> State:
+) -> ControllerState:
     """Charge the nodes, and the budgets with a retry of ours that `starts_s`; None where it costs none."""
     fleet = blamed(state.fleet, job, attempt, verdict, settings.retry.node_memory_s, now)
     if starts_s is not None:
@@ -585,7 +620,7 @@ _LEAVES_IT_TO_A_PERSON = (OutcomeStatus.REFUSED.value, "expired")
 _LETS_GO = (OutcomeStatus.DONE.value, OutcomeStatus.SUPERSEDED.value)  # a release after which the job is not held
 
 
-def _ended(state: State, event: Ended, settings: ControllerSettings) -> tuple[State, list[Effect]]:
+def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -> tuple[ControllerState, list[Effect]]:
     effects: list[Effect] = [Journalled(end) for end in event.ends]
     for end in event.ends:
         if end.attempt is not None and end.action_key.startswith("requeue:") and end.detail.startswith(OUTSIDE):
@@ -636,7 +671,7 @@ def _of_a_node(key: str, end: ActionEnded) -> Iterator[Input]:
         yield Failed(key, end.detail)
 
 
-def _in_chain(state: State, record: ExceptionRecord) -> State:
+def _in_chain(state: ControllerState, record: ExceptionRecord) -> ControllerState:
     """The chain forgets what ended long ago; what a case remembers is put before it again."""
     chain = state.chain
     if record.id in chain.open or record.id in chain.ended or not record.state.is_over:

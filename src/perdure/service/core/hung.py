@@ -10,7 +10,7 @@ from perdure.coordination.record import ExceptionRecord
 from perdure.model.exits import HANG_ENDED, RETRY_ME
 from perdure.model.jobs import Attempt
 from perdure.triage.judge import judge
-from perdure.triage.verdict import Role, Verdict
+from perdure.triage.verdict import CauseRole, Verdict
 
 HANG, WALLTIME = "app.hang", "app.walltime"
 
@@ -30,7 +30,7 @@ def of_hang(verdict: Verdict, attempt: Attempt, notes: Sequence[str]) -> Verdict
 
     It is the owner's word about the own job, and read as the same line would be in the log.
     """
-    if not notes or attempt.exit_code != RETRY_ME or any(line.role is Role.ROOT for line in verdict.evidence):
+    if not notes or attempt.exit_code != RETRY_ME or any(line.role is CauseRole.ROOT for line in verdict.evidence):
         return verdict
     found = judge(f"{HANG_ENDED}{notes[-1]}".encode("utf-8", "replace"), attempt)
     return replace(found, logs=verdict.logs, reached=verdict.reached, ending=verdict.ending)

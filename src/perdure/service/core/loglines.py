@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from perdure.model.events import ActionEnded, SightChanged
-from perdure.service.core.case import Failure, State
+from perdure.service.core.case import ControllerState, Failure
 from perdure.service.core.controller import Act, Effect, Journalled, Noted, Ordered
 
 MAX_LINE = 600
@@ -23,7 +23,7 @@ class ServiceLogLine:
     text: str
 
 
-def lines(effects: Iterable[Effect], before: State, now: float) -> Iterator[ServiceLogLine]:
+def lines(effects: Iterable[Effect], before: ControllerState, now: float) -> Iterator[ServiceLogLine]:
     """The lines for `effects` of a step from `before`; what users and nodes are called is made safe for a terminal."""
     for effect in effects:
         match effect:
@@ -55,7 +55,7 @@ def lines(effects: Iterable[Effect], before: State, now: float) -> Iterator[Serv
                 pass
 
 
-def _was_decided(before: State, failure: Failure) -> bool:
+def _was_decided(before: ControllerState, failure: Failure) -> bool:
     case = before.cases.get(failure.attempt.id.job_id)
     known = case.failure if case else None
     return known is not None and known.attempt.id == failure.attempt.id and known.decision == failure.decision

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from perdure.coordination.chain import Chain
 from perdure.coordination.playbook import Playbook
-from perdure.coordination.record import AnswerKind, Component, ExceptionRecord, Outcome, Scope
+from perdure.coordination.record import AnswerKind, Component, ExceptionOutcome, ExceptionRecord, Scope
 from perdure.coordination.ruling import Ruling
 from perdure.coordination.site import Resource
 from perdure.model.identity import AttemptId
@@ -20,7 +20,7 @@ from perdure.model.nodes import Node
 from perdure.retry.decide import Decision, DecisionKind, decide, is_free
 from perdure.retry.history import Fleet, Spent
 from perdure.retry.rules import RetryRules
-from perdure.service.core.case import Case, Failure, State
+from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.service.core.recovery import recovery_of
 from perdure.service.core.successor import successor_of
 
@@ -33,7 +33,7 @@ _NOT_THE_JOBS = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PR
 class SiteView(Struct, frozen=True):
     """One look at the state at one instant."""
 
-    state: State
+    state: ControllerState
     playbook: Playbook
     rules: RetryRules
     now: float
@@ -137,7 +137,7 @@ class SiteView(Struct, frozen=True):
             if record.subject.job_id != attempt.id.job_id or record.incarnation not in (0, attempt.id.incarnation):
                 continue
             plan = self.playbook.plan_for(record.type)
-            window_s = plan.window_s if plan and record.outcome is not Outcome.STOPPED else math.inf
+            window_s = plan.window_s if plan and record.outcome is not ExceptionOutcome.STOPPED else math.inf
             for answer in record.verdicts:
                 is_recent = attempt.start_s <= answer.time_s and failed_s <= answer.time_s + window_s
                 if answer.kind is AnswerKind.HANDLED and REQUEUE in answer.forbids and is_recent:

@@ -14,7 +14,7 @@ from perdure.model.exits import OURS, RETRY_ME, WALLTIME_SAID, WALLTIME_TOLD
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile
 from perdure.retry.history import WALLTIME_FINGERPRINT
-from perdure.triage.verdict import Evidence, Label, Reached, Role, Verdict
+from perdure.triage.verdict import CauseRole, Evidence, Label, Reached, Verdict
 
 SLACK_S = 60.0  # Slurm counts walltime in minutes, and starts the program some seconds after the attempt
 P_GOES_ON = 0.98
@@ -39,7 +39,7 @@ def of_walltime(
     if found is None or walltime_s is None or attempt.elapsed_s < walltime_s - found[0] - SLACK_S:
         return verdict
     left_s, line = found
-    evidence = (Evidence(0, line, Role.ROOT, "walltime-told"), *verdict.evidence)
+    evidence = (Evidence(0, line, CauseRole.ROOT, "walltime-told"), *verdict.evidence)
     if attempt.state is AttemptState.TIMEOUT:
         return replace(verdict, fingerprint=WALLTIME_FINGERPRINT, evidence=evidence)
     return Verdict(
@@ -61,7 +61,7 @@ def _has_a_cause(verdict: Verdict, attempt: Attempt) -> bool:
     """Whether the log names a cause that stays: it failed while it had little time left."""
     if attempt.exit_code == RETRY_ME and not attempt.signal:
         return False
-    return verdict.label is Label.DETERMINISTIC and any(each.role is Role.ROOT for each in verdict.evidence)
+    return verdict.label is Label.DETERMINISTIC and any(each.role is CauseRole.ROOT for each in verdict.evidence)
 
 
 def _progress(verdict: Verdict) -> tuple[int | None, int | None]:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from perdure.coordination.chain import Chain, equal_of, is_of_a_guest, is_same, open_equal, taken
-from perdure.coordination.messages import Input, Left, Raised, Refused
+from perdure.coordination.messages import ExceptionRaised, Input, Left, Refused
 from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
 from perdure.errors import ClusterError, NotFound, PerdureError
@@ -26,7 +26,7 @@ from perdure.service.exceptions.permissions import (
 )
 
 Recall = Callable[[Sequence[str]], Mapping[str, ExceptionRecord]]
-Read = Raised | ExceptionRecord | PerdureError
+Read = ExceptionRaised | ExceptionRecord | PerdureError
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +79,25 @@ class Coordinator:
         read = self._as_before([_read(value, by, view) for value in values], view.state.chain)
         if any(isinstance(given, NotFound) for given in read):
             self._look()
-        refused = self._intake.tell(tuple([given for given in read if isinstance(given, Raised)]))
+        refused = self._intake.tell(tuple([given for given in read if isinstance(given, ExceptionRaised)]))
         errors = {id(effect.given): _error_of(effect) for effect in refused}
         chain = self.chain()
         return [
-            errors.get(id(given)) or _became(chain, given.record) if isinstance(given, Raised) else given
+            errors.get(id(given)) or _became(chain, given.record) if isinstance(given, ExceptionRaised) else given
             for given in read
         ]
 
     def _as_before(self, read: Sequence[Read], chain: Chain) -> Sequence[Read]:
         """Put what is told again in the place of what was told, where the chain has forgotten that by now."""
-        named = [given.record.id for given in read if isinstance(given, Raised) and given.is_named]
+        named = [given.record.id for given in read if isinstance(given, ExceptionRaised) and given.is_named]
         forgotten = [name for name in named if name not in chain.open and name not in chain.ended]
         earlier = self._recall(forgotten) if forgotten else {}
         if not earlier:
             return read
-        return [_again(earlier.get(given.record.id), given) if isinstance(given, Raised) else given for given in read]
+        return [
+            _again(earlier.get(given.record.id), given) if isinstance(given, ExceptionRaised) else given
+            for given in read
+        ]
 
     def annotate(self, exception_id: str, key: str, value: Any, by: Identity) -> None:
         """Say something about an exception. Raises `NotFound`, `InputError`, `ClusterError`."""
@@ -138,7 +141,7 @@ def _check_visible(exception_id: str, by: Identity, view: SiteView) -> None:
         raise NotFound(f"exception {exception_id}", "no such exception is known", "See `perdure events`")
 
 
-def _again(earlier: ExceptionRecord | None, given: Raised) -> Read:
+def _again(earlier: ExceptionRecord | None, given: ExceptionRaised) -> Read:
     """The record that was written down long ago, if it is the same that is told again."""
     if earlier is None:
         return given

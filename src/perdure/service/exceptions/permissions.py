@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from perdure.coordination.messages import Annotated, Answered, Enlisted, Raised
+from perdure.coordination.messages import Annotated, Answered, ExceptionRaised, HandlerEnlisted
 from perdure.coordination.playbook import Plan
 from perdure.coordination.record import (
     OF_THE_CHAIN,
@@ -38,7 +38,7 @@ _NOT_BELOW_OF_GUESTS = tuple([f"{kind}." for kind in NOT_OF_GUESTS])
 _IN_IDS = frozenset(ascii_letters + digits + "._-")
 
 
-def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
+def raised(value: Any, identity: Identity, view: SiteView) -> ExceptionRaised:
     """Read an exception that `identity` raises; one without an id gets one.
 
     Raises `InputError`, `NotFound`, `NotPermitted`, `Fenced`.
@@ -66,7 +66,7 @@ def raised(value: Any, identity: Identity, view: SiteView) -> Raised:
     notes = tuple([_signed(note, source, is_guest) for note in record.annotations]) if record.annotations else ()
     if (plan.scope, incarnation, notes) != (record.scope, record.incarnation, record.annotations):
         record = replace(record, scope=plan.scope, incarnation=incarnation, annotations=notes)
-    return Raised(record, guest=is_guest, is_named=is_named)
+    return ExceptionRaised(record, guest=is_guest, is_named=is_named)
 
 
 def _id(given: Any, prefix: str) -> Any:
@@ -166,7 +166,7 @@ def _check_nodes_exist(record: ExceptionRecord, view: SiteView) -> None:
 
 def enlisted(
     handler: str, component: str, types: Sequence[str], lease_s: float, answer_s: float, identity: Identity, now: float
-) -> Enlisted:
+) -> HandlerEnlisted:
     """Read a registration; users are asked about their own jobs alone. Raises `InputError`, `NotPermitted`."""
     seat = Component(component)
     if identity.role is not Role.OPERATOR and seat not in (Component.JOB, Component.WORKFLOW):
@@ -176,7 +176,7 @@ def enlisted(
             type_of(kind)
     until_s = now + min(lease_s, MAX_LEASE_S)
     owner = _owner(identity)
-    return Enlisted(Registration(handler, seat, tuple(types), identity.user, until_s, owner, answer_s))
+    return HandlerEnlisted(Registration(handler, seat, tuple(types), identity.user, until_s, owner, answer_s))
 
 
 def handler_id(name: str, identity: Identity) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from perdure.service.learning.training_store import Correction
-from perdure.triage.verdict import Evidence, Label, Role, Verdict
+from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 
 SURE = 0.97
 """The probability that a person's word stands for."""
@@ -26,6 +26,6 @@ def corrected(verdict: Verdict, corrections: Iterable[Correction], user: str) ->
         verdict,
         label=label,
         p_transient=SURE if said.transient else round(1.0 - SURE, 4),
-        evidence=(Evidence(0, told, Role.CONFIRMATION, RULE), *verdict.evidence),
+        evidence=(Evidence(0, told, CauseRole.CONFIRMATION, RULE), *verdict.evidence),
         hearsay=False,
     )

@@ -25,7 +25,7 @@ from perdure.triage.goodrun import GoodRun
 from perdure.triage.judge import examine
 from perdure.triage.labelled import read_logs
 from perdure.triage.learning.examples import LabelSource, TrainingExample
-from perdure.triage.learning.update import Term, update_model
+from perdure.triage.learning.update import RoundResult, update_model
 from perdure.triage.logtext import LogText
 from perdure.triage.matching import RuleBook
 from perdure.triage.verdict import Verdict
@@ -101,7 +101,7 @@ class Learner:
         self._corrections = tuple(self.store.corrections())
         return found
 
-    def learn(self, anyway: bool = False) -> Term | None:
+    def learn(self, anyway: bool = False) -> RoundResult | None:
         """One round of teaching, if there is news (or `anyway`): what came of it, None where nothing was taught."""
         with self._turn:
             lessons = self.store.lessons(self._causes)

@@ -25,7 +25,7 @@ from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.judge import Finding
 from perdure.triage.learning.examples import LabelSource, TrainingExample
 from perdure.triage.learning.outcomes import Trial, labels
-from perdure.triage.learning.update import Term
+from perdure.triage.learning.update import RoundResult
 from perdure.triage.rule import Cause
 
 MAX_READINGS = 20_000
@@ -180,7 +180,7 @@ class TrainingStore:
 
     # -- teaching
 
-    def note_term(self, term: Term, lessons: str, model: bytes | None, now: float) -> None:
+    def note_term(self, term: RoundResult, lessons: str, model: bytes | None, now: float) -> None:
         """Write a round of teaching down, with the model that it led to, if it was adopted."""
         row = {"cluster": self.cluster, "time_s": now, "adopted": term.adopted, "lessons": lessons, "model": model}
         with self._store.writing() as db:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from perdure.coordination.record import Component, ExceptionRecord, ExceptionState, Outcome
+from perdure.coordination.record import Component, ExceptionOutcome, ExceptionRecord, ExceptionState
 from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.jobs import Job
 from perdure.model.nodes import NodeState
@@ -28,7 +28,7 @@ class DiskSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class NoticeFact:
     """An event of the journal, with what is known of the job and the decision that it is about."""
 
     event: NodeChanged | SightChanged | ExceptionChanged | DiskSeen
@@ -37,7 +37,7 @@ class Fact:
 
 
 def notices_of(
-    facts: Iterable[Fact], told: Mapping[str, Kind], now: float, disk_low_mib: int = 0, *, armed: bool = True
+    facts: Iterable[NoticeFact], told: Mapping[str, Kind], now: float, disk_low_mib: int = 0, *, armed: bool = True
 ) -> tuple[Notice, ...]:
     """The notices that follow from `facts`, in their order.
 
@@ -60,12 +60,12 @@ def notices_of(
     return tuple(found)
 
 
-def subjects_of(facts: Iterable[Fact], disk_low_mib: int = 0) -> frozenset[str]:
+def subjects_of(facts: Iterable[NoticeFact], disk_low_mib: int = 0) -> frozenset[str]:
     """What `notices_of` may ask `told` for."""
     return frozenset(notice.subject for fact in facts for notice in _of(fact, disk_low_mib))
 
 
-def _of(fact: Fact, disk_low_mib: int) -> Iterator[Notice]:
+def _of(fact: NoticeFact, disk_low_mib: int) -> Iterator[Notice]:
     match fact.event:
         case NodeChanged(time_s=time_s, node=node):
             if kind := _NODE_KINDS.get(node.state):
@@ -101,10 +101,10 @@ def _of_exception(
         name = f"job {job.job_id} ({job.name})"
     path = f"/exceptions/{quote(record.id, safe='')}"
     if record.state is ExceptionState.ESCALATED:
-        if record.outcome is Outcome.OPEN:
+        if record.outcome is ExceptionOutcome.OPEN:
             yield _notice(Kind.PERSON_NEEDED, record.id, time_s, name, user, partition, _why(record), path)
     elif record.type.startswith("suspect."):
-        if record.outcome is Outcome.OPEN:
+        if record.outcome is ExceptionOutcome.OPEN:
             yield _notice(Kind.SUSPECT, record.id, time_s, name, user, partition, record.note, path)
     elif decision is not None and record.owner is Component.SCHEDULER and job is not None:
         kind = Kind.JOB_STOPPED if decision.kind is DecisionKind.STOP else Kind.JOB_RETRIED

@@ -12,7 +12,7 @@ from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.jobs import Job
 from perdure.retry.decide import Decision
 from perdure.service.core.controller import ExceptionChanged
-from perdure.service.notices.derive import Fact
+from perdure.service.notices.derive import NoticeFact
 from perdure.service.store import codec
 from perdure.service.store.codec import Codec, clean
 from perdure.service.store.database import Store
@@ -28,7 +28,7 @@ _KINDS = ("node_changed", "sight_changed", "exception_changed")
 class Batch:
     """Facts in the order in which they were journalled, and the event up to which the journal was read."""
 
-    facts: tuple[Fact, ...]
+    facts: tuple[NoticeFact, ...]
     seq: int
     more: bool = False
 
@@ -63,14 +63,14 @@ def facts_after(store: Store, cluster: str, seq: int, limit: int = BATCH) -> Bat
     return Batch(facts, read if full else max(last, read), full)
 
 
-def _with_surroundings(db: Connection, cluster: str, found: Sequence[Any]) -> tuple[Fact, ...]:
+def _with_surroundings(db: Connection, cluster: str, found: Sequence[Any]) -> tuple[NoticeFact, ...]:
     records = [each.record for each in found if isinstance(each, ExceptionChanged)]
     known_jobs = _jobs(db, cluster, {record.subject.job_id for record in records} - {""})
     decided = _decisions(db, {record.id for record in records})
     return tuple(
-        Fact(each, known_jobs.get(clean(each.record.subject.job_id)), decided.get(clean(each.record.id)))
+        NoticeFact(each, known_jobs.get(clean(each.record.subject.job_id)), decided.get(clean(each.record.id)))
         if isinstance(each, ExceptionChanged)
-        else Fact(each)
+        else NoticeFact(each)
         for each in found
     )
 

@@ -32,7 +32,7 @@ _IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class AllowedNetwork:
     """What may be connected to, and for how long."""
 
     allow_hosts: tuple[str, ...] = ()  # "hooks.slack.com", "*.site.org"; empty: every host that a target names

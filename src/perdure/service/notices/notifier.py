@@ -15,8 +15,8 @@ from perdure.errors import ConfigError, NotDelivered, NoticeRefused
 from perdure.service.core.loglines import Repeats
 from perdure.service.notices import feed
 from perdure.service.notices.channels.protocol import Channel, Delivery
-from perdure.service.notices.derive import DiskSeen, Fact, notices_of, subjects_of
-from perdure.service.notices.network import Network
+from perdure.service.notices.derive import DiskSeen, NoticeFact, notices_of, subjects_of
+from perdure.service.notices.network import AllowedNetwork
 from perdure.service.notices.notice import Kind, Message, Notice
 from perdure.service.notices.outbox import Outbox, Routing
 from perdure.service.notices.rules import addresses_of, next_to_send, retry_at
@@ -85,7 +85,7 @@ class Notifier:
     def _gather_some(self) -> bool:
         now = self._clock()
         batch = feed.facts_after(self._store, self._cluster, self._seq or 0)
-        facts = (*batch.facts, Fact(DiskSeen(now, disk_usage(self._state).free >> 20)))
+        facts = (*batch.facts, NoticeFact(DiskSeen(now, disk_usage(self._state).free >> 20)))
         told = self.outbox.told(subjects_of(facts, self._settings.disk_low_mib))
         found = notices_of(facts, told, now, self._settings.disk_low_mib, armed=self._armed)
         new = [notice for notice in found if self._is_for_somebody(notice)]
@@ -126,7 +126,7 @@ class Notifier:
         return True
 
 
-def deliver(channel: Channel, message: Message, base_url: str, now: float, network: Network) -> None:
+def deliver(channel: Channel, message: Message, base_url: str, now: float, network: AllowedNetwork) -> None:
     """Send a message once. Raises `NotDelivered`, `ConfigError`; nothing of a secret is in either."""
     try:
         channel.send(Delivery(message, base_url, now), network)
@@ -142,8 +142,8 @@ def trial_message(cluster: str, target: str, now: float, mark: str) -> Message:
     return Message(mark, cluster, target, Kind.TEST, (notice,), 1, now, now)
 
 
-def network_of(settings: NoticesSettings) -> Network:
-    return Network(settings.allow_hosts, settings.allow_link_local, settings.allow_http, settings.timeout_s)
+def network_of(settings: NoticesSettings) -> AllowedNetwork:
+    return AllowedNetwork(settings.allow_hosts, settings.allow_link_local, settings.allow_http, settings.timeout_s)
 
 
 def turns(notifier: Notifier, target: str, stop: threading.Event) -> tuple[Callable[[], object], Callable[[], object]]:

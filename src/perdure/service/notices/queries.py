@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from perdure.service.notices.notice import Message
 from perdure.service.notices.outbox import MESSAGE, WAITING, MessageState, begun_of, recently_begun
-from perdure.service.notices.rules import Begun, Group, Limits, PendingMessage, WaitReason, group_of, wait_reason
+from perdure.service.notices.rules import Begun, Group, NoticeLimits, PendingMessage, WaitReason, group_of, wait_reason
 from perdure.service.store.codec import clean
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged, position
 from perdure.service.store.schema import messages
@@ -48,7 +48,7 @@ def _row(seq: int, text: str, *rest: object) -> MessageRow:
     return MessageRow(seq, MESSAGE.decode(text), *rest)  # type: ignore[arg-type]
 
 
-def wait_reasons(reader: Reader, rows: Sequence[MessageRow], limits: Limits, now: float) -> dict[int, WaitReason]:
+def wait_reasons(reader: Reader, rows: Sequence[MessageRow], limits: NoticeLimits, now: float) -> dict[int, WaitReason]:
     """What each of `rows` that still gathers waits for, by its `seq`."""
     gathering = [row for row in rows if row.state == MessageState.GATHERING]
     standing = {target: _standing(reader, target, now) for target in {row.message.target for row in gathering}}

@@ -33,7 +33,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class NoticeLimits:
     """When messages are sent."""
 
     group_s: float = 30.0  # that a message waits for more of its kind
@@ -91,7 +91,9 @@ Begun = Mapping[tuple[str, Severity], Sequence[float]]
 """The instants of the last hour at which messages to one target were begun, by whose they are and their severity."""
 
 
-def next_to_send(waiting: Iterable[PendingMessage], begun: Begun, limits: Limits, now: float) -> PendingMessage | None:
+def next_to_send(
+    waiting: Iterable[PendingMessage], begun: Begun, limits: NoticeLimits, now: float
+) -> PendingMessage | None:
     """What one target is to be sent now: the most severe, and of one severity what was begun, then what waits longest.
 
     While a message of a group is on its way, the next one of that group goes on gathering.
@@ -121,7 +123,7 @@ class WaitReason:
 
 
 def wait_reason(
-    waiting: PendingMessage, on_their_way: Collection[Group], begun: Begun, limits: Limits, now: float
+    waiting: PendingMessage, on_their_way: Collection[Group], begun: Begun, limits: NoticeLimits, now: float
 ) -> WaitReason:
     """What a message that still gathers waits for; `on_their_way` are the groups of those that were begun."""
     if not _is_due(waiting.due_s, limits, now):
@@ -136,12 +138,14 @@ def wait_reason(
     return WaitReason("is next")
 
 
-def _is_due(due_s: float, limits: Limits, now: float) -> bool:
+def _is_due(due_s: float, limits: NoticeLimits, now: float) -> bool:
     """An instant further ahead than any wait was written under a clock that has been put right since."""
     return due_s <= now or due_s > now + LONGEST_WAIT_S + limits.group_s
 
 
-def _may_begin(message: Message, on_their_way: Collection[Group], begun: Begun, limits: Limits, now: float) -> bool:
+def _may_begin(
+    message: Message, on_their_way: Collection[Group], begun: Begun, limits: NoticeLimits, now: float
+) -> bool:
     return group_of(message) not in on_their_way and len(_recently(message, begun, now)) < limits.per_hour
 
 
@@ -155,7 +159,7 @@ def group_of(message: Message) -> Group:
     return (message.target, message.whose, message.kind)
 
 
-def retry_at(tries: int, begun_s: float, limits: Limits, now: float) -> float | None:
+def retry_at(tries: int, begun_s: float, limits: NoticeLimits, now: float) -> float | None:
     """When a message is tried again that failed `tries` times; None where it is given up."""
     if now - begun_s >= limits.retry_for_s:
         return None

@@ -16,7 +16,7 @@ from perdure.service.notices.channels.mail import Mail
 from perdure.service.notices.channels.protocol import Channel
 from perdure.service.notices.channels.registry import CHANNELS
 from perdure.service.notices.notice import Kind, Severity
-from perdure.service.notices.rules import Limits, Rule
+from perdure.service.notices.rules import NoticeLimits, Rule
 from perdure.service.notices.secrets import Secret
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class NoticeRules:
     """The rules in their order; all that match count."""
 
     all: tuple[Rule, ...] = ()
@@ -58,7 +58,7 @@ class Rules:
     IN_WORDS = "a table for each rule: [[notices.rules]]"
 
     @classmethod
-    def read_tables(cls, value: object, base: Path | None) -> Rules:
+    def read_tables(cls, value: object, base: Path | None) -> NoticeRules:
         """The rules of ``[[notices.rules]]``. Raises `ValueError`."""
         if not isinstance(value, list) or len(value) > MAX_RULES:
             raise ValueError(f"this is not a list of at most {MAX_RULES} tables")
@@ -74,7 +74,7 @@ class NoticesSettings:
 
     targets: Targets = field(default_factory=Targets)
     """Who can be told: ``[notices.targets.NAME]`` with ``kind = "webhook"``, ``"mail"``, ``"slack"`` or ``"ntfy"``."""
-    rules: Rules = field(default_factory=Rules)
+    rules: NoticeRules = field(default_factory=NoticeRules)
     """Who gets which notices: ``[[notices.rules]]`` with `to`, and what `kinds`, `users`, `partitions` and `severity`
     it is about. Without a rule every target gets warnings and what is critical."""
     url: str = ""
@@ -104,8 +104,8 @@ class NoticesSettings:
         return self.rules.all or (Rule(tuple(self.targets.by_name)),)
 
     @property
-    def limits(self) -> Limits:
-        return Limits(self.group_s, self.per_hour, self.retry_for_s)
+    def limits(self) -> NoticeLimits:
+        return NoticeLimits(self.group_s, self.per_hour, self.retry_for_s)
 
 
 def kind_of(channel: Channel) -> str:

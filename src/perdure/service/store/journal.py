@@ -27,7 +27,7 @@ from perdure.model.jobs import Attempt, Job, JobState
 from perdure.model.nodes import Node
 from perdure.model.observation import Known
 from perdure.retry.history import Fleet
-from perdure.service.core.case import Case, State
+from perdure.service.core.case import Case, ControllerState
 from perdure.service.core.controller import PERDURE, Effect, fleet_of
 from perdure.service.store import codec, reads, rows
 from perdure.service.store.database import Store
@@ -146,7 +146,7 @@ class Journal:
 
     # -- what the controller asked for
 
-    def record(self, effects: Iterable[Effect], before: State, after: State) -> None:
+    def record(self, effects: Iterable[Effect], before: ControllerState, after: ControllerState) -> None:
         """Write down the effects of one or more steps and what they changed of the state, as a whole or not at all.
 
         Facts known by their key, and actions planned already, are left as they are; so doing it twice is harmless.
@@ -156,7 +156,7 @@ class Journal:
             with self._store.writing() as db:
                 self._write.all(db, batch)
 
-    def restore(self) -> State:
+    def restore(self) -> ControllerState:
         """The controller's state as the journal knows it."""
         with self._store.reading() as db:
             newest_s, remembered = self._newest_s(db), self._remembered(db)
@@ -170,7 +170,7 @@ class Journal:
             )
             found = {case_.job.job_id: case_ for case_ in self._all(db, reads.CASES, codec.CASE)}
             chain = self._chain(db, found, remembered, newest_s)
-            return State(self.cluster, known, found, _fleet(remembered, known), chain)
+            return ControllerState(self.cluster, known, found, _fleet(remembered, known), chain)
 
     def _chain(
         self, db: Connection, found: Mapping[str, Case], remembered: Mapping[str, Any], newest_s: float

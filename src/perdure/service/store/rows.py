@@ -23,7 +23,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
 from perdure.model.nodes import Node
 from perdure.retry.history import Fleet
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import (
     Act,
     Effect,
@@ -74,7 +74,7 @@ class Rows:
                     self.forgotten, self.handlers, self.left_handlers))  # fmt: skip
 
 
-def rows_of(effects: Iterable[Effect], before: State, after: State) -> Rows:
+def rows_of(effects: Iterable[Effect], before: ControllerState, after: ControllerState) -> Rows:
     """The rows for `effects`, and for what lies between the two states."""
     rows = Rows(after.cluster)
     now = 0.0
@@ -262,7 +262,7 @@ def _subject(attempt: AttemptId, prefix: str = "") -> Row:
     }
 
 
-def _add_cases(rows: Rows, before: State, after: State) -> None:
+def _add_cases(rows: Rows, before: ControllerState, after: ControllerState) -> None:
     """Cases are values: one that is the same object has not changed."""
     if before.cases is after.cases:
         return
@@ -287,7 +287,7 @@ def _add_handlers(rows: Rows, before: Chain, after: Chain) -> None:
     rows.left_handlers += [{"at_cluster": rows.cluster, "at_id": clean(handler)} for handler in old.keys() - new.keys()]
 
 
-def _add_memory(rows: Rows, before: State, after: State) -> None:
+def _add_memory(rows: Rows, before: ControllerState, after: ControllerState) -> None:
     if before.fleet is not after.fleet:
         _add_fleet(rows, before.fleet, after.fleet)
     if before.known.unseen != after.known.unseen:

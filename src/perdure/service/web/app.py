@@ -29,7 +29,7 @@ from perdure.service.web.etags import ETags
 from perdure.service.web.event_feed import EventFeed
 from perdure.service.web.host_guard import HostGuard
 from perdure.service.web.idempotency import Replies
-from perdure.service.web.metrics import Metrics
+from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.web.pages import errors, site
 from perdure.service.web.problems import RESPONSES
 from perdure.service.web.roles import check_every_route_declares
@@ -61,7 +61,7 @@ def create_app(
     tokens: TokenBook,
     settings: WebSettings | None = None,
     *,
-    metrics: Metrics | None = None,
+    metrics: ServiceMetrics | None = None,
     queue: ComparisonQueue | None = None,
     learner: Learner | None = None,
     suspicion: BlameSettings | None = None,
@@ -73,7 +73,7 @@ def create_app(
     Raises `RuntimeError` where a route does not say who may ask it.
     """
     settings = settings or WebSettings()
-    metrics = metrics or Metrics()
+    metrics = metrics or ServiceMetrics()
     reader = Reader(journal, operations.status().cluster)
     metrics.watch(reader, operations, settings.clock)
     app = FastAPI(

@@ -28,7 +28,7 @@ BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 USUAL_SUSPECTS = (CODE, USER, NODE, GPU, STORAGE)  # tiers that are told where nobody is suspected, too
 
 
-class Metrics:
+class ServiceMetrics:
     """The registry. Whoever decides calls `decided`; all else is read from the journal when asked for."""
 
     def __init__(self, playbook: Playbook | None = None) -> None:

@@ -14,10 +14,10 @@ from perdure.service.access.proxy.settings import ProxySettings
 from perdure.service.access.sessions import Sessions
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.learning.learner import Learner
-from perdure.service.notices.rules import Limits
+from perdure.service.notices.rules import NoticeLimits
 from perdure.service.store.queries.reader import Reader
 from perdure.service.web.idempotency import Replies
-from perdure.service.web.metrics import Metrics
+from perdure.service.web.metrics import ServiceMetrics
 from perdure.service.web.roles import operator, owner, public, viewer
 from perdure.service.whatif.comparison_queue import ComparisonQueue
 from perdure.service.workers.operations import Operations
@@ -35,7 +35,7 @@ class WebSettings:
     """How often a stream looks for new events."""
     log_bytes: int = 256 * 1024
     """The end of a log that is shown."""
-    notices: Limits = field(default_factory=Limits)
+    notices: NoticeLimits = field(default_factory=NoticeLimits)
     """When notices are sent, for the page that says what one waits for."""
     proxy: ProxySettings = field(default_factory=ProxySettings)
     """How a reverse proxy logs its users in."""
@@ -50,7 +50,7 @@ class WebState:
     operations: Operations
     tokens: TokenBook
     sessions: Sessions
-    metrics: Metrics
+    metrics: ServiceMetrics
     replies: Replies
     settings: WebSettings
     whatif: ComparisonQueue | None = None  # None where this service takes no what-if questions

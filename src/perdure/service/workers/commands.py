@@ -14,7 +14,7 @@ from perdure.model.actions import Action
 from perdure.model.identity import AttemptId
 from perdure.model.observation import MANAGER
 from perdure.model.output import Why, as_one_text
-from perdure.retry.budget import Standing, standing
+from perdure.retry.budget import BudgetStanding, standing
 from perdure.service.core.controller import Ordered, undo_of
 from perdure.service.core.view import SiteView
 from perdure.service.exceptions.coordinator import Coordinator
@@ -31,7 +31,7 @@ SPENT_SHOWN = 5  # of the budgets that are spent
 Fault = Literal["fail", "freeze", "thaw", "return"]
 
 
-def retry_budgets(view: SiteView) -> tuple[Standing, tuple[Standing, ...], dict[str, int]]:
+def retry_budgets(view: SiteView) -> tuple[BudgetStanding, tuple[BudgetStanding, ...], dict[str, int]]:
     """How the budgets of retries stand now.
 
     Returns the cluster's; a few of those that make retries start later, the last to have room first; and how many

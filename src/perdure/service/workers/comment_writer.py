@@ -9,7 +9,7 @@ from perdure.errors import ClusterBusy, PerdureError
 from perdure.model.actions import Comment, Outcome, OutcomeStatus
 from perdure.model.events import ActionEnded
 from perdure.service.store.journal import ActionRow, ActionState, Journal
-from perdure.service.workers.executor import ExecutorSettings, Ruling, Used, rule
+from perdure.service.workers.executor import ExecutorSettings, GateRuling, Used, rule
 
 COMMENTS_EVERY_S = 10.0
 MAX_COMMENTS = 30  # written at a time: slurmdbd under load was seen to take 0.4 s for each
@@ -37,13 +37,13 @@ class CommentWriter:
             outside = settings.scope.refuses(row.action, self._journal.job_of(row.action), None)
             ruled = rule(row, now, settings.armed, settings.stopped, settings.caps, Used(), outside=outside)
             match ruled.ruling:
-                case Ruling.GO:
+                case GateRuling.GO:
                     due.append(row)
-                case Ruling.WAIT:
+                case GateRuling.WAIT:
                     self._journal.note(row, ruled.why)
-                case Ruling.EXPIRE:
+                case GateRuling.EXPIRE:
                     ended += self._end(row, ActionState.EXPIRED, ruled.why, now)
-                case Ruling.SHADOW:
+                case GateRuling.SHADOW:
                     ended += self._end(row, ActionState.SHADOW, ruled.why, now)
         return [*ended, *self._write(due, now)]
 

@@ -28,9 +28,10 @@ from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import MANAGER, Observation
 from perdure.model.output import LogMark, Output, OutputKind
 from perdure.service.core.caps import undoes_own
-from perdure.service.core.case import State
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import (
     Act,
+    ChainInput,
     ControllerSettings,
     Effect,
     Ended,
@@ -39,7 +40,6 @@ from perdure.service.core.controller import (
     Judged,
     Looked,
     Study,
-    Told,
     step,
     unfinished,
 )
@@ -105,7 +105,7 @@ class Engine:
         self.kept = kept
         self._lock = threading.Lock()  # of the state and the journal's order
         self._backend_lock = threading.Lock()  # a backend is asked one thing at a time
-        self._state: State = journal.restore()
+        self._state: ControllerState = journal.restore()
         self.logs = LogQueue(self._read)  # of attempts that wait to be judged
         self._to_study = GoodRunQueue()
         self._good_reader = ThreadPoolExecutor(1, thread_name_prefix="good-log")  # stuck, it holds up no failure
@@ -123,7 +123,7 @@ class Engine:
         self._after(unfinished(self._state))
 
     @property
-    def state(self) -> State:
+    def state(self) -> ControllerState:
         return self._state
 
     def absorb(self, events: Iterable[Event]) -> list[Effect]:
@@ -144,13 +144,13 @@ class Engine:
 
     def tell(self, inputs: tuple[Input, ...]) -> list[Refused]:
         """Take in what programs say of exceptions; what could not be taken, with the reason."""
-        effects = self.absorb([Told(self.clock(), inputs)])
+        effects = self.absorb([ChainInput(self.clock(), inputs)])
         return [effect for effect in effects if isinstance(effect, Refused)]
 
     def tick(self) -> None:
         """Let time pass on the chain of exceptions: leases and deadlines run out."""
         if self._state.chain.open or self._state.chain.handlers:
-            self.absorb([Told(self.clock())])
+            self.absorb([ChainInput(self.clock())])
 
     def view(self) -> SiteView:
         """The site as handlers of exceptions see it now."""
@@ -303,7 +303,7 @@ class Engine:
             ended = self.executor.run_due(self.clock(), self._overtakes, lambda: time.monotonic() < end_s)
         if held_back := self.executor.held_back():
             failed = (Failed(key, f"not done yet: {why}") for key, why in held_back)
-            self.absorb([Told(self.clock(), tuple(failed))])
+            self.absorb([ChainInput(self.clock(), tuple(failed))])
         if ended:
             self._end(ended)
             self.look_now.set()

@@ -92,7 +92,7 @@ class Used(Struct, frozen=True):
         return sorted(c.at_s for c in self.charges if c.kind in (kinds or (c.kind,)) and user in (None, c.user))
 
 
-class Ruling(StrEnum):
+class GateRuling(StrEnum):
     """What is to be done now with a planned action."""
 
     GO = "go"
@@ -104,7 +104,7 @@ class Ruling(StrEnum):
 class Ruled(NamedTuple):
     """What is to be done with an action, why not, and until when it waits at least; None: nobody can tell."""
 
-    ruling: Ruling
+    ruling: GateRuling
     why: str = ""
     until_s: float | None = None
 
@@ -122,14 +122,14 @@ def rule(
         full, until_s = _cap_reached(row, caps, used, user, now)
     if now >= row.expires_s and not lets_go(row) and not (full and keeps(row.action)):
         waited = f": it waited because {row.detail}" if row.detail else ""
-        return Ruled(Ruling.EXPIRE, f"not begun within {row.expires_s - row.created_s:.0f} s{waited}")
+        return Ruled(GateRuling.EXPIRE, f"not begun within {row.expires_s - row.created_s:.0f} s{waited}")
     if not armed:
-        return Ruled(Ruling.SHADOW, "shadow mode: not carried out")
+        return Ruled(GateRuling.SHADOW, "shadow mode: not carried out")
     if outside and row.automatic and not lets_go(row):
-        return Ruled(Ruling.SHADOW, outside)
+        return Ruled(GateRuling.SHADOW, outside)
     if stopped:
-        return Ruled(Ruling.WAIT, "the kill switch is on")
-    return Ruled(Ruling.WAIT, full, until_s) if full else Ruled(Ruling.GO)
+        return Ruled(GateRuling.WAIT, "the kill switch is on")
+    return Ruled(GateRuling.WAIT, full, until_s) if full else Ruled(GateRuling.GO)
 
 
 def keeps(action: Action) -> bool:
@@ -253,7 +253,7 @@ class Executor:
             job = self._journal.job_of(row.action)
             ruled, row = self._ruled(row, job, used, now)
             match ruled.ruling:
-                case Ruling.GO:
+                case GateRuling.GO:
                     used = self._charged(used, row, job, now)
                     try:
                         ended += self._carry_out(row, now, overtakes)
@@ -261,12 +261,12 @@ class Executor:
                         busy_jobs |= {job_id} if job_id else set()
                     except ClusterBusy:
                         break
-                case Ruling.WAIT:
+                case GateRuling.WAIT:
                     self._wait(row, ruled)
                     busy_jobs |= {job_id} if job_id else set()
-                case Ruling.EXPIRE:
+                case GateRuling.EXPIRE:
                     ended += self._end(row, ActionState.EXPIRED, ruled.why, now)
-                case Ruling.SHADOW:
+                case GateRuling.SHADOW:
                     ended += self._end(row, ActionState.SHADOW, ruled.why, now)
         return ended
 
@@ -309,7 +309,7 @@ class Executor:
         if free_s is not None:
             return ruled, row
         later = replace(row, action=replace(action, delay_s=until_s - now))
-        return (Ruled(Ruling.GO), later) if self._journal.change(later) else (ruled, row)
+        return (Ruled(GateRuling.GO), later) if self._journal.change(later) else (ruled, row)
 
     def _used(self, now: float) -> Used:
         """What counts now: read from the journal once, and kept up from then on; again where a clock was set back.

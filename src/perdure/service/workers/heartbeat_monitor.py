@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from perdure.coordination.messages import Input, Raised
+from perdure.coordination.messages import ExceptionRaised, Input
 from perdure.coordination.record import FATAL, ExceptionRecord, Origin, Scope, Subject
 from perdure.job.agent import agents, heartbeats
-from perdure.job.heartbeat import Heartbeat, Source
+from perdure.job.heartbeat import Heartbeat, HeartbeatSource
 from perdure.job.liveness import Judgement, LivenessRules, SilentNode, Watchlog, observe, silent
 from perdure.model.jobs import Attempt
 from perdure.model.nodes import NodeState
@@ -53,7 +53,7 @@ class HeartbeatMonitor:
             judgement = Judgement()  # what is known to run may be over: silence proves nothing
         self._say_blind(judgement.blind)
         records = [*(_silent(node, view) for node in judgement.nodes), *_ill(found, view)]
-        inputs: tuple[Input, ...] = tuple(Raised(r) for r in records if view.state.chain.find(r.id) is None)
+        inputs: tuple[Input, ...] = tuple(ExceptionRaised(r) for r in records if view.state.chain.find(r.id) is None)
         for effect in self._tell(inputs) if inputs else ():
             log.warning("what the heartbeats say is not taken: %s. %s", effect.what, effect.fix)
 
@@ -114,7 +114,7 @@ def _ill(found: Mapping[str, Heartbeat], view: SiteView) -> Iterator[ExceptionRe
     """What the agents say is wrong with their nodes; the same once, as long as it stays the same."""
     for beat in found.values():
         node = view.node(beat.node)
-        if beat.source is Source.AGENT and beat.problems and not beat.is_over and node is not None:
+        if beat.source is HeartbeatSource.AGENT and beat.problems and not beat.is_over and node is not None:
             problems = beat.problems[:MAX_PROBLEMS]
             mark = hashlib.sha256("\n".join(problems).encode("utf-8", "replace")).hexdigest()[:12]
             name = f"{view.state.cluster}:node.health:{beat.node}:{beat.host}.{beat.pid}:{mark}"

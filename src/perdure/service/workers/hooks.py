@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.spool import Question, Spool
 from perdure.coordination.bridges.registry import read as read_bridged
-from perdure.coordination.messages import Raised
+from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
 from perdure.service.core.call_budget import CallMeter
@@ -88,7 +88,9 @@ class Hooks:
             self._engine.look_now.set()
         for notice in self._backend.notices():
             said = read_bridged("slurm", notice, self._backend.cluster, now)
-            refused = self._engine.tell(tuple(Raised(_own(record, self._backend.cluster)) for record in said.records))
+            refused = self._engine.tell(
+                tuple(ExceptionRaised(_own(record, self._backend.cluster)) for record in said.records)
+            )
             for effect in refused:
                 log.warning("a hook's word is not taken: %s. %s", effect.what, effect.fix)
 

@@ -25,7 +25,7 @@ MAX_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class InstanceHolder:
     """The service that acts."""
 
     pid: int
@@ -67,7 +67,7 @@ def only_one(identity: str, state: Path, directory: Path, others: tuple[Path, ..
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as err:
             raise _in_use(identity, read_holder(word)) from err
-        _write(word, Holder(os.getpid(), _began(os.getpid()), _user(), str(state.absolute())))
+        _write(word, InstanceHolder(os.getpid(), _began(os.getpid()), _user(), str(state.absolute())))
         try:
             yield
         finally:
@@ -76,7 +76,7 @@ def only_one(identity: str, state: Path, directory: Path, others: tuple[Path, ..
         os.close(handle)
 
 
-def holder_of(identity: str, directory: Path) -> Holder | None:
+def holder_of(identity: str, directory: Path) -> InstanceHolder | None:
     """Who acts on the Slurm of that identity, by the word left in a directory."""
     return read_holder(_word(identity, directory))
 
@@ -85,7 +85,7 @@ def _word(identity: str, directory: Path) -> Path:
     return directory / f"{hashlib.sha256(identity.encode('utf-8', 'replace')).hexdigest()[:16]}.json"
 
 
-def read_holder(word: Path) -> Holder | None:
+def read_holder(word: Path) -> InstanceHolder | None:
     """Who left word there, where that process still lives; the word of anybody but the directory's owner counts not."""
     try:
         folder = word.parent.lstat()
@@ -97,7 +97,7 @@ def read_holder(word: Path) -> Holder | None:
         if not stat.S_ISREG(found.st_mode) or found.st_uid != folder.st_uid or folder.st_uid not in (0, os.geteuid()):
             return None
         said = json.loads(os.read(handle, MAX_BYTES))
-        holder = Holder(int(said["pid"]), str(said["began"]), str(said["user"]), str(said["state"]))
+        holder = InstanceHolder(int(said["pid"]), str(said["began"]), str(said["user"]), str(said["state"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
     finally:
@@ -105,7 +105,7 @@ def read_holder(word: Path) -> Holder | None:
     return holder if holder.began and _began(holder.pid) == holder.began else None
 
 
-def _in_use(identity: str, holder: Holder | None) -> InUse:
+def _in_use(identity: str, holder: InstanceHolder | None) -> InUse:
     by = str(holder) if holder else "another process"
     return InUse(identity, f"another service acts on it: {by}", "Stop that one, or start this one with --shadow")
 
@@ -121,7 +121,7 @@ def _make(directory: Path) -> None:
         raise StateError(str(directory), "somebody else may write to it", "Remove it, or chown it and chmod 755 it")
 
 
-def _write(path: Path, holder: Holder) -> None:
+def _write(path: Path, holder: InstanceHolder) -> None:
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)

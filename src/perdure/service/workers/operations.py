@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from perdure.model.actions import Action
-from perdure.retry.budget import Standing
+from perdure.retry.budget import BudgetStanding
 from perdure.service.exceptions.coordinator import Coordinator
 
 
@@ -25,8 +25,10 @@ class Status:
     unready: tuple[str, ...] = ()  # why not, without names of files or machines
     look_every_s: float = 0.0  # how often it is looked at when nothing happens
     answered_s: float | None = None  # when the resource manager answered last; None where that is not known
-    retries: Standing | None = None  # the cluster's budget
-    spent: tuple[Standing, ...] = ()  # budgets that make retries start later now; a few, the latest to have room first
+    retries: BudgetStanding | None = None  # the cluster's budget
+    spent: tuple[
+        BudgetStanding, ...
+    ] = ()  # budgets that make retries start later now; a few, the latest to have room first
     left: Mapping[str, int] = field(default_factory=dict)  # retries that each kind of budget has left, at the least
 
 

@@ -37,7 +37,7 @@ class TrainingExample:
 
 
 @dataclass(frozen=True, slots=True)
-class Caps:
+class ExampleCaps:
     """How much of what is taught may come from where: nobody teaches a site his own wishes."""
 
     per_fingerprint: int = 5
@@ -48,13 +48,13 @@ class Caps:
     most: int = 5000
 
 
-def taught(lessons: Iterable[TrainingExample], caps: Caps | None = None) -> list[TrainingExample]:
+def taught(lessons: Iterable[TrainingExample], caps: ExampleCaps | None = None) -> list[TrainingExample]:
     """The lessons that a model is taught, newest first.
 
     Of an attempt a person's word counts, else the newest. A fingerprint of which outcomes say both teaches nothing,
     until a person speaks. What persons say is not capped.
     """
-    caps = caps or Caps()
+    caps = caps or ExampleCaps()
     ordered = sorted(
         lessons, key=lambda lesson: (lesson.source is not LabelSource.PERSON, -lesson.time_s, lesson.attempt)
     )
@@ -85,7 +85,7 @@ def _contradictory(lessons: Iterable[TrainingExample]) -> set[str]:
     return {fingerprint for fingerprint, said in kinds.items() if len(said) > 1}
 
 
-def _capped(lessons: list[TrainingExample], caps: Caps) -> list[TrainingExample]:
+def _capped(lessons: list[TrainingExample], caps: ExampleCaps) -> list[TrainingExample]:
     of_user_most = max(caps.floor_per_user, min(caps.per_user, int(caps.share_of_one_user * len(lessons))))
     of_fingerprint: Counter[str] = Counter()
     of_user: Counter[str] = Counter()

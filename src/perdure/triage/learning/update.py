@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perdure.triage.classifiers.protocol import Example, Model
-from perdure.triage.learning.examples import Caps, LabelSource, TrainingExample, taught
+from perdure.triage.learning.examples import ExampleCaps, LabelSource, TrainingExample, taught
 
 HELD_BACK = 5
 """One group in so many (a fingerprint of lessons, a family of known failures) is never taught, and examines."""
@@ -34,7 +34,7 @@ class EvaluationMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class RoundResult:
     """One round of teaching: what was taught, the marks before and after, and what became of the update."""
 
     offered: int  # lessons that there were
@@ -49,8 +49,12 @@ class Term:
 
 
 def update_model(
-    base: Model, current: Model, lessons: Sequence[TrainingExample], known: Sequence[Example], caps: Caps | None = None
-) -> tuple[Model, Term]:
+    base: Model,
+    current: Model,
+    lessons: Sequence[TrainingExample],
+    known: Sequence[Example],
+    caps: ExampleCaps | None = None,
+) -> tuple[Model, RoundResult]:
     """The model to use from now on, and how it came to that.
 
     `base` is the model that came with Perdure, `current` the one in use, `known` what was true before any lesson: most
@@ -74,7 +78,7 @@ def update_model(
     site_before, site_after = (marks(model, site) for model in (current, update))
     reason = worse("the fixed set", before, after) or worse("the site's own lessons", site_before, site_after)
     persons = sum(lesson.source is LabelSource.PERSON for lesson in lessons)
-    term = Term(
+    term = RoundResult(
         len(lessons),
         len(learnt),
         persons,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import smtplib
     from email.message import EmailMessage
 
-    from perdure.service.notices.network import Network
+    from perdure.service.notices.network import AllowedNetwork
 
 USER = "{user}"
 MAX_SUBJECT = 200  # characters
@@ -64,12 +64,12 @@ class Mail:
     def is_personal(self) -> bool:
         return any(USER in address for address in self.to)
 
-    def send(self, delivery: Delivery, network: Network) -> None:
+    def send(self, delivery: Delivery, network: AllowedNetwork) -> None:
         mail = letter(delivery, self.sender, self._recipients(delivery.message.whose))
         with self._session(network) as smtp:
             smtp.send_message(mail)
 
-    def check(self, network: Network) -> str:
+    def check(self, network: AllowedNetwork) -> str:
         if self.login:
             self.password.read()
         with self._session(network):
@@ -82,7 +82,7 @@ class Mail:
         return tuple(address.replace(USER, whose) for address in self.to)
 
     @contextmanager
-    def _session(self, network: Network) -> Iterator[smtplib.SMTP]:
+    def _session(self, network: AllowedNetwork) -> Iterator[smtplib.SMTP]:
         """A connection on which mail can be sent."""
         from perdure.service.notices.network import tls_context
         from perdure.service.notices.smtp import Connected, told_as

@@ -14,7 +14,7 @@ from perdure.service.notices.notice import Severity
 from perdure.service.notices.secrets import Secret
 
 if TYPE_CHECKING:
-    from perdure.service.notices.network import Network
+    from perdure.service.notices.network import AllowedNetwork
 
 _PRIORITY = {Severity.INFO: 2, Severity.WARNING: 3, Severity.CRITICAL: 5}
 
@@ -29,7 +29,7 @@ class Ntfy:
 
     is_personal = False
 
-    def send(self, delivery: Delivery, network: Network) -> None:
+    def send(self, delivery: Delivery, network: AllowedNetwork) -> None:
         server, topic = _parts(self.url.read(), network)
         body = {
             "topic": topic,
@@ -43,14 +43,14 @@ class Ntfy:
             headers["Authorization"] = f"Bearer {self.token.read()}"
         network.post(server, headers, json.dumps(body).encode(), self.ca_file)
 
-    def check(self, network: Network) -> str:
+    def check(self, network: AllowedNetwork) -> str:
         if self.token:
             self.token.read()
         _parts(self.url.read(), network)
         return network.checked_host(self.url.read())
 
 
-def _parts(url: str, network: Network) -> tuple[str, str]:
+def _parts(url: str, network: AllowedNetwork) -> tuple[str, str]:
     """The server and the topic: JSON is published to the first."""
     parts = network.checked(url)
     above, _, topic = parts.path.rpartition("/")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from perdure.service.notices.notice import Message, Notice
 
 if TYPE_CHECKING:
-    from perdure.service.notices.network import Network
+    from perdure.service.notices.network import AllowedNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Channel(Protocol):
     def is_personal(self) -> bool:
         """Whether each message goes to the user whose job it is about."""
 
-    def send(self, delivery: Delivery, network: Network) -> None:
+    def send(self, delivery: Delivery, network: AllowedNetwork) -> None:
         """Deliver. Raises `NotDelivered` where trying again may help, as `NoticeRefused` where it cannot.
 
         `ConfigError` says that a setting is in the way.
         """
 
-    def check(self, network: Network) -> str:
+    def check(self, network: AllowedNetwork) -> str:
         """Where messages go, without a secret. Sends nothing. Raises as `send` does."""
 
 

@@ -15,7 +15,7 @@ from perdure.service.notices.notice import Notice, Severity
 from perdure.service.notices.secrets import Secret
 
 if TYPE_CHECKING:
-    from perdure.service.notices.network import Network
+    from perdure.service.notices.network import AllowedNetwork
 
 _SIGNS = {Severity.INFO: ":information_source:", Severity.WARNING: ":warning:", Severity.CRITICAL: ":rotating_light:"}
 
@@ -29,12 +29,12 @@ class Slack:
 
     is_personal = False
 
-    def send(self, delivery: Delivery, network: Network) -> None:
+    def send(self, delivery: Delivery, network: AllowedNetwork) -> None:
         body = json.dumps({"text": text_of(delivery), "unfurl_links": False}).encode()
         headers = {"Content-Type": "application/json", "Idempotency-Key": delivery.message.key}
         network.post(self.url.read(), headers, body, self.ca_file)
 
-    def check(self, network: Network) -> str:
+    def check(self, network: AllowedNetwork) -> str:
         return network.checked_host(self.url.read())
 
 

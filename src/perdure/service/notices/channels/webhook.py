@@ -23,7 +23,7 @@ from perdure.service.notices.notice import Notice
 from perdure.service.notices.secrets import Secret
 
 if TYPE_CHECKING:
-    from perdure.service.notices.network import Network
+    from perdure.service.notices.network import AllowedNetwork
 
 PREFIX = "whsec_"
 FORM = "perdure.notice/1"
@@ -40,7 +40,7 @@ class Webhook:
 
     is_personal = False
 
-    def send(self, delivery: Delivery, network: Network) -> None:
+    def send(self, delivery: Delivery, network: AllowedNetwork) -> None:
         body = json.dumps(_document(delivery)).encode()
         key = delivery.message.key
         headers = {"Content-Type": "application/json", "webhook-id": key, "Idempotency-Key": key}
@@ -49,7 +49,7 @@ class Webhook:
             headers |= {"webhook-timestamp": stamp, "webhook-signature": sign(self.secret.read(), key, stamp, body)}
         network.post(self.url.read(), headers, body, self.ca_file)
 
-    def check(self, network: Network) -> str:
+    def check(self, network: AllowedNetwork) -> str:
         if self.secret:
             _key_of(self.secret.read())
         return network.checked_host(self.url.read())

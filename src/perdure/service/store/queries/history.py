@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 
 from perdure.errors import InputError
 from perdure.model.jobs import AttemptState, JobState
-from perdure.model.table import Attempts, Ending, JobTable
+from perdure.model.table import Attempts, JobTable, TableEnding
 from perdure.service.store import codec
 from perdure.service.store.queries.reader import Reader, as_text
 from perdure.service.store.schema import attempts, jobs, nodes
@@ -127,12 +127,12 @@ def _names(texts: Iterable[str]) -> NDArray[np.str_]:
     return np.array([text[:_WIDEST] for text in texts], np.str_)
 
 
-def _ending(state: AttemptState) -> Ending:
+def _ending(state: AttemptState) -> TableEnding:
     """As Slurm's word for it means; what has no ending there failed, or was put back by somebody."""
     known = slurm_ending(state.value.upper())
-    if known is not Ending.UNKNOWN or not state.is_over:
+    if known is not TableEnding.UNKNOWN or not state.is_over:
         return known
-    return Ending.FAILED if state.is_failure else Ending.KILLED
+    return TableEnding.FAILED if state.is_failure else TableEnding.KILLED
 
 
 _ENDINGS = {state.value: _ending(state) for state in AttemptState}

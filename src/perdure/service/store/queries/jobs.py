@@ -17,7 +17,7 @@ from perdure.service.store.queries.order import ALWAYS, SortOrder, Within, in_or
 from perdure.service.store.queries.reader import Page, Reader, as_text, paged
 from perdure.service.store.queries.story import of_this_job
 from perdure.service.store.schema import attempts, exceptions, jobs
-from perdure.triage.verdict import Role, Verdict
+from perdure.triage.verdict import CauseRole, Verdict
 
 MAX_ATTEMPTS = 100  # shown of one job, the latest
 MAX_EXCEPTIONS = 100
@@ -240,7 +240,7 @@ def root_lines(reader: Reader, job_ids: Iterable[str]) -> dict[tuple[str, int], 
     found = {}
     for row in reader.all(query):
         verdict = verdict_of(row.verdict)
-        lines = [item.text for item in verdict.evidence if item.role is Role.ROOT] if verdict else []
+        lines = [item.text for item in verdict.evidence if item.role is CauseRole.ROOT] if verdict else []
         attempt = codec.ATTEMPT.decode(row.payload)
         nodes = attempt.failed_nodes or attempt.nodes
         found[row.job_id, row.incarnation] = JudgedLine(attempt.user, nodes, lines[0] if lines else "")

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import and_, func, select
 
-from perdure.coordination.record import Outcome
+from perdure.coordination.record import ExceptionOutcome
 from perdure.service.store.queries.reader import Reader, as_text
 from perdure.service.store.schema import corrections, exceptions, readings, terms
 
@@ -77,7 +77,7 @@ def similar(reader: Reader, fingerprint: str, since_s: float) -> Similar:
         exceptions.c.cluster == readings.c.cluster,
         exceptions.c.job_id == readings.c.job_id,
         exceptions.c.incarnation == readings.c.incarnation,
-        exceptions.c.state == Outcome.RECOVERED.value,
+        exceptions.c.state == ExceptionOutcome.RECOVERED.value,
         exceptions.c.of_attempt,
     )
     counts = (

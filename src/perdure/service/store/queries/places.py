@@ -19,7 +19,7 @@ _FAILED = tuple(state.value for state in AttemptState if state.is_failure)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeFailures:
     """A node, and its last failures of other jobs: how many there were, and how many of them infrastructure."""
 
     node: str
@@ -28,7 +28,7 @@ class Place:
     users: int  # whose failures those of infrastructure were
 
 
-def places_of(reader: Reader, attempt: Attempt) -> tuple[Place, ...]:
+def places_of(reader: Reader, attempt: Attempt) -> tuple[NodeFailures, ...]:
     """The nodes of a failed attempt that failed others too, the worst first; a few of them."""
     wanted = frozenset(attempt.failed_nodes or attempt.nodes)
     seen: dict[str, list[tuple[bool, str]]] = {}
@@ -41,12 +41,12 @@ def places_of(reader: Reader, attempt: Attempt) -> tuple[Place, ...]:
     return tuple(sorted(told, key=lambda place: (-place.infrastructure, place.node))[:MAX_PLACES])
 
 
-def in_words(place: Place) -> str:
+def in_words(place: NodeFailures) -> str:
     """One sentence.
 
-    >>> in_words(Place("gpu03", 4, 3, 2))
+    >>> in_words(NodeFailures("gpu03", 4, 3, 2))
     '3 of the last 4 failures of other jobs on gpu03 were infrastructure, of 2 users'
-    >>> in_words(Place("gpu03", 10, 0, 0))
+    >>> in_words(NodeFailures("gpu03", 10, 0, 0))
     'the last 10 failures of other jobs on gpu03 were faults of these jobs, as far as is known'
     """
     others = f"failures of other jobs on {place.node}"
@@ -56,9 +56,9 @@ def in_words(place: Place) -> str:
     return f"{place.infrastructure} of the last {place.failures} {others} were infrastructure, of {users}"
 
 
-def _place(node: str, found: Sequence[tuple[bool, str]]) -> Place:
+def _place(node: str, found: Sequence[tuple[bool, str]]) -> NodeFailures:
     users = {user for infrastructure, user in found if infrastructure}
-    return Place(node, len(found), sum(infrastructure for infrastructure, _ in found), len(users))
+    return NodeFailures(node, len(found), sum(infrastructure for infrastructure, _ in found), len(users))
 
 
 def _failed(reader: Reader) -> list[tuple[Attempt, bool]]:

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from sqlalchemy import BigInteger, case, cast, func, select
 from sqlalchemy import Float as SqlFloat
 
-from perdure.coordination.record import Outcome
+from perdure.coordination.record import ExceptionOutcome
 from perdure.service.store import codec
 from perdure.service.store.queries.jobs import (
     LIVE,
@@ -34,7 +34,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class CauseCount:
     """Failures of one category."""
 
     category: str
@@ -83,9 +83,9 @@ def gpus(reader: Reader) -> int:
     return sum(codec.NODE.decode(row.payload).gpus for row in rows)
 
 
-def causes(reader: Reader, since_s: float) -> tuple[Cause, ...]:
+def causes(reader: Reader, since_s: float) -> tuple[CauseCount, ...]:
     """What failed since an instant, by category; the most frequent first."""
-    recovered = func.sum(case((exceptions.c.state == Outcome.RECOVERED.value, 1), else_=0))
+    recovered = func.sum(case((exceptions.c.state == ExceptionOutcome.RECOVERED.value, 1), else_=0))
     query = (
         select(
             exceptions.c.type,
@@ -99,12 +99,12 @@ def causes(reader: Reader, since_s: float) -> tuple[Cause, ...]:
         .where(reader.owns(exceptions), exceptions.c.time_s >= since_s, exceptions.c.of_attempt)
         .group_by(exceptions.c.type)
     )
-    found: dict[str, Cause] = {}
+    found: dict[str, CauseCount] = {}
     for kind, *sums in reader.all(query):
         name = category_of(kind)
-        old = found.get(name, Cause(name, 0, 0, 0.0, 0.0, 0, 0.0))
+        old = found.get(name, CauseCount(name, 0, 0, 0.0, 0.0, 0, 0.0))
         _, *before = astuple(old)
-        found[name] = Cause(name, *(one + other for one, other in zip(before, sums, strict=True)))
+        found[name] = CauseCount(name, *(one + other for one, other in zip(before, sums, strict=True)))
     return tuple(sorted(found.values(), key=lambda cause: (-cause.failures, cause.category)))
 
 

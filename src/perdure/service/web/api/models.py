@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.wire import encode
 from perdure.model.jobs import Attempt, Job
-from perdure.retry.budget import Standing
+from perdure.retry.budget import BudgetStanding
 from perdure.retry.decide import DecisionKind
 from perdure.service.access.auth import Identity
 from perdure.service.store import codec
@@ -21,12 +21,12 @@ from perdure.service.store.queries.actions import ListedAction
 from perdure.service.store.queries.events import EventRow
 from perdure.service.store.queries.jobs import DecidedException, JobDetail, JobRow, JudgedAttempt, LatestFailure
 from perdure.service.store.queries.nodes import NodeRow
-from perdure.service.store.queries.places import Place
+from perdure.service.store.queries.places import NodeFailures
 from perdure.service.web.resubmit_command import command_elsewhere
 from perdure.service.whatif.comparison import Comparison, Progress, Stage, Summary, Trouble
 from perdure.service.whatif.question import ComparisonQuestion
 from perdure.service.workers.operations import Status
-from perdure.triage.verdict import Role, Verdict
+from perdure.triage.verdict import CauseRole, Verdict
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class EvidenceItem(BaseModel):
 
     line: int  # 1-based, in the text that was judged; 0 for a fact that stands in no log
     text: str
-    role: Role
+    role: CauseRole
     rule: str
     source: str = ""
 
@@ -274,7 +274,9 @@ class JobFull(BaseModel):
     attempts: list[AttemptItem]
     exceptions: list[ExceptionItem]
     actions: list[ActionItem]
-    places: list[Place] = Field(description="Nodes of the latest failed attempt, and what failed on them of others")
+    places: list[NodeFailures] = Field(
+        description="Nodes of the latest failed attempt, and what failed on them of others"
+    )
     elsewhere: str = Field("", description="Command to paste that starts it away from where it failed, if that helps")
 
     @classmethod
@@ -282,7 +284,7 @@ class JobFull(BaseModel):
         cls,
         found: JobDetail,
         acts: tuple[ListedAction, ...],
-        places: tuple[Place, ...],
+        places: tuple[NodeFailures, ...],
         identity: Identity,
         kept_log: Callable[[str, int], str],
         waits: str,
@@ -359,7 +361,7 @@ class BudgetItem(BaseModel):
     setting: str  # under [retry], that gives more
 
     @classmethod
-    def of(cls, each: Standing) -> BudgetItem:
+    def of(cls, each: BudgetStanding) -> BudgetItem:
         return cls(**{**each._asdict(), "room_s": None if each.room_s == math.inf else each.room_s})
 
 

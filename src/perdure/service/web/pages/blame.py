@@ -50,7 +50,7 @@ class AxisLabel:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class HeatMap:
     """The grid as it is drawn, in units of a screen pixel."""
 
     left: int  # where the cells begin
@@ -113,7 +113,7 @@ def blame_page(request: Request, web: Here, identity: Viewer, asked: Wanted) -> 
     )
 
 
-def picture_of(rows: Sequence[AttemptRow], accused: Collection[Component]) -> Picture | None:
+def picture_of(rows: Sequence[AttemptRow], accused: Collection[Component]) -> HeatMap | None:
     """File systems by nodes, of all attempts that are no user's own fault; where none is known, nodes by users.
 
     File systems are the rows: they are few, and a picture is better wide than high. None where there are no such
@@ -129,7 +129,7 @@ def picture_of(rows: Sequence[AttemptRow], accused: Collection[Component]) -> Pi
     return _drawn(found, grid(found.window, culprits, NODE, USER, MOST), culprits)
 
 
-def _drawn(found: Named, shown: Grid, culprits: Collection[int]) -> Picture:
+def _drawn(found: Named, shown: Grid, culprits: Collection[int]) -> HeatMap:
     def lines(places: Sequence[int], start: int) -> tuple[AxisLabel, ...]:
         names = [found.components[place][1] for place in places]
         return tuple(
@@ -149,7 +149,7 @@ def _drawn(found: Named, shown: Grid, culprits: Collection[int]) -> Picture:
                 cells.append(Cell(column.at, row.at, level, title))
     leans = _room(found, shown.columns.tolist(), 0.64)  # cos 50 degrees
     width, height = left + CELL * len(across) + leans, top + CELL * len(down) + 8
-    return Picture(left, top, width, height, down, across, tuple(cells), shown.left_out, shown.row_tier == STORAGE)
+    return HeatMap(left, top, width, height, down, across, tuple(cells), shown.left_out, shown.row_tier == STORAGE)
 
 
 def _room(found: Named, places: Sequence[int], share: float) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.triage.clean import PIECE, scrub
-from perdure.triage.verdict import Evidence, Role
+from perdure.triage.verdict import CauseRole, Evidence
 
 MAX_LINES = 500
 MAX_LINE = 2000
@@ -43,7 +43,7 @@ def log_lines(raw: bytes, evidence: Sequence[Evidence], *, whole: bool) -> tuple
 
 def _cause(lines: Sequence[bytes], marks: Sequence[tuple[str, str]]) -> int | None:
     """Where the root cause stands among `lines`, where it does."""
-    roots = [words.encode() for words, role in marks if role == Role.ROOT]
+    roots = [words.encode() for words, role in marks if role == CauseRole.ROOT]
     return next((at for at, line in enumerate(lines) if any(words in line for words in roots)), None)
 
 

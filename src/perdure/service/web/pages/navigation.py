@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NavigationEntry:
     """A page in the navigation."""
 
     name: str  # as the page's route calls itself
@@ -17,13 +17,13 @@ class Entry:
 
 
 NAVIGATION = (
-    Entry("now", "Now", "/", "pulse"),
-    Entry("jobs", "Jobs", "/jobs", "list"),
-    Entry("nodes", "Nodes", "/nodes", "node"),
-    Entry("exceptions", "Exceptions", "/exceptions", "chain"),
-    Entry("blame", "Blame", "/blame", "probe"),
-    Entry("actions", "Actions", "/actions", "bolt"),
-    Entry("notices", "Notices", "/notices", "bell", for_operators=True),
-    Entry("whatif", "What if", "/whatif", "fork"),
-    Entry("learning", "Learning", "/learning", "leaf"),
+    NavigationEntry("now", "Now", "/", "pulse"),
+    NavigationEntry("jobs", "Jobs", "/jobs", "list"),
+    NavigationEntry("nodes", "Nodes", "/nodes", "node"),
+    NavigationEntry("exceptions", "Exceptions", "/exceptions", "chain"),
+    NavigationEntry("blame", "Blame", "/blame", "probe"),
+    NavigationEntry("actions", "Actions", "/actions", "bolt"),
+    NavigationEntry("notices", "Notices", "/notices", "bell", for_operators=True),
+    NavigationEntry("whatif", "What if", "/whatif", "fork"),
+    NavigationEntry("learning", "Learning", "/learning", "leaf"),
 )

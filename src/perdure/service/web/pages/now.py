@@ -65,7 +65,7 @@ def _standing(web: WebState) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """The stretch of time that the chart shows, cut into spells."""
 
     words: str
@@ -73,16 +73,16 @@ class Window:
     spell_s: float
 
 
-def window_of(first_s: float | None, now: float) -> Window:
+def window_of(first_s: float | None, now: float) -> TimeWindow:
     """A day in hours; two hours in spells of five minutes where nothing is older."""
     if first_s is not None and first_s > now - 2 * HOUR_S:
         spell_s, length_s, words = 300.0, 2 * HOUR_S, "last 2 hours"
     else:
         spell_s, length_s, words = HOUR_S, DAY_S, "last 24 hours"
-    return Window(words, (now // spell_s + 1) * spell_s - length_s, spell_s)
+    return TimeWindow(words, (now // spell_s + 1) * spell_s - length_s, spell_s)
 
 
-def chart(spells: Sequence[Spell], window: Window) -> dict[str, Any]:
+def chart(spells: Sequence[Spell], window: TimeWindow) -> dict[str, Any]:
     """What the drawing script reads: an axis of time and two series over it."""
     return {
         "spell": window.spell_s,
