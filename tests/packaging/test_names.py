@@ -9,7 +9,7 @@ from pathlib import Path
 import perdure
 
 SOURCES = Path(perdure.__file__).parent
-SHARED_BY_PARTS = 77  # to go down; two parts may each have their own Settings, or Fields
+SHARED_BY_PARTS = 10  # two parts may each have their own Forecast, or Asked
 
 
 def homes():

@@ -22,7 +22,8 @@ STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
 JOURNAL = SimpleNamespace(store=STORE, cluster="here", close=lambda: None, manager=lambda name: name)
 PARTS = (
     "Tools", "Spool", "SlurmBackend", "LocalBackend", "Executor", "KeptLogs", "Learner", "TrainingStore", "GoodRuns",
-    "SuspectStore", "Watch", "ComparisonQueue", "Notifier", "HeartbeatMonitor", "Outbox", "Hooks", "ServiceMetrics", "Engine",
+    "SuspectStore", "Watch", "ComparisonQueue", "Notifier", "HeartbeatMonitor", "Outbox", "Hooks", "ServiceMetrics",
+    "Engine",
 )  # fmt: skip
 CALLS = ("start_daemon", "stop_daemon", "listen", "check_share", "read_topology", "serve", "only_one", "prepare")
 

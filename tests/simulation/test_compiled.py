@@ -16,7 +16,7 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import Attempts, JobTable
 from perdure.scheduling import policies
 from perdure.scheduling.policies import PolicyOptions, policy_named
-from perdure.simulation.asking import Again, Failed
+from perdure.simulation.asking import Again, FailedRun
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.result import Result
@@ -51,7 +51,7 @@ class World:
         )  # fmt: skip
 
 
-def answer(failed: Failed) -> Again | None:
+def answer(failed: FailedRun) -> Again | None:
     """A retry policy that depends on all that it is told."""
     chance = zlib.crc32(repr(failed).encode())
     return (None, Again(), Again(3.0), Again(avoid=failed.nodes), Again(1.0, (failed.bad,) if failed.bad >= 0 else ()))[

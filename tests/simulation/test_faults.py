@@ -18,14 +18,14 @@ from perdure.model.table import JobTable
 from perdure.retry.rules import RetryRules
 from perdure.scheduling.placement.registry import PLACEMENTS
 from perdure.scheduling.policies import PolicyOptions, policy_named
-from perdure.simulation.asking import Again, Failed, Retry
+from perdure.simulation.asking import Again, FailedRun, Retry
 from perdure.simulation.checks import FAULT_LAWS, Replay
 from perdure.simulation.failures import NODE_FAULT, Failures, Nature, model_named, recorded
 from perdure.simulation.faults import MOST_MET
 from perdure.simulation.metrics import summary
 from perdure.simulation.repairs import REPAIR_DAYS, draw_repairs_s
 from perdure.simulation.result import Result
-from perdure.simulation.retries import Always, Classifier, Service, retry_named
+from perdure.simulation.retries import Always, ServiceRetries, TraceClassifier, retry_named
 from perdure.simulation.simulate import simulate
 from tests.conftest import require
 from tests.simulation.tables import faults_of, faulty, jobs, with_attempts
@@ -39,7 +39,7 @@ def tried(*lists: list[tuple[float, bool]], gpus: int = 1) -> JobTable:
     return jobs(*rows, attempts=with_attempts(jobs(*rows), lists))
 
 
-def off_bad_nodes(failed: Failed) -> Again:
+def off_bad_nodes(failed: FailedRun) -> Again:
     return Again(avoid=(failed.bad,) if failed.bad >= 0 else ())
 
 
@@ -208,26 +208,26 @@ def gray_failures(users: Sequence[str], cause: str) -> Failures:
     return Failures(found.table, found.nature, causes)
 
 
-def told(row: int, nodes: tuple[int, ...], bad: int, now_s: float = 60.0) -> Failed:
-    return Failed(row, 1, 2 * row, now_s, 60.0, nodes, bad, frozenset(), 8)
+def told(row: int, nodes: tuple[int, ...], bad: int, now_s: float = 60.0) -> FailedRun:
+    return FailedRun(row, 1, 2 * row, now_s, 60.0, nodes, bad, frozenset(), 8)
 
 
 def test_the_service_keeps_a_retry_off_the_nodes_of_the_attempt():
-    service = Service(Classifier(gray_failures(["a"], "cuda failure"), 0, 1.0, 0.0))
+    service = ServiceRetries(TraceClassifier(gray_failures(["a"], "cuda failure"), 0, 1.0, 0.0))
     answer = service(told(0, (3, 5), 5))
     assert answer is not None
     assert answer.avoid == (3, 5)
 
 
 def test_the_service_knows_which_node_went_down():
-    service = Service(Classifier(gray_failures(["a"], NODE_FAULT), 0, 1.0, 0.0))
+    service = ServiceRetries(TraceClassifier(gray_failures(["a"], NODE_FAULT), 0, 1.0, 0.0))
     answer = service(told(0, (3, 5), 5))
     assert answer is not None
     assert answer.avoid == (5,)
 
 
 def test_nodes_on_which_jobs_of_several_users_failed_are_blamed_and_kept_free():
-    service = Service(Classifier(gray_failures(["a", "b", "a", "c"], "cuda failure"), 0, 1.0, 0.0))
+    service = ServiceRetries(TraceClassifier(gray_failures(["a", "b", "a", "c"], "cuda failure"), 0, 1.0, 0.0))
     for row in range(3):
         service(told(row, (2,), 2))
     answer = service(told(3, (6,), 6))
@@ -238,7 +238,7 @@ def test_nodes_on_which_jobs_of_several_users_failed_are_blamed_and_kept_free():
 def test_the_service_keeps_the_budgets_that_jobs_share():
     """Of two retries an hour the third failure of that hour waits for the first to be an hour old."""
     rules = RetryRules(cluster_floor_per_hour=2, cluster_share_per_hour=0.0, user_share=1.0)
-    service = Service(Classifier(gray_failures(["a", "b", "c"], "connection lost"), 0, 1.0, 0.0), rules)
+    service = ServiceRetries(TraceClassifier(gray_failures(["a", "b", "c"], "connection lost"), 0, 1.0, 0.0), rules)
     waits = [service(told(row, (row,), -1, 60.0 + row)) for row in range(3)]
     first, second, third = (answer.delay_s for answer in waits if answer is not None)
     assert max(first, second) < 600

@@ -15,7 +15,7 @@ from perdure.model.table import JobTable
 from perdure.scheduling.gittins import GittinsIndex
 from perdure.scheduling.las import LeastAttained
 from perdure.scheduling.policies import PolicyOptions
-from perdure.simulation.asking import Again, Failed
+from perdure.simulation.asking import Again, FailedRun
 from perdure.simulation.result import Result
 from perdure.simulation.simulate import simulate
 from tests.conftest import require
@@ -106,7 +106,7 @@ def test_retries_by_hand(hand_cases: dict[str, dict], name: str) -> None:
     bare = jobs(*[(1, 0, 1)] * len(lists))
     table = jobs(*[(1, 0, 1)] * len(lists), attempts=with_attempts(bare, lists))
 
-    def retry(failed: Failed) -> Again | None:
+    def retry(failed: FailedRun) -> Again | None:
         if name == "retry-oracle":
             goes_on = any(ok for _, ok in lists[failed.row][failed.number :])
         else:

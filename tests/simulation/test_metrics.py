@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable, TableEnding
 from perdure.simulation.fairness import rho
-from perdure.simulation.metrics import Spread, interval, summary
+from perdure.simulation.metrics import MetricSpread, interval, summary
 from perdure.simulation.simulate import simulate
 from tests.simulation.tables import jobs, tables, with_attempts
 
@@ -35,14 +35,14 @@ def tried(*lists: list[tuple[float, bool]], **columns: object) -> JobTable:
     ],
 )
 def test_a_quantile_is_the_value_in_its_place(values, wanted):
-    found = Spread.of(np.array(values, np.float64))
+    found = MetricSpread.of(np.array(values, np.float64))
     assert (found.mean, found.p50, found.p90, found.p99) == wanted
 
 
 @given(st.integers(1, 400), st.sampled_from([50, 90, 99]))
 def test_quantiles_follow_the_convention_of_the_golden_files(n, percent):
     place = next(k for k in range(1, n + 1) if 100 * k >= percent * n) - 1
-    assert getattr(Spread.of(np.arange(n, dtype=float)), f"p{percent}") == place
+    assert getattr(MetricSpread.of(np.arange(n, dtype=float)), f"p{percent}") == place
 
 
 def test_figures_of_three_jobs_on_one_gpu():
@@ -69,8 +69,8 @@ def test_every_figure_of_two_virtual_clusters_by_hand():
     endings = np.array([TableEnding.PASSED, TableEnding.PASSED, TableEnding.PASSED, TableEnding.KILLED], np.int8)
     table = jobs(*rows, vc=list("aabb"), ending=endings, attempts=with_attempts(jobs(*rows), lists))
     found = summary(table, simulate(table, Cluster.parse("1x4"), "fifo"), ["oom", "", "", "", "killed"])
-    assert found.jct_s == Spread(10 / 4 * hour, 2 * hour, 4 * hour, 4 * hour)  # 4, 2, 1 and 3
-    assert found.wait_s == Spread(0.5 * hour, 0.0, hour, hour)  # 0, 1, 0 and 1
+    assert found.jct_s == MetricSpread(10 / 4 * hour, 2 * hour, 4 * hour, 4 * hour)  # 4, 2, 1 and 3
+    assert found.wait_s == MetricSpread(0.5 * hour, 0.0, hour, hour)  # 0, 1, 0 and 1
     assert (found.makespan_s, found.utilisation) == (6 * hour, 20 / 24)
     assert (found.goodput, found.wasted_gpu_h, found.killed_gpu_h) == (10 / 20, 2.0, 8.0)
     assert (found.wasted_gpu_h_by_cause, found.success_rate) == ({"oom": 2.0}, 0.75)

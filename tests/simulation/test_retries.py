@@ -10,9 +10,9 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.retry.rules import RetryRules
 from perdure.simulation import retries
-from perdure.simulation.asking import Failed
+from perdure.simulation.asking import FailedRun
 from perdure.simulation.failures import Failures, Nature, model_named, recorded
-from perdure.simulation.retries import CLASSIFIER, Classifier, Service, retry_named
+from perdure.simulation.retries import CLASSIFIER, ServiceRetries, TraceClassifier, retry_named
 from perdure.simulation.simulate import simulate
 from perdure.traces.generate import generate
 from tests.copying import replace
@@ -86,20 +86,20 @@ def test_the_service_is_asked_through_its_own_decision(monkeypatch):
 
 def test_the_jobs_that_the_service_counts_are_those_that_are_there():
     failures = failures_of([[(10, True)], [(20, True)], [(30, True)]])
-    service = Service(Classifier(failures, 0, 1.0, 0.0))
+    service = ServiceRetries(TraceClassifier(failures, 0, 1.0, 0.0))
     assert [service._live_jobs(now) for now in (0.0, 10.0, 25.0, 30.0)] == [3, 2, 1, 0]
 
 
 def test_a_classifier_errs_as_often_as_its_rates_say():
     failures = model_named("philly")(philly(20_000), 0)
     tpr, fpr = 0.8, 0.3
-    classifier = Classifier(failures, 1, tpr, fpr)
+    classifier = TraceClassifier(failures, 1, tpr, fpr)
     first = failures.table.attempts.first
     said: dict[bool, list[bool]] = {True: [], False: []}
     for row in range(len(failures.table)):
         for number, record in enumerate(range(first[row], first[row + 1]), 1):
             if failures.nature[record] not in (Nature.PASSED, Nature.KILLED):
-                said[failures.heals(record)].append(classifier.says_heals(Failed(row, number, record, 0.0, 1.0)))
+                said[failures.heals(record)].append(classifier.says_heals(FailedRun(row, number, record, 0.0, 1.0)))
     assert np.mean(said[True]) == pytest.approx(tpr, abs=0.06)
     assert np.mean(said[False]) == pytest.approx(fpr, abs=0.02)
 
@@ -118,9 +118,12 @@ def test_a_verdict_is_drawn_once_a_failure_whatever_the_schedule():
 
 def test_probabilities_follow_the_rates():
     failures = failures_of(LISTS)
-    healing, hopeless = Failed(0, 1, 0, 60.0, 60.0), Failed(1, 1, 2, 60.0, 60.0)
-    assert Classifier(failures, 0, 0.9, 0.1).verdict(healing).p_transient in (pytest.approx(0.9), pytest.approx(0.1))
-    assert Classifier(failures, 0, 1.0, 1.0).verdict(hopeless).p_transient == 0.5
+    healing, hopeless = FailedRun(0, 1, 0, 60.0, 60.0), FailedRun(1, 1, 2, 60.0, 60.0)
+    assert TraceClassifier(failures, 0, 0.9, 0.1).verdict(healing).p_transient in (
+        pytest.approx(0.9),
+        pytest.approx(0.1),
+    )
+    assert TraceClassifier(failures, 0, 1.0, 1.0).verdict(hopeless).p_transient == 0.5
 
 
 def test_better_knowledge_wastes_less_and_never_costs_a_job():

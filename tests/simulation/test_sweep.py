@@ -7,7 +7,7 @@ import pytest
 
 from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
-from perdure.simulation.sweep import Case, Setting, at_load, cases, check_names, sweep
+from perdure.simulation.sweep import Setting, SweepCase, at_load, cases, check_names, sweep
 from perdure.traces.generate import generate
 from tests.simulation.tables import jobs
 
@@ -21,7 +21,7 @@ def drawn(seed):
 def test_cases_are_all_combinations_in_order():
     found = cases(2, ["fifo", "srtf"], seeds=2)
     assert len(found) == len(set(found)) == 8
-    assert found[:3] == [Case(0, "fifo"), Case(0, "fifo", seed=1), Case(0, "srtf")]
+    assert found[:3] == [SweepCase(0, "fifo"), SweepCase(0, "fifo", seed=1), SweepCase(0, "srtf")]
     assert [case.trace for case in found] == [0] * 4 + [1] * 4
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Failed(NamedTuple):
+class FailedRun(NamedTuple):
     """A failed attempt, as a retry policy is told of it. Nodes are numbered from 0."""
 
     row: int  # of the job
@@ -27,7 +27,7 @@ class Again(NamedTuple):
     avoid: tuple[int, ...] = ()
 
 
-Retry = Callable[[Failed], Again | None]
+Retry = Callable[[FailedRun], Again | None]
 """Whether a job goes on after a failed attempt; None if it does not.
 
 A job without a further recorded attempt is over, and nobody is asked.

@@ -15,8 +15,8 @@ from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Ask, Nodes, Placement, has_place
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.protocol import Policy
-from perdure.simulation.asking import Again, Failed, Retry
-from perdure.simulation.faults import Fault, NodeFaults
+from perdure.simulation.asking import Again, FailedRun, Retry
+from perdure.simulation.faults import NodeFault, NodeFaults
 from perdure.simulation.result import Result
 from perdure.simulation.simulate import simulate
 
@@ -33,11 +33,11 @@ class Replay:
     retry: Callable[[], Retry] | None = None  # makes the policy for one run
     faults: NodeFaults | None = None
 
-    def run(self, listen: Callable[[Failed, Again | None], None] = lambda failed, answer: None) -> Result:  # noqa: ARG005
+    def run(self, listen: Callable[[FailedRun, Again | None], None] = lambda failed, answer: None) -> Result:  # noqa: ARG005
         """Run it; `listen` hears what its retry policy is asked and answers."""
         retry = self.retry() if self.retry else None
 
-        def heard(failed: Failed) -> Again | None:
+        def heard(failed: FailedRun) -> Again | None:
             assert retry is not None
             answer = retry(failed)
             listen(failed, answer)
@@ -129,7 +129,7 @@ def an_avoided_node_is_never_given(replay: Replay) -> None:
     """A job is kept off the nodes that its retry policy has named, unless it then had no place at all."""
     kept_off: dict[tuple[int, int], set[int]] = {}
 
-    def listen(failed: Failed, answer: Again | None) -> None:
+    def listen(failed: FailedRun, answer: Again | None) -> None:
         if answer is not None:
             barred = failed.avoided | set(answer.avoid)
             kept_off[failed.row, failed.number] = set(
@@ -150,7 +150,7 @@ def a_fault_is_met_on_its_node_alone(replay: Replay) -> None:
     assert faults is not None
     assert tries is not None
     last = {key: i for i, key in enumerate(zip(spans.job.tolist(), spans.number.tolist(), strict=True))}
-    known: dict[int, list[Fault]] = {}
+    known: dict[int, list[NodeFault]] = {}
     own = dict(enumerate(tries.first[:-1].tolist()))
     columns = log.job, log.number, log.record, log.ran_s, log.end_s
     for job, number, record, ran_s, end_s in zip(*(column.tolist() for column in columns), strict=True):
@@ -166,7 +166,7 @@ def a_fault_is_met_on_its_node_alone(replay: Replay) -> None:
         assert (record, lasted_s) == (own[job], left_s)
         if faults.bound[record]:
             node = nodes[int(faults.pick[record] * len(nodes))]
-            fault = Fault(record, node, end_s + round(faults.repair_s[record]), max(1, ran_s))
+            fault = NodeFault(record, node, end_s + round(faults.repair_s[record]), max(1, ran_s))
             known.setdefault(job, []).append(fault)
         own[job] += 1
         while own[job] < tries.first[job + 1] and faults.again[own[job]]:

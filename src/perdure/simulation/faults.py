@@ -31,7 +31,7 @@ class NodeFaults:
 
 
 @dataclass(slots=True)
-class Fault:
+class NodeFault:
     """A fault that stays on a node. Times are ticks."""
 
     record: int  # the recorded attempt that it ended
@@ -47,19 +47,19 @@ class BadNodes:
 
     faults: NodeFaults | None = None
     ticks_per_s: int = 1
-    of: dict[int, list[Fault]] = field(default_factory=dict)  # by job
+    of: dict[int, list[NodeFault]] = field(default_factory=dict)  # by job
 
-    def left_by(self, row: int, record: int, ran: int, nodes: Sequence[int], now: int) -> Fault | None:
+    def left_by(self, row: int, record: int, ran: int, nodes: Sequence[int], now: int) -> NodeFault | None:
         """The fault that the recorded attempt leaves on one of its nodes, if it ended by one."""
         if self.faults is None or not self.faults.bound[record]:
             return None
         node = nodes[int(self.faults.pick[record] * len(nodes))]
         until = now + round(float(self.faults.repair_s[record]) * self.ticks_per_s)
-        fault = Fault(record, node, until, max(1, ran))
+        fault = NodeFault(record, node, until, max(1, ran))
         self.of.setdefault(row, []).append(fault)
         return fault
 
-    def met_on(self, row: int, nodes: Sequence[int], now: int) -> Fault | None:
+    def met_on(self, row: int, nodes: Sequence[int], now: int) -> NodeFault | None:
         """The fault that ends an attempt of the job that starts on these nodes: of several the quickest, then first."""
         bad = [fault for fault in self.of.get(row, ()) if fault.node in nodes and now < fault.until]
         return min(bad, key=lambda fault: fault.after, default=None)

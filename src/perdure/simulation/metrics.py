@@ -20,7 +20,7 @@ Causes = Sequence[str]  # of each attempt in the table, a job without any having
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class MetricSpread:
     """Mean and quantiles of many values, in their unit; all 0 where there is no value.
 
     The quantile p of n values is the one in place ``ceil(p * n)`` of the sorted ones: always a value that occurs.
@@ -32,7 +32,7 @@ class Spread:
     p99: float
 
     @classmethod
-    def of(cls, values: NDArray[np.float64]) -> Spread:
+    def of(cls, values: NDArray[np.float64]) -> MetricSpread:
         if not len(values):
             return cls(0.0, 0.0, 0.0, 0.0)
         ordered = np.sort(values)
@@ -48,13 +48,13 @@ class GroupMetrics:
     """What the jobs of one virtual cluster got."""
 
     jobs: int
-    jct_s: Spread
-    wait_s: Spread
+    jct_s: MetricSpread
+    wait_s: MetricSpread
     gpu_h: float  # allocated
     goodput: float
     wasted_gpu_h: float
     success_rate: float
-    rho: Spread
+    rho: MetricSpread
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -79,8 +79,8 @@ class Metrics:
 
     jobs: int
     finished: int  # jobs whose last attempt is over
-    jct_s: Spread  # last end minus submit
-    wait_s: Spread  # first start minus submit
+    jct_s: MetricSpread  # last end minus submit
+    wait_s: MetricSpread  # first start minus submit
     makespan_s: float
     utilisation: float
     goodput: float
@@ -89,7 +89,7 @@ class Metrics:
     events: int
     killed_gpu_h: float = 0.0
     wasted_gpu_h_by_cause: Mapping[str, float] = field(default_factory=dict)  # the dearest first
-    rho: Spread = Spread(0.0, 0.0, 0.0, 0.0)  # of the jobs that ran
+    rho: MetricSpread = MetricSpread(0.0, 0.0, 0.0, 0.0)  # of the jobs that ran
     groups: Mapping[str, GroupMetrics] = field(default_factory=dict)  # by virtual cluster
 
     def to_json(self) -> dict[str, Any]:
@@ -131,8 +131,8 @@ def summary(table: JobTable, result: Result, causes: Causes | None = None) -> Me
     return Metrics(
         jobs=len(table),
         finished=int((result.end_s >= table.submit_s).sum()),
-        jct_s=Spread.of(jct_s),
-        wait_s=Spread.of(wait_s),
+        jct_s=MetricSpread.of(jct_s),
+        wait_s=MetricSpread.of(wait_s),
         makespan_s=result.makespan_s,
         utilisation=result.utilisation,
         goodput=_goodput(gpu_h, log.passed),
@@ -141,7 +141,7 @@ def summary(table: JobTable, result: Result, causes: Causes | None = None) -> Me
         events=result.events,
         killed_gpu_h=float(gpu_h[killed].sum()),
         wasted_gpu_h_by_cause=_by_cause(table, result, gpu_h, wasted, causes),
-        rho=Spread.of(fairness[~np.isnan(fairness)]),
+        rho=MetricSpread.of(fairness[~np.isnan(fairness)]),
         groups=_groups(table, result, jct_s, wait_s, fairness, gpu_h, wasted),
     )
 
@@ -200,13 +200,13 @@ def _groups(
         there = fairness[rows]
         found[name] = GroupMetrics(
             len(rows),
-            Spread.of(jct_s[rows]),
-            Spread.of(wait_s[rows]),
+            MetricSpread.of(jct_s[rows]),
+            MetricSpread.of(wait_s[rows]),
             float(gpu_h[tries].sum()),
             _goodput(gpu_h[tries], log.passed[tries]),
             float(gpu_h[tries][wasted[tries]].sum()),
             _share(result.passed[rows]),
-            Spread.of(there[~np.isnan(there)]),
+            MetricSpread.of(there[~np.isnan(there)]),
         )
     return found
 

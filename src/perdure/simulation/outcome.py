@@ -16,7 +16,7 @@ Ints = NDArray[np.integer]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayOutcome:
     """Jobs, shape (n_jobs,), then the columns of `AttemptLog`."""
 
     start: Ints
@@ -36,7 +36,7 @@ class Outcome:
     spans: tuple[tuple[int, int, int, int, Shares], ...] | None = None
 
     @classmethod
-    def of(cls, trail: Trail, spans: bool) -> Outcome:
+    def of(cls, trail: Trail, spans: bool) -> ReplayOutcome:
         """What the plain loop left."""
         log = np.array(trail.log, np.int64).reshape(-1, 8).T
         start, end, preempted, promoted = np.array([trail.start, trail.end, trail.preempted, trail.promoted], np.int64)

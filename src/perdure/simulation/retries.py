@@ -17,7 +17,7 @@ from perdure.retry.decide import decide
 from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint_of
 from perdure.retry.rules import RetryRules
 from perdure.scheduling.placement.draw import uniform
-from perdure.simulation.asking import Again, Failed, Retry
+from perdure.simulation.asking import Again, FailedRun, Retry
 from perdure.simulation.failures import NODE_FAULT, Failures, Nature
 from perdure.triage.verdict import Bound, Label, Verdict
 
@@ -46,8 +46,8 @@ def retry_named(text: str) -> RetryPolicy:
             return lambda failures, seed: Always(most)  # noqa: ARG005
         case "predicted" | "service":
             rates = _rates(text, argument)
-            kind = Predicted if name == "predicted" else Service
-            return lambda failures, seed: kind(Classifier(failures, seed, *rates))
+            kind = Predicted if name == "predicted" else ServiceRetries
+            return lambda failures, seed: kind(TraceClassifier(failures, seed, *rates))
     known = "recorded, never, always:K, oracle, predicted:TPR,FPR, service:TPR,FPR"
     raise ConfigError(f"retry policy {text!r}", "no retry policy has that name", f"Use one of: {known}")
 
@@ -58,7 +58,7 @@ class Always:
 
     most: int
 
-    def __call__(self, failed: Failed) -> Again | None:
+    def __call__(self, failed: FailedRun) -> Again | None:
         return Again() if failed.number <= self.most else None
 
 
@@ -69,14 +69,14 @@ class Oracle:
     failures: Failures
     seed: int = 0
 
-    def __call__(self, failed: Failed) -> Again | None:
+    def __call__(self, failed: FailedRun) -> Again | None:
         if not self.failures.heals(failed.record):
             return None
         return Again(avoid=(failed.bad,) if failed.bad >= 0 else ())
 
 
 @dataclass(frozen=True, slots=True)
-class Classifier:
+class TraceClassifier:
     """Tells whether a failure heals, wrongly at given rates; one draw a failure, the same whenever it is asked.
 
     Of what it says heals it also tells, never wrongly, whether it is bound to a node.
@@ -87,11 +87,11 @@ class Classifier:
     tpr: float  # share of the failures that heal that it takes for such
     fpr: float  # share of the others that it takes for such
 
-    def says_heals(self, failed: Failed) -> bool:
+    def says_heals(self, failed: FailedRun) -> bool:
         rate = self.tpr if self.failures.heals(failed.record) else self.fpr
         return uniform(self.seed, failed.row, failed.number) < rate
 
-    def verdict(self, failed: Failed) -> Verdict:
+    def verdict(self, failed: FailedRun) -> Verdict:
         """The verdict as triage would put it; its probability is the one after both kinds were equally likely."""
         heals = self.says_heals(failed)
         of_node = heals and bool(self.failures.nature[failed.record] == Nature.NODE_BOUND)
@@ -117,16 +117,16 @@ def _verdict(cause: str, heals: bool, of_node: bool, p_transient: float) -> Verd
 class Predicted:
     """Retry what a classifier says heals; after a fault of a node, off all nodes that the attempt had."""
 
-    classifier: Classifier
+    classifier: TraceClassifier
 
-    def __call__(self, failed: Failed) -> Again | None:
+    def __call__(self, failed: FailedRun) -> Again | None:
         if not self.classifier.says_heals(failed):
             return None
         return Again(avoid=failed.nodes if failed.bad >= 0 else ())
 
 
 @dataclass(slots=True)
-class Service:
+class ServiceRetries:
     """The service's own decision, with its budgets, waits and blame of nodes, on a classifier's verdicts.
 
     It sees the nodes of an attempt, unless GPUs are only counted; of a node fault it is told the node, as a resource
@@ -134,7 +134,7 @@ class Service:
     counts those that would be there had nobody waited.
     """
 
-    classifier: Classifier
+    classifier: TraceClassifier
     rules: RetryRules = field(default_factory=RetryRules)
     fleet: Fleet = field(default_factory=Fleet)
     past: dict[int, tuple[PastFailure, ...]] = field(default_factory=dict)  # of jobs that go on
@@ -145,7 +145,7 @@ class Service:
         table = self.classifier.failures.table
         self.submit_s, self.gone_s = table.submit_s.tolist(), np.sort(table.submit_s + table.duration_s).tolist()
 
-    def __call__(self, failed: Failed) -> Again | None:
+    def __call__(self, failed: FailedRun) -> Again | None:
         job, attempt = self._seen(failed)
         verdict, now = self.classifier.verdict(failed), failed.now_s
         past = self.past.pop(failed.row, ())
@@ -158,7 +158,7 @@ class Service:
         self.fleet = self.fleet.with_spent(Spent(starts_s, job.job_id, job.user, attempt.nodes), now)
         return Again(decision.delay_s, tuple(map(int, decision.exclude)))
 
-    def _seen(self, failed: Failed) -> tuple[Job, Attempt]:
+    def _seen(self, failed: FailedRun) -> tuple[Job, Attempt]:
         failures, row, now = self.classifier.failures, failed.row, failed.now_s
         name, user, gpus = str(failures.table.job_id[row]), str(failures.table.user[row]), int(failures.table.gpus[row])
         down = failures.causes[failed.record] == NODE_FAULT
@@ -173,7 +173,7 @@ class Service:
         )  # fmt: skip
         return job, attempt
 
-    def _fleet_at(self, failed: Failed) -> Fleet:
+    def _fleet_at(self, failed: FailedRun) -> Fleet:
         """What is known of the cluster: nothing takes its nodes out of use."""
         if failed.all_nodes and not self.fleet.usable:
             self.fleet = replace(self.fleet, usable={"": frozenset(_names(range(failed.all_nodes)))})

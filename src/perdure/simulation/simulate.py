@@ -16,7 +16,7 @@ from perdure.scheduling.protocol import Policy
 from perdure.simulation.asking import Retry
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.fitting import must_fit
-from perdure.simulation.outcome import Outcome
+from perdure.simulation.outcome import ReplayOutcome
 from perdure.simulation.plain import replay
 from perdure.simulation.result import Result
 from perdure.simulation.workload import Workload
@@ -81,14 +81,14 @@ def _outcome(
     spans: bool,
     engine: Engine,
     faults: NodeFaults | None,
-) -> Outcome:
+) -> ReplayOutcome:
     if not spans and engine == "compiled":
         from perdure.simulation.compiled import drive
 
         loop = drive.compiled(jobs, cluster, policy, placement)
         if loop is not None:
             return drive.replay(jobs, cluster, loop, placement, retry, faults)
-    return Outcome.of(replay(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, retry, faults), spans)
+    return ReplayOutcome.of(replay(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, retry, faults), spans)
 
 
 def worth_compiling(jobs: int, policy: str, placement: Placement | None) -> bool:

@@ -42,7 +42,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SweepCase:
     """One run: which of the tables, and under what; policy and retry as the user named them."""
 
     trace: int
@@ -55,7 +55,7 @@ class Case:
 class Run:
     """What came of a case."""
 
-    case: Case
+    case: SweepCase
     metrics: Metrics
     sim_seconds: float  # that the simulation alone took, without reading and figures
     result: Result | None = None  # where the setting says to keep it
@@ -66,12 +66,14 @@ class Run:
         return {**names, **self.metrics.to_json(), "sim_seconds": self.sim_seconds}
 
 
-def cases(traces: int, policies: Sequence[str], retries: Sequence[str] = (RECORDED,), seeds: int = 1) -> list[Case]:
+def cases(
+    traces: int, policies: Sequence[str], retries: Sequence[str] = (RECORDED,), seeds: int = 1
+) -> list[SweepCase]:
     """Every combination, the seed changing fastest."""
-    return [Case(*each) for each in product(range(traces), policies, retries, range(seeds))]
+    return [SweepCase(*each) for each in product(range(traces), policies, retries, range(seeds))]
 
 
-def check_names(setting: Setting, wanted: Sequence[Case]) -> None:
+def check_names(setting: Setting, wanted: Sequence[SweepCase]) -> None:
     """Look every name up before anything is run. Raises `ConfigError`."""
     placement_named(setting.placement)
     model_named(setting.failures)
@@ -81,7 +83,7 @@ def check_names(setting: Setting, wanted: Sequence[Case]) -> None:
         _policy(policy, setting.options)
 
 
-def run_case(tables: Sequence[JobTable], setting: Setting, case: Case) -> Run:
+def run_case(tables: Sequence[JobTable], setting: Setting, case: SweepCase) -> Run:
     """Simulate one case. Raises what `simulate` does; an error in a user's policy is a `ConfigError`."""
     failures = model_named(setting.failures)(tables[case.trace], case.seed)
     retry = retry_named(case.retry)(failures, case.seed)
@@ -103,7 +105,7 @@ Runs = Generator[tuple[int, Run], None, None]  # the place of a case, and what c
 class Crew(Protocol):
     """Who runs the cases of a sweep: this process, several, or machines elsewhere."""
 
-    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[Case]) -> Runs:
+    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
         """Run all cases, and tell of each as it is done, in any order.
 
         Raises what `run_case` raises, and `PerdureError` where the crew itself fails.
@@ -114,7 +116,7 @@ class Crew(Protocol):
 class Alone:
     """This process, one case after another."""
 
-    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[Case]) -> Runs:
+    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
         for place, case in enumerate(wanted):
             yield place, run_case(tables, setting, case)
 
@@ -122,7 +124,7 @@ class Alone:
 def sweep(
     tables: Sequence[JobTable],
     setting: Setting,
-    wanted: Sequence[Case],
+    wanted: Sequence[SweepCase],
     crew: Crew | None = None,
     on_done: Callable[[int], None] = lambda done: None,  # noqa: ARG005
 ) -> list[Run]:

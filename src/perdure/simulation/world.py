@@ -8,8 +8,8 @@ from heapq import heappop, heappush
 
 from perdure.scheduling.placement.room import Room, Shares
 from perdure.scheduling.view import View
-from perdure.simulation.asking import Again, Failed, Retry
-from perdure.simulation.faults import MOST_MET, BadNodes, Fault, NodeFaults
+from perdure.simulation.asking import Again, FailedRun, Retry
+from perdure.simulation.faults import MOST_MET, BadNodes, NodeFault, NodeFaults
 from perdure.simulation.workload import Workload
 
 
@@ -47,7 +47,7 @@ class World:
     since: list[int] = field(default_factory=list)  # when the present attempt came to wait
     began: list[int] = field(default_factory=list)  # when the present attempt first ran; -1 before
     launch: list[int] = field(default_factory=list)  # counts a job's starts: an end of an earlier one is void
-    doomed: dict[int, Fault] = field(default_factory=dict)  # running jobs that a fault will end
+    doomed: dict[int, NodeFault] = field(default_factory=dict)  # running jobs that a fault will end
 
     def __post_init__(self) -> None:
         n = len(self.jobs)
@@ -168,7 +168,7 @@ class World:
         self.record[row] = self.bad.following(record)
         self._ask(row, record, shares, fault)
 
-    def _ask(self, row: int, record: int, shares: Shares, fault: Fault | None) -> None:
+    def _ask(self, row: int, record: int, shares: Shares, fault: NodeFault | None) -> None:
         """Ask what becomes of a job whose attempt failed, and do it."""
         answer: Again | None = Again()
         if self.retry is not None:
@@ -183,12 +183,12 @@ class World:
         view.work[row] = int(self.jobs.work[self.record[row]])
         heappush(self.returns, (view.now + round(answer.delay_s * view.ticks_per_s), row))
 
-    def _failed(self, row: int, record: int, shares: Shares, fault: Fault | None) -> Failed:
+    def _failed(self, row: int, record: int, shares: Shares, fault: NodeFault | None) -> FailedRun:
         nodes = tuple(_nodes(shares)) if self.room.n_nodes else ()
         bad = -1 if fault is None else fault.node
         now_s, ran_s = self.jobs.seconds(self.view.now), self.view.before[row] / self.view.ticks_per_s
         avoided = self.room.avoided.get(row, frozenset())
-        return Failed(row, self.tried[row], record, now_s, ran_s, nodes, bad, avoided, self.room.n_nodes)
+        return FailedRun(row, self.tried[row], record, now_s, ran_s, nodes, bad, avoided, self.room.n_nodes)
 
 
 def _nodes(shares: Shares) -> list[int]:

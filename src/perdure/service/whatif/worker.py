@@ -40,8 +40,7 @@ from perdure.service.whatif.process import ProcessMessage
 from perdure.service.whatif.question import ComparisonQuestion, check
 from perdure.simulation.charts import MAX_RUNS
 from perdure.simulation.fitting import fitting
-from perdure.simulation.metrics import Spread as Seconds
-from perdure.simulation.metrics import interval
+from perdure.simulation.metrics import MetricSpread, interval
 from perdure.simulation.report import make_report
 from perdure.simulation.sweep import Run, Setting, at_load, cases, run_case
 from perdure.traces.trace import Trace
@@ -182,7 +181,7 @@ def _figures(policy: str, retry: str, runs: Sequence[Run]) -> Figures:
     )
 
 
-def _mean(spreads: Sequence[Seconds]) -> Spread:
+def _mean(spreads: Sequence[MetricSpread]) -> Spread:
     return Spread(**{name: fmean(getattr(each, name) for each in spreads) for name in ("mean", "p50", "p90", "p99")})
 
 

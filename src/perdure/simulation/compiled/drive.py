@@ -15,14 +15,14 @@ from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
 from perdure.scheduling.placement.room import Room
 from perdure.scheduling.protocol import Policy
-from perdure.simulation.asking import Failed, Retry
+from perdure.simulation.asking import FailedRun, Retry
 from perdure.simulation.compiled.kernel import code_for
 from perdure.simulation.compiled.places import COUNT, KINDS, empty_places, keep_off
 from perdure.simulation.compiled.questions import OVER
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.compiled.state import DONE, State, state_of
 from perdure.simulation.faults import NodeFaults
-from perdure.simulation.outcome import Outcome
+from perdure.simulation.outcome import ReplayOutcome
 from perdure.simulation.workload import Workload
 
 
@@ -49,7 +49,7 @@ def replay(
     placement: Placement | None,
     retry: Retry | None,
     faults: NodeFaults | None = None,
-) -> Outcome:
+) -> ReplayOutcome:
     """Replay all jobs; as `plain.replay`, to the tick."""
     kind = COUNT if placement is None else KINDS[placement.name]
     relax = 0 if placement is None else round(placement.relax_s * jobs.ticks_per_s)
@@ -64,11 +64,11 @@ def replay(
     return _outcome(state)
 
 
-def _outcome(state: State) -> Outcome:
+def _outcome(state: State) -> ReplayOutcome:
     """What the log and the jobs tell, once all is over; times are still ticks."""
     log = state.log[: int(state.tally[0]["logged"])]
     start, end, preempted, promoted = (state.job[name] for name in ("start", "end", "preempted", "promoted"))
-    return Outcome(
+    return ReplayOutcome(
         start,
         end,
         preempted,
@@ -100,7 +100,7 @@ def _answered(jobs: Workload, state: State, empty: Room, retry: Retry) -> State:
         had, first = tuple(nodes[first:until]), until
         times = jobs.seconds(now), ran / jobs.ticks_per_s
         avoided = empty.avoided.get(row, frozenset())
-        answer = retry(Failed(row, number, record, *times, had, bad, avoided, empty.n_nodes))
+        answer = retry(FailedRun(row, number, record, *times, had, bad, avoided, empty.n_nodes))
         backs.append(OVER if answer is None else now + round(answer.delay_s * jobs.ticks_per_s))
         if answer is not None and answer.avoid:
             empty.avoid(row, int(state.job[row]["gpus"]), answer.avoid)

@@ -25,7 +25,7 @@ from perdure import __version__
 from perdure.errors import ClusterBusy, ClusterError
 from perdure.model.table import JobTable
 from perdure.simulation.policy_file import is_policy_file
-from perdure.simulation.sweep import Case, Run, Runs, Setting, run_case
+from perdure.simulation.sweep import Run, Runs, Setting, SweepCase, run_case
 
 if TYPE_CHECKING:
     from dask_jobqueue import SLURMCluster
@@ -45,7 +45,7 @@ class DaskWorkers:
 
     where: str  # HOST:PORT
 
-    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[Case]) -> Runs:
+    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
         """See `Crew.runs`. Raises `ClusterBusy` where no scheduler answers, or has no worker for long."""
         name = f"--workers dask://{self.where}"
 
@@ -59,7 +59,9 @@ class DaskWorkers:
             yield from run_on(client, name, (tables, setting), wanted, lonely)
 
 
-def run_on(client: Client, name: str, shared: Shared, wanted: Sequence[Case], lonely: Callable[[float], None]) -> Runs:
+def run_on(
+    client: Client, name: str, shared: Shared, wanted: Sequence[SweepCase], lonely: Callable[[float], None]
+) -> Runs:
     """Hand the cases over; while there is no worker, `lonely` is told for how long, and may raise."""
     ended: SimpleQueue[int] = SimpleQueue()
     with warnings.catch_warnings():
@@ -84,12 +86,12 @@ def _hold(shared: Shared) -> Shared:
     return shared
 
 
-def _anywhere(case: Case) -> Case:
+def _anywhere(case: SweepCase) -> SweepCase:
     """The case with a user's file of policies by its whole path: workers may run in other folders."""
     return replace(case, policy=str(Path(case.policy).absolute())) if is_policy_file(case.policy) else case
 
 
-def _run_there(case: Case, tables: Shared, versions: Mapping[str, str], name: str) -> Run:
+def _run_there(case: SweepCase, tables: Shared, versions: Mapping[str, str], name: str) -> Run:
     """Run a case in a worker. Raises `ClusterError` where its versions are not the caller's: figures might differ."""
     for part, version in _versions().items():
         if versions[part] != version:

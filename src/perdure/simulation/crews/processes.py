@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from perdure.errors import InputError
 from perdure.model.table import JobTable
-from perdure.simulation.sweep import Case, Runs, Setting, run_case
+from perdure.simulation.sweep import Runs, Setting, SweepCase, run_case
 
 Part = TypeVar("Part")
 Found = TypeVar("Found")
@@ -24,7 +24,7 @@ class Processes:
 
     count: int
 
-    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[Case]) -> Runs:
+    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
         """See `Crew.runs`. Raises `InputError` where a process dies."""
         return spread(run_case, (tables, setting), wanted, self.count)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from perdure.errors import ClusterError, ConfigError, PerdureError
 from perdure.model.table import JobTable
 from perdure.simulation.crews.dask_workers import client_of, encrypted, first_line, quiet, run_on
-from perdure.simulation.sweep import Case, Runs, Setting
+from perdure.simulation.sweep import Runs, Setting, SweepCase
 
 if TYPE_CHECKING:
     from dask_jobqueue import SLURMCluster
@@ -31,7 +31,7 @@ class SlurmJobs:
 
     jobs: int
 
-    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[Case]) -> Runs:
+    def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
         """See `Crew.runs`. Raises `ClusterError` where Slurm takes no such jobs, or they end before the work does."""
 
         def lonely(for_s: float) -> None:
