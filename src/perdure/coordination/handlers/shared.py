@@ -108,7 +108,7 @@ def _needs_any(attempt: AttemptId, resources: Sequence[Resource], site: SiteFact
     return job is not None and any(resource.is_needed_by(job) for resource in resources)
 
 
-def _brakes_on(resource: str, site: Site) -> list[ExceptionRecord]:
+def _brakes_on(resource: str, site: SiteFacts) -> list[ExceptionRecord]:
     return [record for record in site.in_force() if record.is_brake and record.subject.resource == resource]
 
 
@@ -119,7 +119,7 @@ def _needy(record: ExceptionRecord, site: SiteFacts) -> list[AttemptId]:
     return [AttemptId(job.cluster, job.job_id, site.latest(job.job_id)) for job in needy]
 
 
-def _late(needy: Sequence[AttemptId], record: ExceptionRecord, site: Site) -> list[AttemptId]:
+def _late(needy: Sequence[AttemptId], record: ExceptionRecord, site: SiteFacts) -> list[AttemptId]:
     """Those of them that nobody has held since it went down. One that a person let go since is not held again."""
     held = {attempt for brake in _brakes_on(record.subject.resource, site) for attempt in brake.held}
     return [attempt for attempt in needy if attempt not in held][:MAX_HELD]
