@@ -126,6 +126,25 @@ def test_logs_that_do_not_answer_keep_nobody_else_waiting(logs):
     assert logs.next(0.01) is None
 
 
+def test_two_logs_that_do_not_answer_are_all_that_is_read_of_one_user(monkeypatch):
+    """Each takes a thread until it answers: one more with every failure, and there is none left for others."""
+    monkeypatch.setattr(log_queue, "PATIENCE_S", 0.5)
+    begun, never = [], threading.Event()
+
+    def read(found):
+        begun.append(found.id.job_id)
+        never.wait(120)
+
+    made = LogQueue(read)
+    for job_id in ("1", "2", "3", "4"):
+        made.put(attempt(job_id, "mallory"))
+        found, output = made.next(60.0)
+        assert (found.id.job_id, output.files) == (job_id, ())
+    assert begun == ["1", "2"]
+    never.set()
+    made.close()
+
+
 def test_a_log_that_cannot_be_read_leaves_no_failure_without_an_answer():
     def read(found):
         raise ZeroDivisionError

@@ -386,6 +386,16 @@ def test_a_second_source_is_remembered():
     assert chain.open["x"].sources == {"user:ada", "user:bob"}
 
 
+def test_a_second_source_gives_the_handler_whose_turn_it_is_no_second_turn():
+    first = [HandlerEnlisted(handler("app")), ExceptionRaised(record("x", by="user:ada"))]
+    before, effects = advance(Chain(), first, Bench(), 0.0)
+    assert asked(effects) == ["app"]
+    after, effects = advance(before, [ExceptionRaised(record("y", by="user:bob"))], Bench(), 1.0)
+    assert after.open["x"].sources == {"user:ada", "user:bob"}
+    assert asked(effects) == []
+    assert after.turns == before.turns
+
+
 def test_a_stale_incarnation_changes_nothing():
     handlers = Bench({Component.RESOURCE_MANAGER: drain()}, stale=(1,))
     chain, effects = advance(Chain(), [ExceptionRaised(record(incarnation=1))], handlers, 0.0)

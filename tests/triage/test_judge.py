@@ -163,6 +163,16 @@ def test_the_fingerprint_is_blind_to_numbers_and_paths_but_not_to_words() -> Non
     assert (first == again, first == other, there == elsewhere) == (True, False, True)
 
 
+def test_the_fingerprint_is_blind_to_which_node_of_one_kind_it_was() -> None:
+    """A retry elsewhere that fails alike names another node, and is the same failure."""
+    here, there, far, stranger = (
+        judge(f"RuntimeError: [{name}]:29500: Connection reset by peer\n".encode(), replace(FAILED, nodes=(node,)))
+        for name, node in (("gpu7", "gpu7"), ("gpu12", "gpu12"), ("gpu128", "gpu12"), ("store12", "gpu12"))
+    )
+    assert here.fingerprint == there.fingerprint == far.fingerprint
+    assert stranger.fingerprint != here.fingerprint
+
+
 def test_a_model_moves_a_verdict_within_its_cap() -> None:
     log = b"RuntimeError: something odd\n"
     low, middle, high = (judge(log, model=Leaning(z)).p_transient for z in (-100.0, 0.0, 100.0))

@@ -62,6 +62,15 @@ def test_a_number_that_another_record_has_is_not_a_forged_ones():
     assert [(r.raw_id, r.user) for r in repaired.whole] == [(3, "ada")]
 
 
+def test_a_number_that_a_job_of_the_same_user_and_second_has_is_not_a_forged_ones():
+    """Who submits in a loop has many jobs of one second: owner and instant alone do not tell them apart."""
+    forged = job(7, mark="guessed").strip()
+    records = read(job(7), job(3, name=f"x\n{forged}"))
+    claims = {number: {OwnerClaim(1000, 90)} for number in (3, 7)}
+    repaired = repair(records.torn, {7}, claims, MARK)
+    assert [r.raw_id for r in repaired.whole] == [3]
+
+
 def test_a_torn_record_stays_mended_when_accounting_is_no_longer_asked_for_its_job():
     records = read(job(3, name=f"x\n{FORGED}"))
     told = [(3, OwnerClaim(1000, 90)), (7, OwnerClaim(0, 90)), (8, OwnerClaim(0, 90))]

@@ -195,6 +195,13 @@ def test_its_id_stays_as_its_class_changes():
     assert "nothing tells it from leaf l1" in other.note
 
 
+def test_its_id_stays_when_another_of_its_class_comes_to_stand_for_it():
+    """By that id it is cleared: under another the exception that named it would stay open for ever."""
+    named = standing(("node", "n1"))
+    later = replace(named, accusation=standing(("leaf", "l1"), ("node", "n1")).accusation)
+    assert suspect_to_exception(later, "c").id == suspect_to_exception(named, "c").id
+
+
 def test_a_gray_suspect_is_less_severe_than_one_that_is_down():
     down, gray = (suspect_to_exception(standing(("node", "n1"), kind=kind), "c") for kind in ("hard", "gray"))
     assert down.severity < gray.severity

@@ -322,6 +322,14 @@ def test_ends_that_the_controller_never_heard_of_are_told(service):
     assert journal.unreported() == []
 
 
+def test_ends_that_were_never_heard_of_are_told_though_the_clock_was_set_back_before_them(service):
+    service.feed(LOOK, TRANSIENT)
+    journal, key = service.journal, "requeue:c/1#1"
+    journal.begin(key, 3613.0)
+    ended = journal.finish(journal.action(key), ActionState.REFUSED, "no", 1.0)
+    assert journal.unreported() == [ended]
+
+
 def test_unknown_actions_and_attempts(journal):
     assert journal.action("requeue:c/9#1") is None
     assert journal.attempt(AttemptId("c", "9", 1)) is None

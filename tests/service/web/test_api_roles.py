@@ -4,12 +4,13 @@ import re
 
 import pytest
 from fastapi import APIRouter
+from starlette.requests import Request
 
 from perdure.service.access.auth import Identity, Role
 from perdure.service.web.app import API, API_ROUTERS, health
 from perdure.service.web.host_guard import POLICY
 from perdure.service.web.pages import site as pages
-from perdure.service.web.roles import check_every_route_declares, needs
+from perdure.service.web.roles import check_every_route_declares, is_still_known, needs
 from tests.service.web_world import Site, fill, site
 
 ROUTES = [
@@ -138,6 +139,24 @@ def test_logging_out_ends_the_session(place):
     assert browser.post("/logout", data={"csrf": csrf}).status_code == 303
     again = place.client(Cookie=f"perdure_8470={secret}")
     assert again.get("/").status_code == 303
+
+
+def test_whoever_logs_out_is_known_no_more_to_an_answer_that_still_goes_on(place):
+    """A stream of events asks so every few seconds; what was opened with a token of its own goes by that token."""
+    browser, _, csrf = logged_in(place)
+    cookie = (b"cookie", f"perdure_8470={browser.cookies['perdure_8470']}".encode())
+    token = (b"authorization", f"Bearer {place.operator}".encode())
+    who = place.tokens.find(place.operator)
+    listening = [streaming(place, cookie), streaming(place, cookie, token)]
+    assert [is_still_known(request, who) for request in listening] == [True, True]
+    browser.post("/logout", data={"csrf": csrf})
+    assert [is_still_known(request, who) for request in listening] == [False, True]
+
+
+def streaming(place, *headers):
+    host = (b"host", b"127.0.0.1:8470")
+    scope = {"type": "http", "method": "GET", "path": "/api/v1/events/stream", "headers": [host, *headers]}
+    return Request({**scope, "scheme": "http", "query_string": b"", "app": place.app})
 
 
 def test_another_sites_form_does_not_log_in(place):
