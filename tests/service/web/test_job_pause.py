@@ -15,7 +15,7 @@ import os, sys
 print(os.getpid(), flush=True)
 sys.stdin.read()
 """
-CARE = "Care(pause_signal=signal.SIGSTOP, look_s=0.05, poll_s=0.05)"
+CARE = "ExecOptions(pause_signal=signal.SIGSTOP, look_s=0.05, poll_s=0.05)"
 
 
 @pytest.fixture
