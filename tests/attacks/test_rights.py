@@ -18,10 +18,10 @@ READ = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from perdure.backends.owner_reader import OwnerReader
-from perdure.backends.reader import Request, Wanted
+from perdure.backends.reader import ReadRequest, WantedText
 from perdure.model.output import OutputKind
 reader = OwnerReader(20)
-output = reader.read(Request(int(sys.argv[2]), (Wanted((sys.argv[3],), OutputKind.STDOUT),)))
+output = reader.read(ReadRequest(int(sys.argv[2]), (WantedText((sys.argv[3],), OutputKind.STDOUT),)))
 print([file.tail for file in output.files], [absent.says for absent in output.absent])
 reader.close()
 """

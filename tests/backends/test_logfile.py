@@ -137,6 +137,16 @@ def test_a_path_may_lead_upward(log, tmp_path):
         read_tail(f"{tmp_path}/runs/a/..", ME)
 
 
+def test_a_path_leads_through_a_bounded_number_of_directories(log, tmp_path):
+    """Each keeps a descriptor open until the file is: a user who wrote the path shall not spend them all."""
+    (tmp_path / "runs").mkdir()
+    longest = logfile.MAX_STEPS - len(tmp_path.parts[1:]) - len(("job.log",))
+    there_and_back = "/runs/.." * (longest // 2)
+    assert read_tail(f"{tmp_path}{there_and_back}/job.log", ME).tail == b"line one\nline two\n"
+    with pytest.raises(LogRefused, match="more than 256 directories"):
+        read_tail(f"{tmp_path}{there_and_back}/runs/../job.log", ME)
+
+
 @as_root
 def test_a_link_of_the_owners_is_followed_with_the_owners_rights():
     with tempfile.TemporaryDirectory() as name:
@@ -298,9 +308,9 @@ def test_a_file_swapped_between_look_and_open_is_refused(log, monkeypatch, swap)
 
 _MEASURE = """
 import resource, sys
-from perdure.backends.reader import Request, Wanted, read_files
+from perdure.backends.reader import ReadRequest, WantedText, read_files
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-log = read_files(Request(int(sys.argv[2]), (Wanted((sys.argv[1],), "stdout"),))).files[0]
+log = read_files(ReadRequest(int(sys.argv[2]), (WantedText((sys.argv[1],), "stdout"),))).files[0]
 assert log.tail.endswith(b"the end") and log.skipped > 2**30, (len(log.tail), log.skipped)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """

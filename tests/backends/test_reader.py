@@ -185,8 +185,8 @@ def test_who_has_become_the_owner_cannot_become_root_again():
 _AS_A_SERVICE = """
 import sys
 from perdure.backends.owner_reader import OwnerReader
-from perdure.backends.reader import Request, Search
-output = OwnerReader().read(Request(int(sys.argv[1]), (), (Search(sys.argv[2], (r"log",)),)))
+from perdure.backends.reader import ReadRequest, Search
+output = OwnerReader().read(ReadRequest(int(sys.argv[1]), (), (Search(sys.argv[2], (r"log",)),)))
 print([file.text for file in output.files])
 """
 

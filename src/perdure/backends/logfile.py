@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from perdure.errors import LogRefused
 
 MAX_LINKS = 16
+MAX_STEPS = 256  # components walked, those of links included: each keeps a directory open
 NOT_READ = "this log is not read: "
 _WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -70,6 +71,13 @@ class _Walk:
     way: list[tuple[int, bool]]
     rest: list[str]
     links: int = 0
+    steps: int = 0
+
+    def next_name(self, path: str) -> str:
+        self.steps += 1
+        if self.steps > MAX_STEPS:
+            raise refused(path, f"it leads through more than {MAX_STEPS} directories and links")
+        return self.rest.pop(0)
 
     @property
     def directory(self) -> int:
@@ -92,7 +100,7 @@ def _walked(path: str, last_is_directory: bool, follows: int = 0) -> Iterator[tu
         root = _enter(opened, "/", None)
         walk = _Walk([(root, _only_root_writes(root))], _components(path))
         while walk.rest:
-            name = walk.rest.pop(0)
+            name = walk.next_name(path)
             if name == "..":
                 walk.way = walk.way[:-1] or walk.way
                 continue
