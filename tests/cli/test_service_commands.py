@@ -143,7 +143,7 @@ def test_a_job_is_submitted_listed_and_explained(ask):
 
 
 def test_a_verdict_is_corrected_learnt_from_and_the_word_taken_back(ask):
-    assert "nothing taught yet" in ask("learn").out
+    assert "No training yet" in ask("learn").out
     program = "echo 'ImportError: cannot import name quux'; exit 1"
     job_id = ask("submit", "--", "sh", "-c", program).out.strip()
     await_(lambda: ask("why", job_id).code == 1)
@@ -352,6 +352,7 @@ def test_an_exception_is_raised_listed_and_told_step_by_step(ask, tmp_path):
     (found,) = ask(f"events {job} --json").json["exceptions"]
     assert (found["subject"]["rank"], found["subject"]["step"], found["repeats"]) == ([3], "1200", 1)
     told = ask(f"events {job}").out
+    assert ask(f"events {raised['id']}").out == told
     assert "app.nan  severity 1" in told
     assert "raised by operator:" in told
     assert "app.nan" in ask("events --open").out
@@ -381,6 +382,8 @@ def test_a_node_that_is_not_known_is_refused(ask):
 def test_an_unknown_jobs_exceptions_are_refused(ask):
     ran = ask("events 777")
     assert (ran.code, ran.out, "777" in ran.complaint) == (2, "", True)
+    ran = ask("events local/777#1:job.failed")
+    assert (ran.code, "no such exception is known" in ran.complaint) == (2, True)
 
 
 def test_an_exception_about_no_job_takes_its_context_too(ask):

@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +16,10 @@ from perdure.cli.options import AsJson, StateDir, Wide, service
 from perdure.cli.output import clock, instant, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import word
-from perdure.errors import InputError
+from perdure.errors import InputError, NotFound
+
+if TYPE_CHECKING:
+    from perdure.service.client import Client
 
 COLUMNS = (
     word("RAISED", leave=3), word("SEV", leave=6), word("TYPE"), word("STATE", leave=1), word("OWNER", leave=4),
@@ -26,7 +29,9 @@ MAX_CONTEXT = 64 * 1024
 
 
 def events(
-    job: Annotated[str | None, typer.Argument(help="Only of this job, each step of the way.")] = None,
+    job: Annotated[
+        str | None, typer.Argument(help="Only of this job, or this exception by its id; each step of the way.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as they happen, until interrupted.")] = False,
     kind: Annotated[str | None, typer.Option("--type", help="Only of this dotted type and below.")] = None,
     only_open: Annotated[bool, typer.Option("--open", help="Only those that need an answer, or a person.")] = False,
@@ -54,9 +59,7 @@ def events(
     asked = service(state)
     found = list(asked.pages("/exceptions", limit, job_id=job, type=kind, open="true" if only_open else None))
     if job is not None and not found:
-        from perdure.service.client import segment
-
-        asked.get(f"/jobs/{segment(job)}")  # refused where there is none
+        found = _by_id(asked, job)
     picture = picture_of(asked)
     warn(picture)
     if as_json:
@@ -70,6 +73,19 @@ def events(
     else:
         print_line("No exceptions are open." if only_open else "No exceptions.")
     return 0
+
+
+def _by_id(asked: Client, name: str) -> list[dict[str, Any]]:
+    """The exception of that id, if it is one. Raises `NotFound` where it is neither that nor a job."""
+    from perdure.service.client import segment
+
+    try:
+        return [asked.get(f"/exceptions/{segment(name)}")]
+    except NotFound:
+        if "/" in name:  # no job's id
+            raise
+        asked.get(f"/jobs/{segment(name)}")
+        return []
 
 
 def _table(found: Iterable[dict[str, Any]], *, wide: bool) -> None:

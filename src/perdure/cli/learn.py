@@ -13,7 +13,7 @@ from perdure.errors import InputError
 
 ROUNDS = (
     word("ROUND"), word("WHEN", leave=2), word("LESSONS", leave=3), word("FIXED SET"), word("OWN LESSONS", leave=1),
-    text("BECAME OF IT"),
+    text("RESULT"),
 )  # fmt: skip
 CORRECTIONS = (
     word("CORRECTED"), word("IT WAS"), word("BY", leave=1), word("HOLDS FOR", leave=2), word("WHEN", leave=3),
@@ -50,7 +50,7 @@ def learn(
 
 def _print(found: dict[str, Any], *, wide: bool) -> None:
     if not found["rounds"]:
-        print_line("nothing taught yet: retries and persons have proved too little")
+        print_line("No training yet: too few retries and corrections have proved what a failure was.")
     else:
         rows = (_round(row) for row in found["rounds"])
         print_table(ROUNDS, rows, wide=wide)

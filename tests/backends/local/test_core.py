@@ -335,8 +335,8 @@ def test_draining_ends_when_the_work_does(world):
 @pytest.mark.parametrize(
     ("spec", "what"),
     [
-        ({"gpus_per_node": 5}, "can never offer"),
-        ({"node_count": 4}, "can never offer"),
+        ({"gpus_per_node": 5}, "can never offer 1 node with 5 GPUs[.]"),
+        ({"node_count": 4}, "can never offer 4 nodes with"),
         ({"node_count": 3, "exclude": ("n1",)}, "can never offer"),
         ({"require": ("n9",)}, "no node is called 'n9'"),
     ],

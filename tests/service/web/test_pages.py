@@ -165,6 +165,13 @@ def test_the_mode_is_told_on_every_page(tmp_path, armed, stopped, said):
     assert all(said in browser.get(path).text for path in ("/", "/jobs", "/nodes", "/actions", "/jobs/101"))
 
 
+def test_hours_saved_are_called_an_estimate_and_no_deed_in_shadow_mode(tmp_path):
+    place = site(tmp_path)
+    for armed, said in ((True, "by not repeating"), (False, "if nobody repeats")):
+        place.commands.armed = armed
+        assert f"estimated for 24 h, {said} what would fail again" in browser_of(place).get("/").text
+
+
 def test_what_cannot_be_seen_is_told_with_its_reason(tmp_path):
     place = site(tmp_path)
     place.world.unseen = {"accounting": "slurmdbd is <down>"}

@@ -116,7 +116,8 @@ class Core:
         if unknown := sorted({*spec.require, *spec.exclude} - self.nodes.keys()):
             raise ClusterError("submit", f"no node is called {unknown[0]!r}", f"Use one of {', '.join(self.nodes)}")
         if self.candidates(spec, spec.exclude) < spec.node_count:
-            size = f"{spec.node_count} nodes with {spec.gpus_per_node} GPUs each"
+            nodes = "1 node" if spec.node_count == 1 else f"{spec.node_count} nodes"
+            size = f"{nodes} with {spec.gpus_per_node} GPUs{' each' if spec.node_count > 1 else ''}"
             raise ClusterError("submit", f"this cluster can never offer {size}", "Ask for less or exclude fewer nodes")
         job_id, self._next_job = str(self._next_job), self._next_job + 1
         state, reason = (JobState.HELD, "JobHeldUser") if spec.hold else (JobState.PENDING, "")
