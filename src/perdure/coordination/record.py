@@ -82,7 +82,7 @@ class Transient(StrEnum):
 
 
 class AnswerKind(StrEnum):
-    """The verdict of one handler."""
+    """What a handler answers."""
 
     HANDLED = "handled"  # mine: the chain ends here
     ANNOTATED = "annotated"  # not mine, but this is to be known
