@@ -112,6 +112,7 @@ def database() -> bytes:
         (bytes(range(16)) * 90, "is no text"),
         (Path(sys.executable).read_bytes()[:30_000], "is no text"),
         (database(), "is no text"),
+        (b"\x7fELF" + b"\0" * 60 + SHAPE.encode(), "is no text"),
     ],
 )
 def test_what_is_no_log_is_bad_input(perdure, home, content, says):

@@ -29,6 +29,9 @@ LOOKED_AT_BYTES = 1024
 """A file of a directory with a zero byte among its first is no log."""
 MOST_ODD = 0.3
 """Share of its first bytes, zeros left out, that are no characters of a text."""
+NO_LOGS = (b"\x7fELF", b"\x89PNG", b"\x89HDF", b"\x93NUMPY", b"PK\x03\x04", b"SQLite format 3\0")
+"""Programs, pictures, arrays, checkpoints and databases begin so; their texts match rules by accident."""
+NAME_THE_LOG = "Name the file that holds the job's output"
 TEXT_CONTROLS = frozenset("\t\n\r\f\b\a\x1b\0")  # a log that was cut short while it was written starts with zeros
 
 
@@ -97,6 +100,8 @@ def _gathered(
         note = f"{name}: its compressed data end early or are damaged: judged by what could be read"
     except OSError as err:
         raise InputError(name, f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
+    if start.startswith(NO_LOGS):
+        raise InputError(name, "is no text", NAME_THE_LOG)
     return GivenLog(gatherer.text(), note, _oddness(start))
 
 

@@ -173,7 +173,9 @@ def _explain(target: str, settings: Settings, good: GoodRun | None, as_json: boo
         given = _read(target, settings, tell)
         found = diagnoser(settings, good)(target, given.text)
     if given.odd and not found.verdict.evidence:
-        raise InputError(target, given.odd, "Name the file that holds the job's output")
+        from perdure.cli.logs import NAME_THE_LOG
+
+        raise InputError(target, given.odd, NAME_THE_LOG)
     if as_json:
         said = {**record(found), "by_service": str(found.by_service or found.decision.kind), "schema": "perdure.why/1"}
         sys.stdout.write(json.dumps(said) + "\n")
