@@ -307,6 +307,25 @@ def test_what_comes_too_late_is_not_begun_and_says_what_it_waited_for(bench):
     assert bench.backend.performed == []
 
 
+def test_a_retry_that_has_put_its_job_back_is_finished_however_late_the_switch_is_turned_off(bench):
+    """slurmctld died between the two halves of a retry; the job is held, and nobody but Perdure releases it."""
+    bench.plan(requeue(1), expires_s=50.0)
+    bench.backend.performs, bench.backend.lookups = [BUSY], [None]
+    bench.executor.run_due(5.0)
+    bench.settings.stop_file.touch()
+    empty = State("c")
+    held = Job("c", "1", "train", "ada", JobState.HELD, 0.0, reason="job_requeued_in_held_state")
+    bench.journal.record([Journalled(JobChanged(6.0, held))], empty, empty)
+    for now in (10.0, 60.0):
+        assert bench.executor.run_due(now) == []
+    assert bench.detail(requeue(1)) == (
+        "the kill switch is on; the job is already put back, and stays held until the switch is off"
+    )
+    bench.settings.stop_file.unlink()
+    assert [e.status for e in bench.executor.run_due(70.0)] == ["done"]
+    assert bench.backend.performed == [requeue(1).key, requeue(1).key]
+
+
 def exclude(number):
     return Exclude(AttemptId("c", str(number), 1), ("n1",))
 

@@ -35,10 +35,11 @@ from perdure.model.actions import (
 )
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
-from perdure.model.jobs import Job
+from perdure.model.jobs import Job, JobState
 from perdure.retry.budget import at, earliest
 from perdure.service.core.caps import Caps as Caps
 from perdure.service.core.caps import undoes_own
+from perdure.service.core.recovery import is_not_as_left
 from perdure.service.core.scope import ScopeSettings
 from perdure.service.store.journal import ActionRow, Charge, Journal
 from perdure.service.store.journal import (
@@ -110,17 +111,26 @@ class Ruled(NamedTuple):
 
 
 def rule(
-    row: ActionRow, now: float, armed: bool, stopped: bool, caps: Caps, used: Used, user: str = "", outside: str = ""
+    row: ActionRow,
+    now: float,
+    armed: bool,
+    stopped: bool,
+    caps: Caps,
+    used: Used,
+    user: str = "",
+    outside: str = "",
+    half_done: bool = False,
 ) -> Ruled:
     """Decide whether a planned action is begun now, with the reason where it is not.
 
-    `user` is whose job it is about; `outside` says why it lies outside the scope in which Perdure acts. A retry or a
-    drain that waits for a cap does not expire meanwhile.
+    `user` is whose job it is about; `outside` says why it lies outside the scope in which Perdure acts; `half_done` is
+    true of a retry whose job is put back and still held. That is finished however late it is: nobody else releases the
+    job. A retry or a drain that waits for a cap does not expire meanwhile.
     """
     full, until_s = "", None
     if is_charged(row) and armed and not stopped and not outside:
         full, until_s = _cap_reached(row, caps, used, user, now)
-    if now >= row.expires_s and not lets_go(row) and not (full and keeps(row.action)):
+    if now >= row.expires_s and not (lets_go(row) or half_done or (full and keeps(row.action))):
         waited = f": it waited because {row.detail}" if row.detail else ""
         return Ruled(GateRuling.EXPIRE, f"not begun within {row.expires_s - row.created_s:.0f} s{waited}")
     if not armed:
@@ -128,8 +138,16 @@ def rule(
     if outside and row.automatic and not lets_go(row):
         return Ruled(GateRuling.SHADOW, outside)
     if stopped:
-        return Ruled(GateRuling.WAIT, "the kill switch is on")
+        return Ruled(GateRuling.WAIT, f"the kill switch is on{_STAYS_HELD if half_done else ''}")
     return Ruled(GateRuling.WAIT, full, until_s) if full else Ruled(GateRuling.GO)
+
+
+_STAYS_HELD = "; the job is already put back, and stays held until the switch is off"
+
+
+def is_half_done(action: Action, job: Job | None) -> bool:
+    """Whether a retry was broken off between putting the job back and releasing it."""
+    return isinstance(action, Requeue) and job is not None and job.state is JobState.HELD and is_not_as_left(job)
 
 
 def keeps(action: Action) -> bool:
@@ -300,7 +318,8 @@ class Executor:
         settings, action = self.settings, row.action
         outside = settings.scope.refuses(action, job, self._journal.node_of(action))
         user = job.user if job else ""
-        ruled = rule(row, now, settings.armed, self.stopped, settings.caps, used, user, outside)
+        half_done = is_half_done(action, job)
+        ruled = rule(row, now, settings.armed, self.stopped, settings.caps, used, user, outside, half_done)
         if not isinstance(action, Requeue) or ruled.until_s is None:
             return ruled, row
         free_s: float | None = ruled.until_s
