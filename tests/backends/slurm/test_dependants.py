@@ -82,3 +82,10 @@ def test_what_cannot_be_taken_back_is_said():
     killed = replace(ran, state="CANCELLED", nodes=(), start_s=None, end_s=112)
     assert word_on("afterok:7(unfulfilled)", killed, job, 100) == "job 9 was cancelled at this failure (afterok)"
     assert word_on("afterok:7(unfulfilled)", WAITS, job, 100) == ""
+
+
+def test_a_task_that_ran_after_its_own_counterpart_did_not_run_at_the_failure_of_another():
+    failed, ran = replace(record(state="FAILED", end="110"), job_id="7_5"), record(state="COMPLETED", start=112)
+    before = "aftercorr:7_*(unfulfilled)"
+    assert word_on(before, replace(ran, job_id="9_3"), failed, 100) == ""
+    assert word_on(before, replace(ran, job_id="9_5"), failed, 100) == "job 9_5 ran at this failure (aftercorr)"

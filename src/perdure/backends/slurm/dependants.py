@@ -107,7 +107,7 @@ def word_on(before: str, now: JobRecord, job: JobRecord, since_s: int) -> str:
     if is_waiting(now.state):
         return ""
     try:
-        kinds = [p.kind for p in parts(before) if p.waits_for(job.job_id) or p.kind == "singleton"]
+        kinds = [p.kind for p in parts(before) if _hears_of(p, now, job) or p.kind == "singleton"]
     except ValueError:
         return ""
     is_cancelled = not now.nodes and now.state == "CANCELLED"
@@ -115,6 +115,12 @@ def word_on(before: str, now: JobRecord, job: JobRecord, since_s: int) -> str:
     if not kinds or at is None or at <= since_s:
         return ""
     return f"job {now.job_id} {'was cancelled' if is_cancelled else 'ran'} at this failure ({kinds[0]})"
+
+
+def _hears_of(part: Part, dependant: JobRecord, job: JobRecord) -> bool:
+    """Whether this condition of a dependant is about the job: under ``aftercorr`` a task waits for its counterpart."""
+    is_counterpart = dependant.job_id.partition("_")[2] == job.job_id.partition("_")[2]
+    return part.waits_for(job.job_id) and (part.kind != "aftercorr" or is_counterpart)
 
 
 def _is_broken(part: Part, job_id: str) -> bool:
