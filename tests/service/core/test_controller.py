@@ -490,8 +490,10 @@ def test_a_retry_that_its_owner_cancelled_is_handed_to_nobody():
     run.judge(TRANSIENT)
     run.look(3700.0, [replace(JOB, state=JobState.PENDING, restarts=1)], [FAILED])
     run.look(3800.0, [replace(JOB, state=JobState.CANCELLED, restarts=1)], [FAILED])
+    assert run.noted.record.outcome is ExceptionOutcome.WITHDRAWN
     run.look(4800.0, [], [FAILED])
     assert run.noted.record.state is ExceptionState.HANDLED
+    assert run.noted.record.outcome is ExceptionOutcome.WITHDRAWN
 
 
 def test_a_job_that_slurm_holds_after_a_node_failure_is_told_to_the_operator():

@@ -232,7 +232,8 @@ def _look(
                 state, more = _forgotten_retry(state, job, settings, event.time_s)
                 effects += more
             case JobChanged(job=job) if job.job_id in state.cases:
-                state = _with_case(state, replace(state.cases[job.job_id], job=job), settings)
+                state, more = _job_changed(state, job, settings, event.time_s)
+                effects += more
             case AttemptStarted(attempt=attempt) if attempt.id.job_id in state.cases:
                 case_ = state.cases[attempt.id.job_id]
                 state = _with_case(state, replace(case_, latest=max(case_.latest, attempt.id.incarnation)), settings)
@@ -273,12 +274,30 @@ def _story_over(
     state: ControllerState, job_id: str, settings: ControllerSettings, now: float
 ) -> tuple[ControllerState, list[Effect]]:
     """Another job has the id now: what was to come of the one before will not come any more."""
-    failure = state.cases[job_id].failure
-    effects: list[Effect] = []
-    if failure is not None and failure.verdict is not None and failure.record.outcome is ExceptionOutcome.OPEN:
-        state = _in_chain(state, failure.record)
-        state, effects = _advance(state, [Settled(failure.record.id, ExceptionOutcome.WITHDRAWN)], settings, now)
+    state, effects = _withdrawn(state, state.cases[job_id], settings, now)
     return replace(state, cases={other: case for other, case in state.cases.items() if other != job_id}), effects
+
+
+def _job_changed(
+    state: ControllerState, job: Job, settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
+    """Of a job that is cancelled while it waits for its retry no attempt's end tells."""
+    case = state.cases[job.job_id]
+    state = _with_case(state, replace(case, job=job), settings)
+    if job.state is not JobState.CANCELLED or case.moved_on or not case.job.state.is_waiting:
+        return state, []
+    return _withdrawn(state, case, settings, now)
+
+
+def _withdrawn(
+    state: ControllerState, case: Case, settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
+    """Nothing more will come of the latest failure of a job."""
+    failure = case.failure
+    if failure is None or failure.verdict is None or failure.record.outcome is not ExceptionOutcome.OPEN:
+        return state, []
+    settled = Settled(failure.record.id, ExceptionOutcome.WITHDRAWN)
+    return _advance(_in_chain(state, failure.record), [settled], settings, now)
 
 
 def _settle_nodes(
