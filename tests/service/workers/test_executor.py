@@ -313,7 +313,7 @@ def test_a_retry_that_has_put_its_job_back_is_finished_however_late_the_switch_i
     bench.backend.performs, bench.backend.lookups = [BUSY], [None]
     bench.executor.run_due(5.0)
     bench.settings.stop_file.touch()
-    empty = State("c")
+    empty = ControllerState("c")
     held = Job("c", "1", "train", "ada", JobState.HELD, 0.0, reason="job_requeued_in_held_state")
     bench.journal.record([Journalled(JobChanged(6.0, held))], empty, empty)
     for now in (10.0, 60.0):

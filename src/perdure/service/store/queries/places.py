@@ -47,11 +47,11 @@ def in_words(place: NodeFailures) -> str:
     >>> in_words(NodeFailures("gpu03", 4, 3, 2))
     '3 of the last 4 failures of other jobs on gpu03 were infrastructure, of 2 users'
     >>> in_words(NodeFailures("gpu03", 10, 0, 0))
-    'the last 10 failures of other jobs on gpu03 were faults of these jobs, as far as is known'
+    'none of the last 10 failures of other jobs on gpu03 is known to be infrastructure'
     """
     others = f"failures of other jobs on {place.node}"
     if not place.infrastructure:
-        return f"the last {place.failures} {others} were faults of these jobs, as far as is known"
+        return f"none of the last {place.failures} {others} is known to be infrastructure"
     users = f"{place.users} user{'s' if place.users != 1 else ''}"
     return f"{place.infrastructure} of the last {place.failures} {others} were infrastructure, of {users}"
 
