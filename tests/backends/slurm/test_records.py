@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from perdure.backends.slurm import picture
 from perdure.backends.slurm.accounting import AccountingRow
-from perdure.backends.slurm.het import merge_records, merge_rows, read_one_job, whole_of
+from perdure.backends.slurm.het import component_numbers, merge_records, merge_rows, read_one_job, whole_of
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import OwnerClaim, claims_in_doubt, read_jobs, read_nodes, repair
 from perdure.model.nodes import NodeState
@@ -119,6 +119,14 @@ def test_what_failed_in_any_component_failed_in_the_job():
     one, two = (replace(part, failed_nodes=(f"n{at}",), job_id=f"5+{at}") for at, part in enumerate(parts))
     (found,) = merge_records([two, one])
     assert found.failed_nodes == ("n0", "n1")
+
+
+def test_the_number_of_a_component_is_no_other_jobs_though_the_controller_has_forgotten_it():
+    parts = read_jobs((component(5, 0, "a") + component(6, 1, "b")).encode(), MARK).whole
+    seen = component_numbers(parts, frozenset())
+    assert seen == {5, 6}
+    assert component_numbers((), seen) == seen
+    assert component_numbers(read_jobs(job(6).encode(), MARK).whole, seen) == {5}
 
 
 def test_a_component_tells_which_job_it_belongs_to():

@@ -24,7 +24,7 @@ from perdure.backends.slurm import accounting, picture, plans
 from perdure.backends.slurm.accounting import AccountingRow
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.dependants import MAX_TASKS, Dependants, dependants, of_job
-from perdure.backends.slurm.het import merge_records, merge_rows, plain_id, read_one_job, whole_of
+from perdure.backends.slurm.het import component_numbers, merge_records, merge_rows, plain_id, read_one_job, whole_of
 from perdure.backends.slurm.outputs import (
     JobOutputs,
     has_failed,
@@ -362,7 +362,9 @@ class SlurmBackend:
             self._hosts = {n.node.name: n.host for n in nodes if n.host not in ("", n.node.name)} or self._hosts
             records = read_jobs(text, scontrol.mark, self._by_text, self._finished)
             self._by_text = records.by_text
-            self._components = frozenset(record.raw_id for record in records.whole if "+" in record.job_id)
+            with self._listening:
+                told = {row.raw_id for row in self._told.values()}
+            self._components = component_numbers(records.whole, self._components & told)
             return records, nodes, scontrol.mark, self._ask_scripts(scontrol, merge_records(records.whole))
 
     def _ask_scripts(self, scontrol: Dialog, records: Sequence[JobRecord]) -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -30,6 +30,16 @@ def read_one_job(text: bytes, mark: str, job_id: str) -> JobRecord | None:
 def whole_of(text: bytes, mark: str) -> str:
     """The id of the heterogeneous job that an answer to ``show job NUMBER`` tells of; "" where it tells of another."""
     return next((plain_id(record.job_id) for record in read_one_answer(text, mark) if "+" in record.job_id), "")
+
+
+def component_numbers(records: Collection[JobRecord], before: frozenset[int]) -> frozenset[int]:
+    """The numbers of jobs that are a component of a heterogeneous one.
+
+    Those of `before` stay though the controller forgets them, minutes after their end: what hooks told of them is kept
+    for longer, and names no whole job. A number that is another job's now goes.
+    """
+    others = {record.raw_id for record in records if "+" not in record.job_id}
+    return (before - others) | {record.raw_id for record in records if "+" in record.job_id}
 
 
 def merge_records(records: Iterable[JobRecord]) -> list[JobRecord]:
