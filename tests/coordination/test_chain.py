@@ -55,7 +55,7 @@ class Bench:
         self.stale = stale
         self.asked = []
 
-    def seats(self, record):
+    def levels(self, record):
         return tuple(Component)
 
     def rule(self, record, component, chain):
@@ -122,7 +122,7 @@ def test_a_second_owner_is_impossible():
         owned.with_answer(handled("mine too").answer(Component.SCHEDULER, 0.0))
 
 
-def test_a_registered_handler_is_asked_before_our_own_of_its_seat_and_may_own_it():
+def test_a_registered_handler_is_asked_before_our_own_at_its_level_and_may_own_it():
     handlers = Bench({Component.SCHEDULER: drain()})
     chain, effects = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     assert asked(effects) == ["app"]

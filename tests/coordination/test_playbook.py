@@ -14,10 +14,10 @@ def site(text):
 
 def test_the_longest_prefix_wins():
     book = own_playbook()
-    assert book.plan_for("storage.quota.over.home").seats == {Component.SCHEDULER: "move-least"}
-    assert book.plan_for("storage.nfs").seats == {Component.SCHEDULER: "hold-waiting"}
+    assert book.plan_for("storage.quota.over.home").levels == {Component.SCHEDULER: "move-least"}
+    assert book.plan_for("storage.nfs").levels == {Component.SCHEDULER: "hold-waiting"}
     assert book.plan_for("storage.nfs").scope is Scope.GLOBAL
-    assert book.plan_for("gpu.xid79").seats == {Component.RESOURCE_MANAGER: "drain"}
+    assert book.plan_for("gpu.xid79").levels == {Component.RESOURCE_MANAGER: "drain"}
     assert book.plan_for("gpus") is None
 
 
@@ -34,6 +34,7 @@ def test_every_family_of_the_table_is_planned_for():
 def test_a_site_lays_its_own_over_it():
     book = site('[failures."storage"]\nscope = "global"\nseats = { scheduler = "throttle" }\n'
                 '[failures."acme.fan"]\nfall_back = "leave"\n[resources.pfs]\npartitions = ["gpu"]\n')  # fmt: skip
+    assert book.plan_for("storage").levels == {Component.SCHEDULER: "throttle"}  # the key's former name
     assert book.plan_for("acme.fan.slow").fall_back == "leave"
     assert book.resource("pfs").partitions == ("gpu",)
     with pytest.raises(InputError, match="circle"):

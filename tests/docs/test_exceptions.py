@@ -35,7 +35,7 @@ def test_a_table_is_complete(head, known):
 def test_its_playbook_is_one():
     text = re.search(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1]
     plan = site_playbook(text, "site.toml").plan_for("gpu.ecc.double-bit")
-    assert (plan.deadline_s, plan.seats) == (900.0, {Component.RESOURCE_MANAGER: "drain"})
+    assert (plan.deadline_s, plan.levels) == (900.0, {Component.RESOURCE_MANAGER: "drain"})
 
 
 def test_the_built_in_values_are_the_codes():

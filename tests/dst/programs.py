@@ -71,9 +71,9 @@ def handlers(rng: Random) -> list[Handler]:
     for number in range(rng.randint(1, 4)):
         nature = rng.choice(tuple(Nature))
         identity = rng.choice((*USERS, ROOT))
-        seats = ("job", "workflow") if identity is not ROOT else ("resource_manager", "job", "workflow", "scheduler")
+        levels = ("job", "workflow") if identity is not ROOT else ("resource_manager", "job", "workflow", "scheduler")
         types = rng.choice((("",), ("job",), ("app", "process"), ("storage",), ("gpu", "node", "launcher")))
-        made.append(Handler(handler_id(f"{nature}-{number}", identity), identity, rng.choice(seats), types, nature))
+        made.append(Handler(handler_id(f"{nature}-{number}", identity), identity, rng.choice(levels), types, nature))
     return made
 
 

@@ -41,8 +41,8 @@ class Told:
         assert isinstance(became, ExceptionRecord), became
         return became
 
-    def enlist(self, handler: str, seat: str, *kinds: str, by: Identity = MIRA) -> None:
-        self.coordinator.enlist(handler, Enlisting(seat, kinds, lease_s=3000.0, answer_s=600.0), by)
+    def enlist(self, handler: str, level: str, *kinds: str, by: Identity = MIRA) -> None:
+        self.coordinator.enlist(handler, Enlisting(level, kinds, lease_s=3000.0, answer_s=600.0), by)
 
     def answer(self, name: str, handler: str, verdict: str, note: str = "", by: Identity = MIRA, **more: Any) -> None:
         self.coordinator.answer(name, handler, Answering(verdict, note, **more), by)

@@ -1,10 +1,11 @@
 """The chain: each exception is offered to one handler after the other until one owns it. Pure.
 
-``advance(chain, inputs, bench, now) -> chain, effects``. In every seat (`record.Component`, in the order of the scope)
-programs that registered for the type are asked first, one at a time and each for a limited time, then Perdure's own
-handler of that seat. Whoever hands on may annotate; whoever handles owns, and its actions come with its verdict. At the
-deadline, and at the end of the chain, the default handler of the failure's type acts. Equal faults within a window are
-one exception. All that the chain knows can be read back from the records and the registrations.
+``advance(chain, inputs, handlers, now) -> chain, effects``. At every level (`record.Component`, in the order of the
+scope) programs that registered for the type are asked first, one at a time and each for a limited time, then
+Perdure's own handler of that level. Whoever hands on may annotate; whoever handles owns, and its actions come with
+its verdict. At the deadline, and at the end of the chain, the default handler of the failure's type acts. Equal
+faults within a window are one exception. All that the chain knows can be read back from the records and the
+registrations.
 
 What always holds: at most one verdict is HANDLED; no action without the verdict that owns it; annotations and verdicts
 are only appended; what is about an incarnation that is gone changes nothing; every exception ends.
@@ -72,11 +73,11 @@ MAX_SOURCES = 8  # users that are kept as sources of one fault
 class HandlerSet(Protocol):
     """What the chain asks the site: its own handlers, its plans, and the standing of jobs."""
 
-    def seats(self, record: ExceptionRecord) -> Collection[Component]:
+    def levels(self, record: ExceptionRecord) -> Collection[Component]:
         """Those in which Perdure has a handler of its own for this."""
 
     def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling:
-        """The verdict of Perdure's own handler in one of these seats."""
+        """The verdict of Perdure's own handler at one of these levels."""
 
     def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
         """The verdict of the default handler, where nobody took it in time."""
@@ -186,7 +187,7 @@ class _Draft:
     """One batch of inputs at work on copies of the chain's maps."""
 
     def __init__(self, chain: Chain, handlers: HandlerSet, now: float) -> None:
-        self._before, self._handlers_of, self._now = chain, handlers, now
+        self._before, self._own_handlers, self._now = chain, handlers, now
         self._open, self._ended, self._turns = dict(chain.open), dict(chain.ended), dict(chain.turns)
         self._handlers, self._equals, self._spent = dict(chain.handlers), dict(chain.equals), dict(chain.spent)
         self._chain = Chain(self._open, self._ended, self._turns, self._handlers, self._equals, self._spent)
@@ -259,7 +260,7 @@ class _Draft:
             if full := self._full(record, guest=guest):
                 self._refuse(full, "Answer some, or wait for their deadlines")
                 return
-        deadline_s = self._now + self._handlers_of.deadline_s(record)
+        deadline_s = self._now + self._own_handlers.deadline_s(record)
         if record.deadline_s is not None:
             deadline_s = min(deadline_s, max(record.deadline_s, self._now))
         record = replace(record, deadline_s=deadline_s, state=ExceptionState.IN_CHAIN)
@@ -332,7 +333,7 @@ class _Draft:
         if known.id in self._open or known.is_brake:
             return True
         ended_s = known.verdicts[-1].time_s if known.verdicts else known.time_s
-        if self._now - ended_s > self._handlers_of.window_s(known):
+        if self._now - ended_s > self._own_handlers.window_s(known):
             return False
         match known.state:
             case ExceptionState.HANDLED:
@@ -344,7 +345,7 @@ class _Draft:
             case ExceptionState.ESCALATED:
                 return again.detected_by in known.sources
             case _:
-                return self._handlers_of.is_stale(again)
+                return self._own_handlers.is_stale(again)
 
     def _is_overtaken(self, known: ExceptionRecord, ended_s: float) -> bool:
         """Whether its resource went down since: an all-clear from before does not speak of that."""
@@ -366,16 +367,16 @@ class _Draft:
     def _walk(self, record: ExceptionRecord, depth: int = 0) -> None:
         """Ask on until somebody owns it, must be waited for, or nobody is left."""
         self._turns.pop(record.id, None)
-        if self._handlers_of.is_stale(record):
+        if self._own_handlers.is_stale(record):
             self._end(replace(record, state=ExceptionState.EXPIRED, outcome=ExceptionOutcome.WITHDRAWN))
             return
-        seats = self._handlers_of.seats(record)
-        if (seats or self._handlers) and not self._due(record):
+        levels = self._own_handlers.levels(record)
+        if (levels or self._handlers) and not self._due(record):
             ruled = {a.component for a in record.verdicts if not a.handler and a.kind is not AnswerKind.DEFERRED}
             for component in record.scope.order:
                 if self._handlers and self._must_wait(record, component):
                     return
-                if component in seats and component not in ruled:
+                if component in levels and component not in ruled:
                     record, is_over = self._rule(record, component, depth)
                     if is_over:
                         return
@@ -385,8 +386,8 @@ class _Draft:
         return record.deadline_s is not None and self._now >= record.deadline_s
 
     def _must_wait(self, record: ExceptionRecord, component: Component) -> bool:
-        """Ask the next registered handler of this seat, if there is one left."""
-        owner = self._handlers_of.owner_of(record)
+        """Ask the next registered handler of this level, if there is one left."""
+        owner = self._own_handlers.owner_of(record)
         last = {a.handler: a for a in record.verdicts if a.component is component and a.handler}
         for handler in sorted(self._handlers):
             registration = self._handlers[handler]
@@ -417,15 +418,15 @@ class _Draft:
         self._put(record)
 
     def _rule(self, record: ExceptionRecord, component: Component, depth: int) -> tuple[ExceptionRecord, bool]:
-        """Ask Perdure's own handler of a seat; True where the walk is over for now."""
-        ruling = self._handlers_of.rule(record, component, self._chain)
+        """Ask Perdure's own handler of a level; True where the walk is over for now."""
+        ruling = self._own_handlers.rule(record, component, self._chain)
         if ruling.kind is AnswerKind.DEFERRED:
             self._wait(record, Turn(component, "", ruling.until_s or self._now, ruling.note))
             return record, True
         return self._ruled(record, ruling, component, "", depth)
 
     def _fall_back(self, record: ExceptionRecord, depth: int) -> None:
-        ruling = self._handlers_of.fall_back(record, self._chain)
+        ruling = self._own_handlers.fall_back(record, self._chain)
         if ruling.kind is AnswerKind.HANDLED:
             self._ruled(record, ruling, Component.SCHEDULER, "", depth)
             return
@@ -585,7 +586,7 @@ class _Draft:
             record, turn = self._open.get(exception_id), self._turns.get(exception_id)
             if record is None:
                 continue
-            if turn is None or self._handlers_of.is_stale(record):
+            if turn is None or self._own_handlers.is_stale(record):
                 self._walk(record)
             elif turn.until_s <= self._now:
                 self._pass_on(exception_id, "gave no answer in time")

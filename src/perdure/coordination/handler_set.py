@@ -1,4 +1,4 @@
-"""Perdure's own handlers in their seats, as the playbook has them, with the budgets that bound them."""
+"""Perdure's own handlers at their levels, as the playbook has them, with the budgets that bound them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class PlaybookHandlers(Struct, frozen=True):
     now: float
     _plans: dict[str, Plan] = field(default_factory=dict)  # those looked up already
 
-    def seats(self, record: ExceptionRecord) -> Collection[Component]:
+    def levels(self, record: ExceptionRecord) -> Collection[Component]:
         """On a failed attempt, and on an all-clear, all of them rule."""
         if record.is_all_clear or self.site.recovery(record) is not None:
             return ALL_LEVELS
-        return self._plan(record).seats
+        return self._plan(record).levels
 
     def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling:
-        """The verdict of a seat; that on a failed attempt is the retry decision's."""
+        """The answer at a level; that on a failed attempt is the retry decision's."""
         recovery = self.site.recovery(record)
         if recovery is not None:
             owner, ruling = recovery
@@ -45,7 +45,7 @@ class PlaybookHandlers(Struct, frozen=True):
         if plan.lasts_s and self.now < record.time_s + plan.lasts_s:
             note = f"soft: it is acted on if it lasts {plan.lasts_s:g} s"
             return Ruling(AnswerKind.DEFERRED, note, until_s=record.time_s + plan.lasts_s)
-        return self._within_budget(record, self._asked(plan.seats[component], record, chain), plan, chain)
+        return self._within_budget(record, self._asked(plan.levels[component], record, chain), plan, chain)
 
     def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
         """The verdict of the default handler."""

@@ -20,7 +20,8 @@ from perdure.errors import InputError
 
 VERSION = 1
 MAX_CHARACTERS = 1 << 20
-_KEYS = ("scope", "like", "seats", "fall_back", "deadline_s", "window_s", "outlives_job", "lasts_s", "budget")
+_KEYS = ("scope", "like", "levels", "fall_back", "deadline_s", "window_s", "outlives_job", "lasts_s", "budget")
+_FORMER_KEYS = {"seats": "levels"}  # still read, for one release
 _PER = ("job", "node", "resource")
 
 
@@ -39,7 +40,7 @@ class Plan:
 
     type: str
     scope: Scope = Scope.LOCAL
-    seats: Mapping[Component, str] = field(default_factory=dict)  # handlers by name
+    levels: Mapping[Component, str] = field(default_factory=dict)  # handlers by name
     fall_back: str = "escalate"
     deadline_s: float = 300.0
     window_s: float = 600.0
@@ -123,7 +124,7 @@ def _plan(name: str, entries: Mapping[str, Any], where: str) -> Plan:
     return Plan(
         type=name,
         scope=scope,
-        seats=_seats(values.get("seats", {}), f"{at}.seats"),
+        levels=_levels(values.get("levels", {}), f"{at}.levels"),
         fall_back=_handler(values.get("fall_back", "escalate"), f"{at}.fall_back"),
         deadline_s=deadline_s,
         window_s=_seconds(values.get("window_s", 600.0), f"{at}.window_s"),
@@ -147,17 +148,17 @@ def _lineage(name: str, entries: Mapping[str, Any], where: str) -> Iterator[Mapp
         entry = entries[name]
         if not isinstance(entry, dict):
             raise InputError(f"{where}: failures.{name!r}", "is no table", f'Write it as [failures."{name}"]')
-        _only(entry, _KEYS, f"{where}: failures.{name!r}")
+        _only(entry, (*_KEYS, *_FORMER_KEYS), f"{where}: failures.{name!r}")
         seen.append(name)
-        yield entry
+        yield {_FORMER_KEYS.get(str(key), str(key)): value for key, value in entry.items()}
         name = str(entry.get("like", ""))
 
 
-def _seats(value: Any, where: str) -> dict[Component, str]:
-    seats = _mapping(value, where)
+def _levels(value: Any, where: str) -> dict[Component, str]:
+    levels = _mapping(value, where)
     return {
-        Component(_one_of(seat, tuple(Component), where)): _handler(handler, f"{where}.{seat}")
-        for seat, handler in seats.items()
+        Component(_one_of(level, tuple(Component), where)): _handler(handler, f"{where}.{level}")
+        for level, handler in levels.items()
     }
 
 

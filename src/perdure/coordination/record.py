@@ -29,7 +29,7 @@ class Component(StrEnum):
     RESOURCE_MANAGER = "resource_manager"
     JOB = "job"
     WORKFLOW = "workflow"
-    SCHEDULER = "scheduler"  # Perdure's own seat in the chain
+    SCHEDULER = "scheduler"  # Perdure's own level in the chain
 
 
 class Scope(StrEnum):

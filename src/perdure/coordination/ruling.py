@@ -41,7 +41,7 @@ def handled(note: str, *actions: Action, forbids: tuple[str, ...] = (), ends_job
 
 
 class Registration(Struct, frozen=True):
-    """A program that asked to be asked: what about, in whose seat, and until when its lease runs."""
+    """A program that asked to be asked: what about, at which level, and until when its lease runs."""
 
     id: str
     component: Component

@@ -206,14 +206,14 @@ def test_an_annotation_is_text_and_bounded():
 # -- handlers
 
 
-@pytest.mark.parametrize("seat", Component)
-def test_a_user_takes_the_seats_of_jobs_and_workflows_alone(seat):
-    if seat in (Component.JOB, Component.WORKFLOW):
-        assert enlisted("h", seat, ["app"], 60.0, 30.0, MIRA, 0.0).registration.owner == "mira"
+@pytest.mark.parametrize("level", Component)
+def test_a_user_registers_at_the_levels_of_jobs_and_workflows_alone(level):
+    if level in (Component.JOB, Component.WORKFLOW):
+        assert enlisted("h", level, ["app"], 60.0, 30.0, MIRA, 0.0).registration.owner == "mira"
     else:
         with pytest.raises(NotPermitted, match="is the site's"):
-            enlisted("h", seat, ["app"], 60.0, 30.0, MIRA, 0.0)
-    assert enlisted("h", seat, ["app"], 60.0, 30.0, ROOT, 0.0).registration.owner == ""
+            enlisted("h", level, ["app"], 60.0, 30.0, MIRA, 0.0)
+    assert enlisted("h", level, ["app"], 60.0, 30.0, ROOT, 0.0).registration.owner == ""
 
 
 @pytest.mark.parametrize(("lease_s", "until_s"), [(60.0, 160.0), (MAX_LEASE_S, 3700.0), (MAX_LEASE_S + 1, 3700.0)])
@@ -249,7 +249,7 @@ def test_who_may_speak_for_a_handler(by, who, may):
         may_speak_for(None, "h", who)
 
 
-def test_a_deferred_answer_says_until_when_and_notes_bear_the_seat():
+def test_a_deferred_answer_says_until_when_and_notes_bear_the_level():
     registration = enlisted("h", "workflow", ["app"], 60.0, 30.0, MIRA, 0.0).registration
     with pytest.raises(InputError, match="until"):
         answered("x", registration, "deferred", "", {}, (), None, 0.0)

@@ -146,7 +146,7 @@ def test_a_handler_is_its_owners(place):
     assert place.world.state.chain.handlers == {}
 
 
-def test_the_seats_of_the_site_are_for_operators(place):
+def test_the_levels_of_the_site_are_for_operators(place):
     body = {**HANDLER, "component": "scheduler"}
     assert put(place, place.mira, "mine", body).status_code == 403
     assert put(place, place.operator, "site", body).status_code == 200

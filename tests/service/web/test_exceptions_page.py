@@ -202,7 +202,7 @@ def test_what_perdure_puts_off_it_looks_at_again(tmp_path):
     assert journey.endswith("Put it off Perdure looks again in 5 s its attempt still runs")
 
 
-def test_seats_without_a_word_are_told_apart(browser):
+def test_levels_without_a_word_are_told_apart(browser):
     at_the_deadline = card(browser.get("/exceptions/mira+alone").text, "journey")
     assert re.search(r"Resource manager gave no verdict Job gave no verdict", at_the_deadline)
     assert re.search(r"Default handler Declined Perdure after 5 min, \S+ nobody took it: a person", at_the_deadline)
@@ -401,18 +401,18 @@ def record(scope=Scope.LOCAL, answers=(), state=ExceptionState.IN_CHAIN, deadlin
     )  # fmt: skip
 
 
-def said(seat, kind=AnswerKind.DECLINED, at=0.0, handler=""):
-    return Answer(Component(seat), kind, at, "", handler=handler)
+def said(level, kind=AnswerKind.DECLINED, at=0.0, handler=""):
+    return Answer(Component(level), kind, at, "", handler=handler)
 
 
 @pytest.mark.parametrize("scope", Scope)
-def test_seats_stand_in_the_order_of_the_scope(scope):
-    assert [stage.name for stage in stages(record(scope), None)] == [seat.value for seat in scope.order]
+def test_levels_stand_in_the_order_of_the_scope(scope):
+    assert [stage.name for stage in stages(record(scope), None)] == [level.value for level in scope.order]
 
 
-def test_perdures_seat_is_told_from_the_default_handler():
+def test_perdures_level_is_told_from_the_default_handler():
     taken = said("scheduler", AnswerKind.HANDLED, 9.0)
-    first = [said(seat) for seat in ("resource_manager", "job", "workflow")]
+    first = [said(level) for level in ("resource_manager", "job", "workflow")]
     assert [s.name for s in stages(record(answers=[*first, taken], state=ExceptionState.HANDLED), None)] == [
         "resource_manager", "job", "workflow", "scheduler",
     ]  # fmt: skip
@@ -443,7 +443,7 @@ def test_a_turn_is_shown_where_it_is():
     assert again[2].standing == "turn"
 
 
-def test_seats_that_come_after_the_last_word_had_no_part_where_the_chain_ran_out():
+def test_levels_that_come_after_the_last_word_had_no_part_where_the_chain_ran_out():
     found = record(answers=[said("job"), said("scheduler"), said("scheduler")], state=ExceptionState.ESCALATED)
     assert [stage.standing for stage in stages(found, None)] == ["passed", "spoke", "passed", "spoke", "spoke"]
     unowned = record(Scope.GLOBAL, [said("scheduler"), said("scheduler")], ExceptionState.ESCALATED)

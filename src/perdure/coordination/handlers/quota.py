@@ -37,7 +37,7 @@ class Usage:
 def usage_of(record: ExceptionRecord) -> Usage | None:
     """What the site's latest annotation ``usage`` says: ``{"limit": B, "used": B, "by": {JOB: B}}``; None without.
 
-    Jobs are moved on it, so what a user says of it, or a handler in a job's own seat, does not count.
+    Jobs are moved on it, so what a user says of it, or a handler in a job's own level, does not count.
     """
     for annotation in reversed(record.annotations):
         if annotation.key == USAGE and annotation.component.startswith(_HEEDED):

@@ -168,15 +168,15 @@ def enlisted(
     handler: str, component: str, types: Sequence[str], lease_s: float, answer_s: float, identity: Identity, now: float
 ) -> HandlerEnlisted:
     """Read a registration; users are asked about their own jobs alone. Raises `InputError`, `NotPermitted`."""
-    seat = Component(component)
-    if identity.role is not Role.OPERATOR and seat not in (Component.JOB, Component.WORKFLOW):
-        raise NotPermitted("component", f"{seat} is the site's", "Take the seat of job or workflow")
+    level = Component(component)
+    if identity.role is not Role.OPERATOR and level not in (Component.JOB, Component.WORKFLOW):
+        raise NotPermitted("component", f"{level} is the site's", "Register at the level job or workflow")
     for kind in types:
         if kind:
             type_of(kind)
     until_s = now + min(lease_s, MAX_LEASE_S)
     owner = _owner(identity)
-    return HandlerEnlisted(Registration(handler, seat, tuple(types), identity.user, until_s, owner, answer_s))
+    return HandlerEnlisted(Registration(handler, level, tuple(types), identity.user, until_s, owner, answer_s))
 
 
 def handler_id(name: str, identity: Identity) -> str:

@@ -85,7 +85,7 @@ class AnnotationBody(_ExceptionRequest):
 
 
 class HandlerBody(_ExceptionRequest):
-    """How a handler wants to be asked: in which seat, about what (a dotted type and all below it; "" is every one)."""
+    """How a handler wants to be asked: at which level, about what (a dotted type and all below it; "" is every one)."""
 
     component: Literal["resource_manager", "job", "workflow", "scheduler"]
     types: Annotated[list[Dotted], Field(min_length=1, max_length=64)]

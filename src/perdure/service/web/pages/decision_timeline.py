@@ -1,4 +1,4 @@
-"""An exception's way through the chain, laid out: seat by seat, what each said, when, and how long it took. Pure."""
+"""An exception's way through the chain, laid out: level by level, what each said, when, and how long it took. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class DecisionStage:
-    """A seat in the order in which the chain asks, the default handler, or what came after."""
+    """A level in the order in which the chain asks, the default handler, or what came after."""
 
     name: str  # a `Component`, `DEFAULT` or `AFTER`
     standing: str
@@ -58,9 +58,9 @@ def decided_after_s(record: ExceptionRecord) -> float | None:
 
 
 def stages(record: ExceptionRecord, turn: Turn | None) -> tuple[DecisionStage, ...]:
-    """All seats in the order of the scope, each with its answers, and what was said beyond them."""
+    """All levels in the order of the scope, each with its answers, and what was said beyond them."""
     said = _said(record)
-    order = [seat.value for seat in record.scope.order]
+    order = [level.value for level in record.scope.order]
     asked = turn.component.value if turn else ""
     last = asked or next((name for name in reversed(order) if said[name]), "")
     beyond = _beyond(record, said)
@@ -76,8 +76,8 @@ def stages(record: ExceptionRecord, turn: Turn | None) -> tuple[DecisionStage, .
 
 
 def _said(record: ExceptionRecord) -> dict[str, list[Step]]:
-    """The answers of each seat, and of whoever else spoke."""
-    said: dict[str, list[Step]] = {seat.value: [] for seat in record.scope.order}
+    """The answers of each level, and of whoever else spoke."""
+    said: dict[str, list[Step]] = {level.value: [] for level in record.scope.order}
     before_s = record.time_s
     for place, answer in enumerate(record.verdicts):
         said.setdefault(_stage_of(record, place), []).append(Step(answer, max(0.0, answer.time_s - before_s)))
@@ -86,7 +86,7 @@ def _said(record: ExceptionRecord) -> dict[str, list[Step]]:
 
 
 def _beyond(record: ExceptionRecord, said: Mapping[str, Sequence[Step]]) -> str:
-    """How the seats stand that come after the last that spoke. That Perdure's own put it off is not written down."""
+    """How the levels stand that come after the last that spoke. That Perdure's own put it off is not written down."""
     if not record.state.is_over:
         return "ahead"
     if record.owner is not None and not any(step.answer.kind is AnswerKind.HANDLED for step in said.get(DEFAULT, ())):
@@ -97,7 +97,7 @@ def _beyond(record: ExceptionRecord, said: Mapping[str, Sequence[Step]]) -> str:
 
 
 def _stage_of(record: ExceptionRecord, place: int) -> str:
-    """Where an answer belongs. The default handler speaks from Perdure's seat, but out of its turn."""
+    """Where an answer belongs. The default handler speaks from Perdure's level, but out of its turn."""
     answer, earlier = record.verdicts[place], record.verdicts[:place]
     if any(a.kind is AnswerKind.HANDLED for a in earlier):
         return AFTER
