@@ -363,6 +363,12 @@ def test_an_exception_is_raised_listed_and_told_step_by_step(ask, tmp_path):
     assert (refused.code, "never started" in refused.err) == (2, True)
 
 
+def test_an_exception_of_a_job_that_has_ended_is_withdrawn_with_the_reason(ask):
+    job = ask("submit", "--", "true").out.strip()
+    await_(lambda: state_of(ask, job) == "completed")
+    assert ask(f"raise --type app.nan {job}").out.endswith(": withdrawn: what it is about has ended\n")
+
+
 def test_what_is_raised_once_more_under_its_id_is_no_repeat(ask):
     ids = [ask("raise --type site.fan --severity 6 --node n2 --id fan-2").out for _ in range(2)]
     assert ids[0] == ids[1] == "fan-2: handled: written down; nothing is to be done\n"

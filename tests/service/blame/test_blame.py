@@ -230,7 +230,9 @@ def test_the_page_shows_suspects_in_words_and_as_a_picture(place):
 
 def test_an_empty_cluster_accuses_nobody(place):
     assert watch_of(place.world).turn() == ()
-    assert "No node, user or job stands out" in place.client(place.mira).get("/blame").text
+    text = place.client(place.mira).get("/blame").text
+    assert "No node, user or job stands out" in text
+    assert "the failures of the last hour have in common" in text
     assert picture_of([], ()) is None
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
 from perdure.coordination.chain import Turn
-from perdure.coordination.record import ExceptionRecord, ExceptionState
+from perdure.coordination.record import ExceptionOutcome, ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
 from perdure.coordination.wire import encode
 from perdure.errors import NotFound, NotPermitted, PerdureError
@@ -63,6 +63,8 @@ class Raised(BaseModel):
         escalated = record.state is ExceptionState.ESCALATED  # then nobody's word is the last: all may matter
         said = [answer.note for answer in record.verdicts if answer.note][0 if escalated else -1 :]
         reason = "; ".join([*said, turn.note] if turn and turn.note else said)
+        if record.outcome is ExceptionOutcome.WITHDRAWN and not reason:
+            reason = "what it is about has ended"
         return cls(id=record.id, state=record.standing, repeats=record.repeats, reason=reason)
 
 
