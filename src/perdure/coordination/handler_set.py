@@ -38,7 +38,10 @@ class PlaybookHandlers(Struct, frozen=True):
         recovery = self.site.recovery(record)
         if recovery is not None:
             owner, ruling = recovery
-            return ruling if component is owner else declined("no recovery seen")
+            if component is not owner:
+                return declined("no recovery seen")
+            self.site.settle_on(record)
+            return ruling
         if record.is_all_clear:
             return handled("written down: it is over")
         plan = self._plan(record)
@@ -51,6 +54,7 @@ class PlaybookHandlers(Struct, frozen=True):
         """The verdict of the default handler."""
         recovery = self.site.recovery(record)
         if recovery is not None:
+            self.site.settle_on(record)
             return recovery[1]
         plan = self._plan(record)
         ruling = self._asked(plan.fall_back, record, chain)

@@ -135,6 +135,9 @@ class _Past:
             return None
         return owning.component, Ruling(owning.kind, owning.note)
 
+    def settle_on(self, record: ExceptionRecord) -> None:
+        """What was decided then stands."""
+
     def failure_of(self, attempt: AttemptId) -> str:
         ended = (
             r.id for r in self.known.values()

@@ -55,6 +55,9 @@ class SiteFacts(Protocol):
     def recovery(self, record: ExceptionRecord) -> tuple[Component, Ruling] | None:
         """Who recovers the failed attempt that this record was made of, and how; None where it was made of none."""
 
+    def settle_on(self, record: ExceptionRecord) -> None:
+        """What `recovery` says of a failed attempt now is what is done: it counts in what is said of others."""
+
     def failure_of(self, attempt: AttemptId) -> str:
         """The id of the exception that an attempt's failure is; "" while there is none. Incarnation 0: the latest."""
 

@@ -3,6 +3,7 @@
 import pytest
 
 from perdure.coordination.chain import Chain
+from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import (
     START,
@@ -180,15 +181,28 @@ def test_what_is_in_force_is_about_what_jobs_share():
 # -- decisions
 
 
-def test_a_decision_is_made_once_a_look_and_charged_with_what_it_promises():
+def test_a_decision_that_stands_is_made_once_a_look_and_charged_with_what_it_promises():
     seen = view()
+    for _ in range(2):
+        seen.settle_on(RECORD)
     assert seen.decision(RECORD) is seen.decision(RECORD)
     (promised,) = seen.promised
     assert (promised.job_id, promised.user, promised.nodes) == ("1", "ada", ("n1",))
     assert promised.time_s == NOW + seen.decision(RECORD).delay_s
     stopped = view(ended=[taken()])
-    stopped.decision(RECORD)
+    stopped.settle_on(RECORD)
     assert stopped.promised == []
+
+
+def test_a_failure_that_waits_for_somebody_s_answer_is_charged_with_nothing():
+    seen = view()
+    handlers = PlaybookHandlers(own_playbook(), seen, NOW)
+    assert not handlers.is_stale(RECORD)
+    assert handlers.levels(RECORD)
+    assert handlers.rule(RECORD, Component.JOB, Chain()).kind is AnswerKind.DECLINED
+    assert seen.promised == []
+    assert handlers.rule(RECORD, Component.SCHEDULER, Chain()).kind is AnswerKind.HANDLED
+    assert [spent.job_id for spent in seen.promised] == ["1"]
 
 
 def test_what_is_not_judged_or_not_its_latest_failure_is_not_decided():

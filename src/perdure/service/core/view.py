@@ -37,7 +37,7 @@ class SiteView(Struct, frozen=True):
     playbook: Playbook
     rules: RetryRules
     now: float
-    decisions: dict[str, Decision] = field(default_factory=dict)  # by exception id, each made once a look
+    decisions: dict[str, Decision] = field(default_factory=dict)  # by exception id: those that stand
     promised: list[Spent] = field(default_factory=list)  # what these will be charged
     newest: dict[str, dict[str, int]] = field(default_factory=dict)  # incarnations by job id, sought once a look
 
@@ -103,11 +103,18 @@ class SiteView(Struct, frozen=True):
             if decision.retries and (brake := self._brake_on(case.job)):
                 reason = f"{decision.reason}; it waits until {brake.subject.resource} works again ({brake.id})"
                 decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)
-            attempt = failure.attempt
-            if decision.retries and not is_free(case.job, attempt):
-                self.promised.append(Spent(self.now + decision.delay_s, case.job.job_id, case.job.user, attempt.nodes))
-            self.decisions[record.id] = decision
+            return decision
         return self.decisions[record.id]
+
+    def settle_on(self, record: ExceptionRecord) -> None:
+        """The decision of now stands, and is charged: what others, who wait still, may come to is not."""
+        if record.id in self.decisions:
+            return
+        case, decision = self.state.cases[record.subject.job_id], self.decision(record)
+        self.decisions[record.id] = decision
+        if case.failure is not None and decision.retries and not is_free(case.job, case.failure.attempt):
+            starts_s, nodes = self.now + decision.delay_s, case.failure.attempt.nodes
+            self.promised.append(Spent(starts_s, case.job.job_id, case.job.user, nodes))
 
     def _charged(self) -> Fleet:
         """The cluster with what was decided in this look: many that waited for one handler are decided on at once."""
