@@ -37,7 +37,7 @@ class FileDisk:
     """What `tests.dst.disk.Disk` is, on files; it writes down what the journal holds after each transaction."""
 
     def __init__(self, directory: Path, power: PowerSupply) -> None:
-        self._store, self._power = store.LocalStore.open(directory, CLUSTER), power
+        self._store, self._power = store.Store.open(directory, CLUSTER), power
         self.engine = self.reader = self._store.engine
         self.raw = sqlite3.connect(directory / store.FILE_NAME, isolation_level=None)
         self.fuse, self.full = Fuse(), 0
