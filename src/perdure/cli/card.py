@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from perdure.cli.diagnosis import NOTHING_FAILED, SAME_NODE, Diagnosis
-from perdure.cli.output import STYLES, paint, screen_width
+from perdure.cli.output import STYLES, clock, paint, screen_width
 from perdure.cli.table import GAP, cell_width, wrapped
 from perdure.cli.text import plain
 from perdure.installation import program
@@ -37,6 +37,7 @@ TRACEBACK = "Traceback (most recent call last)"  # tells a reader nothing that t
 MAX_SHOWN = 400  # characters of a line of evidence
 _NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?:\[[0-9,-]{1,200}\])?"
 NODE_NAMES = re.compile(rf"{_NODE_NAME}(?:,{_NODE_NAME}){{0,31}}", re.ASCII)  # as Slurm lists them: gpu[01-03],gpu7
+_REPEATED = re.compile(rf"^(?:{'|'.join(DecisionKind)})[ ,]+")  # the label says it already
 NARROW = 60  # a narrower terminal shows no roles beside the lines
 
 
@@ -85,7 +86,8 @@ def _what_to_do(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     if verdict.ending:
         yield "NOTE", verdict.ending
     reason = decision.reason.removeprefix(f"{verdict.summary}: ")  # the cause was said above
-    yield decision.kind.upper(), _with_node(reason.removeprefix(f"{decision.kind} "), verdict)
+    when = f"decided at {clock(diagnosis.decided_s).short}: " if diagnosis.decided_s is not None else ""
+    yield decision.kind.upper(), when + _with_node(_REPEATED.sub("", reason), verdict)
     if diagnosis.by_service is not None:
         yield "SERVICE", f"by this log alone: {AS_SERVICE[diagnosis.by_service]}"
     if verdict.advice:

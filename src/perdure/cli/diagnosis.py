@@ -40,6 +40,9 @@ class Diagnosis:
     has_failed: bool = True
     """False where the log ends with its work done, and nothing in it looks like a failure."""
 
+    decided_s: float | None = None
+    """When the service decided, in seconds since the epoch; what it said of times counts from then."""
+
     by_service: DecisionKind | None = None
     """What the service would do by this log alone, where that is another thing than is advised to the log's owner."""
 

@@ -89,13 +89,20 @@ def _corrected(job_id: str, client: Client) -> list[int]:
 
 def latest_diagnosis(found: dict[str, Any]) -> Diagnosis | None:
     """The latest failure that was judged and decided, out of the service's answer."""
-    decided = {e["incarnation"]: e["decided"] for e in found["exceptions"] if e["decided"]}
+    decided = {e["incarnation"]: e for e in found["exceptions"] if e["decided"]}
     for attempt in found["attempts"]:
         if attempt["verdict"] and attempt["incarnation"] in decided:
             name = f"job {found['job']['job_id']}"
-            decision = _decision(decided[attempt["incarnation"]])
-            return Diagnosis(name, _verdict(attempt["verdict"]), decision, found.get("elsewhere", ""))
+            failure = decided[attempt["incarnation"]]
+            verdict, decision = _verdict(attempt["verdict"]), _decision(failure["decided"])
+            return Diagnosis(name, verdict, decision, found.get("elsewhere", ""), decided_s=_handled_s(failure))
     return None
+
+
+def _handled_s(failure: dict[str, Any]) -> float:
+    """When a failure was decided; when it was raised where the record does not say."""
+    answers = failure["record"].get("verdicts", ())
+    return float(next((answer["time"] for answer in answers if answer["verdict"] == "handled"), failure["time_s"]))
 
 
 def _verdict(found: dict[str, Any]) -> Verdict:

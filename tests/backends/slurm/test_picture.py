@@ -93,6 +93,13 @@ def test_a_waiting_jobs_start_is_only_a_forecast():
     assert (waiting.state, waiting.eligible_s) == (JobState.PENDING, 90.0)
 
 
+@pytest.mark.parametrize(("state", "said"), [("PENDING", "BeginTime"), ("CANCELLED", "")])
+def test_a_job_that_waits_no_more_keeps_no_reason_for_waiting(state, said):
+    """Slurm leaves it in the record of a job that was cancelled while it waited."""
+    (found,) = picture.jobs("c", look(job(7, state=state, reason="BeginTime", nodes="")), NOW)
+    assert found.reason == said
+
+
 GANG = {"state": "PENDING", "nodes": "", "start": "Unknown", "comment": "perdure:nodes=2-3"}
 
 

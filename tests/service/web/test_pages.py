@@ -570,6 +570,29 @@ def test_a_job_says_which_nodes_it_is_kept_off():
     assert waiting.in_words(found, {}) == "waits for n2, which is down: no power; n1, which it is kept off"
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("PartitionDown", "waits for its partition, which is down"),  # also once the node is back
+        ("BeginTime", "waits for n2, which is down"),
+        ("Resources", "waits for n2, which is down"),
+    ],
+)
+def test_a_closed_partition_comes_before_the_nodes_that_a_job_waits_for(reason, said):
+    job = Job("c", "1", "", "", JobState.PENDING, 0.0, reason=reason)
+    down = [Node("n2", NodeState.DOWN)]
+    assert waiting.waits_in_words(job, down, {}) == said
+    assert waiting.waits_in_words(replace(job, state=JobState.RUNNING), down, {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"), [("BeginTime", "waits for the time at which it may start"), ("Resources", "")]
+)
+def test_a_time_to_wait_for_is_said_where_no_node_is_missing(reason, said):
+    job = Job("c", "1", "", "", JobState.PENDING, 0.0, reason=reason)
+    assert waiting.waits_in_words(job, (), {}) == said
+
+
 def test_what_a_person_ordered_says_who_did(tmp_path):
     place = site(tmp_path)
     fill(place.world)

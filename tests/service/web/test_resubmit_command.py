@@ -1,5 +1,6 @@
 """The command that starts a failed job on other nodes: for whom, and in which cluster's words."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -65,7 +66,9 @@ def test_why_prints_it(place, capsys):
     refuse(place.world)
     found = place.client(place.operator).get("/api/v1/jobs/7").json()
     explain_job("7", SimpleNamespace(get=lambda _: found), as_json=False)
-    assert "RUN    sbatch --exclude=gpu01 SCRIPT" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "RUN    sbatch --exclude=gpu01 SCRIPT" in printed
+    assert re.search(r"^RETRY +decided at [-0-9A-Za-z: ]+: (?!retry)", printed, re.M)  # times in it count from then
 
 
 @pytest.mark.parametrize("state", [None, ActionState.DONE])

@@ -13,7 +13,7 @@ from perdure.backends.slurm.accounting import TAKEN_OFF, AccountingRow
 from perdure.backends.slurm.owner_requests import OwnerRequests, owner_requests
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
 from perdure.backends.slurm.sbatch import WalltimeWarning
-from perdure.backends.slurm.words import LAUNCH_FAILED, attempt_state, is_waiting, job_state
+from perdure.backends.slurm.words import LAUNCH_FAILED, WHILE_WAITING, attempt_state, is_waiting, job_state
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
@@ -147,7 +147,7 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
         wish=asked.retry,
         misread=asked.misread,
         requeue_at_timeout=asked.requeue_at_timeout,
-        reason=record.reason,
+        reason="" if record.reason in WHILE_WAITING and not waiting else record.reason,
         excluded=record.excluded,
         required=record.required,
         restarts=record.restarts,

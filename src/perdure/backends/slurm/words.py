@@ -38,6 +38,8 @@ _ATTEMPT_STATES = {
 }
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
 _HELD_STATES = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT"})
+WHILE_WAITING = frozenset({"BeginTime", "Resources", "Priority", "PartitionDown", "PartitionInactive"})
+"""Reasons that say nothing of a job that waits no more; Slurm keeps them in the record of one that was cancelled."""
 HELD_BY_A_PERSON = frozenset({"JobHeldUser", "JobHeldAdmin"})
 _HELD_REASONS = HELD_BY_A_PERSON | {"SpecialExit", "JobHoldMaxRequeue"}
 LAUNCH_FAILED = "launch_failed_requeued_held"  # blanks are printed as underscores

@@ -14,6 +14,21 @@ STANDS = {
     NodeState.DOWN: "down",
 }
 MOST_NAMED = 3
+_CLOSED = {
+    "PartitionDown": "waits for its partition, which is down",
+    "PartitionInactive": "waits for its partition, which is inactive",
+}
+_LATER = {"BeginTime": "waits for the time at which it may start"}
+
+
+def waits_in_words(job: Job, blocking: Sequence[Node], ordered_by: Mapping[str, str]) -> str:
+    """What a job waits for, in words; "" where that is not known or needs none.
+
+    A closed partition comes first: no node that returns would help. The time comes last, as it passes by itself.
+    """
+    if not job.state.is_waiting:
+        return ""
+    return _CLOSED.get(job.reason) or in_words(blocking, ordered_by) or _LATER.get(job.reason, "")
 
 
 def blocked_by(job: Job, nodes: Sequence[Node]) -> tuple[Node, ...]:

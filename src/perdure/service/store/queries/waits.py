@@ -1,4 +1,4 @@
-"""For jobs that wait: which nodes they wait for, and who took those out of service."""
+"""For jobs that wait: what for, and who took the nodes that they wait for out of service."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Collection, Sequence
 from perdure.model.jobs import Job
 from perdure.model.nodes import Node
 from perdure.service.core.controller import PERDURE
-from perdure.service.core.waiting import blocked_by, in_words
+from perdure.service.core.waiting import blocked_by, waits_in_words
 from perdure.service.store.journal import ActionState
 from perdure.service.store.queries import actions, jobs, nodes
 from perdure.service.store.queries.reader import MAX_LIMIT, Reader
 
 
 def waits_of(reader: Reader, listed: Sequence[Job]) -> dict[str, str]:
-    """What those of these jobs wait for that wait for nodes, in words, by job id; also those kept off them."""
+    """What those of these jobs that wait do wait for, in words, by job id; nothing where that is not known."""
     waiting = [job for job in listed if job.state.is_waiting]
     known = nodes.all_nodes(reader) if waiting else ()
     blocking = {job.job_id: found for job in waiting if (found := blocked_by(job, known))}
-    if not blocking:
-        return {}
-    by = drained_by(reader, {node.name: node for found in blocking.values() for node in found}.values())
-    return {job_id: in_words(found, by) for job_id, found in blocking.items()}
+    out = {node.name: node for found in blocking.values() for node in found}.values()
+    by = drained_by(reader, out) if out else {}
+    said = {job.job_id: waits_in_words(job, blocking.get(job.job_id, ()), by) for job in waiting}
+    return {job_id: words for job_id, words in said.items() if words}
 
 
 def waits_for(reader: Reader, name: str) -> list[Job]:
