@@ -137,7 +137,7 @@ def test_a_reader_that_leaves_is_no_error(home):
     os.close(read_end)
     with os.fdopen(write_end, "w") as nobody:
         ran = python("-m", "perdure", "config", "check", stdout=nobody, stderr=subprocess.PIPE, capture_output=False)
-    assert (ran.returncode, ran.stderr) == (130, "")
+    assert (ran.returncode, ran.stderr) == (141, "")
 
 
 def test_a_terminal_that_lacks_letters_is_no_error(home):

@@ -19,7 +19,7 @@ from perdure.cli.text import plain
 from perdure.errors import PerdureError
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # of all that is wrong with a command line
-OK, USAGE, INTERRUPTED = 0, 2, 130
+OK, USAGE, INTERRUPTED, READER_LEFT = 0, 2, 130, 141  # the last two as the shell says it of a signal
 MAX_FAULT = 300  # characters of an error that nobody foresaw
 RUNS_A_PROGRAM = {"allow_interspersed_args": False}  # what follows the program's name is the program's
 PLAIN: Mapping[str, Any] = {  # of a Typer; help without Rich: it is to be there at once
@@ -183,7 +183,7 @@ def explain(err: BaseException, command: str, *, debug: bool = False) -> int:
         return INTERRUPTED
     if isinstance(err, BrokenPipeError):
         _silence(sys.stdout.fileno())
-        return INTERRUPTED
+        return READER_LEFT
     if isinstance(err, USAGE_ERROR):
         return _complain(_misused(err, command), debug=False)
     if isinstance(err, PerdureError):
