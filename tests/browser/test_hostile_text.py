@@ -10,7 +10,7 @@ from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.service.core.controller import Judged
 from perdure.service.store.codec import clean
-from perdure.service.web.pages.labels import shown
+from perdure.service.web.pages.labels import job_name, shown
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 from tests.browser.hostile import hostile
 from tests.copying import replace
@@ -91,14 +91,14 @@ def test_job_names_users_and_reasons_stay_text(open_site):
 
     _, visit = open_site(fill)
     visit.go("/jobs")
-    assert texts(visit.page, ".job-name") == [plain(text) for text in STRINGS[:-51:-1]]
+    assert texts(visit.page, ".job-name") == [job_name(plain(text)) for text in STRINGS[:-51:-1]]
     assert pages_of(visit, "/jobs", ".pager a:has-text('More')") == 20
     visit.go("/")
     swap(visit.page)
     assert_untouched(visit)
     for number in range(0, 1000, 97):
         visit.go(f"/jobs/{number}")
-        assert texts(visit.page, "h1") == [plain(STRINGS[number])]
+        assert texts(visit.page, "h1") == [job_name(plain(STRINGS[number]))]
         assert_untouched(visit)
 
 

@@ -49,3 +49,10 @@ def perdure(home, capsys):
         return Ran(code, out, err)
 
     return run
+
+
+@pytest.fixture
+def says_nothing_of_compiling(monkeypatch):
+    """The simulator's machine code may not be made yet on this machine. That this is said, `test_speed` shows."""
+    first_use = pytest.importorskip("perdure.simulation.compiled.first_use")
+    monkeypatch.setattr(first_use, "must_compile", lambda *_: False)

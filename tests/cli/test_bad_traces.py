@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("says_nothing_of_compiling")
+
 HEADER = "job_id,submit_s,gpus,duration_s\n"
 GOOD = "a,0,1,5\n"
 ATTEMPT = {"start_time": "2017-10-07 01:00:00", "end_time": "2017-10-07 01:01:00",

@@ -17,6 +17,8 @@ from perdure.traces import columns
 from perdure.traces.read import read
 from tests.conftest import require
 
+pytestmark = pytest.mark.usefixtures("says_nothing_of_compiling")
+
 CASES = [("60_job", 8), ("60_job", 16), ("syn40b", 16), ("syn200", 32), ("syn480", 60)]
 SPREADS = ["mean", "p50", "p90", "p99"]
 KEYS = [

@@ -48,8 +48,15 @@ touch $1-$2
 until [ -e $1-1 ] && [ -e $1-2 ]; do sleep 0.2; done
 """
 SHARED = f"[ $SLURM_ARRAY_TASK_ID = 1 ] && echo '{SHAPE}'; sleep 2; exit 1"
-SWEEP = f"sleep 1; case $LR in 1) echo '{SHAPE}' > e_$LR.txt;; 2) sleep 2; echo '{RESET}' > e_$LR.txt;; esac; exit 1"
-TEE = "sleep {}; echo '{}' | tee -a both.log >/dev/null; sleep 2; exit 1"
+PROGRAM = 'program() { echo "$@"; }; '  # what echo itself writes counts as no program's log
+SWEEP = (
+    f"{PROGRAM}sleep 1; case $LR in 1) program '{SHAPE}' > e_$LR.txt;; "
+    f"2) sleep 2; program '{RESET}' > e_$LR.txt;; esac; exit 1"
+)
+TEE = (
+    PROGRAM.replace("{", "{{").replace("}", "}}")
+    + "sleep {}; program '{}' | tee -a both.log >/dev/null; sleep 2; exit 1"
+)
 DATED = f"echo \"$(date '+%Y-%m-%d %H:%M:%S') ERROR {NO_NAME}\"; exit 1"
 
 
@@ -93,7 +100,7 @@ class Jobs:
             "removed": submit(f"rm {out}/removed.out; exit 1", "-o", f"{out}/removed.out"),
         }
         by_argument = out / "by_argument.sh"
-        by_argument.write_text('#!/bin/sh\nlr=$1\nsleep 1; echo "$2" > a_$lr.txt; sleep 2; exit 1\n')
+        by_argument.write_text(f'#!/bin/sh\nlr=$1\n{PROGRAM}sleep 1; program "$2" > a_$lr.txt; sleep 2; exit 1\n')
         for lr, line in (("0.1", SHAPE), ("0.2", RESET)):
             options = ("--parsable", "--no-requeue", f"--chdir={out}", "-o/dev/null", str(by_argument), lr, line)
             self.ids[f"argument {lr}"] = cluster.run("sbatch", *options).strip()
