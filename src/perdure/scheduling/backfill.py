@@ -52,7 +52,7 @@ def reservation(view: View, gpus: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Conservative(StatelessPolicy):
-    """In the order of arrival; every job that does not fit gets a reservation, made anew after each event."""
+    """In the order of arrival; every job that does not fit gets a reservation, made again after each event."""
 
     name: str = "conservative"
 

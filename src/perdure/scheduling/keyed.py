@@ -1,4 +1,4 @@
-"""Ranking by a key: the order is sorted anew whenever it is asked for."""
+"""Ranking by a key: the order is re-sorted whenever it is asked for."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class LeastAttained:
     """Queues by attained service; in each, jobs that run precede those that wait, who keep the order they came in.
 
     A job starts in the top queue and sinks one queue each time its service reaches the queue's limit. All GPUs are
-    given anew after each event, queue by queue; a job that does not fit is passed over.
+    given again after each event, queue by queue; a job that does not fit is passed over.
 
     With a `promote_knob` of K a job that sank, and has waited K times as long as it had run since it was last in
     the top queue, returns there with its service forgotten; 0 never promotes.

@@ -49,7 +49,7 @@ class RankingPolicy(Protocol):
 
     @property
     def preemptive(self) -> bool:
-        """Whether GPUs are given anew after each event; else a job that runs goes on to its end."""
+        """Whether GPUs are given again after each event; else a job that runs goes on to its end."""
 
     @property
     def blocks(self) -> bool:

@@ -11,7 +11,7 @@ from perdure.scheduling.placement.room import Shares
 
 @dataclass(frozen=True, slots=True)
 class RandomFit:
-    """Free GPUs of nodes in an order that is drawn anew for each start of a job, by `seed`, row and start."""
+    """Free GPUs of nodes in an order that is redrawn for each start of a job, by `seed`, row and start."""
 
     seed: int = 0
     name: str = "random"

@@ -136,7 +136,7 @@ def _give_with_one_reserving(state, backfill):  # type: ignore[no-untyped-def]
 def _give_with_all_reserving(state, backfill):  # type: ignore[no-untyped-def]
     """Conservative: in the order of arrival; who cannot start reserves the earliest stretch that is free.
 
-    Only who starts now matters, for all reservations are made anew after the next event. From the first tick on at
+    Only who starts now matters, for all reservations are made again after the next event. From the first tick on at
     which fewer GPUs will be free than anybody needs, the `horizon`, nobody fits any more. So nobody who starts now can
     last beyond it, and no reservation can begin before it and last beyond it: what lies beyond is not looked at.
     """

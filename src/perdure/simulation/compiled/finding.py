@@ -78,7 +78,7 @@ def next_rung(places, row, now):  # type: ignore[no-untyped-def]
 
 @kernel
 def _note(places, row, found, now):  # type: ignore[no-untyped-def]
-    """Keep in mind since when a job is refused. Once it has found a place it begins anew on the tightest rung."""
+    """Keep in mind since when a job is refused. Once it has found a place it begins again on the tightest rung."""
     if found:
         places.holders[row].refused = 0
     elif not places.holders[row].refused:

@@ -1,6 +1,6 @@
 """How many GPUs will be free when, compiled; see `perdure.scheduling.backfill.Forecast`.
 
-Conservative backfilling makes all reservations anew after each event. What is free is a step function of the tick:
+Conservative backfilling makes all reservations again after each event. What is free is a step function of the tick:
 stretches, each from its own tick to that of the next one, the last one without end. Only as much of it is worked out
 from the agenda as reservations ask for, since most waiting jobs find no place before the `horizon`.
 """
@@ -17,7 +17,7 @@ class Forecast(NamedTuple):
     """What is free from now on, known as far as it has been asked for.
 
     Stretches are in ascending order of their ticks and hold everywhere what is free beside running jobs and
-    reservations. It is made anew in each pass.
+    reservations. It is made again in each pass.
     """
 
     stretch: Records  # from each tick to that of the next, so many GPUs are free

@@ -1,7 +1,7 @@
 """The Gittins indices of running jobs, compiled. They change as jobs are served, from step to step.
 
 A job that waits is not served, so that its index stands still. Of each running one it is kept at which tick it reaches
-the next step (`until`), and only those that have are sorted anew: before a pass, not when it happens, as nobody looks
+the next step (`until`), and only those that have are re-sorted: before a pass, not when it happens, as nobody looks
 in between.
 
 Source of the index: `perdure.scheduling.gittins`.
@@ -86,7 +86,7 @@ def _until(levels, one):  # type: ignore[no-untyped-def]
 def _keep_order(state, levels):  # type: ignore[no-untyped-def]
     """Let running jobs that come to tie stand as they stood after the last pass, as in the public simulator's lists.
 
-    Takes all of them out, the last first, and gives them labels anew. Only replays like Tiresias' simulator pay for it.
+    Takes all of them out, the last first, and relabels them. Only replays like Tiresias' simulator pay for it.
     """
     many = 0
     while levels.classes[0].many:

@@ -1,7 +1,7 @@
 """Philly's virtual clusters, compiled: who is within the quota of which, and who borrows.
 
 Of each virtual cluster the running jobs, in the order of their start, use up the quota; who finds too little left
-borrows. That is worked out anew only where it can have changed: when a job within quota leaves while others borrow, or
+borrows. That is worked out again only where it can have changed: when a job within quota leaves while others borrow, or
 a job is put before others. Waiting jobs are chained twice: by virtual cluster and size, to find the next one within
 quota, and by size alone, to find the next one that borrows.
 """
@@ -56,7 +56,7 @@ def lending_of(jobs: Workload, quota: NDArray[np.float64], crowded: float, total
     job["group"], job["size_of"] = jobs.group, size_of
     groups = records(
         len(quota),
-        changed=FLAG,  # which of its running jobs borrow must be found out anew
+        changed=FLAG,  # which of its running jobs borrow must be found out again
         waiting=LONG,  # jobs
         borrowers=LONG,  # running jobs
         within=np.float64,  # GPUs left of the quota beside the running jobs

@@ -1,4 +1,4 @@
-"""Policies that give all GPUs anew after each event, compiled: shortest remaining first, least attained service.
+"""Policies that give all GPUs again after each event, compiled: shortest remaining first, least attained service.
 
 `perdure.scheduling.shortest` and `las` define them. One structure serves all (`levels`): they differ by the key by
 which jobs are ranked within a level, and by what moves jobs between levels. Of the policies without levels all jobs are

@@ -66,7 +66,7 @@ def run_on(
     ended: SimpleQueue[int] = SimpleQueue()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the tables are large: they go out once
-        # A task and no scattered data: where the worker that holds them dies, Dask hands the tables out anew.
+        # A task and no scattered data: where the worker that holds them dies, Dask hands the tables out again.
         tables = client.submit(_hold, shared, pure=False)
         sent = [_anywhere(case) for case in wanted]
         futures = client.map(_run_there, sent, tables=tables, versions=_versions(), name=name, pure=False)
