@@ -11,6 +11,10 @@ BOX = (
     "-----------------------------------\nMPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD\n"
     "with errorcode 1.\n-----------------------------------\n"
 )
+BROKEN_PIPE = (
+    "Traceback (most recent call last):\n"
+    '  File "/home/u/train.py", line 12, in <module>\n    {}\nBrokenPipeError: [Errno 32] Broken pipe\n'
+)
 PYXIS = "slurmstepd: error: pyxis: {}\n"
 
 
@@ -53,6 +57,20 @@ PYXIS = "slurmstepd: error: pyxis: {}\n"
             Bound.NODE,
             "shared memory",
         ),
+        (
+            PYXIS.format("container start failed with error code: 1")
+            + PYXIS.format("    enroot-mount: failed to mount: /data/a at /run/enroot/data: No such file or directory")
+            + PYXIS.format("couldn't start container")
+            + "slurmstepd: error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1\n",
+            STOP,
+            Bound.NOTHING,
+            "source of a mount",
+        ),
+        # a pipe whose reader had ended
+        (BROKEN_PIPE.format('print("step", step, flush=True)'), STOP, Bound.NOTHING, "whose reader had ended"),
+        (BROKEN_PIPE.format("sys.stdout.write(line)"), STOP, Bound.NOTHING, "whose reader had ended"),
+        (BROKEN_PIPE.format("sock.sendall(data)"), RETRY, Bound.NOTHING, "a peer closed the connection"),
+        (BROKEN_PIPE.format("print(step, file=sock)"), RETRY, Bound.NOTHING, "a peer closed the connection"),
         # services and lost nodes
         (
             "psycopg2.OperationalError: FATAL:  sorry, too many clients already\n",

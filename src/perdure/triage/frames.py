@@ -90,6 +90,21 @@ def innermost_own(hit: Hit) -> CodeFrame | None:
     return None
 
 
+def raising_line(hit: Hit) -> bytes:
+    """The line of source code that raised the exception of a message, as its traceback quotes it; b"" where none is.
+
+    What marks a part of it is passed over, as lines of other tasks are.
+    """
+    block = hit.block
+    data, start = block.window.data, max(0, block.start - LOOK_BACK_BYTES)
+    lines = scrub(data[start : block.end]).split(b"\n")
+    at = min(hit.line - block.first_line + data.count(b"\n", start, block.start), len(lines) - 1)
+    task = rank_of(lines[at])
+    own = (line for line in reversed(lines[max(0, at - LOOK_BACK_LINES) : at]) if rank_of(line) == task)
+    line = next((tidied for raw in own if (tidied := tidy(raw[:MAX_LINE_BYTES])).strip(b" ^~")), b"")
+    return b"" if capturing(_FRAME).search(line) else line
+
+
 def _crashed_in(hit: Hit) -> CodeFrame | None:
     """The innermost own frame of the thread that crashed, below a line of faulthandler's."""
     block = hit.block

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from perdure.model.jobs import Attempt
 from perdure.model.output import Output
+from perdure.triage.broken_pipes import with_ended_readers
 from perdure.triage.classifiers.linear import own_model
 from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.conformal import Thresholds, own_thresholds
@@ -131,7 +132,8 @@ def examine(
     output = log if isinstance(log, Output) else Output()
     text = _text_of(log)
     remarks = remarks_on(output)
-    in_order = merged((rules or own_rules()).hits(text))
+    rules = rules or own_rules()
+    in_order = merged(with_ended_readers(rules.hits(text), rules))
     known = facts(attempt, output.absent) if attempt is not None else ()
     if attempt is not None:
         in_order = replace(in_order, hits=tuple(without_older(in_order.hits, attempt.start_s, attempt.end_s)))
