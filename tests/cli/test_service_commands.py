@@ -238,7 +238,7 @@ def test_the_kill_switch_is_turned_and_turned_back(ask, state):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("why 999999", "job '999999': no such job is known. List those there are: perdure jobs."),
+        ("why 999999", "job '999999': no such job is known; this is how it was "),
         ("node drain nowhere", "no such node"),
         ("node fail nowhere", "no such node"),
         ("actions --undo nothing", "no such action"),

@@ -7,7 +7,7 @@ import pytest
 
 from perdure import errors
 from perdure.coordination.record import Component
-from perdure.errors import ClusterError, InputError, PerdureError
+from perdure.errors import ClusterError, InputError, PerdureError, StateError
 from perdure.model.actions import Exclude, Hold, Release, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
@@ -239,6 +239,18 @@ def test_a_thread_that_stumbles_goes_on_and_says_so_once_and_its_recovery(caplog
     assert len(turns_) == 6
     said = [record.message for record in caplog.records]
     assert said == ["look: slurm: no answer. Wait.", "look: unexpected; going on", "look: works again"]
+
+
+def test_a_thread_that_could_not_write_the_journal_leaves_it_to_the_journal_to_say_that_it_can_again(caplog):
+    stop, errors = threading.Event(), [StateError("journal.db", "cannot be written", "Free some space")]
+
+    def turn():
+        if errors:
+            raise errors.pop()
+        stop.set()  # it had nothing to write
+
+    hands.forever("look", stop, turn, lambda: None).run()
+    assert [record.message for record in caplog.records] == ["look: journal.db: cannot be written. Free some space."]
 
 
 # -- turns of users

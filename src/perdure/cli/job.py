@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from perdure.cli.diagnosis import Diagnosis
 from perdure.cli.output import clock, print_json, print_line, print_table
+from perdure.cli.picture import picture_of
 from perdure.cli.table import names, text, word
 from perdure.cli.text import MAX_JOB_NAME, plain
 from perdure.errors import NotFound
@@ -25,9 +27,9 @@ def explain_job(job_id: str, client: Client, as_json: bool, *, wide: bool = Fals
     """Print a job's latest failure and its attempts; that failure, None where there is none."""
     try:
         found = client.get(f"/jobs/{segment(job_id)}")
-    except NotFound:
+    except NotFound as err:
         if not (tasks := _tasks_of(job_id, client)):
-            raise
+            raise NotFound(err.where, f"{err.what}; {picture_of(client).age(time.time())}", err.fix) from err
         _explain_array(job_id, tasks, as_json, wide)
         return None
     latest = latest_diagnosis(found)

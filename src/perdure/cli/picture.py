@@ -29,12 +29,14 @@ class LookAge:
     def doubts(self, now: float) -> list[str]:
         """What a reader must know of it; nothing where it is whole and fresh."""
         said = [f"{part} cannot be asked: {why}" for part, why in sorted(self.unseen.items())]
+        is_fresh = self.last_look_s is not None and now - self.last_look_s <= max(LEAST_S, LOOKS * self.look_every_s)
+        return said if is_fresh else [self.age(now), *said]
+
+    def age(self, now: float) -> str:
+        """How old it is: what came since, it does not show."""
         if self.last_look_s is None:
-            return ["the service has not seen the cluster yet", *said]
-        age_s = now - self.last_look_s
-        if age_s > max(LEAST_S, LOOKS * self.look_every_s):
-            return [f"this is how it was {age_s:.0f} s ago, at {instant(self.last_look_s)}", *said]
-        return said
+            return "the service has not seen the cluster yet"
+        return f"this is how it was {max(0.0, now - self.last_look_s):.0f} s ago, at {instant(self.last_look_s)}"
 
 
 def picture_of(client: Client) -> LookAge:

@@ -10,10 +10,12 @@ import time
 
 import psycopg
 import pytest
+from sqlalchemy import text
 
 from perdure.errors import MissingExtra, StateError
 from perdure.installation import to_install
-from perdure.service.store.database import FILE_NAME, VERSION_TABLE, Store
+from perdure.service.store.database import FILE_NAME, ROOM_BYTES, VERSION_TABLE, Store
+from tests.attacks.test_full_disk import fill, give_back, needs_mount, small_disk
 
 
 def refused(where):
@@ -158,3 +160,28 @@ def test_another_programs_postgresql_is_refused(postgres_database):
     with psycopg.connect(postgres_database, autocommit=True) as db:
         db.execute("CREATE TABLE invoices (n int)")
     assert "another program's database (it has invoices)" in refused(postgres_database)
+
+
+@needs_mount
+def test_a_journal_on_a_full_disk_can_be_written_again_only_once_there_is_room(tmp_path, caplog):
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        store = Store.open(disk, "c")
+        try:
+            _write(store, "CREATE TABLE t (x)")
+            fill(disk)
+            with pytest.raises(StateError, match="full"):
+                _write(store, "INSERT INTO t VALUES (randomblob(4000000))")
+            os.truncate(disk / "full", (disk / "full").stat().st_size - ROOM_BYTES // 2)
+            store.probe(0.0)  # one page finds room, and a day's events do not
+            assert "full" in store.trouble
+            give_back(disk)
+            store.probe(0.0)
+            assert store.trouble == ""
+        finally:
+            store.close()
+    assert [record.message for record in caplog.records] == [f"{store.where}: can be written again"]
+
+
+def _write(store, statement):
+    with store.writing() as db:
+        db.execute(text(statement))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -23,10 +25,14 @@ from sqlalchemy.pool import NullPool
 from perdure.errors import InUse, MissingExtra, StateError
 from perdure.installation import to_install
 
+log = logging.getLogger("perdure")
+
 SCHEMA = "0011_stories"  # the newest migration; a test keeps the two the same
 VERSION_TABLE = "perdure_schema"
 FILE_NAME = "journal.db"
 BUSY_S = 10.0
+ROOM_BYTES = 1 << 20
+"""A disk with less is still full for a journal that could not be written."""
 LOCK_PATIENCE_S = 5.0  # PostgreSQL needs a moment to see that the last service is dead
 
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "fullfsync=ON", "checkpoint_fullfsync=ON")
@@ -87,12 +93,24 @@ class Store:
                 db = self._connected()
                 with db.begin():
                     yield db
-                self.wrote_s, self.trouble = time.monotonic(), ""
+                self.wrote_s = time.monotonic()
+                if self.trouble and self._has_room():
+                    self.trouble = ""
+                    log.warning("%s: can be written again", self.where)
             except SQLAlchemyError as err:
                 self._drop_broken()
                 unusable = _unusable(self.where, err)
                 self.trouble = unusable.what
                 raise unusable from err
+
+    def _has_room(self) -> bool:
+        """Whether the disk has some: a little can be written to a full one, where SQLite's log has room in itself."""
+        if self.dialect != "sqlite":
+            return True
+        try:
+            return shutil.disk_usage(Path(self.where).parent).free >= ROOM_BYTES
+        except OSError:
+            return False
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

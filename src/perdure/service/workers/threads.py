@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, StateError
 from perdure.service.core.call_budget import NO_LIMIT, CallBudget, CallMeter
 from perdure.service.core.loglines import Repeats
 from perdure.service.workers.comment_writer import COMMENTS_EVERY_S
@@ -28,20 +28,26 @@ Turn = Callable[[], object]
 
 
 def forever(name: str, stop: threading.Event, turn: Turn, pause: Turn) -> threading.Thread:
-    """Run `turn` and `pause` in a thread until `stop`; an error is logged, and the next turn is tried."""
+    """Run `turn` and `pause` in a thread until `stop`; an error is logged, and the next turn is tried.
+
+    After an error of the journal a turn that had nothing to write proves nothing: the journal tells its own recovery.
+    """
 
     repeats = Repeats()
 
     def loop() -> None:
+        tells_recovery = True
         while not stop.is_set():
             try:
                 turn()
-                if repeats.ended(name):
+                if repeats.ended(name) and tells_recovery:
                     log.warning("%s: works again", name)
             except PerdureError as err:
+                tells_recovery = not isinstance(err, StateError)
                 if repeats.is_news(name, str(err), time.monotonic()):
                     log.warning("%s: %s", name, err)
             except Exception as err:
+                tells_recovery = True
                 if repeats.is_news(name, repr(err), time.monotonic()):
                     log.exception("%s: unexpected; going on", name)
             pause()
