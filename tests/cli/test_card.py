@@ -91,7 +91,13 @@ def test_the_cause_is_said_once(perdure, home):
             "wandb.errors.UsageError: api_key not configured (no-tty). call wandb login\n",
             "export WANDB_API_KEY=YOUR_KEY",
         ),
-        ("OSError: [Errno 28] No space left on device\n", "df -h . /tmp"),
+        ("OSError: [Errno 28] No space left on device\n", "df -h OUTPUT_DIR"),
+        ("OSError: [Errno 28] No space left on device: '/scratch/a/run7/done'\n", "df -h /scratch/a/run7"),
+        ("tee: /scratch/a/log: No space left on device\n", "df -h /scratch/a"),
+        ("mkdir: cannot create directory '/full': No space left on device\n", "df -h /full"),
+        ("OSError: [Errno 28] No space left on device: '/scratch/a;id/x'\n", "df -h OUTPUT_DIR"),
+        ("/usr/bin/ld: final link failed: No space left on device\n", "df -h OUTPUT_DIR"),
+        ("cp: error writing '/tmp/x': No space left on device\n", "srun --nodelist=NODE df -h /tmp"),
     ],
 )
 def test_what_to_do_is_a_command_where_the_rule_knows_one(perdure, home, log, command):
@@ -149,7 +155,54 @@ def test_every_remedy_is_of_a_rule_and_fits_a_line_of_it():
 
 
 def test_a_rule_says_its_commands(perdure):
-    assert "Run: df -h . /tmp" in perdure("rules", "disk-full").out
+    assert "Run: df -h OUTPUT_DIR" in perdure("rules", "disk-full").out
+
+
+FULL = "OSError: [Errno 28] No space left on device: '/scratch/a/run7/x.pt'\n"
+TORCH = "RuntimeError: [enforce fail at inline_container.cc:{}] . {}\n"
+SAVED = (
+    TORCH.format(424, "unexpected pos 12 vs 7"),
+    TORCH.format(776, "PytorchStreamWriter failed writing file data/2"),
+)
+
+
+@pytest.mark.parametrize("torch", SAVED)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_a_full_disk_the_root_is_the_line_that_says_so(perdure, home, torch, is_first):
+    again = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    trace = "Traceback (most recent call last):\n"
+    log = again.join(trace + line for line in ((FULL, torch) if is_first else (torch, FULL)))
+    out = told(perdure, home, log).out
+    assert [line.split(maxsplit=2)[2] for line in out.splitlines() if "  root  " in line] == [FULL.strip()]
+    assert "RUN   df -h /scratch/a/run7\n" in out
+
+
+@pytest.mark.parametrize("torch", SAVED)
+def test_without_such_a_line_the_failed_save_is_the_root(perdure, home, torch):
+    out = told(perdure, home, torch).out
+    assert f"1  root     {torch}" in out
+    assert "PyTorch could not write all of a file" in out
+    assert "RUN   df -h OUTPUT_DIR\n" in out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Segmentation fault (core dumped)",
+        "/var/spool/slurmd/job7/slurm_script: line 4: 7 Segmentation fault      (core dumped) python train.py",
+    ],
+)
+def test_a_crash_that_follows_from_nothing_in_its_log_is_the_root(perdure, home, line):
+    ran = told(perdure, home, f"step 1 loss 0.5\n{line}\n")
+    assert f"2  root     {line}" in ran.out
+    assert "cascade" not in ran.out
+    (shown,) = told(perdure, home, f"step 1 loss 0.5\n{line}\n", "--json").json["evidence"]
+    assert shown["role"] == "root"
+
+
+def test_a_crash_after_its_cause_stays_a_consequence(perdure, home):
+    evidence = told(perdure, home, f"{FULL}Segmentation fault (core dumped)\n", "--json").json["evidence"]
+    assert [line["role"] for line in evidence] == ["root", "cascade"]
 
 
 STEPS = "2026-11-20 02:05:01 step 101 loss 0.3\n2026-11-20 02:06:13 step 102 loss 0.3\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 import sys
@@ -14,7 +15,7 @@ from perdure.cli.text import plain
 from perdure.installation import program
 from perdure.retry.decide import DecisionKind
 from perdure.triage.judge import FRAME, MESSAGE
-from perdure.triage.remedies import remedy
+from perdure.triage.remedies import OUTPUT_DIR, remedy
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 
 WOULD = {
@@ -37,6 +38,10 @@ TRACEBACK = "Traceback (most recent call last)"  # tells a reader nothing that t
 MAX_SHOWN = 400  # characters of a line of evidence
 _NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?:\[[0-9,-]{1,200}\])?"
 NODE_NAMES = re.compile(rf"{_NODE_NAME}(?:,{_NODE_NAME}){{0,31}}", re.ASCII)  # as Slurm lists them: gpu[01-03],gpu7
+_FULL = r"(?:No space left on device|\[Errno 28\])"
+_PATH = r"(/[\w.+=@,%~/-]{1,300})"
+# The file that could not be written: the last in quotes, or the one before ": No space left on device".
+_WRITTEN = re.compile(rf"""{_FULL}.*['"]{_PATH}['"]|['"]{_PATH}['"].*{_FULL}|: {_PATH}: {_FULL}""", re.ASCII)
 _REPEATED = re.compile(rf"^(?:{'|'.join(DecisionKind)})[ ,]+")  # the label says it already
 NARROW = 60  # a narrower terminal shows no roles beside the lines
 
@@ -98,15 +103,23 @@ def _what_to_do(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
 
 
 def _commands(diagnosis: Diagnosis) -> Iterator[str]:
-    """Commands to paste. A node's name comes from a log: only what can be one gets into a command."""
+    """Commands to paste. Names of nodes and paths come from a log: only what can be one gets into a command."""
     verdict, rule = diagnosis.verdict, _rule_of(diagnosis.verdict)
     line = next((line.text for line in verdict.evidence if line.rule == rule), "")
     if rule and (command := remedy(rule, line)):
-        yield command
+        yield command.replace(OUTPUT_DIR, _output_dir(verdict) or OUTPUT_DIR)
     if SAME_NODE in diagnosis.decision.exclude and _is_node(verdict.node):
         yield f"sbatch --exclude={shlex.quote(verdict.node)} SCRIPT"
     if diagnosis.elsewhere:
         yield diagnosis.elsewhere
+
+
+def _output_dir(verdict: Verdict) -> str:
+    """The directory of the file that found its disk full, as far as the lines of evidence name it; else ""."""
+    matches = [match for line in verdict.evidence if (match := _WRITTEN.search(line.text))]
+    path = next(filter(None, matches[0].groups()), "") if matches else ""
+    parent = posixpath.dirname(path)
+    return shlex.quote(path if parent == "/" else parent) if path else ""
 
 
 def _with_node(reason: str, verdict: Verdict) -> str:
@@ -144,7 +157,7 @@ def _evidence(verdict: Verdict, width: int | None) -> Iterator[str]:
 
 def _ordered(verdict: Verdict) -> Sequence[Evidence]:
     rule = _rule_of(verdict)
-    telling = [line for line in verdict.evidence if not line.text.startswith(TRACEBACK)] or verdict.evidence
+    telling = [line for line in verdict.shown_evidence if not line.text.startswith(TRACEBACK)] or verdict.shown_evidence
 
     def place(line: Evidence) -> int:
         if line.rule == FRAME:

@@ -112,7 +112,7 @@ def record(diagnosis: Diagnosis) -> dict[str, Any]:
         **ending,
         "rank": verdict.rank,
         "node": verdict.node,
-        "evidence": [_shown(evidence) for evidence in verdict.evidence],
+        "evidence": [_shown(evidence) for evidence in verdict.shown_evidence],
         "advice": {
             "action": str(decision.kind) if diagnosis.has_failed else "none",
             "reason": decision.reason,

@@ -344,7 +344,9 @@ def _shown(sign: Sign, primary: Sign, merged: Merged) -> Evidence:
     if isinstance(sign, Fact):
         return Evidence(0, sign.text, sign.cause.role, sign.cause.name)
     if isinstance(sign, Hit):
-        return Evidence(sign.line, sign.text, sign.cause.role, sign.cause.name, merged.place(sign))
+        yields = sign.cause.force is Force.GENERIC and _rank(primary.cause) < _rank(sign.cause)
+        role = CauseRole.CONFIRMATION if yields else sign.cause.role
+        return Evidence(sign.line, sign.text, role, sign.cause.name, merged.place(sign))
     role = CauseRole.ROOT if sign is primary else CauseRole.CONFIRMATION
     return Evidence(sign.line, sign.text, role, sign.cause.name, sign.source)
 

@@ -1,6 +1,7 @@
 """Commands that deal with a cause, for a person to paste: where the rule that named it knows one.
 
-They are written here and hold nothing that a log says: what stands in capitals is for the reader to fill in.
+They are written here and hold nothing that a log says: what stands in capitals is for the reader to fill in, or for a
+caller that has found and checked it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class Remedy:
     where: str = ""
 
 
+OUTPUT_DIR = "OUTPUT_DIR"
 REMEDIES = (
     Remedy("hf-missing", "export HF_TOKEN=YOUR_TOKEN", r"(?i)hugging ?face|Gated|Repository|Entry|Revision|Dataset"),
     Remedy("hf-missing", "export WANDB_API_KEY=YOUR_KEY", r"(?i)wandb|api_key"),
@@ -31,8 +33,9 @@ REMEDIES = (
     Remedy("cuda-oom", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
     Remedy("cuda-oom-busy-card", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"),
     Remedy("shm-too-small", "docker run --shm-size=8g IMAGE", r"(?i)shm|shared memory|torch_"),
-    Remedy("disk-full", "df -h . /tmp"),
-    Remedy("own-disk-full", "df -h . /tmp"),
+    Remedy("disk-full", f"df -h {OUTPUT_DIR}"),
+    Remedy("torch-save-failed", f"df -h {OUTPUT_DIR}"),
+    Remedy("own-disk-full", f"srun --nodelist=NODE df -h {OUTPUT_DIR}"),
     Remedy("disk-quota", "quota -s"),
     Remedy(
         "port-busy", "torchrun --rdzv-backend=c10d --rdzv-endpoint=localhost:0 SCRIPT", r"(?i)torch|rdzv|c10d|socket"

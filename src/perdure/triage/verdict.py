@@ -5,11 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from perdure.model.output import LogMark
 
 MAX_LOGS = 16
 """So many files are remembered with a verdict, those of the job itself before those of its ranks."""
+
+CRASHED = "native_crash"  # the category
 
 
 class Label(StrEnum):
@@ -103,3 +106,14 @@ class Verdict(Struct, frozen=True):
     first_step: int | None = None  # the first that it tells of
     reached: Reached | None = None  # how far it came, as far as its log tells
     ending: str = ""  # what the end of its log says, where no line names a cause
+
+    @property
+    def shown_evidence(self) -> tuple[Evidence, ...]:
+        """The evidence as a person reads it: a crash that follows from nothing in the log is the root itself.
+
+        Decisions go by `evidence`: by its log alone, nobody knows that the crash did not follow from something else.
+        """
+        crash = next((line for line in self.evidence if line.role is CauseRole.CASCADE), None)
+        if self.category != CRASHED or crash is None or any(line.role is CauseRole.ROOT for line in self.evidence):
+            return self.evidence
+        return tuple(replace(line, role=CauseRole.ROOT) if line is crash else line for line in self.evidence)

@@ -240,7 +240,7 @@ def root_lines(reader: Reader, job_ids: Iterable[str]) -> dict[tuple[str, int], 
     found = {}
     for row in reader.all(query):
         verdict = verdict_of(row.verdict)
-        lines = [item.text for item in verdict.evidence if item.role is CauseRole.ROOT] if verdict else []
+        lines = [item.text for item in verdict.shown_evidence if item.role is CauseRole.ROOT] if verdict else []
         attempt = codec.ATTEMPT.decode(row.payload)
         nodes = attempt.failed_nodes or attempt.nodes
         found[row.job_id, row.incarnation] = JudgedLine(attempt.user, nodes, lines[0] if lines else "")

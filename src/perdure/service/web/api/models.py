@@ -140,7 +140,7 @@ class VerdictItem(BaseModel):
             ending=verdict.ending if with_log else "",
             rank=verdict.rank,
             node=verdict.node,
-            evidence=[EvidenceItem.model_validate(each) for each in verdict.evidence] if with_log else None,
+            evidence=[EvidenceItem.model_validate(each) for each in verdict.shown_evidence] if with_log else None,
             logs=[LogItem.model_validate(each) for each in verdict.logs] if with_log else None,
         )
 

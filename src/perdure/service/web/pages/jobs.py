@@ -151,7 +151,7 @@ def log_part(
         raw, refusal = b"", err
     found = jobs.job_detail(web.reader, job_id)
     shown = [item for item in found.attempts if incarnation in (None, item.attempt.id.incarnation)][:1]
-    evidence = shown[0].verdict.evidence if shown and shown[0].verdict and refusal is None else ()
+    evidence = shown[0].verdict.shown_evidence if shown and shown[0].verdict and refusal is None else ()
     lines = log_lines(raw, evidence, whole=len(raw) < most)
     kept = bool(shown) and bool(web.operations.kept_log(job_id, shown[0].attempt.id.incarnation))
     return page(
