@@ -138,6 +138,15 @@ def test_a_storm_stays_within_its_budget_and_tells_of_arrays_and_het_jobs_as_one
     assert f"action requeue:slurm/{het}#" in log
 
 
+def test_doctor_asks_the_running_service_for_its_hooks(quiet_cluster, up):
+    up.environment["PERDURE_SLURM_SPOOL"] = str(quiet_cluster.events)
+    up.start("--shadow")
+    del up.environment["PERDURE_SLURM_SPOOL"]
+    said = up.run("doctor").stdout
+    assert "no hooks" not in said
+    assert f"slurm.spool {quiet_cluster.events}" in said
+
+
 def test_a_second_actor_is_refused_and_a_killed_one_leaves_no_lock(quiet_cluster, up, tmp_path):
     up.start()
     second = Up(quiet_cluster, tmp_path / "two")

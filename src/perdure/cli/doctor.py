@@ -61,7 +61,7 @@ def gather(settings: Settings) -> Facts:
     backend = SlurmBackend(settings.service.cluster_id, Tools(settings.slurm.tool_timeout_s))
     own = {"now_s": time.time(), "user": user_name(), "uid": os.geteuid()}
     machine = {
-        "spool": _spool(settings.slurm.spool),
+        "spool": _spool(_spool_in_use(settings)),
         "state_dir": str(settings.service.state),
         "state_free_mib": _free_mib(settings.service.state),
         "descriptors": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
@@ -103,6 +103,18 @@ def _notices(settings: Settings) -> Iterator[CheckResult]:
             )
         except (ConfigError, NotDelivered) as err:
             yield CheckResult(Mark.FAIL, f"notices to {name}: {err.where}: {err.what}", err.fix)
+
+
+def _spool_in_use(settings: Settings) -> Path | None:
+    """Where hooks write to: for the running service where there is one, else as it is set here."""
+    from perdure.errors import PerdureError
+    from perdure.service.client import Client
+
+    try:
+        told = Client.of(settings.service.state, os.environ).get("/status").get("spool")
+    except PerdureError:
+        return settings.slurm.spool
+    return settings.slurm.spool if told is None else Path(told) if told else None
 
 
 def _spool(path: Path | None) -> SpoolFacts | None:

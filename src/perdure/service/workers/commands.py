@@ -9,6 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 from perdure.backends.local import JobSpec, LocalBackend
 from perdure.backends.local.wire import decode
+from perdure.backends.slurm.backend import SlurmBackend
 from perdure.errors import ClusterError, InputError, LogRefused, NotFound
 from perdure.model.actions import Action
 from perdure.model.identity import AttemptId
@@ -66,6 +67,7 @@ class ServiceCommands:
         engine = self._engine
         looked, unready = engine.last_look_s, tuple(self._unready())
         retries, spent, left = retry_budgets(engine.view())
+        spool = engine.backend.spool if isinstance(engine.backend, SlurmBackend) else None
         return Status(
             cluster=engine.backend.cluster,
             backend=self._backend_name,
@@ -79,6 +81,7 @@ class ServiceCommands:
             unready=unready,
             retries=retries,
             spent=spent,
+            spool=str(spool.directory) if spool is not None else "",
             left=left,
         )
 

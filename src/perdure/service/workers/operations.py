@@ -29,6 +29,7 @@ class Status:
     spent: tuple[
         BudgetStanding, ...
     ] = ()  # budgets that make retries start later now; a few, the latest to have room first
+    spool: str = ""  # the directory in which it finds what Slurm's hooks write; "" where it has none
     left: Mapping[str, int] = field(default_factory=dict)  # retries that each kind of budget has left, at the least
 
 

@@ -380,6 +380,7 @@ class StatusItem(BaseModel):
     unseen: dict[str, str]
     retries: BudgetItem | None = None  # the cluster's budget
     spent: list[BudgetItem] = []  # budgets that make retries start later now; at most five
+    spool: str = ""  # where Slurm's hooks write for it; "" where it has none
     note: str = ""  # what could not be written of what was asked for
 
     @classmethod
@@ -397,6 +398,7 @@ class StatusItem(BaseModel):
             unseen=status.unseen,
             retries=BudgetItem.of(status.retries) if status.retries else None,
             spent=[BudgetItem.of(each) for each in status.spent],
+            spool=status.spool,
         )
 
 
