@@ -21,7 +21,7 @@ from perdure.cli.commands import app
 from perdure.cli.config import as_toml, shown
 from perdure.retry.budget import BudgetStanding
 from perdure.service.access.auth import TokenBook
-from perdure.service.settings import GROUPS, Settings, known_names, value_of
+from perdure.service.settings import Settings, groups, known_names, value_of
 from perdure.service.store.queries.reader import Reader
 from perdure.service.store.schema import metadata
 from perdure.service.web.app import create_app
@@ -60,7 +60,7 @@ def settings() -> str:
         "table a group; an unknown key is an error. `perdure config check [FILE]` prints what is in force and where",
         "each value came from.",
     ]
-    for group, kind in GROUPS.items():
+    for group, kind in groups().items():
         meaning = meanings(kind)
         parts += ["", f"## [{group}]", "", inspect.cleandoc(kind.__doc__ or ""), ""]
         parts += ["| key | built in | meaning |", "|---|---|---|"]

@@ -1,7 +1,8 @@
-"""How this installation of Perdure is called, and what completes it: commands to paste."""
+"""How this installation of Perdure is called, who calls it, and what completes it: commands to paste."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import shlex
@@ -19,6 +20,14 @@ def program() -> str:
     if found is not None and Path(found).parent.samefile(own.parent):
         return "perdure"
     return shlex.quote(_short(own)) if own.exists() else f"{shlex.quote(_short(Path(sys.executable)))} -m perdure"
+
+
+def user_name() -> str:
+    """Who runs this command, as far as the system knows: in some containers a number alone."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def to_install(extra: str) -> str:

@@ -1,6 +1,6 @@
 """`perdure notices test` tries the targets from this process."""
 
-from perdure.backends.slurm.checkup import Facts
+from perdure.backends.kind import Checkup
 from perdure.cli import doctor
 from tests.service.notices.receivers import receiving
 
@@ -43,8 +43,7 @@ def test_an_unknown_target_is_an_error(perdure, home):
 
 
 def test_the_doctor_tries_each_target_and_sends_none_a_message(perdure, home, monkeypatch):
-    facts = Facts(now_s=0.0, user="root", uid=0)
-    monkeypatch.setattr(doctor, "gather", lambda settings: facts)
+    monkeypatch.setattr(doctor, "of_cluster", lambda settings: Checkup((), answered=False))
     with receiving() as receiver:
         given = settings(
             home,

@@ -23,7 +23,7 @@ def test_without_options_it_is_the_embedded_cluster_and_it_acts(perdure, started
     (settings,) = started
     assert settings.service.cluster == "local"
     assert settings.service.armed
-    assert settings.local.demo
+    assert settings.backend.demo
     assert settings.service.state == home / ".local" / "state" / "perdure"
 
 
@@ -60,7 +60,7 @@ def test_every_option_reaches_the_settings(perdure, started, home):
     (settings,) = started
     assert (settings.service.port, settings.service.host, settings.service.poll_s) == (0, "::1", 9.0)
     assert settings.service.state == Path(home / "s")
-    assert (settings.local.nodes, settings.local.gpus, settings.local.demo) == (2, 3, False)
+    assert (settings.backend.nodes, settings.backend.gpus, settings.backend.demo) == (2, 3, False)
 
 
 @pytest.mark.parametrize(

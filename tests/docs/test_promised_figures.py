@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.backends import reader
+from perdure.backends.slurm import kind as slurm
 from perdure.cli.why import EXIT_CODES
 from perdure.coordination import chain, wire
 from perdure.job import beats, liveness, options, rank_state, requested, silence
@@ -14,7 +15,7 @@ from perdure.job.agent import Post
 from perdure.model import exits
 from perdure.retry.decide import _HOPELESS_P
 from perdure.retry.rules import RetryRules
-from perdure.service import runtime, settings
+from perdure.service import settings
 from perdure.service.access import auth
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.core import caps, successor, triage_context
@@ -28,7 +29,7 @@ from perdure.triage import context
 
 DOCS = Path(__file__).parents[2] / "docs"
 CAPS, RETRY, LIVE = caps.Caps(), RetryRules(), liveness.LivenessRules()
-PACE = settings.Settings(service=settings.ServiceSettings(cluster=settings.BackendKind.SLURM)).pace
+PACE = settings.Settings(service=settings.ServiceSettings(cluster="slurm")).pace
 
 
 def break_even(ran_h: float) -> float:
@@ -42,9 +43,9 @@ HOW_TO = [
     ("in any minute (10); also a pause twice as long as the last look", (PACE.looks, hands.LOOK_SHARE), (10, 2.0)),
     ("rounds in which actions are carried out | six times as many", PACE.rounds, 60),
     ("looks at the failed attempts whose epilogs wait | three times as many", PACE.early_looks, 30),
-    ("one `scontrol` for all of these, kept open for 10 seconds", runtime.KEEP_OPEN_S, 10.0),
+    ("one `scontrol` for all of these, kept open for 10 seconds", slurm.KEEP_OPEN_S, 10.0),
     ("comments take a `sacctmgr` at most every 10 seconds", comment_writer.COMMENTS_EVERY_S, 10.0),
-    ("where hooks tell of ends, every 30 seconds", settings.SLURM_POLL_S, 30.0),
+    ("where hooks tell of ends, every 30 seconds", slurm.POLL_S, 30.0),
     ("compressed, at most 4 MiB of each", kept_logs.MAX_BYTES, 4 << 20),
     ("a count, and the first five by name", notice.NAMED, 5),
     ("at most every 15 minutes", rules.LONGEST_WAIT_S, 15 * 60.0),

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from perdure.backends.kind import CallBudget
 from perdure.errors import ConfigError
 from perdure.retry.rules import RetryRules
 from perdure.service import settings as module
-from perdure.service.core.call_budget import CallBudget
-from perdure.service.settings import BUILT_IN, BackendKind, Settings, known_names, load, value_of
+from perdure.service.settings import BUILT_IN, Settings, known_names, load, value_of
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def test_the_embedded_cluster_acts_and_slurm_is_only_watched(env):
     assert load(env).settings.service.armed
     settings = load(env, flags={"service.cluster": "slurm"}).settings
     slurm = settings.service
-    assert slurm.cluster is BackendKind.SLURM
+    assert slurm.cluster == "slurm"
     assert not slurm.armed
     assert settings.look_every_s > load(env).settings.look_every_s
     assert load(env, flags={"service.cluster": "slurm", "service.act": True}).settings.service.armed
@@ -86,7 +86,7 @@ def test_directories_follow_xdg_and_relative_ones_are_ignored(env, tmp_path):
     assert load({**env, "XDG_STATE_HOME": "/x"}).settings.service.state == Path("/x/perdure")
     assert load({**env, "XDG_STATE_HOME": "x"}).settings.service.state == load(env).settings.service.state
     write(tmp_path / "xdg" / "perdure" / "config.toml", "[local]\nnodes = 7\n")
-    assert load({**env, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}).settings.local.nodes == 7
+    assert load({**env, "XDG_CONFIG_HOME": str(tmp_path / "xdg")}).settings.backends["local"].nodes == 7
 
 
 def test_a_directory_that_may_not_be_searched_is_named_with_what_to_do(env, tmp_path):
@@ -188,7 +188,7 @@ def test_a_file_that_is_named_must_be_there_readable_small_text(env, tmp_path):
         ("PERDURE_SERVICE_DATABASE", "postgresql://db/perdure", "postgresql://db/perdure"),
         ("PERDURE_SERVICE_HOSTS", "a.example, b.example", ("a.example", "b.example")),
         ("PERDURE_SERVICE_HOSTS", "", ()),
-        ("PERDURE_SERVICE_CLUSTER", "slurm", BackendKind.SLURM),
+        ("PERDURE_SERVICE_CLUSTER", "slurm", "slurm"),
     ],
 )
 def test_the_environment_is_read_in_the_type_of_the_setting(env, variable, text, value):
@@ -259,7 +259,7 @@ def test_no_number_in_force_is_negative_or_not_a_number(name, number):
 def test_a_cluster_is_called_as_its_kind_unless_it_has_a_name(env):
     assert load(env).settings.service.cluster_id == "local"
     named = load(env, flags={"service.cluster": "slurm", "service.cluster_name": "north-1"}).settings.service
-    assert (named.cluster, named.cluster_id) == (BackendKind.SLURM, "north-1")
+    assert (named.cluster, named.cluster_id) == ("slurm", "north-1")
 
 
 @pytest.mark.parametrize("name", ["a/b", "a b", "-a", "a#1", "é", "x" * 64, "a\nb"])

@@ -8,6 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from perdure.backends import local
+from perdure.backends.registry import BACKENDS
+from perdure.backends.slurm import backend as slurm_backend
+from perdure.backends.slurm import kind as slurm_kind
+from perdure.backends.slurm import spool, tools
+from perdure.backends.slurm.kind import LOOKS_PER_MINUTE
 from perdure.errors import ConfigError, InUse
 from perdure.service import runtime
 from perdure.service.notices.channels.ntfy import Ntfy
@@ -15,17 +21,23 @@ from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
 from perdure.service.settings import _HIGHEST as HIGHEST
 from perdure.service.settings import _LOWEST as LOWEST
-from perdure.service.settings import LOOKS_PER_MINUTE, BackendKind, Settings, load, value_of
+from perdure.service.settings import Settings, load, value_of
 from perdure.service.workers.kept_logs import Retention
 
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
 JOURNAL = SimpleNamespace(store=STORE, cluster="here", close=lambda: None, manager=lambda name: name)
 PARTS = (
-    "Tools", "Spool", "SlurmBackend", "LocalBackend", "Executor", "KeptLogs", "Learner", "TrainingStore", "GoodRuns",
+    "Executor", "KeptLogs", "Learner", "TrainingStore", "GoodRuns",
     "SuspectStore", "Watch", "ComparisonQueue", "Notifier", "HeartbeatMonitor", "Outbox", "Hooks", "ServiceMetrics",
     "Engine",
 )  # fmt: skip
-CALLS = ("start_daemon", "stop_daemon", "listen", "check_share", "read_topology", "serve", "only_one", "prepare")
+BACKEND_PARTS = (
+    (tools, tools.Tools),
+    (spool, spool.Spool),
+    (slurm_backend, slurm_backend.SlurmBackend),
+    (local, local.LocalBackend),
+)
+CALLS = ("listen", "check_share", "read_topology", "serve", "only_one", "prepare")
 
 
 @pytest.fixture
@@ -35,12 +47,16 @@ def made(monkeypatch, tmp_path):
     def make(settings):
         found, pauses = {}, {}
 
-        def part(name):
+        def part(name, real=None):
             class Part:
+                cluster = "here"
+
                 def __init__(self, *given, **named):
                     found[name] = (*given, *named.values())
 
                 def __getattr__(self, other):
+                    if real is not None and not hasattr(real, other):
+                        raise AttributeError(other)
                     return lambda *_: None
 
             return Part
@@ -62,11 +78,15 @@ def made(monkeypatch, tmp_path):
             monkeypatch.setattr(runtime, name, part(name))
         for name in CALLS:
             monkeypatch.setattr(runtime, name, call(name))
+        for module, real in BACKEND_PARTS:
+            monkeypatch.setattr(module, real.__name__, part(real.__name__, real))
+        for name in ("start_daemon", "stop_daemon"):
+            monkeypatch.setattr(local, name, call(name))
         monkeypatch.setattr(runtime, "log_to_stderr", lambda: None)
         monkeypatch.setattr(runtime, "raise_descriptor_limit", lambda: None)
         monkeypatch.setattr(runtime, "keep_pauses_short", lambda: None)
         monkeypatch.setattr(runtime, "open_journal", lambda *given: found.__setitem__("journal", given) or JOURNAL)
-        monkeypatch.setattr(runtime, "reach", lambda _, wait_s: found.__setitem__("reach", wait_s) or SITE)
+        monkeypatch.setattr(slurm_kind, "reach", lambda _, wait_s: found.__setitem__("reach", wait_s) or SITE)
         monkeypatch.setattr(runtime, "forever", forever)
         monkeypatch.setattr(runtime, "threads", lambda *given: found.__setitem__("threads", given[2:]) or [])
         monkeypatch.setattr(runtime, "turns", lambda *_: (None, lambda: None))
@@ -95,17 +115,21 @@ def SOCKET(found, given):
 def of(**groups):
     settings = Settings()
     for name, values in groups.items():
-        settings = replace(settings, **{name: replace(getattr(settings, name), **values)})
+        if name in BACKENDS:
+            own = {name: replace(settings.backends[name], **values)}
+            settings = replace(settings, backends={**settings.backends, **own})
+        else:
+            settings = replace(settings, **{name: replace(getattr(settings, name), **values)})
     return settings
 
 
-SLURM = {"cluster": BackendKind.SLURM}
+SLURM = {"cluster": "slurm"}
 
 
 def test_the_embedded_cluster_has_as_many_nodes_and_gpus_as_are_set(made):
     found = made(of(local={"nodes": 7, "gpus": 3}))
-    assert found["start_daemon"][1:] == (BackendKind.LOCAL, 7, 3)
-    assert found["demo"].nodes == 7
+    assert found["start_daemon"][1:] == ("local", 7, 3)
+    assert len(found["demo"].nodes) == 7
     assert "demo" not in made(of(local={"demo": False}))
 
 
@@ -253,13 +277,13 @@ def test_a_standby_waits_for_the_journal_and_another_does_not(monkeypatch, capsy
     monkeypatch.setattr(runtime.time, "sleep", waited.append)
     service = of(service={"standby": True, "database": "postgresql://db"}).service
     assert runtime.open_journal(service, Path("/state")) == "journal"
-    assert tries == [("postgresql://db", BackendKind.LOCAL)] * 4
+    assert tries == [("postgresql://db", "local")] * 4
     assert waited == [runtime.STANDBY_S] * 3
     assert capsys.readouterr().out.count("stands by") == 1
     tries.clear()
     with pytest.raises(InUse):
         runtime.open_journal(of().service, Path("/state"))
-    assert tries == [(Path("/state"), BackendKind.LOCAL)]
+    assert tries == [(Path("/state"), "local")]
 
 
 # -- the bounds of what may be set

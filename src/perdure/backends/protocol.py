@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from perdure.model.actions import Action, Comment, Outcome
 from perdure.model.jobs import Attempt
@@ -56,6 +56,45 @@ class Commented(Protocol):
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
         """Carry out comments, all together; what came of each. From any thread. Raises `ClusterBusy`."""
+
+
+@runtime_checkable
+class Playground(Protocol):
+    """A cluster to try things on: jobs are submitted, and nodes broken, through Perdure."""
+
+    def submit(self, spec: Any) -> str:
+        """Queue a job, or the fields of one; returns its id. Raises `InputError`, `ClusterError`."""
+
+    def fault(self, node: str, what: str) -> None:
+        """Do something to a node: fail, freeze, thaw, return. Raises `InputError`, `NotFound`, `ClusterError`."""
+
+
+@runtime_checkable
+class Hooked(Protocol):
+    """A cluster whose hooks report ends and wait for decisions. Methods may be called from any thread."""
+
+    cluster: str
+    bridge: str
+    """The bridge that reads its notices."""
+
+    @property
+    def spool(self) -> Any:
+        """Where hooks write to; None where there are none."""
+
+    def listen(self) -> Any:
+        """Take what hooks wrote: its `ends` and `looks`. What it reports is kept for the next look."""
+
+    def notices(self) -> Sequence[str]:
+        """What hooks reported of nodes since the last call."""
+
+    def waiting(self) -> dict[str, Any]:
+        """The epilogs that wait, by job."""
+
+    def look_at(self, questions: Iterable[Any]) -> Observation:
+        """Look at the attempts whose epilogs wait, and at no others."""
+
+    def answer(self, job_id: str) -> None:
+        """Let the epilog of a failed attempt go on, where it waits for a decision."""
 
 
 def batch_of(backend: Backend) -> AbstractContextManager[None]:

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, Wide, load_settings, service, user_name
+from perdure.cli.options import AsJson, StateDir, Wide, load_settings, service
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import text, word
 from perdure.errors import ClusterBusy, InputError, NotFound, StateError
+from perdure.installation import user_name
 
 COLUMNS = (word("KEY"), word("STATE"), word("BY", leave=2), word("DECIDED", leave=1), text("REASON"))
 

@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from perdure.cli.options import AsJson, StateDir, Wide, service, user_name
+from perdure.cli.options import AsJson, StateDir, Wide, service
 from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import Shortened, text, word
 from perdure.cli.text import MAX_JOB_NAME, plain
 from perdure.errors import InputError
+from perdure.installation import user_name
 
 COLUMNS = (
     word("JOB"), word("STATE"), word("USER", leave=3), word("GPUS", leave=6), word("SUBMITTED", leave=5),

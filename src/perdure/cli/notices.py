@@ -75,8 +75,8 @@ def _try(target: str, settings: Any) -> str:
     import secrets
     from dataclasses import replace
 
-    from perdure.cli.options import user_name
     from perdure.errors import ConfigError, NotDelivered
+    from perdure.installation import user_name
     from perdure.service.notices.network import TRIED_AGAIN
     from perdure.service.notices.notifier import deliver, network_of, trial_message
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,14 +21,6 @@ StateDir = Annotated[
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Also read this file.", show_default=False)
 ]
-
-
-def user_name() -> str:
-    """Who runs this command, as far as the system knows: in some containers a number alone."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def load_settings(config: Path | None = None, flags: Mapping[str, object] | None = None) -> Loaded:

@@ -11,12 +11,16 @@ from typing import Annotated
 
 import typer
 
+from perdure.backends.registry import BACKENDS
 from perdure.cli.options import ConfigFile, StateDir, load_settings
 
 
 def up(
     cluster: Annotated[
-        str | None, typer.Option(help="local: the embedded one; slurm: this machine's.", metavar="local|slurm")
+        str | None,
+        typer.Option(
+            help=f"{'; '.join(f'{name}: {kind.says}' for name, kind in BACKENDS.items())}.", metavar="|".join(BACKENDS)
+        ),
     ] = None,
     act: Annotated[
         bool | None,

@@ -18,18 +18,15 @@ from pathlib import Path
 import numpy as np
 import uvicorn
 
-from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
-from perdure.backends.protocol import Backend
-from perdure.backends.slurm.backend import SlurmBackend
-from perdure.backends.slurm.config import Config
-from perdure.backends.slurm.spool import Spool
-from perdure.backends.slurm.tools import Tools
+from perdure.backends.kind import CallBudget
+from perdure.backends.local import JobSpec
+from perdure.backends.protocol import Backend, Commented, Hooked, Playground
 from perdure.blame.builders.topology import NO_SWITCHES, Topology, read_topology
 from perdure.coordination.messages import Input
 from perdure.coordination.playbook import MAX_CHARACTERS, Playbook, own_playbook, site_playbook
 from perdure.demo.driver import Site, drive
 from perdure.demo.workspace import prepare
-from perdure.errors import ConfigError, InputError, InUse, NotFound, PerdureError, StateError
+from perdure.errors import ConfigError, InputError, InUse, NotFound, StateError
 from perdure.installation import program
 from perdure.job.agent import check_share
 from perdure.service.access.auth import Identity, Role, TokenBook
@@ -37,7 +34,6 @@ from perdure.service.access.trust import check_directory
 from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
-from perdure.service.core.call_budget import CallBudget
 from perdure.service.core.comments import instance_mark, journal_place
 from perdure.service.core.controller import ChainInput
 from perdure.service.core.loglines import log_to_stderr
@@ -46,7 +42,7 @@ from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore
 from perdure.service.notices.notifier import READ_EVERY_S, Notifier, turns
 from perdure.service.notices.outbox import Outbox
-from perdure.service.settings import BackendKind, CoordinationSettings, LocalSettings, ServiceSettings, Settings
+from perdure.service.settings import CoordinationSettings, ServiceSettings, Settings
 from perdure.service.store.journal import Journal
 from perdure.service.web.app import create_app
 from perdure.service.web.connections import (
@@ -74,8 +70,6 @@ from perdure.triage.rules import own_rules, with_site_rules
 
 log = logging.getLogger("perdure")
 
-KEEP_OPEN_S = 10.0  # one `scontrol` for looks and actions: longer, and a new slurm.conf would take effect late
-WAIT_STEP_S = 1.0  # for a controller that does not answer
 END_S = 3  # that requests have to end in; streams of events take one
 PROBE_EVERY_S = 5.0  # whether the journal can be written
 STANDBY_S = 0.5  # from one try to take over to the next
@@ -160,7 +154,8 @@ def run(settings: Settings) -> int:
     with ExitStack() as stack:
         journal = stack.enter_context(closing(open_journal(service, state)))
         sock = stack.enter_context(listen(service.host, service.port))
-        backend = stack.enter_context(backend_of(settings, state))
+        opened = settings.backend_kind.open(settings.backend, service.cluster_id, state)
+        backend = stack.enter_context(opened)
         stack.enter_context(sole_actor(settings, backend, state, journal))
         metrics = ServiceMetrics(playbook_of(settings))
         learner = learner_of(settings, journal, rules)
@@ -172,9 +167,10 @@ def run(settings: Settings) -> int:
         hands.append(
             forever("disk", stop, lambda: keep_room(engine, KillSwitch(state)), lambda: stop.wait(PROBE_EVERY_S))
         )
-        if isinstance(backend, LocalBackend) and settings.local.demo:
-            hands.append(demonstration(settings.local, backend, engine, state, stop))
-        if isinstance(backend, SlurmBackend):
+        nodes = settings.backend_kind.demo_nodes(settings.backend)
+        if isinstance(backend, Playground) and nodes is not None:
+            hands.append(demonstration(Site(*nodes), backend, engine, state, stop))
+        if isinstance(backend, Hooked):
             hands.append(hooks(backend, engine, stop, settings.pace))
         if settings.coordination.agents is not None:
             hands.append(heartbeats(settings.coordination, engine, stop))
@@ -200,37 +196,19 @@ def keep_room(engine: Engine, switch: KillSwitch) -> None:
     switch.keep_reserve()
 
 
-def reach(backend: SlurmBackend, wait_s: float) -> Config:
-    """What the controller says of its Slurm; waits up to `wait_s` for an answer. Raises `ConfigError` without one."""
-    end = time.monotonic() + wait_s
-    while True:
-        try:
-            return backend.config()
-        except PerdureError as err:
-            if time.monotonic() < end:
-                time.sleep(WAIT_STEP_S)
-                continue
-            conf = os.environ.get("SLURM_CONF", "")
-            where = f"SLURM_CONF={conf}" if conf else "slurm"
-            fix = "Run `scontrol ping`; name slurm.conf in SLURM_CONF, or set slurm.start_wait_s to wait at the start"
-            raise ConfigError(where, f"the controller cannot be asked: {err.what}", fix) from err
-
-
 @contextmanager
 def sole_actor(settings: Settings, backend: Backend, state: Path, journal: Journal) -> Iterator[None]:
-    """Inside the block no other service on this machine acts on the same Slurm. Raises `InUse`, `ConfigError`.
+    """Inside the block no other service on this machine acts on the same manager. Raises `InUse`, `ConfigError`.
 
-    Nor is the journal another Slurm's, whose jobs have the same ids. Raises `StateError`.
+    Nor is the journal another manager's, whose jobs have the same ids. Raises `StateError`.
     """
-    if not isinstance(backend, SlurmBackend):
+    manager = settings.backend_kind.manager(settings.backend, backend)
+    if manager is not None:
+        check_manager(journal, manager.name)
+    if manager is None or not settings.service.armed:
         yield
         return
-    config = reach(backend, settings.slurm.start_wait_s)
-    check_manager(journal, config.cluster)
-    if not settings.service.armed:
-        yield
-        return
-    with only_one(config.identity, state, lock_dir(os.environ, os.geteuid())):
+    with only_one(manager.identity, state, lock_dir(os.environ, os.geteuid())):
         yield
 
 
@@ -241,26 +219,6 @@ def check_manager(journal: Journal, name: str) -> None:
         what = f"it tells of the jobs of ClusterName={known}, and the Slurm that answers here is {name}"
         fix = "Give each cluster a --state DIR of its own; if this one was renamed, rename it: service.cluster_name"
         raise StateError(journal.where, what, fix)
-
-
-@contextmanager
-def backend_of(settings: Settings, state: Path) -> Iterator[Backend]:
-    """The cluster that the settings name; the embedded one is started, and ended with the service."""
-    if settings.service.cluster is BackendKind.SLURM:
-        yield slurm_backend(settings)
-        return
-    home = state / "cluster"
-    start_daemon(home, cluster=settings.service.cluster_id, nodes=settings.local.nodes, gpus=settings.local.gpus)
-    try:
-        yield LocalBackend(home, settings.service.cluster_id)
-    finally:
-        stop_daemon(home)
-
-
-def slurm_backend(settings: Settings) -> Backend:
-    """This machine's Slurm. Raises `ConfigError` where there is none."""
-    spool = Spool(settings.slurm.spool) if settings.slurm.spool else None
-    return SlurmBackend(settings.service.cluster_id, Tools(settings.slurm.tool_timeout_s), spool, KEEP_OPEN_S)
 
 
 def rules_of(settings: Settings) -> RuleBook:
@@ -281,7 +239,7 @@ def engine_of(
     rulings = ExecutorSettings(settings.service.armed, state / STOP_FILE, settings.caps, settings.scope)
     executor = Executor(journal, backend, rulings)
 
-    is_commented = settings.service.cluster is BackendKind.SLURM and settings.service.armed
+    is_commented = isinstance(backend, Commented) and settings.service.armed
     mark = (
         instance_mark(journal_place(settings.service.database, socket.gethostname(), str(state)))
         if is_commented
@@ -358,8 +316,8 @@ def notifiers(
     return hands
 
 
-def hooks(backend: SlurmBackend, engine: Engine, stop: threading.Event, pace: CallBudget) -> threading.Thread:
-    """The thread that listens to Slurm's hooks."""
+def hooks(backend: Hooked, engine: Engine, stop: threading.Event, pace: CallBudget) -> threading.Thread:
+    """The thread that listens to the cluster's hooks."""
     listener = Hooks(backend, engine, looks_per_minute=pace.early_looks)
 
     def listen() -> None:
@@ -381,14 +339,12 @@ def heartbeats(settings: CoordinationSettings, engine: Engine, stop: threading.E
 
 
 def demonstration(
-    settings: LocalSettings, backend: LocalBackend, engine: Engine, state: Path, stop: threading.Event
+    site: Site, backend: Playground, engine: Engine, state: Path, stop: threading.Event
 ) -> threading.Thread:
     """The thread that lets the demonstration workload arrive."""
     workspace = prepare(state / "demo")
 
     def play() -> None:
-        site = Site(tuple(f"n{i}" for i in range(1, settings.nodes + 1)), settings.gpus)
-
         def submit(spec: JobSpec) -> str:
             job_id = backend.submit(spec)
             engine.look_now.set()

@@ -11,22 +11,22 @@ import ipaddress
 import math
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import re2
 
+from perdure.backends.kind import BackendKind, CallBudget
+from perdure.backends.registry import BACKENDS
 from perdure.errors import ConfigError
 from perdure.model.actions import KINDS
 from perdure.retry.rules import RetryRules
 from perdure.service.access.proxy.settings import ProxySettings, check_proxy
 from perdure.service.blame.settings import BlameSettings
-from perdure.service.core.call_budget import MINUTE_S, CallBudget
 from perdure.service.core.caps import Caps
 from perdure.service.core.controller import ControllerSettings
 from perdure.service.core.scope import ScopeSettings
@@ -36,16 +36,8 @@ from perdure.service.whatif.limits import WhatifSettings
 SYSTEM_FILE = Path("/etc/perdure/config.toml")
 MAX_FILE_BYTES = 1 << 20
 BUILT_IN = "built in"
-SLURM_POLL_S = 30.0  # where hooks tell of what happens in between
-LOOKS_PER_MINUTE = 10
+DEFAULT_BACKEND = "local"
 _CLUSTER_NAME = re2.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-
-
-class BackendKind(StrEnum):
-    """Which resource manager is watched."""
-
-    LOCAL = "local"  # the embedded one
-    SLURM = "slurm"
 
 
 def default_state_dir(env: Mapping[str, str]) -> Path:
@@ -57,7 +49,7 @@ def default_state_dir(env: Mapping[str, str]) -> Path:
 class ServiceSettings:
     """The service as a whole."""
 
-    cluster: BackendKind = BackendKind.LOCAL
+    cluster: str = field(default=DEFAULT_BACKEND, metadata={"one_of": BACKENDS})
     """"local": the embedded one; "slurm": the one whose tools are in PATH."""
     cluster_name: str = ""
     """Name of this cluster in the journal, in ids and on pages; "" stands for "local" or "slurm". Clusters whose
@@ -89,38 +81,11 @@ class ServiceSettings:
     @property
     def cluster_id(self) -> str:
         """What the journal, ids and pages call the cluster."""
-        return self.cluster_name or str(self.cluster)
+        return self.cluster_name or self.cluster
 
     @property
     def armed(self) -> bool:
-        return self.cluster is BackendKind.LOCAL if self.act is None else self.act
-
-
-@dataclass(frozen=True, slots=True)
-class LocalSettings:
-    """The embedded cluster."""
-
-    nodes: int = 4
-    """Virtual nodes on this machine."""
-    gpus: int = 8
-    """Emulated GPUs of each node."""
-    demo: bool = True
-    """Let the demonstration workload arrive."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmSettings:
-    """How Slurm is asked."""
-
-    tool_timeout_s: float = 30.0
-    """How long one of its command-line tools may take."""
-    spool: Path | None = None
-    """Directory into which the site's epilog or jobcomp hook drops a file for each job that ended."""
-    looks_per_minute: int | None = None
-    """Most looks at all jobs and nodes in any minute, whatever happens; not set: 10, or as many as `service.poll_s`
-    asks for."""
-    start_wait_s: float = 0.0
-    """How long `perdure up` waits at its start for a controller that does not answer, as after a reboot of both."""
+        return BACKENDS[self.cluster].acts_by_default if self.act is None else self.act
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +124,10 @@ class Settings:
     """All settings, each group a value of its own. The retry rules are `controller.retry`."""
 
     service: ServiceSettings = field(default_factory=ServiceSettings)
-    local: LocalSettings = field(default_factory=LocalSettings)
-    slurm: SlurmSettings = field(default_factory=SlurmSettings)
+    backends: Mapping[str, Any] = field(
+        default_factory=lambda: {name: kind.settings() for name, kind in BACKENDS.items()}
+    )
+    """Those of each kind of backend, by its name."""
     triage: TriageSettings = field(default_factory=TriageSettings)
     controller: ControllerSettings = field(default_factory=ControllerSettings)
     caps: Caps = field(default_factory=Caps)
@@ -176,22 +143,26 @@ class Settings:
         return self.controller.retry
 
     @property
+    def backend_kind(self) -> BackendKind[Any]:
+        """The kind of the backend that is used."""
+        return BACKENDS[self.service.cluster]
+
+    @property
+    def backend(self) -> Any:
+        """Its settings."""
+        return self.backends[self.service.cluster]
+
+    @property
     def look_every_s(self) -> float:
         """Seconds between two looks at the cluster."""
         if self.service.poll_s is not None:
             return self.service.poll_s
-        if self.service.cluster is BackendKind.LOCAL:
-            return 1.0
-        return SLURM_POLL_S if self.slurm.spool else MINUTE_S / max(1.0, (self.pace.looks or 1.0) - 1.0)
+        return self.backend_kind.look_every_s(self.backend)
 
     @property
     def pace(self) -> CallBudget:
         """How often the cluster may be asked."""
-        if self.service.cluster is BackendKind.LOCAL:
-            return CallBudget()
-        asked = MINUTE_S / self.service.poll_s if self.service.poll_s else 0.0
-        looks = self.slurm.looks_per_minute or max(LOOKS_PER_MINUTE, asked)
-        return CallBudget(looks, rounds=6 * looks, early_looks=3 * looks)
+        return self.backend_kind.call_budget(self.backend, self.service.poll_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +185,12 @@ class Given:
     text: bool = False
 
 
-GROUPS: Mapping[str, type] = {
-    "service": ServiceSettings,
-    "local": LocalSettings,
+_GROUPS: Mapping[str, type] = {
     "retry": RetryRules,
     "caps": Caps,
     "scope": ScopeSettings,
     "controller": ControllerSettings,
     "coordination": CoordinationSettings,
-    "slurm": SlurmSettings,
     "triage": TriageSettings,
     "whatif": WhatifSettings,
     "blame": BlameSettings,
@@ -321,17 +289,22 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-@cache
+def groups() -> Mapping[str, type]:
+    """Each table of the settings by its name: the service's, those of the backends, and the rest."""
+    backends = {name: kind.settings for name, kind in BACKENDS.items()}
+    return {"service": ServiceSettings, **backends, **_GROUPS}
+
+
 def known_names() -> tuple[str, ...]:
     """Every "group.key" that can be set, in the order of their groups."""
-    names = (f"{group}.{f.name}" for group, cls in GROUPS.items() for f in fields(cls))
+    names = (f"{group}.{f.name}" for group, cls in groups().items() for f in fields(cls))
     return tuple(name for name in names if name not in _NOT_SET_BY_PEOPLE)
 
 
 def value_of(settings: Settings, name: str) -> Any:
     """The value of a "group.key"."""
     group, _, key = name.partition(".")
-    return getattr(getattr(settings, group), key)
+    return getattr(settings.backends.get(group) or getattr(settings, group), key)
 
 
 def read_file(path: Path) -> Iterator[Given]:
@@ -344,8 +317,8 @@ def read_file(path: Path) -> Iterator[Given]:
     except RecursionError as err:
         raise ConfigError(f"{path}", "nested too deeply", "Use one table a group, and plain values in it") from err
     for group, table in tables.items():
-        if group not in GROUPS:
-            raise _unknown("table", group, f"{path}:{_line_of(text, group)}", GROUPS)
+        if group not in groups():
+            raise _unknown("table", group, f"{path}:{_line_of(text, group)}", groups())
         if not isinstance(table, dict):
             where = f"{path}:{_line_of(text, '', group)}"
             raise ConfigError(where, f"{group!r} is a table, not a value", f"Write [{group}] and its keys below it")
@@ -396,7 +369,7 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[Given]:
     for variable, text in sorted(env.items()):
         prefix, _, rest = variable.partition("_")
         group, _, key = rest.lower().partition("_")
-        if prefix != "PERDURE" or group not in GROUPS or not key:
+        if prefix != "PERDURE" or group not in groups() or not key:
             continue
         if f"{group}.{key}" not in known_names():
             known = [f"PERDURE_{group}_{other}".upper() for other in _keys(group)]
@@ -435,11 +408,16 @@ def _checked(given: Given) -> object:
 def _kind(name: str) -> tuple[type, bool]:
     """The type of a setting, and whether it may be left unset."""
     group, _, key = name.partition(".")
-    hint = get_type_hints(GROUPS[group])[key]
+    hint = get_type_hints(groups()[group])[key]
     if get_origin(hint) is tuple:
         return tuple, False
     options = [arg for arg in get_args(hint) if arg is not NoneType]
     return (options[0], True) if options else (hint, False)
+
+
+def _choices(name: str) -> Collection[str]:
+    group, _, key = name.partition(".")
+    return next((f.metadata.get("one_of", ()) for f in fields(groups()[group]) if f.name == key), ())
 
 
 _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -453,6 +431,9 @@ def _converted(kind: type, given: Given) -> object:
     if issubclass(kind, StrEnum) and isinstance(value, str):
         if value in list(kind):
             return kind(value)
+    elif choices := _choices(given.name):
+        if isinstance(value, str) and value in choices:
+            return value
     elif kind is tuple and isinstance(value, (list, tuple)) and all(isinstance(v, str) and v for v in value):
         return tuple(value)
     elif kind is Path and isinstance(value, (str, Path)) and str(value):
@@ -503,8 +484,8 @@ def _words(kind: type, name: str) -> str:
     """What may stand there, in words."""
     if in_words := getattr(kind, "IN_WORDS", ""):
         return str(in_words)
-    if issubclass(kind, StrEnum):
-        return " or ".join(repr(str(member)) for member in kind)
+    if choices := list(kind) if issubclass(kind, StrEnum) else _choices(name):
+        return " or ".join(repr(str(choice)) for choice in choices)
     if kind in (int, float):
         number = "a whole number" if kind is int else "a number"
         low, high = _LOWEST.get(name, 0), _HIGHEST.get(name)
@@ -516,13 +497,13 @@ def _words(kind: type, name: str) -> str:
 
 
 def _assemble(values: Mapping[str, object]) -> Settings:
-    groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
+    given: dict[str, dict[str, Any]] = {group: {} for group in groups()}
     for name, value in values.items():
         group, _, key = name.partition(".")
-        groups[group][key] = value
-    built = {group: GROUPS[group](**keys) for group, keys in groups.items()}
+        given[group][key] = value
+    built = {group: kind(**given[group]) for group, kind in groups().items()}
     built["controller"] = replace(built["controller"], retry=built.pop("retry"))
-    return Settings(**built)
+    return Settings(backends={name: built.pop(name) for name in BACKENDS}, **built)
 
 
 def _check_host(service: ServiceSettings, origin: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from perdure.model.output import LogMark, Output
 T = TypeVar("T", bound=Struct)
 
 TIMEOUT_S = 10.0
+FAULTS = ("fail", "freeze", "thaw", "return")
 MAX_ANSWER = 256 * 1024 * 1024
 
 
@@ -75,8 +76,13 @@ class LocalBackend:
     def close(self) -> None:
         """See `Backend.close`: nothing is held."""
 
-    def submit(self, spec: JobSpec) -> str:
-        """Queue a job; returns its id. Raises `ClusterError` where the cluster can never run it."""
+    def submit(self, spec: JobSpec | dict[str, Any]) -> str:
+        """Queue a job, or the fields of one; returns its id.
+
+        Raises `InputError`, and `ClusterError` where the cluster can never run it.
+        """
+        if isinstance(spec, dict):
+            spec = _job_of(spec)
         spec = replace(
             spec,
             name=spec.name or Path(spec.argv[0]).name,
@@ -85,8 +91,13 @@ class LocalBackend:
         )
         return str(self._ask({"op": "submit", "spec": encode(spec)})["job_id"])
 
-    def fault(self, node: str, what: Literal["fail", "freeze", "thaw", "return"]) -> None:
-        """Do something to a node. Raises `NotFound`, or `ClusterError` where its state does not allow it."""
+    def fault(self, node: str, what: str) -> None:
+        """Do something to a node, one of `FAULTS`.
+
+        Raises `InputError`, `NotFound`, or `ClusterError` where its state does not allow it.
+        """
+        if what not in FAULTS:
+            raise InputError(f"node {node}", f"no fault is called {what!r}", f"Use one of: {', '.join(FAULTS)}")
         self._ask({"op": "fault", "node": node, "what": what})
 
     def ping(self) -> int:
@@ -140,3 +151,10 @@ def _read_line(connection: socket.socket) -> bytes:
             raise ConnectionError("the answer broke off")
         received += chunk
     return bytes(received)
+
+
+def _job_of(fields: dict[str, Any]) -> JobSpec:
+    try:
+        return decode(JobSpec, fields)
+    except ValueError as err:
+        raise InputError("job", str(err), "See `perdure submit --help`") from err

@@ -104,6 +104,8 @@ class SlurmBackend:
     Acting on other users' jobs needs Slurm's operator role; without it the user's own jobs can be acted on.
     """
 
+    bridge = "slurm"
+
     def __init__(
         self, cluster: str, tools: Tools | None = None, spool: Spool | None = None, keep_s: float = 0.0
     ) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from perdure.backends.kind import CheckResult, Mark
 from perdure.backends.slurm.config import Config
 from perdure.backends.slurm.records import JobRecord
 
@@ -17,23 +17,6 @@ MIN_JOB_AGE_S = 60
 READABLE = 0.9  # of the sampled logs
 DEPENDENCIES = ("afterok", "aftercorr", "afterany", "afternotok", "singleton")
 OPERATORS = ("operator", "administrator")
-
-
-class Mark(StrEnum):
-    """How a check came out."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """One line: what was checked, how it came out, and what to do about it."""
-
-    mark: Mark
-    what: str
-    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,21 +41,6 @@ class TokenBucket:
         return min(self.capacity, self.tokens + max(0.0, now - self.at_s) / self.every_s)
 
 
-@dataclass(frozen=True, slots=True)
-class CallBudget:
-    """How often, in a minute, the service does what costs the resource manager something. None: without a limit."""
-
-    looks: float | None = None
-    """Looks at everything."""
-    rounds: float | None = None
-    """Rounds in which actions are carried out: all that are due go together."""
-    early_looks: float | None = None
-    """Looks at those failed attempts whose epilogs wait: all that do are looked at together."""
-
-
-NO_LIMIT = CallBudget()
-
-
 @dataclass(slots=True)
 class CallMeter:
     """A budget that one thread keeps to; without one it never waits."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
-from perdure.installation import program
+from perdure.backends.kind import NODE_NAME
+from perdure.backends.registry import BACKENDS
 from perdure.model.jobs import Attempt
 from perdure.service.store.journal import ActionState
 from perdure.service.store.queries.actions import ListedAction
@@ -14,32 +14,19 @@ from perdure.triage.verdict import Bound, Label
 
 RECOVERING = ("requeue", "exclude", "release")
 UNDER_WAY = (ActionState.PLANNED, ActionState.STARTED, ActionState.DONE)
-NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
-JOB_ID = re.compile(r"[0-9]{1,18}(?:[_+][0-9]{1,18})?", re.ASCII)
 
 
 def command_elsewhere(found: JobDetail, actions: Iterable[ListedAction], backend: str) -> str:
     """What a person can paste so that a job runs away from the nodes of its latest attempt, which failed.
 
-    "" where no other node would help, where Perdure or a person has put it back already, or where `backend` ("local",
-    "slurm") has no such command.
+    "" where no other node would help, where Perdure or a person has put it back already, or where the backend
+    of that kind has no such command.
     """
     job, judged = found.job, next(iter(found.attempts), None)
     nodes = _avoided(judged, found.exceptions) if judged is not None else ()
     if judged is None or not nodes or any(_recovers(row, judged.attempt) for row in actions):
         return ""
-    if backend == "local":
-        given = " ".join(f"--exclude {node}" for node in nodes)
-        return f"{program()} submit {given} -- PROGRAM" if job.state.is_over else ""
-    if backend != "slurm" or JOB_ID.fullmatch(job.job_id) is None:
-        return ""
-    if job.state.is_over:
-        return f"sbatch --exclude={','.join(nodes)} SCRIPT"
-    if not job.state.is_waiting or set(nodes) <= set(job.excluded):
-        return ""
-    known = [node for node in job.excluded if NODE_NAME.fullmatch(node)]
-    every = ",".join(dict.fromkeys((*known, *nodes)))
-    return f"scontrol update JobId={job.job_id} ExcNodeList={every}"  # which replaces what the list held
+    return BACKENDS[backend].command_elsewhere(job, nodes) if backend in BACKENDS else ""
 
 
 def _avoided(judged: JudgedAttempt, exceptions: Iterable[DecidedException]) -> Sequence[str]:

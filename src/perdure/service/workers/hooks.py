@@ -1,15 +1,15 @@
-"""What Slurm's hooks tell: reasons to look, news of nodes, and failed attempts whose epilogs wait for a decision."""
+"""What a cluster's hooks report: reasons to look, news of nodes, and epilogs that wait for a decision."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
-from perdure.backends.slurm.backend import SlurmBackend
-from perdure.backends.slurm.spool import Question, Spool
+from perdure.backends.protocol import Hooked
 from perdure.coordination.bridges.registry import read as read_bridged
 from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.record import ExceptionRecord
@@ -36,7 +36,7 @@ class Hooks:
 
     def __init__(
         self,
-        backend: SlurmBackend,
+        backend: Hooked,
         engine: Engine,
         clock: Callable[[], float] = time.time,
         looks_per_minute: float | None = None,
@@ -45,7 +45,7 @@ class Hooks:
         self._changed_ns, self._alive_s = 0, 0.0
         self._looks = CallMeter.per_minute(looks_per_minute, LOOKS_AT_ONCE)
         self._repeats = Repeats()
-        self._seen: dict[str, Question] = {}  # those that wait and were looked at, by job
+        self._seen: dict[str, Any] = {}  # those that wait and were looked at, by job
 
     def turn(self) -> None:
         """Heed what was dropped since the last turn."""
@@ -75,7 +75,7 @@ class Hooks:
             for job_id in self._backend.waiting():
                 self._backend.answer(job_id)
 
-    def _tell_alive(self, spool: Spool, now: float) -> None:
+    def _tell_alive(self, spool: Any, now: float) -> None:
         if self._engine.executor.acts:
             spool.write_alive(now)
         else:
@@ -87,14 +87,14 @@ class Hooks:
         if taken.ends or taken.looks:
             self._engine.look_now.set()
         for notice in self._backend.notices():
-            said = read_bridged("slurm", notice, self._backend.cluster, now)
+            said = read_bridged(self._backend.bridge, notice, self._backend.cluster, now)
             refused = self._engine.tell(
                 tuple(ExceptionRaised(_own(record, self._backend.cluster)) for record in said.records)
             )
             for effect in refused:
                 log.warning("a hook's word is not taken: %s. %s", effect.what, effect.fix)
 
-    def _look_at(self, questions: tuple[Question, ...]) -> bool:
+    def _look_at(self, questions: tuple[Any, ...]) -> bool:
         """Look at attempts. False: nothing is known of them yet."""
         try:
             self._engine.look_at(lambda: self._backend.look_at(questions))

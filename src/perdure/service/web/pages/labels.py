@@ -10,6 +10,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from perdure.backends.registry import BACKENDS
+
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 MAX_SHOWN = 20_000  # characters of one value; logs have their own bound
@@ -244,6 +246,10 @@ def severity(number: int) -> str:
 
 def component(name: str) -> str:
     return _COMPONENTS.get(name) or _plainly(name)
+
+
+def backend(name: str) -> str:
+    return BACKENDS[name].label if name in BACKENDS else name
 
 
 def kind(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from perdure.backends.registry import BACKENDS
 from perdure.coordination.record import ExceptionRecord
 from perdure.service.access.auth import Identity
 from perdure.service.store.queries import actions, jobs, nodes, suspects
@@ -24,7 +25,6 @@ from perdure.service.web.state import Here, Viewer, WebState
 router = APIRouter()
 
 CARDS = 60
-EMBEDDED = "local"
 FAILED_WITHIN_S = 7 * DAY_S
 ROWS = 50
 
@@ -73,7 +73,7 @@ def nodes_page(
         partitions=[(name, listing.link(partition=name)) for name in ("", *nodes.partitions(web.reader))],
         failures=nodes.recent_failures(web.reader, web.now() - DAY_S),
         by=drained_by(web.reader, [row.node for row in found.items]),
-        embedded=web.operations.status().backend == EMBEDDED,
+        embedded=_is_playground(web),
     )
 
 
@@ -113,8 +113,13 @@ def node_page(request: Request, web: Here, identity: Viewer, name: NodeName, ask
         told=_told(web, identity, name),
         acts=acts,
         undoable=undoable(web.reader, acts),
-        embedded=web.operations.status().backend == EMBEDDED,
+        embedded=_is_playground(web),
     )
+
+
+def _is_playground(web: WebState) -> bool:
+    kind = BACKENDS.get(web.operations.status().backend)
+    return kind is not None and kind.is_playground
 
 
 def _names(row: suspects.SuspectRow, name: str) -> bool:

@@ -39,6 +39,7 @@ def environment() -> Environment:
     )
     env.filters.update(
         amount=labels.amount,
+        backend=labels.backend,
         capital=labels.capital,
         change=labels.change,
         cause=labels.cause,

@@ -1,0 +1,97 @@
+"""A new backend is a folder and a line: a toy registered by that line is configured, opened, watched and acted on."""
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+
+from perdure.backends.kind import BackendKind, CheckResult, Checkup, Mark
+from perdure.backends.registry import BACKENDS
+from perdure.backends.simulated import SimulatedBackend, SimulatedCluster
+from perdure.cli import doctor
+from perdure.errors import ConfigError
+from perdure.model.actions import Drain
+from perdure.service import runtime
+from perdure.service.settings import Settings, known_names, load, value_of
+from perdure.service.web.pages import labels
+
+
+@dataclass(frozen=True, slots=True)
+class ToySettings:
+    """The toy."""
+
+    nodes: int = 2
+    """How many."""
+
+
+class ToyKind(BackendKind[ToySettings]):
+    """A cluster in memory."""
+
+    name, label, says = "toy", "toy backend", "a toy"
+    settings = ToySettings
+    acts_by_default = True
+
+    @contextmanager
+    def open(self, settings, cluster, state):
+        yield SimulatedBackend(SimulatedCluster(0, settings.nodes, name=cluster))
+
+    def look_every_s(self, settings):
+        return 0.05
+
+    def checkup(self, settings, cluster, state, holder):
+        return Checkup([CheckResult(Mark.OK, f"{settings.nodes} toys")], answered=True)
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    monkeypatch.setitem(BACKENDS, "toy", ToyKind())
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_each_kind_says_what_pages_and_help_need(name):
+    kind = BACKENDS[name]
+    assert kind.name == name
+    assert kind.label
+    assert kind.says
+    assert Settings().backends[name] == kind.settings()
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_settings_of_a_toy_are_a_table_of_its_name(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text("[service]\ncluster = 'toy'\n[toy]\nnodes = 3\n")
+    settings = load({"HOME": str(tmp_path)}, file).settings
+    assert "toy.nodes" in known_names()
+    assert value_of(settings, "toy.nodes") == 3
+    assert settings.service.armed
+    assert settings.look_every_s == 0.05
+    assert labels.backend("toy") == "toy backend"
+    assert [found.what for found in doctor.of_cluster(settings).found] == ["3 toys"]
+
+
+def test_a_kind_that_is_not_registered_cannot_be_named():
+    with pytest.raises(ConfigError, match="'toy' is not 'local' or 'slurm'"):
+        load({"HOME": "/x"}, flags={"service.cluster": "toy"})
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_toy_is_watched_and_acted_on_by_the_service(tmp_path, monkeypatch):
+    """`perdure up --cluster toy`, real but for the page: its nodes are in the journal, and one is drained."""
+    drained = threading.Event()
+
+    def serve(settings, engine, *_):
+        until = time.monotonic() + 30
+        while not engine.state.known.nodes and time.monotonic() < until:
+            time.sleep(0.01)
+        assert set(engine.state.known.nodes) == {"n1", "n2"}
+        engine.backend.perform, perform = lambda action: (perform(action), drained.set())[0], engine.backend.perform
+        runtime.ServiceCommands(engine, "toy", True, None).order(Drain("n1", "asked", "1"), "ada", "because")
+        assert drained.wait(30)
+        return 0
+
+    monkeypatch.setattr(runtime, "serve", serve)
+    settings = load({"HOME": str(tmp_path)}, flags={"service.cluster": "toy", "service.port": 0}).settings
+    settings = replace(settings, service=replace(settings.service, state=tmp_path / "state"))
+    assert runtime.run(settings) == 0
