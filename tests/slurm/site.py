@@ -52,13 +52,13 @@ class Site:
         }
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self) -> Site:
+    def start(self, acts: str = "--act") -> Site:
         self.agents.mkdir(exist_ok=True, parents=True)
         self.agents.chmod(0o755)
         self.fences.mkdir(exist_ok=True)
         (self.home / "playbook.toml").write_text(PLAYBOOK)
         state = self.home / "state"
-        words = ("up", "--cluster", "slurm", "--act", "--port", "0", "--state", str(state))
+        words = ("up", "--cluster", "slurm", acts, "--port", "0", "--state", str(state))
         self._process = subprocess.Popen(
             (sys.executable, "-m", "perdure", *words), env=self._environment, stdout=subprocess.PIPE, text=True
         )

@@ -202,3 +202,20 @@ def test_the_kill_switch_lets_every_epilog_go_on(site, tmp_path):
     after = site.cluster.submit("true", "-d", f"afterany:{job}")
     await_ends(site.cluster, after, "COMPLETED")
     assert starts(site.cluster, after)[0][0] - starts(site.cluster, job)[0][1] < PATIENT_S / 2
+
+
+def test_a_retry_that_was_broken_off_is_left_to_a_person_by_a_service_that_may_not_act(site, tmp_path):
+    """The service dies between putting a job back and releasing it, and comes again in shadow mode."""
+    (tmp_path / "state" / "STOP").touch()
+    job = site.cluster.submit(ONCE, "--requeue")
+    await_("a retry that waits", lambda: [a for a in site.actions(job) if a["state"] == "planned"])
+    site.kill()
+    (tmp_path / "state" / "STOP").unlink()
+    site.cluster.run("scontrol", "requeuehold", job)
+    site.start("--shadow")
+    (record,) = await_("a person", lambda: [r for r in site.records(job) if r["state"] == "escalated"])
+    assert record["verdicts"][-1]["note"].endswith(f"until somebody runs scontrol release {job}")
+    (action,) = site.actions(job)
+    assert action["state"] == "refused"
+    site.cluster.run("scontrol", "release", job)
+    await_ends(site.cluster, job, "COMPLETED")

@@ -313,9 +313,7 @@ def test_a_retry_that_has_put_its_job_back_is_finished_however_late_the_switch_i
     bench.backend.performs, bench.backend.lookups = [BUSY], [None]
     bench.executor.run_due(5.0)
     bench.settings.stop_file.touch()
-    empty = ControllerState("c")
-    held = Job("c", "1", "train", "ada", JobState.HELD, 0.0, reason="job_requeued_in_held_state")
-    bench.journal.record([Journalled(JobChanged(6.0, held))], empty, empty)
+    see_held(bench)
     for now in (10.0, 60.0):
         assert bench.executor.run_due(now) == []
     assert bench.detail(requeue(1)) == (
@@ -324,6 +322,29 @@ def test_a_retry_that_has_put_its_job_back_is_finished_however_late_the_switch_i
     bench.settings.stop_file.unlink()
     assert [e.status for e in bench.executor.run_due(70.0)] == ["done"]
     assert bench.backend.performed == [requeue(1).key, requeue(1).key]
+
+
+def see_held(bench):
+    """A look has found the job put back and held."""
+    empty = ControllerState("c")
+    held = Job("c", "1", "train", "ada", JobState.HELD, 0.0, reason="job_requeued_in_held_state")
+    bench.journal.record([Journalled(JobChanged(6.0, held))], empty, empty)
+
+
+@pytest.mark.parametrize("arms", [{"armed": False}, {"scope": ScopeSettings(not_users=("ada",))}])
+def test_a_retry_that_has_put_its_job_back_is_left_to_a_person_where_perdure_may_not_act_any_more(tmp_path, arms):
+    bench = Bench(tmp_path, **arms)
+    bench.plan(requeue(1))
+    bench.journal.begin(requeue(1).key, 1.0)
+    bench.backend.lookups = [None]
+    bench.executor.recover(5.0)
+    see_held(bench)
+    assert [e.status for e in bench.executor.run_due(7.0)] == ["refused"]
+    assert bench.detail(requeue(1)).endswith(
+        "; the job is put back and held, and nothing starts it until somebody runs scontrol release 1"
+    )
+    assert bench.backend.performed == []
+    bench.journal.close()
 
 
 def exclude(number):

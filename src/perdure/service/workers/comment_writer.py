@@ -43,7 +43,7 @@ class CommentWriter:
                     self._journal.note(row, ruled.why)
                 case GateRuling.EXPIRE:
                     ended += self._end(row, ActionState.EXPIRED, ruled.why, now)
-                case GateRuling.SHADOW:
+                case GateRuling.SHADOW | GateRuling.REFUSE:
                     ended += self._end(row, ActionState.SHADOW, ruled.why, now)
         return [*ended, *self._write(due, now)]
 

@@ -100,6 +100,7 @@ class GateRuling(StrEnum):
     WAIT = "wait"
     EXPIRE = "expire"
     SHADOW = "shadow"
+    REFUSE = "refuse"
 
 
 class Ruled(NamedTuple):
@@ -125,7 +126,8 @@ def rule(
 
     `user` is whose job it is about; `outside` says why it lies outside the scope in which Perdure acts; `half_done` is
     true of a retry whose job is put back and still held. That is finished however late it is: nobody else releases the
-    job. A retry or a drain that waits for a cap does not expire meanwhile.
+    job. Where Perdure may not act any more, a person has to, and is told. A retry or a drain that waits for a cap does
+    not expire meanwhile.
     """
     full, until_s = "", None
     if is_charged(row) and armed and not stopped and not outside:
@@ -133,15 +135,17 @@ def rule(
     if now >= row.expires_s and not (lets_go(row) or half_done or (full and keeps(row.action))):
         waited = f": it waited because {row.detail}" if row.detail else ""
         return Ruled(GateRuling.EXPIRE, f"not begun within {row.expires_s - row.created_s:.0f} s{waited}")
-    if not armed:
-        return Ruled(GateRuling.SHADOW, "shadow mode: not carried out")
-    if outside and row.automatic and not lets_go(row):
-        return Ruled(GateRuling.SHADOW, outside)
+    if not armed or (outside and row.automatic and not lets_go(row)):
+        why = outside if armed else "shadow mode: not carried out"
+        if half_done and row.attempt is not None:
+            return Ruled(GateRuling.REFUSE, f"{why}{_HELD_UNTIL} scontrol release {row.attempt.job_id}")
+        return Ruled(GateRuling.SHADOW, why)
     if stopped:
         return Ruled(GateRuling.WAIT, f"the kill switch is on{_STAYS_HELD if half_done else ''}")
     return Ruled(GateRuling.WAIT, full, until_s) if full else Ruled(GateRuling.GO)
 
 
+_HELD_UNTIL = "; the job is put back and held, and nothing starts it until somebody runs"
 _STAYS_HELD = "; the job is already put back, and stays held until the switch is off"
 
 
@@ -286,6 +290,8 @@ class Executor:
                     ended += self._end(row, ActionState.EXPIRED, ruled.why, now)
                 case GateRuling.SHADOW:
                     ended += self._end(row, ActionState.SHADOW, ruled.why, now)
+                case GateRuling.REFUSE:
+                    ended += self._end(row, ActionState.REFUSED, ruled.why, now)
         return ended
 
     def _moot(self, row: ActionRow, needless: Collection[str]) -> Outcome | None:

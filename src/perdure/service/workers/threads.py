@@ -64,7 +64,8 @@ def threads(
 
     def act() -> None:
         now = time.monotonic()
-        if rounds.wait_s(now) == 0 and engine.act():
+        has_looked = engine.last_look_s is not None  # before, the journal tells how jobs stood when the last run ended
+        if has_looked and rounds.wait_s(now) == 0 and engine.act():
             rounds.take(now)
 
     def rest() -> None:
