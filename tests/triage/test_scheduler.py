@@ -4,6 +4,7 @@ import pytest
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.model.output import Absent, Output, Why
 from perdure.model.signals import SENT_BY_PERSONS
 from perdure.triage.context import Context
 from perdure.triage.judge import judge
@@ -76,6 +77,14 @@ def test_a_failed_launch_is_the_sites(attempt: Attempt) -> None:
     fact = facts(attempt)[0]
     assert fact.cause.category == "launcher"
     assert fact.cause.infrastructure
+
+
+def test_a_log_directory_that_went_during_a_run_is_no_reason_to_start_again() -> None:
+    gone = Absent("/home/ada/my logs/9.out", Why.NO_DIRECTORY, "its directory /home/ada/my logs does not exist")
+    verdict = judge(Output((), (gone,)), replace(FAILED, exit_code=1))
+    assert verdict.label is Label.DETERMINISTIC
+    assert "mkdir -p '/home/ada/my logs'," in verdict.advice
+    assert not facts(replace(FAILED, exit_code=1), (replace(gone, why=Why.MISSING),))
 
 
 @pytest.mark.parametrize("number", sorted(SENT_BY_PERSONS))

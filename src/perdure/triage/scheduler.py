@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import IS_NOT_THERE, Absent, Why
@@ -128,10 +132,26 @@ _OF_OUTPUT: dict[Why, Cause] = {
 }  # fmt: skip
 
 
+def has_failed_to_launch(attempt: Attempt) -> bool:
+    """Whether the attempt never got as far as its program."""
+    is_told = attempt.state is AttemptState.LAUNCH_FAILED or _of_launch(attempt) is not None
+    return is_told and not attempt.exit_code
+
+
+_DIRECTORY_GONE = Cause(
+    "output-directory-gone", "missing_file", 0.03, CauseRole.ROOT, Force.DECISIVE,
+    "the directory for its output is gone since it began, and without it no new attempt can start",
+)  # fmt: skip
+
+
 def _of_output(attempt: Attempt, absent: Sequence[Absent]) -> Fact | None:
-    """Why a launch failed, by where the output was to go."""
-    if attempt.exit_code or not (attempt.state is AttemptState.LAUNCH_FAILED or _of_launch(attempt)):
-        return None
+    """Why a launch failed, or the next one would, by where the output was to go."""
+    if not has_failed_to_launch(attempt):
+        gone = next((each for each in absent if each.why is Why.NO_DIRECTORY), None)
+        if gone is None or attempt.state is not AttemptState.FAILED:
+            return None
+        advice = f"Run mkdir -p {shlex.quote(os.path.dirname(gone.path))}, then submit the job again."
+        return Fact(replace(_DIRECTORY_GONE, advice=advice), f"{gone.path}: {gone.says}")
     found = [each for each in absent if each.why in (Why.NO_DIRECTORY, Why.NOT_WRITABLE)]
     found += [each for each in absent if each.why is Why.MISSING and each.says != IS_NOT_THERE]
     return Fact(_OF_OUTPUT[found[0].why], f"{found[0].path}: {found[0].says}") if found else None

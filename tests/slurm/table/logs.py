@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from perdure.backends.slurm.backend import MAKES_DIRECTORIES
 from tests.slurm.table.programs import LOST_PEER, SHAPE, fails_with
 from tests.slurm.table.row import Group
 from tests.slurm.table.stage import Stage
@@ -149,6 +150,20 @@ def misspelt_output(stage: Stage) -> Iterator[None]:
     yield
     stage.stopped(job)
     assert f"{stage.folder}/lgos" in stage.says(job)
+
+
+@LOGS.row()
+def output_directory_deleted(stage: Stage) -> Iterator[None]:
+    """The job's output directory is deleted while it runs: without it 22.05 could not start a retry; 24.11 makes it."""
+    logs = stage.folder / "logs"
+    logs.mkdir(mode=0o1777)
+    job = stage.submit(f"{stage.once()}rm -r {logs}; sleep 2; exit 1", "-o", f"{logs}/%j.out")
+    yield
+    if stage.cluster.run("scontrol", "--version").split()[-1] >= MAKES_DIRECTORIES:
+        stage.recovered(job)
+        return
+    stage.stopped(job)
+    assert f"mkdir -p {logs}" in stage.says(job)
 
 
 @LOGS.row()

@@ -72,9 +72,11 @@ from perdure.model.jobs import Attempt
 from perdure.model.nodes import Node
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, LogMark, Output, OutputFile, OutputKind, Why
+from perdure.triage.scheduler import has_failed_to_launch
 
 log = logging.getLogger("perdure")
 
+MAKES_DIRECTORIES = "24.11"  # the first version known to make those that an output needs
 MAX_DONE = 10_000  # outcomes, and ends that hooks told of, that are remembered
 COMPLETED_S = 1.0  # that a job which was put back is waited for while its epilogs end
 MAX_ASKED = 500  # jobs that accounting is asked about by id; where there are more, it is asked for all
@@ -529,11 +531,18 @@ class SlurmBackend:
         read = self._reader.read(request_of(attempt, outputs, self._uid(attempt.user), max_bytes, known))
         mine = (self._owned(file, attempt, outputs) for file in read.files if not self._is_anothers(file, attempt))
         files = with_ranks(tuple(mine), attempt.start_s)
+        read = dataclasses.replace(read, absent=tuple(self._without_obstacle(each, attempt) for each in read.absent))
         if outputs is None:
             return dataclasses.replace(read, files=files)
         return dataclasses.replace(
             read, files=files, absent=(*read.absent, *outputs.files.untold), resubmits=outputs.resubmits
         )
+
+    def _without_obstacle(self, absent: Absent, attempt: Attempt) -> Absent:
+        """What is absent; a directory that went while a job ran is made again for its next attempt by newer Slurms."""
+        if absent.why is not Why.NO_DIRECTORY or has_failed_to_launch(attempt) or self.version < MAKES_DIRECTORIES:
+            return absent
+        return dataclasses.replace(absent, why=Why.MISSING)
 
     def _outputs_of(self, attempt: Attempt) -> JobOutputs | None:
         """Where the attempt's job writes to; None where that is known of another only, which had the id before."""
