@@ -76,6 +76,27 @@ def test_axe_finds_nothing_on_notices_that_were_sent_refused_and_wait(open_site,
     assert visit.hits() == []
 
 
+# A cell of a table is a row of boxes there: what it says must be one of them, or its words stand apart.
+SPREAD = """[...document.querySelectorAll('main td')].filter((cell) => {
+  const {display, columnGap} = getComputedStyle(cell);
+  const said = [...cell.childNodes].filter((each) => each.textContent.trim());
+  return display === 'flex' && columnGap !== '0px' && said.length > 1;
+}).map((cell) => cell.outerHTML)"""
+
+
+def test_on_a_phone_the_words_of_a_cell_stay_together(open_site, tmp_path):
+    def fill(world):
+        stir(world)
+        tell(world, tmp_path)
+
+    _, visit = open_site(fill, viewport={"width": 360, "height": 800})
+    found = []
+    for path in PATHS:
+        visit.go(path)
+        found += [f"{path}: {cell}" for cell in visit.page.evaluate(SPREAD)]
+    assert found == []
+
+
 def test_axe_would_see_a_button_without_a_name(open_site):
     _, visit = open_site()
     visit.page.evaluate("document.querySelector('main').insertAdjacentHTML('beforeend', '<button></button>')")

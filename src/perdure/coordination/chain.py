@@ -574,7 +574,8 @@ class _Draft:
                 self._put(self._without(record, over, len(holds) - len(over)))
 
     def _without(self, record: ExceptionRecord, over: list[AttemptId], left: int) -> ExceptionRecord:
-        note, keys = f"{len(over)} jobs are held no more, {left} still", [Hold(a, record.id).key for a in over]
+        jobs = "1 job is" if len(over) == 1 else f"{len(over)} jobs are"
+        note, keys = f"{jobs} held no more, {left} still", [Hold(a, record.id).key for a in over]
         record = record.with_answer(Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, note, tuple(keys)))
         is_over = not left and record.outcome is ExceptionOutcome.CLEARING
         return replace(record, outcome=ExceptionOutcome.RECOVERED) if is_over else record

@@ -61,7 +61,8 @@ def test_what_is_owned_and_not_over_is_called_decided_and_not_closed(tmp_path):
     place.world.start("7")
     place.world.end("7", RESET)  # its retry is planned, and has not begun
     text = browser_of(place).get("/exceptions").text
-    assert "Owned" in card(text, "ended")
+    assert "State now" in card(text, "ended")
+    assert "Owned its outcome is not known yet" in card(text, "ended")
     assert card(text, "ended").startswith("Recently decided")
     assert "closed" not in text.lower()
 
@@ -117,7 +118,12 @@ def test_closed_ones_tell_what_differs(browser):
     ended = card(browser.get("/exceptions").text, "ended")
     assert re.search(r"Process failed: exit .* resnet 200 mira .*rank 3 died Owned mira\+airflow as workflow", ended)
     assert re.search(r"GPU fault: ecc .* Needs a person", ended)
-    assert re.search(r"Process failed: exit .* bert 300 jonas .*Withdrawn", ended)
+    assert re.search(r"Process failed: exit .* bert 300 jonas .*Withdrawn over: what it was about is gone", ended)
+    assert "Recovered over" in ended
+
+
+def test_a_note_without_a_value_shows_no_empty_box(browser):
+    assert "<code></code>" not in browser.get("/exceptions/xid").text
 
 
 def test_who_is_asked_is_listed_with_the_lease(place, browser):
