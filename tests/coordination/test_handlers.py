@@ -69,6 +69,9 @@ class Site:
     def resource(self, name):
         return self.resources.get(name) or Resource(name)
 
+    def is_of_attempt(self, record):
+        return False
+
     def recovery(self, record):
         return None
 

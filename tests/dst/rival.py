@@ -14,13 +14,13 @@ from tests.dst.service import Life, Limits, Switch, catch_up, look
 class Rival:
     """It never dies; the laws hold for it as for the first."""
 
-    def __init__(self, disk: Disk, manager: Manager, limits: Limits, seed: int) -> None:
+    def __init__(self, journal: Journal, disk: Disk, manager: Manager, limits: Limits, seed: int) -> None:
         disk.wipe()
         clock = lambda: manager.now  # noqa: E731
         line, switch = Line(manager, seed + 1, disk.fuse.passed, clock), Switch()
         self.auditor = Auditor(disk, line, manager, switch, limits, clock, alone=False)
         line.watch = self.auditor.watch
-        self.life = Life(Journal(disk, manager.name), line, switch, limits, clock)
+        self.life = Life(journal, line, switch, limits, clock)
         self.auditor.view = lambda: self.life.engine.view()
         self.life.engine.look()
         self._line = line

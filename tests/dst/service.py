@@ -10,6 +10,7 @@ from perdure.coordination.playbook import own_playbook
 from perdure.coordination.site import Resource
 from perdure.retry.rules import RetryRules
 from perdure.service.core.caps import Caps
+from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import ControllerSettings, unfinished
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.store.journal import Journal
@@ -109,11 +110,19 @@ class Life:
     """From a start, at which everything is read back from the journal, to a death."""
 
     def __init__(
-        self, journal: Journal, line: object, switch: Switch, limits: Limits, clock: Callable[[], float]
+        self,
+        journal: Journal,
+        line: object,
+        switch: Switch,
+        limits: Limits,
+        clock: Callable[[], float],
+        restored: Callable[[ControllerState], None] = lambda _state: None,
     ) -> None:
+        """`restored` is told what was read back, before anything is done with it."""
         executor = Executor(journal, line, ExecutorSettings(True, switch, limits.caps))
         settings = ControllerSettings(retry=limits.rules, playbook=PLAYBOOK)
         self.engine = Engine(line, journal, executor, judge, settings, clock)
+        restored(self.engine.state)
         self.engine.logs.pool = _AtOnce()
         charge = self.engine.logs.charge
         self.engine.logs.charge = lambda user, _: charge(user, 1.0)  # whatever it took: a seed decides, and no clock

@@ -5,12 +5,16 @@ Everything happens in one thread, on a clock of its own, in an order that the se
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from perdure.backends.simulated import EVERY, Script
 from perdure.errors import StateError
 from perdure.model.jobs import JobState
+from perdure.service.core.case import ControllerState
 from perdure.service.store.journal import Journal
 from perdure.service.store.queries.reader import Reader
 from perdure.service.workers.gc_tuning import keep_pauses_short
@@ -76,18 +80,22 @@ class Simulation:
 
     def __init__(self) -> None:
         self.disk, self.other = Disk(), Disk()
-        self.journal = Journal(self.disk, CLUSTER)
+        self.journal, self.others = Journal(self.disk, CLUSTER), Journal(self.other, CLUSTER)
         keep_pauses_short()  # as the service does
 
     def run(self, seed: int) -> Told:
         self.disk.wipe()
         told = Told(seed)
+        gc.disable()
         try:
             _Run(self, seed, told).play()
         except Broken as err:
             told.broken = str(err)
         except Exception as err:
             told.broken = f"the service broke: {type(err).__name__}: {err}"
+        finally:
+            gc.collect(0)  # what a seed leaves is freed at once, while the processor has it at hand still
+            gc.enable()
         return told
 
 
@@ -109,7 +117,7 @@ class _Run:
         )
         self.line.watch = self.auditor.watch
         self.auditor.view = lambda: self.life.engine.view()
-        self.rival = Rival(simulation.other, self.manager, self.limits, seed) if rivalled else None
+        self.rival = Rival(simulation.others, simulation.other, self.manager, self.limits, seed) if rivalled else None
         reader = Reader(self.disk.reader, CLUSTER)
         self.programs = Programs(rng, self.manager, self.auditor, self.clock, reader, guarded=self.guarded)
         is_steady = self.limits.bounds_retries and rng.random() < STEADY
@@ -169,11 +177,12 @@ class _Run:
             self.told.trace.append((self.manager.now, getattr(step, "name", None) or step.__name__, done))
             self.auditor.check_all(self.life.engine, guarded=self.guarded, acted=step == self.act)
 
-    def _start(self) -> Life:
+    def _start(self, restored: Callable[[ControllerState], None] = lambda _state: None) -> Life:
+        """`restored` is told what the service reads back at first."""
         said: object = "it dies"
         for _ in range(MOST_STARTS):
             try:
-                return Life(self.journal, self.line, self.switch, self.limits, self.clock)
+                return Life(self.journal, self.line, self.switch, self.limits, self.clock, restored)
             except Crash:
                 self.told.crashes += 1
             except StateError as err:
@@ -181,10 +190,10 @@ class _Run:
                 said = err
         raise Broken(f"a service starts: {said}")
 
-    def _die(self, where: str) -> str:
+    def _die(self, where: str, restored: Callable[[ControllerState], None] = lambda _state: None) -> str:
         self.told.crashes += 1
         self.told.faults += 1
-        self.life = self._start()
+        self.life = self._start(restored)
         self.auditor.check_handlers(self.life.engine.state.chain)
         return f"died {where}; started anew"
 
@@ -307,8 +316,7 @@ class _Run:
         )
 
     def crash(self) -> str:
-        self.auditor.check_start(self.life.engine.state, self.journal.restore())
-        return self._die("between two steps")
+        return self._die("between two steps", partial(self.auditor.check_start, self.life.engine.state))
 
     def arm(self) -> str:
         """The service will die some points on: before, in or after a write or an order."""
@@ -333,8 +341,7 @@ class _Run:
         self.line.faults, self.line.silent, self.line.dumb = FAIR, False, False
         self.switch.on, self.skew_s = False, 0.0
         if self.rng.random() < 0.5:
-            self.auditor.check_start(self.life.engine.state, self.journal.restore())
-            self.life = self._start()
+            self.life = self._start(partial(self.auditor.check_start, self.life.engine.state))
         self.programs.clear_all(self.life)
         for number in range(PATIENCE):
             self._round(ROUND_S if number < 10 else 10 * ROUND_S)

@@ -29,7 +29,7 @@ class PlaybookHandlers(Struct, frozen=True):
 
     def levels(self, record: ExceptionRecord) -> Collection[Component]:
         """On a failed attempt, and on an all-clear, all of them rule."""
-        if record.is_all_clear or self.site.recovery(record) is not None:
+        if record.is_all_clear or self.site.is_of_attempt(record):
             return ALL_LEVELS
         return self._plan(record).levels
 
@@ -94,7 +94,7 @@ class PlaybookHandlers(Struct, frozen=True):
 
     def is_stale(self, record: ExceptionRecord) -> bool:
         """A failed attempt that a newer one has replaced is its manager's recovery, and not stale."""
-        if not record.subject.job_id or self._plan(record).outlives_job or self.site.recovery(record) is not None:
+        if not record.subject.job_id or self._plan(record).outlives_job or self.site.is_of_attempt(record):
             return False
         if record.incarnation and self.site.latest(record.subject.job_id) > record.incarnation:
             return True

@@ -232,6 +232,8 @@ class ExceptionRecord(Struct, frozen=True):
     @property
     def is_in_force(self) -> bool:
         """Whether it keeps jobs that wait from starting."""
+        if self.outcome not in (ExceptionOutcome.OPEN, ExceptionOutcome.CLEARING):
+            return False
         owning = self.owning
         if owning is None or not (owning.forbids or owning.action_keys):
             return False

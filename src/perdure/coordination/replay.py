@@ -126,6 +126,9 @@ class _Past:
     def resource(self, name: str) -> Resource:
         return self.playbook.resource(name)
 
+    def is_of_attempt(self, record: ExceptionRecord) -> bool:
+        return self.recovery(record) is not None
+
     def recovery(self, record: ExceptionRecord) -> tuple[Component, Ruling] | None:
         if record.type.partition(".")[0] != OF_ATTEMPTS:
             return None

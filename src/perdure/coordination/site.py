@@ -52,6 +52,9 @@ class SiteFacts(Protocol):
     def resource(self, name: str) -> Resource:
         """A shared resource as the playbook has it; one that it does not name is needed by every job."""
 
+    def is_of_attempt(self, record: ExceptionRecord) -> bool:
+        """Whether this record was made of a failed attempt that was judged: `recovery` tells who recovers it."""
+
     def recovery(self, record: ExceptionRecord) -> tuple[Component, Ruling] | None:
         """Who recovers the failed attempt that this record was made of, and how; None where it was made of none."""
 

@@ -18,6 +18,7 @@ MAX_LINE_BYTES = 4096
 PIECE = b"\x0b"
 """Stands for a carriage return after `scrub`: the line goes on, its picture starts over."""
 
+_SMALL = 4096  # bytes: looking for what is to be taken out would not be faster than taking it out
 _CONTROLS = bytes(c for c in range(32) if c not in (9, 10)) + b"\x7f"  # all but tab and newline
 
 
@@ -29,7 +30,7 @@ def scrub(block: bytes) -> bytes:
     """
     block = without_escapes(block)
     if b"\r" not in block:
-        return block if _is_plain(block) else block.translate(None, _CONTROLS)
+        return block if len(block) > _SMALL and _is_plain(block) else block.translate(None, _CONTROLS)
     pieces = block.replace(b"\r\n", b"\n").translate(None, _CONTROLS.replace(b"\r", b""))
     return pieces.replace(b"\r", PIECE)
 

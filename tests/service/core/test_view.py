@@ -21,7 +21,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Known
 from perdure.retry.decide import DecisionKind
-from perdure.retry.history import Fleet
+from perdure.retry.history import Fleet, Spent
 from perdure.retry.rules import RetryRules
 from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.service.core.view import PARKED_S, SiteView
@@ -194,6 +194,16 @@ def test_a_decision_that_stands_is_made_once_a_look_and_charged_with_what_it_pro
     assert stopped.promised == []
 
 
+def test_what_would_be_decided_is_found_once_until_another_is_promised_something():
+    seen = view()
+    wish = seen.decision(RECORD)
+    assert seen.decision(RECORD) is wish
+    assert seen.seeing(Chain()).decision(RECORD) is not wish
+    most = RetryRules().cluster_floor_per_hour
+    seen.promised.extend(Spent(NOW, f"j{number}", "ada", ("n1",)) for number in range(most))
+    assert seen.decision(RECORD).delay_s > wish.delay_s
+
+
 def test_a_failure_that_waits_for_somebody_s_answer_is_charged_with_nothing():
     seen = view()
     handlers = PlaybookHandlers(own_playbook(), seen, NOW)
@@ -211,6 +221,8 @@ def test_what_is_not_judged_or_not_its_latest_failure_is_not_decided():
     assert view().recovery(replace(RECORD, id="other")) is None
     assert view(failure=None).recovery(RECORD) is None
     assert view().recovery(RECORD) is not None
+    judged = [view(), view(failure=replace(FAILURE, verdict=None)), view(failure=None)]
+    assert [seen.is_of_attempt(RECORD) for seen in judged] == [True, False, False]
 
 
 @pytest.mark.parametrize(("number", "found"), [(3, RECORD.id), (0, RECORD.id), (2, ""), (4, "")])

@@ -40,6 +40,7 @@ class SiteView(Struct, frozen=True):
     decisions: dict[str, Decision] = field(default_factory=dict)  # by exception id: those that stand
     promised: list[Spent] = field(default_factory=list)  # what these will be charged
     newest: dict[str, dict[str, int]] = field(default_factory=dict)  # incarnations by job id, sought once a look
+    wishes: dict[str, tuple[int, Decision]] = field(default_factory=dict)  # what would be decided after so many
 
     def job(self, job_id: str) -> Job | None:
         case = self.state.cases.get(job_id)
@@ -74,37 +75,47 @@ class SiteView(Struct, frozen=True):
 
     def recovery(self, record: ExceptionRecord) -> tuple[Component, Ruling] | None:
         case = self.state.cases.get(record.subject.job_id)
-        failure = case.failure if case else None
-        if case is None or failure is None or failure.verdict is None or failure.record.id != record.id:
+        if case is None or case.failure is None or not self.is_of_attempt(record):
             return None
-        return recovery_of(case, failure.attempt, self.decision(record))
+        return recovery_of(case, case.failure.attempt, self.decision(record))
+
+    def is_of_attempt(self, record: ExceptionRecord) -> bool:
+        failure = self._failure(record.subject.job_id)
+        return failure is not None and failure.verdict is not None and failure.record.id == record.id
 
     def decision(self, record: ExceptionRecord) -> Decision:
         """The retry decision on the failed attempt that a record was made of."""
-        if record.id not in self.decisions:
-            case = self.state.cases[record.subject.job_id]
-            failure = case.failure
-            if failure is None or failure.verdict is None:
-                raise ValueError(f"{record.id} is not judged")
-            decision = decide(
-                case.job,
-                failure.attempt,
-                failure.verdict,
-                case.past,
-                self._charged(),
-                self.rules,
-                self.now,
-                self._uncounted(case, failure.attempt.id),
-            )
-            if forbidden := self._forbids_requeue(failure.attempt, failure.record.time_s):
-                decision = replace(decision, kind=DecisionKind.STOP, reason=forbidden)
-            if decision.retries and (successor := successor_of(case.job, failure.attempt, self.state.known.jobs)):
-                decision = replace(decision, kind=DecisionKind.STOP, reason=successor)
-            if decision.retries and (brake := self._brake_on(case.job)):
-                reason = f"{decision.reason}; it waits until {brake.subject.resource} works again ({brake.id})"
-                decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)
-            return decision
-        return self.decisions[record.id]
+        if record.id in self.decisions:
+            return self.decisions[record.id]
+        promised, wish = self.wishes.get(record.id, (-1, None))
+        if wish is None or promised != len(self.promised):  # what others are promised may leave less for it
+            wish = self._decided(record)
+            self.wishes[record.id] = len(self.promised), wish
+        return wish
+
+    def _decided(self, record: ExceptionRecord) -> Decision:
+        case = self.state.cases[record.subject.job_id]
+        failure = case.failure
+        if failure is None or failure.verdict is None:
+            raise ValueError(f"{record.id} is not judged")
+        decision = decide(
+            case.job,
+            failure.attempt,
+            failure.verdict,
+            case.past,
+            self._charged(),
+            self.rules,
+            self.now,
+            self._uncounted(case, failure.attempt.id),
+        )
+        if forbidden := self._forbids_requeue(failure.attempt, failure.record.time_s):
+            decision = replace(decision, kind=DecisionKind.STOP, reason=forbidden)
+        if decision.retries and (successor := successor_of(case.job, failure.attempt, self.state.known.jobs)):
+            decision = replace(decision, kind=DecisionKind.STOP, reason=successor)
+        if decision.retries and (brake := self._brake_on(case.job)):
+            reason = f"{decision.reason}; it waits until {brake.subject.resource} works again ({brake.id})"
+            decision = replace(decision, delay_s=max(decision.delay_s, PARKED_S), reason=reason)
+        return decision
 
     def settle_on(self, record: ExceptionRecord) -> None:
         """The decision of now stands, and is charged: what others, who wait still, may come to is not."""
@@ -174,7 +185,7 @@ class SiteView(Struct, frozen=True):
         return case.failure if case else None
 
     def seeing(self, chain: Chain) -> SiteView:
-        return replace(self, state=replace(self.state, chain=chain))
+        return replace(self, state=replace(self.state, chain=chain), wishes={})
 
     def in_force(self) -> Sequence[ExceptionRecord]:
         return [r for r in self.state.chain.ended.values() if r.subject.resource and r.is_in_force]

@@ -61,6 +61,7 @@ class Rows:
     nodes: list[Row] = field(default_factory=list)
     gone_nodes: list[Row] = field(default_factory=list)
     exceptions: list[Row] = field(default_factory=list)
+    record: ExceptionRecord | None = None  # of which the last of these tells
     actions: list[tuple[Act, float]] = field(default_factory=list)  # with the instant of the decision
     cases: list[Row] = field(default_factory=list)
     closed_cases: list[Row] = field(default_factory=list)
@@ -101,6 +102,7 @@ def _add_event(rows: Rows, event: StoredEvent) -> None:
         case ExceptionChanged(record=record):
             text = codec.EXCEPTION.encode(record)
             rows.exceptions.append(exception_row(record, text))
+            rows.record = record
             job_id, payload = record.subject.job_id, _payload(event, "record", text)
         case JobChanged(time_s=time_s, job=job):
             text = codec.JOB.encode(job)
@@ -207,16 +209,16 @@ def exception_row(record: ExceptionRecord, payload: str) -> Row:
 
 def _add_failure(rows: Rows, noted: Noted) -> None:
     """In the place of the row that the event of it has just made, which says less."""
-    row, last = failure_row(noted), rows.exceptions[-1] if rows.exceptions else None
-    if last is not None and last["id"] == row["id"] and not last["of_attempt"]:
-        rows.exceptions.pop()
-    rows.exceptions.append(row)
+    row = rows.exceptions.pop() if rows.record is noted.record else None
+    rows.exceptions.append(failure_row(noted, row))
+    rows.record = None
 
 
-def failure_row(noted: Noted) -> Row:
+def failure_row(noted: Noted, row: Row | None = None) -> Row:
+    """`row` is that of its exception, where it is there already."""
     failure, decision = noted.failure, noted.failure.decision
     return {
-        **exception_row(noted.record, codec.EXCEPTION.encode(noted.record)),
+        **(row or exception_row(noted.record, codec.EXCEPTION.encode(noted.record))),
         "of_attempt": True,
         "decision": decision.kind.value if decision else "",
         "reason": clean(decision.reason) if decision else "",

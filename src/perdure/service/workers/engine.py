@@ -137,10 +137,14 @@ class Engine:
             if effects or after is not before:
                 self.journal.record(effects, before, after)
             self._state = after
+        if effects:  # most of the time little happens
+            self._say(effects, before)
+            self._after(effects)
+        return effects
+
+    def _say(self, effects: Iterable[Effect], before: ControllerState) -> None:
         for line in lines(effects, before, self.clock()):
             log.log(line.level, "%s", line.text)
-        self._after(effects)
-        return effects
 
     def tell(self, inputs: tuple[Input, ...]) -> list[Refused]:
         """Take in what programs say of exceptions; what could not be taken, with the reason."""

@@ -36,6 +36,9 @@ class FairQueue:
         self._served: dict[str, float] = {}
         self._least = 0.0  # what the user who was last chosen had had: who comes has had as much
 
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
     def put(self, attempt: Attempt) -> None:
         user = attempt.user
         if user not in self._waiting:
@@ -102,6 +105,8 @@ class LogQueue:
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
+        if not self._turns:
+            return
         busy = Counter(attempt.user for attempt, _ in self._reading.values())
         busy.update(self._given_up.values())
         while len(self._reading) < MOST_AT_ONCE:
@@ -120,6 +125,8 @@ class LogQueue:
 
     def _hopeless(self) -> tuple[Attempt, Output] | None:
         """One of a user whose other logs do not answer: its log is not waited for, too."""
+        if not self._given_up:
+            return None
         silent = Counter(self._given_up.values())
         attempt = self._turns.take(lambda user: silent[user] >= MOST_OF_ONE)
         return (attempt, _nothing(attempt, "other logs of its user do not answer")) if attempt else None
