@@ -70,3 +70,20 @@ def test_each_decision_is_said_in_the_job_s_record(site, tmp_path):
     assert "it would fail again" in stopped
     assert untouched == ""
     assert mark_of(stopped) == mark_of(admin) != ""
+
+
+def test_a_job_that_fails_again_has_its_newest_failure_in_accounting(site):
+    """The controller takes no new line for a job that is over: the old one says which failure it is about."""
+    cluster = site.cluster
+    job_id = cluster.submit(LOST.replace("exec sleep 600", "{ " + SHAPE.strip() + "; }"), "--requeue")
+
+    def newest():
+        found = comments(cluster, job_id)
+        return found if "it would fail again" in found[0] else None
+
+    admin, own = await_("the newest line", newest, 180, lambda: site.told(job_id))
+    assert admin == own
+    assert f"failed {cluster.job(job_id)['EndTime'].replace('T', ' ')}: " in admin
+    shown = cluster.run("scontrol", "show", "job", job_id)
+    assert "a peer closed the connection" in shown
+    assert admin[: len("perdure: failed 2026-11-23 18:31:04")] not in shown

@@ -1,5 +1,7 @@
 """The line that each decision leaves in a job's record."""
 
+from datetime import datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,13 @@ def test_a_line_is_short_plain_and_tells_whose_it_is(note, misread):
     assert line.startswith("perdure: ")
     assert line.endswith(". perdure why 7 #0a1b2c")
     assert mark_of(line) == "0a1b2c"
+
+
+def test_a_line_tells_when_the_attempt_failed():
+    failed_s = datetime(2026, 11, 23, 18, 31, 4).timestamp()
+    assert line_of(ATTEMPT, "no peer", "", "0a1b2c", failed_s).startswith(
+        "perdure: failed 2026-11-23 18:31:04: no peer."
+    )
 
 
 def test_of_a_long_reason_the_end_goes():

@@ -734,10 +734,13 @@ class SlurmBackend:
             return plans.refused(complaint) if complaint else plans.done("written")
 
     def _account(self, what: Sequence[plans.Accounted]) -> None:
-        """Let accounting write jobs' AdminComments. Raises `ClusterBusy` where it does not answer."""
+        """Let accounting write into jobs' records. Raises `ClusterBusy` where it does not answer."""
         if not what:
             return
-        lines = (f'modify job where jobid={each.job_id} set AdminComment="{each.text}"\n' for each in what)
+        lines = []
+        for each in what:
+            own = f' Comment="{each.text}"' if each.in_comment else ""
+            lines.append(f'modify job where jobid={each.job_id} set AdminComment="{each.text}"{own}\n')
         answer = self._tools.run("sacctmgr", "-i", "-Q", stdin="".join(lines).encode())
         if b"Modified" not in answer.out and b"Nothing modified" not in answer.out:
             raise ClusterBusy("sacctmgr", answer.complaint, "Run `sacctmgr ping`")

@@ -52,6 +52,7 @@ class Accounted(NamedTuple):
 
     job_id: str
     text: str
+    in_comment: bool = False  # into its Comment, too, where our line about an earlier attempt stands
 
 
 class Dependant(NamedTuple):
@@ -256,7 +257,9 @@ def is_over(job: JobRecord) -> bool:
 def to_account(action: Comment, job: JobRecord) -> Outcome | Accounted:
     """What accounting is to write, unless others wrote there."""
     ours = _is_ours(job.admin_comment)
-    return Accounted(_named(job), _one_line(action.comment)) if ours else done("others wrote there")
+    if not ours:
+        return done("others wrote there")
+    return Accounted(_named(job), _one_line(action.comment), in_comment=bool(mark_of(job.comment)))
 
 
 def _comments(job: JobRecord, comment: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from perdure.model.identity import AttemptId
 
 MAX_CHARACTERS = 200
 MARK_CHARACTERS = 6
+FAILED_AT = "failed %Y-%m-%d %H:%M:%S"  # accounting would write a T as t
 MAX_ANSWERED = 40  # characters of what was not understood
 
 
@@ -26,11 +28,15 @@ def journal_place(database: str, host: str, state: str) -> str:
     return database or f"{host}:{state}"
 
 
-def line_of(attempt: AttemptId, note: str, misread: str, mark: str) -> str:
-    """The line about a decision; `note`: its reason, `misread`: the owner's words for Perdure that it does not know."""
+def line_of(attempt: AttemptId, note: str, misread: str, mark: str, failed_s: float | None = None) -> str:
+    """The line about a decision; `note`: its reason, `misread`: the owner's words for Perdure that it does not know.
+
+    It says when the attempt failed: Slurm's controller takes no new line for a job that is over, and shows the old one.
+    """
+    when = f"{datetime.fromtimestamp(failed_s):{FAILED_AT}}: " if failed_s is not None else ""
     end = f"; not understood: {misread[:MAX_ANSWERED]}" if misread else ""
     end = f"{_plain(end)}. perdure why {attempt.job_id} #{mark}"
-    said = _plain(note.partition(";")[0])[: MAX_CHARACTERS - len(COMMENT_PREFIX) - len(end)]
+    said = _plain(when + note.partition(";")[0])[: MAX_CHARACTERS - len(COMMENT_PREFIX) - len(end)]
     return f"{COMMENT_PREFIX}{said}{end}"
 
 

@@ -583,8 +583,9 @@ def _commented(
     """The actions, and a line in the job's record where a decision has just been made."""
     if record.owning is None or failure.record.owner is not None:
         return actions
-    line = line_of(failure.attempt.id, record.owning.note, job.misread, settings.mark)
-    return commented(actions, failure.attempt.id, line)
+    attempt = failure.attempt
+    line = line_of(attempt.id, record.owning.note, job.misread, settings.mark, attempt.end_s)
+    return commented(actions, attempt.id, line)
 
 
 def _failure_of(state: ControllerState, record: ExceptionRecord) -> Failure | None:
