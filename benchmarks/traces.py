@@ -52,7 +52,7 @@ def bare(path: Path) -> object:
 def measured(work: Callable[[], object]) -> None:
     """Print the seconds that the work took and the peak of this process as JSON."""
     import perdure.traces.generate
-    import perdure.traces.read  # noqa: F401  (imports are no part of the time)
+    import perdure.traces.read  # noqa: F401  (imports are not part of the time)
 
     try:
         import duckdb  # noqa: F401

@@ -132,7 +132,7 @@ class _Server(http.server.ThreadingHTTPServer):
     ailment = ""
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away, or a connection broken on purpose, is no error here."""
+        """A client that went away, or a connection broken on purpose, is not an error here."""
 
 
 def _server(ailment: str) -> Trouble:

@@ -116,7 +116,7 @@ class Service:
             return _UnixConnection(self.socket, self.timeout_s)
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(URL, f"{self.url!r} is no http or https URL", "Write it like http://127.0.0.1:8470")
+            raise ConfigError(URL, f"{self.url!r} is not an http or https URL", "Write it like http://127.0.0.1:8470")
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         return kind(parts.hostname, parts.port, timeout=self.timeout_s)
 

@@ -169,7 +169,7 @@ def test_pictures_are_pictures(window_file, tmp_path, suffix, begins):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--out", "x.gif"], "'.gif' is no kind of picture"),
+        (["--out", "x.gif"], "'.gif' is not a kind of picture"),
         (["--out", "/nowhere/x.svg"], "cannot be written"),
         (["--rows", "rack", "--out", "x.svg"], "there is no tier 'rack'"),
     ],

@@ -46,8 +46,8 @@ def test_without_a_file_nothing_is_crossed():
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["SwitchName=a"], "line 1: 'SwitchName=a' is no switch"),
-        (["SwitchName=a Nodes=n1 Switches=b"], "is no switch"),
+        (["SwitchName=a"], "line 1: 'SwitchName=a' is not a switch"),
+        (["SwitchName=a Nodes=n1 Switches=b"], "is not a switch"),
         (["SwitchName=a Nodes=n1", "SwitchName=a Nodes=n2"], "line 2"),
         (["Switch=a Nodes=n1"], "'Switch=a' is not known"),
         (["SwitchName=a Nodes=n1", "SwitchName=b Nodes=n1"], "node n1 is below two switches"),

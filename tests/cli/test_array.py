@@ -16,7 +16,7 @@ TASKS = [
 
 
 class Service:
-    """Knows the tasks of an array; the array itself is no job any more."""
+    """Knows the tasks of an array; the array itself is not a job any more."""
 
     def get(self, path, **query):
         if path != "/jobs":

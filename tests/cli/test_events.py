@@ -90,7 +90,7 @@ def test_a_journey_begins_with_the_raising_whatever_its_clock_said(capsys):
     [
         (("raise", "1"), "--type: is missing"),
         (("raise", "--type", "app.nan", "1", "--", "{nonsense"), "-- JSON"),
-        (("raise", "--type", "app.nan", "1", "--", "[1]"), "is no object"),
+        (("raise", "--type", "app.nan", "1", "--", "[1]"), "is not an object"),
         (("raise", "--type", "app.nan", "--severity", "9", "1"), "--severity: 9 is not a severity. Use 0 (fatal)"),
         (("raise", "--type", "app.nan", "--severity", "-1", "1"), "--severity: -1 is not a severity"),
         (("raise", "--from", "flux"), "needs a file"),

@@ -108,11 +108,11 @@ def database() -> bytes:
     [
         (b"", "is empty"),
         (gzip.compress(b"", mtime=0), "is empty"),
-        (random.Random(7).randbytes(4000), "is no text"),
-        (bytes(range(16)) * 90, "is no text"),
-        (Path(sys.executable).read_bytes()[:30_000], "is no text"),
-        (database(), "is no text"),
-        (b"\x7fELF" + b"\0" * 60 + SHAPE.encode(), "is no text"),
+        (random.Random(7).randbytes(4000), "is not text"),
+        (bytes(range(16)) * 90, "is not text"),
+        (Path(sys.executable).read_bytes()[:30_000], "is not text"),
+        (database(), "is not text"),
+        (b"\x7fELF" + b"\0" * 60 + SHAPE.encode(), "is not text"),
     ],
 )
 def test_what_is_no_log_is_bad_input(perdure, home, content, says):

@@ -518,7 +518,7 @@ def test_of_a_quota_s_use_what_the_site_says_last_counts():
         json.dumps({"limit": 100, "used": 175, "by": dict.fromkeys(map(str, range(10_001)), 75)}),
         '{"limit": 100, "by": {"1": 75}}',
         "[]",
-        "no JSON",
+        "not JSON",
     ],
 )
 def test_on_a_usage_that_makes_no_sense_nobody_is_moved(told):

@@ -116,7 +116,7 @@ PROMISES = [(page, *each) for page, promises in PAGES.items() for each in promis
 
 @cache
 def words_of(page: str) -> str:
-    """The page as one line: where its lines are broken is no matter."""
+    """The page as one line: where its lines are broken is not a matter."""
     return " ".join((DOCS / page).read_text().split())
 
 

@@ -23,7 +23,7 @@ class Folding:
         return self._db.execute("SELECT (SELECT count(*) FROM exceptions), (SELECT count(*) FROM actions)").fetchone()
 
     def check_told(self, value, by, became) -> None:
-        """What somebody's word became is about the same, and the site's word is no guest's."""
+        """What somebody's word became is about the same, and the site's word is not a guest's."""
         about, wanted = became.subject, value["subject"]
         must(became.type == value["type"], "what is folded is of one type", became.id, value)
         must(about.resource == wanted.get("resource", ""), "what is folded is of one resource", became.id, value)

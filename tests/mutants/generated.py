@@ -1,8 +1,8 @@
 """Mutants that mutmut makes of a part, some drawn at random: do the part's own tests notice them?
 
 ``python -m tests.mutants.generated PART --n 100 --seed 0``. Prints each that survives, with its place and the change,
-and the share that was caught. Texts are left alone, and so is what errors say: wording is no promise. Who survives and
-changes nothing that anybody can see is written down, with the reason, in ``equivalent.toml``.
+and the share that was caught. Texts are left alone, and so is what errors say: wording is not a promise. One that
+survives and changes nothing that anybody can see is listed, with the reason, in ``equivalent.toml``.
 
 mutmut (BSD-3) makes all mutants of a file, starts the tests once, and forks for each mutant.
 """

@@ -124,7 +124,7 @@ def test_the_owners_wish_is_honoured(job):
 
 def test_what_cannot_be_put_back_is_diagnosed_all_the_same():
     for job, words in (
-        (replace(JOB, is_batch=False), "no batch job"),
+        (replace(JOB, is_batch=False), "not a batch job"),
         (replace(JOB, may_requeue=False), "Requeue=0"),
         (replace(JOB, may_requeue=False, is_cron=True), "its scrontab starts it again at its next time"),
     ):
@@ -229,7 +229,7 @@ def test_starts_that_only_the_resource_manager_counted_are_tries(verdict, most):
     assert stopped.kind is DecisionKind.STOP
     assert f", {most} of them by the resource manager's count alone" in stopped.reason
     lost = replace(TRIED, state=AttemptState.NODE_FAIL)
-    assert decided(verdict, attempt=lost, uncounted=most).retries  # what the site did is no try of its own
+    assert decided(verdict, attempt=lost, uncounted=most).retries  # what the site did is not a try of its own
 
 
 OUT_OF_TIME = replace(TRIED, state=AttemptState.TIMEOUT, exit_code=0, end_s=100 * HOUR_S)

@@ -182,7 +182,7 @@ def test_slurmctld_down_and_back_loses_and_doubles_nothing(quiet_cluster, servic
     try:
         gate.touch()  # it fails unseen
         await_(lambda: "controller" in service.engine.state.known.unseen)
-        assert service.exceptions(job) == [], service.told(job)  # silence is no failure
+        assert service.exceptions(job) == [], service.told(job)  # silence is not a failure
     finally:
         quiet_cluster.start_ctld()
     service.await_exception(job, "recovered")

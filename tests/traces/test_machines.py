@@ -36,7 +36,7 @@ def test_openbs_nodes_hold_6212_gpus(public):
     ("text", "what"),
     [
         ("node,cores\na,8\n", r"nodes.csv:1: no column of GPUs"),
-        ("gpus\n-1\n", r"nodes.csv:2: the GPUs are no count"),
+        ("gpus\n-1\n", r"nodes.csv:2: the GPUs are not a count"),
         ("gpus\nx\n", r"nodes.csv:2: gpus is not a number"),
         ("gpus\n0\n", r"nodes.csv: no node has GPUs"),
     ],

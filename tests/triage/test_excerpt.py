@@ -57,7 +57,7 @@ def test_what_a_good_run_never_said_stays_and_nothing_else_of_the_middle() -> No
 def test_no_bytes_make_it_fail_or_grow(data: bytes, copies: int) -> None:
     text = LogText.of(data * 10**copies)
     found = excerpt(text, own_rules().hits(text))
-    assert len(found.text.encode()) <= 3 * SIZE_BYTES  # a byte that is no UTF-8 becomes three
+    assert len(found.text.encode()) <= 3 * SIZE_BYTES  # a byte that is not UTF-8 becomes three
     assert len({line.text for line in found.lines}) == len(found.lines)
 
 

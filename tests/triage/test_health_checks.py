@@ -1,4 +1,4 @@
-"""What health checks print is no failure: a clean one never, and no prose is proof that hardware is broken."""
+"""What health checks print is not a failure: a clean one never, and no prose is proof that hardware is broken."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A line that mentions an error, or tells of one that the program survived, is no cause of a silent end."""
+"""A line that mentions an error, or tells of one that the program survived, is not a cause of a silent end."""
 
 import pytest
 

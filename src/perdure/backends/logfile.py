@@ -27,7 +27,7 @@ def open_log(path: str, owner_uid: int) -> int:
 
     Links are followed where root made them in a directory in which, as in all above it, nobody else can write
     (``/var -> private/var``); and those of the owner where this process has the owner's rights and no more. Raises
-    `OSError` where that fails, `LogRefused` where it must not be: it is no regular file, is reached through another
+    `OSError` where that fails, `LogRefused` where it must not be: it is not a regular file, is reached through another
     link, or belongs to somebody else.
     """
     follows = owner_uid if owner_uid == os.geteuid() else 0

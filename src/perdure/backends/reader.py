@@ -38,7 +38,7 @@ MAX_RANK_FILES = 1024
 MAX_ENTRIES = 20_000
 """So many names in directories are looked at, all searches together."""
 _LOOKED_AT_BYTES = 1024
-"""A found file with a zero byte among its first is no log."""
+"""A found file with a zero byte among its first is not a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ReadRequest:
     files: tuple[WantedText, ...]
     searches: tuple[Search, ...] = ()
     marks: tuple[LogMark, ...] = ()  # where earlier attempts of the same job ended
-    max_bytes: int = 4 * 1024 * 1024  # of each of `files` that is no rank's
+    max_bytes: int = 4 * 1024 * 1024  # of each of `files` that is not a rank's
     head_bytes: int = HEAD_BYTES
     births: bool = False  # ask when each file came into being
 
@@ -162,7 +162,7 @@ def _first_of(
     absent: Absent | None = None
     for path in wanted.paths:
         if not path or "\0" in path:
-            return Absent(path, Why.MISSING, "it is no path of a log", wanted.kind)
+            return Absent(path, Why.MISSING, "it is not a path of a log", wanted.kind)
         try:
             descriptor = open_log(path, request.owner_uid)
         except LogRefused as err:
@@ -311,7 +311,7 @@ def request_of_json(data: bytes) -> ReadRequest:
 
 
 def packed(output: Output) -> bytes:
-    """An answer as a line of JSON and what was read; a path that is no text is escaped in it."""
+    """An answer as a line of JSON and what was read; a path that is not text is escaped in it."""
     files = [
         {**asdict(replace(file, head=b"", tail=b"")), "head": len(file.head), "tail": len(file.tail)}
         for file in output.files

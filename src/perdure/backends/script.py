@@ -41,7 +41,7 @@ _NO_PROGRAMS = frozenset({
     "cat", "echo", "printf", "sed", "awk", "grep", "cut", "date", "env", "hostname", "ls", "touch", "tee", "nvidia-smi",
     "scontrol", "squeue", "[", "[[", "test",
 })  # fmt: skip
-"""What they write is no log."""
+"""What they write is not a log."""
 _BEFORE_PROGRAMS = frozenset(
     {"if", "then", "else", "elif", "while", "until", "do", "!", "time", "{", "export", "declare"}
 )

@@ -72,7 +72,7 @@ class _Search:
         names, tier = np.unique(window.tiers, return_inverse=True)
         self.price: Floats = np.log(np.bincount(tier))[tier] + np.log(len(names)) + solver.surcharge
         candidate = representatives(window) == np.arange(window.n_components)
-        self.candidate = candidate & (np.diff(said.by_component.indptr) > 1)  # one path is no pattern
+        self.candidate = candidate & (np.diff(said.by_component.indptr) > 1)  # one path is not a pattern
 
         self._fitted: dict[frozenset[tuple[int, bytes]], HazardModel] = {}
 

@@ -18,7 +18,7 @@ class Score:
     Claim: right where failures are hard and paths have units enough to be called good or bad.
 
     Path i is bad where ``e_i / n_i > bad``. Of the components with a share of bad paths of `hit_ratio` or more, the
-    one that covers most bad paths not yet covered is blamed, until none covers any. One bad path is no pattern.
+    one that covers most bad paths not yet covered is blamed, until none covers any. One bad path is not a pattern.
 
     Do not use it for gray failures: most of their paths are clean.
 

@@ -78,7 +78,7 @@ def _task(node: str | None) -> Task:
     if node is None:
         return task
     if "/" in node or node in ("", ".", ".."):
-        raise ConfigError("--node", f"{node[:80]!r} is no name of a node", "Name it as the resource manager does")
+        raise ConfigError("--node", f"{node[:80]!r} is not a name of a node", "Name it as the resource manager does")
     return replace(task, node=node)
 
 

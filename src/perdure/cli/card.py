@@ -172,7 +172,7 @@ def _ordered(verdict: Verdict) -> Sequence[Evidence]:
 
 
 def _place(line: Evidence) -> str:
-    """A frame as editors take it: train.py:12, in step; "" for what is no frame. Of a crash it has no comma."""
+    """A frame as editors take it: train.py:12, in step; "" for what is not a frame. Of a crash it has no comma."""
     if line.rule != FRAME:
         return ""
     path, found, rest = line.text.removeprefix('File "').partition('", line ')

@@ -57,7 +57,7 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
 
         check_jobs_out(asked.jobs_out)
     if asked.out is not None and asked.out.exists() and not asked.out.is_dir():
-        raise InputError(str(asked.out), "cannot be written (it is no folder)", "Name a folder that you may write")
+        raise InputError(str(asked.out), "cannot be written (it is not a folder)", "Name a folder that you may write")
     cluster = cluster_named(asked.cluster)
     keep = asked.jobs_out is not None or asked.out is not None
     wanted = cases(len(asked.traces), asked.policies, asked.retries, asked.seeds)

@@ -187,7 +187,7 @@ def raise_(
     ] = "",
     file: Annotated[Path | None, typer.Option(help="With --from: the file; - is standard input.")] = None,
     exception_id: Annotated[
-        str, typer.Option("--id", help="Its id; sent once more under it, it is no second one.")
+        str, typer.Option("--id", help="Exception id; raising it again under the same id is idempotent.")
     ] = "",
     as_json: AsJson = False,
     state: StateDir = None,
@@ -239,5 +239,5 @@ def _context(words: list[str]) -> dict[str, Any]:
     except ValueError as err:
         raise InputError("-- JSON", f"cannot be read: {err}", 'Write it like {"rank": 262}') from err
     if not isinstance(found, dict):
-        raise InputError("-- JSON", "is no object", 'Write it like {"rank": 262}')
+        raise InputError("-- JSON", "is not an object", 'Write it like {"rank": 262}')
     return found

@@ -41,7 +41,7 @@ def explain_job(job_id: str, client: Client, as_json: bool, *, wide: bool = Fals
 
 
 def _tasks_of(array: str, client: Client) -> list[dict[str, Any]]:
-    """The tasks that are known of an array, whose own id is no job any more once all of them have started."""
+    """The tasks that are known of an array, whose own id is not a job any more once all of them have started."""
     if not array.isdecimal():
         return []
     found = client.get("/jobs", q=array, limit=MAX_TASKS)["items"]

@@ -26,9 +26,9 @@ MIN_FILE_BYTES = 64 * 1024
 """Of each file of a directory at least so much is kept; else the files share what one log may have."""
 
 LOOKED_AT_BYTES = 1024
-"""A file of a directory with a zero byte among its first is no log."""
+"""A file of a directory with a zero byte among its first is not a log."""
 MOST_ODD = 0.3
-"""Share of its first bytes, zeros left out, that are no characters of a text."""
+"""Share of its first bytes, zeros left out, that are not characters of a text."""
 NO_LOGS = (b"\x7fELF", b"\x89PNG", b"\x89HDF", b"\x93NUMPY", b"PK\x03\x04", b"SQLite format 3\0")
 """Programs, pictures, arrays, checkpoints and databases begin so; their texts match rules by accident."""
 NAME_THE_LOG = "Name the file that holds the job's output"
@@ -42,7 +42,7 @@ class GivenLog:
     text: LogText
     note: str = ""
     odd: str = ""
-    """Why it looks like no log: it is empty, or its start is no text."""
+    """Why it looks like no log: it is empty, or its start is not text."""
 
 
 Tell = Callable[[int, int], None]
@@ -71,7 +71,7 @@ class _Meter:
 
 
 def read_log(target: str, signs: Signs, limits: Limits | None = None, tell: Tell | None = None) -> GivenLog:
-    """Read what `target` names; - is standard input. Raises `InputError` or `LogRefused` where it is no log."""
+    """Read what `target` names; - is standard input. Raises `InputError` or `LogRefused` where it is not a log."""
     from perdure.triage.logtext import open_regular
 
     if target == "-":
@@ -101,7 +101,7 @@ def _gathered(
     except OSError as err:
         raise InputError(name, f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
     if start.startswith(NO_LOGS):
-        raise InputError(name, "is no text", NAME_THE_LOG)
+        raise InputError(name, "is not text", NAME_THE_LOG)
     return GivenLog(gatherer.text(), note, _oddness(start))
 
 
@@ -111,7 +111,7 @@ def _oddness(start: bytes) -> str:
     text = start.decode("utf-8", "replace")
     odd = sum(char == "\ufffd" or (char < " " and char not in TEXT_CONTROLS) for char in text)
     written = len(start) - start.count(0)  # programs and databases are mostly zeros: these say nothing either way
-    return "is no text" if odd > MOST_ODD * written else ""
+    return "is not text" if odd > MOST_ODD * written else ""
 
 
 # ---------------------------------------------------------------- a directory
@@ -156,7 +156,7 @@ def read_directory(directory: Path, signs: Signs, limits: Limits | None = None, 
     if tells_no_rank and len(paths) - passed_over > 1:
         notes.append(f"{len(paths) - passed_over} files that tell no ranks are judged as one job's. {EXPECTED}")
     if passed_over:
-        notes.append(f"{passed_over} files that are no logs, or cannot be read, were passed over")
+        notes.append(f"{passed_over} files that are not logs, or cannot be read, were passed over")
     return GivenLog(LogText(tuple(windows), skipped), "; ".join(notes) and f"{directory}: {'; '.join(notes)}")
 
 
@@ -168,7 +168,7 @@ def _size(path: Path) -> int:
 
 
 def _file(path: Path, name: str, signs: Signs, limits: Limits, source: Source, meter: _Meter) -> GivenLog | None:
-    """One file of a directory; None where it is no text."""
+    """One file of a directory; None where it is not text."""
     from perdure.triage.logtext import open_regular
     from perdure.triage.packed import is_packed
 

@@ -60,7 +60,7 @@ def progress(
 ) -> Iterator[Callable[..., None]]:
     """What to call with the number of runs that are done, and that of all where it is not known from the start.
 
-    `unit` is that of both, where they are no runs: "MiB".
+    `unit` is that of both, where they are not runs: "MiB".
     Drawn on `screen`, or stderr, once the work takes longer than two seconds, and only on a terminal.
     """
     work = Work(what, time.monotonic(), of=runs or 0, unit=f" {unit}" if unit else "")

@@ -63,4 +63,6 @@ def _line(line: str, number: int, file: Path) -> object:
     try:
         return json.loads(line)
     except ValueError as err:
-        raise InputError(f"{file}:{number}", f"is no JSON: {err}", "Give what `perdure events --json` printed") from err
+        raise InputError(
+            f"{file}:{number}", f"is not JSON: {err}", "Give what `perdure events --json` printed"
+        ) from err

@@ -40,7 +40,7 @@ def _in_toml(path: Path) -> Cluster:
     except (OSError, ValueError) as err:
         raise InputError(str(path), f"cannot be read as TOML ({err})", _NODES_MEND) from err
     if not isinstance(groups, list) or not groups or not all(map(_is_group, groups)):
-        raise InputError(str(path), "it has no [[nodes]], or one that is no group of nodes", _NODES_MEND)
+        raise InputError(str(path), "it has no [[nodes]], or one that is not a group of nodes", _NODES_MEND)
     counts = [group["count"] for group in groups]
     if sum(counts) > MAX_NODES:
         raise InputError(str(path), f"more than {MAX_NODES} nodes", "Name fewer")
@@ -107,7 +107,7 @@ def _add_quota(found: dict[str, float], where: str, name: str, gpus: str) -> Non
     except ValueError:
         quota = np.nan
     if not name or not 0 <= quota < np.inf:
-        raise InputError(where, f"{plain(f'{name}={gpus}', 40)!r} is no virtual cluster with its GPUs", _QUOTA_MEND)
+        raise InputError(where, f"{plain(f'{name}={gpus}', 40)!r} is not of the form NAME=GPUS", _QUOTA_MEND)
     if name in found:
         raise InputError(where, f"virtual cluster {plain(name, 40)!r} comes twice", _QUOTA_MEND)
     found[name] = quota
@@ -147,7 +147,7 @@ def samples(path: Path) -> tuple[float, ...]:
                 continue
             number = np.nan
         if not 0 <= number < np.inf:
-            raise InputError(f"{path}:{line}", f"{plain(text, 40)!r} is no service of a job", "Write GPU-seconds")
+            raise InputError(f"{path}:{line}", f"{plain(text, 40)!r} is not a job's GPU-seconds", "Write a number")
         found.append(number)
     if not found:
         raise InputError(str(path), "it holds no numbers", "Write the GPU-seconds of one past job in each line")

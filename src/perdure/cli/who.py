@@ -117,7 +117,7 @@ def _form(out: Path | None) -> Format:
     """What kind of picture is asked for by the end of a file's name."""
     form = "svg" if out is None else out.suffix.removeprefix(".").lower()
     if form not in ("svg", "png"):
-        raise InputError(str(out), f"{out.suffix if out else ''!r} is no kind of picture", "Name it .svg or .png")
+        raise InputError(str(out), f"{out.suffix if out else ''!r} is not a kind of picture", "Name it .svg or .png")
     return cast("Format", form)
 
 

@@ -40,7 +40,7 @@ def why(
     ] = None,
     good: Annotated[
         str | None,
-        typer.Option(metavar="LOG", help="The log of the job's last good run: what it says as well is no failure."),
+        typer.Option(metavar="LOG", help="The log of the job's last good run: what it says as well is not a failure."),
     ] = None,
     excerpt: Annotated[
         bool, typer.Option("--excerpt", help="Print what of each log tells of its end, and judge nothing.")

@@ -53,7 +53,7 @@ def _dask(text: str) -> Crew:
     try:
         address = urlsplit(text)
         told = address.hostname and address.port and text == f"dask://{address.netloc}" and "@" not in text
-    except ValueError:  # the port is no number
+    except ValueError:  # the port is not a number
         told = False
     if not told:
         raise ConfigError(f"--workers {text!r}", "not the address of a Dask scheduler", _MEND)

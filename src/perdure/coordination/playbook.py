@@ -93,7 +93,7 @@ def _table(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
-        raise InputError(where, f"is no TOML: {err}", "Fix it there") from err
+        raise InputError(where, f"is not TOML: {err}", "Fix it there") from err
 
 
 def _playbook(table: Mapping[str, Any], below: Mapping[str, Any], where: str) -> Playbook:
@@ -147,7 +147,7 @@ def _lineage(name: str, entries: Mapping[str, Any], where: str) -> Iterator[Mapp
             )
         entry = entries[name]
         if not isinstance(entry, dict):
-            raise InputError(f"{where}: failures.{name!r}", "is no table", f'Write it as [failures."{name}"]')
+            raise InputError(f"{where}: failures.{name!r}", "is not a table", f'Write it as [failures."{name}"]')
         _only(entry, (*_KEYS, *_FORMER_KEYS), f"{where}: failures.{name!r}")
         seen.append(name)
         yield {_FORMER_KEYS.get(str(key), str(key)): value for key, value in entry.items()}
@@ -171,7 +171,7 @@ def _allowance(value: Any, where: str) -> Allowance:
     _only(budget, ("limit", "window_s", "per"), where)
     limit = budget.get("limit", 1)
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise InputError(f"{where}.limit", f"{limit!r} is no whole number from 0", "Write it in digits")
+        raise InputError(f"{where}.limit", f"{limit!r} is not a whole number from 0", "Write it in digits")
     window_s = _seconds(budget.get("window_s", 86400.0), f"{where}.window_s")
     return Allowance(limit, window_s, _one_of(budget.get("per", "job"), _PER, f"{where}.per"))
 
@@ -199,7 +199,7 @@ def _section(table: Mapping[str, Any], name: str, where: str) -> Mapping[str, An
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise InputError(where, f"{value!r} is no table", 'Write it like { key = "value" }')
+        raise InputError(where, f"{value!r} is not a table", 'Write it like { key = "value" }')
     return value
 
 
@@ -223,5 +223,5 @@ def _truth(value: Any, where: str) -> bool:
 
 def _seconds(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 30 * 86400:
-        raise InputError(where, f"{value!r} is no number of seconds", "Give one above 0, at most 30 days")
+        raise InputError(where, f"{value!r} is not a number of seconds", "Give one above 0, at most 30 days")
     return float(value)

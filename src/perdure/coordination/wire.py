@@ -113,7 +113,7 @@ def type_of(value: Any, where: str = "type") -> str:
     """Read a dotted type. Raises `InputError`."""
     text = _word(value, where)
     if text[:1] not in _LETTERS or not _IN_TYPES.issuperset(text) or ".." in text or text.endswith("."):
-        raise InputError(where, f"{text[:80]!r} is no dotted type", _TYPE_MEND)
+        raise InputError(where, f"{text[:80]!r} is not a dotted type", _TYPE_MEND)
     return text
 
 
@@ -183,7 +183,7 @@ def _extra(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InputError(where, f"{_shown(value)} is no object", 'Write it like {"key": "value"}')
+        raise InputError(where, f"{_shown(value)} is not an object", 'Write it like {"key": "value"}')
     return value
 
 
@@ -200,7 +200,7 @@ def _unknown(name: Any, known: Collection[str], where: str) -> InputError:
 def _string(longest: int) -> Read[str]:
     def read(value: Any, where: str) -> str:
         if not isinstance(value, str):
-            raise InputError(where, f"{_shown(value)} is no text", "Put it in quotes")
+            raise InputError(where, f"{_shown(value)} is not text", "Put it in quotes")
         if len(value) > longest:
             raise InputError(where, f"has {len(value)} characters", f"Keep it to {longest}; put the rest into a file")
         return value
@@ -210,13 +210,13 @@ def _string(longest: int) -> Read[str]:
 
 def _number(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise InputError(where, f"{_shown(value)} is no whole number from 0", "Write it in digits")
+        raise InputError(where, f"{_shown(value)} is not a whole number from 0", "Write it in digits")
     return value
 
 
 def _instant(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e12:
-        raise InputError(where, f"{_shown(value)} is no instant", "Give seconds since 1970")
+        raise InputError(where, f"{_shown(value)} is not an instant", "Give seconds since 1970")
     return float(value)
 
 
@@ -236,7 +236,7 @@ def _many(read: Read[T], most: int = MAX_ITEMS) -> Callable[[Any, str], tuple[T,
         if not value and isinstance(value, (list, tuple)):
             return ()
         if not isinstance(value, (list, tuple)):
-            raise InputError(where, f"{_shown(value)} is no list", "Put it in square brackets")
+            raise InputError(where, f"{_shown(value)} is not a list", "Put it in square brackets")
         if len(value) > most:
             raise InputError(where, f"has {len(value)} entries", f"Give at most {most}")
         return tuple([read(item, f"{where}[{i}]") for i, item in enumerate(value)])

@@ -3,7 +3,7 @@
 In this order: a rank that is dead; one that is stopped; those that stand still elsewhere while others wait for peers;
 one that has ended well, for which the others wait; where all are in collectives, the few that are in another one than
 the rest; the one whose step lies behind; the one that has told no step for longest. A rank that works may be the reason
-why the others wait: then it is no hang yet.
+why the others wait: then it is not a hang yet.
 """
 
 from __future__ import annotations

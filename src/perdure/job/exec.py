@@ -63,7 +63,7 @@ _RAISED = {
     ExitReason.HANG: ("process.hang", 1),
     ExitReason.OOM_HINT: ("process.oom", 1),
     ExitReason.WALLTIME: ("process.walltime", 4),
-}  # type and severity; a newer incarnation's taking over is no failure
+}  # type and severity; a newer incarnation's taking over is not a failure
 
 
 def run(

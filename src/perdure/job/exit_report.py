@@ -74,7 +74,7 @@ def write(path: Path, breath: ExitReport) -> None:
 
 
 def read(path: Path) -> ExitReport:
-    """Raises `FileNotFoundError`, other `OSError`, or `InputError` where it is no exit report."""
+    """Raises `FileNotFoundError`, other `OSError`, or `InputError` where it is not an exit report."""
     data = read_json(path, SCHEMA)
     fields = Fields(str(path), data)
     return ExitReport(

@@ -132,7 +132,7 @@ def current_claim(environment: Mapping[str, str]) -> Claim | None:
     if not directory or not token:
         return None
     if not token.isdecimal():
-        raise ConfigError(FENCE_TOKEN, f"{token!r} is no token", "Leave it as perdure exec has set it")
+        raise ConfigError(FENCE_TOKEN, f"{token!r} is not a token", "Leave it as perdure exec has set it")
     return Claim(Path(directory), int(token))
 
 

@@ -62,7 +62,7 @@ def recognised(argv: Sequence[str], environment: Mapping[str, str]) -> Framework
 
 
 def prestop_signal_of(framework: Framework, environment: Mapping[str, str]) -> PrestopSignal:
-    """What a framework expects before walltime. Raises `ConfigError` where its own setting is no signal."""
+    """What a framework expects before walltime. Raises `ConfigError` where its own setting is not a signal."""
     if framework is Framework.LIGHTNING:
         return PrestopSignal(signal.SIGUSR1)
     if framework is Framework.SUBMITIT:

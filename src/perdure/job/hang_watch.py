@@ -78,7 +78,7 @@ class HangWatch:
         return self._silence.silent_s(now) if self.can_judge else None
 
     def log_silent_s(self, now: float) -> float | None:
-        """Seconds since the log has grown; None where it is no file."""
+        """Seconds since the log has grown; None where it is not a file."""
         return now - self._grew_s if self._output else None
 
     def _listen(self, now: float) -> None:

@@ -45,10 +45,10 @@ class Heartbeat:
     rank: int | None = None
     step: int | None = None
     silent_s: float | None = None  # since the program's last sign of life; None where it gives none
-    log_silent_s: float | None = None  # since its log has grown; None where that is no file
+    log_silent_s: float | None = None  # since its log has grown; None where that is not a file
     problems: tuple[str, ...] = ()  # of the agent: what is wrong with the node
     jobs: tuple[str, ...] = ()  # of the agent: those whose heartbeats it sees on its node
-    missing: tuple[str, ...] = ()  # of the agent: whose heartbeats have stopped, which is no problem of the node
+    missing: tuple[str, ...] = ()  # of the agent: whose heartbeats have stopped, which is not a problem of the node
 
 
 def write(path: Path, heartbeat: Heartbeat) -> None:
@@ -59,7 +59,7 @@ def write(path: Path, heartbeat: Heartbeat) -> None:
 def read(path: Path, owners: Collection[int] | None = None) -> Heartbeat:
     """With `owners` only one that one of these users has written.
 
-    Raises `FileNotFoundError`, other `OSError`, or `InputError` where it is no heartbeat.
+    Raises `FileNotFoundError`, other `OSError`, or `InputError` where it is not a heartbeat.
     """
     fields = Fields(str(path), read_json(path, SCHEMA, owners))
     source = fields.text("source")

@@ -124,13 +124,13 @@ def _cluster(environment: Mapping[str, str]) -> str:
     variable = "PERDURE_CLUSTER" if environment.get("PERDURE_JOB_ID") else "SLURM_CLUSTER_NAME"
     name = environment.get(variable, "")
     if name in (".", "..") or "/" in name:
-        raise ConfigError(variable, f"{name[:80]!r} is no name", "Leave it as the resource manager has set it")
+        raise ConfigError(variable, f"{name[:80]!r} is not a name", "Leave it as the resource manager has set it")
     return name
 
 
 def _number(variable: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise ConfigError(variable, f"{text!r} is no whole number", "Leave it as the resource manager has set it")
+        raise ConfigError(variable, f"{text!r} is not a whole number", "Leave it as the resource manager has set it")
     return int(text)
 
 

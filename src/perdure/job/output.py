@@ -1,9 +1,9 @@
 """Whether a program still writes its log: the growth of the files behind standard output and error.
 
 What the program sees is what it would see without us: nothing is wrapped, the files are looked at beside it. Of what
-was added the last 64 KiB are read: lines that this launcher, Slurm and a dump of stacks have added are no signs of life
-of the program, and a first step is told from a start-up by its words. Where output goes into a terminal, or into a pipe
-that no ``tee`` reads (`perdure.job.logfiles`), nobody can tell.
+was added the last 64 KiB are read: lines that this launcher, Slurm and a dump of stacks have added are not signs of
+life of the program, and a first step is told from a start-up by its words. Where output goes into a terminal, or into
+a pipe that no ``tee`` reads (`perdure.job.logfiles`), nobody can tell.
 """
 
 from __future__ import annotations

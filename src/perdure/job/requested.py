@@ -55,7 +55,7 @@ def read(path: Path) -> tuple[int, tuple[Request, ...]]:
     data = read_json(path, SCHEMA, (os.geteuid(),))
     listed = data.get("asked")
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise InputError(str(path), "asked is no list of objects", "It is written by perdure exec; remove it")
+        raise InputError(str(path), "asked is not a list of objects", "It is written by perdure exec; remove it")
     each = [Fields(str(path), one) for one in listed]
     requests = tuple(Request(one.text("id"), one.text("kind"), one.text("note")) for one in each)
     return Fields(str(path), data).whole("count"), requests

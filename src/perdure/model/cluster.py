@@ -72,5 +72,5 @@ class Cluster:
 
 def _rack_nodes(spec: str, nodes: str) -> int:
     if not nodes.isdecimal() or not 0 < int(nodes) <= MAX_NODES:
-        raise InputError(f"cluster {spec!r}", f"{nodes!r} is no number of nodes a rack", _MEND)
+        raise InputError(f"cluster {spec!r}", f"{nodes!r} is not a number of nodes a rack", _MEND)
     return int(nodes)

@@ -26,7 +26,7 @@ def is_node_name(text: str) -> bool:
 def expand(text: str, limit: int = MAX_NODES) -> tuple[str, ...]:
     """Return the names in order, each once.
 
-    Raises `InputError` for anything that is no node list, and for more than `limit` names, doubles counted.
+    Raises `InputError` for anything that is not a node list, and for more than `limit` names, doubles counted.
 
     >>> expand("node[1-3,7],gpu-a[01-02]b")
     ('node1', 'node2', 'node3', 'node7', 'gpu-a01b', 'gpu-a02b')
@@ -39,7 +39,7 @@ def expand(text: str, limit: int = MAX_NODES) -> tuple[str, ...]:
         if count >= limit:
             raise InputError("node list", f"{text[:80]!r} names more than {limit} nodes", "Name fewer nodes")
         if not is_node_name(name):
-            raise InputError("node list", f"{name[:80]!r} is no node name", "Use letters, digits, '.', '_', '-'")
+            raise InputError("node list", f"{name[:80]!r} is not a node name", "Use letters, digits, '.', '_', '-'")
         names[name] = None
     return tuple(names)
 
@@ -93,7 +93,7 @@ class _Numbers:
         for item in text.split(","):
             found = _RANGE.fullmatch(item)
             if found is None:
-                raise InputError("node list", f"[{item[:80]}] is no range of numbers", "Write node[1-3,7]")
+                raise InputError("node list", f"[{item[:80]}] is not a range of numbers", "Write node[1-3,7]")
             low, high = found[1], found[2] or found[1]
             if int(high) < int(low):
                 raise InputError("node list", f"[{item[:80]}] runs backwards", "Write node[1-3,7]")

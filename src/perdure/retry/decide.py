@@ -258,7 +258,7 @@ def _not_put_back(job: Job, verdict: Verdict) -> str:
     if job.wish is Wish.NEVER:
         why = "the owner asked that this job is never recovered"
     elif not job.is_batch:
-        why = "no batch job (salloc, srun): it cannot be put back"
+        why = "not a batch job (salloc, srun): it cannot be put back"
     elif job.is_cron:
         why = "its scrontab starts it again at its next time"
     elif not job.may_requeue:
@@ -303,7 +303,7 @@ def _own_limit_reached(
     rules: RetryRules,
     uncounted: int,
 ) -> str:
-    """Name the first of the job's own limits that leaves no retry, or "". What the site did is no try of the job's."""
+    """Name the first of the job's own limits that leaves no retry, or "". What the site did does not count."""
     if attempt.state in OF_THE_SITE:
         uncounted = 0
     tried = [f for f in past if f.retried and f.is_try]
@@ -336,7 +336,7 @@ def _elsewhere(
 ) -> tuple[tuple[str, ...], str]:
     """Nodes to avoid, and the words for it. Enough nodes are left for the gang; what is surest goes first.
 
-    A suspicion is no proof, and a job's exclusions are never lifted: suspects are avoided only while half of the nodes
+    A suspicion is not proof, and a job's exclusions are never lifted: suspects are avoided only while half of the nodes
     are left, so that suspicion after suspicion does not drive a job onto the one bad node. A job that may run on
     fewer nodes gives up only those that went down under it, by the resource manager's word.
     """

@@ -44,7 +44,7 @@ class PastFailure(Struct, frozen=True):
 
     @property
     def preempted(self) -> bool:
-        """True where nothing went wrong: it was no try of the job."""
+        """True where nothing went wrong: it was not a try of the job."""
         return self.state is AttemptState.PREEMPTED
 
     @property

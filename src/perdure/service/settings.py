@@ -531,7 +531,7 @@ def _check_kinds(scope: ScopeSettings, origin: Mapping[str, str]) -> None:
     for key in ("actions", "not_actions"):
         if unknown := sorted(set(getattr(scope, key)) - KINDS.keys()):
             fix = f"Use {', '.join(sorted(KINDS))}"
-            raise ConfigError(f"{origin[f'scope.{key}']}: {key}", f"{unknown[0]!r} is no kind of action", fix)
+            raise ConfigError(f"{origin[f'scope.{key}']}: {key}", f"{unknown[0]!r} is not a kind of action", fix)
 
 
 def _base(env: Mapping[str, str], variable: str, below_home: str) -> Path:

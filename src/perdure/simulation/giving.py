@@ -127,5 +127,5 @@ class Rounds:
 def _rows(policy: Policy, word: str, given: object) -> Iterable[int]:
     """What a policy gave as a list of rows; whatever a user's own policy may have given instead."""
     if not isinstance(given, Iterable):
-        raise PolicyError(f"policy {policy.name}", f"its {word} is no list of rows but {given!r}", "Fix the policy")
+        raise PolicyError(f"policy {policy.name}", f"its {word} is not a list of rows but {given!r}", "Fix the policy")
     return given

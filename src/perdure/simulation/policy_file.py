@@ -37,7 +37,7 @@ def policy_in_file(text: str) -> Policy:
     if policy is None:
         raise ConfigError(file, f"it defines no {name!r}", "Name a class or a value of that file")
     if not isinstance(policy, PlanningPolicy) and (lacks := [word for word in _RANKING if not hasattr(policy, word)]):
-        what = f"{name} is no policy: it has no {', '.join(lacks)}"
+        what = f"{name} is not a policy: it has no {', '.join(lacks)}"
         raise ConfigError(file, what, "Give it those, or name, round_s and planner")
     return cast("Policy", policy)
 
@@ -46,7 +46,7 @@ def policy_in_file(text: str) -> Policy:
 def blaming(path: Path) -> Iterator[None]:
     """What goes wrong inside the block in code of the file is a `ConfigError` that names its line there.
 
-    What goes wrong elsewhere is left alone: it is no fault of the policy.
+    What goes wrong elsewhere is left alone: it is not a fault of the policy.
     """
     try:
         yield

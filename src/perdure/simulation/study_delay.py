@@ -38,8 +38,8 @@ _A_WAIT_S = 60.0
 class DelayFigures:
     """Jobs of one size: how long they waited, and the share of fragmentation in it, counted in three ways.
 
-    Fragmentation is all that is no fair-share delay, as in the paper: the virtual cluster had quota left. `scattered`
-    is the part of the seconds in which GPUs enough were free, but no place.
+    Fragmentation is all that is not a fair-share delay, as in the paper: the virtual cluster had quota left.
+    `scattered` is the part of the seconds in which GPUs enough were free, but no place.
     """
 
     gpus: str

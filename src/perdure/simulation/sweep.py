@@ -147,7 +147,7 @@ def at_load(table: JobTable, cluster: Cluster, load: float) -> JobTable:
     Raises `InputError` for a load that is not above 0, and where all jobs come at once.
     """
     if not 0 < load < np.inf:
-        raise InputError("--load", f"{load} is no load", "Write a number above 0, such as 0.8")
+        raise InputError("--load", f"{load} is not a valid load", "Write a number above 0, such as 0.8")
     since_s = table.submit_s - table.submit_s[0] if len(table) else table.submit_s
     asked = float(table.gpus @ table.duration_s)
     if not len(table) or since_s[-1] <= 0 or not asked:

@@ -70,7 +70,7 @@ class Workload:
     def name(self, row: int) -> str:
         """The job of a row in a message; a row that somebody made up may have none."""
         known = isinstance(row, int | np.integer) and 0 <= row < len(self)
-        return f"job {self.job_id[row]}" if known else f"{row!r}, which is no job's row"
+        return f"job {self.job_id[row]}" if known else f"{row!r}, which is not a job's row"
 
     def __len__(self) -> int:
         return len(self.submit)

@@ -19,7 +19,7 @@ _ENDINGS = {
 def slurm_ending(word: str) -> TableEnding:
     """Read a state: ``CANCELLED by 1000`` and the cut-off ``OUT_OF_ME+`` are the states that they begin with.
 
-    A limit that ran out and a cancelled job were killed; a state that is no ending is UNKNOWN.
+    A limit that ran out and a cancelled job were killed; a state that is not an ending is UNKNOWN.
     """
     first = word.split(" ", 1)[0]
     if first.endswith("+"):

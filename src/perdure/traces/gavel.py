@@ -37,7 +37,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     steps, gpus, submit_s = np.array([numbers or (np.nan,) * 3 for numbers in told], np.float64).reshape(-1, 3).T
     per_s = np.array([rates.get((row[_JOB_TYPE], float(gpu)), np.nan) for row, gpu in zip(fields, gpus, strict=True)])
     broken = np.array([numbers is None for numbers in told], bool)
-    sieve.bad(broken, "the line has neither 7 nor 10 columns, or a word that is no number", "Fix the line")
+    sieve.bad(broken, "the line has neither 7 nor 10 columns, or a word that is not a number", "Fix the line")
     kinds = np.array([row[_JOB_TYPE] for row in fields])
     sieve.bad(np.isnan(per_s) & (gpus > 0), "the rates do not tell how fast the job trains", "Add it", kinds)
     return gather(
@@ -78,7 +78,7 @@ def _rates(path: Path, most_bytes: int | None) -> Mapping[tuple[str, float], flo
         raise InputError(str(path), "a Gavel trace tells steps, not seconds, and there are no rates for it", _MEND)
     columns, sieve = load(look(path, most_bytes), {"job": TEXT, "scale_factor": NUMBER, "steps_per_s": NUMBER}, False)
     per_s = columns["steps_per_s"]
-    sieve.bad(~(np.isfinite(per_s) & (per_s >= 0)), "the rate is no number of steps a second", _MEND, per_s)
+    sieve.bad(~(np.isfinite(per_s) & (per_s >= 0)), "the rate is not a number of steps a second", _MEND, per_s)
     rates: dict[tuple[str, float], float] = {}
     for job, gpus, rate in zip(columns["job"].tolist(), columns["scale_factor"].tolist(), per_s.tolist(), strict=True):
         if rate > rates.get((job, gpus), 0.0):

@@ -33,7 +33,9 @@ def read_nodes(path: Path | str) -> Cluster:
     gpus_column, kind_column = found[0]
     columns, sieve = load(source, {gpus_column: NUMBER}, False, optional={kind_column: TEXT, "rack": NUMBER})
     gpus = columns[gpus_column]
-    sieve.bad(~((gpus >= 0) & (gpus <= _MAX_GPUS_A_NODE)) | (gpus % 1 > 0), "the GPUs are no count", "Give them", gpus)
+    sieve.bad(
+        ~((gpus >= 0) & (gpus <= _MAX_GPUS_A_NODE)) | (gpus % 1 > 0), "the GPUs are not a count", "Give them", gpus
+    )
     rows = gpus > 0
     if not rows.any():
         raise InputError(str(source.path), "no node has GPUs", "Name a list of machines with GPUs")

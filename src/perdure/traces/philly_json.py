@@ -31,7 +31,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the jobs that ran, with their attempts. A missing time is the text "None".
 
     A job's GPUs are those of its widest attempt, for hosts and counts may change between attempts. Its duration is
-    the sum of its attempts; one that misses its start or its end has no duration and is no attempt here. The last
+    the sum of its attempts; one that misses its start or its end has no duration and is not an attempt here. The last
     attempt of a passed job passed; all others failed or were killed. Jobs without an attempt that can be timed are
     left out and counted: whether they asked for GPUs is not known.
     """
@@ -163,7 +163,7 @@ def _gpus(attempt: dict[str, Any]) -> int:
 
 
 def _wall_s(value: object) -> float:
-    """Seconds that a wall clock shows, as if in UTC; NaN for the text "None" and anything else that is no time."""
+    """Seconds that a wall clock shows, as if in UTC; NaN for the text "None" and anything else that is not a time."""
     if not isinstance(value, str) or len(value) != len("2017-10-07 01:12:09"):
         return np.nan
     try:

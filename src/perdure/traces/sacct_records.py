@@ -30,7 +30,7 @@ _SLURMS_OWN = {  # columns that Slurm alone writes, and the form of their text
     "ReqCPUS": _COUNT, "TimelimitRaw": re2.compile(r"\d{0,12}|[A-Za-z_]{0,20}"),
 }  # fmt: skip
 _COMPARED = frozenset(_SLURMS_OWN) | {"User", "Account", "Partition", "Elapsed", "Timelimit"}
-_MAX_LINES = 1000  # of one record; more is no record of sacct
+_MAX_LINES = 1000  # of one record; more is not a record of sacct
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def _plain(letters: NDArray[np.uint8]) -> NDArray[np.bool_]:
 def _times(cells: Bytes) -> NDArray[np.datetime64]:
     try:
         return _parsed(cells)
-    except ValueError:  # some are no times: each is read by itself
+    except ValueError:  # some are not times: each is read by itself
         return np.array([_time(cell) for cell in cells.tolist()], "M8[s]")
 
 

@@ -29,7 +29,7 @@ _EPOCH_FROM = 500_000_000.0  # submits beyond this many seconds are an absolute 
 
 
 def sniff(head: bytes, _name: str) -> bool:
-    """True where the first line that is no comment begins with 18 numbers."""
+    """True where the first line that is not a comment begins with 18 numbers."""
     for line in head.split(b"\n"):
         if line.strip() and not line.lstrip().startswith(b";"):
             words = line.split()
@@ -47,7 +47,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     numbers = log.numbers
     sieve = Sieve(len(numbers), lambda row: source.at_line(int(log.lines[row])), skip_bad)
     broken = np.asarray(np.isnan(numbers).any(axis=1))
-    sieve.bad(broken, "the line has fewer than 18 columns or a word that is no number", "Fix the line")
+    sieve.bad(broken, "the line has fewer than 18 columns or a word that is not a number", "Fix the line")
     unknown = numbers == -1
     column = dict(zip(_USED, np.where(unknown, np.nan, numbers).T, strict=True))
     processors = np.where(np.nan_to_num(column[_PROCS]) > 0, column[_PROCS], column[_ASKED])
@@ -126,7 +126,7 @@ def _parts(block: Block) -> list[_Log]:
     cells, others = take(block, marks, width, (*_USED, _QUEUE_NAME) if named else _USED)
     try:
         numbers = np.stack([cells.column(which).astype(np.float64) for which in range(len(_USED))], axis=1)
-    except ValueError:  # some line is a comment, or has a word that is no number
+    except ValueError:  # some line is a comment, or has a word that is not a number
         return [_one_by_one(block.lines())]
     queues = as_texts(cells.column(len(_USED)), MAX_TEXT) if named else np.full(len(numbers), "", "U1")
     return [_Log(cells.line, numbers, queues), _one_by_one(others)]

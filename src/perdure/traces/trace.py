@@ -50,7 +50,7 @@ class Sieve:
         self._at_row = at_row
 
     def leave_out(self, rows: NDArray[np.bool_], why: str, count: int | None = None) -> None:
-        """Leave rows out that a trace of this form may well hold. `count` counts records that are no rows here."""
+        """Leave rows out that a trace of this form may well hold. `count` counts records that are not rows here."""
         out = rows & self.kept
         self.kept &= ~rows
         found = int(out.sum()) if count is None else count

@@ -64,7 +64,7 @@ def companions(hit: Hit) -> tuple[CodeFrame, ...]:
 
 
 def innermost_own(hit: Hit) -> CodeFrame | None:
-    """The innermost frame of a message whose file is no library's; None where the message has no traceback.
+    """The innermost frame of a message whose file is not a library's; None where the message has no traceback.
 
     It stands above the message; below it, with the most recent call first, where Python's faulthandler wrote it.
     Lines of other tasks between them are passed over.

@@ -1,4 +1,4 @@
-"""Runs of failure lines: what is followed by many calm lines was survived, and is no cause of what came later."""
+"""Runs of failure lines: what is followed by many calm lines was survived, and is not a cause of what came later."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_a_node_is_taken_back_where_no_other_has_what_the_job_asks_for():
 
 def test_what_slurm_cannot_put_back_is_refused_in_plain_words():
     """Its own words are: Only batch jobs are accepted or processed."""
-    for found, words in ((record(batch=0), "no batch job"), (record(requeue=0), "(Requeue=0)")):
+    for found, words in ((record(batch=0), "not a batch job"), (record(requeue=0), "(Requeue=0)")):
         outcome = step(Requeue(ATTEMPT), replace(found, state="FAILED", end_s=110))
         assert outcome.status is REFUSED
         assert words in outcome.detail

@@ -46,13 +46,13 @@ def test_what_is_nested_too_deeply_is_refused(text):
 
 
 def test_another_format_is_refused():
-    with pytest.raises(InputError, match="most of it is no JSON"):
+    with pytest.raises(InputError, match="most of it is not JSON"):
         list(documents("x\n" * (MAX_UNREADABLE + 1), "x"))
 
 
 def test_the_search_for_a_beginning_does_not_go_over_the_text_again_and_again():
     text = "[\n" * 500 + "1,\n" * 50_000 + "!"
-    with pytest.raises(InputError, match="most of it is no JSON"):
+    with pytest.raises(InputError, match="most of it is not JSON"):
         list(documents(text, "x"))
-    with pytest.raises(InputError, match="most of it is no JSON"):
+    with pytest.raises(InputError, match="most of it is not JSON"):
         list(documents("".join(f'{{"{i}":\n' for i in range(500)) + "1,\n" * 50_000 + "!", "x"))

@@ -54,6 +54,6 @@ def test_it_is_set_in_a_file_and_misspelt_kinds_are_an_error(tmp_path):
     found = load({}, file).settings.scope
     assert found == ScopeSettings(partitions=("gpu",), not_users=("bob",), actions=("requeue",))
     file.write_text('[scope]\nactions = ["requeu"]\n')
-    with pytest.raises(ConfigError, match="'requeu' is no kind of action"):
+    with pytest.raises(ConfigError, match="'requeu' is not a kind of action"):
         load({}, file)
     assert KINDS["cancel"] is Cancel

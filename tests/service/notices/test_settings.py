@@ -66,7 +66,7 @@ def test_who_names_kinds_wants_them_whatever_their_severity(loaded):
         ('[notices.targets.x]\nkind = "pigeon"\n', "kind is not one of webhook, mail, slack, ntfy"),
         ('[notices.targets.x]\nkind = "slack"\n', "url is missing"),
         ('[notices.targets.x]\nkind = "slack"\nurl = "https://h/"\nurl_env = "A"\n', "give one of url, url_env"),
-        ('[notices.targets.x]\nkind = "webhook"\nurl = "https://h/"\nsecret = "s3cr3t"\n', "a secret is no setting"),
+        ('[notices.targets.x]\nkind = "webhook"\nurl = "https://h/"\nsecret = "s3cr3t"\n', "a secret is not a setting"),
         ('[notices.targets.x]\nkind = "slack"\nurl = "https://h/"\nsalt = 1\n', "unknown key 'salt'"),
         ('[notices.targets."x y"]\nkind = "slack"\nurl = "https://h/"\n', "is not a name"),
         ('[notices.targets.x]\nkind = "mail"\nhost = "h"\nsender = "a@b"\nto = ["a@b\\nBcc: c@d"]\n', "not a mail"),

@@ -51,7 +51,7 @@ def told(tmp_path_factory):
 
 
 def names(expression):
-    """The metrics that an expression reads: what is no label, function, duration or word of PromQL."""
+    """The metrics that an expression reads: what is not a label, function, duration or word of PromQL."""
     bare = re.sub(r"\{[^}]*\}|\[[^]]*\]|\b(by|on)\s*\([^)]*\)", " ", expression)
     words = re.findall(r"[A-Za-z_][A-Za-z0-9_]*(?!\w)(?!\s*\()", bare)
     return {word for word in words if word not in WORDS}

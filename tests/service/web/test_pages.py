@@ -432,7 +432,7 @@ def test_a_listing_of_a_stretch_of_time_is_asked_for_by_the_clock(listed):
     assert names_in(listed.get("/jobs?from={}&to={}".format(*moments)).text) == ["bravo", "echo"]
     refused = listed.get("/jobs?from=yesterday")
     assert refused.status_code == 422
-    assert "is no date and time" in refused.text
+    assert "is not a date and time" in refused.text
 
 
 LISTINGS = ["/jobs", "/nodes", "/actions", "/exceptions", "/nodes/gpu03"]

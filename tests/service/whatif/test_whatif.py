@@ -124,7 +124,7 @@ def test_all_that_is_offered_can_be_asked(place):
         ({"retries": ["often"]}, "no retry policy"),
         ({"placement": "../x"}, "no placement"),
         ({"failures": "nonsense"}, "no failure model"),
-        ({"format": "excel"}, "no form of trace"),
+        ({"format": "excel"}, "not a form of trace"),
         ({"seeds": 21}, "less than or equal"),
         ({"load": -1}, "greater than"),
         ({"upload": "../../etc/passwd"}, "match pattern"),

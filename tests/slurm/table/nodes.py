@@ -213,7 +213,7 @@ def rebooted(stage: Stage) -> Iterator[None]:
 
 @NODES.row(alone=True)
 def powered_down(stage: Stage) -> Iterator[None]:
-    """Power saving puts an idle node to sleep: that is no fault, and no job of its failed."""
+    """Power saving puts an idle node to sleep: that is not a fault, and no job of its failed."""
     more = "SuspendProgram=/bin/true\nResumeProgram=/bin/true\nSuspendTime=5\nSuspendTimeout=5\nResumeTimeout=60"
     with stage.cluster.configured(f"{more}\nSuspendExcNodes=node[2-4]"):
         job = stage.submit("true", "-w", "node1")

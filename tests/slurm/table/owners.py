@@ -61,7 +61,7 @@ def no_batch_job(stage: Stage) -> Iterator[None]:
     yield
     for job in stage.jobs:
         stage.stopped(job)
-        assert "no batch job" in stage.says(job)
+        assert "not a batch job" in stage.says(job)
 
 
 @OWNERS.row(quick=True)

@@ -37,7 +37,7 @@ def throttled_array(stage: Stage) -> Iterator[None]:
 
 @STRUCTURE.row()
 def pending_record_of_an_array(stage: Stage) -> Iterator[None]:
-    """Once an array's last task has started, its own record is no job any more."""
+    """Once an array's last task has started, its own record is not a job any more."""
     array = stage.submit("sleep 2", "--array=1-3")
     stage.main = f"{array}_1"
     yield

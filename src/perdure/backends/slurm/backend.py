@@ -90,7 +90,7 @@ MAX_SCRIPTS = 100  # asked for in one look
 MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they write to
 
 _FORGOTTEN = "Slurm no longer tells where its log is"
-_NO_BATCH_JOB = "it has no log of its own, as it is no batch job"
+_NO_BATCH_JOB = "it has no log of its own, as it is not a batch job"
 _JOB_ID = re2.compile(r"\d{1,10}(?:[_+]\d{1,10})?")
 _VERSION = re2.compile(r"(\d+\.\d+(?:\.\d+)?)")
 _DENIED = "permission denied"
@@ -782,7 +782,7 @@ class SlurmBackend:
 
     def _ask_job(self, scontrol: Dialog, job_id: str) -> ToolAnswer:
         if not _JOB_ID.fullmatch(job_id):
-            raise InputError("job", f"{job_id[:80]!r} is no job id of Slurm", "Use 7, 7_2 or 7+1")
+            raise InputError("job", f"{job_id[:80]!r} is not a job id of Slurm", "Use 7, 7_2 or 7+1")
         return scontrol.ask(f"show job {job_id}")
 
     def _read(self, scontrol: Dialog, answer: ToolAnswer, job_id: str) -> JobRecord | None:
@@ -793,7 +793,7 @@ class SlurmBackend:
 
     def _node(self, scontrol: Dialog, name: str) -> Node | None:
         if not is_node_name(name):
-            raise InputError("node", f"{name[:80]!r} is no node name", "Use a name from `perdure nodes`")
+            raise InputError("node", f"{name[:80]!r} is not a node name", "Use a name from `perdure nodes`")
         answer = scontrol.ask(f"show node {name}")
         found = [record.node for record in read_nodes(answer.out, scontrol.mark) if record.node.name == name]
         if not found and answer.complaint and not any(said in answer.complaint for said in _NO_SUCH):

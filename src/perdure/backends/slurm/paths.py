@@ -1,8 +1,8 @@
 """The patterns in a log file's path, as Slurm writes them out when it opens the file.
 
 ``scontrol`` 22.05 writes out %A %a %j %u %x and leaves %N, %n, %t, %s, %b and %% as they are; later versions know more.
-What it printed may hold a % that is no pattern (of a job's name), or one that this version does not know: then the file
-is named so. All names that a file may have are told, the likeliest first.
+What it printed may hold a % that is not a pattern (of a job's name), or one that this version does not know: then the
+file is named so. All names that a file may have are given, the likeliest first.
 """
 
 from __future__ import annotations

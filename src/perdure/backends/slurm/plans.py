@@ -195,7 +195,7 @@ def _requeue(
         if job.state in _NOT_OVER and not ended_badly(job, now):
             return refused(f"the attempt is not over: {job.state}")
         if not job.is_batch:
-            return refused("Slurm cannot put it back: it is no batch job")
+            return refused("Slurm cannot put it back: it is not a batch job")
         if not job.requeue:
             return refused("Slurm may not put this job back (Requeue=0)")
         return Todo((f"requeuehold {whole(job)}",))

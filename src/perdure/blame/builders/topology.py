@@ -58,7 +58,7 @@ def read_topology(lines: Iterable[str], source: str = "<topology>") -> Topology:
         name = given.get("switchname", "")
         if not name or name in nodes | switches or ("nodes" in given) == ("switches" in given):
             fix = "Write SwitchName=NAME Nodes=LIST or SwitchName=NAME Switches=LIST, each name once"
-            raise InputError(at, f"{line.strip()[:80]!r} is no switch", fix)
+            raise InputError(at, f"{line.strip()[:80]!r} is not a switch", fix)
         below = nodes if "nodes" in given else switches
         below[name] = expand(given["nodes" if "nodes" in given else "switches"])
     return Topology(_above(nodes, switches, source))

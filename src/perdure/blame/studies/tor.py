@@ -28,7 +28,7 @@ class TorStudy:
     def __post_init__(self) -> None:
         for name in ("failing_share", "soft_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"study tor, {name}", f"{getattr(self, name):g} is no share", "Give 0 to 1")
+                raise InputError(f"study tor, {name}", f"{getattr(self, name):g} is not a share", "Give 0 to 1")
         for name in ("soft_min", "hard_min"):
             if not 0 <= getattr(self, name) <= MONTH_MIN:
                 raise InputError(f"study tor, {name}", f"{getattr(self, name):g} min", "Give up to a month, 43200")

@@ -29,7 +29,7 @@ def documents(text: str, where: str) -> Iterator[Any]:
         wasted += failed
         unreadable += value is None
         if unreadable > MAX_UNREADABLE or wasted > 4 * len(text):
-            raise InputError(where, "most of it is no JSON", "Send it as the program wrote it")
+            raise InputError(where, "most of it is not JSON", "Send it as the program wrote it")
         if number >= MAX_DOCUMENTS:
             raise InputError(where, f"holds more than {MAX_DOCUMENTS} documents", "Send it in parts")
         yield value

@@ -32,7 +32,7 @@ def clipped(text: str, longest: int) -> str:
 
 
 def line(value: Any, longest: int = MAX_WORD) -> str:
-    """A text on one line without control characters; "" for what is no text."""
+    """A text on one line without control characters; "" for what is not text."""
     if not isinstance(value, str):
         return ""
     cut = value[: 4 * longest]

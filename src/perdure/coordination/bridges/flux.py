@@ -76,7 +76,7 @@ def read(text: str, context: BridgeContext) -> Iterator[ExceptionRecord | None]:
 
 
 def _of_event(event: Mapping[str, Any], job_id: str, context: BridgeContext) -> tuple[ExceptionRecord | None, bool]:
-    """The record of one event, None where it is no failure; and whether it is an event at all."""
+    """The record of one event, None where it is not a failure; and whether it is an event at all."""
     name, said = event.get("name"), fields.mapping(event.get("context"))
     time_s = fields.instant(event.get("timestamp"), context.now)
     if not isinstance(name, str) or time_s is None:

@@ -151,7 +151,7 @@ def _objects(said: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _of_node(said: Mapping[str, Any], now: float) -> list[ReportedFailure]:
-    """A taint that repeats a condition is no second exception."""
+    """A taint that repeats a condition is not a second exception."""
     metadata = fields.mapping(said.get("metadata"))
     node = fields.node(metadata.get("name"))
     if not node:
@@ -325,7 +325,7 @@ def _of_end(pod: _Pod, name: str, restarts: int, ended: Mapping[str, Any], now: 
 
 
 def _of_event(said: Mapping[str, Any], now: float) -> list[ReportedFailure]:
-    """Events of ``v1`` and ``events.k8s.io/v1``. Unknown reasons, and what is normal, are no failure."""
+    """Events of ``v1`` and ``events.k8s.io/v1``. Unknown reasons, and what is normal, are not failures."""
     about = fields.mapping(said.get("involvedObject") or said.get("regarding"))
     reason = fields.line(said.get("reason"))
     meaning = _EVENTS.get(reason)

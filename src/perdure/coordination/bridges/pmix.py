@@ -135,12 +135,12 @@ _MAX_RANK = 2**31  # larger numbers are wildcards
 
 
 def verdict_of(status: int) -> AnswerKind | None:
-    """The verdict that a handler's status is; None for a status that is no answer."""
+    """The verdict that a handler's status is; None for a status that is not an answer."""
     return _VERDICTS.get(status)
 
 
 def status_of(verdict: AnswerKind) -> int:
-    """The status to answer a chain of PMIx with. It knows no rejection: that is no action."""
+    """The status to answer a chain of PMIx with. It knows no rejection: that is not an action."""
     return _NUMBERS.get(verdict, ACTIONS["PMIX_EVENT_NO_ACTION_TAKEN"].number)
 
 

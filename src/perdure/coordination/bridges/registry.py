@@ -38,7 +38,7 @@ def read(name: str, data: bytes | str, cluster: str, now: float, job_id: str = "
     Raises `InputError` for an unknown format, for more than `MAX_BYTES`, and for what is not that format at all.
     """
     if name not in FORMATS:
-        raise InputError(name[:80], "is no known format", f"Use one of: {', '.join(FORMATS)}")
+        raise InputError(name[:80], "is not a known format", f"Use one of: {', '.join(FORMATS)}")
     if len(data) > MAX_BYTES:
         raise InputError(name, f"has {len(data)} bytes", f"Send it in parts of at most {MAX_BYTES}")
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data

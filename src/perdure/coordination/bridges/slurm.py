@@ -2,7 +2,7 @@
 
 Files of hooks begin with ``perdure-event 1 KIND``: ``end`` (jobcomp), ``ended`` (EpilogSlurmctld), ``prolog``, ``node``
 (strigger) and ``health`` (HealthCheckProgram); many may follow each other. A node that Perdure itself has drained, and
-one that an operator took out of service, is no failure. Times without a zone are UTC: export with ``TZ=UTC``.
+one that an operator took out of service, is not a failure. Times without a zone are UTC: export with ``TZ=UTC``.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _of_part(part: str, now: float) -> tuple[ReportedFailure, ...] | None:
-    """What one part tells, () where that is no failure; None where it cannot be read."""
+    """What one part tells, () where that is not a failure; None where it cannot be read."""
     if part.startswith(_EVENT):
         first, _, rest = part.partition("\n")
         said = dict(line.partition("=")[::2] for line in rest.split("\n"))

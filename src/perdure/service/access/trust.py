@@ -57,7 +57,7 @@ def read_secret(path: Path, max_bytes: int) -> Any:
 def read_secret_text(path: Path, max_bytes: int) -> str:
     """The text of a file that only we can have written.
 
-    Raises `FileNotFoundError`, `ValueError` for what is no UTF-8, `StateError` for what others may read or made.
+    Raises `FileNotFoundError`, `ValueError` for what is not UTF-8, `StateError` for what others may read or made.
     """
     try:
         with os.fdopen(os.open(path, _TO_READ), "rb") as file:

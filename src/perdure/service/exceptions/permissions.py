@@ -44,7 +44,7 @@ def raised(value: Any, identity: Identity, view: SiteView) -> ExceptionRaised:
     Raises `InputError`, `NotFound`, `NotPermitted`, `Fenced`.
     """
     if not isinstance(value, dict):
-        raise InputError("exception", "is no object", 'Write it like {"type": "gpu.xid79", ...}')
+        raise InputError("exception", "is not an object", 'Write it like {"type": "gpu.xid79", ...}')
     for name in NOT_YOURS:
         if value.get(name):
             raise InputError(name, "is the service's to say", "Leave it out")
@@ -75,7 +75,7 @@ def _id(given: Any, prefix: str) -> Any:
         return given  # refused in a moment, with the reason
     name = given.removeprefix(prefix)
     if not name.strip(".") or not _IN_IDS.issuperset(name):
-        what = f"{given[:80]!r} is no name for an exception"
+        what = f"{given[:80]!r} is not a name for an exception"
         raise InputError("id", what, "Use letters, digits, dots, dashes and underscores, or leave it out")
     return prefix + name
 
@@ -236,7 +236,7 @@ def answered(
 
 
 def annotated(exception_id: str, key: str, value: Any, identity: Identity, now: float) -> Annotated:
-    """Read an annotation; what is no text is kept as JSON. Raises `InputError`."""
+    """Read an annotation; what is not text is kept as JSON. Raises `InputError`."""
     _check_key(key)
     text = value if isinstance(value, str) else json.dumps(value)
     if len(text) > MAX_NOTE:

@@ -168,7 +168,7 @@ def why_not(address: _IPAddress, allow_link_local: bool) -> str:
     mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
     address = mapped or address
     if address.is_multicast or address.is_unspecified or address == ipaddress.ip_address("255.255.255.255"):
-        return "an address that is no single machine's"
+        return "an address that is not a single machine's"
     if allow_link_local:
         return ""
     return "a link-local address" if address.is_link_local else "a metadata service" if address in METADATA else ""

@@ -138,7 +138,7 @@ def _host_of(channel: Channel) -> str:
     """The host that the settings themselves name; "" where a secret does, or where it cannot be read."""
     if isinstance(channel, Mail):
         return channel.host
-    with suppress(ValueError):  # what is no URL is told when it is used
+    with suppress(ValueError):  # what is not a URL is told when it is used
         return urlsplit(getattr(channel, "url", Secret()).value).hostname or ""
     return ""
 
@@ -209,7 +209,7 @@ def _secret(name: str, left: dict[str, Any], where: str, base: Path | None) -> S
     if not isinstance(text, str) or not text:
         raise ValueError(f"{where}: {form} is not a text in quotes")
     if form == name and name not in _OPENLY:
-        raise ValueError(f"{where}: a secret is no setting: put it into a file of mode 600, and give {name}_file")
+        raise ValueError(f"{where}: a secret is not a setting: put it into a file of mode 600, and give {name}_file")
     if form == f"{name}_file":
         return Secret(file=_path(text, base))
     return Secret(env=text) if form == f"{name}_env" else Secret(value=text)

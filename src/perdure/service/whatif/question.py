@@ -64,7 +64,9 @@ def check(ask: ComparisonQuestion) -> Cluster:
         if len(set(names)) < len(names):
             raise InputError(what, "a name is given twice", "Give each once")
     if ask.format is not None and ask.format not in FORMATS:
-        raise InputError("format", f"{ask.format!r} is no form of trace", f"Use one of: {', '.join(sorted(FORMATS))}")
+        raise InputError(
+            "format", f"{ask.format!r} is not a form of trace", f"Use one of: {', '.join(sorted(FORMATS))}"
+        )
     if ask.rates is not None and ask.upload is None:
         raise InputError("rates", "there is no trace that they are of", "Upload the trace, too")
     if ask.runs > MAX_RUNS:

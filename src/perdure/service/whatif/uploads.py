@@ -56,7 +56,7 @@ class Uploads:
         return upload
 
     def claim(self, upload_id: str, owner: str, to: Path) -> str:
-        """Move a trace to where it is used, and say its name; it is no upload any more.
+        """Move a trace to where it is used, and say its name; it is not an upload any more.
 
         Raises `NotFound` for one that is not there, not whole yet, or another's, and `StateError`.
         """

@@ -5,7 +5,8 @@ are arrays of one element. Machine code is cached on disk, so that only the firs
 
 Units, everywhere below: a *row* is a job, numbered in the order of submit; times are whole *ticks*
 (`Workload.ticks_per_s` of them a second); service is in ticks, or in GPU-ticks where it
-counts GPUs; -1 is no row, no node, no fault, and 0 is no share and no place in a heap, whose entries count from 1.
+counts GPUs; -1 stands for no row, no node and no fault, and 0 for no share and no place in a heap, whose entries count
+from 1.
 
 Three rules keep numba's code right, and are not checked by it:
 

@@ -117,7 +117,7 @@ def is_over(bad, fault):  # type: ignore[no-untyped-def]
 
 @kernel
 def following(bad, record):  # type: ignore[no-untyped-def]
-    """The next recorded attempt that is no repetition of a fault, which the simulated nodes bring about themselves."""
+    """The next recorded attempt that does not repeat a fault: the simulated nodes bring repetitions about."""
     record += 1
     if len(bad.of):
         while bad.of[record] >= 0 and bad.fault[bad.of[record]].again:

@@ -1,6 +1,6 @@
 """Chains of jobs, compiled: lists in which a job can be put and from which it can be taken anywhere, in constant time.
 
-Chains of one kind share their links, so that a job is in at most one of them. -1 is no job: before the first and
+Chains of one kind share their links, so that a job is in at most one of them. -1 is not a job: before the first and
 behind the last one.
 """
 

@@ -72,7 +72,7 @@ def _queues(queue: NDArray[np.int32], size: NDArray[np.int64], by_work: bool, du
 
 @kernel
 def _leave(state, queues, row):  # type: ignore[no-untyped-def]
-    """The owner's queue holds fewer GPUs. Where queues are no owners the count is kept and never read."""
+    """The owner's queue holds fewer GPUs. Where queues are not those of owners the count is kept and never read."""
     queues.held[queues.queue[row]] -= state.job[row].gpus
 
 

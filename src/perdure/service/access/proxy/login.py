@@ -110,7 +110,7 @@ class ProxyLogin:
     def _why_no_proxy(self, peer: Peer) -> str:
         if peer.uid is None and self._is_among(peer.address):
             return f"it came without the text of proxy.secret_file in {SECRET_HEADER}"
-        return "that is no proxy of the settings"
+        return "that is not a proxy of the settings"
 
 
 def _uid_of(user: str) -> int | None:

@@ -88,7 +88,7 @@ _EXCEPTION = {
     "withdrawn": Badge("Withdrawn", "slash", "idle"),
     "expired": Badge("Expired", "clock", "idle"),
 }
-_STANDING = {**_EXCEPTION, "handled": Badge("Owned", "check", "busy")}  # of all, also of what is no failure of a job
+_STANDING = {**_EXCEPTION, "handled": Badge("Owned", "check", "busy")}  # of all, also of what is not a failure of a job
 _ANSWER = {
     "handled": Badge("Took it", "check", "good"),
     "annotated": Badge("Annotated", "file", "probe"),

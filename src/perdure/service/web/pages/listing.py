@@ -52,7 +52,7 @@ class ListingQuery:
         return self.format == CSV
 
     def within(self, now: float) -> Within:
-        """The stretch of time. Raises `InputError` for what is no date and time."""
+        """The stretch of time. Raises `InputError` for what is not a date and time."""
         if self.last in LAST:
             return Within(now - LAST[self.last][1])
         return Within(_instant("from", self.since), _instant("to", self.until))
@@ -73,7 +73,7 @@ def _instant(where: str, text: str) -> float | None:
     try:
         return dt.datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as err:
-        what = f"{visible(text)!r} is no date and time"
+        what = f"{visible(text)!r} is not a date and time"
         raise InputError(where, what, "Write it like 2026-11-23T02:10") from err
 
 

@@ -213,7 +213,7 @@ def ask(
 
 
 def _number(text: str, kind: type[int] | type[float]) -> int | float | str | None:
-    """The number that a form's field holds, None where it is empty; a text that is no number is refused later."""
+    """The number that a form's field holds, None where it is empty; a text that is not a number is refused later."""
     try:
         return kind(text) if text else None
     except ValueError:
