@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from perdure import __version__
+from perdure.cli.help_width import HelpContext
 from perdure.cli.text import plain
 from perdure.errors import PerdureError
 
@@ -107,14 +108,19 @@ def _built(name: str, entry: Entry) -> Any:
         parent.command(name, context_settings=dict(entry.settings) or None)(made)
         command = get_command(parent)
     command.short_help = entry.says
-    if entry.asks:
-        for each in (command, *getattr(command, "commands", {}).values()):
-            each.epilog = ENVIRONMENT
+    below = getattr(command, "commands", {}).values()
+    for each in below:  # else the list of them cuts what it says, where the terminal is narrow
+        each.short_help = each.short_help or f"{' '.join(each.help.split()).partition('. ')[0].rstrip('.')}."
+    for each in (command, *below):
+        each.context_class = HelpContext
+        each.epilog = ENVIRONMENT if entry.asks else each.epilog
     return command
 
 
 class Commands(TyperGroup):
     """All commands; their list is shown without loading any."""
+
+    context_class = HelpContext
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
