@@ -34,7 +34,6 @@ from perdure.service.core.controller import (
     Looked,
     Ordered,
     step,
-    undo_of,
 )
 from perdure.service.core.view import SiteView
 from perdure.service.exceptions.coordinator import Coordinator
@@ -216,7 +215,7 @@ class Desk:
 
     def undo(self, key: str, by: str) -> str:
         row = self.world.journal.action(key)
-        inverse = undo_of(row.action) if row and row.state is ActionState.DONE else None
+        inverse = row.action.undo() if row and row.state is ActionState.DONE else None
         if inverse is None:
             raise ClusterError(key, "cannot be undone", "See the job's page")
         return self.order(inverse, by, f"undo of {key}")

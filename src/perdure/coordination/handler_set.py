@@ -13,7 +13,7 @@ from perdure.coordination.playbook import Plan, Playbook
 from perdure.coordination.record import AnswerKind, Budget, Component, ExceptionRecord, Scope
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import SiteFacts
-from perdure.model.actions import Down, Drain
+from perdure.model.actions import NodeAction
 
 ALL_LEVELS = tuple(Component)
 NOT_PLANNED = Plan("")
@@ -83,7 +83,11 @@ class PlaybookHandlers(Struct, frozen=True):
 
     def _only_confirms(self, ruling: Ruling) -> bool:
         """Whether all that it acts on was out of service at the last look: then most likely nothing is done."""
-        nodes = [self.site.node(action.node) for action in ruling.actions if isinstance(action, Drain | Down)]
+        nodes = [
+            self.site.node(action.node)
+            for action in ruling.actions
+            if isinstance(action, NodeAction) and action.takes_node_out
+        ]
         return len(nodes) == len(ruling.actions) and all(node is not None and not node.is_usable for node in nodes)
 
     def deadline_s(self, record: ExceptionRecord) -> float:

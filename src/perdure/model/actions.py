@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import get_args
+from typing import ClassVar, get_args
 
 from msgspec import Struct
 
@@ -16,12 +16,42 @@ from perdure.model.identity import AttemptId
 from perdure.model.tagged import Tagged
 
 
-class Requeue(Tagged, frozen=True):
+class AnyAction(Tagged, frozen=True):
+    """What holds of an action unless its class says otherwise."""
+
+    label: ClassVar[str]
+    """The action, as pages call it."""
+    keeps: ClassVar[bool] = True
+    """It is worth as much an hour later, so it does not expire while it waits for a cap."""
+    moves: ClassVar[bool] = True
+    """It changes what runs where. What does not counts in no cap."""
+    recovers: ClassVar[bool] = False
+    """It puts a job that failed on its way to run again."""
+    takes_node_out: ClassVar[bool] = False
+    """A node gets no new work after it; that has caps of its own."""
+
+    @property
+    def undoes_own(self) -> bool:
+        """Whether it only lets go of what Perdure held itself: that is never too much, and never too late."""
+        return False
+
+    def counts_at(self, begun_s: float) -> float:
+        """When it counts in the caps, begun at `begun_s`."""
+        return begun_s
+
+    def undo(self) -> Action | None:
+        """The action that takes it back, or None where nothing can."""
+        return None
+
+
+class Requeue(AnyAction, frozen=True):
     """Put a job whose attempt has ended back into the queue, away from some nodes.
 
     Means something only while `attempt` is the job's latest and is over; a newer one makes it superseded.
     """
 
+    label = "Retry"
+    recovers = True
     attempt: AttemptId
     exclude: tuple[str, ...] = ()  # added to what the job excludes already; taken out of what it requires
     delay_s: float = 0.0
@@ -32,14 +62,23 @@ class Requeue(Tagged, frozen=True):
     def key(self) -> str:
         return f"requeue:{self.attempt}"
 
+    def counts_at(self, begun_s: float) -> float:
+        """When it may start."""
+        return begun_s + self.delay_s
 
-class Exclude(Tagged, frozen=True):
+    def undo(self) -> Action:
+        return Cancel(self.attempt)
+
+
+class Exclude(AnyAction, frozen=True):
     """Keep a waiting job off some nodes; `attempt` is the one whose failure taught us.
 
     Where too few nodes are left for as many as it asks for, it may be let start on `node_count` instead (0: on as many
     as it asks for already).
     """
 
+    label = "Keep off nodes"
+    recovers = True
     attempt: AttemptId
     exclude: tuple[str, ...]
     node_count: int = 0
@@ -49,12 +88,14 @@ class Exclude(Tagged, frozen=True):
         return f"exclude:{self.attempt}"
 
 
-class Hold(Tagged, frozen=True):
+class Hold(AnyAction, frozen=True):
     """Keep a waiting job from starting; `attempt` is the one whose failure would only be repeated.
 
     `episode` tells one hold of a job from the next where it is not the failure of an attempt that causes it.
     """
 
+    label = "Hold"
+    keeps = False  # the job has run by then
     attempt: AttemptId
     episode: str = ""
 
@@ -62,10 +103,15 @@ class Hold(Tagged, frozen=True):
     def key(self) -> str:
         return f"hold:{self.attempt}{_at(self.episode)}"
 
+    def undo(self) -> Action:
+        return Release(self.attempt, self.episode)
 
-class Release(Tagged, frozen=True):
+
+class Release(AnyAction, frozen=True):
     """Let a held job start again."""
 
+    label = "Release"
+    recovers = True
     attempt: AttemptId
     episode: str = ""
 
@@ -73,10 +119,19 @@ class Release(Tagged, frozen=True):
     def key(self) -> str:
         return f"release:{self.attempt}{_at(self.episode)}"
 
+    @property
+    def undoes_own(self) -> bool:
+        return bool(self.episode)
 
-class Cancel(Tagged, frozen=True):
+    def undo(self) -> Action:
+        return Hold(self.attempt, self.episode)
+
+
+class Cancel(AnyAction, frozen=True):
     """End a job for good."""
 
+    label = "Cancel"
+    keeps = False
     attempt: AttemptId
 
     @property
@@ -84,9 +139,11 @@ class Cancel(Tagged, frozen=True):
         return f"cancel:{self.attempt}"
 
 
-class Extend(Tagged, frozen=True):
+class Extend(AnyAction, frozen=True):
     """Let a running attempt run longer: its walltime becomes `walltime_s` seconds, never less than it is."""
 
+    label = "Grant time"
+    keeps = False
     attempt: AttemptId
     walltime_s: float
 
@@ -95,12 +152,14 @@ class Extend(Tagged, frozen=True):
         return f"extend:{self.attempt}:{self.walltime_s:.0f}"
 
 
-class Comment(Tagged, frozen=True):
+class Comment(AnyAction, frozen=True):
     """Write one line into the job's record: what failed, what was decided, where to read more.
 
     It ends in the service's mark, by which the next one replaces it. Where others have written, none is left.
     """
 
+    label = "Comment"
+    moves = False
     attempt: AttemptId
     comment: str
 
@@ -109,9 +168,11 @@ class Comment(Tagged, frozen=True):
         return f"comment:{self.attempt}"
 
 
-class Drain(Tagged, frozen=True):
+class Drain(AnyAction, frozen=True):
     """Give a node no new work. `episode` tells one drain of a node from the next."""
 
+    label = "Drain"
+    takes_node_out = True
     node: str
     reason: str
     episode: str
@@ -120,10 +181,15 @@ class Drain(Tagged, frozen=True):
     def key(self) -> str:
         return f"drain:{self.node}:{self.episode}"
 
+    def undo(self) -> Action:
+        return Undrain(self.node, f"undo of {self.episode}")
 
-class Down(Tagged, frozen=True):
+
+class Down(AnyAction, frozen=True):
     """Give a node up: what runs there ends at once, as by a failure of the node, and it gets no new work."""
 
+    label = "Set down"
+    takes_node_out = True
     node: str
     reason: str
     episode: str
@@ -132,10 +198,14 @@ class Down(Tagged, frozen=True):
     def key(self) -> str:
         return f"down:{self.node}:{self.episode}"
 
+    def undo(self) -> Action:
+        return Undrain(self.node, f"undo of {self.episode}")
 
-class Undrain(Tagged, frozen=True):
+
+class Undrain(AnyAction, frozen=True):
     """Return a node to service that Perdure has drained or given up."""
 
+    label = "Return to service"
     node: str
     episode: str
 
@@ -150,9 +220,10 @@ def _at(episode: str) -> str:
 
 JobAction = Requeue | Exclude | Hold | Release | Cancel | Extend | Comment
 NodeAction = Drain | Down | Undrain
-Action = Requeue | Exclude | Hold | Release | Cancel | Extend | Comment | Drain | Down | Undrain
+Action = JobAction | NodeAction
 KINDS: Mapping[str, type[Action]] = {str(action.__struct_config__.tag): action for action in get_args(Action)}
-"""Each action by its `kind`."""
+"""Each action by its `kind`. A new one is a class, and a word in one of the two lines above."""
+TAKE_NODES_OUT = tuple(kind for kind, action in KINDS.items() if action.takes_node_out)
 
 
 class OutcomeStatus(StrEnum):

@@ -34,7 +34,6 @@ from perdure.service.core.controller import (
     Noted,
     Ordered,
     step,
-    undo_of,
     unfinished,
 )
 from perdure.triage.verdict import Label, Verdict
@@ -450,7 +449,7 @@ def test_a_persons_order_becomes_an_action_in_their_name():
     ],
 )
 def test_what_takes_an_action_back(action, undo):
-    assert undo_of(action) == undo
+    assert action.undo() == undo
 
 
 @pytest.mark.parametrize(("detail", "charged"), [("outside the scope: user ada is left alone", 0), ("shadow mode", 1)])

@@ -83,6 +83,8 @@ def _on_job(core: Core, job: LocalJob, action: JobAction, now: float) -> Outcome
             if job.state is not JobState.HELD:
                 return _superseded(f"the job is {job.state}")
             core.put_job(replace(job, state=JobState.PENDING, reason=""))
+        case _:
+            return Outcome(OutcomeStatus.REFUSED, f"the embedded cluster cannot {action.kind} a job")
     return DONE
 
 

@@ -115,9 +115,7 @@ def for_job(
     return _simple(action, job, now)
 
 
-def _simple(
-    action: Comment | Exclude | Extend | Hold | Release | Cancel, job: JobRecord, now: float
-) -> Outcome | Todo | Accounted:
+def _simple(action: JobAction, job: JobRecord, now: float) -> Outcome | Todo | Accounted:
     match action:
         case Comment():
             return _comment(action, job)
@@ -131,6 +129,8 @@ def _simple(
             return _release(job)
         case Cancel():
             return _cancel(job, now)
+        case _:
+            return refused(f"Slurm cannot {action.kind} a job")
 
 
 def _of_cron(action: JobAction, job: JobRecord) -> Outcome | Accounted:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perdure.model.actions import Action, Release
-
 
 @dataclass(frozen=True, slots=True)
 class Caps:
@@ -27,8 +25,3 @@ class Caps:
     drains_floor_per_hour: int = 2
     nodes_out_share: float = 0.5
     """No node is drained where more than this share of the nodes would then take no work, for whatever reason."""
-
-
-def undoes_own(action: Action) -> bool:
-    """Whether an action of Perdure's only lets go of what Perdure held: that is never too much, and never too late."""
-    return isinstance(action, Release) and bool(action.episode)

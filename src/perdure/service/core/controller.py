@@ -40,7 +40,7 @@ from perdure.coordination.record import (
     about,
 )
 from perdure.coordination.ruling import handled
-from perdure.model.actions import Action, Cancel, Down, Drain, Hold, OutcomeStatus, Release, Requeue, Undrain
+from perdure.model.actions import Action, Hold, OutcomeStatus, Requeue
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
@@ -697,18 +697,3 @@ def _in_chain(state: ControllerState, record: ExceptionRecord) -> ControllerStat
     if record.id in chain.open or record.id in chain.ended or not record.state.is_over:
         return state
     return replace(state, chain=replace(chain, ended={**chain.ended, record.id: record}))
-
-
-def undo_of(action: Action) -> Action | None:
-    """The action that takes `action` back, or None where nothing can."""
-    match action:
-        case Requeue(attempt=attempt):
-            return Cancel(attempt)
-        case Hold(attempt=attempt, episode=episode):
-            return Release(attempt, episode)
-        case Release(attempt=attempt, episode=episode):
-            return Hold(attempt, episode)
-        case Drain(node=node, episode=episode) | Down(node=node, episode=episode):
-            return Undrain(node, f"undo of {episode}")
-        case _:
-            return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from perdure.model.actions import Down, Drain
 from perdure.model.events import NodeChanged
 from perdure.model.nodes import Node
 from perdure.service.core.controller import Effect, Journalled
@@ -26,6 +27,6 @@ def foreign_marks(effects: Iterable[Effect], is_ours: Callable[[str], bool], now
         mark = _MARK.search(node.reason)
         if mark is None or node.since_s is None or now - node.since_s > FRESH_S:
             continue
-        if not any(is_ours(f"{kind}:{node.name}:{mark[1]}") for kind in ("drain", "down")):
+        if not any(is_ours(take_out(node.name, "", mark[1]).key) for take_out in (Drain, Down)):
             found.append(node)
     return found

@@ -20,7 +20,7 @@ from sqlalchemy import Row as Fetched
 from perdure.coordination.chain import Chain, restored
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
-from perdure.model.actions import Action, NodeAction, OutcomeStatus, Requeue
+from perdure.model.actions import Action, NodeAction, OutcomeStatus
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job, JobState
@@ -412,9 +412,7 @@ def _fleet(remembered: dict[str, Any], known: Known) -> Fleet:
 
 
 def _counts_at(found: Fetched[Any]) -> float:
-    """A retry counts when it may start."""
-    action = codec.ACTION.decode(found.text)
-    return float(found.started_s + (action.delay_s if isinstance(action, Requeue) else 0.0))
+    return float(codec.ACTION.decode(found.text).counts_at(found.started_s))
 
 
 def _action_row(found: Fetched[Any]) -> ActionRow:

@@ -12,7 +12,6 @@ from perdure.service.store.queries.actions import ListedAction
 from perdure.service.store.queries.jobs import DecidedException, JobDetail, JudgedAttempt
 from perdure.triage.verdict import Bound, Label
 
-RECOVERING = ("requeue", "exclude", "release")
 UNDER_WAY = (ActionState.PLANNED, ActionState.STARTED, ActionState.DONE)
 
 
@@ -44,4 +43,4 @@ def _avoided(judged: JudgedAttempt, exceptions: Iterable[DecidedException]) -> S
 
 def _recovers(row: ListedAction, attempt: Attempt) -> bool:
     ended_s = attempt.end_s or attempt.start_s
-    return row.kind in RECOVERING and row.state in UNDER_WAY and row.created_s >= ended_s
+    return row.action.recovers and row.state in UNDER_WAY and row.created_s >= ended_s

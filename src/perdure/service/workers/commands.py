@@ -14,7 +14,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.observation import MANAGER
 from perdure.model.output import Why, as_one_text
 from perdure.retry.budget import BudgetStanding, standing
-from perdure.service.core.controller import Ordered, undo_of
+from perdure.service.core.controller import Ordered
 from perdure.service.core.view import SiteView
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.workers.engine import Engine
@@ -108,7 +108,7 @@ class ServiceCommands:
         row = self._engine.journal.action(key)
         if row is None:
             raise NotFound(key, "no such action", "See `perdure actions` for the keys")
-        inverse = undo_of(row.action) if row.state is ActionState.DONE else None
+        inverse = row.action.undo() if row.state is ActionState.DONE else None
         if inverse is None:
             raise ClusterError(key, f"{row.action.kind} that is {row.state} cannot be undone", "See the job's page")
         return self.order(inverse, by, f"undo of {key}")

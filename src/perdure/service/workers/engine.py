@@ -22,12 +22,11 @@ from perdure.backends.protocol import TAIL_BYTES, Backend, Commented, batch_of
 from perdure.coordination.messages import Failed, Input, Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
-from perdure.model.actions import Action, Comment, NodeAction, Requeue
+from perdure.model.actions import Action, NodeAction, Requeue
 from perdure.model.events import ActionEnded
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import MANAGER, Observation
 from perdure.model.output import LogMark, Output, OutputKind
-from perdure.service.core.caps import undoes_own
 from perdure.service.core.case import ControllerState
 from perdure.service.core.controller import (
     Act,
@@ -219,7 +218,7 @@ class Engine:
         failures = (case.failure for case in self._state.cases.values())
         open_ = {each.attempt.id.job_id for each in failures if each is not None and _is_open(each.record)}
         rows = (*self.journal.planned(), *self.journal.open_intents())
-        return open_ | {row.attempt.job_id for row in rows if row.attempt and not isinstance(row.action, Comment)}
+        return open_ | {row.attempt.job_id for row in rows if row.attempt and row.action.moves}
 
     def judge_next(self, timeout_s: float) -> bool:
         """Judge one failed attempt, if there is one within `timeout_s`; else study one that went well."""
@@ -327,7 +326,7 @@ class Engine:
         latest = view.latest(action.attempt.job_id)
         if latest > action.attempt.incarnation:
             return f"attempt {latest} exists"
-        if undoes_own(action) and (still := view.still_needs(action.attempt)):
+        if action.undoes_own and (still := view.still_needs(action.attempt)):
             return still
         case = self._state.cases.get(action.attempt.job_id) if isinstance(action, Requeue) else None
         failure = case.failure if case else None

@@ -20,12 +20,8 @@ from msgspec.structs import replace
 from perdure.backends.protocol import Backend
 from perdure.errors import ClusterBusy, JobBusy, PerdureError
 from perdure.model.actions import (
+    TAKE_NODES_OUT,
     Action,
-    Cancel,
-    Comment,
-    Down,
-    Drain,
-    Extend,
     Hold,
     NodeAction,
     Outcome,
@@ -38,7 +34,6 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Job, JobState
 from perdure.retry.budget import at, earliest
 from perdure.service.core.caps import Caps as Caps
-from perdure.service.core.caps import undoes_own
 from perdure.service.core.recovery import is_not_as_left
 from perdure.service.core.scope import ScopeSettings
 from perdure.service.store.journal import ActionRow, Charge, Journal
@@ -132,7 +127,7 @@ def rule(
     full, until_s = "", None
     if is_charged(row) and armed and not stopped and not outside:
         full, until_s = _cap_reached(row, caps, used, user, now)
-    if now >= row.expires_s and not (lets_go(row) or half_done or (full and keeps(row.action))):
+    if now >= row.expires_s and not (lets_go(row) or half_done or (full and row.action.keeps)):
         waited = f": it waited because {row.detail}" if row.detail else ""
         return Ruled(GateRuling.EXPIRE, f"not begun within {row.expires_s - row.created_s:.0f} s{waited}")
     if not armed or (outside and row.automatic and not lets_go(row)):
@@ -154,19 +149,14 @@ def is_half_done(action: Action, job: Job | None) -> bool:
     return isinstance(action, Requeue) and job is not None and job.state is JobState.HELD and is_not_as_left(job)
 
 
-def keeps(action: Action) -> bool:
-    """Whether an action is worth as much an hour later: a hold is not, the job has run by then."""
-    return not isinstance(action, Hold | Extend | Cancel)
-
-
 def lets_go(row: ActionRow) -> bool:
     """Whether it releases a job that Perdure held itself. That is done however late it is, and however much."""
-    return row.automatic and undoes_own(row.action)
+    return row.automatic and row.action.undoes_own
 
 
 def is_charged(row: ActionRow) -> bool:
     """Whether it counts in the caps: what is written beside a job moves nothing."""
-    return row.automatic and not lets_go(row) and not isinstance(row.action, Comment)
+    return row.automatic and not lets_go(row) and row.action.moves
 
 
 def taken_back(waiting: Sequence[ActionRow]) -> frozenset[str]:
@@ -186,17 +176,17 @@ def _cap_reached(
     row: ActionRow, caps: Caps, used: Used, user: str, now: float, from_s: float | None = None
 ) -> tuple[str, float | None]:
     """Name the cap that has no room at `from_s` (unless told, when the action would count), and when it has; or ""."""
-    starts_s = counts_at(row.action, now) if from_s is None else from_s
+    starts_s = row.action.counts_at(now) if from_s is None else from_s
     share = max(caps.floor_per_hour, int(caps.jobs_share_per_hour * used.live_jobs))
     most = min(caps.actions_per_hour, share)
     asked = [("the hour's cap on actions", used.times(), most)]
     if user:
         asked.append((f"user {user}'s share of the hour's cap on actions", used.times(user=user), math.ceil(most / 2)))
-    if isinstance(row.action, Drain | Down):
+    if row.action.takes_node_out:
         if used.nodes and used.nodes_out + 1 > int(caps.nodes_out_share * used.nodes):
             return f"{used.nodes_out} of {used.nodes} nodes take no work already; it waits until one returns", None
         share = max(caps.drains_floor_per_hour, int(caps.nodes_share_per_hour * used.nodes))
-        asked.append(("the hour's cap on drains", used.times("drain", "down"), min(caps.drains_per_hour, share)))
+        asked.append(("the hour's cap on drains", used.times(*TAKE_NODES_OUT), min(caps.drains_per_hour, share)))
     for name, times, limit in asked:
         until_s = earliest(times, limit, starts_s)
         if until_s > starts_s:
@@ -206,14 +196,9 @@ def _cap_reached(
     return "", None
 
 
-def counts_at(action: Action, begun_s: float) -> float:
-    """When an action that is begun now counts in the caps: a retry when it may start."""
-    return begun_s + action.delay_s if isinstance(action, Requeue) else begun_s
-
-
 def _moving(rows: Sequence[ActionRow]) -> list[ActionRow]:
     """All but what is only written beside a job, which is the `CommentWriter`'s."""
-    return [row for row in rows if not isinstance(row.action, Comment)]
+    return [row for row in rows if row.action.moves]
 
 
 @dataclass(slots=True)
@@ -307,7 +292,7 @@ class Executor:
 
         To find nothing to do takes no room in a cap.
         """
-        node = self._journal.node_of(row.action) if isinstance(row.action, Drain | Down) else None
+        node = self._journal.node_of(row.action) if row.action.takes_node_out else None
         if node is None or node.is_usable or not self.settings.armed or self.stopped:
             return None
         try:
@@ -350,7 +335,7 @@ class Executor:
     def _charged(self, used: Used, row: ActionRow, job: Job | None, now: float) -> Used:
         if not is_charged(row) or self._charges is None:
             return used
-        self._charges[row.key] = Charge(counts_at(row.action, now), row.action.kind, job.user if job else "")
+        self._charges[row.key] = Charge(row.action.counts_at(now), row.action.kind, job.user if job else "")
         return replace(used, charges=tuple(self._charges.values()))
 
     def _uncharge(self, key: str) -> None:
@@ -366,7 +351,7 @@ class Executor:
     def _wait(self, row: ActionRow, ruled: Ruled) -> None:
         """Write down why it waits; what a cap holds back expires that much later."""
         until_s = ruled.until_s
-        if keeps(row.action) and until_s is not None and row.expires_s <= until_s < math.inf:
+        if row.action.keeps and until_s is not None and row.expires_s <= until_s < math.inf:
             row = self._journal.postpone(row, until_s + HELD_BACK_S)
         if isinstance(row.action, NodeAction) and row.automatic and ruled.why != row.detail and not self.stopped:
             self._held_back.append((row.key, ruled.why))

@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from perdure.service.core.controller import undo_of
 from perdure.service.store.journal import ActionState
 from perdure.service.store.queries import actions, jobs
 from perdure.service.store.queries.actions import ListedAction
@@ -78,6 +77,6 @@ def actions_page(
 
 def undoable(reader: Reader, rows: Sequence[ListedAction]) -> frozenset[str]:
     """Keys of those that can be taken back: done, and their job is not over."""
-    done = [row for row in rows if row.state == ActionState.DONE and undo_of(row.action) is not None]
+    done = [row for row in rows if row.state == ActionState.DONE and row.action.undo() is not None]
     live = jobs.live_among(reader, {row.job_id for row in done if row.job_id})
     return frozenset(row.key for row in done if not row.job_id or row.job_id in live)

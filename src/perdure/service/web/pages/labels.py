@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from perdure.backends.registry import BACKENDS
+from perdure.model.actions import KINDS
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
@@ -203,18 +204,6 @@ _COMPONENTS = {
     "workflow": "Workflow",
     "scheduler": "Perdure",
 }
-_KINDS = {
-    "requeue": "Retry",
-    "exclude": "Keep off nodes",
-    "hold": "Hold",
-    "release": "Release",
-    "cancel": "Cancel",
-    "extend": "Grant time",
-    "comment": "Comment",
-    "drain": "Drain",
-    "down": "Set down",
-    "undrain": "Return to service",
-}
 
 
 def badge(of: str, state: str) -> Badge:
@@ -253,7 +242,7 @@ def backend(name: str) -> str:
 
 
 def kind(name: str) -> str:
-    return _KINDS.get(name) or _plainly(name)
+    return KINDS[name].label if name in KINDS else _plainly(name)
 
 
 def _plainly(word: str) -> str:

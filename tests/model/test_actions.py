@@ -1,0 +1,76 @@
+"""A new action is a class and a word in its union: what every class says of itself, and a toy that says little."""
+
+import pytest
+
+from perdure.backends.local.core import Core, fresh_nodes
+from perdure.backends.local.records import Timing
+from perdure.backends.local.requests import perform
+from perdure.backends.local.spec import JobSpec
+from perdure.model.actions import KINDS, AnyAction, OutcomeStatus
+from perdure.model.identity import AttemptId
+from perdure.service.store.journal import ActionRow, ActionState
+from perdure.service.web.pages import labels
+from perdure.service.workers.executor import is_charged, lets_go
+from tests.service.web_world import CLUSTER
+
+ATTEMPT = AttemptId(CLUSTER, "7", 1)
+FIELDS = {"attempt": ATTEMPT, "exclude": (), "walltime_s": 60.0, "comment": "c", "node": "n1", "reason": "r"}
+
+
+class Nudge(AnyAction, frozen=True):
+    """A toy: it says its name and what it is about."""
+
+    label = "Nudge"
+    attempt: AttemptId
+
+    @property
+    def key(self):
+        return f"nudge:{self.attempt}"
+
+
+def made(kind):
+    """An action of this kind; one that has an episode has "e"."""
+    fields = {name: value for name, value in FIELDS.items() if name in kind.__struct_fields__}
+    return kind(**fields, **({"episode": "e"} if "episode" in kind.__struct_fields__ else {}))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_action_is_known_by_its_kind_and_has_words(name):
+    action = made(KINDS[name])
+    assert action.kind == name
+    assert action.key.partition(":")[0] == name
+    assert labels.kind(name) == action.label != ""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_takes_an_action_back_is_about_the_same_and_another_kind(name):
+    action = made(KINDS[name])
+    undo = action.undo()
+    if undo is not None:
+        assert undo.kind != action.kind
+        assert {getattr(undo, about, None) for about in ("attempt", "node")} == {
+            getattr(action, about, None) for about in ("attempt", "node")
+        }
+
+
+def test_an_action_that_says_nothing_of_itself_counts_expires_late_and_cannot_be_undone(monkeypatch):
+    monkeypatch.setitem(KINDS, "nudge", Nudge)
+    toy = Nudge(ATTEMPT)
+    row = ActionRow(
+        toy.key, toy, by="perdure", reason="", state=ActionState.PLANNED, detail="", created_s=0.0, expires_s=1.0
+    )
+    assert labels.kind("nudge") == "Nudge"
+    assert is_charged(row)
+    assert not lets_go(row)
+    assert toy.keeps
+    assert toy.counts_at(5.0) == 5.0
+    assert toy.undo() is None
+    assert not toy.takes_node_out
+
+
+def test_a_cluster_refuses_what_it_does_not_know():
+    core = Core(fresh_nodes(1, 1, 1, {}, 0.0), [], [], 7, Timing(), "{job}-{incarnation}")
+    assert core.submit(JobSpec(("true",)), 0.0) == "7"
+    outcome = perform(core, CLUSTER, Nudge(AttemptId(CLUSTER, "7", core.jobs["7"].incarnation)), 0.0)
+    assert outcome.status is OutcomeStatus.REFUSED
+    assert "cannot nudge" in outcome.detail
