@@ -59,15 +59,15 @@ def test_a_small_what_if_loads_nothing_slow(trace):
     ],
 )
 def test_the_loop_is_chosen_by_what_the_plain_one_would_take(jobs, policy, worth, monkeypatch):
-    monkeypatch.delitem(sys.modules, "perdure.simulation.compiled.drive", raising=False)
+    monkeypatch.delitem(sys.modules, "perdure.simulation.compiled.run", raising=False)
     assert worth_compiling(jobs, policy, None) is worth
 
 
 def test_what_is_loaded_is_used_and_places_cost_more(monkeypatch):
-    monkeypatch.delitem(sys.modules, "perdure.simulation.compiled.drive", raising=False)
+    monkeypatch.delitem(sys.modules, "perdure.simulation.compiled.run", raising=False)
     assert worth_compiling(15_000, "fifo", placement_named("first-fit"))
     assert not worth_compiling(15_000, "fifo", None)
-    monkeypatch.setitem(sys.modules, "perdure.simulation.compiled.drive", sys)
+    monkeypatch.setitem(sys.modules, "perdure.simulation.compiled.run", sys)
     assert worth_compiling(1, "fifo", None)
 
 
@@ -107,7 +107,7 @@ def outcome(path):
 
 def loop_of(policy):
     """The module of the compiled loop that a policy has; None where it has none."""
-    drive = pytest.importorskip("perdure.simulation.compiled.drive")
+    drive = pytest.importorskip("perdure.simulation.compiled.run")
     table = generate(5, Cluster.parse("1x8"), 0.9, np.random.default_rng(1))
     loop = drive.compiled(Workload.of(table), Cluster.parse("1x8"), policy_named(policy), None)
     return loop and loop.advance.py_func.__module__.rpartition(".")[2]

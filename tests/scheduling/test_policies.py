@@ -18,7 +18,7 @@ from perdure.scheduling.placement.draw import _mix, uniform
 from perdure.scheduling.policies import policy_named
 from perdure.scheduling.tetris import alignment
 from perdure.scheduling.view import View
-from perdure.simulation.giving import PolicyError
+from perdure.simulation.allocation import PolicyError
 from perdure.simulation.simulate import simulate
 from tests.simulation.tables import jobs
 

@@ -16,15 +16,15 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import Attempts, JobTable
 from perdure.scheduling import policies
 from perdure.scheduling.policies import PolicyOptions, policy_named
-from perdure.simulation.asking import Again, FailedRun
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.result import Result
+from perdure.simulation.retry_hook import Again, FailedRun
 from perdure.simulation.simulate import simulate
 from perdure.simulation.workload import Workload
 from tests.simulation.tables import jobs
 
-drive = pytest.importorskip("perdure.simulation.compiled.drive", reason="numba is not installed")
+run = pytest.importorskip("perdure.simulation.compiled.run", reason="numba is not installed")
 
 PLACES = ["count", "first-fit", "best-fit", "consolidate", "ladder:15", "spread-ladder:15"]
 POLICIES = ["fifo", "fjf", "sjf", "sjf:skip", "capacity", "drf", "philly", "easy", "conservative"]
@@ -132,7 +132,7 @@ def test_every_compiled_policy_is_compared() -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_these_policies_are_compiled(name: str) -> None:
     table = Workload.of(jobs((1, 0, 1)))
-    assert drive.compiled(table, Cluster.parse("1x8"), policy_named(name), None) is not None
+    assert run.compiled(table, Cluster.parse("1x8"), policy_named(name), None) is not None
 
 
 @pytest.mark.skipif(IN_PYTHON, reason="it runs in Python already")

@@ -30,8 +30,8 @@ def test_without_numba_long_traces_are_replayed_all_the_same(monkeypatch: pytest
 
 
 def test_long_traces_are_replayed_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    drive = pytest.importorskip("perdure.simulation.compiled.drive", reason="numba is not installed")
+    run = pytest.importorskip("perdure.simulation.compiled.run", reason="numba is not installed")
     asked: list[str] = []
-    monkeypatch.setattr(drive, "compiled", lambda jobs, cluster, policy, placement: asked.append(policy.name))
+    monkeypatch.setattr(run, "compiled", lambda jobs, cluster, policy, placement: asked.append(policy.name))
     simulate(many_jobs(), Cluster.parse("4x8"), "fifo")
     assert asked == ["fifo"]

@@ -18,7 +18,6 @@ from perdure.model.table import JobTable
 from perdure.retry.rules import RetryRules
 from perdure.scheduling.placement.registry import PLACEMENTS
 from perdure.scheduling.policies import PolicyOptions, policy_named
-from perdure.simulation.asking import Again, FailedRun, Retry
 from perdure.simulation.checks import FAULT_LAWS, Replay
 from perdure.simulation.failures import NODE_FAULT, Failures, Nature, model_named, recorded
 from perdure.simulation.faults import MOST_MET
@@ -26,6 +25,7 @@ from perdure.simulation.metrics import summary
 from perdure.simulation.repairs import REPAIR_DAYS, draw_repairs_s
 from perdure.simulation.result import Result
 from perdure.simulation.retries import Always, ServiceRetries, TraceClassifier, retry_named
+from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.simulation.simulate import simulate
 from tests.conftest import require
 from tests.simulation.tables import faults_of, faulty, jobs, with_attempts

@@ -15,8 +15,8 @@ from perdure.model.table import JobTable
 from perdure.scheduling.gittins import GittinsIndex
 from perdure.scheduling.las import LeastAttained
 from perdure.scheduling.policies import PolicyOptions
-from perdure.simulation.asking import Again, FailedRun
 from perdure.simulation.result import Result
+from perdure.simulation.retry_hook import Again, FailedRun
 from perdure.simulation.simulate import simulate
 from tests.conftest import require
 from tests.simulation.tables import jobs, with_attempts

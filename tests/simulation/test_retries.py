@@ -10,9 +10,9 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.retry.rules import RetryRules
 from perdure.simulation import retries
-from perdure.simulation.asking import FailedRun
 from perdure.simulation.failures import Failures, Nature, model_named, recorded
 from perdure.simulation.retries import CLASSIFIER, ServiceRetries, TraceClassifier, retry_named
+from perdure.simulation.retry_hook import FailedRun
 from perdure.simulation.simulate import simulate
 from perdure.traces.generate import generate
 from tests.copying import replace

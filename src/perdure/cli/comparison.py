@@ -16,7 +16,7 @@ from perdure.cli.table import word
 from perdure.errors import InputError
 from perdure.scheduling.policies import PolicyOptions
 from perdure.simulation.metrics import Metrics, interval
-from perdure.simulation.sweep import Alone, Crew, Run, Setting, at_load, cases, check_names, sweep
+from perdure.simulation.sweep import Run, Serial, Setting, SweepExecutor, at_load, cases, check_names, sweep
 from perdure.traces.trace import Trace
 
 _WORTH_A_PROCESS = 20_000  # jobs of a run: fewer are done before a process has begun
@@ -47,7 +47,7 @@ class ComparisonOptions:
     skip_bad: bool
     jobs_out: Path | None
     out: Path | None
-    crew: Crew | None  # None: this process, or one a core where jobs are many
+    executor: SweepExecutor | None  # None: this process, or one a core where jobs are many
 
 
 def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> None:
@@ -71,7 +71,7 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     if not spans:
         tell_of_compiling(max(map(len, tables)) * repeats, asked.policies, asked.placement)
     with progress(len(wanted) if len(wanted) > 1 else None, "replaying") as tell:
-        runs = sweep(tables, setting, wanted, asked.crew or _fitting(found), tell)
+        runs = sweep(tables, setting, wanted, asked.executor or _fitting(found), tell)
     for path, trace in zip(asked.traces, found, strict=True):
         tell_of(trace, path)
     if asked.jobs_out is not None:
@@ -85,12 +85,12 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     _print_runs(asked.traces, runs, as_json, wide=wide)
 
 
-def _fitting(found: Sequence[Trace]) -> Crew:
+def _fitting(found: Sequence[Trace]) -> SweepExecutor:
     if max(len(trace.table) for trace in found) < _WORTH_A_PROCESS:
-        return Alone()
-    from perdure.cli.workers import crew_at_hand
+        return Serial()
+    from perdure.cli.workers import default_executor
 
-    return crew_at_hand()
+    return default_executor()
 
 
 def _facts(asked: ComparisonOptions) -> dict[str, str]:

@@ -13,7 +13,7 @@ from perdure.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from perdure.scheduling.policies import PolicyOptions
-    from perdure.simulation.sweep import Crew
+    from perdure.simulation.sweep import SweepExecutor
 
 _OF_STUDIES = ("study", "policy", "cluster", "load", "seeds", "workers", "wide", "as_json")
 
@@ -125,7 +125,7 @@ def whatif(
     asked = ComparisonOptions(
         traces, cluster, policies, _names("--retry", retry), seeds or 1, placement, failures,
         loads[0] if loads else None, _options(compat, queue_limits, gittins_samples, vc_quota),
-        format, skip_bad, jobs_out, out, _crew(workers),
+        format, skip_bad, jobs_out, out, _executor(workers),
     )  # fmt: skip
     compare(asked, as_json, wide=wide)
     return 0
@@ -177,9 +177,9 @@ def _options(
     )
 
 
-def _crew(workers: str | None) -> Crew | None:
+def _executor(workers: str | None) -> SweepExecutor | None:
     if workers is None:
         return None
-    from perdure.cli.workers import crew_named
+    from perdure.cli.workers import executor_named
 
-    return crew_named(workers)
+    return executor_named(workers)

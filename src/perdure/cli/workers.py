@@ -7,16 +7,16 @@ from urllib.parse import urlsplit
 
 from perdure.cli.extras import need
 from perdure.errors import ConfigError
-from perdure.simulation.crews.processes import Processes
-from perdure.simulation.sweep import Crew
+from perdure.simulation.executors.processes import Processes
+from perdure.simulation.sweep import SweepExecutor
 
 MAX_WORKERS = 1024
 _SLURM_JOBS = 4
 _MEND = "Write a number of processes, such as 4, or dask://HOST:PORT, or slurm, or slurm:8 for 8 jobs"
 
 
-def crew_named(text: str) -> Crew:
-    """The crew of that name. Raises `ConfigError`, and `MissingExtra` without Dask."""
+def executor_named(text: str) -> SweepExecutor:
+    """The executor of that name. Raises `ConfigError`, and `MissingExtra` without Dask."""
     kind, colon, count = text.partition(":")
     if text.startswith("dask://"):
         return _dask(text)
@@ -25,7 +25,7 @@ def crew_named(text: str) -> Crew:
     return Processes(_number(text, text))
 
 
-def crew_at_hand() -> Crew:
+def default_executor() -> SweepExecutor:
     """A process for each core that this one may use."""
     return Processes(processes_at_hand())
 
@@ -49,7 +49,7 @@ def _number(text: str, digits: str) -> int:
     return int(digits)
 
 
-def _dask(text: str) -> Crew:
+def _dask(text: str) -> SweepExecutor:
     try:
         address = urlsplit(text)
         told = address.hostname and address.port and text == f"dask://{address.netloc}" and "@" not in text
@@ -58,13 +58,13 @@ def _dask(text: str) -> Crew:
     if not told:
         raise ConfigError(f"--workers {text!r}", "not the address of a Dask scheduler", _MEND)
     need("dask", "whatif --workers")
-    from perdure.simulation.crews.dask_workers import DaskWorkers
+    from perdure.simulation.executors.dask_workers import DaskWorkers
 
     return DaskWorkers(address.netloc)
 
 
-def _slurm(jobs: int) -> Crew:
+def _slurm(jobs: int) -> SweepExecutor:
     need("dask", "whatif --workers")
-    from perdure.simulation.crews.slurm_jobs import SlurmJobs
+    from perdure.simulation.executors.slurm_jobs import SlurmJobs
 
     return SlurmJobs(jobs)

@@ -15,9 +15,9 @@ from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Ask, Nodes, Placement, has_place
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.protocol import Policy
-from perdure.simulation.asking import Again, FailedRun, Retry
 from perdure.simulation.faults import NodeFault, NodeFaults
 from perdure.simulation.result import Result
+from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.simulation.simulate import simulate
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from perdure.scheduling.placement.room import Room
 from perdure.scheduling.protocol import Policy
-from perdure.simulation.asking import Retry
+from perdure.simulation.allocation import PolicyError, giver_of
 from perdure.simulation.faults import NodeFaults
-from perdure.simulation.giving import PolicyError, giver_of
+from perdure.simulation.retry_hook import Retry
 from perdure.simulation.workload import Workload
 from perdure.simulation.world import Trail, world_of
 

@@ -13,12 +13,12 @@ from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import COUNT, placement_named, room_of
 from perdure.scheduling.policies import Compat, PolicyOptions, policy_named
 from perdure.scheduling.protocol import Policy
-from perdure.simulation.asking import Retry
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.fitting import must_fit
 from perdure.simulation.outcome import ReplayOutcome
 from perdure.simulation.plain import replay
 from perdure.simulation.result import Result
+from perdure.simulation.retry_hook import Retry
 from perdure.simulation.workload import Workload
 
 Engine = Literal["auto", "plain", "compiled"]
@@ -83,16 +83,16 @@ def _outcome(
     faults: NodeFaults | None,
 ) -> ReplayOutcome:
     if not spans and engine == "compiled":
-        from perdure.simulation.compiled import drive
+        from perdure.simulation.compiled import run
 
-        loop = drive.compiled(jobs, cluster, policy, placement)
+        loop = run.compiled(jobs, cluster, policy, placement)
         if loop is not None:
-            return drive.replay(jobs, cluster, loop, placement, retry, faults)
+            return run.replay(jobs, cluster, loop, placement, retry, faults)
     return ReplayOutcome.of(replay(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, retry, faults), spans)
 
 
 def worth_compiling(jobs: int, policy: str, placement: Placement | None) -> bool:
     """Whether the plain loop would take longer than loading the compiled one; False where numba is not installed."""
-    loading_s = 0.0 if "perdure.simulation.compiled.drive" in sys.modules else _LOADING_S
+    loading_s = 0.0 if "perdure.simulation.compiled.run" in sys.modules else _LOADING_S
     each_us = _PLAIN_US.get(policy.partition(":")[0], _OTHER_US) * (_PLACED if placement else 1)
     return jobs * each_us > loading_s * 1e6 and find_spec("numba") is not None

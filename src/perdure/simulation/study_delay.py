@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.policies import PolicyOptions
-from perdure.simulation.crews.processes import spread
 from perdure.simulation.delays import SIZES, Delays, delays, quotas_by_demand
+from perdure.simulation.executors.processes import spread
 from perdure.simulation.occupancy import occupancy
 from perdure.simulation.result import Result
 from perdure.simulation.simulate import simulate

@@ -18,7 +18,7 @@ from perdure.model.table import Attempts, JobTable
 from perdure.scheduling.las import LeastAttained
 from perdure.scheduling.policies import policy_named
 from perdure.scheduling.protocol import Policy
-from perdure.simulation.crews.processes import spread
+from perdure.simulation.executors.processes import spread
 from perdure.simulation.failures import Failures, Nature, philly
 from perdure.simulation.metrics import Metrics, summary
 from perdure.simulation.result import Result

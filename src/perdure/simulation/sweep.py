@@ -1,4 +1,4 @@
-"""Many simulations: each trace under each policy, retry policy and seed, run by a crew."""
+"""Many simulations: each trace under each policy, retry policy and seed, run by an executor."""
 
 from __future__ import annotations
 
@@ -102,18 +102,18 @@ def run_case(tables: Sequence[JobTable], setting: Setting, case: SweepCase) -> R
 Runs = Generator[tuple[int, Run], None, None]  # the place of a case, and what came of it
 
 
-class Crew(Protocol):
+class SweepExecutor(Protocol):
     """Who runs the cases of a sweep: this process, several, or machines elsewhere."""
 
     def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
         """Run all cases, and tell of each as it is done, in any order.
 
-        Raises what `run_case` raises, and `PerdureError` where the crew itself fails.
+        Raises what `run_case` raises, and `PerdureError` where the executor itself fails.
         """
         ...
 
 
-class Alone:
+class Serial:
     """This process, one case after another."""
 
     def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
@@ -125,15 +125,15 @@ def sweep(
     tables: Sequence[JobTable],
     setting: Setting,
     wanted: Sequence[SweepCase],
-    crew: Crew | None = None,
+    executor: SweepExecutor | None = None,
     on_done: Callable[[int], None] = lambda done: None,  # noqa: ARG005
 ) -> list[Run]:
-    """Have a crew run all cases, this process if none is given; the answers come in the order of the cases.
+    """Run all cases by an executor, this process if none is given; the answers come in the order of the cases.
 
     `on_done` is told how many are done whenever one is. Raises what `Crew.runs` raises.
     """
     runs: dict[int, Run] = {}
-    with closing((crew or Alone()).runs(tables, setting, wanted)) as found:
+    with closing((executor or Serial()).runs(tables, setting, wanted)) as found:
         for place, run in found:
             runs[place] = run
             on_done(len(runs))

@@ -8,8 +8,8 @@ from heapq import heappop, heappush
 
 from perdure.scheduling.placement.room import Room, Shares
 from perdure.scheduling.view import View
-from perdure.simulation.asking import Again, FailedRun, Retry
 from perdure.simulation.faults import MOST_MET, BadNodes, NodeFault, NodeFaults
+from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.simulation.workload import Workload
 
 

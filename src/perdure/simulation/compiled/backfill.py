@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.scheduling.backfill import Conservative, Easy
-from perdure.simulation.compiled.agenda import Agenda, empty_agenda, expect, reservation, strike
-from perdure.simulation.compiled.finding import looks_for_itself
-from perdure.simulation.compiled.forecast import Forecast, empty_forecast, forecast_from, place_in, widest_before
+from perdure.simulation.compiled.event_heap import NEVER
+from perdure.simulation.compiled.expected_ends import Agenda, empty_agenda, expect, reservation, strike
+from perdure.simulation.compiled.free_gpus import Forecast, empty_forecast, forecast_from, place_in, widest_before
 from perdure.simulation.compiled.kernel import entry, kernel
 from perdure.simulation.compiled.loop import kernels, run
+from perdure.simulation.compiled.placements import looks_for_itself
 from perdure.simulation.compiled.state import start
-from perdure.simulation.compiled.ticks import NEVER
-from perdure.simulation.compiled.tournament import (
+from perdure.simulation.compiled.tournament_tree import (
     ANY,
     Lines,
     empty_lines,

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.simulation.compiled.gpu_places import has_node
 from perdure.simulation.compiled.kernel import FLAG, LONG, SHORT, Records, kernel, records
-from perdure.simulation.compiled.places import has_node
 from perdure.simulation.faults import MOST_MET, NodeFaults
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.simulation.compiled.chains import append, empty_chains, insert, no_links, unlink
 from perdure.simulation.compiled.kernel import FLAG, LONG, SHORT, Records, kernel, records
+from perdure.simulation.compiled.linked_lists import append, empty_chains, insert, no_links, unlink
 from perdure.simulation.workload import Workload
 
 UNKNOWN = -2  # in the place of a job that has not been looked for yet; -1 is none

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.simulation.compiled.event_heap import NEVER, Ticks, empty_ticks
 from perdure.simulation.compiled.kernel import FLAG, LONG, SHORT, Records, kernel, records
-from perdure.simulation.compiled.skew import add, empty_skew, precedes, remove
+from perdure.simulation.compiled.skew_heap import add, empty_skew, precedes, remove
 from perdure.simulation.compiled.state import remaining
-from perdure.simulation.compiled.ticks import NEVER, Ticks, empty_ticks
 from perdure.simulation.workload import Workload
 
 REMAINING, REMAINING_SERVICE, GPUS, ATTAINED, GITTINS = range(5)

@@ -26,19 +26,19 @@ from typing import Any, NamedTuple, cast
 
 from numba import extending
 
+from perdure.simulation.compiled.event_heap import NEVER
 from perdure.simulation.compiled.kernel import OPTIONS, kernel
 from perdure.simulation.compiled.state import (
     ASKS,
     DONE,
+    apply_answers,
     begin_instant,
     due_arrival,
     due_end,
     end_of_events,
     finish,
-    heed,
     next_event,
 )
-from perdure.simulation.compiled.ticks import NEVER
 
 Kernel = Callable[..., Any]
 
@@ -108,7 +108,7 @@ def run(state, part, asks, resumed):  # type: ignore[no-untyped-def]
             if state.questions.tally[0].many:
                 return ASKS
         else:
-            heed(state)
+            apply_answers(state)
         resumed = False
         row = due_arrival(state)
         while row >= 0:

@@ -16,10 +16,10 @@ from perdure.scheduling.capacity import Capacity
 from perdure.scheduling.drf import DominantShare
 from perdure.scheduling.fifo import Fifo
 from perdure.scheduling.shortest import ShortestJob
-from perdure.simulation.compiled.finding import looks_for_itself
 from perdure.simulation.compiled.kernel import Records, entry, kernel
 from perdure.simulation.compiled.loop import kernels, run
-from perdure.simulation.compiled.skew import add, empty_skew, precedes, remove
+from perdure.simulation.compiled.placements import looks_for_itself
+from perdure.simulation.compiled.skew_heap import add, empty_skew, precedes, remove
 from perdure.simulation.compiled.state import start
 from perdure.simulation.workload import Workload
 from perdure.simulation.world import view_of

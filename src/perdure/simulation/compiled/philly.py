@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from perdure.scheduling.philly import Philly
-from perdure.simulation.compiled.finding import looks_for_itself
+from perdure.simulation.compiled.event_heap import NEVER
+from perdure.simulation.compiled.gpu_places import forget, lift, put_back
 from perdure.simulation.compiled.kernel import entry, kernel
 from perdure.simulation.compiled.lending import (
     Lending,
@@ -29,9 +30,8 @@ from perdure.simulation.compiled.lending import (
     wait,
 )
 from perdure.simulation.compiled.loop import kernels, run
-from perdure.simulation.compiled.places import forget, lift, put_back
+from perdure.simulation.compiled.placements import looks_for_itself
 from perdure.simulation.compiled.state import preempt, start
-from perdure.simulation.compiled.ticks import NEVER
 from perdure.simulation.workload import Workload
 from perdure.simulation.world import view_of
 

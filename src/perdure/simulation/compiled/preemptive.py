@@ -15,8 +15,18 @@ import numpy as np
 from perdure.scheduling.keyed import KeyedPolicy
 from perdure.scheduling.las import Gittins2D, LeastAttained
 from perdure.scheduling.shortest import FewestGpus, ShortestRemaining, ShortestService
-from perdure.simulation.compiled.indices import refresh
+from perdure.simulation.compiled.gittins_indices import refresh
+from perdure.simulation.compiled.gpu_pass import all_fit, give
 from perdure.simulation.compiled.kernel import entry, kernel
+from perdure.simulation.compiled.level_moves import (
+    cease_to_run,
+    come,
+    come_down,
+    next_move,
+    rise,
+    settle_turns,
+    sink,
+)
 from perdure.simulation.compiled.levels import (
     ATTAINED,
     GITTINS,
@@ -28,17 +38,7 @@ from perdure.simulation.compiled.levels import (
     levels_of,
 )
 from perdure.simulation.compiled.loop import kernels, run
-from perdure.simulation.compiled.moving import (
-    cease_to_run,
-    come,
-    come_down,
-    next_move,
-    rise,
-    settle_turns,
-    sink,
-)
-from perdure.simulation.compiled.passes import all_fit, give
-from perdure.simulation.compiled.runners import withdraw
+from perdure.simulation.compiled.running_jobs import withdraw
 from perdure.simulation.workload import Workload
 from perdure.simulation.world import view_of
 

@@ -22,11 +22,11 @@ from perdure.simulation.compiled.bad_nodes import (
     left_by,
     met_by,
 )
-from perdure.simulation.compiled.finding import next_rung, take
+from perdure.simulation.compiled.event_heap import NEVER, Ticks, discard, empty_ticks, first_tick, holds, pop, push
+from perdure.simulation.compiled.gpu_places import Places, release
 from perdure.simulation.compiled.kernel import LONG, SHORT, Records, kernel, records
-from perdure.simulation.compiled.places import Places, release
-from perdure.simulation.compiled.questions import OVER, Questions, ask, no_questions, note_nodes
-from perdure.simulation.compiled.ticks import NEVER, Ticks, discard, empty_ticks, first_tick, holds, pop, push
+from perdure.simulation.compiled.placements import next_rung, take
+from perdure.simulation.compiled.retry_queries import OVER, Questions, ask, no_questions, note_nodes
 from perdure.simulation.faults import MOST_MET, NodeFaults
 from perdure.simulation.workload import Workload
 
@@ -317,7 +317,7 @@ def _write(state, row, record, node):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def heed(state):  # type: ignore[no-untyped-def]
+def apply_answers(state):  # type: ignore[no-untyped-def]
     """Let jobs come back as the answers to the questions say; a job that does not is over.
 
     Then there are no questions.

@@ -9,10 +9,10 @@ Source of the index: `perdure.scheduling.gittins`.
 
 from __future__ import annotations
 
+from perdure.simulation.compiled.event_heap import NEVER
 from perdure.simulation.compiled.kernel import kernel
 from perdure.simulation.compiled.levels import GITTINS, steps_taken
-from perdure.simulation.compiled.runners import enter, is_out, last_running, resort, withdraw
-from perdure.simulation.compiled.ticks import NEVER
+from perdure.simulation.compiled.running_jobs import enter, is_out, last_running, resort, withdraw
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Jobs of the site's Slurm, each a Dask worker, as a crew for a sweep."""
+"""Jobs of the site's Slurm, each a Dask worker, as an executor for a sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from perdure.errors import ClusterError, ConfigError, PerdureError
 from perdure.model.table import JobTable
-from perdure.simulation.crews.dask_workers import client_of, encrypted, first_line, quiet, run_on
+from perdure.simulation.executors.dask_workers import client_of, encrypted, first_line, quiet, run_on
 from perdure.simulation.sweep import Runs, Setting, SweepCase
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class SlurmJobs:
     def runs(self, tables: Sequence[JobTable], setting: Setting, wanted: Sequence[SweepCase]) -> Runs:
         """See `Crew.runs`. Raises `ClusterError` where Slurm takes no such jobs, or they end before the work does."""
 
-        def lonely(for_s: float) -> None:
+        def no_worker(for_s: float) -> None:
             if not _in_queue([worker.job_id for worker in list(cluster.workers.values())], for_s):
                 fix = f"Their logs are in {logs}; DASK_JOBQUEUE__SLURM__WALLTIME=08:00:00 gives them 8 hours"
                 raise ClusterError(_NAME, "all jobs of the sweep ended before it did", fix)
@@ -43,7 +43,7 @@ class SlurmJobs:
             _must_be_taken(cluster.job_script())
             cluster.scale(jobs=min(self.jobs, len(wanted)))
             with client_of(cluster, _NAME) as client:
-                yield from run_on(client, _NAME, (tables, setting), wanted, lonely)
+                yield from run_on(client, _NAME, (tables, setting), wanted, no_worker)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the compiled loop has to ask a retry policy; see `perdure.simulation.asking`.
+"""What the compiled loop has to ask a retry policy; see `perdure.simulation.retry_hook`.
 
 A retry policy is Python. So the loop returns when attempts failed at an instant, with all questions of that instant,
 and goes on with the answers (`loop.run`): the policy is asked once an instant, not in the middle of the loop.
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.simulation.compiled.gpu_places import COUNT
 from perdure.simulation.compiled.kernel import LONG, Records, kernel, records
-from perdure.simulation.compiled.places import COUNT
 
 OVER = -1  # the answer for a job that does not come back
 

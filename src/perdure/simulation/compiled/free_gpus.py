@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from perdure.simulation.compiled.event_heap import NEVER
 from perdure.simulation.compiled.kernel import LONG, Records, kernel, records
-from perdure.simulation.compiled.ticks import NEVER
 
 
 class Forecast(NamedTuple):

@@ -20,7 +20,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """A crew of so many processes, each of which is given the tables once."""
+    """An executor of N processes, each of which gets the tables once."""
 
     count: int
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from perdure.simulation.compiled.finding import looks_for_itself
+from perdure.simulation.compiled.event_heap import NEVER
+from perdure.simulation.compiled.gpu_places import forget, lift, put_back
 from perdure.simulation.compiled.kernel import kernel
+from perdure.simulation.compiled.level_moves import begin_to_run, cease_to_run, yield_place
 from perdure.simulation.compiled.levels import first_waiting, put_in_line, runs_before, take_out
-from perdure.simulation.compiled.moving import begin_to_run, cease_to_run, yield_place
-from perdure.simulation.compiled.places import forget, lift, put_back
-from perdure.simulation.compiled.runners import enter, last_running, withdraw
+from perdure.simulation.compiled.placements import looks_for_itself
+from perdure.simulation.compiled.running_jobs import enter, last_running, withdraw
 from perdure.simulation.compiled.state import preempt, start
-from perdure.simulation.compiled.ticks import NEVER
 
 
 @kernel

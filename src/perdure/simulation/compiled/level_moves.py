@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from perdure.simulation.compiled.indices import ignore, watch
+from perdure.simulation.compiled.event_heap import NEVER, discard, first_tick, pop, push
+from perdure.simulation.compiled.gittins_indices import ignore, watch
 from perdure.simulation.compiled.kernel import kernel
 from perdure.simulation.compiled.levels import (
     ATTAINED,
@@ -21,8 +22,7 @@ from perdure.simulation.compiled.levels import (
     take_out,
     waiting_key,
 )
-from perdure.simulation.compiled.runners import enter, withdraw
-from perdure.simulation.compiled.ticks import NEVER, discard, first_tick, pop, push
+from perdure.simulation.compiled.running_jobs import enter, withdraw
 
 
 @kernel

@@ -13,9 +13,9 @@ import pytest
 
 from perdure.errors import ClusterBusy, ClusterError, InputError, PerdureError
 from perdure.model.cluster import Cluster
-from perdure.simulation.crews import dask_workers
-from perdure.simulation.crews.dask_workers import DaskWorkers
-from perdure.simulation.crews.processes import Processes
+from perdure.simulation.executors import dask_workers
+from perdure.simulation.executors.dask_workers import DaskWorkers
+from perdure.simulation.executors.processes import Processes
 from perdure.simulation.sweep import Setting, cases, sweep
 from perdure.traces.generate import generate
 from tests.conftest import require
@@ -70,7 +70,7 @@ def local(workers, processes):
         )
 
 
-def crew_of(cluster):
+def executor_of(cluster):
     return DaskWorkers(cluster.scheduler_address.removeprefix("tcp://"))
 
 
@@ -88,33 +88,33 @@ def lone():
         yield cluster
 
 
-def told(tables, wanted, crew, setting=SETTING):
+def told(tables, wanted, executor, setting=SETTING):
     done = []
-    runs = sweep(tables, setting, wanted, crew, done.append)
+    runs = sweep(tables, setting, wanted, executor, done.append)
     assert done == list(range(1, len(wanted) + 1))
     assert [run.case for run in runs] == list(wanted)
     return [(run.metrics, run.result.digest()) for run in runs]
 
 
-def test_every_crew_gives_the_same_answers_in_the_same_order(dask):
+def test_every_executor_gives_the_same_answers_in_the_same_order(dask):
     tables, wanted = [drawn(1), drawn(2)], cases(2, ["fifo", "las-2d"], seeds=2)
     alone = told(tables, wanted, None)
     assert told(tables, wanted, Processes(2)) == alone
-    assert told(tables, wanted, crew_of(dask)) == alone
+    assert told(tables, wanted, executor_of(dask)) == alone
 
 
 @pytest.mark.parametrize("kind", ["processes", "dask"])
 def test_an_error_in_a_run_arrives_whole(dask, kind):
-    crew = Processes(2) if kind == "processes" else crew_of(dask)
+    executor = Processes(2) if kind == "processes" else executor_of(dask)
     wide = jobs((64, 0, 1))
     with pytest.raises(InputError, match="job j0: it asks for 64 GPUs"):
-        sweep([wide, wide], Setting(CLUSTER), cases(2, ["fifo"]), crew)
+        sweep([wide, wide], Setting(CLUSTER), cases(2, ["fifo"]), executor)
 
 
 def test_a_worker_that_dies_is_no_loss(dask, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(DEADLY.format(always=False))
     monkeypatch.chdir(tmp_path)  # the workers are elsewhere
-    found = told([drawn(1)], cases(1, ["mine.py:Deadly"], seeds=2), crew_of(dask))
+    found = told([drawn(1)], cases(1, ["mine.py:Deadly"], seeds=2), executor_of(dask))
     assert (tmp_path / "mine.met").exists()
     assert found == told([drawn(1)], cases(1, ["fifo"], seeds=2), None)
 
@@ -123,18 +123,18 @@ def test_a_run_that_kills_its_workers_is_given_up(dask, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(DEADLY.format(always=True))
     monkeypatch.setattr(dask.scheduler, "allowed_failures", 0)
     with pytest.raises(ClusterError, match="several workers died at one and the same run"):
-        sweep([drawn(1)], SETTING, cases(1, [f"{tmp_path / 'mine.py'}:Deadly"]), crew_of(dask))
+        sweep([drawn(1)], SETTING, cases(1, [f"{tmp_path / 'mine.py'}:Deadly"]), executor_of(dask))
 
 
 def test_other_versions_there_are_refused(dask, monkeypatch):
     monkeypatch.setattr(dask_workers, "__version__", "0.0")  # here and in the scheduler, not in the workers
     with pytest.raises(ClusterError, match=r"Perdure \S+ runs there, and 0\.0 here\. Install the same there as here"):
-        sweep([drawn(1)], SETTING, cases(1, ["fifo"]), crew_of(dask))
+        sweep([drawn(1)], SETTING, cases(1, ["fifo"]), executor_of(dask))
 
 
 def test_a_scheduler_that_goes_away_is_told(lone):
     with pytest.raises(ClusterBusy, match="the Dask scheduler went away during the sweep"):
-        sweep([drawn(1)], SETTING, cases(1, ["fifo"], seeds=50), crew_of(lone), lambda _: lone.close())
+        sweep([drawn(1)], SETTING, cases(1, ["fifo"], seeds=50), executor_of(lone), lambda _: lone.close())
 
 
 def test_a_scheduler_without_workers_is_told(lone, monkeypatch):
@@ -142,7 +142,7 @@ def test_a_scheduler_without_workers_is_told(lone, monkeypatch):
     monkeypatch.setattr(dask_workers, "_GLANCE_S", 0.1)
     lone.scale(0)
     with pytest.raises(ClusterBusy, match=r"has had no worker for 0 minutes\. Start some: dask worker 127\.0\.0\.1:"):
-        sweep([drawn(1)], SETTING, cases(1, ["fifo"]), crew_of(lone))
+        sweep([drawn(1)], SETTING, cases(1, ["fifo"]), executor_of(lone))
 
 
 def test_an_address_where_nobody_answers_is_told(monkeypatch):
@@ -158,7 +158,7 @@ def test_ctrl_c_means_what_it_meant(tmp_path):
     code = """
 import signal, sys
 from pathlib import Path
-from perdure.simulation.crews.slurm_jobs import _slurm_cluster
+from perdure.simulation.executors.slurm_jobs import _slurm_cluster
 if __name__ == "__main__":
     with _slurm_cluster(Path(sys.argv[1])):
         sys.exit(signal.getsignal(signal.SIGINT) is not signal.default_int_handler)

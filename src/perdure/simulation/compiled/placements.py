@@ -6,8 +6,8 @@ and racks the lower one. A gang gets all its GPUs at once or none.
 
 from __future__ import annotations
 
-from perdure.simulation.compiled.kernel import kernel
-from perdure.simulation.compiled.places import (
+from perdure.simulation.compiled.event_heap import NEVER
+from perdure.simulation.compiled.gpu_places import (
     BEST_FIT,
     CONSOLIDATE,
     COUNT,
@@ -19,7 +19,7 @@ from perdure.simulation.compiled.places import (
     lowest_at,
     show,
 )
-from perdure.simulation.compiled.ticks import NEVER
+from perdure.simulation.compiled.kernel import kernel
 
 
 @kernel

@@ -11,7 +11,7 @@ import numpy as np
 
 from perdure.simulation.compiled.kernel import kernel
 from perdure.simulation.compiled.levels import REMAINING_SERVICE, key_now
-from perdure.simulation.compiled.skew import precedes
+from perdure.simulation.compiled.skew_heap import precedes
 
 
 @kernel

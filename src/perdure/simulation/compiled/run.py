@@ -15,14 +15,14 @@ from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
 from perdure.scheduling.placement.room import Room
 from perdure.scheduling.protocol import Policy
-from perdure.simulation.asking import FailedRun, Retry
+from perdure.simulation.compiled.gpu_places import COUNT, KINDS, empty_places, keep_off
 from perdure.simulation.compiled.kernel import code_for
-from perdure.simulation.compiled.places import COUNT, KINDS, empty_places, keep_off
-from perdure.simulation.compiled.questions import OVER
 from perdure.simulation.compiled.registry import COMPILED
+from perdure.simulation.compiled.retry_queries import OVER
 from perdure.simulation.compiled.state import DONE, State, state_of
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.outcome import ReplayOutcome
+from perdure.simulation.retry_hook import FailedRun, Retry
 from perdure.simulation.workload import Workload
 
 

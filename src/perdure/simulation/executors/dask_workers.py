@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster, wherever they run, as a crew for a sweep.
+"""The workers of a Dask cluster, wherever they run, as an executor for a sweep.
 
 Dask moves Python objects between its parts as pickles: whoever reaches the scheduler's port can run programs as its
 user. Where Dask is configured with certificates (``distributed.comm.tls``) all of this goes over TLS.
@@ -49,20 +49,20 @@ class DaskWorkers:
         """See `Crew.runs`. Raises `ClusterBusy` where no scheduler answers, or has no worker for long."""
         name = f"--workers dask://{self.where}"
 
-        def lonely(for_s: float) -> None:
+        def no_worker(for_s: float) -> None:
             if for_s > _PATIENCE_S:
                 what = f"the Dask scheduler has had no worker for {_PATIENCE_S / 60:.0f} minutes"
                 raise ClusterBusy(name, what, f"Start some: dask worker {self.where}")
 
         with quiet(), client_of(f"{'tls' if encrypted() else 'tcp'}://{self.where}", name) as client:
             _must_run(client, name)
-            yield from run_on(client, name, (tables, setting), wanted, lonely)
+            yield from run_on(client, name, (tables, setting), wanted, no_worker)
 
 
 def run_on(
-    client: Client, name: str, shared: Shared, wanted: Sequence[SweepCase], lonely: Callable[[float], None]
+    client: Client, name: str, shared: Shared, wanted: Sequence[SweepCase], no_worker: Callable[[float], None]
 ) -> Runs:
-    """Hand the cases over; while there is no worker, `lonely` is told for how long, and may raise."""
+    """Hand the cases over; while there is no worker, `no_worker` is told for how long, and may raise."""
     ended: SimpleQueue[int] = SimpleQueue()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the tables are large: they go out once
@@ -74,7 +74,7 @@ def run_on(
         future.add_done_callback(lambda _, place=place: ended.put(place))
     try:
         for _ in wanted:
-            place = _next(ended, client, name, lonely)
+            place = _next(ended, client, name, no_worker)
             yield place, replace(_result(futures[place], name), case=wanted[place])
             futures[place].release()
     finally:
@@ -99,7 +99,7 @@ def _run_there(case: SweepCase, tables: Shared, versions: Mapping[str, str], nam
     return run_case(*tables, case)
 
 
-def _next(ended: SimpleQueue[int], client: Client, name: str, lonely: Callable[[float], None]) -> int:
+def _next(ended: SimpleQueue[int], client: Client, name: str, no_worker: Callable[[float], None]) -> int:
     """The place of the run that ends next."""
     seen = time.monotonic()  # when there was a worker
     while True:
@@ -112,7 +112,7 @@ def _next(ended: SimpleQueue[int], client: Client, name: str, lonely: Callable[[
         if workers:
             seen = time.monotonic()
         else:
-            lonely(time.monotonic() - seen)
+            no_worker(time.monotonic() - seen)
 
 
 def _result(future: Future[Any], name: str) -> Run:
