@@ -149,7 +149,7 @@ def test_retry_rules_are_those_of_the_controller(env, tmp_path):
         ("[service]\nport = 1\nport = 2\n", "", "not TOML", "line 3"),
         ("[service\n", "", "not TOML", ""),
         ("a = " + "1" * 5000, "", "not TOML", ""),
-        ("[retry]\nback_off_s = " + "9" * 4000, ":2: back_off_s", "too large", ""),
+        ("[retry]\nback_off_s = " + "9" * 4000, ":2: back_off_s", "out of range", ""),
         ("a = " + "[" * 5000, "", "nested too deeply", ""),
     ],
 )
@@ -205,7 +205,7 @@ def test_the_environment_is_read_in_the_type_of_the_setting(env, variable, text,
         ("PERDURE_SERVICE_PORT", "x", "PERDURE_SERVICE_PORT: 'x' is not a whole number"),
         ("PERDURE_SERVICE_PORT", "", "PERDURE_SERVICE_PORT: '' is not a whole number"),
         ("PERDURE_SERVICE_ACT", "maybe", "PERDURE_SERVICE_ACT: 'maybe' is not true or false"),
-        ("PERDURE_RETRY_BACK_OFF_S", "nan", "PERDURE_RETRY_BACK_OFF_S: nan is out of range"),
+        ("PERDURE_RETRY_BACK_OFF_S", "nan", "PERDURE_RETRY_BACK_OFF_S: 'nan' is out of range"),
     ],
 )
 def test_a_variable_that_cannot_be_used_is_named(env, variable, text, words):

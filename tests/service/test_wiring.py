@@ -4,9 +4,11 @@ import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import SimpleNamespace, UnionType
+from typing import get_args
 
 import pytest
+from msgspec import Meta
 
 from perdure.backends import local
 from perdure.backends.registry import BACKENDS
@@ -19,9 +21,7 @@ from perdure.service import runtime
 from perdure.service.notices.channels.ntfy import Ntfy
 from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
-from perdure.service.settings import _HIGHEST as HIGHEST
-from perdure.service.settings import _LOWEST as LOWEST
-from perdure.service.settings import Settings, load, value_of
+from perdure.service.settings import Settings, _type_of, known_names, load, value_of
 from perdure.service.workers.kept_logs import Retention
 
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
@@ -289,12 +289,18 @@ def test_a_standby_waits_for_the_journal_and_another_does_not(monkeypatch, capsy
 # -- the bounds of what may be set
 
 
-@pytest.mark.parametrize("name", sorted({*LOWEST, *HIGHEST}))
+def bounds(name):
+    """What the lowest and the highest value of a number are; None where there is no such bound."""
+    options = get_args(_type_of(name)) if isinstance(_type_of(name), UnionType) else [_type_of(name)]
+    return next(((m.ge, m.le) for each in options for m in get_args(each)[1:] if isinstance(m, Meta)), (None, None))
+
+
+@pytest.mark.parametrize("name", [name for name in known_names() if set(bounds(name)) != {None}])
 def test_a_bound_may_be_set_and_what_lies_beyond_it_may_not(name):
     step = 1 if isinstance(value_of(Settings(), name) or 1, int) and name != "service.poll_s" else 0.01
-    for bounds, beyond in ((LOWEST, -step), (HIGHEST, step)):
-        if name in bounds:
+    for bound, beyond in zip(bounds(name), (-step, step), strict=True):
+        if bound is not None:
             kind = type(step)
-            assert value_of(load({"HOME": "/x"}, flags={name: kind(bounds[name])}).settings, name) == bounds[name]
+            assert value_of(load({"HOME": "/x"}, flags={name: kind(bound)}).settings, name) == bound
             with pytest.raises(ConfigError, match="out of range"):
-                load({"HOME": "/x"}, flags={name: kind(bounds[name]) + beyond})
+                load({"HOME": "/x"}, flags={name: kind(bound) + beyond})

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class RetryRules:
     max_probes: int = 1
     """Retries of one job after one kind of failure that nobody can tell."""
 
-    cluster_share_per_hour: float = 1.0
+    cluster_share_per_hour: Annotated[float, Meta(ge=0, le=10)] = 1.0
     """Retries that start in any hour, as a share of the jobs that run or wait; from `cluster_floor_per_hour` to
     `per_cluster_per_hour`. What jobs share, spent, makes a retry come later, and stops none: with 50,000 jobs that wait
     for 4 nodes, the nodes' own budgets are what is reached first."""
@@ -35,7 +38,7 @@ class RetryRules:
     """Retries that failures on one node may cause in an hour; where more jobs run on a node,
     `cluster_share_per_hour` of these. Beyond that the node eats jobs, and what failed there starts later."""
 
-    user_share: float = 0.5
+    user_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
     """Of each of these budgets, at most so much goes to one user."""
 
     per_user_per_hour: int = 2500
@@ -46,10 +49,10 @@ class RetryRules:
 
     back_off_cap_s: float = 60.0 * 60.0
 
-    repeat_odds: float = 0.25
+    repeat_odds: Annotated[float, Meta(ge=0, le=1)] = 0.25
     """Factor on the odds of a retry for each time the same failure came back on other nodes."""
 
-    same_place_odds: float = 0.6
+    same_place_odds: Annotated[float, Meta(ge=0, le=1)] = 0.6
     """The same where it came back on a node that it was seen on before: part of that is the node's."""
 
     requeue_at_timeout: tuple[str, ...] = ()

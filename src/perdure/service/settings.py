@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-import math
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import re2
+from msgspec import Meta
 
 from perdure.backends.kind import BackendKind, CallBudget
 from perdure.backends.registry import BACKENDS
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, InputError
 from perdure.model.actions import KINDS
+from perdure.model.validation import in_words, read, shown
 from perdure.retry.rules import RetryRules
 from perdure.service.access.proxy.settings import ProxySettings, check_proxy
 from perdure.service.blame.settings import BlameSettings
@@ -56,7 +56,7 @@ class ServiceSettings:
     services share one PostgreSQL database each need a name of their own, which then must not change."""
     host: str = "127.0.0.1"
     """Address to listen on: a loopback one, unless `allow_remote`."""
-    port: int = 8470
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8470
     """Port of the dashboard and the API; 0 takes any free one."""
     allow_remote: bool = False
     """Listen beyond this machine. Tokens then cross the network: only behind a proxy that speaks TLS."""
@@ -68,9 +68,9 @@ class ServiceSettings:
     """Unix socket of the API, for all users of this machine; not set: ``perdure.sock`` in `state`, for its owner."""
     database: str = ""
     """URL of a PostgreSQL database for the journal; "" keeps it in SQLite in `state`."""
-    keep_days: float = 30.0
+    keep_days: Annotated[float, Meta(ge=1)] = 30.0
     """How long the journal keeps events, and jobs, failures and actions that are settled. What is open stays."""
-    poll_s: float | None = None
+    poll_s: Annotated[float, Meta(ge=0.1, le=3600)] | None = None
     """Seconds between two looks at the cluster; not set: 1 on the embedded cluster; on Slurm 30 where hooks tell of
     ends (`slurm.spool`), else as often as `slurm.looks_per_minute` allows."""
     standby: bool = False
@@ -115,7 +115,7 @@ class CoordinationSettings:
     """Directory into which `perdure agent` writes on every node; not set: nodes are not watched."""
     fences: tuple[str, ...] = ()
     """Directories of jobs' fences, each named by its job: ``PERDURE_FENCE_DIR=DIR/$SLURM_JOB_ID``."""
-    watch_every_s: float = 2.0
+    watch_every_s: Annotated[float, Meta(ge=0.1)] = 2.0
     """Seconds between two looks at the heartbeats."""
 
 
@@ -198,51 +198,6 @@ _GROUPS: Mapping[str, type] = {
     "proxy": ProxySettings,
 }
 _NOT_SET_BY_PEOPLE = {"controller.retry", "controller.playbook", "controller.ignore_before_s", "controller.mark"}
-_LOWEST: Mapping[str, float] = {
-    "local.nodes": 1,
-    "service.poll_s": 0.1,
-    "service.keep_days": 1,
-    "slurm.tool_timeout_s": 1,
-    "slurm.looks_per_minute": 1,
-    "controller.action_ttl_s": 1,
-    "controller.max_cases": 1,
-    "whatif.upload_mib": 1,
-    "whatif.unpacked_mib": 1,
-    "whatif.memory_mib": 1024,
-    "whatif.time_limit_s": 1,
-    "whatif.queue": 1,
-    "whatif.keep": 1,
-    "coordination.watch_every_s": 0.1,
-    "blame.window_s": 60,
-    "blame.step_s": 1,
-    "blame.confirm": 1,
-    "blame.release": 1,
-    "notices.per_hour": 1,
-    "notices.timeout_s": 1,
-}
-_HIGHEST: Mapping[str, float] = {
-    "service.port": 65535,
-    "service.poll_s": 3600,
-    "local.nodes": 64,
-    "local.gpus": 64,
-    "retry.cluster_share_per_hour": 10,
-    "retry.user_share": 1,
-    "retry.same_place_odds": 1,
-    "retry.repeat_odds": 1,
-    "caps.jobs_share_per_hour": 100,
-    "caps.nodes_out_share": 1,
-    "caps.nodes_share_per_hour": 1,
-    "whatif.upload_mib": 4096,
-    "whatif.nice": 19,
-    "whatif.queue": 100,
-    "whatif.keep": 200,
-    "blame.window_s": 86_400,
-    "blame.step_s": 3600,
-    "blame.confirm": 100,
-    "blame.release": 100,
-    "notices.group_s": 3600,
-    "notices.timeout_s": 120,
-}
 
 
 def load(env: Mapping[str, str], config: Path | None = None, flags: Mapping[str, object] | None = None) -> Loaded:
@@ -393,104 +348,57 @@ def _unknown(kind: str, name: str, where: str, known: Iterable[str]) -> ConfigEr
 
 def _checked(given: Given) -> object:
     """The value in the type of its setting, within its bounds."""
-    kind, optional = _kind(given.name)
+    kind, value = _type_of(given.name), given.value
+    words = getattr(kind, "IN_WORDS", "") or in_words(kind)
     try:
-        value = _converted(kind, given)
-        _check_bounds(given.name, value)
-    except (ValueError, OverflowError) as err:
-        key = given.name.partition(".")[2]
-        where = given.where if given.text or given.base is None else f"{given.where}: {key}"
-        fix = f"Give {_words(kind, given.name)}" + (", or leave it out" if optional else "")
-        raise ConfigError(where, str(err), fix) from err
-    return value
+        if hasattr(kind, "read_tables"):
+            return kind.read_tables(value, given.base)
+        value = str(value) if isinstance(value, Path) else value
+        value = _plain(kind, value) if given.text and isinstance(value, str) else value
+        return read(kind, value, "", lambda _, path: _path(path, given.base), strict=not given.text)
+    except InputError as err:
+        what = f"{shown(value)} is not {words}" if err.where else err.what  # where a part of it is wrong
+    except ValueError as err:
+        what = str(err)
+    where = given.where if given.text or given.base is None else f"{given.where}: {given.name.partition('.')[2]}"
+    raise ConfigError(where, what, f"Give {words}" + (", or leave it out" if NoneType in get_args(kind) else ""))
 
 
-def _kind(name: str) -> tuple[type, bool]:
-    """The type of a setting, and whether it may be left unset."""
+_NAME = Annotated[str, Meta(min_length=1)]
+_TYPES: Mapping[Any, Any] = {  # what a plain type means in a setting
+    int: Annotated[int, Meta(ge=0)],
+    float: Annotated[float, Meta(ge=0)],
+    tuple[str, ...]: Annotated[tuple[_NAME, ...], Meta(description="a list of names")],
+}
+
+
+def _type_of(name: str) -> Any:
+    """The type of a setting, with its bounds: a number without any is at least 0."""
     group, _, key = name.partition(".")
-    hint = get_type_hints(groups()[group])[key]
-    if get_origin(hint) is tuple:
-        return tuple, False
-    options = [arg for arg in get_args(hint) if arg is not NoneType]
-    return (options[0], True) if options else (hint, False)
+    kind = groups()[group]
+    one_of = next(each.metadata.get("one_of") for each in fields(kind) if each.name == key)
+    hint = get_type_hints(kind, include_extras=True)[key]
+    return Literal.__getitem__(tuple(one_of)) if one_of else _TYPES.get(hint, hint)
 
 
-def _choices(name: str) -> Collection[str]:
-    group, _, key = name.partition(".")
-    return next((f.metadata.get("one_of", ()) for f in fields(groups()[group]) if f.name == key), ())
+_TRUTH = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
-_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-
-
-def _converted(kind: type, given: Given) -> object:
-    """Raises `ValueError` with what is wrong about it."""
-    if hasattr(kind, "read_tables"):
-        return kind.read_tables(given.value, given.base)
-    value = _parsed(kind, given.value) if given.text and isinstance(given.value, str) else given.value
-    if issubclass(kind, StrEnum) and isinstance(value, str):
-        if value in list(kind):
-            return kind(value)
-    elif choices := _choices(given.name):
-        if isinstance(value, str) and value in choices:
-            return value
-    elif kind is tuple and isinstance(value, (list, tuple)) and all(isinstance(v, str) and v for v in value):
-        return tuple(value)
-    elif kind is Path and isinstance(value, (str, Path)) and str(value):
-        return _path(value, given.base)
-    elif kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
-        return value
-    raise ValueError(f"{_short(value)} is not {_words(kind, given.name)}")
-
-
-def _parsed(kind: type, text: str) -> object:
-    """Text of the environment in the form that TOML would have given; as it is where it has none."""
+def _plain(kind: Any, text: str) -> object:
+    """Text of the environment: without blanks around it, a list split at its commas, any word for true or false."""
     words = text.strip()
-    if kind is tuple:
+    if kind is _TYPES[tuple[str, ...]]:
         return [part.strip() for part in words.split(",")] if words else []
-    try:
-        if kind is bool:
-            return True if words.lower() in _YES else False if words.lower() in _NO else text
-        return kind(words) if kind in (int, float) else text
-    except ValueError:
-        return text
+    return text if kind in (str, Path, Path | None) else _TRUTH.get(words.lower(), words)
 
 
-def _path(value: str | Path, base: Path | None) -> Path:
-    if "\0" in str(value):
+def _path(text: object, base: Path | None) -> Path:
+    if not isinstance(text, str) or not text:
+        raise ValueError(f"{shown(text)} is not a path")
+    if "\0" in text:
         raise ValueError("a path cannot hold a NUL")
-    path = Path(os.path.expanduser(value))
+    path = Path(os.path.expanduser(text))
     return path if path.is_absolute() else (base or Path.cwd()).absolute() / path
-
-
-def _check_bounds(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return
-    if not math.isfinite(value) or not _LOWEST.get(name, 0) <= value <= _HIGHEST.get(name, math.inf):
-        raise ValueError(f"{_short(value)} is out of range")
-
-
-def _short(value: object) -> str:
-    try:
-        words = repr(value)
-    except ValueError:  # a whole number with too many digits to be shown
-        return "that number"
-    return words if len(words) <= 60 else f"{words[:57]}..."
-
-
-def _words(kind: type, name: str) -> str:
-    """What may stand there, in words."""
-    if in_words := getattr(kind, "IN_WORDS", ""):
-        return str(in_words)
-    if choices := list(kind) if issubclass(kind, StrEnum) else _choices(name):
-        return " or ".join(repr(str(choice)) for choice in choices)
-    if kind in (int, float):
-        number = "a whole number" if kind is int else "a number"
-        low, high = _LOWEST.get(name, 0), _HIGHEST.get(name)
-        return f"{number} of at least {low:g}" if high is None else f"{number} from {low:g} to {high:g}"
-    return {bool: "true or false", Path: "a path", tuple: "a list of names"}.get(kind, "a text in quotes")
 
 
 # -- together
@@ -523,7 +431,7 @@ def _check_cluster_name(service: ServiceSettings, origin: Mapping[str, str]) -> 
     if service.cluster_name and _CLUSTER_NAME.fullmatch(service.cluster_name) is None:
         where = f"{origin['service.cluster_name']}: cluster_name"
         fix = "Use up to 63 letters, digits, '-', '_' and '.'"
-        raise ConfigError(where, f"{_short(service.cluster_name)} is not a cluster's name", fix)
+        raise ConfigError(where, f"{shown(service.cluster_name)} is not a cluster's name", fix)
 
 
 def _check_kinds(scope: ScopeSettings, origin: Mapping[str, str]) -> None:

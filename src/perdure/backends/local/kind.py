@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from perdure.backends.kind import BackendKind
 from perdure.backends.protocol import Backend
@@ -16,9 +19,9 @@ from perdure.model.jobs import Job
 class LocalSettings:
     """The embedded cluster."""
 
-    nodes: int = 4
+    nodes: Annotated[int, Meta(ge=1, le=64)] = 4
     """Virtual nodes on this machine."""
-    gpus: int = 8
+    gpus: Annotated[int, Meta(ge=0, le=64)] = 8
     """Emulated GPUs of each node."""
     demo: bool = True
     """Let the demonstration workload arrive."""

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from msgspec import Meta
 
 from perdure.backends.kind import NODE_NAME, BackendKind, CallBudget, Checkup, ManagerIdentity
 from perdure.backends.protocol import Backend
@@ -32,11 +34,11 @@ JOB_ID = re.compile(r"[0-9]{1,18}(?:[_+][0-9]{1,18})?", re.ASCII)
 class SlurmSettings:
     """How Slurm is asked."""
 
-    tool_timeout_s: float = 30.0
+    tool_timeout_s: Annotated[float, Meta(ge=1)] = 30.0
     """How long one of its command-line tools may take."""
     spool: Path | None = None
     """Directory into which the site's epilog or jobcomp hook drops a file for each job that ended."""
-    looks_per_minute: int | None = None
+    looks_per_minute: Annotated[int, Meta(ge=1)] | None = None
     """Most looks at all jobs and nodes in any minute, whatever happens; not set: 10, or as many as `service.poll_s`
     asks for."""
     start_wait_s: float = 0.0

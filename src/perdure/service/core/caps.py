@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +18,13 @@ class Caps:
     """
 
     actions_per_hour: int = 10_000
-    jobs_share_per_hour: float = 2.0
+    jobs_share_per_hour: Annotated[float, Meta(ge=0, le=100)] = 2.0
     """Also at most so many for each job that is not over, but never fewer than `floor_per_hour`: twice what the retries
     of the same jobs may be, of which a user has half. One user's jobs cause at most half of all actions."""
     floor_per_hour: int = 200
     drains_per_hour: int = 4
-    nodes_share_per_hour: float = 0.1
+    nodes_share_per_hour: Annotated[float, Meta(ge=0, le=1)] = 0.1
     """Drains: also at most this share of the nodes, but never fewer than `drains_floor_per_hour`."""
     drains_floor_per_hour: int = 2
-    nodes_out_share: float = 0.5
+    nodes_out_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
     """No node is drained where more than this share of the nodes would then take no work, for whatever reason."""

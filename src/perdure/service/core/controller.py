@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from perdure.coordination.chain import Chain, advance
@@ -66,7 +67,7 @@ class ControllerSettings:
 
     retry: RetryRules = field(default_factory=RetryRules)
     playbook: Playbook = field(default_factory=own_playbook)
-    action_ttl_s: float = 15 * 60.0
+    action_ttl_s: Annotated[float, Meta(ge=1)] = 15 * 60.0
     """An action that was not begun this long after it was decided is not begun at all."""
     vanish_grace_s: float = 30.0
     """How long an attempt may be missing from what the resource manager says before it counts as ended."""
@@ -74,7 +75,7 @@ class ControllerSettings:
     """Attempts that ended before this instant are written down, and that is all: they are none of our business."""
     mark: str = ""
     """Of this service, in the line that each decision leaves in the job's record; "": none is left."""
-    max_cases: int = 5000
+    max_cases: Annotated[int, Meta(ge=1)] = 5000
     """Jobs with failures that are remembered; beyond it the oldest that are settled are forgotten."""
 
 

@@ -8,8 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 from urllib.parse import urlsplit
+
+from msgspec import Meta
 
 from perdure.errors import ConfigError
 from perdure.service.notices.channels.mail import Mail
@@ -80,14 +82,14 @@ class NoticesSettings:
     url: str = ""
     """Where people reach the pages, for the links in messages (``https://perdure.site.org``); "": as the service is
     reached on its own machine."""
-    group_s: float = 30.0
+    group_s: Annotated[float, Meta(ge=0, le=3600)] = 30.0
     """How long a message waits for more of its kind, in seconds."""
-    per_hour: int = 30
+    per_hour: Annotated[int, Meta(ge=1)] = 30
     """Most messages of one severity to one target in any hour, or to one person by it; what comes meanwhile goes into
     the next one. Each severity is counted apart, so what is critical never waits for the rest."""
     retry_for_s: float = 86_400.0
     """How long a message is tried again that cannot be delivered, in seconds; at most every 15 minutes."""
-    timeout_s: float = 10.0
+    timeout_s: Annotated[float, Meta(ge=1, le=120)] = 10.0
     """How long one delivery may take, in seconds."""
     disk_low_mib: int = 1024
     """Tell when the disk of the state directory has less room than this, in MiB."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 MIB = 1 << 20
 
@@ -13,17 +16,17 @@ class WhatifSettings:
 
     enabled: bool = True
     """False: none are taken, and the page says so."""
-    upload_mib: int = 64
+    upload_mib: Annotated[int, Meta(ge=1, le=4096)] = 64
     """Largest trace that is taken, as it is sent."""
-    unpacked_mib: int = 1024
+    unpacked_mib: Annotated[int, Meta(ge=1)] = 1024
     """Largest trace that is read, once it is unpacked."""
-    memory_mib: int = 4096
+    memory_mib: Annotated[int, Meta(ge=1024)] = 4096
     """Address space of the process that simulates."""
-    time_limit_s: float = 600.0
+    time_limit_s: Annotated[float, Meta(ge=1)] = 600.0
     """How long one comparison may take."""
-    nice: int = 10
+    nice: Annotated[int, Meta(ge=0, le=19)] = 10
     """How far that process stands back behind others, from 0 to 19."""
-    queue: int = 4
+    queue: Annotated[int, Meta(ge=1, le=100)] = 4
     """Comparisons that may wait for the one that runs."""
-    keep: int = 20
+    keep: Annotated[int, Meta(ge=1, le=200)] = 20
     """Comparisons that are kept of each user; the oldest go first."""
