@@ -27,10 +27,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes; default: one for each core")
     parser.add_argument("--seed", type=int, help="run this one alone, and tell what happened in it")
+    parser.add_argument("--until-broken", action="store_true", help="end at the first seed that breaks a law")
     given = parser.parse_args()
     if given.seed is not None:
         return _one(given.seed)
-    return _many(range(given.first, given.first + given.seeds), given.workers)
+    return _many(range(given.first, given.first + given.seeds), given.workers, ends_early=given.until_broken)
 
 
 def _one(seed: int) -> int:
@@ -39,7 +40,7 @@ def _one(seed: int) -> int:
     return 1 if told.broken else 0
 
 
-def _many(seeds: range, workers: int) -> int:
+def _many(seeds: range, workers: int, *, ends_early: bool) -> int:
     failed = events = faults = crashes = 0
     began_s = time.monotonic()
     with Pool(workers) as pool:
@@ -48,6 +49,8 @@ def _many(seeds: range, workers: int) -> int:
             if told.broken:
                 failed += 1
                 _say(f"seed {told.seed}: {told.broken} (python -m tests.dst --seed {told.seed})")
+                if ends_early:
+                    return 1  # leaving the pool ends it
             if done % MANY == 0 and done < len(seeds):
                 _say(f"{done} seeds so far, {failed} failed")
         pool.close()

@@ -87,7 +87,7 @@ def run(copy: Path, tests: Iterable[str]) -> Found:
 def _command(test: str) -> list[str]:
     kind, _, seeds = test.partition(":")
     if kind == "dst":
-        return [sys.executable, "-m", "tests.dst", "--seeds", seeds]
+        return [sys.executable, "-m", "tests.dst", "--seeds", seeds, "--until-broken"]
     if kind == TYPES:
         return [sys.executable, "-m", "mypy", "--no-error-summary"]
     return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", test]
