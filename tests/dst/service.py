@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 
 from perdure.coordination.playbook import own_playbook
@@ -75,16 +74,32 @@ class Switch:
             raise FileNotFoundError
 
 
+class _Done:
+    """What a `Future` is that has ended."""
+
+    def __init__(self, value, error) -> None:
+        self._value, self._error = value, error
+
+    def done(self) -> bool:
+        return True
+
+    def result(self):
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def add_done_callback(self, call) -> None:
+        call(self)
+
+
 class _AtOnce:
     """Reads logs in the caller's own thread."""
 
     def submit(self, read, *given):
-        done = Future()
         try:
-            done.set_result(read(*given))
+            return _Done(read(*given), None)
         except Exception as err:
-            done.set_exception(err)
-        return done
+            return _Done(None, err)
 
     def shutdown(self, **_):
         """Nothing runs."""

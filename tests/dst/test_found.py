@@ -2,7 +2,8 @@
 
 import pytest
 
-from perdure.backends.simulated import EVERY, Script
+from perdure.backends.simulated import EVERY, FaultPlan, Script
+from perdure.backends.simulated.cluster import REMEMBERED_S
 from perdure.coordination.record import ExceptionOutcome
 from perdure.errors import StateError
 from perdure.model.actions import Hold, Release, Requeue
@@ -364,6 +365,39 @@ def test_a_late_release_lets_go_of_no_job_that_needs_what_went_down_since(scene)
     assert scene.manager.job("1").state is JobState.PENDING
     ended = scene.engine.state.chain.ended
     assert [ended[name].outcome for name in ("x1", "x3")] == [ExceptionOutcome.RECOVERED, ExceptionOutcome.RECOVERED]
+
+
+def test_a_job_that_nobody_saw_before_it_was_forgotten_takes_its_users_share(scene):
+    scene.line.silent = True
+    scene.manager.submit(replace(ONCE, exit_code=1, user="ada"))
+    scene.manager.advance(1.0 + REMEMBERED_S)
+    scene.line.silent = False
+    scene.look_after(5.0)
+    scene.judge_all()
+    scene.engine.act()
+    (charge,) = scene.journal.charges(0.0).values()
+    assert (charge.kind, charge.user) == ("requeue", "ada")
+
+
+def test_a_release_that_may_be_lost_does_not_make_the_next_one_needless(scene):
+    waits(scene)
+    raised(scene, DOWN, **OF_SCRATCH)
+    scene.engine.act()
+    scene.look_after(1.0)
+    raised(scene, UP, **OF_SCRATCH)
+    scene.line.faults = FaultPlan(p_lose_request=1.0, p_lose_reply=1.0)
+    scene.engine.act()
+    raised(scene, DOWN, **OF_SCRATCH)
+    raised(scene, UP, **OF_SCRATCH)
+    scene.engine.act()  # nobody can tell what became of the first
+    scene.line.faults = FaultPlan()
+    assert scene.journal.action("release:sim/1#0@x4").state == "planned"
+    raised(scene, DOWN, **OF_SCRATCH)
+    scene.look_after(60.0)
+    scene.engine.act()  # the first was lost, and is not given again: the job needs what is down
+    raised(scene, UP, **OF_SCRATCH)
+    scene.engine.act()
+    assert scene.manager.job("1").state is JobState.PENDING
 
 
 def test_a_job_that_was_let_go_is_held_again_when_what_it_needs_goes_down_again(scene):

@@ -114,6 +114,8 @@ class SimulatedBackend:
 
     def _deliver(self) -> None:
         """Let messages arrive whose time has come."""
+        if not self._late:
+            return
         due = [late for late in self._late if late.due_s <= self._truth.now]
         self._late = deque(late for late in self._late if late.due_s > self._truth.now)
         for late in sorted(due, key=lambda one: one.due_s):

@@ -221,7 +221,7 @@ def _look(
     state: ControllerState, seen: Observation, settings: ControllerSettings
 ) -> tuple[ControllerState, list[Effect]]:
     known, events = changes(state.known, seen, grace_s=settings.vanish_grace_s)
-    state = replace(state, known=known, fleet=fleet_of(known, state.fleet))
+    state = replace(state, known=known, fleet=fleet_of(known, state.fleet, state.known))
     effects: list[Effect] = []
     for event in events:
         effects.append(Journalled(event))
@@ -328,12 +328,15 @@ def _hold_newcomers(
     )
 
 
-def fleet_of(known: Known, fleet: Fleet) -> Fleet:
-    """The fleet with what is usable and live."""
+def fleet_of(known: Known, fleet: Fleet, before: Known | None = None) -> Fleet:
+    """The fleet with what is usable and live; where the nodes are as they were `before`, what is usable is, too."""
     live = sum(not job.state.is_over for job in known.jobs.values())
+    fleet = replace(fleet, live_jobs=live, running_jobs=len(known.running))
+    if before is not None and known.nodes == before.nodes:
+        return fleet
     usable = usable_nodes(known.nodes.values()) if known.nodes else {}
     reserved = frozenset(node.name for node in known.nodes.values() if node.is_reserved)
-    return replace(fleet, usable=usable, reserved=reserved, live_jobs=live, running_jobs=len(known.running))
+    return replace(fleet, usable=usable, reserved=reserved)
 
 
 def _attempt_ended(

@@ -104,8 +104,23 @@ UNREPORTED = ACTIONS.where(
     ~select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists(),
 )
 BEGUN = (  # all but comments and what lets go of what Perdure held itself, with whose job it is about
-    select(actions.c.key, actions.c.kind, actions.c.started_s, cast(actions.c.payload, Text).label("text"), jobs.c.user)
+    select(
+        actions.c.key,
+        actions.c.kind,
+        actions.c.started_s,
+        cast(actions.c.payload, Text).label("text"),
+        func.coalesce(jobs.c.user, literal_column("attempts.payload ->> 'user'")).label("user"),
+    )
     .join(jobs, and_(jobs.c.cluster == actions.c.cluster, jobs.c.job_id == actions.c.job_id), isouter=True)
+    .join(
+        attempts,
+        and_(
+            attempts.c.cluster == actions.c.cluster,
+            attempts.c.job_id == actions.c.job_id,
+            attempts.c.incarnation == actions.c.incarnation,
+        ),
+        isouter=True,
+    )
     .where(actions.c.started_s > _SINCE_S, actions.c.by == bindparam("by"), actions.c.cluster == _HERE)
     .where(actions.c.key.not_like("release:%@%"), actions.c.kind != literal_column("'comment'"))
 )

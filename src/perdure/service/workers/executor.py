@@ -252,10 +252,10 @@ class Executor:
         used, needless = self._used(now), taken_back(waiting)
         for row in takewhile(lambda _: goes_on(), waiting):
             job_id = row.attempt.job_id if row.attempt else None
+            if job_id in busy_jobs:
+                continue
             if (outcome := self._moot(row, needless)) is not None:
                 ended += self._end(row, ActionState.of(outcome.status), outcome.detail, now)
-                continue
-            if job_id in busy_jobs:
                 continue
             job = self._journal.job_of(row.action)
             ruled, row = self._ruled(row, job, used, now)
@@ -308,7 +308,7 @@ class Executor:
         """
         settings, action = self.settings, row.action
         outside = settings.scope.refuses(action, job, self._journal.node_of(action))
-        user = job.user if job else ""
+        user = self._user_of(row, job)
         half_done = is_half_done(action, job)
         ruled = rule(row, now, settings.armed, self.stopped, settings.caps, used, user, outside, half_done)
         if not isinstance(action, Requeue) or ruled.until_s is None:
@@ -320,6 +320,13 @@ class Executor:
             return ruled, row
         later = replace(row, action=replace(action, delay_s=until_s - now))
         return (Ruled(GateRuling.GO), later) if self._journal.change(later) else (ruled, row)
+
+    def _user_of(self, row: ActionRow, job: Job | None) -> str:
+        """Whose job it is about; of one that ended and was forgotten before anybody saw it, an attempt tells."""
+        if job is not None or row.attempt is None:
+            return job.user if job else ""
+        attempt = self._journal.attempt(row.attempt)
+        return attempt.user if attempt else ""
 
     def _used(self, now: float) -> Used:
         """What counts now: read from the journal once, and kept up from then on; again where a clock was set back.
@@ -335,7 +342,7 @@ class Executor:
     def _charged(self, used: Used, row: ActionRow, job: Job | None, now: float) -> Used:
         if not is_charged(row) or self._charges is None:
             return used
-        self._charges[row.key] = Charge(row.action.counts_at(now), row.action.kind, job.user if job else "")
+        self._charges[row.key] = Charge(row.action.counts_at(now), row.action.kind, self._user_of(row, job))
         return replace(used, charges=tuple(self._charges.values()))
 
     def _uncharge(self, key: str) -> None:
