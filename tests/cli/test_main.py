@@ -79,6 +79,10 @@ def test_no_command_is_answered_with_the_help(perdure):
         (["jobs", "--limit", "x"], "jobs: Invalid value for '--limit': "),
         (["jobs", "--limit", "0"], "jobs: Invalid value for '--limit': "),
         (["node"], "node: Missing command. See perdure node --help."),
+        (
+            ["node", "drain", "a/b"],
+            "node 'a/b': is not the name of a node: it is empty or holds a /. See perdure nodes.",
+        ),
         (["node", "drain"], "node drain: Missing argument 'NODE'. See perdure node drain --help."),
         (
             ["why"],

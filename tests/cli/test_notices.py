@@ -1,7 +1,8 @@
 """`perdure notices test` tries the targets from this process."""
 
 from perdure.backends.kind import Checkup
-from perdure.cli import doctor
+from perdure.cli import doctor, notices
+from perdure.cli.output import clock
 from tests.service.notices.receivers import receiving
 
 
@@ -40,6 +41,15 @@ def test_an_unknown_target_is_an_error(perdure, home):
     ran = perdure("notices", "test", "pos", *given)
     assert ran.code == 2
     assert ran.complaint == "pos: no such target. Name one of: ops."
+
+
+def test_the_list_says_what_a_message_waits_for_and_until_when():
+    told = {"title": "A node is drained", "about": ["n1"], "count": 1, "error": "", "waits_for": "", "until_s": None}
+    assert notices._what(told) == "A node is drained: n1"
+    waits = {**told, "waits_for": "waits for more of its kind", "until_s": 0.0}
+    assert notices._what(waits) == f"A node is drained: n1 (waits for more of its kind, until {clock(0.0).short})"
+    failed = {**waits, "error": "answered 503.", "waits_for": "waits to be tried again"}
+    assert "(answered 503; waits to be tried again, until " in notices._what(failed)
 
 
 def test_the_doctor_tries_each_target_and_sends_none_a_message(perdure, home, monkeypatch):

@@ -11,6 +11,7 @@ from perdure.cli.options import AsJson, StateDir, Wide, service
 from perdure.cli.output import print_json, print_line, print_table, since
 from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import text, word
+from perdure.errors import InputError
 
 ANSWER_WITHIN_S = 10.0  # that the resource manager has; then the command does not wait any longer
 STEP_S = 0.2
@@ -89,19 +90,25 @@ def undrain(node: Node, reason: Reason = "returned by hand", state: StateDir = N
     return _order(node, "undrain", reason, state)
 
 
-def _fault(name: str, kind: str, state: StateDir) -> int:
+def _path(name: str) -> str:
+    """Where the API has a node. Raises `InputError` for what can be no name of one."""
     from perdure.service.client import segment
 
-    service(state).post(f"/nodes/{segment(name)}/faults", {"kind": kind})
+    if not name or "/" in name:
+        raise InputError(f"node {name!r}", "is not the name of a node: it is empty or holds a /", "See perdure nodes")
+    return f"/nodes/{segment(name)}"
+
+
+def _fault(name: str, kind: str, state: StateDir) -> int:
+    path = _path(name)
+    service(state).post(f"{path}/faults", {"kind": kind})
     print_line(f"{name}: {kind} done")
     return 0
 
 
 def _order(name: str, kind: str, reason: str, state: StateDir) -> int:
-    from perdure.service.client import segment
-
-    asked = service(state)
-    key = asked.post(f"/nodes/{segment(name)}/{kind}", {"reason": reason})["key"]
+    path, asked = _path(name), service(state)
+    key = asked.post(f"{path}/{kind}", {"reason": reason})["key"]
     end = time.monotonic() + ANSWER_WITHIN_S
     while True:
         found = next((a for a in asked.pages("/actions", RECENT, kind=kind) if a["key"] == key), None)

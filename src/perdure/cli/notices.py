@@ -93,8 +93,11 @@ def _try(target: str, settings: Any) -> str:
 
 
 def _what(message: dict[str, Any]) -> str:
-    """What it tells, and why it did not arrive."""
+    """What it tells, why it did not arrive, and what it waits for."""
     named = ", ".join(message["about"])
     more = message["count"] - len(message["about"])
     text = f"{message['title']}: {named}" + (f" and {more} more" if more else "")
-    return f"{text} ({message['error']})" if message["error"] else text
+    until = f", until {clock(message['until_s']).short}" if message["until_s"] is not None else ""
+    why = [message["error"].rstrip("."), f"{message['waits_for']}{until}" if message["waits_for"] else ""]
+    said = "; ".join(filter(None, why))
+    return f"{text} ({said})" if said else text

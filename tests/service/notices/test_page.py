@@ -59,6 +59,9 @@ def test_it_says_what_a_message_waits_for(tmp_path):
     drain(place.world, "gpu02")
     notifier.gather()
     assert "waits for more of its kind, until" in page(place).text
+    (told,) = page(place, "/api/v1/notices").json()["items"]
+    assert (told["state"], told["waits_for"]) == ("gathering", "waits for more of its kind")
+    assert told["until_s"] == told["due_s"] == place.world.now + 30.0
     place.world.pass_time(31.0)
     assert notifier.send("ops")  # begun: nobody is there to take it
     drain(place.world, "gpu03")
@@ -70,6 +73,12 @@ def test_it_says_what_a_message_waits_for(tmp_path):
     assert "held: 1 warning messages in the last hour, and notices.per_hour is 1, until" in page(place).text
     place.world.pass_time(3600.0)
     assert "is next" in page(place).text
+
+
+def test_the_api_says_what_each_message_waits_for(place):
+    told = {each["target"]: each for each in page(place, "/api/v1/notices").json()["items"]}
+    assert (told["phone"]["waits_for"], told["phone"]["until_s"]) == ("waits to be tried again", told["phone"]["due_s"])
+    assert (told["ops"]["waits_for"], told["ops"]["until_s"]) == ("", None)
 
 
 @pytest.mark.parametrize(

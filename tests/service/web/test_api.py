@@ -125,6 +125,30 @@ def test_an_unknown_job_is_a_problem_with_a_fix(place, path):
     assert "perdure jobs" in problem["fix"]
 
 
+@pytest.mark.parametrize(
+    "path", ["jobs", "nodes", "actions", "events", "exceptions", "notices", "suspects", "handlers"]
+)
+@pytest.mark.parametrize("asked", ["status=bogus", "limt=3"])
+def test_a_parameter_that_an_address_does_not_take_is_refused(place, path, asked):
+    answer = place.client(place.operator).get(f"/api/v1/{path}?{asked}")
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["where"] == f"query.{asked.partition('=')[0]}"
+    assert problem["detail"] == "is no parameter of this address"
+    assert problem["fix"].startswith(("Use ", "Leave it out"))
+
+
+@pytest.mark.parametrize("asked", ["limit=-1", "limit=x", "state=bogus"])
+def test_a_value_that_a_parameter_does_not_take_is_refused(place, asked):
+    answer = place.client(place.operator).get(f"/api/v1/jobs?{asked}")
+    assert answer.status_code == 422
+    problem = answer.json()
+    assert problem["where"].startswith(f"query.{asked.partition('=')[0]}")
+    assert problem["detail"]
+    assert problem["fix"]
+
+
 # -- logs
 
 

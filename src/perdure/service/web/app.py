@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy import Engine
 
@@ -23,6 +23,7 @@ from perdure.service.web import metrics as metrics_
 from perdure.service.web import problems
 from perdure.service.web.api import actions, blame, events, exceptions, jobs, learning, nodes, notices, status, whatif
 from perdure.service.web.api.events import Listeners
+from perdure.service.web.api.params import check_query
 from perdure.service.web.connections import most_connections
 from perdure.service.web.description import described
 from perdure.service.web.etags import ETags
@@ -97,7 +98,7 @@ def create_app(
     )  # fmt: skip
     check_every_route_declares((*API_ROUTERS, health, *site.ROUTERS))
     for router in API_ROUTERS:
-        app.include_router(router, prefix=API, responses=RESPONSES)
+        app.include_router(router, prefix=API, responses=RESPONSES, dependencies=[Depends(check_query)])
     app.include_router(health)
     for router in site.ROUTERS:
         app.include_router(router, include_in_schema=False)

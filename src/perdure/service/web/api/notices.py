@@ -6,7 +6,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from perdure.service.notices import queries as notices
+from perdure.service.notices.outbox import MessageState
 from perdure.service.notices.queries import MessageRow
+from perdure.service.notices.rules import WaitReason
 from perdure.service.web.api.models import Listing
 from perdure.service.web.api.params import Cursor, Limit
 from perdure.service.web.state import Here, Operator
@@ -17,7 +19,8 @@ router = APIRouter(tags=["notices"])
 class MessageItem(BaseModel):
     """A message to a target: of how many notices of one kind, and the first few they are about.
 
-    `state` is gathering, on_its_way, sent or given_up; `error` says why the last try failed.
+    `state` is gathering, on_its_way, sent or given_up; `error` says why the last try failed. `waits_for` says what one
+    that is not over waits for, and `until_s` until when, where that is known.
     """
 
     key: str
@@ -35,15 +38,20 @@ class MessageItem(BaseModel):
     ended_s: float | None
     tries: int
     error: str
+    waits_for: str
+    until_s: float | None
 
     @classmethod
-    def of(cls, row: MessageRow) -> MessageItem:
+    def of(cls, row: MessageRow, wait: WaitReason | None) -> MessageItem:
         message = row.message
+        if row.state == MessageState.ON_ITS_WAY and row.tries:
+            wait = WaitReason("waits to be tried again", row.due_s)
         return cls(
             key=message.key, target=message.target, kind=message.kind, severity=message.kind.severity,
             title=message.title, count=message.count, about=[notice.name for notice in message.notices],
             first_s=message.first_s, last_s=message.last_s, state=row.state, due_s=row.due_s, begun_s=row.begun_s,
             ended_s=row.ended_s, tries=row.tries, error=row.error,
+            waits_for=wait.why if wait else "", until_s=wait.until_s if wait else None,
         )  # fmt: skip
 
 
@@ -56,4 +64,5 @@ def list_notices(
 ) -> Listing[MessageItem]:
     """Messages that tell people of what happened, the latest first. For operators: they name all users' jobs."""
     page = notices.find_messages(web.reader, cursor=cursor, limit=limit)
-    return Listing(items=[MessageItem.of(row) for row in page.items], next_cursor=page.next_cursor)
+    waits = notices.wait_reasons(web.reader, page.items, web.settings.notices, web.now())
+    return Listing(items=[MessageItem.of(row, waits.get(row.seq)) for row in page.items], next_cursor=page.next_cursor)

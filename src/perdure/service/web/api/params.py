@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Header, Path, Query
+from fastapi import Header, Path, Query, Request
 from pydantic import Field
 
+from perdure.errors import InputError
 from perdure.service.store.queries.reader import CURSOR_DIGITS, MAX_LIMIT
 from perdure.service.web.idempotency import MAX_KEY
 
@@ -23,3 +24,11 @@ IdempotencyKey = Annotated[
     _Key | None,
     Header(alias="Idempotency-Key", description="A request that is sent again under it is carried out once"),
 ]
+
+
+def check_query(request: Request) -> None:
+    """Refuse a query parameter that the address does not take: a misspelt filter would show all there is."""
+    known = [field.alias for field in request.scope["route"].dependant.query_params]
+    if unknown := next((name for name in request.query_params if name not in known), None):
+        fix = f"Use {', '.join(known)}" if known else "Leave it out"
+        raise InputError(f"query.{unknown[:80]}", "is no parameter of this address", fix)
