@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.demo.workload import SCENARIOS, Arrival, End, PlannedFault, Truth, a_round, round_start_s
+from perdure.demo.workload import (
+    LONG_RUN,
+    ROUND_S,
+    SCENARIOS,
+    STRETCH,
+    Arrival,
+    End,
+    PlannedFault,
+    Truth,
+    a_round,
+    round_start_s,
+)
 from perdure.model.jobs import Wish
 from perdure.retry.rules import RetryRules
 
@@ -53,6 +64,7 @@ def test_every_program_exists_and_but_one_is_python() -> None:
 @given(rounds)
 def test_each_round_holds_every_step_once_within_its_time(told: tuple[int, tuple]) -> None:
     number, steps = told
+    steps = tuple(timed for timed in steps if timed.step is not LONG_RUN)
     assert Counter(timed.step for timed in steps) == Counter(ALL)
     assert all(round_start_s(number) <= timed.at_s < round_start_s(number + 1) for timed in steps)
     assert [t.at_s for t in steps] == sorted(t.at_s for t in steps)
@@ -65,7 +77,17 @@ def test_a_scenario_stays_together(told: tuple[int, tuple]) -> None:
         assert len({t.key for t in mine}) == 1
         starts = {round(t.at_s - t.step.after_s, 6) for t in mine}
         assert len(starts) == 1, "the steps keep their distance"
-    assert len({t.key for t in told[1]}) == len(SCENARIOS)
+    assert len({t.key for t in told[1] if t.step is not LONG_RUN}) == len(SCENARIOS)
+
+
+@given(rounds)
+def test_something_runs_most_of_the_time_once_scenarios_are_rare(told: tuple[int, tuple]) -> None:
+    number, steps = told
+    starts = [timed.at_s for timed in steps if timed.step is LONG_RUN]
+    runs_s = 440 * 0.5
+    assert runs_s * len(starts) >= (0.9 * STRETCH * ROUND_S if number else 0)
+    assert all(later - earlier > runs_s for earlier, later in pairwise(starts)), "one at a time"
+    assert runs_s < LONG_RUN.walltime_s
 
 
 @given(rounds)

@@ -37,6 +37,12 @@ def test_the_last_checkpoint_is_known_by_what_frameworks_print(line: str, name: 
     assert "about 20% of its steps are lost, 2 GPU-h" in found.words(10.0)
 
 
+def test_what_was_saved_at_its_last_step_lost_nothing() -> None:
+    found = of(*STEPS, "checkpoint saved at step 100", "RuntimeError: x")
+    assert found is not None
+    assert found.words(10.0).endswith("; none of its steps is lost")
+
+
 def test_a_checkpoint_that_was_being_written_when_all_ended_is_none() -> None:
     found = of(*STEPS[:50], "Saving checkpoint to a/step-50.pt", *STEPS[50:], "Saving checkpoint to a/step-100.pt")
     assert found is not None

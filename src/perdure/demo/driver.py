@@ -47,7 +47,7 @@ def due(ahead: Sequence[Timed], now_s: float) -> tuple[tuple[Timed, ...], tuple[
 
 def job_spec(arrival: Arrival, key: str, site: Site, workspace: Workspace) -> JobSpec | None:
     """The job as it is submitted on `site`; None where the site has too few nodes for it."""
-    if arrival.node_count > len(site.nodes):
+    if max(arrival.node_count, arrival.least_nodes) > len(site.nodes):
         return None
     program = str(workspace.programs / arrival.program)
     args = (arg.replace("{key}", key) for arg in arrival.args)

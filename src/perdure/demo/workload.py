@@ -47,6 +47,7 @@ class Arrival:
     tells: bool = True  # False where no reader of the log could be sure; one probing retry can
     gpu_quarters: int = 0  # GPUs on each node, in quarters of what a node has
     node_count: int = 1
+    least_nodes: int = 1  # a smaller site is left without it
     pin: int | None = None  # the node it must start on, counted from 0; unpinned ones crowd on the first that fits
     walltime_s: float = 120.0
     early_signal_s: float = 0.0  # USR1 comes this long before the walltime is over; 0 is never
@@ -494,6 +495,14 @@ SCENARIOS: tuple[Scenario, ...] = (
 )
 
 
+LONG_RUN = Arrival(
+    0, "lm-small", "jonas", "resnet.py", GOOD, "finished: weight", args=("--steps", "440"), gpu_quarters=1, pin=0,
+    walltime_s=600.0, least_nodes=2,
+)  # fmt: skip
+"""What runs between the scenarios of the later rounds, of which there is one a minute or none."""
+LONG_RUN_EVERY_S = 230.0
+
+
 def round_start_s(number: int) -> float:
     """When round `number` (from 0) begins, in seconds since the demonstration began."""
     return 0.0 if number == 0 else ROUND_S + (number - 1) * ROUND_S * STRETCH
@@ -503,7 +512,8 @@ def a_round(number: int, rng: Generator, scenarios: Sequence[Scenario] = SCENARI
     """The steps of round `number` (from 0), by time.
 
     The first round tells the scenarios as they stand. Later ones take `STRETCH` times as long, though within a
-    scenario nothing slows down; scenarios without a fault change places and shift by up to `JITTER_S` seconds.
+    scenario nothing slows down, and long runs fill the time between them; scenarios without a fault change places and
+    shift by up to `JITTER_S` seconds.
     """
     told = list(scenarios) if number == 0 else _mixed(scenarios, rng)
     steps = []
@@ -511,6 +521,9 @@ def a_round(number: int, rng: Generator, scenarios: Sequence[Scenario] = SCENARI
         key = f"{number}-{int(rng.integers(1 << 30)):08x}"
         start_s = round_start_s(number) + scenario.at_s
         steps += [Timed(start_s + step.after_s, step, key) for step in scenario.steps]
+    if number:
+        runs = range(int(ROUND_S * STRETCH // LONG_RUN_EVERY_S) + 1)
+        steps += [Timed(round_start_s(number) + run * LONG_RUN_EVERY_S, LONG_RUN, f"{number}-{run}") for run in runs]
     return tuple(sorted(steps, key=lambda timed: timed.at_s))
 
 

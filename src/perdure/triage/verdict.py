@@ -12,6 +12,7 @@ from perdure.model.output import LogMark
 MAX_LOGS = 16
 """So many files are remembered with a verdict, those of the job itself before those of its ranks."""
 
+LITTLE = 0.005  # a share that rounds to nothing
 CRASHED = "native_crash"  # the category
 
 
@@ -76,7 +77,9 @@ class Reached(Struct, frozen=True):
             said.append(f"saved {self.checkpoint}{at}")
         elif self.whole and said:
             said.append("its log names no checkpoint")
-        if (lost := self.lost_frac) is not None:
+        if (lost := self.lost_frac) is not None and lost < LITTLE:
+            said.append("none of its steps is lost")
+        elif lost is not None:
             hours = f", {lost * gpu_hours:.2g} GPU-h" if gpu_hours else ""
             share = f"about {lost:.0%} of" if lost < 1.0 else "all"
             said.append(f"{share} its steps {'are' if self.checkpoint else 'seem'} lost{hours}")
