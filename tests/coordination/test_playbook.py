@@ -48,9 +48,12 @@ def test_a_site_lays_its_own_over_it():
         ("nonsense", "not TOML"),
         ("colour = 1", "Use one of: version, failures, resources"),
         ("[failures.x]\nlasts_s = 300", "end after the deadline"),
-        ("[failures.x]\noutlives_job = 1", "neither true nor false"),
+        ("[failures.x]\noutlives_job = 1", "1 is not true or false"),
         ('[failures.x]\nseats = { scheduler = "pray" }', "'pray' is not known"),
-        ('[failures.x]\nseats = { king = "drain" }', "'king' is not known"),
+        (
+            '[failures.x]\nseats = { king = "drain" }',
+            "'king' is not 'resource_manager', 'job'",
+        ),
         ('[failures.x]\nfall_back = "pray"', "Use one of: count-starts, drain"),
         ("[failures.x]\ndeadline_s = 0", "above 0"),
         ('[failures.x]\ndeadline_s = "soon"', "above 0"),
@@ -60,9 +63,9 @@ def test_a_site_lays_its_own_over_it():
         ("[failures]\nx = 3", "is not a table"),
         ('[failures."X y"]\n', "not a dotted type"),
         ("[failures.x]\nbudget = { limit = -1 }", "whole number"),
-        ('[failures.x]\nbudget = { per = "moon" }', "Use one of: job, node, resource"),
+        ('[failures.x]\nbudget = { per = "moon" }', "Give 'job', 'node' or 'resource'"),
         ('[resources.pfs]\npartitions = "gpu"', "a list of names"),
-        ('[failures.x]\nscope = "far"', "Use one of: local, global"),
+        ('[failures.x]\nscope = "far"', "Give 'local' or 'global'"),
     ],
 )
 def test_what_is_wrong_is_named(text, said):

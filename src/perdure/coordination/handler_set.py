@@ -16,7 +16,7 @@ from perdure.coordination.site import SiteFacts
 from perdure.model.actions import NodeAction
 
 ALL_LEVELS = tuple(Component)
-NOT_PLANNED = Plan("")
+NOT_PLANNED = Plan()
 
 
 class PlaybookHandlers(Struct, frozen=True):

@@ -19,6 +19,7 @@ from perdure.errors import InputError
 _PLACE = re.compile(r"`\$([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 _UNKNOWN = re.compile(r"unknown field `(.*)`")
+_BAD_KEY = re.compile(r"enum value '(.*)' - at `key` in ")
 _MISSING = re.compile(r"missing required field `(.*)`")
 
 Hook = Callable[[type, Any], Any]
@@ -61,6 +62,8 @@ def _refusal(kind: Any, value: Any, where: str, said: str) -> InputError:
         for name, number in _STEP.findall(place[1]):
             info, value = _below(_plain(info), value, name, number)
             where = f"{where}.{name}" if name else f"{where}[{number}]"
+    if found := _BAD_KEY.search(said):
+        return _wrong(where, found[1], getattr(_plain(info), "key_type", info))
     if found := _UNKNOWN.search(said):
         return InputError(f"{where}.{found[1][:80]}", "is not known", f"Use one of: {', '.join(_names(_plain(info)))}")
     if found := _MISSING.search(said):
@@ -70,6 +73,10 @@ def _refusal(kind: Any, value: Any, where: str, said: str) -> InputError:
         return InputError(where, f"has {len(value)} {unit}", f"Give {_words(info)}")
     if "` >" in said or "` <" in said or "out of range" in said:
         return InputError(where, f"{shown(value)} is out of range", f"Give {_words(info)}")
+    return _wrong(where, value, info)
+
+
+def _wrong(where: str, value: object, info: inspect.Type) -> InputError:
     return InputError(where, f"{shown(value)} is not {_words(info)}", f"Give {_words(info)}")
 
 
@@ -108,15 +115,21 @@ def _words(info: inspect.Type) -> str:
         case inspect.StrType(max_length=most):
             return "a text in quotes" + (f" of at most {most} characters" if most is not None else "")
         case inspect.EnumType(cls=cls):
-            return " or ".join(repr(str(member)) for member in cls if str(member))
+            return _either([repr(str(member)) for member in cls if str(member)])
         case inspect.LiteralType(values=values):
-            return " or ".join(map(repr, values))
+            return _either(list(map(repr, values)))
+        case inspect.DictType(value_type=below):
+            return f"a table, each entry {_words(below)}"
         case inspect.ListType(max_length=most) | inspect.VarTupleType(max_length=most):
             return "a list of names" + (f", at most {most}" if most is not None else "")
         case inspect.CustomType(cls=cls):
             return f"a {cls.__name__.lower()}"
         case _:
             return "a table"
+
+
+def _either(words: list[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _range(low: float | None, high: float | None) -> str:
