@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -113,6 +114,16 @@ def test_a_listing_is_followed_to_its_end_or_the_limit(server):
     assert [path for _, path, _, _ in server.heard] == ["/api/v1/jobs?limit=10", "/api/v1/jobs?limit=8&cursor=c"]
     answer(server, 200, {"items": [{"n": 1}, {"n": 2}], "next_cursor": "c"})
     assert len(list(client.pages("/jobs", 2))) == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [("query.state.0", "state"), ("query.limit", "limit"), ("10.0.0.7", "10.0.0.7"), ("job 1", "job 1")],
+)
+def test_a_part_of_a_request_is_told_as_an_option_and_nothing_else_is_shortened(server, where, told):
+    answer(server, 422, {"title": "T", "detail": "is wrong", "fix": "See it.", "where": where})
+    with pytest.raises(InputError, match=rf"^{re.escape(told)}: is wrong"):
+        Client(server.url, "t").get("/jobs")
 
 
 @pytest.mark.parametrize(

@@ -304,3 +304,12 @@ def test_a_bound_may_be_set_and_what_lies_beyond_it_may_not(name):
             assert value_of(load({"HOME": "/x"}, flags={name: kind(bound)}).settings, name) == bound
             with pytest.raises(ConfigError, match="out of range"):
                 load({"HOME": "/x"}, flags={name: kind(bound) + beyond})
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("box", "box")],
+)
+def test_a_service_that_listens_everywhere_is_asked_on_loopback(host, told):
+    """As in a container: the door takes no name that is not of this machine, and 0.0.0.0 is none."""
+    assert runtime._spoken(host) == told

@@ -174,7 +174,7 @@ class Client:
             where, fix = str(problem.get("where") or self.url), str(problem.get("fix") or "").rstrip(".")
         except (ValueError, AttributeError):
             what, where, fix = f"HTTP {status}", self.url, ""
-        where = self.url if where.startswith("/") else _PART_OF_A_REQUEST.sub("", where)
+        where = self.url if where.startswith("/") else _PART_OF_A_REQUEST.sub(r"\1", where)
         fix = "" if "/api/" in fix else fix  # a route is nothing to a person at a terminal
         if status == 401 and not self._token:
             return NotPermitted(self.url, "PERDURE_TOKEN is not set", "Ask its operator for one: perdure token USER")
@@ -189,7 +189,8 @@ class Client:
         return ClusterError(where, what, fix or "See the service's own log")
 
 
-_PART_OF_A_REQUEST = re.compile(r"^(?:query|body|path)\.|\.\d+$")  # "query.state.0" is the option that names a state
+_PART_OF_A_REQUEST = re.compile(r"^(?:query|body|path)\.(.*?)(?:\.\d+)?$")
+# "query.state.0" is the option that names a state; an address such as 0.0.0.0 is none
 
 
 def segment(text: str) -> str:

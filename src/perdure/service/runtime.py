@@ -432,4 +432,6 @@ def _revoke_left_over(tokens: TokenBook, state: Path) -> None:
 
 
 def _spoken(host: str) -> str:
+    """The host of an address at which this machine reaches the service; one that listens everywhere, on loopback."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  (named, not listened on)
     return f"[{host}]" if ":" in host else host
