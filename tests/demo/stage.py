@@ -9,7 +9,7 @@ from pathlib import Path
 from perdure.backends.local import LocalBackend, start_daemon, stop_daemon
 from perdure.backends.local.records import Timing
 from perdure.demo.driver import Site, job_spec
-from perdure.demo.workload import SCENARIOS, Arrival
+from perdure.demo.workload import SCENARIOS
 from perdure.demo.workspace import Workspace, prepare
 from perdure.model.actions import Outcome, Requeue
 from perdure.model.jobs import Attempt, Job
@@ -18,7 +18,7 @@ from tests.copying import replace
 NODES = ("n1", "n2", "n3", "n4")
 GPUS = 4
 PATIENCE_S = 60.0
-ARRIVALS = {step.name: step for scenario in SCENARIOS for step in scenario.steps if isinstance(step, Arrival)}
+ARRIVALS = {job.name: job for scenario in SCENARIOS for job in scenario.jobs}
 
 
 @dataclass

@@ -1,5 +1,6 @@
-"""The demonstration workload as data: which programs arrive when, what is done to the nodes, and what each shows.
+"""The demonstration workload: which programs arrive when, what is done to the nodes, and what each shows.
 
+The scenarios are in ``workload.toml``, with the fields of `Scenario`, `Arrival` and `PlannedFault`.
 A scenario is a short story of jobs and faults that need one another. A round tells all scenarios once: the first
 within minutes, so that there is much to see, the later ones slowly, without end. Programs that fail beside a
 companion (a port taken, a lock held) truly meet it: the companion holds the thing while they run.
@@ -7,11 +8,14 @@ companion (a port taken, a lock held) truly meet it: the companion holds the thi
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib.resources import files
 from typing import Literal
 
+from msgspec import convert
 from numpy.random import Generator
 
 from perdure.model.jobs import Wish
@@ -83,11 +87,12 @@ class Scenario:
 
     at_s: float
     tells: str
-    steps: tuple[Arrival | PlannedFault, ...]
+    jobs: tuple[Arrival, ...]
+    faults: tuple[PlannedFault, ...] = ()
 
     @property
-    def has_fault(self) -> bool:
-        return any(isinstance(step, PlannedFault) for step in self.steps)
+    def steps(self) -> tuple[Arrival | PlannedFault, ...]:
+        return (*self.jobs, *self.faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,400 +110,11 @@ STRETCH = 6.0
 
 JITTER_S = 15.0
 
-GOOD, DETERMINISTIC, TRANSIENT = Truth.GOOD, Truth.DETERMINISTIC, Truth.TRANSIENT
+_PLAN = tomllib.loads(files(__package__).joinpath("workload.toml").read_text("utf-8"))
 
-SCENARIOS: tuple[Scenario, ...] = (
-    Scenario(
-        0.0,
-        "a run that is well",
-        (Arrival(0, "resnet-8", "mira", "resnet.py", GOOD, "finished: weight", gpu_quarters=1, fenced=True),),
-    ),
-    Scenario(
-        0.5,
-        "two arrays that do not fit",
-        (
-            Arrival(
-                0,
-                "unet-w48",
-                "jonas",
-                "unet.py",
-                DETERMINISTIC,
-                "ValueError: matmul",
-                category="shape",
-                gpu_quarters=1,
-                pin=1,
-            ),
-        ),
-    ),
-    Scenario(
-        1.0,
-        "a port that another job on the node holds",
-        (
-            Arrival(0, "notebook", "aiko", "notebook.py", GOOD, "listening on port", pin=0),
-            Arrival(
-                3,
-                "seg-board",
-                "mira",
-                "board.py",
-                TRANSIENT,
-                "Address already in use",
-                category="port_busy",
-                gpu_quarters=1,
-                pin=0,
-            ),
-        ),
-    ),
-    Scenario(
-        1.5,
-        "a data set that is not there",
-        (
-            Arrival(
-                0,
-                "asr-100h",
-                "aiko",
-                "speech.py",
-                DETERMINISTIC,
-                "FileNotFoundError",
-                category="missing_file",
-                gpu_quarters=1,
-                pin=2,
-            ),
-        ),
-    ),
-    Scenario(
-        2.5,
-        "a program that is not one",
-        (
-            Arrival(
-                0,
-                "ablation-dropout",
-                "tunde",
-                "ablation.py",
-                DETERMINISTIC,
-                "SyntaxError: expected ':'",
-                category="syntax",
-                gpu_quarters=1,
-                pin=3,
-            ),
-        ),
-    ),
-    Scenario(12.0, "a sweep that is well", (Arrival(0, "lr-sweep", "tunde", "sweep.py", GOOD, "finished", pin=3),)),
-    Scenario(
-        18.0,
-        "a server that refuses, and comes back",
-        (
-            Arrival(0, "params", "jonas", "params.py", GOOD, "finished: clients served", args=("params-{key}",)),
-            Arrival(
-                2,
-                "recsys",
-                "jonas",
-                "recsys.py",
-                TRANSIENT,
-                "ConnectionRefusedError",
-                args=("params-{key}",),
-                category="net",
-                gpu_quarters=1,
-                pin=3,
-            ),
-        ),
-    ),
-    Scenario(
-        30.0,
-        "a learning rate that is too high",
-        (
-            Arrival(
-                0,
-                "diffusion-lr40",
-                "mira",
-                "diffusion.py",
-                DETERMINISTIC,
-                "loss is nan",
-                category="numeric",
-                gpu_quarters=2,
-                pin=2,
-            ),
-        ),
-    ),
-    Scenario(
-        40.0,
-        "a rank that is killed, and its peer",
-        (
-            Arrival(
-                0,
-                "bert-ddp",
-                "tunde",
-                "bert.py",
-                TRANSIENT,
-                "ConnectionResetError",
-                tells=False,
-                gpu_quarters=1,
-                node_count=2,
-            ),
-        ),
-    ),
-    Scenario(52.0, "data preparation that is well", (Arrival(0, "prep", "aiko", "prep.py", GOOD, "finished", pin=1),)),
-    Scenario(
-        60.0,
-        "a node that dies under a run, and returns a minute later",
-        (
-            Arrival(
-                0,
-                "resnet-32",
-                "jonas",
-                "resnet.py",
-                TRANSIENT,
-                "checkpoint saved at step 10",
-                args=("--steps", "50"),
-                category="node_loss",
-                gpu_quarters=2,
-                pin=1,
-                requeue_on_node_fail=False,
-                fenced=True,
-            ),
-            PlannedFault(12, 1, "fail"),
-            PlannedFault(60, 1, "return"),
-        ),
-    ),
-    Scenario(
-        80.0,
-        "a package that is not installed",
-        (
-            Arrival(
-                0,
-                "longctx-128k",
-                "mira",
-                "longctx.py",
-                DETERMINISTIC,
-                "ModuleNotFoundError",
-                category="config",
-                gpu_quarters=1,
-                pin=3,
-            ),
-        ),
-    ),
-    Scenario(
-        90.0,
-        "an index that another job is writing",
-        (
-            Arrival(0, "reindex", "aiko", "reindex.py", GOOD, "finished"),
-            Arrival(
-                3,
-                "retrieval",
-                "aiko",
-                "retrieval.py",
-                TRANSIENT,
-                "database is locked",
-                category="lock",
-                gpu_quarters=1,
-                pin=2,
-            ),
-            Arrival(
-                4,
-                "retrieval-once",
-                "tunde",
-                "retrieval.py",
-                TRANSIENT,
-                "database is locked",
-                category="lock",
-                gpu_quarters=1,
-                may_requeue=False,
-                pin=1,
-            ),
-        ),
-    ),
-    Scenario(
-        110.0,
-        "a checkpoint larger than files may be, and the run that starts from its half",
-        (
-            Arrival(
-                0,
-                "lm-pretrain",
-                "mira",
-                "lm_pretrain.py",
-                DETERMINISTIC,
-                "File too large",
-                category="disk_quota",
-                gpu_quarters=1,
-                file_size_mib=2,
-                pin=2,
-            ),
-            Arrival(
-                14,
-                "lm-finetune",
-                "mira",
-                "lm_finetune.py",
-                DETERMINISTIC,
-                "BadZipFile",
-                category="ckpt",
-                gpu_quarters=1,
-                pin=3,
-            ),
-        ),
-    ),
-    Scenario(134.0, "an evaluation that is well", (Arrival(0, "eval", "jonas", "evaluate.py", GOOD, "finished"),)),
-    Scenario(
-        142.0,
-        "a walltime shorter than the work",
-        (
-            Arrival(
-                0,
-                "resnet-long",
-                "tunde",
-                "resnet.py",
-                DETERMINISTIC,
-                "SIGUSR1: the walltime is near",
-                args=("--steps", "400"),
-                category="time_limit",
-                gpu_quarters=1,
-                pin=1,
-                walltime_s=15.0,
-                early_signal_s=5.0,
-            ),
-        ),
-    ),
-    Scenario(
-        156.0,
-        "a tool that may not be run",
-        (
-            Arrival(
-                0,
-                "tokenise",
-                "aiko",
-                "tokenise.py",
-                DETERMINISTIC,
-                "PermissionError",
-                category="permission",
-                pin=2,
-            ),
-        ),
-    ),
-    Scenario(
-        166.0,
-        "an urgent job that pushes another aside",
-        (
-            Arrival(
-                0,
-                "resnet-low",
-                "jonas",
-                "resnet.py",
-                TRANSIENT,
-                "SIGTERM: asked to leave",
-                args=("--steps", "50"),
-                category="preempt",
-                gpu_quarters=3,
-                pin=3,
-                preemptible=True,
-                fenced=True,
-            ),
-            Arrival(8, "eval-urgent", "mira", "evaluate.py", GOOD, "finished", gpu_quarters=2, pin=3, priority=10),
-        ),
-    ),
-    Scenario(
-        186.0,
-        "more memory than was asked for",
-        (
-            Arrival(
-                0,
-                "gnn-full",
-                "tunde",
-                "graph.py",
-                DETERMINISTIC,
-                "Unable to allocate",
-                category="host_oom",
-                gpu_quarters=2,
-                memory_mib=512,
-                pin=1,
-            ),
-        ),
-    ),
-    Scenario(
-        198.0,
-        "a node that freezes under a run, and thaws when the run has gone on elsewhere",
-        (
-            Arrival(
-                0,
-                "resnet-16",
-                "mira",
-                "resnet.py",
-                TRANSIENT,
-                "checkpoint saved at step 10",
-                args=("--steps", "60"),
-                category="node_loss",
-                gpu_quarters=2,
-                pin=2,
-                requeue_on_node_fail=False,
-                fenced=True,
-            ),
-            PlannedFault(12, 2, "freeze"),
-            PlannedFault(45, 2, "thaw"),
-        ),
-    ),
-    Scenario(
-        214.0,
-        "an option that no longer exists",
-        (
-            Arrival(
-                0,
-                "distill",
-                "jonas",
-                "distill.py",
-                DETERMINISTIC,
-                "unrecognized arguments: --warmup-steps",
-                args=("--teacher", "resnet-32", "--warmup-steps", "500"),
-                category="config",
-                gpu_quarters=1,
-                pin=1,
-            ),
-        ),
-    ),
-    Scenario(
-        226.0,
-        "a label beyond the last class",
-        (
-            Arrival(
-                0,
-                "classify-10",
-                "jonas",
-                "classify.py",
-                DETERMINISTIC,
-                "IndexError: index 10 is out of bounds",
-                category="index",
-                gpu_quarters=1,
-                pin=2,
-            ),
-        ),
-    ),
-    Scenario(
-        252.0,
-        "a rank that never arrives, and the watchdog of its peer",
-        (
-            Arrival(0, "warm-cache", "aiko", "warm_cache.py", GOOD, "holding the cache lock", pin=0),
-            Arrival(
-                3,
-                "moe-2x",
-                "tunde",
-                "moe.py",
-                TRANSIENT,
-                "watchdog: all_reduce",
-                category="hang",
-                gpu_quarters=1,
-                node_count=2,
-                pin=0,
-            ),
-        ),
-    ),
-    Scenario(
-        262.0,
-        "another run that is well",
-        (Arrival(0, "resnet-8b", "aiko", "resnet.py", GOOD, "finished: weight", gpu_quarters=2, fenced=True),),
-    ),
-)
+SCENARIOS: tuple[Scenario, ...] = convert(_PLAN["scenarios"], tuple[Scenario, ...])
 
-
-LONG_RUN = Arrival(
-    0, "lm-small", "jonas", "resnet.py", GOOD, "finished: weight", args=("--steps", "440"), gpu_quarters=1, pin=0,
-    walltime_s=600.0, least_nodes=2,
-)  # fmt: skip
+LONG_RUN = convert(_PLAN["long_run"], Arrival)
 """What runs between the scenarios of the later rounds, of which there is one a minute or none."""
 LONG_RUN_EVERY_S = 230.0
 
@@ -528,10 +144,10 @@ def a_round(number: int, rng: Generator, scenarios: Sequence[Scenario] = SCENARI
 
 
 def _mixed(scenarios: Sequence[Scenario], rng: Generator) -> list[Scenario]:
-    free = [scenario for scenario in scenarios if not scenario.has_fault]
+    free = [scenario for scenario in scenarios if not scenario.faults]
     places = [scenario.at_s for scenario in free]
     moved = [
         replace(free[int(i)], at_s=at_s * STRETCH + float(rng.uniform(0, JITTER_S)))
         for at_s, i in zip(places, rng.permutation(len(free)), strict=True)
     ]
-    return [*moved, *(replace(s, at_s=s.at_s * STRETCH) for s in scenarios if s.has_fault)]
+    return [*moved, *(replace(s, at_s=s.at_s * STRETCH) for s in scenarios if s.faults)]

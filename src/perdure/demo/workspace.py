@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from perdure.demo.workload import SCENARIOS, Arrival
+from perdure.demo.workload import SCENARIOS
 from perdure.errors import StateError
 
 KEEP_RUNS_S = 3600.0
@@ -44,7 +44,7 @@ class Workspace:
 def prepare(root: Path) -> Workspace:
     """Make or renew the workspace under `root`. Raises `StateError` where it cannot be written."""
     workspace = Workspace(root.resolve())
-    users = {step.user for scenario in SCENARIOS for step in scenario.steps if isinstance(step, Arrival)}
+    users = {job.user for scenario in SCENARIOS for job in scenario.jobs}
     try:
         for directory in (workspace.programs, workspace.shared / "bin", *map(workspace.home, sorted(users))):
             directory.mkdir(parents=True, exist_ok=True)
