@@ -11,6 +11,7 @@ from perdure.coordination.chain import (
     MAX_HANDLERS_OF_ONE_GUEST,
     MAX_OF_GUESTS,
     MAX_OF_ONE_GUEST,
+    MAX_PASSED_ON,
     Chain,
     advance,
     equal_of,
@@ -170,6 +171,17 @@ def test_a_handler_that_dies_in_its_turn_is_passed_by():
     chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), ExceptionRaised(record())], handlers, 0.0)
     chain, _effects = advance(chain, [Left("app")], handlers, 1.0)
     assert chain.ended["x"].owner is Component.SCHEDULER
+
+
+def test_of_many_that_wait_for_a_handler_that_died_a_few_are_passed_on_at_a_time():
+    handlers, many = Bench({Component.SCHEDULER: drain()}), MAX_PASSED_ON + 3
+    raised = [ExceptionRaised(record(f"x{job}", job=str(job)), own=True) for job in range(many)]
+    chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), *raised], handlers, 0.0)
+    chain, _ = advance(chain, [Left("app")], handlers, 1.0)
+    assert len(chain.open) == many - MAX_PASSED_ON
+    chain, _ = advance(chain, [Ticked()], handlers, 1.5)
+    assert not chain.open
+    assert {r.owner for r in chain.ended.values()} == {Component.SCHEDULER}
 
 
 def test_an_answer_is_given_once_and_in_turn():

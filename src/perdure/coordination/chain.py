@@ -58,6 +58,7 @@ from perdure.model.identity import AttemptId
 MAX_OPEN = 10_000
 MAX_OF_GUESTS = MAX_OPEN // 2  # so many of these may be users'
 MAX_OF_ONE_GUEST = 200
+MAX_PASSED_ON = 10  # at a time, by a handler that is gone or does not answer: each is a decision
 MAX_ENDED = 2_000  # kept to fold equal faults into, the latest
 MAX_HANDLERS = 1_000
 MAX_HANDLERS_OF_ONE_GUEST = 16
@@ -518,7 +519,8 @@ class _Draft:
         """A handler that leaves, or whose lease has run out, is waited for no more."""
         if self._handlers.pop(handler, None) is None:
             return
-        for exception_id in [i for i, turn in self._turns.items() if turn.handler == handler]:
+        left = [i for i, turn in self._turns.items() if turn.handler == handler]
+        for exception_id in left[:MAX_PASSED_ON]:
             if exception_id in self._open:  # an all-clear among them may have ended it
                 self._pass_on(exception_id, "left without an answer")
 
@@ -583,14 +585,21 @@ class _Draft:
     def _tick(self) -> None:
         for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:
             self._leave(handler)
+        passed_on = 0
         for exception_id in list(self._open):
             record, turn = self._open.get(exception_id), self._turns.get(exception_id)
             if record is None:
                 continue
             if turn is None or self._own_handlers.is_stale(record):
                 self._walk(record)
-            elif turn.until_s <= self._now:
-                self._pass_on(exception_id, "gave no answer in time")
+            elif passed_on < MAX_PASSED_ON and (why := self._why_not_waited_for(turn)):
+                self._pass_on(exception_id, why)
+                passed_on += 1
+
+    def _why_not_waited_for(self, turn: Turn) -> str:
+        if turn.handler and turn.handler not in self._handlers:
+            return "left without an answer"
+        return "gave no answer in time" if turn.until_s <= self._now else ""
 
     # -- writing
 

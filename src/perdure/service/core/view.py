@@ -39,6 +39,8 @@ class SiteView(Struct, frozen=True):
     now: float
     decisions: dict[str, Decision] = field(default_factory=dict)  # by exception id: those that stand
     promised: list[Spent] = field(default_factory=list)  # what these will be charged
+    charged: list[tuple[int, Fleet]] = field(default_factory=list)  # with how much of that, the cluster: the latest
+    about: dict[str, list[ExceptionRecord]] = field(default_factory=dict)  # by job id, sought once a look
     newest: dict[str, dict[str, int]] = field(default_factory=dict)  # incarnations by job id, sought once a look
     wishes: dict[str, tuple[int, Decision]] = field(default_factory=dict)  # what would be decided after so many
 
@@ -129,9 +131,10 @@ class SiteView(Struct, frozen=True):
 
     def _charged(self) -> Fleet:
         """The cluster with what was decided in this look: many that waited for one handler are decided on at once."""
-        fleet = self.state.fleet
-        for spent in self.promised:
+        counted, fleet = self.charged[0] if self.charged else (0, self.state.fleet)
+        for spent in self.promised[counted:]:
             fleet = fleet.with_spent(spent, self.now)
+        self.charged[:] = [(len(self.promised), fleet)]
         return fleet
 
     def _uncounted(self, case: Case, failed: AttemptId) -> int:
@@ -151,8 +154,8 @@ class SiteView(Struct, frozen=True):
         """
         if attempt.state in _NOT_THE_JOBS:
             return ""
-        for record in chained(self.state.chain.ended.values(), self.state.chain.open.values()):
-            if record.subject.job_id != attempt.id.job_id or record.incarnation not in (0, attempt.id.incarnation):
+        for record in self._about(attempt.id.job_id):
+            if record.incarnation not in (0, attempt.id.incarnation):
                 continue
             plan = self.playbook.plan_for(record.type)
             window_s = plan.window_s if plan and record.outcome is not ExceptionOutcome.STOPPED else math.inf
@@ -162,6 +165,16 @@ class SiteView(Struct, frozen=True):
                     who = answer.handler or answer.component
                     return f"{who} took {record.type} and forbids a requeue: {answer.note}"
         return ""
+
+    def _about(self, job_id: str) -> Sequence[ExceptionRecord]:
+        """The exceptions about a job, those that are over first."""
+        records = chained(self.state.chain.ended.values(), self.state.chain.open.values())
+        if not self.wishes:  # a single decision, as most looks make, is not worth an index
+            return [record for record in records if record.subject.job_id == job_id]
+        if not self.about:
+            for record in records:
+                self.about.setdefault(record.subject.job_id, []).append(record)
+        return self.about.get(job_id, ())
 
     def _brake_on(self, job: Job) -> ExceptionRecord | None:
         """What keeps jobs that need the same from starting now."""
@@ -185,7 +198,7 @@ class SiteView(Struct, frozen=True):
         return case.failure if case else None
 
     def seeing(self, chain: Chain) -> SiteView:
-        return replace(self, state=replace(self.state, chain=chain), wishes={})
+        return replace(self, state=replace(self.state, chain=chain), wishes={}, about={})
 
     def in_force(self) -> Sequence[ExceptionRecord]:
         return [r for r in self.state.chain.ended.values() if r.subject.resource and r.is_in_force]
