@@ -112,6 +112,13 @@ def test_what_the_site_ended_is_put_back_however_long_it_ran(state):
     assert decided(replace(TRANSIENT, p_transient=0.97), attempt=as_any_end).kind is DecisionKind.STOP
 
 
+def test_a_job_without_gpus_is_weighed_in_hours_of_its_nodes():
+    decision = decided(attempt=replace(TRIED, gpus=0, nodes=("n1", "n2")))
+    assert "node-h if retried" in decision.reason
+    assert (decision.retry_cost_gpu_h, decision.stop_cost_gpu_h) == (0.0, 0.0)
+    assert decision.kind is decided(attempt=replace(TRIED, gpus=2, nodes=("n1", "n2"))).kind
+
+
 def test_the_numbers_stand_in_the_reason():
     reason = decided().reason
     assert "expected cost 0.41 GPU-h if retried, 28.80 if stopped (p = 0.90)" in reason

@@ -90,7 +90,7 @@ def decide(
     `past` holds the job's earlier failures, oldest first, without this one; `uncounted` is how many further starts the
     resource manager has counted of which nothing is known here: they are tries. A deterministic failure is
     stopped. Blame of the site that stands in the job's own log alone buys one probing retry. Otherwise, with p
-    the chance that a retry passes, t the hours this attempt ran and g its GPUs:
+    the chance that a retry passes, t the hours this attempt ran and g its GPUs, or where it has none its nodes:
 
         retrying costs (1 - p) * g * (t + nuisance_h),   stopping costs p * g * person_delay_h   [GPU-hours]
 
@@ -103,9 +103,10 @@ def decide(
     """
     verdict = _of_warning(attempt, verdict)
     p = _after_history(verdict, attempt, past, rules)
-    gpus = max(1, attempt.gpus)
-    retry_cost = (1 - p) * gpus * (attempt.elapsed_s / HOUR_S + rules.nuisance_h)
-    stop_cost = p * gpus * rules.person_delay_h
+    size, unit = (attempt.gpus, "GPU-h") if attempt.gpus else (max(1, len(attempt.nodes)), "node-h")
+    retry_cost = (1 - p) * size * (attempt.elapsed_s / HOUR_S + rules.nuisance_h)
+    stop_cost = p * size * rules.person_delay_h
+    gpu_costs = (retry_cost, stop_cost) if attempt.gpus else (0.0, 0.0)
 
     def decision(
         kind: DecisionKind,
@@ -115,9 +116,9 @@ def decide(
         node_count: int = 0,
         limit: str = "",
     ) -> Decision:
-        return Decision(kind, reason + _misread(job), exclude, delay_s, node_count, p, retry_cost, stop_cost, limit)
+        return Decision(kind, reason + _misread(job), exclude, delay_s, node_count, p, *gpu_costs, limit)
 
-    weighed = f"{_COSTS}{retry_cost:.2f} GPU-h if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
+    weighed = f"{_COSTS}{retry_cost:.2f} {unit} if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
     asked = _wish_of_program(attempt, verdict)
     if refusal := _not_put_back(job, verdict) or _refused_by_person(attempt) or _refused_by_program(asked, attempt):
         return decision(DecisionKind.STOP, refusal)
