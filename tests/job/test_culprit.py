@@ -67,6 +67,11 @@ def test_what_a_rank_is_at(seen, life, words):
         ([rank(0, Life.ELSEWHERE, where="sleeps"), rank(1, Life.ENDED)], [0], "sleeps; rank 1 has ended"),
         ([rank(0, collective="barrier"), rank(1), rank(2)], [0], "it is in barrier"),
         ([rank(0, collective="reduce"), *(rank(n, collective="barrier") for n in (1, 2))], [0], "1, 2 in barrier"),
+        (
+            [rank(n, collective=at) for n, at in enumerate(("reduce", "gather", "barrier", "barrier"))],
+            [0, 1],
+            "ranks 2, 3 in barrier",
+        ),
         ([rank(0, step=8), rank(1, step=6)], [1], "its last step is 6, that of others 8"),
         ([rank(0, silent_s=20.0), rank(1, silent_s=90.0)], [1], "it fell silent first"),
         ([rank(0, silent_s=20.0), rank(1, silent_s=21.0)], [], "no rank stands out"),

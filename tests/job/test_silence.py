@@ -189,3 +189,18 @@ def test_an_excused_silence_is_looked_at_again_but_not_for_ever():
         assert silence.look(looked + 19.0) is None
     assert silence.look(now + WORKING_S) is Tier.ALARM
     assert not silence.excuse(now + WORKING_S)
+
+
+def test_a_program_that_has_come_to_its_first_step_is_past_its_start_for_good():
+    pace = Pace(0.0)
+    pace.heard(1.0, is_step=True)
+    pace.heard(2.0)  # a word between two steps
+    assert pace.allowed_s(EXACT) == EXACT.after_s
+
+
+def test_the_usual_gap_is_the_median():
+    pace, now = Pace(0.0), 0.0
+    for gap in (1.0, 1.0, 1.0, 30.0, 30.0, 30.0):  # the first is the start's, and is no gap
+        now += gap
+        pace.heard(now)
+    assert pace.allowed_s(EXACT) == 60.0
