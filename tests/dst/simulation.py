@@ -9,6 +9,7 @@ import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from random import Random
 
 from perdure.backends.simulated import EVERY, Script
@@ -52,6 +53,10 @@ HOPELESS = (  # without budgets these never end
     {"failures": EVERY, "error": PASSING.decode()},
     {"failures": EVERY, "error": ODD.decode()},
 )
+
+
+def _nothing(_state: ControllerState) -> None:
+    """Told what a service reads back, it compares nothing."""
 
 
 @dataclass(slots=True)
@@ -177,12 +182,13 @@ class _Run:
             self.told.trace.append((self.manager.now, getattr(step, "name", None) or step.__name__, done))
             self.auditor.check_all(self.life.engine, guarded=self.guarded, acted=step == self.act)
 
-    def _start(self, restored: Callable[[ControllerState], None] = lambda _state: None) -> Life:
-        """`restored` is told what the service reads back at first."""
+    def _start(self, restored: Callable[[ControllerState], None] = _nothing) -> Life:
+        """`restored` is told what the service reads back at first: one that dies while it starts may have written."""
         said: object = "it dies"
-        for _ in range(MOST_STARTS):
+        for first in (True, *repeat(False, MOST_STARTS - 1)):
             try:
-                return Life(self.journal, self.line, self.switch, self.limits, self.clock, restored)
+                hears = restored if first else _nothing
+                return Life(self.journal, self.line, self.switch, self.limits, self.clock, hears)
             except Crash:
                 self.told.crashes += 1
             except StateError as err:
@@ -190,7 +196,7 @@ class _Run:
                 said = err
         raise Broken(f"a service starts: {said}")
 
-    def _die(self, where: str, restored: Callable[[ControllerState], None] = lambda _state: None) -> str:
+    def _die(self, where: str, restored: Callable[[ControllerState], None] = _nothing) -> str:
         self.told.crashes += 1
         self.told.faults += 1
         self.life = self._start(restored)
