@@ -6,7 +6,7 @@ from perdure.backends.local.core import Core, fresh_nodes
 from perdure.backends.local.records import Timing
 from perdure.backends.local.requests import perform
 from perdure.backends.local.spec import JobSpec
-from perdure.model.actions import KINDS, AnyAction, OutcomeStatus
+from perdure.model.actions import KINDS, ActionKey, AnyAction, OutcomeStatus, first_key, planned_again
 from perdure.model.identity import AttemptId
 from perdure.service.store.journal import ActionRow, ActionState
 from perdure.service.web.pages import labels
@@ -66,6 +66,19 @@ def test_an_action_that_says_nothing_of_itself_counts_expires_late_and_cannot_be
     assert toy.counts_at(5.0) == 5.0
     assert toy.undo() is None
     assert not toy.takes_node_out
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("times", [1, 2, 11])
+def test_a_key_says_what_the_action_is_and_is_about(name, times):
+    action = made(KINDS[name])
+    key = planned_again(action.key, times)
+    assert first_key(key) == action.key
+    said = ActionKey.of(key)
+    assert said.is_a(type(action))
+    assert said.episode == (getattr(action, "episode", "") if name in ("hold", "release") else "")
+    if name in ("hold", "release", "requeue", "cancel", "comment", "exclude"):
+        assert said.attempt == action.attempt
 
 
 def test_a_cluster_refuses_what_it_does_not_know():

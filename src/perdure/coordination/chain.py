@@ -39,7 +39,6 @@ from perdure.coordination.messages import (
     Ticked,
 )
 from perdure.coordination.record import (
-    OF_THE_SITE,
     READ_BACK,
     Annotation,
     Answer,
@@ -52,6 +51,7 @@ from perdure.coordination.record import (
     Sighting,
 )
 from perdure.coordination.ruling import Registration, Ruling
+from perdure.coordination.source import Source
 from perdure.model.actions import Action, Hold
 from perdure.model.identity import AttemptId
 
@@ -181,7 +181,7 @@ def _seen_again(known: ExceptionRecord, again: ExceptionRecord, now: float) -> E
 
 def is_of_a_guest(record: ExceptionRecord) -> bool:
     """Whether a user raised it, and neither the service itself nor an operator."""
-    return not record.detected_by.startswith(OF_THE_SITE)
+    return not Source.of(record.detected_by).is_of_the_site
 
 
 class _Draft:
@@ -499,7 +499,7 @@ class _Draft:
 
     def _room(self, annotations: tuple[Annotation, ...]) -> int:
         """Users leave room for what the site and handlers have to say."""
-        of_the_site = all(a.component.startswith(OF_THE_SITE) for a in annotations)
+        of_the_site = all(Source.of(a.component).is_of_the_site for a in annotations)
         return MAX_ANNOTATIONS if of_the_site else MAX_ANNOTATIONS_OF_GUESTS
 
     def _with(self, record: ExceptionRecord, annotations: tuple[Annotation, ...]) -> ExceptionRecord:

@@ -12,13 +12,14 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from perdure.coordination.source import Source
+from perdure.model.actions import ActionKey, Hold
 from perdure.model.identity import AttemptId
 
 FATAL, LEAST = 0, 7  # the ends of the scale of severities
 START = "start"  # what the owner forbids to all jobs that need a shared resource
 CLEARS = "clears"  # key of the annotation of a record that says: this is over
 SEEN_BY = "seen_by"  # key of the annotation by which older versions named a further source
-OF_THE_SITE = ("perdure", "operator:")  # how sources begin that are the service's own watch, or people of the site
 READ_BACK = "read_back"  # key of the annotation that tells what a node's manager says after the owner's action
 OF_THE_CHAIN = (SEEN_BY, CLEARS, READ_BACK)  # keys that decide something: nobody adds them to what was raised
 
@@ -209,7 +210,7 @@ class ExceptionRecord(Struct, frozen=True):
     def held(self) -> tuple[AttemptId, ...]:
         """Waiting jobs that its owner held back, whether they still are or not."""
         owning = self.owning
-        return tuple([_held_by(key) for key in owning.action_keys if key.startswith(_HOLD)]) if owning else ()
+        return tuple(_jobs_held(owning)) if owning else ()
 
     @property
     def holds(self) -> tuple[AttemptId, ...]:
@@ -218,7 +219,7 @@ class ExceptionRecord(Struct, frozen=True):
             return ()
         if not (held := self.held):
             return ()
-        over = {_held_by(key) for a in self.verdicts if a.kind is AnswerKind.ANNOTATED for key in a.action_keys}
+        over = {attempt for a in self.verdicts if a.kind is AnswerKind.ANNOTATED for attempt in _jobs_held(a)}
         return tuple([attempt for attempt in held if attempt not in over])
 
     @property
@@ -265,7 +266,7 @@ class ExceptionRecord(Struct, frozen=True):
     @property
     def is_of_the_site(self) -> bool:
         """Whether the service itself or an operator says so, and no user alone."""
-        return any(source.startswith(OF_THE_SITE) for source in self.sources)
+        return any(Source.of(text).is_of_the_site for text in self.sources)
 
     def with_answer(self, answer: Answer) -> ExceptionRecord:
         """Append an answer. Raises `ValueError` for a second owner."""
@@ -281,12 +282,10 @@ class ExceptionRecord(Struct, frozen=True):
         return replace(self, annotations=(*self.annotations, annotation))
 
 
-_HOLD = "hold:"
-
-
-def _held_by(key: str) -> AttemptId:
-    """The job that the action of this key holds."""
-    return AttemptId.parse(key.removeprefix(_HOLD).partition("@")[0])
+def _jobs_held(answer: Answer) -> list[AttemptId]:
+    """The jobs that an answer's actions hold."""
+    keys = map(ActionKey.of, answer.action_keys)
+    return [key.attempt for key in keys if key.is_a(Hold)]
 
 
 def about(attempt: AttemptId) -> Subject:

@@ -18,6 +18,7 @@ from perdure.coordination.playbook import Playbook
 from perdure.coordination.record import Component, ExceptionOutcome, ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration, Ruling
 from perdure.coordination.site import Resource
+from perdure.model.actions import ActionKey
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job, JobState
 from perdure.model.nodes import Node, NodeState
@@ -55,7 +56,7 @@ def said(record: ExceptionRecord | None) -> str:
     owning = record.owning
     if owning is None:
         return f"{record.state}: nobody"
-    kinds = sorted({key.partition(":")[0] for key in owning.action_keys})
+    kinds = sorted({ActionKey.of(key).kind for key in owning.action_keys})
     by = f" ({owning.handler})" if owning.handler else ""
     acts = f", {', '.join(kinds)}" if kinds else ""
     return f"{owning.component}{by} after {owning.time_s - record.time_s:.0f} s{acts}: {owning.note}"

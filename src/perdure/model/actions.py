@@ -8,12 +8,60 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import ClassVar, get_args
+from typing import ClassVar, NamedTuple, get_args
 
 from msgspec import Struct
 
 from perdure.model.identity import AttemptId
 from perdure.model.tagged import Tagged
+
+_EPISODE, _AGAIN = "@", "~"  # before the episode of an action on a job; before the number of one planned again
+
+
+class ActionKey(NamedTuple):
+    """What an action's key says. All that knows how keys are written is in this module."""
+
+    kind: str
+    about: str  # the attempt as text; of an action on a node the rest
+    episode: str  # of an action on a job
+
+    @classmethod
+    def of(cls, key: str) -> ActionKey:
+        """Take a key apart.
+
+        >>> ActionKey.of("hold:c/7#0@x~2")
+        ActionKey(kind='hold', about='c/7#0', episode='x')
+        """
+        kind, _, rest = first_key(key).partition(":")
+        about, _, episode = rest.partition(_EPISODE)
+        return cls(kind, about, episode)
+
+    def is_a(self, kind: type[AnyAction]) -> bool:
+        return self.kind == kind.__struct_config__.tag
+
+    @property
+    def attempt(self) -> AttemptId:
+        """The attempt that it is about. Raises `ValueError` where it is about a node."""
+        return AttemptId.parse(self.about)
+
+
+def planned_again(key: str, times: int) -> str:
+    """The key of an action that is planned for the second time, or more often."""
+    return f"{key}{_AGAIN}{times}" if times > 1 else key
+
+
+def first_key(key: str) -> str:
+    """The key without the number of one planned again."""
+    first, _, times = key.rpartition(_AGAIN)
+    return first if first and times.isdecimal() else key
+
+
+def keys_with_episode(kind: type[AnyAction] | None = None) -> str:
+    """The pattern in SQL of keys of actions on a job, of one kind or any, that have an episode."""
+    return f"{kind.__struct_config__.tag if kind else ''}%{_EPISODE}%"
+
+
+AGAIN_PATTERN = f"{_AGAIN}%"  # in SQL, what stands behind a key that was planned again
 
 
 class AnyAction(Tagged, frozen=True):
@@ -215,7 +263,7 @@ class Undrain(AnyAction, frozen=True):
 
 
 def _at(episode: str) -> str:
-    return f"@{episode}" if episode else ""
+    return f"{_EPISODE}{episode}" if episode else ""
 
 
 JobAction = Requeue | Exclude | Hold | Release | Cancel | Extend | Comment

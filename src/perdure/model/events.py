@@ -5,6 +5,7 @@ Polling and pushing may both report one fact, late or twice; the journal keeps t
 
 from __future__ import annotations
 
+from perdure.model.actions import ActionKey
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, Job
 from perdure.model.nodes import Node
@@ -109,6 +110,11 @@ class ActionEnded(Tagged, frozen=True):
     @property
     def key(self) -> str:
         return f"action:{self.action_key}"
+
+    @property
+    def action(self) -> ActionKey:
+        """What its key says of the action."""
+        return ActionKey.of(self.action_key)
 
 
 ClusterEvent = JobChanged | JobGone | AttemptStarted | AttemptEnded | NodeChanged | NodeGone | SightChanged

@@ -11,14 +11,15 @@ from msgspec.structs import replace
 
 from perdure.coordination.cover import smallest_cover
 from perdure.coordination.handlers.shared import hold_waiting, told
-from perdure.coordination.record import OF_THE_SITE, START, Component, ExceptionRecord
+from perdure.coordination.record import START, Component, ExceptionRecord
 from perdure.coordination.ruling import Ruling, declined, handled
 from perdure.coordination.site import SiteFacts
+from perdure.coordination.source import Source
 from perdure.model.identity import AttemptId
 
 USAGE = "usage"  # key of the annotation that tells who uses how much
 MAX_WRITERS = 10_000
-_HEEDED = (*OF_THE_SITE, Component.SCHEDULER.value, Component.RESOURCE_MANAGER.value)
+_HEEDED = (Component.SCHEDULER.value, Component.RESOURCE_MANAGER.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ def usage_of(record: ExceptionRecord) -> Usage | None:
     Jobs are moved on it, so what a user says of it, or a handler in a job's own level, does not count.
     """
     for annotation in reversed(record.annotations):
-        if annotation.key == USAGE and annotation.component.startswith(_HEEDED):
+        said_by = annotation.component
+        if annotation.key == USAGE and (Source.of(said_by).is_of_the_site or said_by.startswith(_HEEDED)):
             return _usage(annotation.value)
     return None
 

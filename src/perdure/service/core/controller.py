@@ -7,7 +7,6 @@ worst, and every step is idempotent: ids and keys are made from the attempt that
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -41,7 +40,7 @@ from perdure.coordination.record import (
     about,
 )
 from perdure.coordination.ruling import handled
-from perdure.model.actions import Action, Hold, OutcomeStatus, Requeue
+from perdure.model.actions import Action, ActionKey, Comment, Hold, OutcomeStatus, Release, Requeue, first_key
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
@@ -57,7 +56,6 @@ from perdure.service.core.scope import OUTSIDE
 from perdure.service.core.view import STILL_NEEDS, SiteView
 from perdure.triage.verdict import Verdict
 
-_AGAIN = re.compile(r"~[0-9]+$")  # behind the key of what was planned again
 PERDURE = "perdure"  # who asks, where no person does
 
 
@@ -647,7 +645,7 @@ _LETS_GO = (OutcomeStatus.DONE.value, OutcomeStatus.SUPERSEDED.value)  # a relea
 def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -> tuple[ControllerState, list[Effect]]:
     effects: list[Effect] = [Journalled(end) for end in event.ends]
     for end in event.ends:
-        if end.attempt is not None and end.action_key.startswith("requeue:") and end.detail.startswith(OUTSIDE):
+        if end.attempt is not None and end.action.is_a(Requeue) and end.detail.startswith(OUTSIDE):
             state = replace(state, fleet=state.fleet.without_spent(end.attempt.job_id))
     inputs = [given for end in event.ends for given in _consequences(end, event.held, state.chain)]
     if not inputs:
@@ -662,24 +660,23 @@ def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -
 
 def _consequences(end: ActionEnded, held: Collection[str], chain: Chain) -> Iterator[Input]:
     """What the chain is to know of the end of an action."""
-    key = _AGAIN.sub("", end.action_key)
-    if key.startswith("comment:"):
+    key, action = first_key(end.action_key), end.action
+    if action.is_a(Comment):
         return
     if end.status in _LEAVES_IT_TO_A_PERSON:
         yield Failed(key, f"{end.status}: {end.detail}")
-    kind, episode = key.partition(":")[0], key.partition("@")[2]
     if end.attempt is None:
         yield from _of_a_node(key, end)
         return
-    if kind == "release" and end.status in _LETS_GO and not end.detail.startswith(STILL_NEEDS):
+    if action.is_a(Release) and end.status in _LETS_GO and not end.detail.startswith(STILL_NEEDS):
         yield from _let_go(end.attempt, held, chain)
-    if kind == "hold" and episode and end.status != OutcomeStatus.DONE.value:
-        yield LetGo(end.attempt, episode)
+    if action.is_a(Hold) and action.episode and end.status != OutcomeStatus.DONE.value:
+        yield LetGo(end.attempt, action.episode)
 
 
 def _let_go(attempt: AttemptId, held: Collection[str], chain: Chain) -> Iterator[LetGo]:
     """A release lets go of a job for all that held it, but for `held`: these hold it from then on."""
-    if not any(key.startswith(f"hold:{attempt}@") for key in held):
+    if not any(ActionKey.of(key).attempt == attempt for key in held):
         yield LetGo(attempt)
         return
     for record in chain.ended.values():

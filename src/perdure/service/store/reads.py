@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from perdure.coordination.chain import MAX_ENDED, MAX_OPEN
+from perdure.model.actions import AGAIN_PATTERN, Hold, Release, keys_with_episode
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.store.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes
 
@@ -122,19 +123,19 @@ BEGUN = (  # all but comments and what lets go of what Perdure held itself, with
         isouter=True,
     )
     .where(actions.c.started_s > _SINCE_S, actions.c.by == bindparam("by"), actions.c.cluster == _HERE)
-    .where(actions.c.key.not_like("release:%@%"), actions.c.kind != literal_column("'comment'"))
+    .where(actions.c.key.not_like(keys_with_episode(Release)), actions.c.kind != literal_column("'comment'"))
 )
 _RELEASE = actions.alias()
 HELD_AFTER = (
     select(actions.c.key)
     .join(_RELEASE, and_(_RELEASE.c.job_id == actions.c.job_id, _RELEASE.c.incarnation == actions.c.incarnation))
-    .where(actions.c.cluster == _HERE, actions.c.by == bindparam("by"), actions.c.key.like("hold:%@%"))
+    .where(actions.c.cluster == _HERE, actions.c.by == bindparam("by"), actions.c.key.like(keys_with_episode(Hold)))
     .where(_RELEASE.c.cluster == _HERE, _RELEASE.c.key == _KEY, _RELEASE.c.seq < actions.c.seq)
     .where(actions.c.state.in_(_words("planned", "started", "done")))
 )
 HELD = (  # the kind of the last of Perdure's holds and releases of a waiting job; one job's actions keep their order
     select(actions.c.kind)
-    .where(actions.c.cluster == _HERE, actions.c.by == bindparam("by"), actions.c.key.like("%@%"))
+    .where(actions.c.cluster == _HERE, actions.c.by == bindparam("by"), actions.c.key.like(keys_with_episode()))
     .where(actions.c.job_id == bindparam("job_id"), actions.c.incarnation == bindparam("incarnation"))
     .where(actions.c.kind.in_(_words("hold", "release")), actions.c.state.in_(_words("started", "done")))
     .order_by(actions.c.seq.desc())
@@ -182,4 +183,4 @@ class Recall:
 def planned_as(key: str) -> dict[str, str]:
     """The parameters of `PLANNED_AS`: a key, and with ``~N`` after it where a person asked again."""
     plain = key.replace("/", "//").replace("%", "/%").replace("_", "/_")
-    return {"key": key, "again": f"{plain}~%"}
+    return {"key": key, "again": plain + AGAIN_PATTERN}

@@ -22,6 +22,7 @@ from sqlalchemy import (
     update,
 )
 
+from perdure.model.actions import planned_again
 from perdure.model.jobs import SAME_SUBMIT_S
 from perdure.service.core.controller import PERDURE, Act
 from perdure.service.store import codec, reads, rows
@@ -114,7 +115,7 @@ class Writes:
             return
         if act.by == PERDURE and any(by == PERDURE or state not in IN_VAIN for _, state, by in earlier):
             return
-        key = f"{key}~{len(earlier) + 1}" if earlier else key
+        key = planned_again(key, len(earlier) + 1)
         db.execute(self._action, rows.action_row(act, key, PLANNED, created_s, cluster))
 
 

@@ -22,7 +22,7 @@ from perdure.backends.protocol import TAIL_BYTES, Backend, Commented, batch_of
 from perdure.coordination.messages import Failed, Input, Refused
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
-from perdure.model.actions import Action, NodeAction, Requeue
+from perdure.model.actions import Action, NodeAction, Release, Requeue
 from perdure.model.events import ActionEnded
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import MANAGER, Observation
@@ -314,7 +314,7 @@ class Engine:
 
     def _end(self, ended: Sequence[ActionEnded]) -> None:
         """Take in what came to its end. A release lets go of nothing that is held after it."""
-        releases = (end.action_key for end in ended if end.action_key.startswith("release:"))
+        releases = (end.action_key for end in ended if end.action.is_a(Release))
         held = [key for release in releases for key in self.journal.held_after(release)]
         self.absorb([Ended(tuple(ended), frozenset(held))])
 

@@ -13,6 +13,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from perdure.coordination.source import Source
 from perdure.service.access.auth import Role
 from perdure.service.web.pages import labels
 from perdure.service.web.pages.assets import assets
@@ -56,6 +57,7 @@ def environment() -> Environment:
         segment=segment,
         sentence=labels.sentence,
         severity=labels.severity,
+        source=Source.of,
         span=labels.span,
         unbroken=labels.unbroken,
         whole=labels.whole,
