@@ -39,6 +39,8 @@ class Holds:
         held = sum(key.startswith(f"hold:{action.attempt}@") for key in effects)
         let_go = sum(key.startswith(f"release:{action.attempt}@") and key != action.key for key in effects)
         must(let_go < held, "what is held is let go once", action.key, held, let_go)
+        if self._manager.job(job_id).state.is_over:
+            return  # and was forgotten: it needs nothing any more, and there is nothing to let go
         for other in chain.ended.values():
             needed = other.is_brake and self._needs(job_id, other.subject.resource)
             must(not needed, "a job that needs what is down stays held", action.key, other.id)
