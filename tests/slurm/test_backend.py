@@ -183,6 +183,32 @@ def test_slurms_own_requeue_keeps_how_the_attempt_ended(look, quiet_cluster):
     assert await_("the job to wait", lambda: look.job(job_id).state is JobState.PENDING, PATIENCE_S)
 
 
+def test_what_slurm_is_about_to_put_back_counts_as_running_whatever_a_hook_tells(quiet_cluster):
+    """Exit code 75, while the epilog waits: where the job stands after its end is for Slurm to say first."""
+    spool = Spool(quiet_cluster.events)
+    backend = SlurmBackend(quiet_cluster.name, Tools(environment=quiet_cluster.env), spool)
+    look = Look(backend)
+    spool.take()
+    spool.write_alive(time.time())
+    try:
+        job_id = quiet_cluster.submit("exit 75")
+        record = quiet_cluster.wait(job_id, lambda fields: fields["JobState"] == "COMPLETING")
+        start_s = int(time.mktime(time.strptime(record["StartTime"], "%Y-%m-%dT%H:%M:%S")))
+        said = {"JOBID": job_id, "UID": 0, "USERNAME": "root", "JOBSTATE": "FAILED", "EXITCODE": "75:0"}
+        said |= {"SUBMIT": start_s, "START": start_s, "END": start_s + 1, "NODES": record["NodeList"]}
+        lines = ["perdure-event 1 end", *(f"{key}={value}" for key, value in said.items())]
+        (quiet_cluster.events / "1.event").write_text("\n".join(lines) + "\n")
+        assert [attempt.state for attempt in look.attempts(job_id)] == [AttemptState.RUNNING]
+        await_("the epilog's question", lambda: backend.listen() and backend.waiting(), PATIENCE_S)
+        backend.answer(job_id)
+        await_("Slurm's own requeue", lambda: quiet_cluster.job(job_id)["JobState"] == "PENDING", PATIENCE_S)
+        ended = backend.observe(look.since_s)
+        assert [job.state for job in ended.jobs if job.job_id == job_id] == [JobState.PENDING]
+        assert [a.exit_code for a in ended.attempts if a.id.job_id == job_id] == [75]
+    finally:
+        spool.remove_alive()
+
+
 def test_a_frozen_node_is_named_and_the_job_goes_on_elsewhere(look, quiet_cluster):
     """With --no-requeue in one job and not in the other, both attempts end as NODE_FAIL with that node's name."""
     stays = quiet_cluster.submit("sleep 600", "--no-requeue", "-w", "node2", "--gres=gpu:1")

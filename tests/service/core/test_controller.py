@@ -504,3 +504,10 @@ def test_a_job_that_slurm_holds_after_a_node_failure_is_told_to_the_operator():
     assert run.noted.record.state is ExceptionState.ESCALATED
     assert "scontrol release 1" in run.noted.record.verdicts[-1].note
     assert "a person holds the job" not in str(run.noted.record.verdicts)
+
+
+def test_a_job_that_the_sites_rule_holds_is_not_said_to_be_held_by_a_person():
+    run = after_failure(replace(JOB, state=JobState.HELD, restarts=1, reason="SpecialExit"), FAILED)
+    run.judge(TRANSIENT)
+    assert run.acts() == []
+    assert "the site's rule for its exit code" in run.noted.record.verdicts[-1].note

@@ -44,6 +44,7 @@ from perdure.backends.slurm.records import (
     read_jobs,
     read_nodes,
     repair,
+    waits_again,
 )
 from perdure.backends.slurm.sbatch import WalltimeWarning, warning_of
 from perdure.backends.slurm.sbatch import appends as script_appends
@@ -265,7 +266,7 @@ class SlurmBackend:
         late = in_doubt - _told_lines(rows).keys() if not unseen else set()
         jobs: list[JobRecord] | None = None
         if "controller" not in unseen:
-            jobs = [self._left_to_slurm(record) for record in self._repaired(records, rows, mark, unseen)]
+            jobs = [self._left_to_slurm(record, now) for record in self._repaired(records, rows, mark, unseen)]
         with self._listening:
             told = {key: row for key, row in self._told.items() if row.raw_id not in self._components}
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
@@ -293,15 +294,15 @@ class SlurmBackend:
     def look_at(self, questions: Iterable[Question]) -> Observation:
         """Look at a few jobs only, which have just failed and whose epilogs wait: `Observation.only` names them.
 
-        Those that Slurm puts back by itself for their exit code are left to it. Raises `ClusterBusy`.
+        Those that Slurm puts back, or holds, by itself for their exit code are left to it. Raises `ClusterBusy`.
         """
         now = time.time()
         jobs: list[JobRecord] = []
         with self._dialog() as scontrol:
-            slurms_own = self._config(scontrol).codes("RequeueExit")
+            self._config(scontrol)
             for question in questions:
                 record = self._failed(scontrol, question.job_id)
-                if record is not None and ended_badly(record, now) and record.exit_code not in slurms_own:
+                if record is not None and ended_badly(record, now) and not self._is_left_to_slurm(record, now):
                     jobs.append(self._finished(replace(record, nodes=record.nodes or question.nodes)))
             scripts = self._ask_scripts(scontrol, jobs)
         lines = self._submit_lines(self._in_doubt(jobs, scripts), now + LINES_WAIT_S)
@@ -374,7 +375,7 @@ class SlurmBackend:
     def _ask_scripts(self, scontrol: Dialog, records: Sequence[JobRecord]) -> dict[str, bytes]:
         """The batch scripts of jobs that are new among those that failed; of an array one for all its tasks."""
         failed = [record for record in records if self._is_newly_failed(record)]
-        if failed:
+        if failed or any(record.state == "COMPLETING" and record.exit_code for record in records):
             self._config(scontrol)
         scripts: dict[str, bytes] = {}
         for record in failed[:MAX_SCRIPTS]:
@@ -498,10 +499,18 @@ class SlurmBackend:
         self._proved = frozenset(record.raw_id for record in repaired.whole)
         return merge_records([*records.whole, *map(self._finished, repaired.whole)])
 
-    def _left_to_slurm(self, record: JobRecord) -> JobRecord:
-        """A failure that Slurm puts back by itself, for its exit code, is none while the job completes."""
-        own = self._site.codes("RequeueExit") if self._site else ()
-        return replace(record, reason="") if record.state == "COMPLETING" and record.exit_code in own else record
+    def _left_to_slurm(self, record: JobRecord, now: float) -> JobRecord:
+        """A job that Slurm puts back by itself, for its exit code, counts as running until it has done so.
+
+        Whatever tells of its end meanwhile, a hook or accounting, is not heeded: how the job stands is not known yet.
+        """
+        return replace(record, state="RUNNING", reason="") if self._is_left_to_slurm(record, now) else record
+
+    def _is_left_to_slurm(self, record: JobRecord, now: float) -> bool:
+        """Whether the job is about to be put back, or held, by the site's rule for its exit code."""
+        if record.state != "COMPLETING" or waits_again(record, now) or self._site is None:
+            return False
+        return any(record.exit_code in self._site.codes(rule) for rule in ("RequeueExit", "RequeueExitHold"))
 
     def _finished(self, record: JobRecord) -> JobRecord:
         """With its paths written out. Nodes are freed while a job completes: others tell which they were."""

@@ -13,7 +13,14 @@ from perdure.backends.slurm.accounting import TAKEN_OFF, AccountingRow
 from perdure.backends.slurm.owner_requests import OwnerRequests, owner_requests
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
 from perdure.backends.slurm.sbatch import WalltimeWarning
-from perdure.backends.slurm.words import LAUNCH_FAILED, WHILE_WAITING, attempt_state, is_waiting, job_state
+from perdure.backends.slurm.words import (
+    LAUNCH_FAILED,
+    SPECIAL_EXIT,
+    WHILE_WAITING,
+    attempt_state,
+    is_waiting,
+    job_state,
+)
 from perdure.model.exits import ExitWish, wish_of
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
@@ -147,7 +154,7 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
         wish=asked.retry,
         misread=asked.misread,
         requeue_at_timeout=asked.requeue_at_timeout,
-        reason="" if record.reason in WHILE_WAITING and not waiting else record.reason,
+        reason=_reason(record, waiting),
         excluded=record.excluded,
         required=record.required,
         restarts=record.restarts,
@@ -158,6 +165,13 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
         qos=record.qos,
         account=record.account,
     )
+
+
+def _reason(record: JobRecord, waiting: bool) -> str:
+    """Why it waits, or how it ended. Of what the site's rule holds Slurm says that its user does, but for the state."""
+    if record.state == "SPECIAL_EXIT":
+        return SPECIAL_EXIT
+    return "" if record.reason in WHILE_WAITING and not waiting else record.reason
 
 
 def _restart_nodes(record: JobRecord, asked: OwnerRequests) -> tuple[int, int] | None:

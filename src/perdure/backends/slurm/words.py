@@ -41,7 +41,8 @@ _HELD_STATES = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT"})
 WHILE_WAITING = frozenset({"BeginTime", "Resources", "Priority", "PartitionDown", "PartitionInactive"})
 """Reasons that say nothing of a job that waits no more; Slurm keeps them in the record of one that was cancelled."""
 HELD_BY_A_PERSON = frozenset({"JobHeldUser", "JobHeldAdmin"})
-_HELD_REASONS = HELD_BY_A_PERSON | {"SpecialExit", "JobHoldMaxRequeue"}
+SPECIAL_EXIT = "SpecialExit"
+_HELD_REASONS = HELD_BY_A_PERSON | {SPECIAL_EXIT, "JobHoldMaxRequeue"}
 LAUNCH_FAILED = "launch_failed_requeued_held"  # blanks are printed as underscores
 CANNOT_RUN = "BadConstraints"  # Slurm then holds the job, too
 PUT_BACK_AND_HELD = "job_requeued_in_held_state"

@@ -12,6 +12,7 @@ from perdure.service.core.case import Case
 _ENDS_OF_ATTEMPTS = ("NonZeroExitCode", "OutOfMemory", "TimeLimit", "NodeDown")  # other reasons end jobs that wait
 
 _HELD_BY_NOBODY = "JobHeldAdmin"
+_HELD_AS_SPECIAL = "SpecialExit"
 _WAITS_HELD = (
     "put back after a node failure, but held (JobHeldAdmin): by an operator, or by Slurm itself, which so holds what"
     " was suspended; nothing starts it until somebody runs"
@@ -33,6 +34,9 @@ def recovery_of(case: Case, attempt: Attempt, decision: Decision) -> Recovery:
         return _amend(job, attempt, decision)
     if job.state is JobState.HELD and attempt.state is AttemptState.NODE_FAIL and job.reason == _HELD_BY_NOBODY:
         return Component.RESOURCE_MANAGER, declined(f"{_WAITS_HELD} scontrol release {job.job_id}")
+    if job.state is JobState.HELD and job.reason == _HELD_AS_SPECIAL:
+        rule = f"held as {_HELD_AS_SPECIAL}, by the site's rule for its exit code or by a person"
+        return Component.RESOURCE_MANAGER, handled(f"{rule}; {decision.reason}")
     if job.state is JobState.HELD:
         return Component.JOB, handled(f"a person holds the job; {decision.reason}")
     if not decision.retries:
