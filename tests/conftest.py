@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+Found = TypeVar("Found")
 
 
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
@@ -32,16 +35,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
-def require(name: str, available: bool, why: str) -> None:
-    """Go on where `available`; else skip with the reason, or fail where PERDURE_REQUIRE lists `name`.
-
-    ``require("slurm", shutil.which("slurmctld") is not None, "slurmctld is not installed")``
-    """
-    if available:
-        return
+def require(name: str, found: Found | None, why: str) -> Found:
+    """Go on with what was `found`; else skip with the reason, or fail where PERDURE_REQUIRE lists `name`."""
+    if found:
+        return found
     if name in os.environ.get("PERDURE_REQUIRE", "").replace(" ", "").split(","):
         pytest.fail(f"PERDURE_REQUIRE names {name!r}, but {why}", pytrace=False)
     pytest.skip(f"{name}: {why}")
+
+
+def require_program(name: str) -> str:
+    """The path of a program; see `require`."""
+    return require(name, shutil.which(name), f"{name} is not installed")
 
 
 @pytest.fixture(scope="session")

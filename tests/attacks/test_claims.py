@@ -10,6 +10,7 @@ from perdure.coordination.playbook import site_playbook
 from perdure.coordination.record import Annotation, ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
 from perdure.model.actions import Drain, Hold, Release
 from perdure.model.jobs import JobState
+from perdure.service.core.view import SiteView
 from tests.coordination.test_handlers import NOW, Site, raised, up
 from tests.copying import replace
 from tests.service.web_world import fill, site
@@ -108,7 +109,7 @@ def test_sources_that_an_older_version_wrote_as_annotations_count():
 
 
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path, monkeypatch):
     place = site(tmp_path)
     fill(place.world)
     for job_id, user in (("200", "mira"), ("300", "jonas")):
@@ -118,7 +119,7 @@ def place(tmp_path):
         '[resources."licence:ansys"]\nlicence = "ansys"\n[resources."licence:matlab"]\nlicence = "matlab"\n', "site"
     )
     view = place.world.view
-    place.world.view = lambda: view().__class__(place.world.state, book, view().rules, place.world.now)
+    monkeypatch.setattr(place.world, "view", lambda: SiteView(place.world.state, book, view().rules, place.world.now))
     return place
 
 

@@ -125,19 +125,20 @@ class Full:
         return self._db.execute(text, *given)
 
 
-def test_the_embedded_cluster_waits_for_room(tmp_path):
+def test_the_embedded_cluster_waits_for_room(tmp_path, monkeypatch):
     ends = threading.Event()
     store = LocalStore(tmp_path / "db", ends.is_set)
     store._db.close()
-    store._db = Full(sqlite3.connect(tmp_path / "db", isolation_level=None, check_same_thread=False))
+    full = Full(sqlite3.connect(tmp_path / "db", isolation_level=None, check_same_thread=False))
+    monkeypatch.setattr(store, "_db", full)
     writing = threading.Thread(target=store.add_processes, args=([Leftover(1, "b", "x")],))
     writing.start()
     time.sleep(0.5)
     assert writing.is_alive()
-    store._db.is_full = False
+    full.is_full = False
     writing.join(60)
     assert store.leftovers() == [Leftover(1, "b", "x")]
-    store._db.is_full = True
+    full.is_full = True
     ends.set()
     with pytest.raises(sqlite3.OperationalError):  # but not for ever, where it is to end
         store.add_processes([Leftover(2, "b", "x")])

@@ -13,10 +13,9 @@ from perdure.job.identity import Task
 from perdure.job.probes import Probing
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import NodeState
-from perdure.service.workers.heartbeat_monitor import MOST_RESTARTS, HeartbeatMonitor, _is_current
+from perdure.service.workers.heartbeat_monitor import MOST_RESTARTS, _is_current
 from tests.copying import replace
-from tests.service.web_world import fill, site
-from tests.service.workers.test_heartbeat_monitor import actions, agent, live
+from tests.service.workers.test_heartbeat_monitor import actions, agent, live, monitored
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: files of two users")
 
@@ -25,14 +24,10 @@ MIRA, MALLORY = "nobody", "daemon"  # users that every machine knows
 
 @pytest.fixture
 def place(tmp_path):
-    place = site(tmp_path / "site")
-    fill(place.world)
+    place = monitored(tmp_path)
     for job_id, user in (("200", MIRA), ("66", MALLORY)):
         place.world.submit(job_id, "train", user, 4)
         place.world.start(job_id, "gpu01" if user == MIRA else "gpu02")
-    place.share, place.fences, place.count = tmp_path / "agents", tmp_path / "fences", 0
-    place.share.mkdir()
-    place.monitor = HeartbeatMonitor(place.share, [place.fences], place.world.tell, place.world.view)
     return place
 
 

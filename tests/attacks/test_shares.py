@@ -17,6 +17,7 @@ from perdure.model.output import Output, OutputFile, OutputKind
 from perdure.retry.rules import RetryRules
 from perdure.service.core.view import SiteView
 from perdure.service.web.api.events import Listeners
+from perdure.service.web.event_feed import EventFeed
 from perdure.service.web.state import WebSettings
 from perdure.service.workers import log_queue
 from perdure.service.workers.log_queue import FairQueue, LogQueue
@@ -138,7 +139,9 @@ def test_two_logs_that_do_not_answer_are_all_that_is_read_of_one_user(monkeypatc
     made = LogQueue(read)
     for job_id in ("1", "2", "3", "4"):
         made.put(attempt(job_id, "mallory"))
-        found, output = made.next(60.0)
+        taken = made.next(60.0)
+        assert taken is not None
+        found, output = taken
         assert (found.id.job_id, output.files) == (job_id, ())
     assert begun == ["1", "2"]
     never.set()
@@ -151,7 +154,9 @@ def test_a_log_that_cannot_be_read_leaves_no_failure_without_an_answer():
 
     made = LogQueue(read)
     made.put(attempt("1", "mira"))
-    _, output = made.next(5.0)
+    taken = made.next(5.0)
+    assert taken is not None
+    _, output = taken
     assert "ZeroDivisionError" in output.absent[0].says
     made.close()
 
@@ -184,7 +189,10 @@ def decisions_s(found):
 # -- streams
 
 
-class Silent:
+class Silent(EventFeed):
+    def __init__(self):
+        super().__init__(lambda *_: [], lambda: 0, lambda _: {}, 60.0)
+
     async def enter(self):
         pass
 

@@ -230,8 +230,10 @@ def test_no_group_of_the_services_opens_a_directory_for_the_owner(uid, group):
 
         def answer(mode):
             os.chmod(path.parent, mode)
-            groups = {"extra_groups": [12345], "env": environment}
-            return subprocess.run(argv, capture_output=True, text=True, check=True, **groups).stdout.strip()
+            ran = subprocess.run(
+                argv, capture_output=True, text=True, check=True, extra_groups=[12345], env=environment
+            )
+            return ran.stdout.strip()
 
         assert answer(0o755) == "[b'text']"
         assert answer(0o750) == "[]"
@@ -288,6 +290,7 @@ def test_what_takes_too_long_holds_up_nobody_else(of_nobody):
         one.read(of_nobody)
         (ours, theirs) = socket.socketpair()
         with ours, theirs:  # a request that never ends
+            assert one._control is not None
             socket.send_fds(one._control, [b"r"], [theirs.fileno()])
             assert one.read(of_nobody).main.text == b"of nobody"
         with pytest.raises(ClusterBusy):

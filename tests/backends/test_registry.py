@@ -16,6 +16,8 @@ from perdure.model.actions import Drain
 from perdure.service import runtime
 from perdure.service.settings import Settings, known_names, load, value_of
 from perdure.service.web.pages import labels
+from perdure.service.workers.commands import ServiceCommands
+from perdure.service.workers.kill_switch import KillSwitch
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,16 @@ def test_a_toy_is_watched_and_acted_on_by_the_service(tmp_path, monkeypatch):
         while not engine.state.known.nodes and time.monotonic() < until:
             time.sleep(0.01)
         assert set(engine.state.known.nodes) == {"n1", "n2"}
-        engine.backend.perform, perform = lambda action: (perform(action), drained.set())[0], engine.backend.perform
-        runtime.ServiceCommands(engine, "toy", True, None).order(Drain("n1", "asked", "1"), "ada", "because")
+        perform = engine.backend.perform
+
+        def performed(action):
+            outcome = perform(action)
+            drained.set()
+            return outcome
+
+        monkeypatch.setattr(engine.backend, "perform", performed)
+        service = ServiceCommands(engine, "toy", True, KillSwitch(tmp_path))
+        service.order(Drain("n1", "asked", "1"), "ada", "because")
         assert drained.wait(30)
         return 0
 

@@ -1,5 +1,7 @@
 """Who is blamed, at each limit: exactly there, and one step beside it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -126,6 +128,8 @@ def test_the_half_of_a_window_begins_after_its_middle():
     asked = []
 
     class Solver:
+        name = "asked"
+
         def solve(self, found):
             asked.append(int(found.units.sum()))
             return ()
@@ -215,9 +219,11 @@ def test_what_finds_no_place_are_those_with_the_fewest_failures_unless_they_are_
 
 
 def test_a_tier_that_is_not_there_and_a_window_of_one_are_refused():
-    for wanted in ({"row_tier": "x"}, {"column_tier": "x"}):
+    named: list[dict[str, Any]] = [{"row_tier": "x"}, {"column_tier": "x"}]
+    for wanted in named:
         with pytest.raises(InputError, match="Use two of: node, user"):
             grid(crossed(2, 2), **wanted)
-    for one in ({}, {"row_tier": "node"}, {"column_tier": "node"}):
+    of_one: list[dict[str, Any]] = [{}, {"row_tier": "node"}, {"column_tier": "node"}]
+    for wanted in of_one:
         with pytest.raises(InputError, match="one tier"):
-            grid(window([((0,), 1, 0)], ["node"]), **one)
+            grid(window([((0,), 1, 0)], ["node"]), **wanted)

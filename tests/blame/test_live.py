@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perdure.blame.accuse import Accusation, accused, accused_by
 from perdure.blame.builders.attempts import AttemptRow
 from perdure.blame.sliding import Sliding
-from perdure.blame.standing import SuspectPatience, follow
+from perdure.blame.standing import Standing, SuspectPatience, follow
 
 HOUR = 3600.0
 
@@ -111,7 +111,8 @@ def test_a_class_that_gains_a_member_is_still_the_same_suspect():
 @given(st.lists(st.sets(st.sampled_from(["n1", "n2", "n3"])), max_size=30), st.integers(1, 3), st.integers(1, 4))
 def test_each_name_is_called_and_cleared_in_turn(windows, confirm, release):
     """Nobody is named twice without being cleared between; both take the windows in a row that they should."""
-    standing, called, runs, absent = (), set(), {}, {}
+    standing: tuple[Standing, ...] = ()
+    called, runs, absent = set(), {}, {}
     for number, names in enumerate(windows):
         turn = follow(standing, [accusation(name) for name in sorted(names)], number, SuspectPatience(confirm, release))
         standing = turn.standing

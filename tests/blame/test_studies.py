@@ -59,7 +59,7 @@ def test_the_published_excess_is_found_with_its_interval():
     assert found.excess_low < 0.114 < found.excess_high
     assert found.excess_low > 0
     assert found.p < 0.01
-    assert (found.near_share, found.far_share) == (pytest.approx(0.52 / 0.93), pytest.approx(0.41 / 0.93))
+    assert (found.near_share, found.far_share) == pytest.approx((0.52 / 0.93, 0.41 / 0.93))
 
 
 def test_without_a_difference_the_test_errs_as_often_as_it_says():

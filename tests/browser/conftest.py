@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
 
 from tests.conftest import require
 from tests.service.web_world import Site, site
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
@@ -35,7 +39,7 @@ document.addEventListener("securitypolicyviolation", (event) =>
 class Visit:
     """A tab, and everything suspicious that happened in it."""
 
-    page: object
+    page: Page
     url: str
     troubles: list[str] = field(default_factory=list)
 
@@ -54,9 +58,8 @@ class Visit:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[object]:
-    found = next((path for name in NAMES if (path := shutil.which(name))), "")
-    require("browser", bool(found), "no Chromium is installed")
+def chromium() -> Iterator[Browser]:
+    found = require("browser", next(filter(None, map(shutil.which, NAMES)), None), "no Chromium is installed")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -82,12 +85,12 @@ def served(place: Site) -> Iterator[str]:
 
 
 @pytest.fixture
-def open_site(chromium, tmp_path: Path) -> Iterator[Callable[..., tuple[Site, Visit]]]:
+def open_site(chromium: Browser, tmp_path: Path) -> Iterator[Callable[..., tuple[Site, Visit]]]:
     """Make a site, let a test fill it, and open a tab before it, logged in unless told otherwise."""
     contexts = []
     with ExitStack() as stack:
 
-        def open_(fill=lambda world: None, token: str = "operator", **options) -> tuple[Site, Visit]:
+        def open_(fill=lambda world: None, token: str = "operator", **options: Any) -> tuple[Site, Visit]:
             place = site(tmp_path)
             fill(place.world)
             url = stack.enter_context(served(place))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from perdure.service.web.pages.navigation import NAVIGATION
 from tests.browser.test_blame import fill as suspect
 from tests.browser.test_whatif import every_stage
+from tests.finding import found_in
 from tests.service.exceptions_world import STATES, stir
 from tests.service.notices.three_targets import tell
 
@@ -36,7 +36,7 @@ LOOKS = [(width, scheme) for width in (390, 1400) for scheme in ("light", "dark"
 
 def test_axe_is_the_file_that_its_note_names():
     note = (AXE / "README.md").read_text()
-    version = re.search(r"axe-core (\S+)", note)[1]
+    version = found_in(note, r"axe-core (\S+)")
     assert hashlib.sha256((AXE / "axe.min.js").read_bytes()).hexdigest() in note
     assert SCRIPT.startswith(f"/*! axe v{version}\n")
 

@@ -6,6 +6,7 @@ import pytest
 
 from perdure.cli.job import explain_job
 from perdure.errors import NotFound
+from perdure.service.client import Client
 
 FAILURE = {"category": "net", "decision": "retry", "state": "handled"}
 TASKS = [
@@ -15,8 +16,11 @@ TASKS = [
 ]
 
 
-class Service:
+class Service(Client):
     """Knows the tasks of an array; the array itself is not a job any more."""
+
+    def __init__(self):
+        super().__init__("http://127.0.0.1:1", "")
 
     def get(self, path, **query):
         if path != "/jobs":

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from perdure.cli.commands import app
@@ -75,7 +76,9 @@ def test_a_launcher_loads_little(tmp_path):
 
 def test_words_are_read_alike_with_and_without_the_command_line_library():
     """Whatever the short way does not take as plain is left to the library."""
-    options = {name for each in get_command(app).commands["exec"].params for name in each.opts} - {"command"}
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    options = {name for each in group.commands["exec"].params for name in each.opts} - {"command"}
     assert options == {f"--{name.replace('_', '-')}" for name in options_of.__kwdefaults__}
     words = ["--hang-after", "20", "--signal-before=120:USR1", "--", "python", "-c", "--hang-after", "x"]
     given = {"hang_after": 20.0, "signal_before": "120:USR1"}

@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from perdure.cli import follow
 from perdure.cli.follow import Tail
 from perdure.triage.follow import Follower, FollowTrouble
 from perdure.triage.rules import own_rules
@@ -85,7 +84,7 @@ def test_trouble_is_printed_as_it_comes(perdure, log, monkeypatch):
             raise KeyboardInterrupt
         step()
 
-    monkeypatch.setattr(follow.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     ran = perdure("why", "--follow", "job.log")
     assert ran.code == 1
     assert "job.log:4: nan: the loss is NaN or infinite, 3 times in a row: loss nan\n" in ran.out

@@ -1,7 +1,6 @@
 """Help, manual pages and completion: all made from the commands themselves, and tried in real shells."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from perdure.cli.commands import ENTRIES, ENVIRONMENT, app
 from perdure.cli.completion import JOB_LETTERS, Takes, in_bash, in_fish, in_zsh, places
 from perdure.cli.help import every
 from perdure.cli.manual import page, page_name
-from tests.conftest import require
+from tests.conftest import require_program
 
 WIDTH = 80
 ASKS_NO_SERVICE = {"up", "doctor", "token", "completion"}  # though they have --state
@@ -113,7 +112,7 @@ def test_a_manual_page_says_what_the_help_says(contexts):
 
 
 def test_troff_has_nothing_to_say_against_the_pages(contexts):
-    require("groff", shutil.which("groff") is not None, "groff is not installed")
+    require_program("groff")
     for context in contexts:
         ran = subprocess.run(
             ["groff", "-man", "-ww", "-z", "-Tutf8"], input=page(context), capture_output=True, text=True, check=True
@@ -150,7 +149,7 @@ def run_shell(shell, script, home):
 
 
 def test_bash_completes(found, home):
-    require("bash", shutil.which("bash") is not None, "bash is not installed")
+    require_program("bash")
     tries = "\n".join(f"try perdure {words} {chr(39) * 2 if words.endswith(' ') else ''}" for words, _ in WANTED)
     script = f"""{in_bash(found)}
     try() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _perdure; echo "${{COMPREPLY[*]}}"; }}
@@ -160,7 +159,7 @@ def test_bash_completes(found, home):
 
 
 def test_bash_offers_files_where_no_service_answers(found, home):
-    require("bash", shutil.which("bash") is not None, "bash is not installed")
+    require_program("bash")
     script = f"""{in_bash(found)}
     complete -p perdure; COMP_WORDS=(perdure why t); COMP_CWORD=2; _perdure; echo "${{#COMPREPLY[@]}}"
     COMP_WORDS=(perdure exec -- tr); COMP_CWORD=3; _perdure; echo "${{#COMPREPLY[@]}}" """
@@ -168,7 +167,7 @@ def test_bash_offers_files_where_no_service_answers(found, home):
 
 
 def test_fish_completes(found, home):
-    require("fish", shutil.which("fish") is not None, "fish is not installed")
+    require_program("fish")
     script = in_fish(found) + "".join(f"\ncomplete -C 'perdure {words}'; echo --" for words, _ in WANTED)
     told = run_shell(["fish", "--no-config", "-c"], script, home).split("--\n")
     for (_, wanted), part in zip(WANTED, told, strict=False):
@@ -176,7 +175,7 @@ def test_fish_completes(found, home):
 
 
 def test_zsh_reads_its_script(found, home):
-    require("zsh", shutil.which("zsh") is not None, "zsh is not installed")
+    require_program("zsh")
     (home / "_perdure").write_text(in_zsh(found))
     run_shell(["zsh", "-f", "-c"], "zsh -n _perdure", home)
 

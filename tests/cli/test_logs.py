@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from perdure.cli.logs import ranks_of, read_log
+from perdure.cli.logs import read_log
+from perdure.triage.filenames import ranks_of
 from perdure.triage.logtext import LogText
 from perdure.triage.rules import own_rules
 

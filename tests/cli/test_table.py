@@ -134,7 +134,9 @@ def test_a_job_s_long_name_is_short_on_a_terminal_and_whole_elsewhere():
     told = list(lines(jobs.COLUMNS, [jobs._row(job)], 80))
     assert len(told) <= 6
     assert "…" in told[-1]
-    assert "end" in jobs._row(job)[-1].full
+    shown = jobs._row(job)[-1]
+    assert isinstance(shown, Shortened)
+    assert "end" in shown.full
 
 
 def test_times_are_short_on_a_terminal_and_whole_elsewhere():

@@ -2,8 +2,8 @@
 
 import signal
 import sys
-import types
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,9 +12,12 @@ import pytest
 def started(monkeypatch):
     """The settings that the service was started with."""
     seen = []
-    runtime = types.ModuleType("perdure.service.runtime")
-    runtime.run = lambda settings: seen.append(settings) or 0
-    monkeypatch.setitem(sys.modules, "perdure.service.runtime", runtime)
+
+    def run(settings):
+        seen.append(settings)
+        return 0
+
+    monkeypatch.setitem(sys.modules, "perdure.service.runtime", SimpleNamespace(run=run))
     return seen
 
 
@@ -92,9 +95,7 @@ def test_a_signal_takes_it_down_in_order_and_is_no_error(perdure, monkeypatch, s
         finally:
             ended.append(settings)
 
-    runtime = types.ModuleType("perdure.service.runtime")
-    runtime.run = run
-    monkeypatch.setitem(sys.modules, "perdure.service.runtime", runtime)
+    monkeypatch.setitem(sys.modules, "perdure.service.runtime", SimpleNamespace(run=run))
     found = signal.signal(signum, before := signal.default_int_handler)  # libraries set handlers of their own
     try:
         ran = perdure("up")

@@ -37,9 +37,9 @@ def trace(home):
 
 @pytest.fixture(scope="module")
 def golden(data_dir: Path | None) -> Path:
-    require("data", data_dir is not None and (data_dir / "golden-schedulers").is_dir(), "no golden schedules here")
-    assert data_dir is not None
-    return data_dir / "golden-schedulers" / "tiresias"
+    where = require("data", data_dir, "no golden schedules here")
+    require("data", (where / "golden-schedulers").is_dir(), "no golden schedules here")
+    return where / "golden-schedulers" / "tiresias"
 
 
 def rows_of(path):

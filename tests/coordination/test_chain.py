@@ -25,6 +25,7 @@ from perdure.coordination.messages import (
     ExceptionRaised,
     Failed,
     HandlerEnlisted,
+    Input,
     Left,
     Refused,
     Settled,
@@ -186,7 +187,7 @@ def test_of_many_that_wait_for_a_handler_that_died_a_few_are_passed_on_at_a_time
 
 def test_an_answer_is_given_once_and_in_turn():
     handlers = Bench()
-    both = [HandlerEnlisted(handler("a")), HandlerEnlisted(handler("b")), ExceptionRaised(record())]
+    both: list[Input] = [HandlerEnlisted(handler("a")), HandlerEnlisted(handler("b")), ExceptionRaised(record())]
     chain, effects = advance(Chain(), both, handlers, 0.0)
     assert asked(effects) == ["a"]
     chain, effects = advance(chain, [Answered("x", "b", handled("me first"))], handlers, 1.0)
@@ -329,7 +330,7 @@ def test_what_ended_at_once_takes_no_share():
 
 def test_a_handler_whose_lease_has_run_out_owns_nothing():
     """Also where its answer comes before anybody has looked at the clock."""
-    start = [HandlerEnlisted(handler("h", until_s=10.0)), ExceptionRaised(record())]
+    start: list[Input] = [HandlerEnlisted(handler("h", until_s=10.0)), ExceptionRaised(record())]
     chain, _ = advance(Chain(), start, Bench(), 0.0)
     assert chain.turns["x"].handler == "h"
     late, effects = advance(chain, [Answered("x", "h", drain())], Bench(), 10.0)
@@ -399,7 +400,7 @@ def test_a_second_source_is_remembered():
 
 
 def test_a_second_source_gives_the_handler_whose_turn_it_is_no_second_turn():
-    first = [HandlerEnlisted(handler("app")), ExceptionRaised(record("x", by="user:ada"))]
+    first: list[Input] = [HandlerEnlisted(handler("app")), ExceptionRaised(record("x", by="user:ada"))]
     before, effects = advance(Chain(), first, Bench(), 0.0)
     assert asked(effects) == ["app"]
     after, effects = advance(before, [ExceptionRaised(record("y", by="user:bob"))], Bench(), 1.0)
@@ -442,7 +443,7 @@ def test_users_are_asked_about_their_own_jobs_alone():
 
 def test_a_restart_goes_on_where_it_stopped():
     handlers = Bench({Component.SCHEDULER: drain()})
-    both = [HandlerEnlisted(handler("a")), HandlerEnlisted(handler("b")), ExceptionRaised(record())]
+    both: list[Input] = [HandlerEnlisted(handler("a")), HandlerEnlisted(handler("b")), ExceptionRaised(record())]
     chain, _ = advance(Chain(), both, handlers, 0.0)
     chain, _ = advance(chain, [Answered("x", "a", declined("no"))], handlers, 1.0)
     again = restored(chain.open.values(), chain.handlers.values(), chain.spent)

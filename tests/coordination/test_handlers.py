@@ -20,7 +20,7 @@ from perdure.coordination.messages import (
     Settled,
     Ticked,
 )
-from perdure.coordination.playbook import own_playbook, site_playbook
+from perdure.coordination.playbook import Playbook, own_playbook, site_playbook
 from perdure.coordination.record import (
     Annotation,
     Component,
@@ -49,7 +49,7 @@ class Site:
     resources: dict = field(default_factory=dict)
     failures: dict = field(default_factory=dict)
     chain: Chain = field(default_factory=Chain)
-    playbook: object = field(default_factory=own_playbook)
+    playbook: Playbook = field(default_factory=own_playbook)
 
     def job(self, job_id):
         return self.jobs.get(job_id)
@@ -74,6 +74,9 @@ class Site:
 
     def recovery(self, record):
         return None
+
+    def settle_on(self, record):
+        """Nothing here was made of a failed attempt."""
 
     def failure_of(self, attempt):
         return self.failures.get(attempt.job_id, "")
@@ -392,7 +395,8 @@ def test_a_hold_that_came_to_nothing_is_none():
     site = Site()
     site.wait("1")
     site.take(down())
-    site.take(LetGo(*waiting("1"), "x"))
+    (waits,) = waiting("1")
+    site.take(LetGo(waits, "x"))
     assert (site.chain.ended["x"].holds, site.chain.ended["x"].is_brake) == ((), True)
     assert site.take(restored(), now=NOW + 100) == []
     assert site.chain.ended["x"].outcome is ExceptionOutcome.RECOVERED
@@ -481,7 +485,8 @@ def test_a_fault_that_stays_is_one_and_one_that_comes_back_is_another():
     assert site.chain.ended["x"].repeats == 1
     site.take(restored(), now=NOW + 1e5)
     site.wait("1")
-    assert site.take(down("z"), now=NOW + 1e5 + 1) == [Hold(*waiting("1"), "z")]
+    (waits,) = waiting("1")
+    assert site.take(down("z"), now=NOW + 1e5 + 1) == [Hold(waits, "z")]
 
 
 def usage(limit, used, **by):

@@ -13,12 +13,13 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from perdure.errors import StateError
 from perdure.service.store import database as store
 from perdure.service.store.journal import Journal
 from tests.crash.power import Cut, PowerSupply
-from tests.dst.disk import TABLES, Disk, Fuse
+from tests.dst.disk import TABLES, Disk, Fuse, journal_on
 from tests.dst.simulation import CLUSTER, Simulation
 
 SHARE = 0.03  # of the writes and syncs
@@ -33,7 +34,7 @@ class Result:
     lost: tuple[str, ...]
 
 
-class FileDisk:
+class FileDisk(Disk):
     """What `tests.dst.disk.Disk` is, on files; it writes down what the journal holds after each transaction."""
 
     def __init__(self, directory: Path, power: PowerSupply) -> None:
@@ -48,7 +49,7 @@ class FileDisk:
         """Each has a directory of its own."""
 
     @contextmanager
-    def writing(self) -> Iterator[object]:
+    def writing(self) -> Iterator[Any]:
         self.fuse.passed()
         with self._store.writing() as db:
             yield db
@@ -71,7 +72,7 @@ class FileDisk:
 class _OnFiles(Simulation):
     def __init__(self, disk: FileDisk) -> None:
         self.disk, self.other = disk, Disk()
-        self.journal = Journal(disk, CLUSTER)
+        self.journal = journal_on(disk, CLUSTER)
 
 
 def digest(db: sqlite3.Connection) -> str:

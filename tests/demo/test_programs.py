@@ -28,7 +28,7 @@ def judged_rightly(stage: Stage, name: str, attempt: Attempt) -> None:
     verdict = judge(stage.backend.output(attempt).main.tail, attempt)
     expected = ARRIVALS[name]
     if expected.tells:
-        assert (verdict.label, verdict.category) == (expected.truth, expected.category), verdict
+        assert (str(verdict.label), verdict.category) == (str(expected.truth), expected.category), verdict
     else:
         assert verdict.label is not Label.DETERMINISTIC, verdict
 
@@ -143,12 +143,12 @@ def test_a_rank_that_waits_for_ever_is_ended_by_its_peers_watchdog(stage: Stage)
 def test_a_run_goes_on_elsewhere_when_its_node_is_gone(stage: Stage, name: str, fault: str, fix: str) -> None:
     job_id = stage.submit(name, pace=0.1)
     (node,) = stage.until_says(job_id, "checkpoint saved at step 10").nodes
-    stage.backend.fault(node, fault)  # type: ignore[arg-type]
+    stage.backend.fault(node, fault)
     gone = fails_first(stage, name, job_id)
     assert (gone.state, gone.failed_nodes) == (AttemptState.NODE_FAIL, (node,))
     stage.retry_elsewhere(gone)
     stage.until_says(job_id, "resuming from step")
-    stage.backend.fault(node, fix)  # type: ignore[arg-type]
+    stage.backend.fault(node, fix)
     assert passes(stage, job_id).nodes != (node,)
     assert "finished" not in stage.log(gone)
 

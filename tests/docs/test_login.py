@@ -7,7 +7,6 @@ import contextlib
 import getpass
 import http.client
 import re
-import shutil
 import socket
 import subprocess
 import threading
@@ -15,19 +14,20 @@ import time
 import tomllib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.service.access.proxy.settings import ProxySettings, check_proxy
 from tests.attacks.test_proxy import serving
-from tests.conftest import require
+from tests.conftest import require_program
 from tests.docs.test_examples import examples
 from tests.service.web_world import fill, site
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/how-to.md").read_text()
 (NGINX,) = [example.text for example in examples(PAGE) if example.mark == "nginx"]
 (TOML,) = [example.text for example in examples(PAGE) if example.mark == "toml" and "user_header" in example.text]
-GIVEN = tomllib.loads(TOML)["proxy"]
+GIVEN: dict[str, Any] = tomllib.loads(TOML)["proxy"]
 TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")  # what nginx may write down, each in a folder
 WITHIN_S = 60.0
 
@@ -37,7 +37,8 @@ def headers_set(text):
 
 
 def test_the_proxy_names_the_user_in_the_headers_that_the_settings_name():
-    check_proxy(ProxySettings(**{name: tuple(v) if isinstance(v, list) else v for name, v in GIVEN.items()}), "how-to")
+    given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in GIVEN.items()}
+    check_proxy(ProxySettings(**given), "how-to")
     pages = headers_set(NGINX[NGINX.index("location / {") :])
     assert pages[GIVEN["user_header"]] == "$user"
     assert pages[GIVEN["groups_header"]] == "$groups"
@@ -82,13 +83,11 @@ def nginx(folder, provider_port, path):
     port = free_port()
     text = re.sub(r"\n\s+ssl_\w+[^;]*;", "", NGINX).replace("listen 443 ssl", f"listen 127.0.0.1:{port}")
     text = text.replace("127.0.0.1:4180", f"127.0.0.1:{provider_port}").replace("/run/perdure/perdure.sock", str(path))
-    temporary = "".join(
-        f"{name}_temp_path {folder}/{name};\n" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
+    temporary = "".join(f"{name}_temp_path {folder}/{name};\n" for name in TEMPORARY)
     main = f"daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log;\nevents {{}}\n"
     config = folder / "nginx.conf"
     config.write_text(f"{main}http {{ access_log off;\n{temporary}{text}\n}}\n")
-    process = subprocess.Popen([shutil.which("nginx"), "-e", str(folder / "error.log"), "-c", str(config)])
+    process = subprocess.Popen([require_program("nginx"), "-e", str(folder / "error.log"), "-c", str(config)])
     try:
         await_port(port, process)
         yield port
@@ -117,7 +116,6 @@ def get(port, path, **headers):
 
 @pytest.fixture
 def port(tmp_path):
-    require("nginx", shutil.which("nginx") is not None, "nginx is not installed")
     settings = ProxySettings(
         GIVEN["user_header"], GIVEN["groups_header"], tuple(GIVEN["operators"]), tuple(GIVEN["viewers"]),
         users=(getpass.getuser(),),

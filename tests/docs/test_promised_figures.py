@@ -3,6 +3,7 @@
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,7 @@ from perdure.triage import context
 
 DOCS = Path(__file__).parents[2] / "docs"
 CAPS, RETRY, LIVE = caps.Caps(), RetryRules(), liveness.LivenessRules()
+Promises = list[tuple[str, Any, Any]]
 PACE = settings.Settings(service=settings.ServiceSettings(cluster="slurm")).pace
 
 
@@ -67,7 +69,7 @@ LIMITS = [
     ("What one loop submits (a second apart at most) is many jobs", successor.TOGETHER_S, 1.0),
     ("is the other source only once it has lasted 15 s", max(LIVE.floor_s, LIVE.factor * 5.0), 15.0),
 ]  # fmt: skip
-JOBS = [
+JOBS: Promises = [
     ("| signs of life | `heartbeat.json`, every 5 s |", options.ExecOptions().heartbeat_s, 5.0),
     ("- half an hour,", (silence.HangRule().after_s, options.USUAL_HANG_AFTER_S), (1800.0, 1800.0)),
     ("- ten times the usual gap", silence.HangRule().factor, 10.0),
@@ -89,7 +91,7 @@ EXCEPTIONS = [
      (permissions.AHEAD_S, permissions.BEHIND_S), (60.0, 7 * 86400.0)),
     ("up to 32 fields of its own", wire.MAX_EXTRA, 32),
 ]  # fmt: skip
-OTHERS = {
+OTHERS: dict[str, Promises] = {
     "reference/api.md": [("within a quarter of an hour: ``/?code=CODE``", auth.CODE_LIFE_S, 15 * 60.0)],
     "who.md": [
         ("Every 5 minutes (`blame.step_s`)", BlameSettings().step_s, 300.0),

@@ -39,6 +39,7 @@ class Manager(SimulatedCluster):
         submitted = self._jobs[job_id]
         if submitted.job.state is not JobState.RUNNING:
             return False
+        assert submitted.latest is not None
         self._end(submitted, submitted.latest, AttemptState.PREEMPTED, back=back and submitted.script.may_requeue)
         self._start_what_fits()
         return True

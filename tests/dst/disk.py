@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import sqlite3
 from collections import namedtuple
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from operator import itemgetter
+from typing import Any, cast
 
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.pool import StaticPool
 
 from perdure.errors import StateError
+from perdure.service.store.database import Store
+from perdure.service.store.journal import Journal
 from perdure.service.store.schema import metadata
 
 TABLES = ("events", "jobs", "attempts", "nodes", "exceptions", "handlers", "actions", "cases", "memory")
-DIALECT = sqlite_dialect(paramstyle="qmark", json_serializer=lambda text: text)
+
+
+def _as_is(text: Any) -> str:
+    return text
+
+
+DIALECT = sqlite_dialect(paramstyle="qmark", json_serializer=_as_is)
 
 
 class Crash(BaseException):
@@ -53,7 +62,7 @@ class Disk:
         self.reader = create_engine("sqlite://", creator=lambda: self.raw, poolclass=StaticPool)  # what pages read with
         metadata.create_all(self.reader)
         self._drop_indexes()
-        self.engine = self  # the journal asks it for its dialect alone
+        self.engine: Disk | Engine = self  # the journal asks it for its dialect alone
         self.dialect = DIALECT
         connection = _Connection(self.raw)
         self._transaction, self._reading = _Transaction(self, connection), nullcontext(connection)
@@ -72,11 +81,11 @@ class Disk:
             self.raw.execute(f"DELETE FROM {table}")
         self.fuse.left, self.full = 0, 0
 
-    def writing(self) -> _Transaction:
+    def writing(self) -> AbstractContextManager[Any]:
         self.fuse.passed()
         return self._transaction
 
-    def reading(self) -> nullcontext[_Connection]:
+    def reading(self) -> AbstractContextManager[Any]:
         return self._reading
 
     def check_room(self) -> None:
@@ -86,6 +95,11 @@ class Disk:
 
     def close(self) -> None:
         """It outlives every service."""
+
+
+def journal_on(disk: Disk, cluster: str) -> Journal:
+    """It uses no more of a store than a `Disk` has."""
+    return Journal(cast("Store", disk), cluster)
 
 
 class _Transaction:
@@ -162,5 +176,5 @@ def _row_of(description):
     if description is None:
         return None
     names = [name if name.isidentifier() else f"column{place}" for place, (name, *_) in enumerate(description)]
-    kind = namedtuple("Row", names, rename=True)
+    kind: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]  # its names are known only here
     return lambda _, row: kind._make(row)

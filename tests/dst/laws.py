@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
@@ -13,6 +14,7 @@ from perdure.model.actions import Down, Drain, Exclude, Hold, JobAction, Release
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.hardware import HARDWARE
+from perdure.service.core.view import SiteView
 from tests.dst.broken import must, must_fit
 from tests.dst.cluster import LICENCES
 from tests.dst.folding import Folding
@@ -24,6 +26,10 @@ from tests.dst.service import BROKEN, HOME
 ENDS = "SELECT key, state, detail FROM actions WHERE state NOT IN ('planned', 'started')"
 
 
+def _of_none() -> SiteView:
+    raise AssertionError("no service is watched yet")
+
+
 class Auditor:
     """Remembers what was acknowledged, and compares."""
 
@@ -31,7 +37,7 @@ class Auditor:
         """`alone` is False where another service acts on the same manager."""
         self._db, self._line, self._manager, self._switch, self._clock = disk.raw, line, manager, switch, clock
         self._alone, self._told = alone, set()  # keys of actions whose end was compared with what is true
-        self.view = lambda: None  # of the service, as its handlers see the site
+        self.view: Callable[[], SiteView] = _of_none  # of the service, as its handlers see the site
         self._caps = limits.caps
         self.retries = Retries(disk.raw, manager, limits, clock)
         self.voices = defaultdict(set)  # by type and nodes or resource of a fault: who has said so

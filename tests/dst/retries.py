@@ -137,7 +137,9 @@ class Retries:
     def _planned(self, row) -> Planned | None:
         _, job_id, incarnation, _, created_s, payload = row
         attempt = self._attempt(job_id, incarnation)
-        return attempt and Planned(created_s + _read(payload).get("delay_s", 0.0), attempt, created_s)
+        if attempt is None:
+            return None
+        return Planned(created_s + _read(payload).get("delay_s", 0.0), attempt, created_s)
 
     def _check_wait(self, key: str, planned: Planned, wait_s: float, reason: str, before: list[Planned]) -> None:
         """Who waits for longer than after any failure, waits for a budget that is full; when it has room is told."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent import futures
 from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
 from perdure.coordination.playbook import own_playbook
 from perdure.coordination.site import Resource
@@ -17,6 +20,7 @@ from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import Executor, ExecutorSettings
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
+from tests.dst.cluster import Line
 
 MANY = 1_000_000
 RULES = RetryRules(  # budgets out of the way: what is due is due
@@ -92,17 +96,14 @@ class _Done:
         call(self)
 
 
-class _AtOnce:
+class _AtOnce(futures.Executor):
     """Reads logs in the caller's own thread."""
 
-    def submit(self, read, *given):
+    def submit(self, fn, /, *args, **kwargs):
         try:
-            return _Done(read(*given), None)
+            return _Done(fn(*args, **kwargs), None)
         except Exception as err:
             return _Done(None, err)
-
-    def shutdown(self, **_):
-        """Nothing runs."""
 
 
 def judge(log, attempt, context):
@@ -127,20 +128,21 @@ class Life:
     def __init__(
         self,
         journal: Journal,
-        line: object,
+        line: Line,
         switch: Switch,
         limits: Limits,
         clock: Callable[[], float],
         restored: Callable[[ControllerState], None] = lambda _state: None,
     ) -> None:
         """`restored` is told what was read back, before anything is done with it."""
-        executor = Executor(journal, line, ExecutorSettings(True, switch, limits.caps))
+        executor = Executor(journal, line, ExecutorSettings(True, cast("Path", switch), limits.caps))
         settings = ControllerSettings(retry=limits.rules, playbook=PLAYBOOK)
         self.engine = Engine(line, journal, executor, judge, settings, clock)
         restored(self.engine.state)
         self.engine.logs.pool = _AtOnce()
         charge = self.engine.logs.charge
-        self.engine.logs.charge = lambda user, _: charge(user, 1.0)  # whatever it took: a seed decides, and no clock
+        # whatever it took: a seed decides, and no clock
+        self.engine.logs.charge = lambda user, seconds: charge(user, 1.0)  # type: ignore[method-assign]
         self.coordinator = Coordinator(self.engine.tell, self.engine.view, journal.recall, self.engine.look_now.set)
         self.engine.recover()
 
@@ -149,6 +151,7 @@ def look(engine: Engine) -> None:
     """Have it look once. Raises `StateError` where it cannot write down what it sees, and so does not know it."""
     engine.look()
     if not engine.state.known.unseen:
+        assert isinstance(engine.backend, Line)
         engine.backend.known_s = engine.backend.shown_s
 
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from random import Random
+from typing import Any
 
 from perdure.backends.simulated import EVERY, Script
 from perdure.errors import StateError
 from perdure.model.jobs import JobState
 from perdure.service.core.case import ControllerState
-from perdure.service.store.journal import Journal
 from perdure.service.store.queries.reader import Reader
 from perdure.service.workers.gc_tuning import keep_pauses_short
 from tests.dst.broken import Broken, must
 from tests.dst.cluster import FAIR, HOSTILE, LOSSY, Line, Manager
-from tests.dst.disk import Crash, Disk
+from tests.dst.disk import Crash, Disk, journal_on
 from tests.dst.laws import Auditor
 from tests.dst.programs import Programs
 from tests.dst.rival import Rival
@@ -38,7 +38,7 @@ PATIENCE = 60  # rounds until everything has ended once nothing new happens
 MOST_STARTS = 5
 ROUND_S = 150.0
 
-SCRIPTS = (
+SCRIPTS: tuple[dict[str, Any], ...] = (
     {},
     {},
     {"failures": EVERY, "error": WRONG.decode()},
@@ -49,7 +49,7 @@ SCRIPTS = (
     {"failures": 1, "error": PASSING.decode(), "may_requeue": False},
     {"bad_nodes": ("n2",), "error": f"{BROKEN.decode()}: the GPU of n2"},
 )
-HOPELESS = (  # without budgets these never end
+HOPELESS: tuple[dict[str, Any], ...] = (  # without budgets these never end
     {"failures": EVERY, "error": PASSING.decode()},
     {"failures": EVERY, "error": ODD.decode()},
 )
@@ -85,7 +85,7 @@ class Simulation:
 
     def __init__(self) -> None:
         self.disk, self.other = Disk(), Disk()
-        self.journal, self.others = Journal(self.disk, CLUSTER), Journal(self.other, CLUSTER)
+        self.journal, self.others = journal_on(self.disk, CLUSTER), journal_on(self.other, CLUSTER)
         keep_pauses_short()  # as the service does
 
     def run(self, seed: int) -> Told:
@@ -110,7 +110,8 @@ class _Run:
         self.told, self.disk, self.journal = told, simulation.disk, simulation.journal
         self.guarded, self.limits = rng.random() < 0.5, rng.choice(LIMITS)
         told.kind = f"{'self-guarding' if self.guarded else 'blind'} manager, {self.limits.name}"
-        self.skew_s, self.mended_at = 0.0, None
+        self.skew_s = 0.0
+        self.mended_at: int | None = None  # the event from which the clock is right again
         self.manager = Manager(
             seed, NODES, name=CLUSTER, gpus=4, requeue_exit=frozenset({REQUEUE_EXIT}), guarded=self.guarded
         )
@@ -179,7 +180,7 @@ class _Run:
             done = f"failed, {err}"
         if done:
             self.told.events += 1
-            self.told.trace.append((self.manager.now, getattr(step, "name", None) or step.__name__, done))
+            self.told.trace.append((self.manager.now, step.__name__, done))
             self.auditor.check_all(self.life.engine, guarded=self.guarded, acted=step == self.act)
 
     def _start(self, restored: Callable[[ControllerState], None] = _nothing) -> Life:
@@ -244,15 +245,15 @@ class _Run:
             return ""
         traits = self.rng.choice(SCRIPTS + HOPELESS if self.limits.bounds_retries else SCRIPTS)
         user, width = self.rng.choice(("ada", "bob")), self.rng.choice((1, 1, 2, 3))
-        size = {"node_count": width, "min_nodes": width - 1}
-        script = Script(run_s=self.rng.uniform(3.0, 60.0), user=user, **size, **traits)
+        run_s = self.rng.uniform(3.0, 60.0)
+        script = Script(run_s=run_s, user=user, node_count=width, min_nodes=width - 1, **traits)
         return f"job {self.manager.submit(script)} of {user}: {traits}"
 
     def say(self, step):
         def said() -> str:
             return step(self.life)
 
-        said.name = step.__name__
+        said.__name__ = step.__name__
         return said
 
     # -- faults

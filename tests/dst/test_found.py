@@ -11,10 +11,9 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.core.controller import Looked, Ordered
 from perdure.service.exceptions.coordinator import Enlisting
-from perdure.service.store.journal import Journal
 from tests.copying import replace
 from tests.dst.cluster import Line, Manager
-from tests.dst.disk import Disk
+from tests.dst.disk import Disk, journal_on
 from tests.dst.programs import DOWN, ROOT, UP, USERS
 from tests.dst.service import HOME, LIMITS, PASSING, SCRATCH, Life, Switch
 
@@ -30,7 +29,7 @@ class Scene:
         self.skew_s = 0.0
         self.switch = Switch()
         self.line = Line(self.manager, 1, self.disk.fuse.passed, lambda: self.manager.now + self.skew_s)
-        self.journal = Journal(self.disk, "sim")
+        self.journal = journal_on(self.disk, "sim")
         self.start()
 
     def start(self):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ RECORDS = published()
 FEW = ["missing-input", "shell-syntax", "port-taken", "service-503", "peer-reset", "database-locked", "worker-killed"]
 
 
-def _program(source: str, truth: Label = Label.DETERMINISTIC, shows: str = "", **more: object) -> Program:
+def _program(source: str, truth: Label = Label.DETERMINISTIC, shows: str = "", **more: Any) -> Program:
     return Program("made-up", "none", "python", truth, "api", shows, "It is made up.", source, **more)
 
 

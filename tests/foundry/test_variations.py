@@ -18,7 +18,7 @@ from foundry.splits import fold, folds, split, without_framework
 from foundry.vary import SIBYLLA_TIMES, Manner, augment, main, vary
 
 RECORDS = published()
-WILD = Manner(*[0.9] * len(CHANGES), least_lines=0, most_lines=600)
+WILD = Manner(**dict.fromkeys(CHANGES, 0.9), least_lines=0, most_lines=600)
 SCRIPT = Script(
     ("step 1 loss 2.0",), ("Traceback (most recent call last):", "    ^^^", "Err: x", "srun: error"), (), "Err: x"
 )

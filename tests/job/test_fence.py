@@ -81,9 +81,19 @@ def test_a_stage_is_noted_before_it_is_made(tmp_path, monkeypatch):
 
 
 def test_a_claim_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
-    calls, fsync, link = [], os.fsync, os.link
-    monkeypatch.setattr(os, "fsync", lambda *given: (calls.append("fsync"), fsync(*given)))
-    monkeypatch.setattr(os, "link", lambda *given: (calls.append("link"), link(*given)))
+    calls = []
+
+    def noted(name):
+        real = getattr(os, name)
+
+        def call(*given):
+            calls.append(name)
+            return real(*given)
+
+        monkeypatch.setattr(os, name, call)
+
+    noted("fsync")
+    noted("link")
     claim(tmp_path, "7", 1)
     assert calls == ["fsync", "link", "fsync"]
 

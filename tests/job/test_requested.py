@@ -73,6 +73,8 @@ class Service(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    server: Service
+
     def do_GET(self):
         path = self.path.removeprefix("/api/v1")
         self.send_response(200)

@@ -57,7 +57,14 @@ def test_an_action_that_says_nothing_of_itself_counts_expires_late_and_cannot_be
     monkeypatch.setitem(KINDS, "nudge", Nudge)
     toy = Nudge(ATTEMPT)
     row = ActionRow(
-        toy.key, toy, by="perdure", reason="", state=ActionState.PLANNED, detail="", created_s=0.0, expires_s=1.0
+        toy.key,
+        toy,  # type: ignore[arg-type]  # it is in no union
+        by="perdure",
+        reason="",
+        state=ActionState.PLANNED,
+        detail="",
+        created_s=0.0,
+        expires_s=1.0,
     )
     assert labels.kind("nudge") == "Nudge"
     assert is_charged(row)
@@ -84,6 +91,7 @@ def test_a_key_says_what_the_action_is_and_is_about(name, times):
 def test_a_cluster_refuses_what_it_does_not_know():
     core = Core(fresh_nodes(1, 1, 1, {}, 0.0), [], [], 7, Timing(), "{job}-{incarnation}")
     assert core.submit(JobSpec(("true",)), 0.0) == "7"
-    outcome = perform(core, CLUSTER, Nudge(AttemptId(CLUSTER, "7", core.jobs["7"].incarnation)), 0.0)
+    toy = Nudge(AttemptId(CLUSTER, "7", core.jobs["7"].incarnation))
+    outcome = perform(core, CLUSTER, toy, 0.0)  # type: ignore[arg-type]  # it is in no union
     assert outcome.status is OutcomeStatus.REFUSED
     assert "cannot nudge" in outcome.detail

@@ -266,7 +266,7 @@ def _without_texts(function: ast.FunctionDef) -> str:
             node.value = ""
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             node.exc.args = []
-    return ast.dump(ast.Module([function.args, *function.body], []))
+    return "\n".join(map(ast.dump, (function.args, *function.body)))
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def test_the_base_is_small():
 
 def size_of(name):
     """Bytes on disk of an installed distribution."""
-    paths = (file.locate() for file in distribution(name).files or ())
+    paths = (Path(file.locate()) for file in distribution(name).files or ())
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 

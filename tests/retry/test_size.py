@@ -19,8 +19,8 @@ DIED = Attempt(AttemptId("c", "1", 1), AttemptState.NODE_FAIL, NAMES[:3], 0.0, 6
 some = st.sets(st.sampled_from(NAMES)).map(frozenset)
 
 
-def decided(usable, job=JOB, attempt=DIED, **fleet):
-    fleet = Fleet(usable={"": frozenset(usable)}, live_jobs=10, **fleet)
+def decided(usable, job=JOB, attempt=DIED, **more):
+    fleet = Fleet(usable={"": frozenset(usable)}, live_jobs=10, **more)
     return decide(job, attempt, LOST, (), fleet, RetryRules(), 1000.0)
 
 

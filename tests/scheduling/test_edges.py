@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -37,9 +39,9 @@ def view(*gpus: int, total: int = 8, owners: tuple[int, ...] = (), **columns: li
     """All submitted at once and waiting; each runs for 100 ticks; owners are users and virtual clusters alike."""
     n = len(gpus)
     names = tuple("abcd"[: max(owners, default=0) + 1])
-    columns = {"submit": [0] * n, "work": [100] * n, "walltime": [0] * n} | columns
+    given: dict[str, Any] = {"submit": [0] * n, "work": [100] * n, "walltime": [0] * n, **columns}
     of = list(owners) or [0] * n
-    seen = View(list(gpus), group=of, user=of, groups=names, users=names, total_gpus=total, ticks_per_s=1, **columns)
+    seen = View(list(gpus), group=of, user=of, groups=names, users=names, total_gpus=total, ticks_per_s=1, **given)
     seen.waiting = dict.fromkeys(range(n))
     return seen
 
@@ -528,13 +530,13 @@ def test_options_reach_the_policies_that_they_concern() -> None:
         assert isinstance(policy, Philly | Capacity)
         assert policy.gpus == {"a": 3.0}
     for name in ("srtf", "srsf", "fewest-gpus"):
-        assert (policy_named(name, options).inert, policy_named(name).inert) == (True, False)  # type: ignore[attr-defined]
+        assert (policy_named(name, options).inert, policy_named(name).inert) == (True, False)
     assert policy_named("sjf", options) == FewestGpus(inert=True)
     assert [policy_named(name).blocks for name in ("sjf", "sjf:skip", "fifo", "fjf")] == [True, False, True, False]
 
 
 def test_a_knob_is_from_nothing_to_less_than_a_million() -> None:
-    assert [policy_named(f"las:{knob}").promote_knob for knob in ("0", "999999", "0.5")] == [0, 999999, 0.5]  # type: ignore[attr-defined]
+    assert [policy_named(f"las:{knob}").promote_knob for knob in ("0", "999999", "0.5")] == [0, 999999, 0.5]
     assert policy_named("las:0.5").name == "las:0.5"
     for knob in ("1000000", "-0.1", "nan"):
         with pytest.raises(ConfigError):

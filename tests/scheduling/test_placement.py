@@ -11,9 +11,10 @@ from perdure.errors import ConfigError, InputError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.consolidate import Consolidate
 from perdure.scheduling.placement.ladder import Ladder
-from perdure.scheduling.placement.nodes import Ask, Nodes, Shares, has_place, tightest
+from perdure.scheduling.placement.nodes import Ask, Nodes, has_place, tightest
 from perdure.scheduling.placement.placed import Placed, PlacementError
 from perdure.scheduling.placement.registry import PLACEMENTS, placement_named
+from perdure.scheduling.placement.room import Shares
 
 
 def nodes(*free: int, racks: tuple[int, ...] = (), size: int = 8) -> Nodes:
@@ -95,6 +96,7 @@ def test_a_gang_is_kept_off_nodes_as_long_as_it_then_has_a_place(
     name: str, gpus: int, avoided: set[int], busy: list[int]
 ) -> None:
     placement = placement_named(name, 3)
+    assert placement is not None
     room = Placed.on(Cluster.parse("2x4+2x8"), placement, ticks_per_s=1)
     for row, width in enumerate(busy, 10):
         room.take(row, width, 0)

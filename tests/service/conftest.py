@@ -13,8 +13,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def postgres_url():
     """URL of a running server, to be completed with ``format(name=...)``."""
-    bin_dir = postgres.programs()
-    require("postgres", bin_dir is not None, "PostgreSQL's server programs are not installed")
+    bin_dir = require("postgres", postgres.programs(), "PostgreSQL's server programs are not installed")
     with postgres.server(bin_dir) as url:
         yield url
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -31,11 +32,15 @@ def server(bin_dir: Path) -> Iterator[str]:
     directory = Path(tempfile.mkdtemp(prefix="pg-"))
     if identity:
         shutil.chown(directory, identity["user"], identity["group"])
-    common = {"cwd": directory, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, **identity}
+    common: dict[str, Any] = {"cwd": directory, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, **identity}
     data = directory / "data"
     try:
-        make = [bin_dir / "initdb", "-D", data, "-U", "perdure", "-A", "trust", "-E", "UTF8", "--no-sync"]
-        subprocess.run(make, check=True, timeout=120, **common)
+        subprocess.run(
+            [bin_dir / "initdb", "-D", data, "-U", "perdure", "-A", "trust", "-E", "UTF8", "--no-sync"],
+            check=True,
+            timeout=120,
+            **common,
+        )
         quick = ["-c", "fsync=off", "-c", "listen_addresses=", "-c", "shared_buffers=16MB"]
         with (directory / "log").open("wb") as log:
             running = subprocess.Popen([bin_dir / "postgres", "-D", data, "-k", directory, *quick],
@@ -57,7 +62,7 @@ def new_database(url: str, name: str) -> str:
     return url.format(name=name)
 
 
-def _identity() -> dict[str, object]:
+def _identity() -> dict[str, Any]:
     if os.geteuid() != 0:
         return {}
     for name in ("postgres", "nobody"):

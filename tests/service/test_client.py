@@ -16,11 +16,21 @@ from perdure.service.client import Client, ServiceFile, segment
 FILE = ServiceFile("http://127.0.0.1:1", 42, "secret")
 
 
-@pytest.fixture
-def server():
+class Server(ThreadingHTTPServer):
     """A service that answers as its `answers` say, and keeps what it was asked."""
 
+    def __init__(self, handler):
+        super().__init__(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.heard, self.answers = [], []
+        self.withheld = 0  # bytes of an answer that it announces and does not send
+
+
+@pytest.fixture
+def server():
     class Handler(BaseHTTPRequestHandler):
+        server: Server
+
         def do_GET(self):
             length = int(self.headers.get("Content-Length") or 0)
             heard = (self.command, self.path, self.headers["Authorization"], self.rfile.read(length))
@@ -38,9 +48,7 @@ def server():
         def log_message(self, *args):
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
-        served.heard, served.answers, served.withheld = [], [], 0
-        served.url = f"http://127.0.0.1:{served.server_address[1]}"
+    with Server(Handler) as served:
         thread = threading.Thread(target=served.serve_forever, args=(0.01,))
         thread.start()
         yield served

@@ -1,13 +1,15 @@
 """Small parts of the service that others are made of, each at its boundaries: at the limit, and one step beside it."""
 
 import threading
+import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from perdure import errors
 from perdure.coordination.record import Component
-from perdure.errors import ClusterError, InputError, PerdureError, StateError
+from perdure.errors import ClusterError, InputError, PerdureError, StateError, TooMany, Unauthenticated
 from perdure.model.actions import Exclude, Hold, Release, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, Wish
@@ -20,7 +22,7 @@ from perdure.service.core.recovery import recovery_of
 from perdure.service.store.queries import totals
 from perdure.service.web import problems
 from perdure.service.web.metrics import FRESH_S
-from perdure.service.workers import commands, log_queue
+from perdure.service.workers import log_queue
 from perdure.service.workers import threads as hands
 from perdure.service.workers.commands import LATE_LOOKS, LATE_S, ServiceCommands
 from perdure.service.workers.log_queue import FairQueue
@@ -86,7 +88,8 @@ def recovered(decision=RETRY, attempt=ATTEMPT, latest=3, **job):
 
 
 def failure(attempt):
-    return Failure(attempt, SimpleNamespace(id="x"))
+    record: Any = SimpleNamespace(id="x")
+    return Failure(attempt, record)
 
 
 def test_a_failed_job_is_put_back_as_it_was_decided():
@@ -157,15 +160,15 @@ def test_whoever_may_ask_again_is_told_how(status, header):
     }
     assert header in told[status]
     assert header not in told[404]
-    assert problems.status_of(problems.Unauthenticated("", "", "")) == 401
-    assert problems.status_of(problems.TooMany("", "", "")) == 429
+    assert problems.status_of(Unauthenticated("", "", "")) == 401
+    assert problems.status_of(TooMany("", "", "")) == 429
 
 
 # -- ready, or why not
 
 
 def service(now=1000.0, looked_s=1000.0, wrote_s=1000.0, unseen=(), trouble="", look_every_s=30.0):
-    engine = SimpleNamespace(
+    engine: Any = SimpleNamespace(
         looked_s=looked_s,
         journal=SimpleNamespace(store=SimpleNamespace(trouble=trouble, wrote_s=wrote_s)),
         state=SimpleNamespace(known=SimpleNamespace(unseen=dict.fromkeys(unseen, "no answer"))),
@@ -191,30 +194,32 @@ def service(now=1000.0, looked_s=1000.0, wrote_s=1000.0, unseen=(), trouble="", 
     ],
 )
 def test_what_makes_a_service_unready(monkeypatch, more, why):
-    monkeypatch.setattr(commands.time, "monotonic", lambda: 1000.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     assert service(**more) == why
 
 
 # -- the pause between looks
 
 
-class Stop:
+class Stop(threading.Event):
     """Remembers for how long it was waited for."""
 
     def __init__(self):
+        super().__init__()
         self.waited = []
 
-    def wait(self, seconds):
-        self.waited.append(seconds)
+    def wait(self, timeout=None):
+        self.waited.append(timeout)
+        return False
 
 
 @pytest.mark.parametrize(
     ("most", "took_s", "waited_s"), [(None, 50.0, 0.0), (60, 50.0, 100.0), (60, 0.0, 1.0), (1, 0.0, 60.0)]
 )
 def test_after_a_look_comes_a_pause_of_twice_its_time_where_looks_have_a_budget(monkeypatch, most, took_s, waited_s):
-    monkeypatch.setattr(hands.time, "monotonic", lambda: 5000.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 5000.0)
     looked, waits, stop = [], [], Stop()
-    engine = SimpleNamespace(
+    engine: Any = SimpleNamespace(
         look=lambda: looked.append(True), look_took_s=took_s, look_now=SimpleNamespace(wait=waits.append)
     )
     look, wait = hands._looking(engine, stop, 30.0, CallMeter.per_minute(most, 1))
@@ -305,7 +310,12 @@ def test_what_is_no_more_than_whoever_comes_now_has_had_is_forgotten(monkeypatch
 def test_totals_are_counted_anew_after_some_seconds_and_where_a_clock_went_back(tmp_path, monkeypatch):
     place, counted = site(tmp_path, now=1000.0), []
     known = totals.totals
-    monkeypatch.setattr(totals, "totals", lambda *given: counted.append(place.world.now) or known(*given))
+
+    def noted(*given):
+        counted.append(place.world.now)
+        return known(*given)
+
+    monkeypatch.setattr(totals, "totals", noted)
     for at_s in (1100.0, 1100.0 + FRESH_S - 0.1, 1100.0 + FRESH_S, 50.0):
         place.world.now = at_s
         place.client().get("/metrics")

@@ -1,11 +1,12 @@
 """What is set reaches the part that it is about, in that part's unit: the service is put together from recorders."""
 
 import threading
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace, UnionType
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from msgspec import Meta
@@ -25,7 +26,7 @@ from perdure.service.settings import Settings, _type_of, known_names, load, valu
 from perdure.service.workers.kept_logs import Retention
 
 STORE = SimpleNamespace(engine="engine", probe=lambda every_s: None)
-JOURNAL = SimpleNamespace(store=STORE, cluster="here", close=lambda: None, manager=lambda name: name)
+JOURNAL: Any = SimpleNamespace(store=STORE, cluster="here", close=lambda: None, manager=lambda name: name)
 PARTS = (
     "Executor", "KeptLogs", "Learner", "TrainingStore", "GoodRuns",
     "SuspectStore", "Watch", "ComparisonQueue", "Notifier", "HeartbeatMonitor", "Outbox", "Hooks", "ServiceMetrics",
@@ -45,7 +46,8 @@ def made(monkeypatch, tmp_path):
     """Puts a service together; what each part was made of, by its name, and the pause of each thread, in seconds."""
 
     def make(settings):
-        found, pauses = {}, {}
+        found: dict[str, Any] = {}
+        pauses = {}
 
         def part(name, real=None):
             class Part:
@@ -62,11 +64,25 @@ def made(monkeypatch, tmp_path):
             return Part
 
         def call(name):
-            return lambda *given, **named: found.__setitem__(name, (*given, *named.values())) or nullcontext()
+            def called(*given, **named):
+                found[name] = (*given, *named.values())
+                return nullcontext()
+
+            return called
+
+        def noted(module, function, kept, answer=None):
+            """`kept` tells what is found under that name, of the arguments."""
+
+            def called(*given, **named):
+                found[function] = kept(*given, **named)
+                return answer
+
+            monkeypatch.setattr(module, function, called)
 
         class Stop(threading.Event):
-            def wait(self, seconds):
-                pauses["last"] = seconds
+            def wait(self, timeout=None):
+                pauses["last"] = timeout
+                return False
 
         def forever(name, stop, turn, pause):
             pauses.pop("last", None)
@@ -85,18 +101,18 @@ def made(monkeypatch, tmp_path):
         monkeypatch.setattr(runtime, "log_to_stderr", lambda: None)
         monkeypatch.setattr(runtime, "raise_descriptor_limit", lambda: None)
         monkeypatch.setattr(runtime, "keep_pauses_short", lambda: None)
-        monkeypatch.setattr(runtime, "open_journal", lambda *given: found.__setitem__("journal", given) or JOURNAL)
-        monkeypatch.setattr(slurm_kind, "reach", lambda _, wait_s: found.__setitem__("reach", wait_s) or SITE)
+        monkeypatch.setattr(runtime, "open_journal", lambda *_: JOURNAL)
+        noted(slurm_kind, "reach", lambda _, wait_s: wait_s, SITE)
         monkeypatch.setattr(runtime, "forever", forever)
-        monkeypatch.setattr(runtime, "threads", lambda *given: found.__setitem__("threads", given[2:]) or [])
+        noted(runtime, "threads", lambda *given: given[2:], [])
         monkeypatch.setattr(runtime, "turns", lambda *_: (None, lambda: None))
         monkeypatch.setattr(runtime, "end", lambda *_: None)
         monkeypatch.setattr(runtime, "at_work", lambda _: nullcontext())
-        monkeypatch.setattr(runtime, "demonstration", lambda *given: found.__setitem__("demo", given[0]) or HAND)
-        monkeypatch.setattr(runtime.threading, "Event", Stop)
+        noted(runtime, "demonstration", lambda place, *_: place, HAND)
+        monkeypatch.setattr(threading, "Event", Stop)
         monkeypatch.setattr(runtime, "closing", lambda thing: nullcontext(thing))
         monkeypatch.setattr(runtime, "listen", lambda *given: nullcontext(SOCKET(found, given)))
-        monkeypatch.setattr(runtime, "comparison_queue_of", lambda *given: found.__setitem__("queue", given[0].whatif))
+        noted(runtime, "comparison_queue_of", lambda settings, *_: settings.whatif)
         runtime.run(replace(settings, service=replace(settings.service, state=tmp_path)))
         return found
 
@@ -129,8 +145,8 @@ SLURM = {"cluster": "slurm"}
 def test_the_embedded_cluster_has_as_many_nodes_and_gpus_as_are_set(made):
     found = made(of(local={"nodes": 7, "gpus": 3}))
     assert found["start_daemon"][1:] == ("local", 7, 3)
-    assert len(found["demo"].nodes) == 7
-    assert "demo" not in made(of(local={"demo": False}))
+    assert len(found["demonstration"].nodes) == 7
+    assert "demonstration" not in made(of(local={"demo": False}))
 
 
 def test_the_service_listens_where_it_is_told(made):
@@ -258,12 +274,13 @@ def test_people_are_told_where_somebody_is_named(made):
 
 
 def test_questions_are_answered_unless_they_are_turned_off(made):
-    assert made(of(whatif={"queue": 9}))["queue"].queue == 9
+    assert made(of(whatif={"queue": 9}))["comparison_queue_of"].queue == 9
     assert runtime.comparison_queue_of(of(whatif={"enabled": False}), JOURNAL, Path("/x")) is None
 
 
 def test_a_standby_waits_for_the_journal_and_another_does_not(monkeypatch, capsys):
     tries, waited = [], []
+    journal: Any = object()
 
     class Journal:
         @staticmethod
@@ -271,12 +288,12 @@ def test_a_standby_waits_for_the_journal_and_another_does_not(monkeypatch, capsy
             tries.append((where, cluster))
             if len(tries) < 4:
                 raise InUse("journal", "in use by process 1", "Stop it")
-            return "journal"
+            return journal
 
     monkeypatch.setattr(runtime, "Journal", Journal)
-    monkeypatch.setattr(runtime.time, "sleep", waited.append)
+    monkeypatch.setattr(time, "sleep", waited.append)
     service = of(service={"standby": True, "database": "postgresql://db"}).service
-    assert runtime.open_journal(service, Path("/state")) == "journal"
+    assert runtime.open_journal(service, Path("/state")) is journal
     assert tries == [("postgresql://db", "local")] * 4
     assert waited == [runtime.STANDBY_S] * 3
     assert capsys.readouterr().out.count("stands by") == 1

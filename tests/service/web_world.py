@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 
 from perdure.backends.local import JobSpec
 from perdure.backends.local.wire import decode
@@ -20,6 +22,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
+from perdure.model.output import Output
 from perdure.retry.history import Spent
 from perdure.retry.rules import RetryRules
 from perdure.service.access.auth import Role, TokenBook
@@ -49,6 +52,7 @@ from perdure.service.workers.operations import Status
 from perdure.triage.context import Context
 from perdure.triage.rules import own_rules
 from tests.copying import replace
+from tests.finding import found_in
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # newer Starlettes would rather have httpx2
@@ -96,7 +100,9 @@ class World:
         for effect in effects:
             if isinstance(effect, Judge) and self.judging:
                 log = self.logs.get((effect.attempt.id.job_id, effect.attempt.id.incarnation), b"")
-                self.take(Judged(self.now, effect.attempt.id, self.learner.judge(log, effect.attempt, Context())))
+                self.take(
+                    Judged(self.now, effect.attempt.id, self.learner.judge(Output.of(log), effect.attempt, Context()))
+                )
 
     def tell(self, inputs: tuple[Input, ...]) -> list[Refused]:
         before = self.state
@@ -244,6 +250,20 @@ class Desk:
 
     def kept_log(self, job_id: str, incarnation: int) -> str:
         return ""
+
+
+def routes_of(router: APIRouter) -> Iterator[tuple[str, APIRoute]]:
+    """Each method of each route, and the route."""
+    for route in router.routes:
+        assert isinstance(route, APIRoute)
+        assert route.methods
+        for method in sorted(route.methods):
+            yield method, route
+
+
+def csrf_of(page: str) -> str:
+    """The word against requests of other sites that a page carries."""
+    return found_in(page, r'name="csrf" content="([^"]+)"')
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -11,12 +12,12 @@ from perdure.model.table import Attempts, JobTable
 from perdure.simulation.faults import NodeFaults
 
 
-def jobs(*rows: Sequence[float], vc: Sequence[str] = (), user: Sequence[str] = (), **columns: object) -> JobTable:
+def jobs(*rows: Sequence[float], vc: Sequence[str] = (), user: Sequence[str] = (), **columns: Any) -> JobTable:
     """A table of ``(gpus, submit, duration)`` rows."""
     gpus, submit, duration = np.array(rows, np.float64).reshape(-1, 3).T
     ids = np.array([f"j{i}" for i in range(len(rows))])
-    names = {"user": np.array(user, "U8"), "vc": np.array(vc, "U8")}
-    return JobTable(ids, submit, gpus.astype(np.int64), duration, **names, **columns)
+    users, vcs = np.array(user, "U8"), np.array(vc, "U8")
+    return JobTable(ids, submit, gpus.astype(np.int64), duration, user=users, vc=vcs, **columns)
 
 
 def with_attempts(table: JobTable, lists: Sequence[Sequence[tuple[float, bool]]]) -> Attempts:

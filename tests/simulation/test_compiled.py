@@ -20,7 +20,7 @@ from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.result import Result
 from perdure.simulation.retry_hook import Again, FailedRun
-from perdure.simulation.simulate import simulate
+from perdure.simulation.simulate import Engine, simulate
 from perdure.simulation.workload import Workload
 from tests.simulation.tables import jobs
 
@@ -44,7 +44,7 @@ class World:
     asks: bool
     options: PolicyOptions
 
-    def replay(self, policy: str, engine: str) -> Result:
+    def replay(self, policy: str, engine: Engine) -> Result:
         return simulate(
             self.table, self.cluster, policy, self.placement, answer if self.asks else None,
             options=self.options, engine=engine, faults=self.faults,

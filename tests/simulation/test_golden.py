@@ -26,9 +26,9 @@ CASES = [("60_job", 8), ("60_job", 16), ("syn40b", 16), ("syn200", 32), ("syn480
 
 @pytest.fixture(scope="module")
 def golden(data_dir: Path | None) -> Path:
-    require("data", data_dir is not None and (data_dir / "golden-schedulers").is_dir(), "no golden schedules here")
-    assert data_dir is not None
-    return data_dir / "golden-schedulers"
+    where = require("data", data_dir, "no golden schedules here")
+    require("data", (where / "golden-schedulers").is_dir(), "no golden schedules here")
+    return where / "golden-schedulers"
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tests.simulation.tables import jobs, tables, with_attempts
 ONE = Cluster.parse("1x1")
 
 
-def tried(*lists: list[tuple[float, bool]], **columns: object) -> JobTable:
+def tried(*lists: list[tuple[float, bool]], **columns: Any) -> JobTable:
     """Jobs on one GPU, all submitted at 0."""
     rows = [(1, 0, sum(d for d, _ in attempts)) for attempts in lists]
     return jobs(*rows, attempts=with_attempts(jobs(*rows), lists), **columns)

@@ -8,6 +8,7 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
+from perdure.retry.decide import decide
 from perdure.retry.rules import RetryRules
 from perdure.simulation import retries
 from perdure.simulation.failures import Failures, Nature, model_named, recorded
@@ -74,12 +75,11 @@ def test_the_service_keeps_its_budgets():
 def test_the_service_is_asked_through_its_own_decision(monkeypatch):
     asked = []
 
-    def decide(*args):
+    def noted(*args):
         asked.append(args)
-        return real(*args)
+        return decide(*args)
 
-    real = retries.decide
-    monkeypatch.setattr(retries, "decide", decide)
+    monkeypatch.setattr(retries, "decide", noted)
     attempts_under("service:1,0", failures_of(LISTS))
     assert [(job.job_id, attempt.elapsed_s) for job, attempt, *_ in asked] == [("j0", 60.0), ("j1", 60.0)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from perdure.simulation.simulate import simulate
 from tests.simulation.tables import jobs, tables
 
 
-def small(**changes: object) -> study.DelayStudy:
+def small(**changes: Any) -> study.DelayStudy:
     return study.delay(**{"n_jobs": 1500, "load": 1.0, "seeds": 1, "cluster": "40x2+30x8", **changes})
 
 
@@ -64,7 +65,9 @@ def test_the_use_of_a_cluster_by_hand():
     """Two GPUs of the first node for 10 s; beside them from 4 s to 6 s the second node whole."""
     table = jobs((2, 0, 10), (4, 4, 2), (1, 20, 5))
     cluster = Cluster.parse("2x4")
-    use = occupancy(simulate(table, cluster, "fifo", "first-fit", spans=True).spans, cluster, 20.0)
+    spans = simulate(table, cluster, "fifo", "first-fit", spans=True).spans
+    assert spans is not None
+    use = occupancy(spans, cluster, 20.0)
     assert use.mean_gpus() == pytest.approx((2 * 10 + 4 * 2) / (8 * 20))
     assert use.mean_nodes() == pytest.approx((10 + 2) / (2 * 20))
     assert use.free_nodes_while(0.2, 0.3) == pytest.approx(0.5)
@@ -77,6 +80,7 @@ def test_the_use_of_a_cluster_by_hand():
 def test_the_use_of_a_cluster_adds_up(table, policy, placement):
     cluster = Cluster.parse("2x4+1x8", rack_nodes=1)
     result = simulate(table, cluster, policy, placement, spans=True)
+    assert result.spans is not None
     use = occupancy(result.spans, cluster, float(result.end_s.max()))
     assert (use.gpus * use.lasts_s).sum() * 16 == pytest.approx(result.busy_gpu_s)
     assert min(use.gpus.min(), use.nodes.min()) >= 0 <= 1 >= max(use.gpus.max(), use.nodes.max())

@@ -14,6 +14,7 @@ from perdure.simulation import study_retry as study
 from perdure.simulation.failures import Nature, philly
 from perdure.simulation.simulate import simulate
 from perdure.simulation.study import stream
+from perdure.traces.failure_table import SHARE_FAILING
 from perdure.traces.generate import generate
 from tests.simulation.tables import jobs, tables
 
@@ -104,7 +105,7 @@ def test_a_job_is_tried_no_more_often_and_what_would_have_healed_later_fails_for
 def test_drawn_failures_are_like_phillys():
     """17.8 % of its GPU time went to jobs without success, and 1,024 of 17,581 failing jobs had some in the end."""
     cluster = Cluster.parse("200x8")
-    drawn = [study._failing(20_000, cluster, 0.9, study.SHARE_FAILING, seed) for seed in range(4)]
+    drawn = [study._failing(20_000, cluster, 0.9, SHARE_FAILING, seed) for seed in range(4)]
     lost = [failures.gpu_time()[Nature.DETERMINISTIC] for failures in drawn]
     assert np.mean(lost) == pytest.approx(0.178, abs=0.03)
     healing = [np.isin(failures.nature, (Nature.NODE_BOUND, Nature.TRANSIENT)) for failures in drawn]

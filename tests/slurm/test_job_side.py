@@ -33,6 +33,8 @@ def test_the_program_is_told_before_walltime(quiet_cluster):
     breath = exit_report.read(task.last_breath)
     assert (breath.reason, breath.exit_code, breath.job_id, breath.node) == (ExitReason.WALLTIME, 0, job, "node2")
     started_s = time.mktime(time.strptime(ended["StartTime"], "%Y-%m-%dT%H:%M:%S"))
+    assert breath.walltime_end_s is not None
+    assert breath.warned_s is not None
     assert breath.walltime_end_s - started_s == pytest.approx(120, abs=30)
     assert breath.walltime_end_s - 80 <= breath.warned_s < breath.walltime_end_s
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -51,13 +52,17 @@ def machine():
         process.wait()
 
 
+def is_over(log, size):
+    return log.exists() and log.stat().st_size > size
+
+
 def test_what_never_rests_is_frozen_thawed_and_killed(machine, tmp_path):
     restless, start = machine
     log = tmp_path / "log"
     start(sys.executable, "-c", RESTLESS, str(log))
     for _ in range(3):
         size = log.stat().st_size if log.exists() else 0
-        await_("more lines", lambda so_far=size: log.exists() and log.stat().st_size > so_far + 1000)
+        await_("more lines", partial(is_over, log, size + 1000))
         restless.freeze()
         frozen = log.read_bytes()
         time.sleep(0.05)

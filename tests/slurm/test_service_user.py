@@ -39,8 +39,12 @@ SOURCES = Path(perdure.__file__).parents[1]
 
 def unit():
     """The unit's section on the service, as systemd reads it."""
-    found = configparser.RawConfigParser(strict=False)
-    found.optionxform = str
+
+    class Unit(configparser.RawConfigParser):
+        def optionxform(self, optionstr):
+            return optionstr
+
+    found = Unit(strict=False)
     found.read(UNIT)
     return dict(found["Service"])
 

@@ -29,9 +29,8 @@ def public(data_dir: Path | None) -> Callable[[str], Path]:
     """The path of a public trace; skips the test where this checkout has none."""
 
     def named(name: str) -> Path:
-        require("data", data_dir is not None, "no public traces beside the repository, and PERDURE_DATA names none")
-        assert data_dir is not None
-        require("data", (data_dir / name).exists(), f"no public trace {name}")
-        return data_dir / name
+        where = require("data", data_dir, "no public traces beside the repository, and PERDURE_DATA names none")
+        require("data", (where / name).exists(), f"no public trace {name}")
+        return where / name
 
     return named

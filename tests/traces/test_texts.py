@@ -28,5 +28,10 @@ def test_each_text_is_asked_for_its_meaning_once(texts):
     assert distinct == list(dict.fromkeys(texts.tolist()))
     assert [distinct[code] for code in codes] == texts.tolist()
     asked = []
-    assert mapped(texts, lambda text: asked.append(text) or len(text)).tolist() == [len(text) for text in texts]
+
+    def length(text):
+        asked.append(text)
+        return len(text)
+
+    assert mapped(texts, length).tolist() == [len(text) for text in texts]
     assert asked == distinct

@@ -57,6 +57,7 @@ def test_a_saved_model_says_the_same_without_onnx_runtime(cell, network, monkeyp
         runtime_score(network)
     data = Recurrent(network, 0.5, -0.25).save()
     loaded = load_model(data, "m")
+    assert isinstance(loaded, Recurrent)
     expected = 0.5 * score(loaded.network, word_numbers(LOST)) - 0.25
     assert loaded.log_odds(LOST) == pytest.approx(expected, abs=1e-6)
     assert loaded.save() == data

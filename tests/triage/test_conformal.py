@@ -33,7 +33,8 @@ def test_errors_of_each_kind_stay_under_alpha(apart, alpha):
     rng = np.random.default_rng(7)
     stopped, retried = [], []
     for _ in range(300):
-        cut = thresholds(*_drawn(rng, 200, apart), alpha, alpha)
+        p, transient = _drawn(rng, 200, apart)
+        cut = thresholds(p, transient, alpha, alpha)
         p, transient = _drawn(rng, 200, apart)
         labels = np.array([cut.label(x) for x in p])
         stopped.append((labels[transient] == Label.DETERMINISTIC).mean())

@@ -44,7 +44,7 @@ def test_a_hang_is_told_after_so_many_times_the_usual_silence(every_s: int, afte
 
 def test_regular_long_silences_are_no_hang() -> None:
     job = follower()
-    told = []
+    told: list[object] = []
     for epoch in range(12):  # 100 quick steps, then a minute for a checkpoint
         told += steady(job, 100, 1, epoch * 160)
         told += job.feed(b"saved\n", epoch * 160 + 100.0)

@@ -1,6 +1,5 @@
 """The verdict: who is believed, what is shown, and that nothing makes it fail."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -9,9 +8,9 @@ from hypothesis import strategies as st
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.triage.classifiers.protocol import Reading
 from perdure.triage.gather import gathered
 from perdure.triage.judge import NoModel, judge
-from perdure.triage.rule import Cause
 from perdure.triage.rules import own_rules
 from perdure.triage.verdict import Bound, CauseRole, Label
 from tests.copying import replace
@@ -27,7 +26,7 @@ class Leaning:
 
     z: float
 
-    def log_odds(self, excerpt: str, causes: Sequence[Cause] = ()) -> float:
+    def log_odds(self, reading: Reading) -> float:
         return self.z
 
 

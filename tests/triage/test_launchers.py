@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.model.jobs import Attempt, AttemptId, AttemptState
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
 from perdure.triage.judge import judge
 from perdure.triage.launchers import END_BYTES, first_failure
 from perdure.triage.logtext import LogText

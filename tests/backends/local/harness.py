@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from perdure.backends.checks import Program
 from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
@@ -68,7 +69,7 @@ class LocalHarness:
         start(self.state_dir)
 
 
-def start(state_dir: Path, **options: object) -> int:
+def start(state_dir: Path, **options: Any) -> int:
     return start_daemon(state_dir, **{"nodes": 4, "timing": FAST, **options})
 
 

@@ -44,7 +44,9 @@ def test_a_gang_gets_all_it_needs_or_nothing(free, gpus, nodes, exclude, require
 
 def test_the_fullest_node_that_fits_is_taken():
     free = {"a": Free(frozenset(range(8)), 4), "b": Free(frozenset({5, 6}), 4)}
-    assert place(job(gpus_per_node=2), free)[0].node == "b"
+    seats = place(job(gpus_per_node=2), free)
+    assert seats is not None
+    assert seats[0].node == "b"
 
 
 def test_nodes_that_take_no_work_are_not_free():

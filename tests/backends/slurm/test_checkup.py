@@ -2,7 +2,8 @@
 
 import pytest
 
-from perdure.backends.slurm.checkup import Facts, Mark, SpoolFacts, findings
+from perdure.backends.kind import Mark
+from perdure.backends.slurm.checkup import Facts, SpoolFacts, findings
 from perdure.backends.slurm.config import Config, read_config
 from perdure.backends.slurm.records import read_jobs
 from tests.backends.slurm.text import MARK, job

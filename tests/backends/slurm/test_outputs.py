@@ -43,8 +43,9 @@ def matches(outputs, path):
         parts = path.removeprefix(search.root + "/").split("/")
         if len(parts) != len(search.parts):
             continue
-        hits = [re.fullmatch(pattern, part) for pattern, part in zip(search.parts, parts, strict=True)]
-        if all(hits):
+        tried = [re.fullmatch(pattern, part) for pattern, part in zip(search.parts, parts, strict=True)]
+        hits = [hit for hit in tried if hit]
+        if len(hits) == len(tried):
             return next((h["rank"] for h in hits if "rank" in h.groupdict()), "")
     return None
 

@@ -137,6 +137,7 @@ def test_a_component_tells_which_job_it_belongs_to():
 @pytest.mark.parametrize("flag", [0, 1, 2])
 def test_an_allocation_is_no_batch_job(flag):
     found = read_one_job(job(7, batch=flag).encode(), MARK, "7")
+    assert found is not None
     assert found.is_batch is bool(flag)
     assert picture.jobs("c", picture.Sources((found,), (), ()), 100.0)[0].is_batch is bool(flag)
 
@@ -287,6 +288,7 @@ def test_licences_are_known_by_their_names(word, names):
 def test_a_job_of_a_scrontab_is_its_manager_s_to_start_again():
     text = job(7, cron='CronJob=Yes CrontabSpec="*/5 * * * *" ')
     found = read_one_job(text.encode(), MARK, "7")
+    assert found is not None
     assert found.is_cron
     (seen,) = picture.jobs("c", picture.Sources((found,), (), ()), 100.0)
     assert seen.is_cron

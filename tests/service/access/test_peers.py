@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 
 import pytest
 import uvicorn
@@ -17,22 +18,29 @@ from perdure.errors import NotPermitted
 from perdure.service.access.peers import PeerProtocol, identity_of, peer_of
 from perdure.service.client import Client
 from perdure.service.runtime import unix_socket
-from tests.service.web_world import fill, site
+from tests.service.web_world import Site, fill, site
 
 ME = getpass.getuser()
+
+
+@dataclass
+class Served(Site):
+    path: str = ""
+    port: int = 0
 
 
 @pytest.fixture
 def place(tmp_path):
     """A service on TCP and on a Unix socket; job 300 is of the user who runs the tests, the others are not."""
-    place = site(tmp_path, now=time.time() - 40_000)
+    path = tmp_path / "s.sock"
+    place = Served(**vars(site(tmp_path, now=time.time() - 40_000)), path=str(path))
     fill(place.world)
     place.world.submit("300", "mine", ME, 8)
     place.world.start("300", "gpu01")
     config = uvicorn.Config(place.app, http=PeerProtocol, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
-    with unix_socket(tmp_path / "s.sock", shared=True) as local, socket.create_server(("127.0.0.1", 0)) as tcp:
-        place.port, place.path = tcp.getsockname()[1], str(tmp_path / "s.sock")
+    with unix_socket(path, shared=True) as local, socket.create_server(("127.0.0.1", 0)) as tcp:
+        place.port = tcp.getsockname()[1]
         thread = threading.Thread(target=server.run, kwargs={"sockets": [tcp, local]}, daemon=True)
         thread.start()
         yield place

@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -120,7 +121,7 @@ def test_an_attempt_that_is_judged_after_a_look_speaks_at_the_next():
     for number, user in enumerate(("mira", "jonas", "aiko", "tunde") * 10):
         for node in ("n1", "n2", "n3"):
             rows[f"{number}.{node}"] = AttemptRow(3000.0 + number, user, "train", (node,), failed=node == "n3")
-    store = SimpleNamespace(cluster=CLUSTER, standing=lambda: (), note=lambda turn, now: None)
+    store: Any = SimpleNamespace(cluster=CLUSTER, standing=lambda: (), note=lambda turn, now: None)
     clock = iter((3600.0, 3900.0))
     judged = [{key: row for key, row in rows.items() if not row.failed}, rows]
     store.ended_since = lambda since_s: [(key, row) for key, row in judged.pop(0).items() if row.end_s > since_s]
@@ -257,7 +258,8 @@ def test_why_tells_what_befell_others_on_the_node(place, capsys):
     assert found["places"] == [{"node": SICK, "failures": 4, "infrastructure": 3, "users": 2}]
     line = f"3 of the last 4 failures of other jobs on {SICK} were infrastructure, of 2 users"
     assert line in client.get("/jobs/1009").text
-    explain_job("1009", SimpleNamespace(get=lambda _: found), as_json=False)
+    told: Any = SimpleNamespace(get=lambda _: found)
+    explain_job("1009", told, as_json=False)
     assert line in capsys.readouterr().out
 
 

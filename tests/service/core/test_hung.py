@@ -3,7 +3,8 @@
 import pytest
 
 from perdure.coordination.record import ExceptionRecord, Scope, Subject
-from perdure.model.jobs import Attempt, AttemptId, AttemptState
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
 from perdure.service.core.hung import HANG, notes_of, of_hang
 from perdure.triage.judge import judge
 from tests.copying import replace

@@ -56,8 +56,12 @@ def attempt_id(number, job_id="1"):
     return AttemptId("c", job_id, number)
 
 
+def attempts(*ids):
+    return {each: Attempt(each, AttemptState.RUNNING, ("n1",), 0.0) for each in ids}
+
+
 def test_the_latest_start_is_the_highest_that_anybody_tells_of():
-    running = {attempt_id(number): None for number in (2, 5, 4)} | {attempt_id(9, "2"): None}
+    running = attempts(*map(attempt_id, (2, 5, 4)), attempt_id(9, "2"))
     assert view(known=Known(running=running)).latest("1") == 5
     assert view(latest=7, known=Known(running=running)).latest("1") == 7
     assert view(known=Known(running=running)).latest("2") == 9

@@ -26,7 +26,8 @@ class Slow:
 
 def told_together(*names):
     """What each of several hears, of whom all but the first wait for it and are written in one batch."""
-    slow, heard = Slow(), {}
+    slow = Slow()
+    heard: dict[str, list[str] | OSError] = {}
     intake = GroupCommit(slow)
 
     def tell(name):

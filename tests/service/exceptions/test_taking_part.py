@@ -5,6 +5,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -19,15 +22,26 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture(params=["tcp", "unix"])
-def place(request, tmp_path) -> Site:
-    place = site(tmp_path, now=time.time() - 40_000)
+def place(request, tmp_path):
+    with reachable(tmp_path, request.param) as place:
+        yield place
+
+
+@dataclass
+class Reachable(Site):
+    service: client.Service
+
+
+@contextmanager
+def reachable(path, kind):
+    """A site with job 200, which runs now, served on a socket of this `kind`."""
+    place = site(path, now=time.time() - 40_000)
     fill(place.world)
     place.world.submit("200", "resnet", "mira", 8)
     place.world.start("200", "gpu01")
     place.world.now = time.time()
-    with serving(place, tmp_path / "s.sock", request.param) as service:
-        place.service = service
-        yield place
+    with serving(place, path / "s.sock", kind) as service:
+        yield Reachable(**vars(place), service=service)
 
 
 class serving:
@@ -105,6 +119,7 @@ def test_a_clock_that_is_off_misses_no_question(place, monkeypatch, ahead_s):
     assert 0 < place.world.state.chain.turns[name].until_s - time.time() <= 11
     asked.handled("rolled back")
     assert place.world.state.chain.find(name).owner == "job"
+    assert isinstance(asked_of, Generator)
     asked_of.close()
 
 
@@ -179,7 +194,7 @@ def test_a_job_that_is_not_known_yet_is_waited_for_a_little(place, monkeypatch):
             place.world.submit("201", "late", "mira", 8)
             place.world.start("201", "gpu02")
 
-    monkeypatch.setattr(client.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     name = client.raise_exception("app.nan", job="201", service=place.service)
     assert len(pauses) == 2
     assert place.world.state.chain.find(name).subject.job_id == "201"
@@ -189,7 +204,7 @@ def test_a_job_that_is_not_known_yet_is_waited_for_a_little(place, monkeypatch):
 
 def test_a_service_that_is_away_is_asked_again_and_then_named(monkeypatch):
     pauses = []
-    monkeypatch.setattr(client.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     with pytest.raises(ClusterBusy, match=r"127\.0\.0\.1:1"):
         client.raise_exception("app.nan", job="1", service=client.Service("http://127.0.0.1:1", "", "", 0.5))
     assert len(pauses) == client.TRIES - 1

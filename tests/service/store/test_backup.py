@@ -19,14 +19,12 @@ from perdure.service.core.controller import Act
 from perdure.service.store.journal import Journal
 from perdure.service.store.schema import actions
 from perdure.service.workers.threads import threads
-from tests.conftest import require
+from tests.conftest import require_program
 from tests.service import postgres
 
 
 def by_sqlite3(source, target):
-    program = shutil.which("sqlite3")
-    require("sqlite3", program is not None, "sqlite3 is not installed")
-    subprocess.run([program, source, f".backup '{target}'"], check=True, timeout=120)
+    subprocess.run([require_program("sqlite3"), source, f".backup '{target}'"], check=True, timeout=120)
 
 
 def by_vacuum(source, target):
@@ -126,6 +124,7 @@ def test_the_bare_file_is_no_backup_while_the_service_runs(tmp_path):
 @pytest.mark.postgres
 def test_a_dump_of_postgresql_has_all_that_was_acknowledged_before(postgres_url, postgres_database, tmp_path):
     programs, dump = postgres.programs(), tmp_path / "dump"
+    assert programs is not None
     journal = Journal.open(postgres_database, "c")
     try:
         with Writer(journal) as writer:

@@ -3,19 +3,19 @@
 import os
 import sys
 import warnings
+from dataclasses import dataclass
 
 import pytest
 import schemathesis
 from hypothesis import Phase, given, settings
 
 from perdure.service.web.app import API, API_ROUTERS
-from tests.service.web_world import fill, site
+from tests.service.web_world import Site, fill, routes_of, site
 
 OPERATIONS = [
     (method, f"{API}{route.path.replace(':path', '')}")
     for router in API_ROUTERS
-    for route in router.routes
-    for method in sorted(route.methods)
+    for method, route in routes_of(router)
     if not route.path.endswith("/stream")  # which would never end
 ]
 
@@ -23,18 +23,22 @@ OPERATIONS = [
 WITH_WORDS = [  # those that take anything: the others can be asked in one way only
     route
     for router in API_ROUTERS
-    for route in router.routes
+    for _, route in routes_of(router)
     if route.dependant.path_params or route.dependant.query_params or route.dependant.body_params
 ]
 WANTED = int(os.environ.get("PERDURE_FUZZ", "0"))
 EXAMPLES = max(15, WANTED * 11 // 10 // len(WITH_WORDS))  # of each operation; a tenth more, for some run out of them
 
 
+@dataclass
+class Fuzzed(Site):
+    sent: int = 0  # requests
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    place = site(tmp_path_factory.mktemp("fuzz"))
+    place = Fuzzed(**vars(site(tmp_path_factory.mktemp("fuzz"))))
     fill(place.world)
-    place.sent = 0
     yield place
     sys.stdout.write(f"\n{place.sent} requests\n")
 

@@ -11,13 +11,14 @@ from perdure.service.web.app import API, API_ROUTERS, health
 from perdure.service.web.host_guard import POLICY
 from perdure.service.web.pages import site as pages
 from perdure.service.web.roles import check_every_route_declares, is_still_known, needs
-from tests.service.web_world import Site, fill, site
+from tests.service.web_world import Site, csrf_of, fill, routes_of, site
 
-ROUTES = [
-    *((route, API) for router in API_ROUTERS for route in router.routes),
-    *((route, "") for router in (health, *pages.ROUTERS) for route in router.routes),
+CASES = [
+    (method, prefix + route.path, needs(route)[0])
+    for prefix, routers in ((API, API_ROUTERS), ("", (health, *pages.ROUTERS)))
+    for router in routers
+    for method, route in routes_of(router)
 ]
-CASES = [(method, prefix + route.path, needs(route)[0]) for route, prefix in ROUTES for method in sorted(route.methods)]
 IDS = [f"{method} {path}" for method, path, _ in CASES]
 
 
@@ -98,7 +99,7 @@ def logged_in(place):
     answer = browser.post("/login", data={"token": place.operator})
     cookie = answer.headers["set-cookie"]
     page = browser.get("/")
-    return browser, cookie, re.search(r'name="csrf" content="([^"]+)"', page.text)[1]
+    return browser, cookie, csrf_of(page.text)
 
 
 def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(place):

@@ -1,13 +1,11 @@
 """What each button of the pages does, in whose name, and where it leads back to."""
 
-import re
-
 import pytest
 
 from perdure.service.access.sessions import SESSION_LIFE_S
 from perdure.service.store.journal import ActionState
 from perdure.service.web.pages.login import own_path
-from tests.service.web_world import fill, site
+from tests.service.web_world import csrf_of, fill, site
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def calm(tmp_path_factory):
 def logged_in(place, token=None):
     browser = place.client()
     browser.post("/login", data={"token": token or place.operator})
-    browser.csrf = re.search(r'name="csrf" content="([^"]+)"', browser.get("/").text)[1]
+    browser.csrf = csrf_of(browser.get("/").text)
     return browser
 
 

@@ -30,9 +30,10 @@ from perdure.service.web.pages.decision_timeline import (
 )
 from perdure.service.web.pages.render import environment
 from tests.copying import replace
+from tests.finding import found_in
 from tests.service.exceptions_world import MIRA, ROOT, STATES, STORM, Told, stir
 from tests.service.web.test_pages import Outline, browser_of
-from tests.service.web_world import RESET, Site, fill, site
+from tests.service.web_world import RESET, Site, csrf_of, fill, site
 
 PATHS = ["/exceptions", *(f"/exceptions/{name}" for name in STATES), "/exceptions/pfs%2Fjob.pause%2F200"]
 
@@ -279,7 +280,7 @@ def failures_of(place, browser):
     """What the other pages, the listings and the metrics count as failures of jobs."""
     jobs = place.client(place.operator).get("/api/v1/jobs?limit=200").json()["items"]
     latest = {job["job_id"]: job["failure"] for job in jobs if job["failure"]}
-    now = re.search(r'Failures</span>\s*<span class="tile-value">(\d+)</span>', browser.get("/").text)[1]
+    now = found_in(browser.get("/").text, r'Failures</span>\s*<span class="tile-value">(\d+)</span>')
     counted = sorted(re.findall(r"(?m)^perdure_failures_total.*$", browser.get("/metrics").text))
     return latest, now, re.findall(r'class="node-failure".*', browser.get("/nodes").text), counted
 
@@ -334,7 +335,7 @@ def test_an_operator_annotates_and_the_page_shows_it(tmp_path):
     stir(place.world)
     browser = browser_of(place)
     page = browser.get("/exceptions/mira+turn").text
-    csrf = re.search(r'name="csrf" content="([^"]+)"', page)[1]
+    csrf = csrf_of(page)
     form = {"exception_id": "mira+turn", "key": "ticket", "value": "<b>HW-12</b>", "csrf": csrf}
     assert browser.post("/do/exceptions/annotation?back=/exceptions/mira+turn", data=form).status_code == 303
     assert noted(place, "mira+turn") == [("operator:root", "ticket", "<b>HW-12</b>")]

@@ -1,14 +1,11 @@
 """A store that is down, a service, ``perdure exec`` and a program: it stands still until the store is back."""
 
-import time
-
 import pytest
 
 import perdure.client as client
 from perdure.service.web.api import events
 from tests.job.launching import finish, is_stopped, on_linux, python, start, wait_until
-from tests.service.exceptions.test_taking_part import serving
-from tests.service.web_world import fill, site
+from tests.service.exceptions.test_taking_part import reachable
 
 WAITS = """
 import os, sys
@@ -22,13 +19,7 @@ CARE = "ExecOptions(pause_signal=signal.SIGSTOP, look_s=0.05, poll_s=0.05)"
 def place(tmp_path, monkeypatch):
     monkeypatch.setattr(events, "HEARTBEAT_S", 0.1)
     monkeypatch.setattr(events, "PATIENCE_S", 0.1)
-    place = site(tmp_path / "site", now=time.time() - 40_000)
-    fill(place.world)
-    place.world.submit("200", "resnet", "mira", 8)
-    place.world.start("200", "gpu01")
-    place.world.now = time.time()
-    with serving(place, tmp_path / "s.sock", "tcp") as service:
-        place.service = service
+    with reachable(tmp_path, "tcp") as place:
         yield place
 
 

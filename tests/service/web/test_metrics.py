@@ -1,6 +1,5 @@
 """What Prometheus is told."""
 
-import shutil
 import subprocess
 import sys
 
@@ -14,7 +13,7 @@ from perdure.coordination.playbook import own_playbook
 from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.web.metrics import ServiceMetrics
 from perdure.triage.verdict import Label
-from tests.conftest import require
+from tests.conftest import require, require_program
 from tests.service.web_world import RESET, Site, fill, site
 
 ALLOWED_LABELS = {"kind", "category", "state", "part", "fate", "le", "label", "of", "type", "tier", "version", "python"}
@@ -137,8 +136,7 @@ def test_how_often_triage_is_unsure_can_be_had_as_a_rate(place):
 
 
 def test_promtool_finds_nothing_to_say(place):
-    promtool = shutil.which("promtool")
-    require("promtool", promtool is not None, "promtool is not installed")
+    promtool = require_program("promtool")
     raise_one(place, "storage.quota")
     place.app.state.metrics.decided(0.02, Label.UNSURE)
     place.app.state.metrics.tried_notice("ops", "sent")

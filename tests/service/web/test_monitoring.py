@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from perdure.coordination.record import ExceptionState
 from perdure.service.store.journal import ActionState
 from perdure.service.store.queries.totals import FATES
 from perdure.triage.verdict import Label
-from tests.conftest import require
+from tests.conftest import require_program
 from tests.service.web_world import fill, site
 
 SHIPPED = Path(perdure.__file__).parent / "service" / "monitoring"
@@ -105,9 +104,9 @@ def test_a_board_is_whole_and_names_no_source_of_its_own():
 
 
 def promtool(*words):
-    found = shutil.which("promtool")
-    require("promtool", found is not None, "promtool is not installed")
-    ran = subprocess.run([found, *words], capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(
+        [require_program("promtool"), *words], capture_output=True, text=True, timeout=120, check=False
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
 

@@ -5,6 +5,7 @@ import re
 from dataclasses import fields
 from functools import partial
 from itertools import product
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -87,8 +88,7 @@ def routes(place):
             continue
         names = PLACES.findall(path)
         for values in product(*(known[name] for name in names)):
-            filled = iter(values)
-            yield PLACES.sub(lambda _, filled=filled: quote(next(filled), safe=""), path)
+            yield PLACES.sub("{}", path).format(*(quote(value, safe="") for value in values))
 
 
 def answers(place, client):
@@ -145,7 +145,7 @@ def without_token(place, monkeypatch):
 def test_of_a_verdict_an_event_tells_a_stranger_nothing_that_the_log_says():
     """The line that shows broken hardware, the files, and how far it came are the log's words, too."""
     mark = LogMark(f"/home/mira/{LOG}", 0, 9, "d", 1.0)
-    words = {
+    words: dict[str, Any] = {
         "summary": "it failed",
         "hardware": LOG,
         "logs": (mark,),

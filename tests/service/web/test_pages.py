@@ -31,7 +31,8 @@ from perdure.service.web.pages.render import TEMPLATES, environment
 from perdure.service.web.pages.timeline import WIDTH, timeline
 from perdure.triage.verdict import CauseRole, Evidence
 from tests.copying import replace
-from tests.service.web_world import CLUSTER, HOUR, SHAPE, Site, fill, site
+from tests.finding import found_in
+from tests.service.web_world import CLUSTER, HOUR, SHAPE, Site, csrf_of, fill, site
 
 JOB_PATHS = ["/jobs/101", "/jobs/102", "/jobs/104", "/jobs/106", "/jobs/102/log"]
 PATHS = ["/", "/jobs", *JOB_PATHS, "/nodes", "/nodes/gpu03", "/actions", "/notices", "/whatif"]
@@ -194,7 +195,7 @@ def test_jobs_are_searched_and_paged(tmp_path):
         place.world.submit(str(number), f"train-{number}")
     browser = browser_of(place)
     first = browser.get("/jobs?q=train").text
-    older = re.search(r'href="(/jobs\?[^"]*cursor=[^"]*)"', first)[1].replace("&amp;", "&")
+    older = found_in(first, r'href="(/jobs\?[^"]*cursor=[^"]*)"').replace("&amp;", "&")
     assert "train-59" in first
     assert "train-0<" in browser.get(older).text
     assert "No job matches" in browser.get("/jobs?q=nothing").text
@@ -205,7 +206,7 @@ def test_a_deed_from_htmx_is_answered_by_events(tmp_path):
     place = site(tmp_path)
     fill(place.world)
     browser = browser_of(place)
-    csrf = re.search(r'name="csrf" content="([^"]+)"', browser.get("/").text)[1]
+    csrf = csrf_of(browser.get("/").text)
     hx = {"HX-Request": "true", "X-CSRF-Token": csrf}
     done = browser.post("/do/jobs/107", data={"kind": "hold"}, headers=hx)
     assert done.status_code == 204
@@ -317,8 +318,8 @@ def test_a_young_journal_is_drawn_in_small_spells(first_s, spell_s):
 def test_every_state_has_a_badge_of_its_own():
     for state in JobState:
         assert labels.badge("job", state).icon != "question"
-    for state in AttemptState:
-        assert labels.badge("attempt", state).text
+    for of_attempt in AttemptState:
+        assert labels.badge("attempt", of_attempt).text
     assert labels.badge("job", "<new>").text == "<new>"
 
 
@@ -525,7 +526,9 @@ def test_a_job_that_waits_for_a_drained_node_says_so_and_who_drained_it(tmp_path
     world.carry_out()
     world.nodes["gpu02"] = replace(world.nodes["gpu02"], state=NodeState.DRAINED, reason="fan is loud")
     world.submit("2", "free", "mira")
-    clock = datetime.fromtimestamp(world.nodes["gpu02"].since_s).strftime("%H:%M")
+    since_s = world.nodes["gpu02"].since_s
+    assert since_s is not None
+    clock = datetime.fromtimestamp(since_s).strftime("%H:%M")
     said = f"aits for gpu02, which is drained since {clock} by root: fan is loud"
     browser = browser_of(place)
     for path in ("/", "/jobs", "/jobs/1"):
@@ -597,7 +600,7 @@ def test_what_a_person_ordered_says_who_did(tmp_path):
     place = site(tmp_path)
     fill(place.world)
     browser = browser_of(place)
-    csrf = re.search(r'name="csrf" content="([^"]+)"', browser.get("/").text)[1]
+    csrf = csrf_of(browser.get("/").text)
     browser.post("/do/jobs/107", data={"kind": "hold", "reason": "too early", "csrf": csrf})
     assert re.search(r"<dt>Ordered by root</dt><dd>Hold, .*: too early", browser.get("/jobs/107").text)
     assert "Ordered by" not in browser.get("/jobs/103").text  # that was Perdure
@@ -647,7 +650,7 @@ def test_an_error_keeps_the_navigation_for_who_is_logged_in(place, browser, path
 
 def test_a_refusal_keeps_the_navigation_too(place):
     viewer = browser_of(place, place.mira)
-    csrf = re.search(r'name="csrf" content="([^"]+)"', viewer.get("/").text)[1]
+    csrf = csrf_of(viewer.get("/").text)
     answer = viewer.post("/do/kill-switch", data={"on": "true", "csrf": csrf})
     assert answer.status_code == 403
     assert "a viewer may not do this" in answer.text
@@ -658,7 +661,7 @@ def test_a_refusal_keeps_the_navigation_too(place):
 
 
 def test_a_jobs_page_opens_the_log_of_the_attempt_that_failed(browser):
-    frame = re.search(r'<div id="log"[^>]* hx-get="([^"]*)"', browser.get("/jobs/102").text)[1]
+    frame = found_in(browser.get("/jobs/102").text, r'<div id="log"[^>]* hx-get="([^"]*)"')
     assert frame == "/jobs/102/log?incarnation=1"
     assert 'hx-get="/jobs/104/log"' in browser.get("/jobs/104").text  # nothing has failed
 
@@ -671,7 +674,7 @@ def test_a_log_is_shown_at_its_cause_however_long_it_goes_on():
     assert (root.number, root.text) == (2000, "line 2000")
     assert lines[-1].text == "line 5000"
     (gap,) = [line for line in lines if line.role == "gap"]
-    shown = [line.number for line in lines if line is not gap]
+    shown = [line.number for line in lines if line.number is not None]
     assert gap.text == f"… {5000 - shown[0] + 1 - len(shown):,} lines left out …"
 
 

@@ -2,6 +2,7 @@
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,8 @@ def test_why_prints_it(place, capsys):
     lose(place.world)
     refuse(place.world)
     found = place.client(place.operator).get("/api/v1/jobs/7").json()
-    explain_job("7", SimpleNamespace(get=lambda _: found), as_json=False)
+    told: Any = SimpleNamespace(get=lambda _: found)
+    explain_job("7", told, as_json=False)
     printed = capsys.readouterr().out
     assert "RUN    sbatch --exclude=gpu01 SCRIPT" in printed
     assert re.search(r"^RETRY +decided at [-0-9A-Za-z: ]+: (?!retry)", printed, re.M)  # times in it count from then

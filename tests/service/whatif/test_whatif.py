@@ -27,6 +27,7 @@ from perdure.model.table import JobTable
 from perdure.service.access.auth import Identity, Role
 from perdure.service.web.host_guard import MAX_BODY_BYTES, POLICY
 from perdure.service.web.pages import whatif as pages
+from perdure.service.web.pages.policies import POLICY_WORDS, RETRY_WORDS
 from perdure.service.whatif import uploads as uploads_module
 from perdure.service.whatif.comparison import ComparisonRequest, Stage, Summary
 from perdure.service.whatif.comparison_queue import ComparisonQueue, at_work
@@ -48,7 +49,7 @@ from perdure.simulation.sweep import Setting, cases, sweep
 from perdure.traces.read import read
 from tests.copying import replace
 from tests.job.launching import is_alive
-from tests.service.web_world import CLUSTER, fill, site
+from tests.service.web_world import CLUSTER, csrf_of, fill, site
 from tests.service.whatif_world import ASK, PATIENCE_S, ROWS, WHATIF, answered, asked, awaited, packed, send
 
 
@@ -108,8 +109,14 @@ def test_all_that_is_offered_can_be_asked(place):
     assert offer["policies"] == list(policy_names())
     for placement in PLACEMENT_NAMES:
         for failures in FAILURE_NAMES:
-            names = {"policies": policy_names(), "placement": placement, "failures": failures}
-            check(ComparisonQuestion(cluster="6x8", retries=RETRY_NAMES, **names))
+            question = ComparisonQuestion(
+                cluster="6x8",
+                retries=RETRY_NAMES,
+                policies=policy_names(),
+                placement=placement,
+                failures=failures,
+            )
+            check(question)
     assert offer["upload_bytes"] == 1 << 20
 
 
@@ -160,7 +167,7 @@ def logged_in(place, token=None):
     """A browser whose every change carries the CSRF token of its session."""
     browser = place.client()
     browser.post("/login", data={"token": token or place.operator})
-    browser.headers["X-CSRF-Token"] = re.search(r'name="csrf" content="([^"]+)"', browser.get("/whatif").text)[1]
+    browser.headers["X-CSRF-Token"] = csrf_of(browser.get("/whatif").text)
     return browser
 
 
@@ -530,8 +537,8 @@ def table_of(n):
 
 def test_words_are_of_names_that_are_offered():
     offered = {
-        "policy": (policy_names(), pages.POLICY_WORDS),
-        "retry": (RETRY_NAMES, pages.RETRY_WORDS),
+        "policy": (policy_names(), POLICY_WORDS),
+        "retry": (RETRY_NAMES, RETRY_WORDS),
         "failures": (FAILURE_NAMES, pages.FAILURE_WORDS),
         "placement": (PLACEMENT_NAMES, pages.PLACEMENT_WORDS),
     }
@@ -540,7 +547,7 @@ def test_words_are_of_names_that_are_offered():
 
 
 def test_every_policy_is_named_as_the_field_names_it_and_keeps_its_id(place):
-    assert set(pages.POLICY_WORDS) == set(policy_names())
+    assert set(POLICY_WORDS) == set(policy_names())
     browser = logged_in(place, place.mira)
     text = browser.get("/whatif").text
     assert 'value="las-2d" checked><span class="choice-name">Tiresias-LAS <code class="muted">las-2d</code>' in text

@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -66,7 +67,7 @@ class Bench:
     def __init__(self, directory, **given_settings):
         self.journal = Journal.open(directory, "c")
         self.settings = ExecutorSettings(**{"armed": True, "stop_file": directory / "STOP", **given_settings})
-        self.backend = Scripted()
+        self.backend: Any = Scripted()
         self.restart()
 
     def restart(self):

@@ -2,6 +2,9 @@
 
 import os
 import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,19 +16,32 @@ from perdure.service.runtime import heartbeats
 from perdure.service.settings import CoordinationSettings
 from perdure.service.workers.heartbeat_monitor import HeartbeatMonitor
 from tests.copying import replace
-from tests.service.web_world import fill, site
+from tests.service.web_world import Site, fill, site
+
+
+@dataclass
+class Monitored(Site):
+    """A site whose agents and jobs write signs of life, the `count`th now."""
+
+    share: Path
+    fences: Path
+    monitor: HeartbeatMonitor
+    count: int = 0
+
+
+def monitored(path):
+    place, share, fences = site(path / "site"), path / "agents", path / "fences"
+    fill(place.world)
+    share.mkdir()
+    monitor = HeartbeatMonitor(share, [fences], place.world.tell, place.world.view)
+    return Monitored(**vars(place), share=share, fences=fences, monitor=monitor)
 
 
 @pytest.fixture
 def place(tmp_path):
-    place = site(tmp_path / "site")
-    fill(place.world)
+    place = monitored(tmp_path)
     place.world.submit("200", "resnet", "mira", 8)
     place.world.start("200", "gpu01")
-    place.share, place.fences = tmp_path / "agents", tmp_path / "fences"
-    place.share.mkdir()
-    place.monitor = HeartbeatMonitor(place.share, [place.fences], place.world.tell, place.world.view)
-    place.count = 0
     return place
 
 
@@ -172,8 +188,9 @@ def test_a_directory_that_anybody_may_write_is_believed_by_nobody(place):
     """Whoever may write there can forge an agent: checked where the words are read, not only where they are written."""
     agent(place, "gpu02", ("forged",))
     place.share.chmod(0o777)
+    engine: Any = None  # it comes to none
     with pytest.raises(ConfigError, match="anybody may write"):
-        heartbeats(CoordinationSettings(agents=place.share), None, threading.Event())
+        heartbeats(CoordinationSettings(agents=place.share), engine, threading.Event())
     with pytest.raises(ConfigError, match="anybody may write"):
         place.monitor.look()
     assert actions(place) == []

@@ -8,7 +8,6 @@ import pytest
 from perdure.model.identity import AttemptId
 from perdure.model.output import Output, OutputFile, OutputKind
 from perdure.service.settings import TriageSettings
-from perdure.service.workers import kept_logs
 from perdure.service.workers.kept_logs import KeptLogs, Retention
 
 FIRST, SECOND = AttemptId("c", "17_3", 100), AttemptId("c", "17_3", 200)
@@ -88,7 +87,7 @@ def test_a_full_disk_is_logged_and_leaves_no_draft(kept, monkeypatch, caplog):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept_logs.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     kept.keep(FIRST, Output.of(b"x"))
     assert "No space left on device" in caplog.text
     assert list(kept.path(FIRST).parent.iterdir()) == []

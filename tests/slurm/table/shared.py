@@ -78,13 +78,14 @@ def failure_while_the_store_is_down(stage: Stage) -> Iterator[None]:
 def quota_exceeded(stage: Stage) -> Iterator[None]:
     """A quota is exceeded: the fewest jobs move their data, once."""
     site = stage.site
-    usage = {"limit": 100, "used": 130, "by": {}}
+    by: dict[str, int] = {}
+    usage = {"limit": 100, "used": 130, "by": by}
     with _restored(stage):
         writers = [stage.submit("sleep 600", "-L", "pfs:1") for _ in range(3)]
         yield
         for job, n_bytes in zip(writers, (10, 35, 60), strict=True):
             site.await_known(job)
-            usage["by"][job] = n_bytes
+            by[job] = n_bytes
         waits = stage.submit("true", "-L", "pfs:4")
         await_("a waiting job known", lambda: waits in {job["job_id"] for job in site.ask("/jobs")}, 60)
         said = [{"component": "operator", "time": time.time(), "key": "usage", "value": json.dumps(usage)}]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -119,7 +119,7 @@ class Journal:
         self._recall = reads.Recall(store.engine.dialect)
 
     @classmethod
-    def open(cls, where: str | Path, cluster: str) -> Journal:
+    def open(cls, where: str | Path, cluster: str) -> Self:
         """Open the journal in a state directory, a ``*.db`` file or a PostgreSQL database (by URL).
 
         Raises as `Store.open` does.

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 from perdure.errors import PerdureError
 from perdure.model.jobs import Attempt
@@ -70,7 +70,7 @@ class LogQueue:
     """Reads what is put into it. Safe to share between threads, of which one takes."""
 
     def __init__(self, read: Read) -> None:
-        self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="log")
+        self.pool: Executor = ThreadPoolExecutor(THREADS, thread_name_prefix="log")
         self._read = read
         self._changed = threading.Condition()
         self._turns = FairQueue()
