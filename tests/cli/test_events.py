@@ -39,7 +39,7 @@ def test_one_record_a_line_is_read_too(perdure, past, tmp_path):
     ("text", "said"),
     [
         ("{", "past.json:1"),
-        ('{"exceptions": [{"id": "x"}]}', "exception 1: exception: type is missing"),
+        ('{"exceptions": [{"id": "x"}]}', "exception 1: type: is missing"),
         ('[{"id": "x", "type": "a", "subject": {}, "time": 1, "severity": 9}]', "exception 1: severity"),
         ("5", "exception 1"),
     ],

@@ -7,10 +7,11 @@ here may come from anybody: every field is bounded, and the first that is wrong 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
 
-from msgspec.structs import replace
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict, astuple, fields
 
 from perdure.coordination.record import (
     FATAL,
@@ -30,15 +31,111 @@ from perdure.coordination.record import (
     Transient,
 )
 from perdure.errors import InputError
+from perdure.model.validation import read, shown
 
-T = TypeVar("T")
-Read = Callable[[Any, str], T]
+T = TypeVar("T", bound=Struct)
 
 VERSION = 1
 MAX_WORD, MAX_NOTE, MAX_ITEMS, MAX_MANY, MAX_EXTRA = 256, 4096, 64, 4096, 32
-_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
-_IN_TYPES = _LETTERS | frozenset("0123456789_-.")
-_TYPE_MEND = "Write it in small letters with dots, like gpu.xid79"
+
+Word = Annotated[str, Meta(max_length=MAX_WORD)]
+LongWord = Annotated[str, Meta(max_length=4 * MAX_WORD)]
+Text = Annotated[str, Meta(max_length=MAX_NOTE)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1, description="a whole number from 0, in digits")]
+Instant = Annotated[float, Meta(ge=0, lt=1e12, description="an instant, in seconds since 1970")]
+Severity = Annotated[int, Meta(ge=FATAL, le=LEAST, description=f"a severity from {FATAL} (fatal) to {LEAST} (least)")]
+DottedType = Annotated[
+    str,
+    Meta(
+        max_length=MAX_WORD,
+        pattern=r"^[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*\Z",
+        description="a dotted type in small letters, like gpu.xid79",
+    ),
+]
+Words = Annotated[tuple[Word, ...], Meta(max_length=MAX_ITEMS)]
+ManyWords = Annotated[tuple[Word, ...], Meta(max_length=MAX_MANY)]
+
+
+_OBJECT = Meta(description='an object, like {"key": "value"}')
+
+
+class _Given(Struct, frozen=True, forbid_unknown_fields=True):
+    """A JSON object with the attributes of a part of a record, under the names that programs know."""
+
+
+class _Origin(_Given, frozen=True):
+    component: Word = ""
+    host: Word = ""
+    pid: Count = 0
+
+
+class _Subject(_Given, frozen=True):
+    cluster: Word = ""
+    job_id: Word = field(default="", name="job")
+    nodes: ManyWords = field(default=(), name="node")
+    gpus: ManyWords = field(default=(), name="gpu")
+    step: Word = ""
+    ranks: Annotated[tuple[Count, ...], Meta(max_length=MAX_MANY)] = field(default=(), name="rank")
+    resource: Word = ""
+
+
+class _Annotation(_Given, frozen=True):
+    time_s: Instant = field(name="time")
+    component: Word = ""
+    key: Word = ""
+    value: Text = ""
+
+
+class _Sighting(_Given, frozen=True):
+    time_s: Instant = field(name="time")
+    by: Word = ""
+    host: Word = ""
+
+
+class _Answer(_Given, frozen=True):
+    component: Component
+    kind: AnswerKind = field(name="verdict")
+    time_s: Instant = field(name="time")
+    note: Text = ""
+    action_keys: Annotated[tuple[LongWord, ...], Meta(max_length=MAX_MANY)] = field(default=(), name="actions")
+    handler: Word = ""
+    forbids: Words = ()
+    until_s: Instant | None = field(default=None, name="until")
+
+
+class _Budget(_Given, frozen=True):
+    used: Count
+    limit: Count
+    key: Word = ""
+
+
+class _Record(Struct, frozen=True, kw_only=True):
+    version: Count = VERSION
+    id: Word
+    type: DottedType
+    severity: Severity = FATAL
+    scope: Scope = Scope.LOCAL
+    origin: Annotated[_Origin, _OBJECT] = _Origin()
+    subject: Annotated[_Subject, _OBJECT]
+    incarnation: Count = 0
+    time_s: Instant = field(name="time")
+    detected_by: Word = ""
+    transient: Transient = Transient.UNKNOWN
+    evidence: Annotated[tuple[Text, ...], Meta(max_length=MAX_ITEMS)] = ()
+    note: Text = ""
+    annotations: Annotated[tuple[_Annotation, ...], Meta(max_length=MAX_ITEMS)] = ()
+    seen_by: Annotated[tuple[_Sighting, ...], Meta(max_length=MAX_ITEMS)] = ()
+    verdicts: Annotated[tuple[_Answer, ...], Meta(max_length=MAX_MANY)] = ()
+    cause: Word = ""
+    deadline_s: Instant | None = field(default=None, name="deadline")
+    budget: Annotated[_Budget, _OBJECT] | None = None
+    repeats: Count = 0
+    state: ExceptionState = ExceptionState.RAISED
+    outcome: ExceptionOutcome = ExceptionOutcome.OPEN
+
+
+_PARTS: dict[str, type[Struct]] = {"annotations": Annotation, "seen_by": Sighting, "verdicts": Answer}
+_FIELDS = frozenset(each.encode_name for each in fields(_Record))
 
 
 def encode(record: ExceptionRecord) -> dict[str, Any]:
@@ -96,223 +193,42 @@ def _encode_answer(answer: Answer) -> dict[str, Any]:
 
 def decode(value: Any) -> ExceptionRecord:
     """Read a record. Raises `InputError` that names the field and says how to fix it."""
-    given = _object(value, "exception")
-    if "version" in given and (version := _number(given["version"], "version")) > VERSION:
+    if not isinstance(value, dict):
+        raise InputError("exception", f"{shown(value)} is not an object", 'Write it like {"key": "value"}')
+    version = value.get("version", VERSION)
+    if isinstance(version, int) and version > VERSION:
         what = f"is of version {version}, and this service reads up to {VERSION}"
         raise InputError("exception: version", what, "Upgrade the service, or send it in the older form")
-    for name in _NEEDED:
-        if name not in given:
-            raise InputError("exception", f"{name} is missing", f"Give it a {name}")
-    read = {known[0]: known[1](part, name) for name, part in given.items() if (known := _FIELDS.get(name))}
-    if len(given) > len(read):
-        read["extra"] = _extra(given)
-    return replace(_BLANK, **read)
+    given: _Record = read(_Record, value, "")
+    parts = asdict(given)
+    del parts["version"]
+    parts["subject"], parts["origin"] = Subject(*astuple(given.subject)), Origin(*astuple(given.origin))
+    for name, kind in _PARTS.items():
+        if parts[name]:
+            parts[name] = tuple([_as(kind, each) for each in parts[name]])
+    parts["budget"] = _as(Budget, given.budget) if given.budget else None
+    return ExceptionRecord(**parts, extra=() if value.keys() <= _FIELDS else _extra(value))
+
+
+def _as(kind: type[T], given: Struct) -> T:
+    """The part of a record that has the attributes of what was given."""
+    return kind(*[getattr(given, name) for name in kind.__struct_fields__])
 
 
 def type_of(value: Any, where: str = "type") -> str:
     """Read a dotted type. Raises `InputError`."""
-    text = _word(value, where)
-    if text[:1] not in _LETTERS or not _IN_TYPES.issuperset(text) or ".." in text or text.endswith("."):
-        raise InputError(where, f"{text[:80]!r} is not a dotted type", _TYPE_MEND)
-    return text
+    return str(read(DottedType, value, where))
 
 
 def severity_of(value: Any, where: str = "severity") -> int:
     """Read a severity. Raises `InputError`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not FATAL <= value <= LEAST:
-        raise InputError(where, f"{_shown(value)} is not a valid severity", f"Use {FATAL} (fatal) to {LEAST} (least)")
-    return value
-
-
-def _annotation(value: Any, where: str) -> Annotation:
-    given = _object(value, where)
-    _only(given, {"component", "time", "key", "value"}, where)
-    return Annotation(
-        _word(given.get("component", ""), f"{where}.component"),
-        _instant(given.get("time"), f"{where}.time"),
-        _word(given.get("key", ""), f"{where}.key"),
-        _text(given.get("value", ""), f"{where}.value"),
-    )
-
-
-def _sighting(value: Any, where: str) -> Sighting:
-    given = _object(value, where)
-    _only(given, {"by", "time", "host"}, where)
-    return Sighting(
-        _word(given.get("by", ""), f"{where}.by"),
-        _instant(given.get("time"), f"{where}.time"),
-        _word(given.get("host", ""), f"{where}.host"),
-    )
-
-
-def _answer(value: Any, where: str) -> Answer:
-    given = _object(value, where)
-    _only(given, {"component", "handler", "verdict", "time", "note", "actions", "forbids", "until"}, where)
-    return Answer(
-        component=_component(given.get("component"), f"{where}.component"),
-        kind=_answer_kind(given.get("verdict"), f"{where}.verdict"),
-        time_s=_instant(given.get("time"), f"{where}.time"),
-        note=_text(given.get("note", ""), f"{where}.note"),
-        action_keys=_keys(given.get("actions", ()), f"{where}.actions"),
-        handler=_word(given.get("handler", ""), f"{where}.handler"),
-        forbids=_words(given.get("forbids", ()), f"{where}.forbids"),
-        until_s=_maybe_instant(given.get("until"), f"{where}.until"),
-    )
-
-
-def _budget(value: Any, where: str) -> Budget:
-    given = _object(value, where)
-    _only(given, {"key", "used", "limit"}, where)
-    used, limit = _number(given.get("used"), f"{where}.used"), _number(given.get("limit"), f"{where}.limit")
-    return Budget(_word(given.get("key", ""), f"{where}.key"), used, limit)
+    return int(read(Severity, value, where))
 
 
 def _extra(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    extra = tuple(
-        (name, json.dumps(value)) for name, value in given.items() if name not in _FIELDS and name != "version"
-    )
+    extra = tuple((name, json.dumps(value)) for name, value in given.items() if name not in _FIELDS)
     if len(extra) > MAX_EXTRA:
         raise InputError("exception", f"{len(extra)} fields are not known", f"Send at most {MAX_EXTRA} of your own")
     if sum(len(name) + len(text) for name, text in extra) > MAX_NOTE:
         raise InputError("exception", "its fields of your own are too long", f"Keep them below {MAX_NOTE} characters")
     return extra
-
-
-# -- one value each; `where` is the name of the field
-
-
-def _object(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(where, f"{_shown(value)} is not an object", 'Write it like {"key": "value"}')
-    return value
-
-
-def _only(given: Mapping[str, Any], known: Collection[str], where: str) -> None:
-    for name in given:
-        if name not in known:
-            raise _unknown(name, known, where)
-
-
-def _unknown(name: Any, known: Collection[str], where: str) -> InputError:
-    return InputError(f"{where}.{str(name)[:80]}", "is not known", f"Use one of: {', '.join(sorted(known))}")
-
-
-def _string(longest: int) -> Read[str]:
-    def read(value: Any, where: str) -> str:
-        if not isinstance(value, str):
-            raise InputError(where, f"{_shown(value)} is not text", "Put it in quotes")
-        if len(value) > longest:
-            raise InputError(where, f"has {len(value)} characters", f"Keep it to {longest}; put the rest into a file")
-        return value
-
-    return read
-
-
-def _number(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise InputError(where, f"{_shown(value)} is not a whole number from 0", "Write it in digits")
-    return value
-
-
-def _instant(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e12:
-        raise InputError(where, f"{_shown(value)} is not an instant", "Give seconds since 1970")
-    return float(value)
-
-
-def _one_of(kind: type[T]) -> Read[T]:
-    def read(value: Any, where: str) -> T:
-        try:
-            return kind(value)  # type: ignore[call-arg]
-        except ValueError as err:
-            known = ", ".join(str(k) for k in kind if str(k))  # type: ignore[attr-defined]
-            raise InputError(where, f"{_shown(value)} is not one of them", f"Use one of: {known}") from err
-
-    return read
-
-
-def _many(read: Read[T], most: int = MAX_ITEMS) -> Callable[[Any, str], tuple[T, ...]]:
-    def read_all(value: Any, where: str) -> tuple[T, ...]:
-        if not value and isinstance(value, (list, tuple)):
-            return ()
-        if not isinstance(value, (list, tuple)):
-            raise InputError(where, f"{_shown(value)} is not a list", "Put it in square brackets")
-        if len(value) > most:
-            raise InputError(where, f"has {len(value)} entries", f"Give at most {most}")
-        return tuple([read(item, f"{where}[{i}]") for i, item in enumerate(value)])
-
-    return read_all
-
-
-def _object_of(make: Callable[..., T], known: Mapping[str, tuple[str, Read[Any]]], **blank: Any) -> Read[T]:
-    """Reads an object that has none but the known fields; what is not given is as in `blank`."""
-
-    def read(value: Any, where: str) -> T:
-        parts = dict(blank)
-        for name, part in _object(value, where).items():
-            if name not in known:
-                raise _unknown(name, known, where)
-            attribute, read_part = known[name]
-            parts[attribute] = read_part(part, f"{where}.{name}")
-        return make(**parts)
-
-    return read
-
-
-def _perhaps(read: Read[T]) -> Callable[[Any, str], T | None]:
-    return lambda value, where: None if value is None else read(value, where)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-# -- what each field is called here, and how it is read
-
-_word, _long_word, _text = _string(MAX_WORD), _string(4 * MAX_WORD), _string(MAX_NOTE)
-_component, _answer_kind = _one_of(Component), _one_of(AnswerKind)
-_words, _texts = _many(_word), _many(_text)
-_keys, _answers = _many(_long_word, MAX_MANY), _many(_answer, MAX_MANY)  # of a storm, and of all that it held back
-_many_words, _maybe_instant = _many(_word, MAX_MANY), _perhaps(_instant)
-
-_OF_ORIGIN: Mapping[str, tuple[str, Read[Any]]] = {
-    "component": ("component", _word),
-    "host": ("host", _word),
-    "pid": ("pid", _number),
-}
-_OF_SUBJECT: Mapping[str, tuple[str, Read[Any]]] = {
-    "cluster": ("cluster", _word),
-    "node": ("nodes", _many_words),
-    "gpu": ("gpus", _many_words),
-    "job": ("job_id", _word),
-    "step": ("step", _word),
-    "rank": ("ranks", _many(_number, MAX_MANY)),
-    "resource": ("resource", _word),
-}
-
-_NEEDED = ("id", "type", "subject", "time")
-_BLANK = ExceptionRecord("", "", FATAL, Scope.LOCAL, Subject(""), 0.0, origin=Origin(""))
-_FIELDS: Mapping[str, tuple[str, Read[Any]]] = {
-    "id": ("id", _word),
-    "type": ("type", type_of),
-    "severity": ("severity", severity_of),
-    "scope": ("scope", _one_of(Scope)),
-    "origin": ("origin", _object_of(Origin, _OF_ORIGIN, component="")),
-    "subject": ("subject", _object_of(Subject, _OF_SUBJECT, cluster="")),
-    "incarnation": ("incarnation", _number),
-    "time": ("time_s", _instant),
-    "detected_by": ("detected_by", _word),
-    "transient": ("transient", _one_of(Transient)),
-    "evidence": ("evidence", _texts),
-    "note": ("note", _text),
-    "annotations": ("annotations", _many(_annotation)),
-    "seen_by": ("seen_by", _many(_sighting)),
-    "verdicts": ("verdicts", _answers),
-    "cause": ("cause", _word),
-    "deadline": ("deadline_s", _maybe_instant),
-    "budget": ("budget", _perhaps(_budget)),
-    "repeats": ("repeats", _number),
-    "state": ("state", _one_of(ExceptionState)),
-    "outcome": ("outcome", _one_of(ExceptionOutcome)),
-}

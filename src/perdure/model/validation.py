@@ -19,6 +19,7 @@ from perdure.errors import InputError
 _PLACE = re.compile(r"`\$([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 _UNKNOWN = re.compile(r"unknown field `(.*)`")
+_TOO_LONG = re.compile(r"of length <= (\d+)")
 _BAD_KEY = re.compile(r"enum value '(.*)' - at `key` in ")
 _MISSING = re.compile(r"missing required field `(.*)`")
 
@@ -61,16 +62,17 @@ def _refusal(kind: Any, value: Any, where: str, said: str) -> InputError:
         said = said[: place.start()]
         for name, number in _STEP.findall(place[1]):
             info, value = _below(_plain(info), value, name, number)
-            where = f"{where}.{name}" if name else f"{where}[{number}]"
+            where = _at(where, name) if name else f"{where}[{number}]"
     if found := _BAD_KEY.search(said):
         return _wrong(where, found[1], getattr(_plain(info), "key_type", info))
     if found := _UNKNOWN.search(said):
-        return InputError(f"{where}.{found[1][:80]}", "is not known", f"Use one of: {', '.join(_names(_plain(info)))}")
+        return InputError(_at(where, found[1][:80]), "is not known", f"Use one of: {', '.join(_names(_plain(info)))}")
     if found := _MISSING.search(said):
-        return InputError(where, f"{found[1]} is missing", f"Give it a {found[1]}")
-    if "of length" in said:
+        info, _ = _below(_plain(info), {found[1]: None}, found[1], "")
+        return InputError(_at(where, found[1]), "is missing", f"Give {_words(info)}")
+    if found := _TOO_LONG.search(said):
         unit = "characters" if isinstance(value, str) else "entries"
-        return InputError(where, f"has {len(value)} {unit}", f"Give {_words(info)}")
+        return InputError(where, f"has {len(value)} {unit}", f"Keep it to {found[1]}")
     if "` >" in said or "` <" in said or "out of range" in said:
         return InputError(where, f"{shown(value)} is out of range", f"Give {_words(info)}")
     return _wrong(where, value, info)
@@ -78,6 +80,10 @@ def _refusal(kind: Any, value: Any, where: str, said: str) -> InputError:
 
 def _wrong(where: str, value: object, info: inspect.Type) -> InputError:
     return InputError(where, f"{shown(value)} is not {_words(info)}", f"Give {_words(info)}")
+
+
+def _at(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
 
 
 def _below(info: inspect.Type, value: Any, name: str, number: str) -> tuple[inspect.Type, Any]:
