@@ -76,6 +76,7 @@ def test_who_has_submitted_other_jobs_would_submit_them_again():
     child = replace(NEXT, name="child", work_dir="/other", command="child.sh")
     resubmits = replace(ATTEMPT, resubmits=True)
     assert found(child, attempt=resubmits) == "it has submitted job 18, and would submit it again"
+    assert found(replace(child, submit_s=200.5), attempt=resubmits)  # in its last second
     for other in (replace(child, submit_s=300.0), replace(child, submit_s=90.0), replace(child, submitted_from=FROM)):
         assert found(other, attempt=resubmits) == ""
     assert found(child) == ""  # another job's on the same node: this one's script submits nothing
@@ -141,6 +142,13 @@ def test_a_loop_that_submits_still_when_its_first_job_has_failed_means_many(firs
     loop = [replace(AGAIN, job_id=str(18 + n), submit_s=first_s + n / 5, state=JobState.FAILED) for n in range(1, 20)]
     last = replace(AGAIN, job_id="40", submit_s=first_s + 4)
     assert successor_of(job, ATTEMPT, known_as(*loop, last)) == ""
+
+
+def test_a_loop_that_submits_once_a_second_is_one_loop():
+    failed_at_once = replace(ATTEMPT, start_s=0.5, end_s=3.0)
+    loop = [replace(AGAIN, job_id=str(17 + n), submit_s=float(n), state=JobState.PENDING) for n in range(1, 5)]
+    assert successor_of(JOB, failed_at_once, known_as(*loop)) == ""
+    assert "takes its place" in successor_of(JOB, failed_at_once, known_as(replace(AGAIN, submit_s=4.0)))
 
 
 def test_a_task_of_an_array_takes_the_place_of_that_task_alone():
