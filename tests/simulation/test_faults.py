@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.retry.rules import RetryRules
@@ -24,7 +25,7 @@ from perdure.simulation.faults import MOST_MET
 from perdure.simulation.metrics import summary
 from perdure.simulation.repairs import REPAIR_DAYS, draw_repairs_s
 from perdure.simulation.result import Result
-from perdure.simulation.retries import Always, ServiceRetries, TraceClassifier, retry_named
+from perdure.simulation.retries import RETRY_POLICIES, Always, RetryForm, ServiceRetries, TraceClassifier, retry_named
 from perdure.simulation.retry_hook import Again, FailedRun, Retry
 from perdure.simulation.simulate import simulate
 from tests.conftest import require
@@ -256,3 +257,11 @@ def test_blind_retries_lose_to_bad_nodes_what_those_that_see_nodes_do_not():
     assert {name: bool(ok.all()) for name, ok in passed.items()} == {
         "never": False, "always:3": False, "predicted:1,0": True, "oracle": True, "service:1,0": True,
     }  # fmt: skip
+
+
+def test_a_retry_policy_registered_by_a_line_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RETRY_POLICIES, "once", RetryForm("once", lambda *_: lambda failures, seed: Always(1)))
+    failures = recorded(tried([(1.0, True)]))
+    assert retry_named("once")(failures, 0) == retry_named("always:1")(failures, 0)
+    with pytest.raises(ConfigError, match="service:TPR,FPR, once"):
+        retry_named("once:3")

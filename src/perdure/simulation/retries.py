@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -38,18 +39,11 @@ def retry_named(text: str) -> RetryPolicy:
     to the decision that the service makes.
     """
     name, _, argument = text.partition(":")
-    match name:
-        case "recorded" | "never" | "oracle" if not argument:
-            return {"recorded": _recorded, "never": _never, "oracle": Oracle}[name]
-        case "always":
-            most = _most(text, argument)
-            return lambda failures, seed: Always(most)  # noqa: ARG005
-        case "predicted" | "service":
-            rates = _rates(text, argument)
-            kind = Predicted if name == "predicted" else ServiceRetries
-            return lambda failures, seed: kind(TraceClassifier(failures, seed, *rates))
-    known = "recorded, never, always:K, oracle, predicted:TPR,FPR, service:TPR,FPR"
-    raise ConfigError(f"retry policy {text!r}", "no retry policy has that name", f"Use one of: {known}")
+    form = RETRY_POLICIES.get(name)
+    if form is None or (argument and form.usage == name):
+        known = ", ".join(each.usage for each in RETRY_POLICIES.values())
+        raise ConfigError(f"retry policy {text!r}", "no retry policy has that name", f"Use one of: {known}")
+    return form.make(text, argument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,3 +215,33 @@ def _rates(text: str, argument: str) -> tuple[float, float]:
         what = f"{argument!r} is not two rates from 0 to 1"
         raise ConfigError(f"retry policy {text!r}", what, "Write it like predicted:0.95,0.1")
     return tpr, fpr
+
+
+def _always(text: str, argument: str) -> RetryPolicy:
+    most = _most(text, argument)
+    return lambda failures, seed: Always(most)  # noqa: ARG005
+
+
+def _by_classifier(kind: Callable[[TraceClassifier], Retry]) -> Callable[[str, str], RetryPolicy]:
+    def make(text: str, argument: str) -> RetryPolicy:
+        rates = _rates(text, argument)
+        return lambda failures, seed: kind(TraceClassifier(failures, seed, *rates))
+
+    return make
+
+
+class RetryForm(NamedTuple):
+    """How a retry policy is named, and what makes it of its name and what stands behind the colon."""
+
+    usage: str
+    make: Callable[[str, str], RetryPolicy]
+
+
+RETRY_POLICIES: Mapping[str, RetryForm] = {  # a new policy is a class, and a line here
+    "recorded": RetryForm("recorded", lambda *_: _recorded),
+    "never": RetryForm("never", lambda *_: _never),
+    "always": RetryForm("always:K", _always),
+    "oracle": RetryForm("oracle", lambda *_: Oracle),
+    "predicted": RetryForm("predicted:TPR,FPR", _by_classifier(Predicted)),
+    "service": RetryForm("service:TPR,FPR", _by_classifier(ServiceRetries)),
+}
