@@ -1,11 +1,15 @@
 """`copy.replace` of Python 3.13."""
 
 import dataclasses
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
+Value = TypeVar("Value")
 
-def replace(value, /, **changes):
+
+def replace(value: Value, /, **changes: Any) -> Value:
     """A copy with some fields changed, of a Struct or of a dataclass."""
-    of_its_kind = structs.replace if isinstance(value, Struct) else dataclasses.replace
-    return of_its_kind(value, **changes)
+    if isinstance(value, Struct):
+        return structs.replace(value, **changes)
+    return dataclasses.replace(value, **changes)  # type: ignore[type-var]  # no Struct: a dataclass

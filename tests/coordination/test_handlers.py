@@ -43,11 +43,11 @@ NOW = 1000.0
 
 @dataclass
 class Site:
-    jobs: dict = field(default_factory=dict)
-    nodes: dict = field(default_factory=dict)
-    attempts: list = field(default_factory=list)
-    resources: dict = field(default_factory=dict)
-    failures: dict = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    resources: dict[str, Resource] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
     chain: Chain = field(default_factory=Chain)
     playbook: Playbook = field(default_factory=own_playbook)
 

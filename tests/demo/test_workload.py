@@ -17,6 +17,7 @@ from perdure.demo.workload import (
     Arrival,
     End,
     PlannedFault,
+    Timed,
     Truth,
     a_round,
     round_start_s,
@@ -24,6 +25,7 @@ from perdure.demo.workload import (
 from perdure.model.jobs import Wish
 from perdure.retry.rules import RetryRules
 
+Round = tuple[int, tuple[Timed, ...]]
 rounds = st.builds(
     lambda number, seed: (number, a_round(number, np.random.default_rng(seed))), st.integers(0, 50), st.integers(0, 99)
 )
@@ -62,7 +64,7 @@ def test_every_program_exists_and_but_one_is_python() -> None:
 
 
 @given(rounds)
-def test_each_round_holds_every_step_once_within_its_time(told: tuple[int, tuple]) -> None:
+def test_each_round_holds_every_step_once_within_its_time(told: Round) -> None:
     number, steps = told
     steps = tuple(timed for timed in steps if timed.step is not LONG_RUN)
     assert Counter(timed.step for timed in steps) == Counter(ALL)
@@ -71,7 +73,7 @@ def test_each_round_holds_every_step_once_within_its_time(told: tuple[int, tuple
 
 
 @given(rounds)
-def test_a_scenario_stays_together(told: tuple[int, tuple]) -> None:
+def test_a_scenario_stays_together(told: Round) -> None:
     for scenario in SCENARIOS:
         mine = [t for t in told[1] if t.step in scenario.steps]
         assert len({t.key for t in mine}) == 1
@@ -81,7 +83,7 @@ def test_a_scenario_stays_together(told: tuple[int, tuple]) -> None:
 
 
 @given(rounds)
-def test_something_runs_most_of_the_time_once_scenarios_are_rare(told: tuple[int, tuple]) -> None:
+def test_something_runs_most_of_the_time_once_scenarios_are_rare(told: Round) -> None:
     number, steps = told
     starts = [timed.at_s for timed in steps if timed.step is LONG_RUN]
     runs_s = 440 * 0.5
@@ -91,13 +93,13 @@ def test_something_runs_most_of_the_time_once_scenarios_are_rare(told: tuple[int
 
 
 @given(rounds)
-def test_arrivals_are_gentle_after_the_first_moments(told: tuple[int, tuple]) -> None:
+def test_arrivals_are_gentle_after_the_first_moments(told: Round) -> None:
     instants = [t.at_s for t in told[1] if isinstance(t.step, Arrival)]
     assert max(sum(start <= t < start + 10 for t in instants) for start in instants) <= 9
 
 
 @given(rounds)
-def test_faults_are_mended_and_minutes_apart(told: tuple[int, tuple]) -> None:
+def test_faults_are_mended_and_minutes_apart(told: Round) -> None:
     faults = [t for t in told[1] if isinstance(t.step, PlannedFault)]
     assert [t.step.what for t in faults] == ["fail", "return", "freeze", "thaw"]
     breaks = [t.at_s for t in faults if t.step.what in ("fail", "freeze")]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from perdure.backends.protocol import Backend
 from perdure.model.identity import AttemptId
@@ -36,12 +37,12 @@ class Running:
         rows = self.journal._actions()
         return [row for row in rows if row.attempt and row.attempt.job_id == job_id]
 
-    def exceptions(self, job_id: str) -> list[dict]:
+    def exceptions(self, job_id: str) -> list[dict[str, Any]]:
         with self.journal.engine.connect() as db:
             found = db.exec_driver_sql("select * from exceptions where job_id = ? order by seq", (job_id,))
             return [dict(row._mapping) for row in found]
 
-    def attempts(self, job_id: str) -> list[dict]:
+    def attempts(self, job_id: str) -> list[dict[str, Any]]:
         query = "select incarnation, state, payload, verdict from attempts where job_id = ? order by incarnation"
         with self.journal.engine.connect() as db:
             return [dict(row._mapping) for row in db.exec_driver_sql(query, (job_id,))]
@@ -79,7 +80,7 @@ class Running:
         await_(lambda: bool(found()), within_s, lambda: f"no action on job {job_id} is {state}{self.told(job_id)}")
         return found()[0]
 
-    def await_exception(self, job_id: str, state: str, within_s: float = PATIENCE_S) -> dict:
+    def await_exception(self, job_id: str, state: str, within_s: float = PATIENCE_S) -> dict[str, Any]:
         def last() -> str:
             found = self.exceptions(job_id)
             return found[-1]["state"] if found else ""

@@ -57,7 +57,7 @@ from tests.finding import found_in
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # newer Starlettes would rather have httpx2
     warnings.simplefilter("ignore", UserWarning)
-    from fastapi.testclient import TestClient
+    from fastapi.testclient import TestClient as TestClient  # for others, too: it warns where it is imported first
 
 CLUSTER = "aurora"
 BASE = "http://127.0.0.1:8470"

@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from perdure.simulation.simulate import simulate
 from tests.conftest import require
 from tests.simulation.tables import jobs, with_attempts
 
+Case = dict[str, Any]
 CASES = [("60_job", 8), ("60_job", 16), ("syn40b", 16), ("syn200", 32), ("syn480", 60)]
 
 
@@ -32,7 +34,7 @@ def golden(data_dir: Path | None) -> Path:
 
 
 @pytest.fixture(scope="module")
-def hand_cases(golden: Path) -> dict[str, dict]:
+def hand_cases(golden: Path) -> dict[str, Case]:
     return {case["id"]: case for case in json.loads((golden / "hand_cases.json").read_text())}
 
 
@@ -64,35 +66,35 @@ def test_tiresias_schedules(golden: Path, trace: str, gpus: int) -> None:
         assert rows_of(found) == wanted_rows, policy
 
 
-def by_hand(case: dict) -> tuple[JobTable, Cluster, list[tuple[int, ...]]]:
+def by_hand(case: Case) -> tuple[JobTable, Cluster, list[tuple[int, ...]]]:
     given = case["input"]
     wanted = [tuple(row[key] for key in ("start", "end", "preempt", "promote")) for row in case["expected"]]
     return jobs(*given["jobs_g_submit_dur"]), Cluster.parse(f"1x{given['gpus']}"), wanted
 
 
 @pytest.mark.parametrize("policy", ["fifo", "fjf", "srtf", "srsf"])
-def test_basic_schedules_by_hand(hand_cases: dict[str, dict], policy: str) -> None:
+def test_basic_schedules_by_hand(hand_cases: dict[str, Case], policy: str) -> None:
     table, cluster, wanted = by_hand(hand_cases[f"basic-{policy}"])
     assert rows_of(simulate(table, cluster, policy)) == wanted
     assert rows_of(simulate(table, cluster, policy, compat="tiresias")) == wanted
 
 
 @pytest.mark.parametrize(("name", "late"), [("2dlas-exact", False), ("2dlas-tiresias-repo", True)])
-def test_demotion_by_hand(hand_cases: dict[str, dict], name: str, late: bool) -> None:
+def test_demotion_by_hand(hand_cases: dict[str, Case], name: str, late: bool) -> None:
     table, cluster, wanted = by_hand(hand_cases[name])
     limits = tuple(map(float, hand_cases[name]["input"]["gpu_second_thresholds"]))
     options = PolicyOptions(queue_limits=limits, compat="tiresias" if late else None)
     assert rows_of(simulate(table, cluster, "las-2d", options=options)) == wanted
 
 
-def test_promotion_by_hand(hand_cases: dict[str, dict]) -> None:
+def test_promotion_by_hand(hand_cases: dict[str, Case]) -> None:
     table, cluster, wanted = by_hand(hand_cases["2dlas-promote-knob"])
     assert rows_of(simulate(table, cluster, LeastAttained(queue_limits=(100.0,), promote_knob=1.0))) == wanted
     options = PolicyOptions(queue_limits=(100.0,), compat="tiresias")
     assert rows_of(simulate(table, cluster, "dlas-gpu-1", options=options)) == wanted
 
 
-def test_gittins_index_by_hand(hand_cases: dict[str, dict]) -> None:
+def test_gittins_index_by_hand(hand_cases: dict[str, Case]) -> None:
     case = hand_cases["gittins-index"]
     index = GittinsIndex.of(case["input"]["samples"], case["input"]["delta"])
     for attained, wanted in case["expected"].items():
@@ -100,7 +102,7 @@ def test_gittins_index_by_hand(hand_cases: dict[str, dict]) -> None:
 
 
 @pytest.mark.parametrize("name", ["retry-never", "retry-3", "retry-oracle"])
-def test_retries_by_hand(hand_cases: dict[str, dict], name: str) -> None:
+def test_retries_by_hand(hand_cases: dict[str, Case], name: str) -> None:
     case = hand_cases[name]
     lists = case["input"]["attempts_dur_ok"]
     bare = jobs(*[(1, 0, 1)] * len(lists))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ CLUSTER = Cluster.parse("1x8")
 CLUSTER_40 = Cluster.parse("40x8")
 
 
-def failures_of(lists: list) -> Failures:
+def failures_of(lists: Sequence[Sequence[tuple[float, bool]]]) -> Failures:
     rows = [(1, 0, sum(took_s for took_s, _ in attempts)) for attempts in lists]
     return recorded(jobs(*rows, user=["u"] * len(lists), attempts=with_attempts(jobs(*rows), lists)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,14 @@ from perdure.model.table import TableEnding
 from perdure.traces.read import read
 
 
-def attempt(start="2017-10-07 01:00:00", end="2017-10-07 01:01:00", **gpus: int) -> dict:
+def attempt(start="2017-10-07 01:00:00", end="2017-10-07 01:01:00", **gpus: int) -> dict[str, Any]:
     detail = [{"ip": host, "gpus": [f"gpu{n}" for n in range(count)]} for host, count in (gpus or {"m1": 1}).items()]
     return {"start_time": start, "end_time": end, "detail": detail}
 
 
-def job(*attempts: dict, jobid="application_1", status="Pass", submitted="2017-10-07 00:59:00", **more: object) -> dict:
+def job(
+    *attempts: dict[str, Any], jobid="application_1", status="Pass", submitted="2017-10-07 00:59:00", **more: object
+) -> dict[str, Any]:
     said = {"status": status, "vc": "a", "jobid": jobid, "attempts": list(attempts), "submitted_time": submitted}
     return {**said, "user": "u", **more}
 
