@@ -275,7 +275,8 @@ class SlurmBackend:
         start_s = max((r.start_s or 0.0 for r in merged if r.job_id.partition("_")[0] in late), default=0.0)
         failed = self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late, start_s + LINES_AFTER_S)))
         self._note_siblings(failed, self._records.values())
-        sources = picture.Sources(jobs, nodes, picture.with_told_ends(rows, told), self._warnings(jobs or ()))
+        accounted = self._without_open_ends(picture.with_told_ends(rows, told), jobs or (), now)
+        sources = picture.Sources(jobs, nodes, accounted, self._warnings(jobs or ()))
         found = {attempt.id: attempt for attempt in picture.attempts(self.cluster, sources, now)}
         kept = {i: one for i, one in self._ended.items() if one.end_s is None or one.end_s >= since_s}
         self._ended = kept | {i: one for i, one in found.items() if one.state.is_over}
@@ -500,11 +501,15 @@ class SlurmBackend:
         return merge_records([*records.whole, *map(self._finished, repaired.whole)])
 
     def _left_to_slurm(self, record: JobRecord, now: float) -> JobRecord:
-        """A job that Slurm puts back by itself, for its exit code, counts as running until it has done so.
+        """A failure that Slurm puts back by itself, for its exit code, is none while the job completes."""
+        return replace(record, reason="") if self._is_left_to_slurm(record, now) else record
 
-        Whatever tells of its end meanwhile, a hook or accounting, is not heeded: how the job stands is not known yet.
-        """
-        return replace(record, state="RUNNING", reason="") if self._is_left_to_slurm(record, now) else record
+    def _without_open_ends(
+        self, rows: tuple[AccountingRow, ...], jobs: Iterable[JobRecord], now: float
+    ) -> tuple[AccountingRow, ...]:
+        """What is accounted, or told by hooks, without ends after which Slurm has yet to put the job back."""
+        left = {(job.job_id, job.start_s) for job in jobs if self._is_left_to_slurm(job, now)}
+        return tuple(row for row in rows if (row.job_id, row.start_s) not in left) if left else rows
 
     def _is_left_to_slurm(self, record: JobRecord, now: float) -> bool:
         """Whether the job is about to be put back, or held, by the site's rule for its exit code."""
