@@ -123,6 +123,17 @@ def test_with_the_hook_no_dependant_hears_of_a_failure_that_is_retried(site):
     assert len(site.actions(job)) == 1
 
 
+def test_no_two_retries_of_a_chain_of_singletons_run_side_by_side(site):
+    """Each of three fails at its first start, and Slurm starts the next one while it completes."""
+    cluster = site.cluster
+    chain = [cluster.submit(ONCE, "--requeue", "-J", "chain", "-d", "singleton") for _ in range(3)]
+    for job in chain:
+        await_ends(cluster, job, "COMPLETED")
+    ordered = sorted(run for job in chain for run in starts(cluster, job))
+    assert len(ordered) == 6
+    assert all(before[1] <= after[0] for before, after in pairwise(ordered)), (ordered, *map(site.told, chain))
+
+
 def test_in_a_burst_at_the_pace_of_a_site_no_dependant_sees_a_failure(quiet_cluster, tmp_path):
     """Twelve jobs fail within ten seconds, one of them heterogeneous: its parts ask by numbers of their own."""
     cluster = quiet_cluster

@@ -310,6 +310,19 @@ def test_a_retry_waits_for_the_singleton_that_overtook_it():
     assert found.commands == ("update jobid=7 dependency=singleton", "release 7")
 
 
+def test_a_retry_waits_for_the_retry_of_a_singleton():
+    """Slurm has forgotten of both that they were to run alone."""
+    again = replace(WAITS, job_id="10", raw_id=10, restarts=1)
+    found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant("singleton(unfulfilled)", again),))
+    assert found.commands == ("update jobid=7 dependency=singleton", "release 7")
+
+
+def test_a_retry_does_not_wait_for_a_singleton_that_waits_for_it():
+    waits = replace(WAITS, job_id="10", raw_id=10, restarts=0, dependency="singleton(unfulfilled)")
+    found = for_job(Requeue(ATTEMPT), PUT_BACK, 100, NOW, dependants=(Dependant(waits.dependency, waits),))
+    assert found.commands == ("release 7",)
+
+
 def test_what_its_owner_lets_a_retry_wait_for_stays():
     runs = replace(record(state="RUNNING", start=996), job_id="10")
     waits = replace(PUT_BACK, dependency="afterok:12(unfulfilled)")

@@ -229,9 +229,17 @@ def _anywhere(action: Requeue, job: JobRecord) -> Outcome | Todo:
 
 
 def _turn(job: JobRecord, dependants: Sequence[Dependant]) -> tuple[str, ...]:
-    """Of two jobs of one name, one waits for the other: a singleton does not wait for a job that is completing."""
-    overtaken = any(is_singleton(one.before) and one.now.state in _NOT_OVER for one in dependants)
+    """Of two jobs of one name, one waits for the other: a singleton does not wait for a job that is completing.
+
+    One that has run and waits again is put back, too: Slurm has forgotten that it was to run alone.
+    """
+    overtaken = any(is_singleton(one.before) and _has_begun(one.now) for one in dependants)
     return ("dependency=singleton",) if overtaken and not job.dependency else ()
+
+
+def _has_begun(job: JobRecord) -> bool:
+    """Whether it runs, or has run and is to run again."""
+    return job.state in _NOT_OVER or (is_waiting(job.state) and job.restarts > 0)
 
 
 def _repair(dependant: Dependant, job: JobRecord) -> str:
