@@ -251,3 +251,17 @@ def test_what_was_open_is_open_after_a_restart(place, tmp_path):
     again = place.world.journal.restore()
     assert set(again.chain.open) == {"mira+mine-1"}
     assert set(again.chain.handlers) == {"mira+trainer"}
+
+
+def test_what_two_handlers_say_alike_is_said_once(place):
+    answer = post(place, place.operator, "/exceptions", {"type": "app.nan"})
+    assert (answer.status_code, answer.json()["state"]) == (201, "escalated")
+    assert answer.json()["reason"] == "it is about no job"
+
+
+def test_a_body_that_is_not_called_json_is_refused_for_that(place):
+    answer = place.client(place.operator).post(
+        "/api/v1/exceptions", content='{"type": "app.nan"}', headers={"Content-Type": "text/plain"}
+    )
+    assert (answer.status_code, answer.json()["fix"]) == (422, "Send Content-Type: application/json.")
+    assert post(place, place.operator, "/exceptions", []).json()["detail"] == "Input should be a valid dictionary"

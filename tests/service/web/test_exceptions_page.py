@@ -523,3 +523,24 @@ def test_more_than_can_be_read_at_a_glance_are_not_counted(tmp_path):
     for number in range(120):
         told.raise_(f"many-{number}", "app.nan", ROOT, job="900", node=[f"gpu{number}"])
     assert counted(browser_of(place).get("/").text) == "99+"
+
+
+def test_what_nobody_could_see_to_is_open_on_every_page(tmp_path):
+    place = site(tmp_path)
+    fill(place.world)
+    told, browser = Told(place.world), browser_of(place)
+    assert "a person." not in browser.get("/").text
+    told.raise_("odd", "app.nan")
+    page = browser.get("/exceptions").text
+    assert re.search(r"Program failed: nan .* Needs a person", card(page, "open"))
+    assert "Program failed: nan" not in card(page, "ended")
+    assert "Program failed: nan" in card(browser.get("/exceptions?state=in_chain").text, "open")
+    assert "One exception needs a person." in browser.get("/").text
+    told.raise_("odder", "app.inf")
+    assert "2 exceptions need a person." in browser.get("/").text
+
+
+def test_what_is_about_no_job_does_not_reach_one(tmp_path):
+    place = site(tmp_path)
+    Told(place.world).raise_("odd", "app.nan")
+    assert "<dt>Reaches</dt><dd>no job</dd>" in browser_of(place).get("/exceptions/odd").text

@@ -133,7 +133,10 @@ def install(app: FastAPI, page_of: PageOf, allowed: Mapping[object, str]) -> Non
         first = err.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         fix = "See /api/v1/openapi.json for what is taken."
-        problem = Problem(title="Unprocessable Content", status=422, detail=first["msg"], where=where, fix=fix)
+        detail = first["msg"]
+        if where == "body" and first["type"] != "missing" and "json" not in request.headers.get("content-type", ""):
+            detail, fix = "the request does not say that its body is JSON", "Send Content-Type: application/json."
+        problem = Problem(title=HTTPStatus(422).phrase, status=422, detail=detail, where=where, fix=fix)
         return leave(request, problem)
 
     @app.exception_handler(HTTPException)

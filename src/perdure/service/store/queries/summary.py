@@ -133,6 +133,14 @@ def first_failure_s(reader: Reader, since_s: float) -> float | None:
     return row.first if row else None
 
 
+def waiting_for_a_person(reader: Reader) -> int:
+    """How many exceptions nobody could see to are still open."""
+    e = exceptions.c
+    query = select(func.count().label("number")).where(e.cluster == reader.cluster, e.is_open, e.state == "escalated")
+    row = reader.first(query)
+    return row.number if row else 0
+
+
 def latest_decisions(reader: Reader, limit: int) -> tuple[DecisionRow, ...]:
     """What was decided last, the latest first."""
     query = (

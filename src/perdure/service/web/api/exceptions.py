@@ -61,7 +61,8 @@ class Raised(BaseModel):
     @classmethod
     def of(cls, record: ExceptionRecord, turn: Turn | None) -> Raised:
         escalated = record.state is ExceptionState.ESCALATED  # then nobody's word is the last: all may matter
-        said = [answer.note for answer in record.verdicts if answer.note][0 if escalated else -1 :]
+        notes = [answer.note for answer in record.verdicts if answer.note]
+        said = list(dict.fromkeys(notes)) if escalated else notes[-1:]
         reason = "; ".join([*said, turn.note] if turn and turn.note else said)
         if record.outcome is ExceptionOutcome.WITHDRAWN and not reason:
             reason = "what it is about has ended"

@@ -32,6 +32,8 @@ STORM = 10
 STORMS = 10
 CHILDREN_COME_WITHIN_S = 3600.0
 OPEN = "in_chain"
+UNANSWERED = (OPEN, "escalated")
+"""Whoever looks at the open ones sees what nobody could see to beside what is still being asked about."""
 ENDED = ("handled", "escalated", "expired", "clearing", "recovered", "failed_again", "stopped", "withdrawn")
 
 
@@ -88,10 +90,11 @@ def exceptions_page(
     chain = web.operations.coordinator.chain()
 
     def read(states: Sequence[str], cursor: str | None, limit: int = MAX_LIMIT) -> Page[ExceptionRecord]:
+        only_open = states == (OPEN,)
         return exceptions.find_exceptions(
-            web.reader, job_id=own["job"], types=[own["type"]] if own["type"] else (), states=states,
-            only_open=states == (OPEN,), user=_user(identity), of_user=asked.user, partition=asked.partition,
-            raised=within, order=order, cursor=cursor, limit=limit,
+            web.reader, job_id=own["job"], types=[own["type"]] if own["type"] else (), only_open=only_open,
+            states=UNANSWERED if only_open else states, user=_user(identity), of_user=asked.user,
+            partition=asked.partition, raised=within, order=order, cursor=cursor, limit=limit,
         )  # fmt: skip
 
     if asked.is_csv:
@@ -100,6 +103,7 @@ def exceptions_page(
     narrow = own["state"] or asked.cursor
     opened = read((OPEN,), asked.cursor, ROWS) if own["state"] == OPEN or not narrow else None
     ended = read((own["state"],) if own["state"] else ENDED, asked.cursor, ROWS) if own["state"] != OPEN else None
+    unanswered = {record.id for record in opened.items} if opened else set()
     listing = ListingAddress("/exceptions", asked, own, tuple(exceptions.SORTED_BY))
     shows_all = not (listing.is_narrowed or asked.cursor)
     return page(
@@ -108,7 +112,7 @@ def exceptions_page(
         "exceptions",
         "Exceptions",
         opened=rows_of(web, identity, opened.items) if opened else None,
-        ended=rows_of(web, identity, ended.items) if ended else None,
+        ended=rows_of(web, identity, [each for each in ended.items if each.id not in unanswered]) if ended else None,
         older_open=listing.link(state=OPEN, cursor=opened.next_cursor) if opened and opened.next_cursor else "",
         older_ended=listing.onward(ended),
         turns=chain.turns,

@@ -44,6 +44,7 @@ def _standing(web: WebState) -> dict[str, Any]:
         "running": load.get("running", Load()),
         "waiting": load.get("pending", Load()),
         "held": load.get("held", Load()),
+        "unanswered": summary.waiting_for_a_person(reader),
         "gpus": summary.gpus(reader),
         "failures": sum(cause.failures for cause in causes),
         "recovered": sum(cause.recovered for cause in causes),
