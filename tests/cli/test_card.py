@@ -154,6 +154,18 @@ def test_every_remedy_is_of_a_rule_and_fits_a_line_of_it():
         assert any(remedy(each.rule, line) == each.command for line in rule.yes), each
 
 
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB.", "PYTORCH_CUDA_ALLOC_CONF"),
+        ("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes.", ""),
+        ("OOM when allocating tensor with shape[64,3] and type float", ""),
+    ],
+)
+def test_a_setting_of_pytorchs_is_given_to_programs_of_pytorch_alone(line, command):
+    assert (command in remedy("cuda-oom", line)) if command else not remedy("cuda-oom", line)
+
+
 def test_a_rule_says_its_commands(perdure):
     assert "Run: df -h OUTPUT_DIR" in perdure("rules", "disk-full").out
 

@@ -49,6 +49,11 @@ def test_how_far_a_job_had_come(progress, known, name):
     assert named("shape", progress, **known) == []  # a wrong shape is not a matter of the set-up
 
 
+def test_the_collective_that_failed_is_not_among_those_that_worked():
+    (found,) = circumstances(Cause("x", "net", 0.5), TrainingProgress(None, 48113), Context())
+    assert found.says == "it failed at collective number 48113, and those before had worked"
+
+
 @pytest.mark.parametrize(("p", "bears"), [(0.09, False), (0.1, True), (0.97, True), (0.98, False)])
 def test_only_a_cause_that_is_not_sure_of_itself_is_moved(p, bears):
     assert bool(named(p=p, ran_s=1800.0)) is bears

@@ -95,6 +95,8 @@ def why(
         raise InputError("why", what, "See perdure why --help")
     settings = load_settings(config, {"service.state": state}).settings
     targets = [_job_of(target) for target in targets or ()]
+    if attempt is not None and correct is None:
+        raise InputError("why --attempt", "it goes with --correct alone", "Leave it out: every attempt is shown")
     if correct is not None:
         return _correct(targets, correct, attempt, settings)
     if report is not None:

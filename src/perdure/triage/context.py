@@ -78,7 +78,9 @@ def _how_far(cause: Cause, progress: TrainingProgress, context: Context) -> Iter
         return
     sequence, steps, ran_s = progress.collectives, progress.steps, context.ran_s
     if sequence is not None and sequence >= FAR_COLLECTIVES:
-        yield Circumstance("late-collective", f"{sequence} collectives had worked", 1.2)
+        yield Circumstance(
+            "late-collective", f"it failed at collective number {sequence}, and those before had worked", 1.2
+        )
     elif sequence is not None and sequence <= EARLY_COLLECTIVES:
         yield Circumstance("first-collective", f"it failed at collective number {sequence}", -1.5)
     elif steps is not None and steps >= FAR_STEPS:

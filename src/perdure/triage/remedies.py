@@ -30,7 +30,9 @@ REMEDIES = (
     Remedy("slurm-node-failure", "sacct --duplicates --jobs=JOBID --format=JobID,State,FailedNode", "CANCELLED AT"),
     Remedy("slurm-oom-kill", "sbatch --mem=SIZE SCRIPT"),
     Remedy("slurm-dos-breaks", "sed -i 's/\\r$//' SCRIPT"),
-    Remedy("cuda-oom", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+    Remedy(
+        "cuda-oom", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", r"CUDA out of memory|OutOfMemoryError"
+    ),
     Remedy("cuda-oom-busy-card", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv"),
     Remedy("shm-too-small", "docker run --shm-size=8g IMAGE", r"(?i)shm|shared memory|torch_"),
     Remedy("disk-full", f"df -h {OUTPUT_DIR}"),
