@@ -180,6 +180,7 @@ def test_of_many_that_wait_for_a_handler_that_died_a_few_are_passed_on_at_a_time
     chain, _ = advance(Chain(), [HandlerEnlisted(handler("app")), *raised], handlers, 0.0)
     chain, _ = advance(chain, [Left("app")], handlers, 1.0)
     assert len(chain.open) == many - MAX_PASSED_ON
+    assert not [turn for turn in chain.turns.values() if turn.handler]  # whoever takes its name is asked nothing of it
     chain, _ = advance(chain, [Ticked()], handlers, 1.5)
     assert not chain.open
     assert {r.owner for r in chain.ended.values()} == {Component.SCHEDULER}

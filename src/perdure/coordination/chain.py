@@ -519,18 +519,22 @@ class _Draft:
         """A handler that leaves, or whose lease has run out, is waited for no more."""
         if self._handlers.pop(handler, None) is None:
             return
-        left = [i for i, turn in self._turns.items() if turn.handler == handler]
-        for exception_id in left[:MAX_PASSED_ON]:
-            if exception_id in self._open:  # an all-clear among them may have ended it
-                self._pass_on(exception_id, "left without an answer")
+        left = [i for i, turn in self._turns.items() if turn.handler == handler and i in self._open]
+        for exception_id in left:
+            self._decline(exception_id, "left without an answer")
+        for exception_id in left[:MAX_PASSED_ON]:  # the others with the next ticks
+            if record := self._open.get(exception_id):  # an all-clear among them may have ended it
+                self._walk(record)
 
-    def _pass_on(self, exception_id: str, why: str) -> None:
-        record, turn = self._open[exception_id], self._turns[exception_id]
+    def _decline(self, exception_id: str, why: str) -> None:
+        """Wait no more for the handler whose turn it is. The exception itself is passed on by `_walk`."""
+        turn = self._turns[exception_id]
         if turn.handler:
-            ruling = Ruling(AnswerKind.DECLINED, f"{turn.handler} {why}")
-            record = record.with_answer(ruling.answer(turn.component, self._now, turn.handler))
-            self._put(record)
-        self._walk(record)
+            answer = Ruling(AnswerKind.DECLINED, f"{turn.handler} {why}").answer(
+                turn.component, self._now, turn.handler
+            )
+            self._put(self._open[exception_id].with_answer(answer))
+            self._turns[exception_id] = Turn(turn.component, "", self._now)
 
     def _escalate(self, given: Failed) -> None:
         """The owner's action was refused or came too late. The owner stays the owner."""
@@ -592,14 +596,10 @@ class _Draft:
                 continue
             if turn is None or self._own_handlers.is_stale(record):
                 self._walk(record)
-            elif passed_on < MAX_PASSED_ON and (why := self._why_not_waited_for(turn)):
-                self._pass_on(exception_id, why)
+            elif turn.until_s <= self._now and passed_on < MAX_PASSED_ON:
+                self._decline(exception_id, "gave no answer in time")
+                self._walk(self._open[exception_id])
                 passed_on += 1
-
-    def _why_not_waited_for(self, turn: Turn) -> str:
-        if turn.handler and turn.handler not in self._handlers:
-            return "left without an answer"
-        return "gave no answer in time" if turn.until_s <= self._now else ""
 
     # -- writing
 
