@@ -327,6 +327,12 @@ class Auditor:
                 if attempt.state.is_failure:
                     self._check_failure(attempt)
 
+    def _state_told(self, attempt) -> str:
+        """How the service says that an attempt ended: "lost" where the manager forgot the job while nobody looked."""
+        query = "SELECT state FROM attempts WHERE job_id = ? AND incarnation = ?"
+        row = self._db.execute(query, (attempt.id.job_id, attempt.id.incarnation)).fetchone()
+        return row[0] if row else ""
+
     def _check_failure(self, attempt) -> None:
         found = self._db.execute(
             "SELECT id, owner FROM exceptions WHERE of_attempt AND job_id = ? AND incarnation = ?",
@@ -340,7 +346,8 @@ class Auditor:
         if not owning or record["state"] == "escalated":
             return
         *_, last = self._manager.attempts(attempt.id.job_id)
-        if last.state is AttemptState.COMPLETED and last.id.incarnation == attempt.id.incarnation + 1:
+        follows = last.id.incarnation == attempt.id.incarnation + 1
+        if last.state is AttemptState.COMPLETED and follows and self._state_told(last) != "lost":
             must(record["outcome"] == "recovered", "what has ended well is called recovered", exception_id)
         keys = owning[0]["action_keys"]
         if owner == "resource_manager" or any(key.startswith("requeue:") for key in keys):
