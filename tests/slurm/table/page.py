@@ -22,7 +22,8 @@ What an operator may rely on. Every row is a test on a real Slurm with the servi
 page is made by its run: what accounting says of each start of the job, what Perdure did and said, the seconds from the
 end of the failed attempt to the decision, and how often one of Slurm's tools was run meanwhile, looks included. The
 site looks every second, has the hooks installed, and gives a job that was put back 6 s later; budgets are wide, as one
-user has all failures. Where nothing is said, nothing was wrong.
+user has all failures. Where nothing is said, nothing was wrong. Each row is shown as it was last right: the rows of one
+version may be of several runs, and a row that failed on a loaded machine and was right when repeated counts as right.
 """
 TITLES = {
     "logs": "Where output lies, and whose it is",
