@@ -40,6 +40,7 @@ from perdure.coordination.messages import (
 )
 from perdure.coordination.record import (
     READ_BACK,
+    RETURNED,
     Annotation,
     Answer,
     AnswerKind,
@@ -240,8 +241,8 @@ class _Draft:
                 self._escalate(given)
             case ReadBack():
                 self._read_back(given)
-            case Settled(exception_id=exception_id, outcome=outcome):
-                self._settle(exception_id, outcome)
+            case Settled(exception_id=exception_id, outcome=outcome, note=note):
+                self._settle(exception_id, outcome, note)
             case LetGo():
                 self._let_go.add(given)
             case Ticked():
@@ -552,9 +553,10 @@ class _Draft:
             told = Annotation(Component.RESOURCE_MANAGER.value, self._now, READ_BACK, given.note)
             self._put(replace(self._with(record, (told,)), state=ExceptionState.HANDLED))
 
-    def _settle(self, exception_id: str, outcome: ExceptionOutcome) -> None:
+    def _settle(self, exception_id: str, outcome: ExceptionOutcome, note: str = "") -> None:
         if record := self._ended.get(exception_id):
-            self._put(replace(record, outcome=outcome))
+            told = (Annotation(Component.RESOURCE_MANAGER.value, self._now, RETURNED, note),) if note else ()
+            self._put(replace(self._with(record, told), outcome=outcome))
         elif record := self._open.get(exception_id):
             self._end(replace(record, state=ExceptionState.EXPIRED, outcome=outcome))
 

@@ -67,6 +67,7 @@ class Settled(Struct, frozen=True):
 
     exception_id: str
     outcome: ExceptionOutcome
+    note: str = ""  # how that came about
 
 
 class LetGo(Struct, frozen=True):

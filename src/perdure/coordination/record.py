@@ -21,7 +21,8 @@ START = "start"  # what the owner forbids to all jobs that need a shared resourc
 CLEARS = "clears"  # key of the annotation of a record that says: this is over
 SEEN_BY = "seen_by"  # key of the annotation by which older versions named a further source
 READ_BACK = "read_back"  # key of the annotation that tells what a node's manager says after the owner's action
-OF_THE_CHAIN = (SEEN_BY, CLEARS, READ_BACK)  # keys that decide something: nobody adds them to what was raised
+RETURNED = "returned"  # key of the annotation that tells how what was taken out came back into service
+OF_THE_CHAIN = (SEEN_BY, CLEARS, READ_BACK, RETURNED)  # keys that decide something: nobody adds them to what was raised
 
 
 class Component(StrEnum):
@@ -251,6 +252,13 @@ class ExceptionRecord(Struct, frozen=True):
     def read_back_s(self) -> float | None:
         """When its owner's action on a node was last seen carried out."""
         return next((a.time_s for a in reversed(self.annotations) if a.key == READ_BACK), None)
+
+    @property
+    def keeps_nodes_out(self) -> bool:
+        """Whether it is about nodes that were taken out of service because of it, and have not been back since."""
+        is_about_nodes = bool(self.subject.nodes) and not self.subject.job_id
+        is_done = self.state is ExceptionState.HANDLED and self.outcome is ExceptionOutcome.OPEN
+        return is_about_nodes and is_done and self.read_back_s is not None
 
     @property
     def is_all_clear(self) -> bool:

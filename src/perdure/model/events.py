@@ -106,6 +106,7 @@ class ActionEnded(Tagged, frozen=True):
     attempt: AttemptId | None
     status: str
     detail: str
+    by: str = ""  # the person who ordered it; "" where Perdure did so by itself
 
     @property
     def key(self) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from perdure.coordination.messages import ExceptionRaised
-from perdure.coordination.record import ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
+from perdure.coordination.record import RETURNED, ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
 from perdure.model.actions import Drain
 from perdure.model.events import ActionEnded
 from perdure.model.identity import AttemptId
@@ -115,6 +115,39 @@ def test_in_shadow_mode_a_person_is_asked_until_the_node_is_out_of_service(run):
     (record,) = run.raised()
     assert record.outcome is ExceptionOutcome.RECOVERED
     assert not exception_row(record, "")["is_open"]
+
+
+def test_a_fault_whose_node_an_order_returned_is_over_and_says_who_gave_the_order(run):
+    drain = drained(run)
+    run.look(2015.0)
+    undrain = ActionEnded(2016.0, drain.undo().key, None, "done", "in service", "operator:eve")
+    run.feed(Ended((undrain,)))
+    run.look(2030.0)
+    run.look(2040.0)
+    (record,) = run.raised()
+    assert record.outcome is ExceptionOutcome.RECOVERED
+    assert [a.value for a in record.annotations if a.key == RETURNED] == ["returned to service by operator:eve"]
+
+
+def test_a_fault_whose_node_came_back_by_itself_is_over_at_the_second_look(run):
+    drained(run)
+    run.look(2020.0)
+    assert run.raised()[0].outcome is ExceptionOutcome.OPEN
+    run.look(2030.0)
+    (record,) = run.raised()
+    assert record.outcome is ExceptionOutcome.RECOVERED
+    assert "does not tell by whom" in next(a.value for a in record.annotations if a.key == RETURNED)
+
+
+def drained(run):
+    """The node is out of service, as it was read back and seen."""
+    run.fails("1", "ada", XID, 1000.0)
+    run.fails("2", "bob", ECC, 2000.0)
+    (drain,) = run.drains()
+    run.feed(Ended((ActionEnded(2005.0, drain.key, None, "done", "read back: drained"),)))
+    run.look(2010.0, nodes=tuple(replace(n, state=NodeState.DRAINED) if n.name == "n2" else n for n in NODES))
+    assert run.raised()[0].outcome is ExceptionOutcome.OPEN
+    return drain
 
 
 def test_which_rules_show_broken_hardware_is_said_in_the_rules():

@@ -7,7 +7,7 @@ worst, and every step is idempotent: ids and keys are made from the attempt that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -40,10 +40,11 @@ from perdure.coordination.record import (
     about,
 )
 from perdure.coordination.ruling import handled
-from perdure.model.actions import Action, ActionKey, Comment, Hold, OutcomeStatus, Release, Requeue, first_key
+from perdure.model.actions import Action, ActionKey, Comment, Hold, OutcomeStatus, Release, Requeue, Undrain, first_key
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
+from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import GONE, Known, Observation, changes
 from perdure.model.tagged import Tagged
 from perdure.retry.decide import is_free
@@ -218,7 +219,8 @@ def unfinished(state: ControllerState) -> list[Effect]:
 def _look(
     state: ControllerState, seen: Observation, settings: ControllerSettings
 ) -> tuple[ControllerState, list[Effect]]:
-    known, events = changes(state.known, seen, grace_s=settings.vanish_grace_s)
+    before = state.known
+    known, events = changes(before, seen, grace_s=settings.vanish_grace_s)
     state = replace(state, known=known, fleet=fleet_of(known, state.fleet, state.known))
     effects: list[Effect] = []
     for event in events:
@@ -242,7 +244,7 @@ def _look(
             case _:
                 pass
     state, more = _hold_newcomers(state, settings, seen.time_s)
-    state, settled = _settle_nodes(state, seen, settings)
+    state, settled = _settle_nodes(state, before, seen, settings)
     return state, [*effects, *more, *settled]
 
 
@@ -300,9 +302,13 @@ def _withdrawn(
 
 
 def _settle_nodes(
-    state: ControllerState, seen: Observation, settings: ControllerSettings
+    state: ControllerState, before: Known, seen: Observation, settings: ControllerSettings
 ) -> tuple[ControllerState, list[Effect]]:
-    """A fault of nodes that waits for a person is seen to once this look finds that none of them takes new work."""
+    """A fault of nodes that waits for a person is seen to once this look finds that none of them takes new work.
+
+    One that took nodes out is over once they are back, and were so at the look before: by then an order to return them
+    has told who gave it.
+    """
     nodes = {node.name: node for node in seen.nodes}
     seen_to = [
         Settled(record.id, ExceptionOutcome.RECOVERED)
@@ -311,7 +317,18 @@ def _settle_nodes(
         and record.needs_a_person
         and all(name in nodes and not nodes[name].is_usable for name in record.subject.nodes)
     ]
+    seen_to += [
+        Settled(record.id, ExceptionOutcome.RECOVERED, "back in service; the resource manager does not tell by whom")
+        for record in state.chain.ended.values()
+        if record.keeps_nodes_out
+        and seen.time_s > (record.read_back_s or 0.0)
+        and all(_is_up(name, before.nodes) and _is_up(name, nodes) for name in record.subject.nodes)
+    ]
     return _advance(state, seen_to, settings, seen.time_s) if seen_to else (state, [])
+
+
+def _is_up(name: str, nodes: Mapping[str, Node]) -> bool:
+    return name in nodes and nodes[name].state is NodeState.UP
 
 
 def _hold_newcomers(
@@ -667,6 +684,7 @@ def _consequences(end: ActionEnded, held: Collection[str], chain: Chain) -> Iter
         yield Failed(key, f"{end.status}: {end.detail}")
     if end.attempt is None:
         yield from _of_a_node(key, end)
+        yield from _returned(end, chain)
         return
     if action.is_a(Release) and end.status in _LETS_GO and not end.detail.startswith(STILL_NEEDS):
         yield from _let_go(end.attempt, held, chain)
@@ -690,6 +708,17 @@ def _of_a_node(key: str, end: ActionEnded) -> Iterator[Input]:
         yield ReadBack(key, end.detail)
     elif end.status == "shadow":
         yield Failed(key, end.detail)
+
+
+def _returned(end: ActionEnded, chain: Chain) -> Iterator[Input]:
+    """What took a node out is over once somebody has returned it by an order to Perdure."""
+    node = end.action.about.partition(":")[0]
+    if end.status != OutcomeStatus.DONE.value or not end.action.is_a(Undrain):
+        return
+    note = f"returned to service by {end.by or PERDURE}"
+    for record in chain.ended.values():
+        if record.keeps_nodes_out and record.subject.nodes == (node,):
+            yield Settled(record.id, ExceptionOutcome.RECOVERED, note)
 
 
 def _in_chain(state: ControllerState, record: ExceptionRecord) -> ControllerState:

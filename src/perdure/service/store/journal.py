@@ -96,6 +96,11 @@ class ActionRow(Struct, frozen=True):
         """True where Perdure, and no person, asked for it."""
         return self.by == PERDURE
 
+    @property
+    def orderer(self) -> str:
+        """The person who asked for it; "" where Perdure did."""
+        return "" if self.automatic else self.by
+
     def begun(self) -> ActionRow:
         """The same once it was begun."""
         return replace(self, state=ActionState.STARTED, detail="")
@@ -335,7 +340,7 @@ class Journal:
         """Write down the end of a planned or begun action. None where it has ended already."""
         if not self._move(row.key, row.state, state, ended_s=now, detail=detail):
             return None
-        return ActionEnded(now, row.key, row.attempt, state.value, detail)
+        return ActionEnded(now, row.key, row.attempt, state.value, detail, row.orderer)
 
     def withhold(self, key: str, by: str, now: float) -> bool:
         """Keep a planned action from ever being begun. False: it is not planned any more."""
@@ -351,7 +356,7 @@ class Journal:
         with self._store.reading() as db:
             since_s = self._newest_s(db) - RECENT_S
         ended = self._actions(reads.UNREPORTED, since_s=since_s)
-        return [ActionEnded(r.ended_s or 0.0, r.key, r.attempt, r.state.value, r.detail) for r in ended]
+        return [ActionEnded(r.ended_s or 0.0, r.key, r.attempt, r.state.value, r.detail, r.orderer) for r in ended]
 
     def _move(self, key: str, old: ActionState, new: ActionState, **values: Any) -> bool:
         """Change an action's state if it is still `old`, durably."""
