@@ -205,6 +205,8 @@ def test_the_environment_is_read_in_the_type_of_the_setting(env, variable, text,
         ("PERDURE_SERVICE_PORT", "x", "PERDURE_SERVICE_PORT: 'x' is not a whole number"),
         ("PERDURE_SERVICE_PORT", "", "PERDURE_SERVICE_PORT: '' is not a whole number"),
         ("PERDURE_SERVICE_ACT", "maybe", "PERDURE_SERVICE_ACT: 'maybe' is not true or false"),
+        ("PERDURE_SCOPE_NOT_USERS", '["ada"]', "PERDURE_SCOPE_NOT_USERS: '[\"ada\"]' begins with ["),
+        ("PERDURE_SERVICE_HOSTS", "a, 'b'", "begins with ': in the environment names stand bare, as in a,b"),
         ("PERDURE_RETRY_BACK_OFF_S", "nan", "PERDURE_RETRY_BACK_OFF_S: 'nan' is out of range"),
     ],
 )

@@ -388,8 +388,16 @@ def _plain(kind: Any, text: str) -> object:
     """Text of the environment: without blanks around it, a list split at its commas, any word for true or false."""
     words = text.strip()
     if kind is _TYPES[tuple[str, ...]]:
-        return [part.strip() for part in words.split(",")] if words else []
+        return _names(words) if words else []
     return text if kind in (str, Path, Path | None) else _TRUTH.get(words.lower(), words)
+
+
+def _names(words: str) -> list[str]:
+    """A list as TOML or JSON write it would be one name that nobody has, and `scope` would bar nobody."""
+    names = [part.strip() for part in words.split(",")]
+    if odd := next((name for name in names if name[:1] in tuple("[({\"'")), ""):
+        raise ValueError(f"{shown(odd)} begins with {odd[0]}: in the environment names stand bare, as in a,b")
+    return names
 
 
 def _path(text: object, base: Path | None) -> Path:
