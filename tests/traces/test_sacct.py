@@ -53,9 +53,10 @@ def test_what_is_no_ended_gpu_job_is_left_out_and_counted(file):
         record("10", state="PENDING", start="Unknown", elapsed=0),
         record("11_[1-4]", state="PENDING", start="Unknown", elapsed=0),
         record("12", state="CANCELLED by 5", start="None", elapsed=0),
+        record("13", state="NODE_FAIL", elapsed=0),  # put back before its launch
     ]
     trace = read(file("jobs.txt", HEADER + "".join(rows)))
-    assert trace.left_out == {"steps of jobs": 2, "no GPUs": 1, "not ended yet": 1, "never started": 3}
+    assert trace.left_out == {"steps of jobs": 2, "no GPUs": 1, "not ended yet": 1, "never started": 4}
     assert len(trace.table) == 1
 
 

@@ -117,16 +117,18 @@ def _columns(
     blank: Bytes = np.zeros(len(line), "S1")
     job_id, tres, asked = (cells.get(role, blank) for role in ("id", "tres", "asked"))
     held, kinds = gpus_held(np.where(tres == b"", asked, tres) if (tres == b"").any() else tres)
+    state, elapsed_s = _first_words(cells.get("state", blank)), seconds(cells.get("elapsed", blank), 1)
+    never_ran = (state == "NODE_FAIL") & (elapsed_s == 0)  # put back before the launch: it names the next node (22.05)
     return Records(
         line=line,
         broken=np.zeros(len(line), bool) if broken is None else broken,
         is_step=(job_id.view(np.uint8).reshape(len(line), job_id.itemsize) == ord(".")).any(axis=1),
         job_id=as_texts(job_id, _WIDEST),
         submit_s=instants(cells.get("submit", blank)),
-        start_s=instants(cells.get("start", blank)),
-        elapsed_s=seconds(cells.get("elapsed", blank), 1),
+        start_s=np.where(never_ran, np.nan, instants(cells.get("start", blank))),
+        elapsed_s=elapsed_s,
         limit_s=seconds(cells.get("limit", blank), limit_s),
-        state=_first_words(cells.get("state", blank)),
+        state=state,
         gpus=held,
         gpu_type=kinds,
         nodes=counts(cells.get("nodes", blank)),

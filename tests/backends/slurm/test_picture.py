@@ -32,6 +32,18 @@ def test_both_sources_tell_of_one_start():
     assert (attempt.reason, attempt.stdout, attempt.end_s) == ("NonZeroExitCode", "/home/out", 110.0)
 
 
+def test_what_was_put_back_before_its_launch_is_no_attempt():
+    """Seen on 22.05 where a node froze as jobs were launched to it: the row names the next node, which is innocent."""
+    rewritten = replace(ROW, state="NODE_FAIL", exit_code=0, start_s=100, end_s=100, nodes=("n6",))
+    waits, runs = replace(ROW, submit_s=100, start_s=None), replace(ROW, submit_s=100, start_s=120)
+    put_back = job(7, state="PENDING", start="Unknown", restarts=1)
+    assert states(look(put_back, rows=(rewritten,))) == {}
+    assert states(picture.Sources(None, (), (rewritten, waits))) == {}
+    assert states(picture.Sources(None, (), (rewritten, runs))) == {120: A.FAILED}
+    assert states(look(put_back, rows=(replace(rewritten, end_s=160),))) == {100: A.NODE_FAIL}
+    assert states(picture.Sources(None, (), (rewritten,))) == {100: A.NODE_FAIL}  # that was the job's end
+
+
 @pytest.mark.parametrize(
     ("state", "preempt", "code", "meant"),
     [

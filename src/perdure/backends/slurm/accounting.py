@@ -47,6 +47,15 @@ class AccountingRow(Struct, frozen=True):
     submit_line: str = ""
 
     @property
+    def lost_its_node_at_once(self) -> bool:
+        """Of a job that was put back: whether it never ran.
+
+        Where a node freezes just before the launch, Slurm 22.05 puts the job back and rewrites the row: NODE_FAIL, from
+        and to the instant of the requeue, on the node that the job goes to next.
+        """
+        return self.state == "NODE_FAIL" and self.end_s is not None and self.end_s <= (self.start_s or 0)
+
+    @property
     def has_failed(self) -> bool:
         """Whether it tells of an attempt that failed."""
         return attempt_state(self.state.partition(" ")[0], self.exit_code, self.signal, self.reason).is_failure

@@ -824,7 +824,8 @@ class SlurmBackend:
         if start_s and job.restarts == restarts + 1:
             return start_s
         rows = self._ask_accounting("-j", job.job_id)
-        return max((row.start_s or 0 for row in rows if row.job_id == job.job_id), default=0)
+        ran = (row for row in rows if row.job_id == job.job_id and not (job.restarts and row.lost_its_node_at_once))
+        return max((row.start_s or 0 for row in ran), default=0)
 
 
 def _answered(scontrol: Dialog, command: str) -> bytes:

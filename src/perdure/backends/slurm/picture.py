@@ -91,15 +91,18 @@ def attempts(cluster: str, sources: Sources, now: float) -> tuple[Attempt, ...]:
     """
     records = {record.job_id: record for record in sources.jobs or ()}
     latest = {row.job_id: row for row in sorted(sources.rows, key=lambda r: r.start_s or 0) if row.start_s}
+    submitted = {row.job_id: row.submit_s for row in sorted(sources.rows, key=lambda r: r.submit_s)}
     found: dict[AttemptId, Attempt] = {}
     for row in sources.rows:
         if row.start_s is None or (sources.jobs is not None and _is_ahead(row, records.get(row.job_id), now)):
             continue
-        if _is_anothers(row, records.get(row.job_id)):
+        record = records.get(row.job_id)
+        again = row.submit_s < submitted[row.job_id] or row is not latest.get(row.job_id)
+        never_ran = row.lost_its_node_at_once and (again or (record is not None and record.restarts > 0))
+        if never_ran or _is_anothers(row, record):
             continue
-        attempt = _of_row(cluster, row, row.start_s, records.get(row.job_id))
+        attempt = _of_row(cluster, row, row.start_s, record)
         if row is latest.get(row.job_id):
-            record = records.get(row.job_id)
             attempt = replace(_launch_failure(attempt, record, sources.nodes), exit_code=_whole_code(row, record))
         is_told = attempt.end_s is not None if attempt.state.is_over else _may_run(row, records, sources)
         if is_told and not (row.job_id not in records and _owner_is_open(row, now)):
