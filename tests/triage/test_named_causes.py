@@ -2,6 +2,7 @@
 
 import pytest
 
+from perdure.triage.context import Context
 from perdure.triage.judge import judge
 from perdure.triage.verdict import Bound, Label
 
@@ -16,6 +17,13 @@ BROKEN_PIPE = (
     '  File "/home/u/train.py", line 12, in <module>\n    {}\nBrokenPipeError: [Errno 32] Broken pipe\n'
 )
 PYXIS = "slurmstepd: error: pyxis: {}\n"
+OWN_ERROR = (
+    "Traceback (most recent call last):\n  File \"/home/u/train.py\", line 3, in <module>\nNameError: name 'x'\n"
+)
+NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU.\n"
+MOUNTING = "FATAL:   while mounting image /proc/self/fd/3: failed to mount squashfs filesystem: {}\n"
+EXTRACTING = "FATAL:   while extracting /home/a/i.sif: root filesystem extraction failed: extract command failed: {}\n"
+CHDIR = "slurmstepd: error: couldn't chdir to `/data/u': No such file or directory: going to /tmp instead\n"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +74,33 @@ PYXIS = "slurmstepd: error: pyxis: {}\n"
             Bound.NOTHING,
             "source of a mount",
         ),
+        # what one node lacks and another has
+        ("KeyError: 'getpwuid(): uid not found: 5012'\n", RETRY, Bound.NODE, "user database"),
+        ("whoami: cannot find name for user ID 5012\n", RETRY, Bound.NODE, "user database"),
+        ("id: cannot find name for user ID 5012\n", RETRY, Bound.NODE, "user database"),
+        ("I have no name!@n1:/$ python train.py\n", RETRY, Bound.NODE, "user database"),
+        (f"whoami: cannot find name for user ID 5012\n{OWN_ERROR}", STOP, Bound.NOTHING, "malformed"),
+        (NO_DRIVER, UNSURE, Bound.NODE, "no usable GPU"),
+        (MOUNTING.format("input/output error"), RETRY, Bound.NODE, "image could not be read"),
+        (MOUNTING.format("invalid argument"), STOP, Bound.NOTHING, "cannot be set up as asked"),
+        (EXTRACTING.format("Write on output file failed because No space left on device"), RETRY, Bound.NODE, "disk"),
+        (EXTRACTING.format("write /tmp/rootfs-7/x: no space left on device"), RETRY, Bound.NODE, "disk"),
+        (EXTRACTING.format("write /home/a/box/x: no space left on device"), STOP, Bound.NOTHING, "quota"),
+        (
+            f"{CHDIR}python: can't open file '/tmp/train.py': [Errno 2] No such file\n",
+            UNSURE,
+            Bound.NODE,
+            "a mount may",
+        ),
+        (f"{CHDIR}slurmstepd: error: execve(): run.sh: No such file or directory\n", UNSURE, Bound.NODE, "a mount may"),
+        (
+            "ERROR  : Failed to create user namespace: maximum number of user namespaces exceeded, check "
+            "/proc/sys/user/max_user_namespaces\n",
+            RETRY,
+            Bound.NODE,
+            "no further user namespace",
+        ),
+        ("unshare: unshare failed: No space left on device\n", RETRY, Bound.NODE, "no further user namespace"),
         # a pipe whose reader had ended
         (BROKEN_PIPE.format('print("step", step, flush=True)'), STOP, Bound.NOTHING, "whose reader had ended"),
         (BROKEN_PIPE.format("sys.stdout.write(line)"), STOP, Bound.NOTHING, "whose reader had ended"),
@@ -93,6 +128,8 @@ PYXIS = "slurmstepd: error: pyxis: {}\n"
         ),
         ("Exception: The wandb backend process has shutdown\n", RETRY, Bound.SERVICE, "tracker"),
         ("Abaqus Error: all licenses are in use\n", RETRY, Bound.SERVICE, "licence"),
+        ("gurobipy.GurobiError: No tokens available\n", RETRY, Bound.SERVICE, "licence"),
+        ("ERROR 10009: Failed to connect to token server 'lic1' (port 41954)\n", RETRY, Bound.SERVICE, "licence"),
         (
             "distributed.scheduler.KilledWorker: Attempted to run task f on 3 different workers\n",
             UNSURE,
@@ -145,6 +182,19 @@ def test_a_cause_has_its_name(log: str, label: Label, bound: Bound, says: str) -
     verdict = judge((STEPS + log).encode())
     assert (verdict.label, verdict.bound) == (label, bound), verdict.summary
     assert says in verdict.summary
+
+
+@pytest.mark.parametrize(("gpus", "label"), [(4, UNSURE), (0, STOP)])
+def test_a_missing_driver_is_the_nodes_only_where_gpus_were_asked_for(gpus: int, label: Label) -> None:
+    assert judge(NO_DRIVER.encode(), context=Context(gpus=gpus)).label is label
+
+
+def test_who_requeued_a_job_is_not_known() -> None:
+    line = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-11-22T16:44:50 DUE TO JOB REQUEUE ***\n"
+    verdict = judge((STEPS + line).encode())
+    assert verdict.label is RETRY
+    assert "requeued" in verdict.summary
+    assert "preempted" not in verdict.summary
 
 
 @pytest.mark.parametrize(
