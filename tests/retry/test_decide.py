@@ -668,8 +668,9 @@ def test_a_node_that_was_asked_for_by_name_is_kept_unless_the_failure_is_its_own
         assert "retry away from n2, though n2 was asked for by -w" in decision.reason
     drained = decided(job=job, fleet=replace(FLEET, usable={"": frozenset({"n1", "n3"})}))
     assert drained.exclude == ("n2",)
-    again = decided(job=job, past=earlier(1, node="n2"))
-    assert again.exclude == ("n2",)
+    (before,) = earlier(1, node="n2")
+    assert decided(job=job, past=[before]).exclude == ("n2",)
+    assert decided(job=job, past=[replace(before, state=AttemptState.PREEMPTED)]).exclude == ()  # that was no failure
     two = decided(job=replace(JOB, required=("n1",)), attempt=replace(TRIED, nodes=("n1", "n2")))
     assert two.exclude == ("n2",)
     assert decided(job=job, fleet=Fleet(live_jobs=10)).exclude == ()  # no node is known: it may be had

@@ -84,6 +84,13 @@ def test_easy_backfills_beside_the_reservation_only() -> None:
     assert found.start_s.tolist() == [0, 100, 2, 110]
 
 
+def test_easy_gives_what_is_spare_at_the_reservation_to_those_alone_who_run_then() -> None:
+    """At 100 the second job leaves two GPUs: the third is gone by then, so that the fourth may have them."""
+    table = jobs((3, 0, 100), (6, 1, 10), (3, 2, 50), (2, 2, 500))
+    found = simulate(table, EIGHT, "easy")
+    assert found.start_s.tolist() == [0, 100, 2, 2]
+
+
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
 def test_what_is_left_beside_a_reservation_is_given_once(policy: str) -> None:
     """Two GPUs are left beside the second job: one long job may have them, and not two."""

@@ -55,8 +55,8 @@ def test_large_ids_of_groups_and_a_19th_column_are_no_trouble(file):
 
 
 def test_parts_of_a_job_are_left_out_for_the_line_that_sums_them_up(file):
-    text = "\n".join([line(status=1), line(status=2), line(status=3)])
-    assert read(file("log.swf", text)).left_out == {"a part of a job that another line sums up": 2}
+    text = "\n".join([line(status=1), line(status=2), line(status=3), line(status=4)])
+    assert read(file("log.swf", text)).left_out == {"a part of a job that another line sums up": 3}
 
 
 @pytest.mark.parametrize(("row", "what"), [(line()[:20], "fewer than 18"), (line(run=-7), "the duration is negative")])

@@ -140,6 +140,12 @@ def test_a_disruption_is_why_the_container_ended(reason, expected):
     assert (container.type, container.cause) == ("process.signal", disrupted.id)
 
 
+def test_a_disruption_that_is_called_off_is_none():
+    condition = {"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler"}
+    (container,) = records(pod(conditions=[condition], **ended(exitCode=143)["status"]))
+    assert (container.type, container.cause) == ("process.signal", "")
+
+
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [

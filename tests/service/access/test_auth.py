@@ -147,6 +147,8 @@ def test_a_restart_logs_nobody_out(book, clock):
     before = Sessions(book, clock, wall)
     root, ada = Identity("root", Role.OPERATOR), Identity("ada", Role.VIEWER)
     secret, gone, revoked = map(before.open, (root, ada, bob))
+    mira = Identity("mira", Role.VIEWER, own_only=True, by_proxy=True)
+    narrow = before.open(mira)
     before.close(gone)
     book.revoke(bob.token_id)
     wall.now += SESSION_LIFE_S - 60
@@ -154,6 +156,7 @@ def test_a_restart_logs_nobody_out(book, clock):
     after = Sessions(book, clock, wall)
     session = after.find(secret)
     assert (session.identity, session.csrf) == (root, before._sessions[digest(secret)].csrf)
+    assert after.find(narrow).identity == mira
     assert (after.find(gone), after.find(revoked), after.find("x")) == (None, None, None)
     clock.now += 60
     assert after.find(secret) is None

@@ -19,6 +19,7 @@ from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.core.controller import ExceptionChanged
 from perdure.service.notices.derive import ROOM_AGAIN, STALE_S, DiskSeen, NoticeFact, notices_of, subjects_of
 from perdure.service.notices.notice import MAX_DETAIL, MAX_NAME, NAMED, Kind, Message, Notice, Severity, first_message
+from perdure.service.notices.outbox import Outbox, Routing
 from perdure.service.notices.rules import (
     FIRST_RETRY_S,
     HOUR_S,
@@ -32,6 +33,7 @@ from perdure.service.notices.rules import (
     retry_at,
     wait_reason,
 )
+from perdure.service.store.database import Store
 from tests.copying import replace
 
 NOW = 1_700_000_000.0
@@ -325,3 +327,14 @@ def test_tries_are_given_up_when_their_time_is_over():
         86_400.0,
     )
     assert isinstance(message(), Message)
+
+
+def test_clusters_in_one_database_are_told_of_apart(tmp_path):
+    store = Store.open(tmp_path, "a")
+    try:
+        nothing = Routing((), frozenset(), 0.0)
+        Outbox(store, "a").add([Notice(Kind.NODE_DOWN, "node:n1", NOW, "node n1")], 1, nothing, NOW)
+        assert Outbox(store, "a").told(["node:n1"]) == {"node:n1": Kind.NODE_DOWN}
+        assert Outbox(store, "b").told(["node:n1"]) == {}
+    finally:
+        store.close()

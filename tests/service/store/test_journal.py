@@ -11,7 +11,7 @@ from sqlalchemy import event, insert, select, text
 from sqlalchemy.exc import DatabaseError
 
 from perdure.backends.simulated import EVERY, FaultPlan, Script, SimulatedBackend, SimulatedCluster
-from perdure.coordination.record import ExceptionRecord, Scope, Subject
+from perdure.coordination.record import ExceptionRecord, ExceptionState, Scope, Subject
 from perdure.errors import NotFound, StateError
 from perdure.model.actions import Drain, Hold, Requeue
 from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, JobChanged
@@ -366,6 +366,20 @@ def test_pruning_goes_in_small_steps_and_spares_what_is_recent(journal):
     assert steps == [8, 8, 4]
     assert column(journal, jobs.c.job_id) == ["new"]
     assert len(column(journal, events.c.seq)) == 2  # what is just as old as is kept stays
+
+
+def test_what_was_done_because_of_an_exception_is_kept_until_that_is_over(journal):
+    empty, hold = ControllerState("c"), Hold(ONE, "x")
+    subject = Subject("c", resource="pfs:/scratch")
+    record = ExceptionRecord("x", "storage.down", 1, Scope.GLOBAL, subject, 1.0, state=ExceptionState.IN_CHAIN)
+    journal.record([Journalled(ExceptionChanged(1.0, record)), Act(hold, PERDURE, "why", 100.0, "x")], empty, empty)
+    key = journal.latest_key(hold)
+    journal.finish(journal.action(key), ActionState.DONE, "", 2.0)
+    journal.prune(40 * DAY_S)
+    assert journal.action(key) is not None
+    journal.record([Journalled(ExceptionChanged(3.0, replace(record, state=ExceptionState.EXPIRED)))], empty, empty)
+    journal.prune(40 * DAY_S)
+    assert journal.action(key) is None
 
 
 # -- the database

@@ -11,7 +11,7 @@ from tests.copying import replace
 
 def trial(n, ran_s=100.0, node="a", passed=False, failed=True, fingerprint="f", category="shape"):
     mark = fingerprint if failed else ""
-    return Trial(AttemptId("c", "1", n), frozenset({node}), ran_s, passed, failed, mark, category)
+    return Trial(AttemptId("c", "1", n), frozenset(node), ran_s, passed, failed, mark, category)
 
 
 ONE = trial(1)
@@ -28,6 +28,7 @@ ONE = trial(1)
         ([trial(2, 20.0, fingerprint="g")], {}),  # fails otherwise, earlier
         ([trial(2, node="b")], {1: False, 2: False}),
         ([trial(2, node="a")], {}),  # the same node again
+        ([trial(2, node="ab")], {}),  # that node, and another one
         ([trial(2, 4000.0, node="b")], {}),  # alike, at quite another point
         ([trial(2, node="b"), trial(3, passed=True, failed=False)], {2: True}),  # both proofs of the first
     ],
