@@ -469,3 +469,8 @@ def test_an_arrays_id_finds_its_tasks(fresh):
         fresh.world.submit(job_id, "sweep", "mira")
     found = get(fresh, "/jobs", q="900", token=fresh.mira)["items"]
     assert [job["job_id"] for job in found] == ["900_2", "900_1"]
+
+
+def test_a_component_of_a_heterogeneous_job_names_the_whole(place):
+    """Slurm's tools name it so; Perdure keeps the job as one."""
+    assert get(place, "/jobs/101%2B1")["job"]["job_id"] == "101"

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import re2
 from fastapi import Header, Path, Query, Request
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from perdure.errors import InputError
 from perdure.service.store.queries.reader import CURSOR_DIGITS, MAX_LIMIT
 from perdure.service.web.idempotency import MAX_KEY
+
+_COMPONENT = re2.compile(r"(\d+)\+\d+")
+
+
+def _whole(job_id: str) -> str:
+    """A job's id where it names a component of a heterogeneous job as Slurm's tools do: 46 of 46+1."""
+    found = _COMPONENT.fullmatch(job_id)
+    return str(found[1]) if found else job_id
+
 
 # What `json_schema_extra` says is checked where it is used, and refused there in words of our own.
 _Place = Annotated[str, Field(json_schema_extra={"pattern": f"^[0-9]{{0,{CURSOR_DIGITS}}}$"})]
@@ -18,7 +28,7 @@ Cursor = Annotated[_Place | None, Query(description="next_cursor of the page bef
 LastName = Annotated[str | None, Query(description="next_cursor of the page before", max_length=300)]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]
 Word = Annotated[str, Query(max_length=200)]
-JobId = Annotated[str, Path(min_length=1, max_length=256)]
+JobId = Annotated[str, Path(min_length=1, max_length=256), AfterValidator(_whole)]
 NodeName = Annotated[str, Path(min_length=1, max_length=256)]
 IdempotencyKey = Annotated[
     _Key | None,
