@@ -130,6 +130,7 @@ class Exclude(AnyAction, frozen=True):
     attempt: AttemptId
     exclude: tuple[str, ...]
     node_count: int = 0
+    comment: str = ""  # as of `Requeue`
 
     @property
     def key(self) -> str:
@@ -162,6 +163,7 @@ class Release(AnyAction, frozen=True):
     recovers = True
     attempt: AttemptId
     episode: str = ""
+    comment: str = ""  # as of `Requeue`
 
     @property
     def key(self) -> str:

@@ -354,6 +354,18 @@ def test_a_comment_is_written_with_the_requeue_and_takes_nobody_s_words_away():
     assert commands('{"site": 1}', "x") == commands(new, new) == ("release 7",)
 
 
+def test_a_comment_is_written_with_the_exclusion_or_the_release():
+    line = '"perdure: lost: kept off n1. perdure why 7 #0a1b2c"'
+    both = f"AdminComment={line} Comment={line}"
+    kept_off, let_go = Exclude(ATTEMPT, ("n1",), comment=line.strip('"')), Release(ATTEMPT, comment=line.strip('"'))
+    assert step(kept_off, WAITS) == Todo((f"update jobid=7 ExcNodeList=n1 {both}",))
+    assert status(kept_off, record()) is SUPERSEDED  # it runs: the line would say what was not done
+    assert step(let_go, PUT_BACK) == Todo((f"update jobid=7 {both}", "release 7"))
+    away = replace(WAITS, excluded=("n1",))
+    assert step(kept_off, away) == Todo((f"update jobid=7 {both}",))
+    assert for_job(kept_off, away, 100, NOW, let_go=True).status is DONE  # however Slurm shows what it took
+
+
 def test_the_comment_of_a_job_that_is_over_goes_to_accounting():
     assert step(Comment(ATTEMPT, SHAPE), FAILED) == Accounted("7", SHAPE)
     assert step(Comment(ATTEMPT, SHAPE), COMPLETES) == Accounted("7", SHAPE)

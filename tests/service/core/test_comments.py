@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.model.actions import Comment, Hold, Requeue
+from perdure.model.actions import Comment, Exclude, Hold, Release, Requeue
 from perdure.model.comment_line import mark_of
 from perdure.model.identity import AttemptId
 from perdure.service.core.comments import MAX_CHARACTERS, commented, instance_mark, line_of
@@ -62,6 +62,15 @@ def test_a_line_leaves_the_numbers_out_and_answers_words_that_nobody_knows():
     said = "perdure: connection lost: retry away from n2, in 60 s"
     assert line_of(ATTEMPT, note, "", "0a1b2c") == f"{said}. perdure why 7 #0a1b2c"
     assert line_of(ATTEMPT, note, "retry=nver", "0") == f"{said}; not understood: retry=nver. perdure why 7 #0"
+
+
+def test_what_puts_a_job_back_or_lets_it_go_carries_the_line():
+    """On its own it came after the start of a job that Slurm itself had put back, and was superseded."""
+    kept_off, let_go = Exclude(ATTEMPT, ("n1",)), Release(ATTEMPT)
+    assert commented((kept_off, let_go), ATTEMPT, "x") == (Exclude(ATTEMPT, ("n1",), comment="x"), let_go)
+    assert commented((let_go,), ATTEMPT, "x") == (Release(ATTEMPT, comment="x"),)
+    another = Release(AttemptId("c", "8", 100))
+    assert commented((another,), ATTEMPT, "x") == (another, Comment(ATTEMPT, "x"))
 
 
 def test_a_requeue_carries_the_line_and_any_other_decision_has_it_of_its_own():

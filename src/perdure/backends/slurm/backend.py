@@ -661,7 +661,9 @@ class SlurmBackend:
         if self._is_administrator or not isinstance(step, plans.Todo):
             return step
         commands = plans.without_admin(step.commands)
-        return dataclasses.replace(step, commands=commands) if commands else plans.done("written")
+        if not commands:  # nothing else was left to do
+            return plans.done("written" if isinstance(action, Comment) else "in the queue")
+        return dataclasses.replace(step, commands=commands)
 
     def _planned(self, scontrol: Dialog, action: Action, let_go: bool) -> Outcome | plans.Todo | plans.Accounted:
         if isinstance(action, NodeAction):

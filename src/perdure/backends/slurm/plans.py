@@ -112,21 +112,21 @@ def for_job(
         return superseded(f"a {'newer' if latest > wanted else 'different'} attempt of the job exists")
     if isinstance(action, Requeue):
         return _requeue(action, job, now, dependants, let_go)
-    return _simple(action, job, now)
+    return _simple(action, job, now, let_go)
 
 
-def _simple(action: JobAction, job: JobRecord, now: float) -> Outcome | Todo | Accounted:
+def _simple(action: JobAction, job: JobRecord, now: float, let_go: bool) -> Outcome | Todo | Accounted:
     match action:
         case Comment():
             return _comment(action, job)
         case Exclude():
-            return _exclude(action, job)
+            return _exclude(action, job, let_go)
         case Extend():
             return _extend(action, job)
         case Hold():
             return _hold(job)
         case Release():
-            return _release(job)
+            return _release(action, job)
         case Cancel():
             return _cancel(job, now)
         case _:
@@ -289,10 +289,12 @@ def _extend(action: Extend, job: JobRecord) -> Outcome | Todo:
     return Todo((_update(job, (f"TimeLimit={math.ceil(action.walltime_s / 60)}",)),))
 
 
-def _exclude(action: Exclude, job: JobRecord) -> Outcome | Todo:
+def _exclude(action: Exclude, job: JobRecord, let_go: bool) -> Outcome | Todo:
+    """`let_go`: Slurm took the command before, hence the line, too."""
     if not is_waiting(job.state):
         return superseded(f"the job does not wait: {job.state}")
     changes = _placement(job, action.exclude) + _size(job, action.node_count)
+    changes += () if let_go else _comments(job, action.comment)
     return Todo((_update(job, changes),)) if changes else done(_where(job))
 
 
@@ -304,12 +306,13 @@ def _hold(job: JobRecord) -> Outcome | Todo:
     return Todo((f"hold {whole(job)}",))
 
 
-def _release(job: JobRecord) -> Outcome | Todo:
+def _release(action: Release, job: JobRecord) -> Outcome | Todo:
     if not is_waiting(job.state):
         return superseded(f"the job does not wait: {job.state}")
     if not is_held(job.state, job.priority, job.reason):
         return done("released")
-    return Todo((f"release {whole(job)}",))
+    changes = _comments(job, action.comment)
+    return Todo((*([_update(job, changes)] if changes else []), f"release {whole(job)}"))
 
 
 def _cancel(job: JobRecord, now: float) -> Outcome | Todo:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from perdure.model.actions import Action, Comment, Requeue
+from perdure.model.actions import Action, Comment, Exclude, Release, Requeue
 from perdure.model.comment_line import COMMENT_PREFIX
 from perdure.model.identity import AttemptId
 
@@ -45,7 +45,11 @@ def _plain(text: str) -> str:
 
 
 def commented(actions: Sequence[Action], attempt: AttemptId, line: str) -> tuple[Action, ...]:
-    """The actions that follow a decision, with the line: in the requeue where there is one, else on its own."""
-    if any(isinstance(action, Requeue) for action in actions):
-        return tuple(replace(a, comment=line) if isinstance(a, Requeue) else a for a in actions)
+    """The actions that follow a decision, with the line: in the first that changes the job's record, else on its own.
+
+    On its own it would come too late for a job that starts at once, and say what was not done where that came too late.
+    """
+    for at, action in enumerate(actions):
+        if isinstance(action, Requeue | Exclude | Release) and action.attempt == attempt:
+            return (*actions[:at], replace(action, comment=line), *actions[at + 1 :])
     return (*actions, Comment(attempt, line))
