@@ -82,6 +82,25 @@ def test_the_words_of_the_rank_that_failed_first_explain_its_end() -> None:
     assert (verdict.category, verdict.rank) == ("shape", "1")
 
 
+@pytest.mark.parametrize(
+    "agent",
+    [
+        "torch.distributed.elastic.agent.server.api: [ERROR] [default] Worker group FAILED. 3/3 attempts left",
+        "The node 'n2_7' has failed to shutdown the rendezvous '7' due to an error of type RendezvousConnectionError.",
+    ],
+)
+def test_what_an_agent_says_of_a_failed_rank_does_not_explain_it(agent: str) -> None:
+    for log in (f"{agent}\n{torchrun(1, 1)}", f"{torchrun(1, 1)}{agent}\n"):
+        verdict = told(log)
+        assert (verdict.label, verdict.category, verdict.rank) == (Label.UNSURE, "unknown", "1")
+        assert "exit code 1" in verdict.summary
+        assert "no traceback" in verdict.summary
+
+
+def test_an_agent_that_names_no_rank_says_nothing_of_the_cause() -> None:
+    assert told("[default] Worker group FAILED. 0/3 attempts left\n").label is Label.UNSURE
+
+
 def test_another_ranks_error_of_its_own_is_not_taken_for_that_of_the_first() -> None:
     verdict = told("\n".join(["[rank0]: RuntimeError: odd", torchrun(1, -11)]))
     assert (verdict.category, verdict.rank) == ("native_crash", "1")

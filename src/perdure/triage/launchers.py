@@ -129,7 +129,7 @@ class LauncherReport(Struct, frozen=True):
         """
         cause, own = hit.cause, self.is_of(hit)
         others = hit.rank.isdecimal() and not own
-        if self.tells(hit):
+        if self.tells(hit) or (cause.name == _AGENT_LOST and self.launcher in _OF_TORCHRUN):
             return _LAST
         if cause.force is Force.DECISIVE:
             return -5.0
@@ -157,6 +157,9 @@ class LauncherReport(Struct, frozen=True):
 
 
 _LAST = 2.0
+_AGENT_LOST = "elastic-agent"
+"""The rule for an agent without its rendezvous: so every agent ends once a rank has failed."""
+_OF_TORCHRUN = ("torchrun", "torchrun's agent")
 OF_PEERS = frozenset({"net", "rdzv_store", "nccl_timeout", "nccl_comm"})
 """Categories of what a task says whose peer is gone."""
 
