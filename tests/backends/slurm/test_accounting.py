@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.backends.slurm.accounting import FIELDS, NOT_TOLD, arguments, known_fields, read_rows, since
+from perdure.backends.slurm.accounting import FIELDS, NOT_TOLD, arguments, known_fields, latest_start, read_rows, since
 
 D = "0f1e2d3c"
 
@@ -43,6 +43,16 @@ def test_a_job_that_waits_or_was_cancelled_waiting_has_no_start():
         + row(State="CANCELLED by 1000", Start="100", NodeList="None assigned")
     )
     assert (waits.start_s, waits.end_s, cancelled.start_s) == (None, None, None)
+
+
+def test_the_latest_start_is_none_that_never_was():
+    """A job that Slurm 22.05 put back before its launch: that row would call an action about the start before stale."""
+    ran = row(Start="100", End="110")
+    rewritten = row(State="NODE_FAIL", Start="150", End="150")
+    rows, _ = read(ran + rewritten + row(JobID="8", Start="300"))
+    assert latest_start(rows, "7", 2) == 100
+    assert latest_start(rows, "7", 0) == 150
+    assert latest_start(rows, "9", 1) == 0
 
 
 def test_text_of_a_users_stays_in_its_cell():

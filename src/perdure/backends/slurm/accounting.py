@@ -5,7 +5,7 @@ Fields end in a word drawn at random for the call, so no text of a user's can pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -93,6 +93,12 @@ def read_rows(text: bytes, fields: Sequence[str], delimiter: str) -> tuple[tuple
         except (InputError, ValueError):
             unreadable += 1
     return tuple(rows), unreadable
+
+
+def latest_start(rows: Iterable[AccountingRow], job_id: str, restarts: int) -> int:
+    """When a job that has been put back `restarts` times began to run last; 0 where it never did."""
+    ran = (row for row in rows if row.job_id == job_id and not (restarts and row.lost_its_node_at_once))
+    return max((row.start_s or 0 for row in ran), default=0)
 
 
 def _cells(values: Sequence[str], width: int) -> Iterator[list[str]]:

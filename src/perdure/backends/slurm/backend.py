@@ -826,8 +826,7 @@ class SlurmBackend:
         if start_s and job.restarts == restarts + 1:
             return start_s
         rows = self._ask_accounting("-j", job.job_id)
-        ran = (row for row in rows if row.job_id == job.job_id and not (job.restarts and row.lost_its_node_at_once))
-        return max((row.start_s or 0 for row in ran), default=0)
+        return accounting.latest_start(rows, job.job_id, job.restarts)
 
 
 def _answered(scontrol: Dialog, command: str) -> bytes:
