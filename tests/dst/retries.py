@@ -127,7 +127,9 @@ class Retries:
                 continue
             key, reason = row[0], reasons.get((row[1], row[2]), "")
             before = [other for other in retries if other is not None and other is not planned]
-            self._check_wait(key, planned, planned.at_s - row[4], reason, [p for p in before if p.late_s <= row[4]])
+            is_preempted = row[3].endswith(":job.preempted")  # not so of one that was lost when it was decided on
+            earlier = [other for other in before if other.late_s <= row[4]]
+            self._check_wait(key, planned, planned.at_s - row[4], reason, earlier, is_preempted)
         for job_id, incarnation, owner, decided, payload in self._decisions():
             self._check_decision(job_id, incarnation, owner, _read(decided), _read(payload))
 
@@ -141,7 +143,9 @@ class Retries:
             return None
         return Planned(created_s + _read(payload).get("delay_s", 0.0), attempt, created_s)
 
-    def _check_wait(self, key: str, planned: Planned, wait_s: float, reason: str, before: list[Planned]) -> None:
+    def _check_wait(
+        self, key: str, planned: Planned, wait_s: float, reason: str, before: list[Planned], is_preempted: bool
+    ) -> None:
         """Who waits for longer than after any failure, waits for a budget that is full; when it has room is told."""
         if PARKED in reason or not self._limits.bounds_retries:
             return
@@ -150,7 +154,7 @@ class Retries:
             must(
                 at(planned.at_s, planned.at_s - wait_s) == told[1], "a later retry starts when it is told", key, reason
             )
-        if planned.attempt.state is AttemptState.PREEMPTED:
+        if is_preempted:
             must(not wait_s, "a preempted job waits for nothing", key, wait_s)
             return
         earlier = sum(a.id < planned.attempt.id for a in self._manager.attempts(planned.attempt.id.job_id))

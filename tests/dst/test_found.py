@@ -176,6 +176,19 @@ def test_a_manager_that_was_lost_under_a_wrong_clock_is_asked_for_what_failed_me
     assert scene.rows("incarnation, state") == [(1, "raised")]
 
 
+def test_what_a_full_disk_kept_from_being_written_is_not_hidden_by_a_later_look_at_one_job(scene):
+    scene.look_after(1.0)
+    scene.manager.submit(ONCE)
+    scene.manager.submit(Script(run_s=1500.0, failures=EVERY))
+    scene.disk.full = 1
+    with pytest.raises(StateError):
+        scene.look_after(2000.0)
+    scene.engine.look_at(lambda: scene.line.look_at("2"))  # a hook tells of its end
+    scene.start()
+    scene.look_after(1.0)
+    assert sorted(scene.rows("id")) == [("sim/1#1:job.failed",), ("sim/2#1:job.failed",)]
+
+
 @pytest.mark.parametrize("is_started_again", [False, True])
 def test_what_was_seen_under_a_wrong_clock_does_not_hide_what_failed_after_it(scene, is_started_again):
     scene.manager.submit(ONCE)

@@ -116,6 +116,7 @@ class Engine:
         now, first_s = clock(), journal.first_event_s()
         self.answered_s = journal.seen_until_s(now)  # when the resource manager answered last, also before a restart
         self._seen_until_s = now if self.answered_s is None else self.answered_s
+        self._is_unwritten = False  # the last look at all, for the journal could not take it
         # What failed before we came is not ours. Slurm tells instants in whole seconds.
         ours_since_s = now if first_s is None else first_s
         self._settings = dataclasses.replace(settings, ignore_before_s=math.floor(ours_since_s))
@@ -186,7 +187,9 @@ class Engine:
             begun_s = time.monotonic()
             seen = self.backend.observe(self._look_back_to_s() - LOOK_BACK_S)
             self.look_took_s = time.monotonic() - begun_s
+        self._is_unwritten = True
         effects = self.absorb([Looked(seen)])
+        self._is_unwritten = False
         if not seen.unseen:
             self._seen_until_s = seen.time_s  # not before it is written down: the next look has to find it else
         self._doubt(seen)
@@ -208,7 +211,12 @@ class Engine:
                 self.acts_wait.set()
 
     def look_at(self, look: Callable[[], Observation]) -> None:
-        """Take in a look at a few jobs. Raises what `look` raises."""
+        """Take in a look at a few jobs. Raises what `look` raises.
+
+        A look at all that could not be written down comes first: a restart looks back to the latest that was.
+        """
+        if self._is_unwritten:
+            self.look()
         with self._backend_lock:
             seen = look()
         self.absorb([Looked(seen)])
