@@ -100,3 +100,8 @@ def test_what_is_wrong_with_a_raising_is_named(perdure, words, said):
     ran = perdure(*words)
     assert ran.code == 2
     assert said in ran.err
+
+
+def test_what_is_to_be_closed_is_named(perdure):
+    ran = perdure("events", "--close", "rebooted")
+    assert (ran.code, "--close: needs the exception's id" in ran.err) == (2, True)

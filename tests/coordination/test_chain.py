@@ -22,6 +22,7 @@ from perdure.coordination.messages import (
     Answered,
     Asked,
     Changed,
+    Closed,
     ExceptionRaised,
     Failed,
     HandlerEnlisted,
@@ -32,6 +33,7 @@ from perdure.coordination.messages import (
     Ticked,
 )
 from perdure.coordination.record import (
+    CLOSED,
     Annotation,
     AnswerKind,
     Component,
@@ -432,6 +434,30 @@ def test_a_refused_action_leaves_it_to_a_person_and_the_owner_the_owner():
     (action,) = acts(effects)
     chain, _ = advance(chain, [Failed(action.key, "refused: no such node")], handlers, 1.0)
     assert (chain.ended["x"].state, chain.ended["x"].owner) == (ExceptionState.ESCALATED, Component.RESOURCE_MANAGER)
+
+
+def seen_to(exception_id: str = "x") -> Closed:
+    return Closed(exception_id, Annotation("operator:ada", 1.0, CLOSED, "rebooted"))
+
+
+def test_what_waits_for_a_person_is_closed_by_one_once():
+    chain, _ = advance(Chain(), [ExceptionRaised(record(job=""))], Bench(), 0.0)
+    assert chain.ended["x"].needs_a_person
+    chain, _ = advance(chain, [seen_to()], Bench(), 1.0)
+    assert (chain.ended["x"].outcome, chain.ended["x"].annotations[-1].value) == (
+        ExceptionOutcome.RECOVERED,
+        "rebooted",
+    )
+    after, (refused,) = advance(chain, [seen_to()], Bench(), 2.0)
+    assert (after, refused.what) == (chain, "it does not wait for a person")
+
+
+@pytest.mark.parametrize("job", ["7", ""])
+def test_nobody_closes_what_has_an_owner_or_is_a_jobs(job):
+    handlers = Bench({} if job else {Component.RESOURCE_MANAGER: drain()})
+    chain, _ = advance(Chain(), [ExceptionRaised(record(job=job))], handlers, 0.0)
+    after, (refused,) = advance(chain, [seen_to()], handlers, 1.0)
+    assert (after, refused.what) == (chain, "it does not wait for a person")
 
 
 def test_users_are_asked_about_their_own_jobs_alone():

@@ -181,6 +181,9 @@ class World:
             if state is ActionState.DONE and row.action.kind == "requeue" and row.attempt:
                 job_id = row.attempt.job_id
                 self.jobs[job_id] = replace(self.jobs[job_id], state=JobState.PENDING, reason="BeginTime")
+            elif state is ActionState.DONE and isinstance(row.action, Drain) and row.action.node in self.nodes:
+                drained = replace(self.nodes[row.action.node], state=NodeState.DRAINED, reason=row.action.reason)
+                self.nodes[row.action.node] = drained
         self.look()
 
 

@@ -35,6 +35,9 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", help="Go on as they happen, until interrupted.")] = False,
     kind: Annotated[str | None, typer.Option("--type", help="Only of this dotted type and below.")] = None,
     only_open: Annotated[bool, typer.Option("--open", help="Only those that need an answer, or a person.")] = False,
+    close: Annotated[
+        str | None, typer.Option(metavar="NOTE", help="Close this exception: a person has seen to it, and did NOTE.")
+    ] = None,
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Exceptions of the past (what --json printed), tried again.")
     ] = None,
@@ -56,6 +59,8 @@ def events(
         return compare(replay, playbook, as_json=as_json)
     if follow:
         return _follow(job or "", kind or "", state, as_json=as_json)
+    if close is not None:
+        return _close(job, close, state)
     asked = service(state)
     found = list(asked.pages("/exceptions", limit, job_id=job, type=kind, open="true" if only_open else None))
     if job is not None and not found:
@@ -72,6 +77,16 @@ def events(
         _table(found, wide=wide)
     else:
         print_line("No exceptions are open." if only_open else "No exceptions.")
+    return 0
+
+
+def _close(name: str | None, note: str, state: Path | None) -> int:
+    from perdure.service.client import segment
+
+    if name is None:
+        raise InputError("--close", "needs the exception's id", "Write it as in `perdure events ID --close NOTE`")
+    service(state).post(f"/closings/{segment(name)}", {"note": note})
+    print_line(f"{name}: closed.")
     return 0
 
 

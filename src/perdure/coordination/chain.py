@@ -26,6 +26,7 @@ from perdure.coordination.messages import (
     Answered,
     Asked,
     Changed,
+    Closed,
     Effect,
     ExceptionRaised,
     Failed,
@@ -243,6 +244,8 @@ class _Draft:
                 self._read_back(given)
             case Settled(exception_id=exception_id, outcome=outcome, note=note):
                 self._settle(exception_id, outcome, note)
+            case Closed():
+                self._close(given)
             case LetGo():
                 self._let_go.add(given)
             case Ticked():
@@ -552,6 +555,15 @@ class _Draft:
         if (record := next(owning, None)) is not None:
             told = Annotation(Component.RESOURCE_MANAGER.value, self._now, READ_BACK, given.note)
             self._put(replace(self._with(record, (told,)), state=ExceptionState.HANDLED))
+
+    def _close(self, given: Closed) -> None:
+        record = self._ended.get(given.exception_id)
+        if record is None or not record.needs_a_person:
+            self._refuse("it does not wait for a person", "See `perdure events --open` for those that do")
+        elif record.is_in_force:
+            self._refuse(f"jobs are held until {record.subject.resource} works again", "Raise its all-clear")
+        else:
+            self._put(replace(self._with(record, (given.annotation,)), outcome=ExceptionOutcome.RECOVERED))
 
     def _settle(self, exception_id: str, outcome: ExceptionOutcome, note: str = "") -> None:
         if record := self._ended.get(exception_id):

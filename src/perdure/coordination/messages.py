@@ -70,6 +70,13 @@ class Settled(Struct, frozen=True):
     note: str = ""  # how that came about
 
 
+class Closed(Struct, frozen=True):
+    """A person has seen to an exception that waited for one; the annotation says who, and how."""
+
+    exception_id: str
+    annotation: Annotation
+
+
 class LetGo(Struct, frozen=True):
     """A job is not held any more: at all, or, with an `episode`, because of that exception."""
 
@@ -81,7 +88,10 @@ class Ticked(Struct, frozen=True):
     """Time has passed."""
 
 
-Input = ExceptionRaised | Answered | Annotated | HandlerEnlisted | Left | Failed | ReadBack | Settled | LetGo | Ticked
+Input = (
+    ExceptionRaised | Answered | Annotated | HandlerEnlisted | Left | Failed
+    | ReadBack | Settled | Closed | LetGo | Ticked
+)  # fmt: skip
 
 
 # -- what comes out

@@ -22,7 +22,14 @@ CLEARS = "clears"  # key of the annotation of a record that says: this is over
 SEEN_BY = "seen_by"  # key of the annotation by which older versions named a further source
 READ_BACK = "read_back"  # key of the annotation that tells what a node's manager says after the owner's action
 RETURNED = "returned"  # key of the annotation that tells how what was taken out came back into service
-OF_THE_CHAIN = (SEEN_BY, CLEARS, READ_BACK, RETURNED)  # keys that decide something: nobody adds them to what was raised
+CLOSED = "closed"  # key of the annotation by which a person says that it is seen to
+OF_THE_CHAIN = (
+    SEEN_BY,
+    CLEARS,
+    READ_BACK,
+    RETURNED,
+    CLOSED,
+)  # keys that decide something: nobody adds them to what was raised
 
 
 class Component(StrEnum):

@@ -43,6 +43,19 @@ def test_a_user_raises_for_a_job_of_their_own(place):
     assert record["state"] == "in_chain"
 
 
+def test_an_operator_closes_what_waits_for_a_person(place):
+    raised = post(place, place.operator, "/exceptions", {"type": "app.nan", "id": "odd", "subject": {}}).json()
+    assert raised["state"] == "escalated"
+    assert post(place, place.mira, "/closings/odd", {}).status_code == 403
+    assert post(place, place.operator, "/closings/none", {}).status_code == 404
+    assert post(place, place.operator, "/closings/odd", {"note": "looked at it"}).status_code == 204
+    record = found(place, "odd")
+    (said,) = (each for each in record["annotations"] if each["key"] == "closed")
+    assert (record["outcome"], said["component"], said["value"]) == ("recovered", "operator:root", "looked at it")
+    assert post(place, place.operator, "/closings/odd", {}).status_code == 409
+    assert post(place, place.operator, "/annotations/odd", {"key": "closed", "value": "again"}).status_code == 422
+
+
 def test_raising_twice_is_raising_once(place):
     for _ in range(3):
         assert post(place, place.mira, "/exceptions", about(id="mine-1")).status_code == 201

@@ -540,6 +540,17 @@ def test_what_nobody_could_see_to_is_open_on_every_page(tmp_path):
     assert "2 exceptions need a person." in browser.get("/").text
 
 
+def test_an_operator_closes_on_its_page_what_waits_for_a_person(tmp_path):
+    place = site(tmp_path)
+    Told(place.world).raise_("odd", "app.nan")
+    browser = browser_of(place)
+    form = {"csrf": csrf_of(browser.get("/exceptions/odd").text), "exception_id": "odd", "note": "looked at it"}
+    assert browser.post("/do/exceptions/closing?back=/exceptions/odd", data=form).status_code == 303
+    page = browser.get("/exceptions/odd").text
+    assert "looked at it" in page
+    assert "A person is needed" not in page
+
+
 def test_what_is_about_no_job_does_not_reach_one(tmp_path):
     place = site(tmp_path)
     Told(place.world).raise_("odd", "app.nan")

@@ -18,6 +18,7 @@ from perdure.service.exceptions.group_commit import GroupCommit, Tell
 from perdure.service.exceptions.permissions import (
     annotated,
     answered,
+    closed,
     enlisted,
     handler_id,
     may_see,
@@ -104,6 +105,12 @@ class Coordinator:
         view = self._view()
         _check_visible(exception_id, by, view)
         self._tell(annotated(exception_id, key, value, by, view.now))
+
+    def close(self, exception_id: str, note: str, by: Identity) -> None:
+        """Say that a person has seen to an exception that waits for one. Raises `NotFound`, `ClusterError`."""
+        view = self._view()
+        _check_visible(exception_id, by, view)
+        self._tell(closed(exception_id, note, by, view.now))
 
     def answer(self, exception_id: str, handler: str, said: Answering, by: Identity) -> None:
         """Give a registered handler's verdict. Raises `NotFound`, `NotPermitted`, `ClusterError` out of turn."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from perdure.coordination.messages import Annotated, Answered, ExceptionRaised, HandlerEnlisted
+from perdure.coordination.messages import Annotated, Answered, Closed, ExceptionRaised, HandlerEnlisted
 from perdure.coordination.playbook import Plan
 from perdure.coordination.record import (
+    CLOSED,
     OF_THE_CHAIN,
     SEEN_BY,
     Annotation,
@@ -242,6 +243,11 @@ def annotated(exception_id: str, key: str, value: Any, identity: Identity, now: 
     if len(text) > MAX_NOTE:
         raise InputError("value", f"has {len(text)} characters", f"Keep it to {MAX_NOTE}; put the rest into a file")
     return Annotated(exception_id, Annotation(f"{identity.role}:{identity.user}", now, key, text))
+
+
+def closed(exception_id: str, note: str, identity: Identity, now: float) -> Closed:
+    """An operator's word that an exception is seen to."""
+    return Closed(exception_id, Annotation(f"{identity.role}:{identity.user}", now, CLOSED, note or "seen to"))
 
 
 def _check_key(key: str) -> None:

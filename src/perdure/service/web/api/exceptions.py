@@ -21,7 +21,7 @@ from perdure.service.store.queries import events, exceptions, jobs
 from perdure.service.web.api.models import Listing
 from perdure.service.web.api.params import Cursor, Limit, Word
 from perdure.service.web.problems import Problem, problem_of
-from perdure.service.web.state import Here, Owner, Viewer, WebState
+from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
 
 router = APIRouter(tags=["exceptions"])
 
@@ -85,6 +85,12 @@ class AnnotationBody(_ExceptionRequest):
 
     key: Name
     value: Any
+
+
+class ClosingBody(_ExceptionRequest):
+    """What was done about it."""
+
+    note: Line = ""
 
 
 class HandlerBody(_ExceptionRequest):
@@ -207,6 +213,12 @@ def post_answer(web: Here, identity: Viewer, exception_id: ExceptionId, answer: 
 def post_annotation(web: Here, identity: Viewer, exception_id: ExceptionId, annotation: AnnotationBody) -> None:
     """Say something about an exception."""
     web.operations.coordinator.annotate(exception_id, annotation.key, annotation.value, identity)
+
+
+@router.post("/closings/{exception_id:path}", status_code=204)
+def post_closing(web: Here, identity: Operator, exception_id: ExceptionId, closing: ClosingBody) -> None:
+    """Say that a person has seen to an exception that waits for one: it is open no more."""
+    web.operations.coordinator.close(exception_id, closing.note, identity)
 
 
 @router.get("/handlers")

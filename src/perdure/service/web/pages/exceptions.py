@@ -183,6 +183,19 @@ def annotate(
     return done(request, f"Noted: {key}")
 
 
+@router.post("/do/exceptions/closing")
+def close(
+    request: Request,
+    web: Here,
+    identity: Operator,
+    exception_id: Annotated[str, Form(min_length=1, max_length=600)],
+    note: Annotated[str, Form(max_length=4096)] = "",
+) -> Response:
+    """Say that an exception which waits for a person is seen to."""
+    web.operations.coordinator.close(exception_id, note, identity)
+    return done(request, "Closed")
+
+
 def _user(identity: Identity) -> str | None:
     """Whose exceptions are shown; None is everybody's."""
     return None if identity.role is Role.OPERATOR else identity.user
