@@ -39,6 +39,7 @@ def test_why_and_jobs_answer_a_job_s_own_user(quiet_cluster, tmp_path):
         other = quiet_cluster.submit(SHAPE)
         for job_id in (own, other):
             await_("a decision", lambda: [r for r in site.records(job_id) if r["verdicts"]])  # noqa: B023
+        await_("the end", lambda: "is failed" in perdure("why", own).stdout)  # it is cleaned up after still
         told = perdure("why", own)
         assert told.returncode == 1, told
         assert "mat1 and mat2 shapes cannot be multiplied" in told.stdout
