@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LONGEST_S = 900  # types, anew on a busy machine: a minute of work
+LONGEST_S = 900  # types without a cache, on a busy machine: a minute of work
 FOLDERS = ("src", "foundry", "tests", "benchmarks", "docs")
 
 

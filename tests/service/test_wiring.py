@@ -328,5 +328,5 @@ def test_a_bound_may_be_set_and_what_lies_beyond_it_may_not(name):
     [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("box", "box")],
 )
 def test_a_service_that_listens_everywhere_is_asked_on_loopback(host, told):
-    """As in a container: the door takes no name that is not of this machine, and 0.0.0.0 is none."""
+    """As in a container: requests that name another machine are refused, and 0.0.0.0 names none."""
     assert runtime._spoken(host) == told

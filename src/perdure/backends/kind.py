@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class Checkup:
     answered: bool
 
 
-class BackendKind(Generic[S]):
+class BackendKind(ABC, Generic[S]):
     """One kind of resource manager. `S` holds its settings; their table in the settings has the name of the kind."""
 
     name: ClassVar[str]
@@ -79,12 +80,12 @@ class BackendKind(Generic[S]):
     is_playground: ClassVar[bool] = False
     """Its backend is a `Playground`."""
 
+    @abstractmethod
     def open(self, settings: S, cluster: str, state: Path) -> AbstractContextManager[Backend]:
         """The cluster, under the name that the journal has for it; what is started for it ends with the block.
 
         `state` is the state directory of the service. Raises `ConfigError` where the settings lead to no cluster.
         """
-        raise NotImplementedError
 
     def look_every_s(self, settings: S) -> float:  # noqa: ARG002
         """Seconds between two looks at the cluster where ``service.poll_s`` is not set."""

@@ -190,7 +190,7 @@ class Client:
 
 
 _PART_OF_A_REQUEST = re.compile(r"^(?:query|body|path)\.(.*?)(?:\.\d+)?$")
-# "query.state.0" is the option that names a state; an address such as 0.0.0.0 is none
+# "query.state.0" is the option that names a state; an address such as 0.0.0.0 does not
 
 
 def segment(text: str) -> str:
