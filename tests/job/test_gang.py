@@ -8,11 +8,11 @@ import time
 
 import pytest
 
+from perdure.hangs.rank_state import Life, RankState
 from perdure.job.exit_report import ExitReason, ExitReport, write
 from perdure.job.files import JobFiles
 from perdure.job.gang import Gang
 from perdure.job.identity import Task
-from perdure.job.rank_state import Life, RankState
 from perdure.model.exits import FAILED_SAID, HANG_ENDED
 from tests.job.launching import finish, on_linux, start
 

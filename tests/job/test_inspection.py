@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from perdure.hangs.rank_state import Life
 from perdure.job.identity import Task
 from perdure.job.inspection import look_at, ranks_among
 from perdure.job.processes import catches
-from perdure.job.rank_state import Life
 from tests.job.launching import on_linux
 
 pytestmark = on_linux

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.hangs.rank_state import PYTHON, Life
 from perdure.job.inspection import look_at
 from perdure.job.native import Area, areas_of, code_of, waits_in
-from perdure.job.rank_state import PYTHON, Life
 from tests.job.launching import on_linux, wait_until
 from tests.job.test_inspection import HERE, running
 

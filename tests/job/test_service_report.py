@@ -2,12 +2,14 @@
 
 import json
 import threading
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from perdure.errors import ClusterBusy, InputError
+from perdure.hangs.rank_state import Life, RankState
 from perdure.job import service_report
 from perdure.job.identity import Start, Task
 from perdure.job.service_report import ServiceReporter, teller
@@ -76,6 +78,17 @@ def test_a_hang_is_told_when_it_is_noticed_and_when_it_is_ended(tmp_path, servic
     assert finish(start(tmp_path, python(HANGS), settings=settings, variables=reach))[0] == 75
     assert [record["type"] for _, _, record in posted] == ["app.hang", "process.hang"]
     assert "last at step 19" in posted[0][2]["note"]
+
+
+def test_a_hang_is_told_of_the_ranks_that_stopped_first_and_their_nodes():
+    """Not of the task whose launcher tells of it."""
+    told = []
+    raiser = ServiceReporter(partial(lambda _, **about: told.append(about), nodes=["n0"], ranks=[0]))
+    culprits = [RankState(rank, node, Life.ELSEWHERE) for rank, node in [(4, "n2"), (5, "n2"), (6, "n3")]]
+    for about in (culprits, []):
+        raiser.raise_("app.hang", severity=3, note="", about=about)
+        raiser.finish()
+    assert [(each["nodes"], each["ranks"]) for each in told] == [(["n2", "n3"], [4, 5, 6]), (["n0"], [0])]
 
 
 def test_a_service_that_is_away_is_not_waited_for_long(monkeypatch):

@@ -6,63 +6,72 @@ from typing import Annotated
 
 import typer
 
+Command = Annotated[list[str], typer.Argument(metavar="CMD", help="The program and its arguments.")]
+HangAfter = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="So long a silence after its first step is a hang; 0: none is. [default: at least 1800, more where the"
+        " program has been silent for longer before]",
+        show_default=False,
+    ),
+]
+StartWithin = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="The longest silence at its start, before its pace is known; 0: any. Said here, it must beat by then"
+        " where its log cannot be seen. [default: 7200 for torchrun, lightning and submitit, else 0]",
+        show_default=False,
+    ),
+]
+HangSignal = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIGNAL",
+        help="At a hang, send this to the ranks that have a handler for it, such as faulthandler's.",
+        show_default=False,
+    ),
+]
+HangGrace = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="From the alarm to TERM, and again from TERM to KILL.")
+]
+SignalBefore = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SECONDS[:SIGNAL]",
+        help="Tell the program so long before walltime, as its framework expects or by this signal.",
+        show_default=False,
+    ),
+]
+OnPause = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIGNAL",
+        help="Where the service asks the job to pause: STOP stops the program until it may go on, another signal"
+        " goes to its processes that listen to it.",
+        show_default=False,
+    ),
+]
+FrameworkName = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="auto, torchrun (TERM), lightning (USR1), submitit (USR2), plain (TERM)."),
+]
+
 
 def exec_(
-    command: Annotated[list[str], typer.Argument(metavar="CMD", help="The program and its arguments.")],
-    hang_after: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="So long a silence after its first step is a hang; 0: none is. [default: at least 1800, more where the"
-            " program has been silent for longer before]",
-            show_default=False,
-        ),
-    ] = None,
-    start_within: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0,
-            help="The longest silence at its start, before its pace is known; 0: any. Said here, it must beat by then"
-            " where its log cannot be seen. [default: 7200 for torchrun, lightning and submitit, else 0]",
-            show_default=False,
-        ),
-    ] = None,
-    hang_signal: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIGNAL",
-            help="At a hang, send this to the ranks that have a handler for it, such as faulthandler's.",
-            show_default=False,
-        ),
-    ] = None,
-    hang_grace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="From the alarm to TERM, and again from TERM to KILL.")
-    ] = 60.0,
-    signal_before: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SECONDS[:SIGNAL]",
-            help="Tell the program so long before walltime, as its framework expects or by this signal.",
-            show_default=False,
-        ),
-    ] = None,
-    on_pause: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIGNAL",
-            help="Where the service asks the job to pause: STOP stops the program until it may go on, another signal"
-            " goes to its processes that listen to it.",
-            show_default=False,
-        ),
-    ] = None,
-    framework: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="auto, torchrun (TERM), lightning (USR1), submitit (USR2), plain (TERM)."),
-    ] = "auto",
+    command: Command,
+    hang_after: HangAfter = None,
+    start_within: StartWithin = None,
+    hang_signal: HangSignal = None,
+    hang_grace: HangGrace = 60.0,
+    signal_before: SignalBefore = None,
+    on_pause: OnPause = None,
+    framework: FrameworkName = "auto",
 ) -> int:
-    """Run a program inside a job, fenced and looked after.
+    """Run a program inside a job, fenced and supervised.
 
     Once a newer attempt of the job has started, this one is ended. A program that hangs, by its beats
     (perdure.job.beat) or where it has none by its log, is ended too. Its exit report is kept in the fence directory.

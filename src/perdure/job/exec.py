@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.errors import Fenced
 from perdure.job import exit_report
@@ -51,6 +51,9 @@ from perdure.job.starts import learnt
 from perdure.job.supervisor import Ending, Supervisor, Watches
 from perdure.job.walltime import EndTime, WalltimeWatch
 from perdure.model.exits import STOP_HERE, ExitWish, wish_of
+
+if TYPE_CHECKING:
+    from perdure.job.flight_recorder import FlightRecorder
 
 FENCED = STOP_HERE
 NOT_FOUND, NOT_RUNNABLE = 127, 126
@@ -143,6 +146,8 @@ class _Run:
         finally:
             family.kill()
             program.wait()
+            if self._watches.recorder:
+                self._watches.recorder.end()
         if ending.reason is ExitReason.FENCED:
             say(f"perdure exec: {ending.note}")
         return self._breathe_last(ending, guard.told)
@@ -162,6 +167,7 @@ class _Run:
             ERROR_FILE: str(self._error_file),
             ASKED_FILE: str(self._tracks.asked),
             LEAVE_FILE: str(self._tracks.leave),
+            **(self._watches.recorder.variables() if self._watches.recorder else {}),
         }
 
     def _local_rank(self) -> int:
@@ -174,6 +180,7 @@ class _Run:
 
     def _watch_out(self) -> Watches:
         options, now = self._care, time.monotonic()
+        gang = Gang(self._tracks, self._task, self._environment)
         nudge = prestop_signal_of(options.framework, self._environment)
         end = EndTime(self._environment, self._tracks.end_time)
         return Watches(
@@ -185,9 +192,17 @@ class _Run:
             tracks=self._tracks,
             requests=Requests(self._tracks.asked if has_service(self._environment) else None),
             is_first=not self._task.rank and self._start.token is None,
-            gang=Gang(self._tracks, self._task, self._environment),
+            gang=gang,
             task=self._task,
+            recorder=self._flight_recorder(gang),
         )
+
+    def _flight_recorder(self, gang: Gang) -> FlightRecorder | None:
+        if not (self._care.hang.is_exact and self._care.hang.after_s):
+            return None
+        from perdure.job.flight_recorder import FlightRecorder  # only here: most programs are watched without it
+
+        return FlightRecorder(gang.directory, self._environment, self._start.job_id)
 
     def _breathe_last(self, ending: Ending, told: Sequence[str]) -> int:
         """Leave the exit report, tell the service; returns the exit code to end with."""

@@ -96,13 +96,13 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
         draft.unlink(missing_ok=True)
 
 
-def read_json(path: Path, schema: str, owners: Collection[int] | None = None) -> dict[str, Any]:
+def read_json(path: Path, schema: str, owners: Collection[int] | None = None, limit: int = MAX_BYTES) -> dict[str, Any]:
     """The object that a task has left. Its writer is not trusted: no link is followed, and its size is bounded.
 
     With `owners` only files of these users are read. Raises `FileNotFoundError` where it is not there, `OSError` where
     it cannot be read, `InputError` where it is another's or not an object of this `schema` ("perdure.heartbeat/1").
     """
-    data = small_file(path, MAX_BYTES, owners)
+    data = small_file(path, limit, owners)
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as err:

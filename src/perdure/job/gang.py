@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import InputError
 from perdure.job import exit_report
 from perdure.job.fields import Fields
-from perdure.job.files import GANG, JobFiles, read_json, write_json
+from perdure.job.files import GANG, MAX_BYTES, JobFiles, read_json, write_json
 from perdure.job.identity import Task
 
 if TYPE_CHECKING:
-    from perdure.job.rank_state import RankState  # loaded where something hangs or has failed: few programs do
+    from perdure.hangs.flight_recorder import Dump
+    from perdure.hangs.rank_state import RankState  # loaded where something hangs or has failed: few programs do
 
 SCHEMA = "perdure.gang/1"
 MAX_TASKS, MAX_SIGHTS = 4096, 64
+MAX_DUMPS_BYTES = 4 << 20  # of one launcher
 _SIZES = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PERDURE_WORLD_SIZE")
 
 
@@ -44,7 +46,7 @@ class Gang:
     def __init__(self, tracks: JobFiles, task: Task, environment: Mapping[str, str]) -> None:
         self._step = environment.get("SLURM_STEP_ID", "")
         self.size = _size(environment) if task.rank is not None else 1
-        self._directory = tracks.directory.parent / f"{GANG}{self._step if self._step.isdecimal() else 'job'}"
+        self.directory = tracks.directory.parent / f"{GANG}{self._step if self._step.isdecimal() else 'job'}"
         self._task, self._own, self._since_s = task, tracks.directory.name, time.time()
 
     def call(self) -> bool:
@@ -73,14 +75,30 @@ class Gang:
             with suppress(OSError):
                 self._file("alarm").unlink(missing_ok=True)
 
-    def tell(self, sights: list[RankState]) -> None:
-        """Say what this launcher sees of its ranks."""
+    def tell(self, sights: list[RankState], dumps: Sequence[Dump] = ()) -> None:
+        """Say what this launcher sees of its ranks, and what their flight recorders tell."""
         if self.size > 1:
+            if dumps:
+                self._write(f"dumps-{self._own}", dumps=_plain(dumps))
             self._write(f"sights-{self._own}", sights=[asdict(sight) for sight in sights[:MAX_SIGHTS]])
 
     def told(self, since_s: float) -> list[list[RankState]]:
         """What each of the others has seen since then, by this host's clock."""
         return [list(sights_of(fields)) for fields in self._others(since_s)] if self.size > 1 else []
+
+    def dumps(self, since_s: float) -> list[Dump]:
+        """What the flight recorders of the others' ranks have told since then."""
+        if self.size < 2:
+            return []
+        import msgspec
+
+        from perdure.hangs.flight_recorder import Dump
+
+        found: list[Dump] = []
+        for fields in self._others(since_s, "dumps-", MAX_DUMPS_BYTES):
+            with suppress(msgspec.ValidationError):
+                found += msgspec.convert(fields.data.get("dumps"), list[Dump])
+        return found
 
     def fail(self, exit_code: int, signal: int) -> None:
         """Say that this launcher's program has failed, where no other has."""
@@ -90,7 +108,7 @@ class Gang:
     def failed(self) -> RankState | None:
         """The rank that failed first, None where none has; `silent_s` is since then."""
         if self.size > 1 and (fields := self._read("failed")) is not None:
-            from perdure.job.rank_state import Life, RankState
+            from perdure.hangs.rank_state import Life, RankState
 
             with suppress(InputError):
                 return RankState(
@@ -105,7 +123,7 @@ class Gang:
 
     def ended(self) -> list[RankState]:
         """The other ranks of this step whose programs have ended with exit code 0 since this launcher began."""
-        from perdure.job.rank_state import Life, RankState
+        from perdure.hangs.rank_state import Life, RankState
 
         found = []
         for breath in self._last_breaths() if self.size > 1 else ():
@@ -116,10 +134,10 @@ class Gang:
 
     def _last_breaths(self) -> Iterator[exit_report.ExitReport]:
         with suppress(OSError):
-            for name in sorted(os.listdir(self._directory.parent))[: 2 * MAX_TASKS]:
+            for name in sorted(os.listdir(self.directory.parent))[: 2 * MAX_TASKS]:
                 if not name.startswith(GANG) and name != self._own:
                     with suppress(OSError, InputError):
-                        yield exit_report.read(JobFiles(self._directory.parent / name).last_breath)
+                        yield exit_report.read(JobFiles(self.directory.parent / name).last_breath)
 
     def takes_word(self) -> bool:
         """Whether this launcher is the one that tells of the failed rank: the first that asks."""
@@ -129,30 +147,36 @@ class Gang:
             return True
         return False
 
-    def _others(self, since_s: float) -> Iterator[Fields]:
+    def _others(self, since_s: float, kind: str = "sights-", limit: int = MAX_BYTES) -> Iterator[Fields]:
         with suppress(OSError):
-            names = sorted(os.listdir(self._directory))[: 2 * MAX_TASKS]
+            names = sorted(os.listdir(self.directory))[: 3 * MAX_TASKS]
             for name in names:
                 word = name.removesuffix(".json")
-                fields = self._read(word) if word.startswith("sights-") and word != f"sights-{self._own}" else None
+                fields = self._read(word, limit) if word.startswith(kind) and word != f"{kind}{self._own}" else None
                 if fields is not None and fields.number("time_s", 0.0) >= since_s:
                     yield fields
 
     def _file(self, word: str) -> Path:
-        return self._directory / f"{word}.json"
+        return self.directory / f"{word}.json"
 
-    def _read(self, word: str) -> Fields | None:
+    def _read(self, word: str, limit: int = MAX_BYTES) -> Fields | None:
         """What was written since this launcher began; an earlier command of the same script is none of its gang."""
         with suppress(OSError, InputError):
-            fields = Fields(word, read_json(self._file(word), SCHEMA, (os.geteuid(),)))
+            fields = Fields(word, read_json(self._file(word), SCHEMA, (os.geteuid(),), limit))
             return fields if fields.number("time_s") >= self._since_s - SKEW_S else None
         return None
 
     def _write(self, word: str, **said: Any) -> None:
         told = {"schema": SCHEMA, "by": self._own, "rank": self._task.rank, "time_s": time.time(), **said}
         with suppress(OSError):
-            self._directory.mkdir(exist_ok=True)
+            self.directory.mkdir(exist_ok=True)
             write_json(self._file(word), told)
+
+
+def _plain(dumps: Sequence[Dump]) -> Any:
+    from msgspec import to_builtins
+
+    return to_builtins(dumps)
 
 
 SKEW_S = 2.0  # of clocks within a job
@@ -165,7 +189,7 @@ def _size(environment: Mapping[str, str]) -> int:
 
 def sights_of(fields: Fields) -> Iterator[RankState]:
     """The sights in what a launcher has written; what is none is passed over."""
-    from perdure.job.rank_state import MAX_WHERE, Life, RankState
+    from perdure.hangs.rank_state import MAX_WHERE, Life, RankState
 
     found = fields.data.get("sights")
     for each in found[:MAX_SIGHTS] if isinstance(found, list) else ():

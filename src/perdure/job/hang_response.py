@@ -28,9 +28,10 @@ from perdure.job.silence import Tier
 from perdure.model.exits import FAILED_SAID, HANG_ENDED, HANG_SAID, SILENCE_SAID
 
 if TYPE_CHECKING:
-    from perdure.job.culprit import HangFinding
+    from perdure.hangs.culprit import HangFinding
+    from perdure.hangs.rank_state import RankState
+    from perdure.job.flight_recorder import FlightRecorder
     from perdure.job.hang_diagnosis import HangDiagnosis
-    from perdure.job.rank_state import RankState
 
 HANG_SCHEMA = "perdure.hang/1"
 FILES_EVERY_S, EARLY_S = 30.0, 5.0
@@ -51,6 +52,7 @@ class HangResponse:
     raiser: ServiceReporter
     note_file: Path
     options: ExecOptions
+    recorder: FlightRecorder | None = None  # None where its dumps are not asked for
     ended_why: str = ""
     _inquiry: HangDiagnosis | None = None
     _leads: bool = False
@@ -124,7 +126,7 @@ class HangResponse:
     def _follow(self, now: float, *, ends: bool) -> None:
         silent_s = self.hang.silent_s(now)
         if silent_s is not None and silent_s < self.options.hang.after_s / 2:
-            return  # this one goes on, whatever becomes of the others
+            return  # this one goes on, whatever happens to the others
         if ends:
             self._end("another rank's launcher has found that the step hangs", "perdure exec: ")
             return
@@ -146,7 +148,8 @@ class HangResponse:
     def _inquire(self, now: float) -> HangDiagnosis:
         from perdure.job.hang_diagnosis import HangDiagnosis  # only here: few programs hang
 
-        return HangDiagnosis(self._look, self.hang.told, self.gang, self.options.beat_s, now)
+        dump = self.recorder.collect if self.recorder else None
+        return HangDiagnosis(self._look, dump, self.hang.told, self.gang, self.options.beat_s, now)
 
     def _look(self) -> list[RankState]:
         from perdure.job.inspection import look_at
@@ -180,8 +183,15 @@ class HangResponse:
         for sight in (self._inquiry.own or [])[:MAX_STACKS] if self._inquiry else ():
             if sight.stack:
                 say(f"perdure exec: stack of {sight.name}: {' < '.join(sight.stack)}")
+        self._say_where_dumps_are()
         self._note(note)
-        self.raiser.raise_("app.hang", severity=3, note=note)
+        self.raiser.raise_("app.hang", severity=3, note=note, about=finding.culprits)
+
+    def _say_where_dumps_are(self) -> None:
+        if self.recorder and self._inquiry and self._inquiry.dumps:
+            count, where = len(self._inquiry.dumps), self.recorder.directory
+            say(f"perdure exec: flight recorder dumps of {count} ranks: perdure why --ranks {where}")
+            self.recorder.keep_few()
 
     def _note(self, note: str) -> None:
         sights = [asdict(sight) for sight in (self._inquiry.own or [])] if self._inquiry else []
@@ -217,7 +227,7 @@ class HangResponse:
             self._failed_look.start(now)
         if self._failed_look.is_running:
             return
-        from perdure.job.rank_state import Life
+        from perdure.hangs.rank_state import Life
 
         sights, self._failed_look = self._failed_look.result or [], None
         if not sights or any(sight.life is Life.WORKS for sight in sights):

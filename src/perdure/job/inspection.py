@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from perdure.hangs.rank_state import MAX_WHERE, SHOWN_FRAMES, Frame, RankState, Seen, call_of, life_of
 from perdure.job.fields import Fields
 from perdure.job.gang import sights_of
 from perdure.job.identity import RANK_VARIABLES, SLURM_JOB, Task, task_of
 from perdure.job.native import waits_in
 from perdure.job.processes import LAUNCHERS, catches, is_copy, name_of
-from perdure.job.rank_state import MAX_WHERE, SHOWN_FRAMES, Frame, RankState, Seen, call_of, life_of
 
 SAMPLE_S = 1.0  # over which the use of a core is measured
 STACKS_S = 4.0  # that reading all stacks may take

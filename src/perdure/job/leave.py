@@ -1,4 +1,4 @@
-"""Ending a program with a word on what is to become of its job, also through torchrun."""
+"""Ending a program with a word on what to do with its job, also through torchrun."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from perdure.job.rank_state import PYTHON
+from perdure.hangs.rank_state import PYTHON
 
 STACK_BYTES, MAX_MAPS = 16 * 1024, 8 << 20
 INNERMOST = 3  # return addresses that decide, by their majority: between frames old ones may be left

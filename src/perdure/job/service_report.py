@@ -7,27 +7,37 @@ The recovery itself follows from the end of the attempt, which the service sees 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from perdure.errors import InputError, PerdureError
 from perdure.job.identity import Start, Task, service_job_of
 from perdure.job.output import say
 
+if TYPE_CHECKING:
+    from perdure.hangs.rank_state import RankState
+
 WAIT_S = 5.0
+MAX_NAMED = 64  # ranks, and nodes, that one exception is about
 Tell = Callable[..., object]
 
 
 class ServiceReporter:
-    """Raises exceptions of one task, each in the background; nothing is raised here, whatever becomes of it."""
+    """Raises exceptions of one task, each in the background; nothing is raised here, whatever the result."""
 
     def __init__(self, tell: Tell | None) -> None:
         self._tell = tell
         self._threads: list[threading.Thread] = []
 
-    def raise_(self, type_: str, *, severity: int, note: str) -> None:
+    def raise_(self, type_: str, *, severity: int, note: str, about: Sequence[RankState] = ()) -> None:
+        """Where it is `about` known ranks and their nodes, these are its subject, and not the task that tells of it."""
         if self._tell is not None:
-            thread = threading.Thread(target=self._send, args=(self._tell, type_, severity, note), daemon=True)
+            tell, ranks = self._tell, [sight.rank for sight in about if sight.rank is not None][:MAX_NAMED]
+            if ranks:
+                nodes = list(dict.fromkeys(sight.node for sight in about if sight.node))[:MAX_NAMED]
+                tell = partial(tell, nodes=nodes, ranks=ranks)
+            thread = threading.Thread(target=self._send, args=(tell, type_, severity, note), daemon=True)
             thread.start()
             self._threads.append(thread)
 

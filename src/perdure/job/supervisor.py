@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.errors import Fenced
 from perdure.job.exit_report import ExitReason
@@ -29,6 +29,9 @@ from perdure.job.signals import FORWARDED, Heard
 from perdure.job.silence import Tier
 from perdure.job.walltime import WalltimeWatch
 from perdure.model.exits import OURS, RETRY_ME, STOP_HERE, WALLTIME_SAID, WALLTIME_TOLD
+
+if TYPE_CHECKING:
+    from perdure.job.flight_recorder import FlightRecorder
 
 _JOB_CONTROL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 AGAIN_S = 1.0  # until a warning that nobody listened to is given again
@@ -59,6 +62,7 @@ class Watches:
     is_first: bool  # of its start: it says what concerns all
     gang: Gang
     task: Task
+    recorder: FlightRecorder | None = None
 
 
 class Supervisor:
@@ -79,8 +83,9 @@ class Supervisor:
         self._look_s = 0.0
         self._is_unheard, self._is_paused = False, False
         self._standstill = HangResponse(
-            family, watches.hang, watches.gang, watches.task, watches.raiser, watches.tracks.hang, options
-        )
+            family, watches.hang, watches.gang, watches.task, watches.raiser, watches.tracks.hang, options,
+            watches.recorder,
+        )  # fmt: skip
         self.told: list[str] = []
 
     def watch(self, foresee: Callable[[Ending], object]) -> Ending:
@@ -128,7 +133,7 @@ class Supervisor:
             return  # a file system that cannot be asked now is asked again; nothing can be published on it meanwhile
 
     def _resume(self, away_s: float) -> None:
-        """Let the program go on, but where it is to pause; while it stood still it could give no sign of life."""
+        """Resume the program unless it is to pause; while it stood still it could give no sign of life."""
         if self._is_paused:
             return
         stood_s = max(0.0, away_s) if self._stopped_s is None else time.monotonic() - self._stopped_s
@@ -208,7 +213,7 @@ class Supervisor:
         return ": the program is stopped until that is over"
 
     def _go_on(self, why: str) -> None:
-        """Let a program go on that is stopped because it was to pause."""
+        """Resume a program that is stopped because it was to pause."""
         if self._is_paused:
             self._is_paused = False
             self._resume(0.0)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.job.culprit import finding_of
+from perdure.hangs.culprit import finding_of
+from perdure.hangs.rank_state import Frame, Life, RankState, Seen, life_of
 from perdure.job.inspection import dump_of, frames_of
 from perdure.job.output import Growth, OutputFiles, growth_of
-from perdure.job.rank_state import Frame, Life, RankState, Seen, life_of
 
 BACKWARD = Frame("_engine_run_backward", "/v/lib/python3.11/site-packages/torch/autograd/graph.py", 979)
 BARRIER = Frame("barrier", "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 5356)

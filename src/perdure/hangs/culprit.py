@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.job.rank_state import Life, RankState
+from perdure.hangs.rank_state import Life, RankState
 
 MOST_NAMED = 4
 
@@ -27,11 +27,24 @@ class HangFinding:
 
     @property
     def sentence(self) -> str:
-        """``rank 1 on node2 stopped first: train.py:17 in load; rank 0 waits for it``; of many the first."""
+        """``rank 1 on node2 stopped first: train.py:17 in load; rank 0 waits for it``; of many the first.
+
+        The node stands behind the first rank where it is that of all of them.
+        """
         if not self.culprits or self.culprits[0].rank is None:
             return self.says
-        more = f" and {len(self.culprits) - 1} more" if len(self.culprits) > 1 else ""
-        return f"{self.culprits[0].name}{more} {'works' if self.works else 'stopped first'}: {self.says}"
+        first, nodes = self.culprits[0], self.nodes
+        who = first.name
+        if len(self.culprits) > 1:
+            more = f" and {len(self.culprits) - 1} more"
+            some = f"{', '.join(nodes[:MOST_NAMED])}{', ...' if len(nodes) > MOST_NAMED else ''}"
+            who = f"{who}{more}" if len(nodes) < 2 else f"rank {first.rank}{more} on {some}"
+        return f"{who} {'works' if self.works else 'stopped first'}: {self.says}"
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Of the culprits, as far as they are known."""
+        return tuple(dict.fromkeys(sight.node for sight in self.culprits if sight.node))
 
 
 def finding_of(sights: Sequence[RankState], slack_s: float = 0.0, unseen: int = 0) -> HangFinding:

@@ -1,0 +1,1 @@
+"""From a program that stands still to the ranks that stopped first."""
