@@ -5,18 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.coordination.chain import (
-    MAX_ANNOTATIONS,
-    MAX_ANNOTATIONS_OF_GUESTS,
     MAX_BUDGETS,
     MAX_HANDLERS_OF_ONE_GUEST,
     MAX_OF_GUESTS,
     MAX_OF_ONE_GUEST,
     MAX_PASSED_ON,
-    Chain,
     advance,
-    equal_of,
     restored,
 )
+from perdure.coordination.chain_state import Chain
+from perdure.coordination.folding import equal_of, open_equal
 from perdure.coordination.messages import (
     Annotated,
     Answered,
@@ -43,6 +41,7 @@ from perdure.coordination.record import (
     Scope,
     Subject,
 )
+from perdure.coordination.record_changes import MAX_ANNOTATIONS, MAX_ANNOTATIONS_OF_GUESTS
 from perdure.coordination.ruling import Registration, Ruling, declined, handled
 from perdure.model.actions import Drain
 from tests.copying import replace
@@ -252,6 +251,15 @@ def test_what_is_worse_than_what_is_known_is_new(severity):
     chain, _ = advance(Chain(), [ExceptionRaised(replace(record("x"), severity=2))], handlers, 0.0)
     chain, _ = advance(chain, [ExceptionRaised(replace(record("y"), severity=severity))], handlers, 1.0)
     assert ("y" in chain.ended) is (severity < 2)
+
+
+def test_what_the_site_says_again_is_one_with_the_worst_that_it_said_whatever_a_user_said_since():
+    mild, worse, again = (
+        replace(record(name, by="operator:root"), severity=n) for name, n in zip("abc", (6, 1, 1), strict=True)
+    )
+    guest = replace(record("bob+d", by="viewer:bob"), severity=0)
+    for known in ((mild, worse), (worse, mild), (mild, guest, worse)):
+        assert open_equal(replace(Chain(), open={each.id: each for each in known}), again) is worse
 
 
 @pytest.mark.parametrize("outcome", [ExceptionOutcome.RECOVERED, ExceptionOutcome.WITHDRAWN])

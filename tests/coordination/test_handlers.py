@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from perdure.coordination.chain import Chain, advance
+from perdure.coordination.chain import advance
 from perdure.coordination.chain import restored as rebuilt_from
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.handlers.shared import MAX_HELD, newly_needed
 from perdure.coordination.messages import (

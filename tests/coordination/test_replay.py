@@ -1,6 +1,7 @@
 """Exceptions of the past under another playbook: the same one changes nothing, another says where it parts."""
 
-from perdure.coordination.chain import Chain, advance
+from perdure.coordination.chain import advance
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.messages import Answered, ExceptionRaised, HandlerEnlisted, Ticked
 from perdure.coordination.playbook import own_playbook, site_playbook

@@ -26,7 +26,7 @@ class Manager(SimulatedCluster):
 
     def __init__(self, *given, **named) -> None:
         super().__init__(*given, **named)
-        self._returned_s = {}  # by node: when it last came back into service
+        self._returned_s, self._left_s = {}, {}  # by node: when it last came back into service, and left it
 
     def submit(self, script):
         job_id = super().submit(script)
@@ -48,10 +48,14 @@ class Manager(SimulatedCluster):
         """Whether the node took no new work at some instant since then."""
         return not self._nodes[node].is_usable or self._returned_s.get(node, 0.0) >= since_s
 
+    def was_in(self, node: str, since_s: float) -> bool:
+        """Whether the node took new work at some instant since then."""
+        return self._nodes[node].is_usable or self._left_s.get(node, 0.0) >= since_s
+
     def _set_node(self, name, state, reason):
         super()._set_node(name, state, reason)
-        if self._nodes[name].is_usable:
-            self._returned_s[name] = self.now
+        changed_s = self._returned_s if self._nodes[name].is_usable else self._left_s
+        changed_s[name] = self.now
 
     def requeue_by_itself(self, job_id: str) -> bool:
         submitted = self._jobs[job_id]

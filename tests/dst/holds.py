@@ -16,10 +16,13 @@ DEEDS = (  # the last first: one job's actions keep their order, and clocks are 
 class Holds:
     """Compares what Perdure holds and lets go of with what was said of the resources that jobs need."""
 
-    def __init__(self, db, manager, voices, told_by, needs) -> None:
-        """Who said so: `voices` by type and resource, `told_by` by id. `needs` tells whether a job needs a resource."""
+    def __init__(self, db, manager, voices, told_by, needs, knows) -> None:
+        """Who said so: `voices` by type and resource, `told_by` by id. `needs` tells whether a job needs a resource.
+
+        `knows` tells whether the service knows a job.
+        """
         self._db, self._manager, self._voices, self._told_by = db, manager, voices, told_by
-        self._needs = needs
+        self._needs, self._knows = needs, knows
 
     def check_hold(self, action, record, chain) -> None:
         """A job is held while something that it needs is down, by the word of the site."""
@@ -39,8 +42,8 @@ class Holds:
         held = sum(key.startswith(f"hold:{action.attempt}@") for key in effects)
         let_go = sum(key.startswith(f"release:{action.attempt}@") and key != action.key for key in effects)
         must(let_go < held, "what is held is let go once", action.key, held, let_go)
-        if self._manager.job(job_id).state.is_over:
-            return  # and was forgotten: it needs nothing any more, and there is nothing to let go
+        if self._manager.job(job_id).state.is_over and not self._knows(job_id):
+            return  # forgotten: nobody can tell what it needed, and there is nothing to let go
         for other in chain.ended.values():
             needed = other.is_brake and self._needs(job_id, other.subject.resource)
             must(not needed, "a job that needs what is down stays held", action.key, other.id)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
-from perdure.coordination.record import AnswerKind, Component, ExceptionOutcome
+from perdure.coordination.record import RETURNED, AnswerKind, Component, ExceptionOutcome
 from perdure.model.actions import Down, Drain, Exclude, Hold, JobAction, Release, Requeue
 from perdure.model.jobs import AttemptState, JobState
 from perdure.service.access.auth import Identity, Role
@@ -42,7 +42,7 @@ class Auditor:
         self.retries = Retries(disk.raw, manager, limits, clock)
         self.voices = defaultdict(set)  # by type and nodes or resource of a fault: who has said so
         self.told_by = defaultdict(set)  # by id of an exception: who has told of it
-        self._holds = Holds(disk.raw, manager, self.voices, self.told_by, self._needs)
+        self._holds = Holds(disk.raw, manager, self.voices, self.told_by, self._needs, self._knows)
         self.folding = Folding(disk.raw, lambda job_id: self.view().latest(job_id))
         self._seen = {}  # records by id, as they stood when the service last said so
         self.orders = 0
@@ -108,8 +108,11 @@ class Auditor:
         """What a record says of a job or a node is so, or was when the service last looked."""
         outcome = after.outcome if before is None or before.outcome is not after.outcome else ExceptionOutcome.OPEN
         if outcome is ExceptionOutcome.RECOVERED and before is not None and before.needs_a_person:
-            out = [self._manager.was_out(node, self._line.known_s) for node in after.subject.nodes]
-            must(all(out), "a fault that is seen to leaves its nodes without new work", after.id, after.subject.nodes)
+            is_back = any(told.key == RETURNED for told in after.annotations)
+            was_so = self._manager.was_in if is_back else self._manager.was_out
+            law = "is back in service" if is_back else "gets no new work"
+            found = [was_so(node, self._line.known_s) for node in after.subject.nodes]
+            must(all(found), f"a node of a fault that is dealt with {law}", after.id, after.subject.nodes)
         if not after.id.startswith(f"{self._manager.name}/") or after.attempt is None:
             return
         later = [a for a in self._manager.attempts(after.subject.job_id) if a.id > after.attempt]
@@ -293,6 +296,9 @@ class Auditor:
         brakes = [record["id"] for record in standing if not record["outcome"]]
         clearing = [record["id"] for record in standing if record["outcome"] == "clearing"]
         must(brakes or not clearing, "what an all-clear was given for is over", clearing)
+
+    def _knows(self, job_id: str) -> bool:
+        return job_id in self.view().state.known.jobs
 
     def _check_acknowledged(self) -> None:
         for exception_id, record in self._seen.items():

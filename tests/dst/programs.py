@@ -15,7 +15,7 @@ from perdure.coordination.wire import decode
 from perdure.errors import PerdureError
 from perdure.model.jobs import JobState
 from perdure.service.access.auth import Identity, Role
-from perdure.service.core.controller import PERDURE, Ordered
+from perdure.service.core.messages import PERDURE, Ordered
 from perdure.service.core.orders import job_order, node_order
 from perdure.service.exceptions.coordinator import Answering, Enlisting
 from perdure.service.exceptions.permissions import handler_id

@@ -21,7 +21,7 @@ BY_HAND = "SELECT 1 FROM actions WHERE kind = 'requeue' AND by != 'perdure'"
 DECIDED = "SELECT job_id, incarnation, owner, decided, payload FROM exceptions WHERE of_attempt AND decided IS NOT NULL"
 KINDS = "SELECT incarnation, type FROM exceptions WHERE of_attempt AND job_id = ?"
 PROBED = ("job.unknown", "job.gpu")  # nobody can tell; hearsay of broken hardware
-OF_ALL = "of an hour are spent"  # in the words for a budget that jobs share
+OF_ALL = " of an hour "  # in the words for a budget that jobs share
 PARKED = "it waits until"  # what it needs is down
 LATER = re.compile(r", later, at (.*?), since ")
 FEW_S = 1.0  # that a wait may be longer than the budgets ask for

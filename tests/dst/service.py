@@ -13,7 +13,8 @@ from perdure.coordination.site import Resource
 from perdure.retry.rules import RetryRules
 from perdure.service.core.caps import Caps
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import ControllerSettings, unfinished
+from perdure.service.core.controller import unfinished
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.store.journal import Journal
 from perdure.service.workers.engine import Engine

@@ -57,7 +57,7 @@ def test_who_takes_silence_for_a_no_is_caught(simulation, monkeypatch):
 
 
 def test_who_forgets_annotations_is_caught(simulation, monkeypatch):
-    monkeypatch.setattr("perdure.coordination.chain._Draft._with", lambda self, record, annotations: record)
+    monkeypatch.setattr("perdure.coordination.chain.with_annotations", lambda record, annotations: record)
     assert any("annotations" in broken for broken in broken_by(simulation))
 
 

@@ -9,7 +9,7 @@ from perdure.errors import StateError
 from perdure.model.actions import Hold, Release, Requeue
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import AttemptState, JobState
-from perdure.service.core.controller import Looked, Ordered
+from perdure.service.core.messages import Looked, Ordered
 from perdure.service.exceptions.coordinator import Enlisting
 from tests.copying import replace
 from tests.dst.cluster import Line, Manager

@@ -3,9 +3,11 @@
 import itertools
 
 import pytest
+from sqlalchemy import Engine, event
 
 from tests.conftest import require
 from tests.service import postgres
+from tests.service.clusters_apart import mixed_by
 
 _numbers = itertools.count(1)
 
@@ -28,3 +30,18 @@ def postgres_database(postgres_url):
 def where(request, tmp_path):
     """Where a journal can be opened, once for each kind of database."""
     return tmp_path / "state" if request.param == "sqlite" else request.getfixturevalue("postgres_database")
+
+
+@pytest.fixture(autouse=True)
+def _clusters_stay_apart():
+    """Whatever a test asks of a journal is asked of one cluster."""
+    broken = []
+
+    def look(_connection, statement, *_):
+        if mixed := mixed_by(statement):
+            broken.append(mixed)
+
+    event.listen(Engine, "before_execute", look)
+    yield
+    event.remove(Engine, "before_execute", look)
+    assert not broken, broken[0]

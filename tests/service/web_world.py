@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,9 @@ from perdure.retry.history import Spent
 from perdure.retry.rules import RetryRules
 from perdure.service.access.auth import Role, TokenBook
 from perdure.service.blame.settings import BlameSettings
-from perdure.service.core.controller import (
-    ChainInput,
-    ControllerSettings,
-    Ended,
-    Event,
-    Judge,
-    Judged,
-    Looked,
-    Ordered,
-    step,
-)
+from perdure.service.core.controller import step
+from perdure.service.core.messages import ChainInput, Ended, Event, Judge, Judged, Looked, Ordered
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.core.view import SiteView
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.learning.learner import Learner
@@ -62,6 +54,7 @@ with warnings.catch_warnings():
 CLUSTER = "aurora"
 BASE = "http://127.0.0.1:8470"
 HOUR = 3600.0
+NOTHING: Mapping[str, Any] = {}
 
 SHAPE = b"""epoch 1 loss 2.31
 Traceback (most recent call last):
@@ -80,11 +73,12 @@ ConnectionResetError: [Errno 104] Connection reset by peer
 class World:
     """A small cluster with a clock of its own. Whatever happens goes through the controller into the journal."""
 
-    def __init__(self, path: Path | str, now: float, nodes: int = 6, gpus: int = 8) -> None:
-        self.journal = Journal.open(path, CLUSTER)
+    def __init__(self, path: Path | str, now: float, nodes: int = 6, gpus: int = 8, *, cluster: str = CLUSTER) -> None:
+        self._path, self.cluster = path, cluster
+        self.journal = Journal.open(path, self.cluster)
         self.now = now
         self.state = self.journal.restore()
-        self.learner = Learner(TrainingStore(self.journal.store, CLUSTER), own_rules(), lambda: self.now)
+        self.learner = Learner(TrainingStore(self.journal.store, self.cluster), own_rules(), lambda: self.now)
         self.jobs: dict[str, Job] = {}
         self.attempts: dict[str, Attempt] = {}
         self.nodes = {f"gpu{i:02}": Node(f"gpu{i:02}", NodeState.UP, "", gpus, 0, now) for i in range(1, nodes + 1)}
@@ -92,6 +86,13 @@ class World:
         self.unseen: dict[str, str] = {}
         self.judging = True  # False: tests judge by themselves
         self.look()
+
+    def restart(self) -> None:
+        """As if the service had ended and begun again: all that is known is what its database knows."""
+        self.journal.close()
+        self.journal = Journal.open(self._path, self.cluster)
+        self.state = self.journal.restore()
+        self.learner = Learner(TrainingStore(self.journal.store, self.cluster), own_rules(), lambda: self.now)
 
     def take(self, event: Event) -> None:
         before = self.state
@@ -120,7 +121,7 @@ class World:
 
     def look(self) -> None:
         seen = (tuple(self.jobs.values()), tuple(self.attempts.values()), tuple(self.nodes.values()))
-        self.take(Looked(Observation(CLUSTER, self.now, *seen, unseen=self.unseen)))
+        self.take(Looked(Observation(self.cluster, self.now, *seen, unseen=self.unseen)))
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
@@ -129,7 +130,7 @@ class World:
         self, job_id: str, name: str = "train", user: str = "mira", gpus: int = 2, *, look: bool = True, **more: Any
     ) -> None:
         self.jobs[job_id] = Job(
-            CLUSTER, job_id, name, user, JobState.PENDING, self.now, "gpu", gpus, walltime_s=12 * HOUR, **more
+            self.cluster, job_id, name, user, JobState.PENDING, self.now, "gpu", gpus, walltime_s=12 * HOUR, **more
         )
         if look:
             self.look()
@@ -138,7 +139,7 @@ class World:
         job, old = self.jobs[job_id], self.attempts.get(job_id)
         incarnation = old.id.incarnation + 1 if old else 1
         self.attempts[job_id] = Attempt(
-            AttemptId(CLUSTER, job_id, incarnation),
+            AttemptId(self.cluster, job_id, incarnation),
             AttemptState.RUNNING,
             nodes or ("gpu01",),
             self.now,
@@ -210,7 +211,7 @@ class Desk:
         retries, spent, left = retry_budgets(world.view())
         unseen = dict(world.unseen)
         return Status(
-            CLUSTER, self.backend, self.armed, self.stopped, world.now, unseen, self.ready, self.unready,
+            world.cluster, self.backend, self.armed, self.stopped, world.now, unseen, self.ready, self.unready,
             answered_s=self.answered_s, retries=retries, spent=spent, left=left,
         )  # fmt: skip
 
@@ -235,7 +236,7 @@ class Desk:
 
     def submit(self, spec: dict[str, Any]) -> str:
         try:
-            decode(JobSpec, spec)
+            decode(JobSpec, spec, "job")
         except ValueError as err:
             raise InputError("job", str(err), "See `perdure submit --help`") from err
         self.submitted.append(spec)
@@ -243,7 +244,9 @@ class Desk:
 
     def fault(self, node: str, kind: str) -> None:
         if self.backend != "local":
-            raise ClusterError(CLUSTER, "only the embedded cluster can do that", "Use the cluster's own commands")
+            raise ClusterError(
+                self.world.cluster, "only the embedded cluster can do that", "Use the cluster's own commands"
+            )
         self.faults.append((node, kind))
 
     def log_text(self, job_id: str, incarnation: int, max_bytes: int) -> bytes:
@@ -294,19 +297,38 @@ def site(
     now: float = 1_790_000_000.0,
     *,
     where: Path | str | None = None,
+    cluster: str = CLUSTER,
     whatif: WhatifSettings | None = None,
     blame: BlameSettings | None = None,
     **settings: Any,
 ) -> Site:
     """A site whose cluster is still empty; its clock is the world's, its journal in `path` or else in `where`."""
-    world = World(where or path, now)
+    world = World(where or path, now, cluster=cluster)
+    tokens = TokenBook(path, lambda: world.now)
+    minted = (tokens.mint("root", Role.OPERATOR), tokens.mint("mira", Role.VIEWER), tokens.mint("jonas", Role.VIEWER))
+    return _around(world, path, minted, whatif, blame, settings)
+
+
+def restarted(place: Site, path: Path) -> Site:
+    """The same site once its service has ended and begun again, with the settings built in."""
+    place.world.restart()
+    return _around(place.world, path, (place.operator, place.mira, place.jonas))
+
+
+def _around(
+    world: World,
+    path: Path,
+    minted: tuple[str, str, str],
+    whatif: WhatifSettings | None = None,
+    blame: BlameSettings | None = None,
+    settings: Mapping[str, Any] = NOTHING,
+) -> Site:
     commands, tokens = Desk(world), TokenBook(path, lambda: world.now)
     web = WebSettings(clock=lambda: world.now, **settings)
     journal = world.journal.engine
     database = journal.url.render_as_string(hide_password=False)
-    queue = ComparisonQueue(path / "whatif", database, CLUSTER, whatif or WhatifSettings(), lambda: world.now)
+    queue = ComparisonQueue(path / "whatif", database, world.cluster, whatif or WhatifSettings(), lambda: world.now)
     app = create_app(journal, commands, tokens, web, queue=queue, learner=world.learner, suspicion=blame)
-    minted = (tokens.mint("root", Role.OPERATOR), tokens.mint("mira", Role.VIEWER), tokens.mint("jonas", Role.VIEWER))
     return Site(world, commands, tokens, app, *minted, queue)
 
 

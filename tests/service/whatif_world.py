@@ -68,7 +68,7 @@ def answered(place: Site, owner: str = "mira", source: str = "jobs.csv", **said:
     text = clean(source)
     number = next(_numbers)
     found = Comparison(
-        f"{number:016x}",
+        f"{2**64 - 1 - number:016x}",  # later ones do not come later in a directory
         owner,
         text,
         ComparisonQuestion(cluster="2x8", policies=("fifo", "srtf"), retries=("recorded", "never"), seeds=3),

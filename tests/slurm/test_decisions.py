@@ -122,7 +122,7 @@ def test_a_budget_that_is_spent_means_later(submitted):
     assert len(late) == 2
     for job in late:
         note = site.records(job)[0]["verdicts"][-1]["note"]
-        assert "user nobody's share of the cluster's retries of an hour are spent (6 of 6)" in note
+        assert "user nobody's share of the cluster's retries of an hour is spent (6 of 6)" in note
         fields = cluster.wait(job, lambda seen: (seen["JobState"], seen["Reason"]) == ("PENDING", "BeginTime"))
         starts_s = time.mktime(time.strptime(fields["StartTime"], "%Y-%m-%dT%H:%M:%S"))
         assert 3000 < starts_s - time.time() < 3700

@@ -9,7 +9,7 @@ import pytest
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.tools import Tools
 from perdure.model.jobs import JobState
-from perdure.service.core.controller import ControllerSettings
+from perdure.service.core.settings import ControllerSettings
 from tests.e2e.recipes import RECIPES, WITH, command, is_installed, steps_done
 from tests.e2e.service import running
 

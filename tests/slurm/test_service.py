@@ -13,7 +13,7 @@ from perdure.backends.slurm.tools import Tools
 from perdure.model.actions import Exclude, Hold, Requeue
 from perdure.model.jobs import JobState
 from perdure.retry.rules import RetryRules
-from perdure.service.core.controller import ControllerSettings
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.workers.executor import ActionState
 from tests.e2e.service import await_, running
 

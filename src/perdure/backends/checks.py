@@ -161,12 +161,15 @@ def check_requeue_is_one_new_attempt(harness: Harness) -> None:
 
 
 def check_requeue_avoids_excluded_nodes(harness: Harness) -> None:
-    """A job requeued away from a node does not run there again."""
+    """A job requeued away from a node does not run there again before that is lifted."""
     job_id = harness.submit(Program(exit_code=1))
     first = _ended(harness, job_id)
     assert _status(harness, Requeue(first.id, exclude=first.nodes)) is OutcomeStatus.DONE
     second = _ended(harness, job_id, after=first)
     assert not set(second.nodes) & set(first.nodes)
+    others = tuple(name for name in harness.nodes if name not in first.nodes)
+    assert _status(harness, Requeue(second.id, exclude=others, lift=first.nodes)) is OutcomeStatus.DONE
+    assert _ended(harness, job_id, after=second).nodes == first.nodes
 
 
 def check_restart_on_fewer_nodes(harness: Harness) -> None:

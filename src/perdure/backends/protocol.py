@@ -44,7 +44,7 @@ class Backend(Protocol):
         """
 
     def lookup(self, action: Action) -> Outcome | None:
-        """Say what became of an action that may or may not have been carried out. None: it surely was not."""
+        """Return the result of an action that may or may not have been carried out. None: it surely was not."""
 
     def close(self) -> None:
         """Release sockets and processes."""
@@ -55,7 +55,7 @@ class Commented(Protocol):
     """A cluster whose jobs have a line of their own for what was decided on them."""
 
     def write_comments(self, actions: Sequence[Comment]) -> list[Outcome]:
-        """Carry out comments, all together; what came of each. From any thread. Raises `ClusterBusy`."""
+        """Carry out comments, all together; the result of each. From any thread. Raises `ClusterBusy`."""
 
 
 @runtime_checkable

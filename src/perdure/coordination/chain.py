@@ -14,13 +14,13 @@ are only appended; what is about an incarnation that is gone changes nothing; ev
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from itertools import islice, takewhile
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from itertools import islice
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
+from perdure.coordination.chain_state import Chain, HandlerSet, Turn
+from perdure.coordination.folding import equal_of, is_nothing_new, is_same, open_equal, taken
 from perdure.coordination.messages import (
     Annotated,
     Answered,
@@ -49,13 +49,16 @@ from perdure.coordination.record import (
     ExceptionOutcome,
     ExceptionRecord,
     ExceptionState,
-    Scope,
-    Sighting,
+)
+from perdure.coordination.record_changes import (
+    is_of_a_guest,
+    most_annotations,
+    seen_again,
+    with_annotations,
+    without_holds,
 )
 from perdure.coordination.ruling import Registration, Ruling
-from perdure.coordination.source import Source
-from perdure.model.actions import Action, Hold
-from perdure.model.identity import AttemptId
+from perdure.model.actions import Action
 
 MAX_OPEN = 10_000
 MAX_OF_GUESTS = MAX_OPEN // 2  # so many of these may be users'
@@ -66,65 +69,13 @@ MAX_HANDLERS = 1_000
 MAX_HANDLERS_OF_ONE_GUEST = 16
 MAX_BUDGETS = 10_000
 MAX_SPENT, SPENT_S = 1_000, 30 * 86400.0  # recoveries that are remembered of one budget, and how long
-MAX_ANNOTATIONS = 64
-MAX_ANNOTATIONS_OF_GUESTS = MAX_ANNOTATIONS // 2
 MAX_DEPTH = 4  # of exceptions that follow from exceptions
-FRESH_S = 10.0  # what was read back of a node is believed so long
-MAX_SOURCES = 8  # users that are kept as sources of one fault
-
-
-class HandlerSet(Protocol):
-    """What the chain asks the site: its own handlers, its plans, and the standing of jobs."""
-
-    def levels(self, record: ExceptionRecord) -> Collection[Component]:
-        """Those in which Perdure has a handler of its own for this."""
-
-    def rule(self, record: ExceptionRecord, component: Component, chain: Chain) -> Ruling:
-        """The verdict of Perdure's own handler at one of these levels."""
-
-    def fall_back(self, record: ExceptionRecord, chain: Chain) -> Ruling:
-        """The verdict of the default handler, where nobody took it in time."""
-
-    def deadline_s(self, record: ExceptionRecord) -> float:
-        """Seconds from the raising on that the chain has."""
-
-    def window_s(self, record: ExceptionRecord) -> float:
-        """How long equal faults are one exception."""
-
-    def is_stale(self, record: ExceptionRecord) -> bool:
-        """Whether it is about an incarnation that a newer one has replaced, or a job that is over."""
-
-    def owner_of(self, record: ExceptionRecord) -> str:
-        """The user whose job it is about; "" where it is about none."""
-
-
-class Turn(Struct, frozen=True):
-    """Whom the chain waits for; `handler` "" is Perdure's own, which has put it off."""
-
-    component: Component
-    handler: str
-    until_s: float
-    note: str = ""  # why it is put off
-
-
-class Chain(Struct, frozen=True):
-    """All exceptions on their way and those that ended recently, and who may be asked. Never changed in place."""
-
-    open: Mapping[str, ExceptionRecord] = field(default_factory=dict)
-    ended: Mapping[str, ExceptionRecord] = field(default_factory=dict)  # oldest first, at most `MAX_ENDED`
-    turns: Mapping[str, Turn] = field(default_factory=dict)  # by exception id
-    handlers: Mapping[str, Registration] = field(default_factory=dict)
-    equals: Mapping[tuple[object, ...], str] = field(default_factory=dict)  # what is being folded into which exception
-    spent: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # when each budget was charged, oldest first
-
-    def find(self, exception_id: str) -> ExceptionRecord | None:
-        return self.open.get(exception_id) or self.ended.get(exception_id)
 
 
 def advance(chain: Chain, inputs: Iterable[Input], handlers: HandlerSet, now: float) -> tuple[Chain, list[Effect]]:
     """Take in what came, in order: the chain after it, and what is to be written, asked and done.
 
-    Where nothing came of it, the chain is the same object as before.
+    Where nothing changed, the chain is the same object as before.
     """
     draft = _Draft(chain, handlers, now)
     for given in inputs:
@@ -143,47 +94,6 @@ def restored(
         (ended if record.state.is_over else opened)[record.id] = record
         equals[equal_of(record)] = record.id
     return Chain(open=opened, ended=ended, handlers={h.id: h for h in handlers}, equals=equals, spent=spent)
-
-
-def equal_of(record: ExceptionRecord) -> tuple[object, ...]:
-    """Faults that agree in this are one: ranks and GPUs of one start, and all users of one shared resource."""
-    kind, is_over, about = record.type, record.is_all_clear, record.subject
-    if record.scope is Scope.GLOBAL:
-        return kind, is_over, about.cluster, about.resource, about.nodes if not about.resource else ()
-    return kind, is_over, about.cluster, about.job_id, record.incarnation, about.nodes, about.resource
-
-
-def open_equal(chain: Chain, record: ExceptionRecord) -> ExceptionRecord | None:
-    """An equal fault that the site has told of, and that is on its way or a brake, whatever users have said since."""
-    equal, brakes = equal_of(record), (ended for ended in chain.ended.values() if ended.is_brake)
-    of_the_site = (known for known in (*chain.open.values(), *brakes) if not is_of_a_guest(known))
-    return next((known for known in of_the_site if equal_of(known) == equal), None)
-
-
-def is_same(known: ExceptionRecord, again: ExceptionRecord) -> bool:
-    """Whether one of the same id is told again, or another bears its id."""
-    return (known.type, known.subject) == (again.type, again.subject)
-
-
-def taken(exception_id: str) -> tuple[str, str]:
-    """What to say of an id that another exception bears, and how that is fixed."""
-    return f"the id {exception_id} is taken by another exception", "Leave the id out, or make a new one"
-
-
-def _seen_again(known: ExceptionRecord, again: ExceptionRecord, now: float) -> ExceptionRecord:
-    """A second source of one fault is worth knowing: who it is, and what it has to say."""
-    is_one_more = is_of_a_guest(again) and len(known.sources) > MAX_SOURCES
-    if again.detected_by in known.sources or is_one_more:
-        return known
-    seen = (*known.seen_by, Sighting(again.detected_by, now, again.origin.host))
-    room = MAX_ANNOTATIONS_OF_GUESTS if is_of_a_guest(again) else MAX_ANNOTATIONS
-    more = again.annotations[: max(0, room - len(known.annotations))]
-    return replace(known, seen_by=seen, annotations=(*known.annotations, *more))
-
-
-def is_of_a_guest(record: ExceptionRecord) -> bool:
-    """Whether a user raised it, and neither the service itself nor an operator."""
-    return not Source.of(record.detected_by).is_of_the_site
 
 
 class _Draft:
@@ -219,7 +129,7 @@ class _Draft:
         return self._turns == self._before.turns and self._handlers == self._before.handlers
 
     def _surplus(self) -> list[str]:
-        """The oldest that ended; those that hold jobs back are kept until they let go."""
+        """The oldest that ended; those that hold jobs back are kept until they release them."""
         too_many = len(self._ended) - MAX_ENDED
         if too_many <= 0:
             return []
@@ -285,7 +195,7 @@ class _Draft:
 
     def _note_source(self, known: ExceptionRecord, again: ExceptionRecord) -> None:
         """Write a second source down; whoever waited for one is asked again."""
-        seen = _seen_again(known, again, self._now)
+        seen = seen_again(known, again, self._now)
         if seen is known:
             return
         self._put(seen)
@@ -321,45 +231,11 @@ class _Draft:
                     replace(known.with_answer(said), state=ExceptionState.EXPIRED, outcome=ExceptionOutcome.WITHDRAWN)
                 )
             known = open_equal(self._chain, record)
-        if known is None or not self._covers(known, record):
+        if known is None or not is_nothing_new(known, record, self._chain, self._own_handlers, self._now):
             return False
         self._folded[known.id] += 1
         self._note_source(known, record)
         return True
-
-    def _covers(self, known: ExceptionRecord, again: ExceptionRecord) -> bool:
-        """Whether `again` is nothing new: no worse than what is known, and that is being seen to, or was recently.
-
-        What nobody would act on when one source said it, is a new matter when another does; so is a fault that comes
-        back after it was fixed.
-        """
-        if again.severity < known.severity:
-            return False
-        if known.id in self._open or known.is_brake:
-            return True
-        ended_s = known.verdicts[-1].time_s if known.verdicts else known.time_s
-        if self._now - ended_s > self._own_handlers.window_s(known):
-            return False
-        match known.state:
-            case ExceptionState.HANDLED:
-                if known.read_back_s is not None and self._now - known.read_back_s > FRESH_S:
-                    return False  # somebody may have returned the node since: it is looked at again
-                return known.outcome in (ExceptionOutcome.OPEN, ExceptionOutcome.STOPPED) and not self._is_overtaken(
-                    known, ended_s
-                )
-            case ExceptionState.ESCALATED:
-                return again.detected_by in known.sources
-            case _:
-                return self._own_handlers.is_stale(again)
-
-    def _is_overtaken(self, known: ExceptionRecord, ended_s: float) -> bool:
-        """Whether its resource went down since: an all-clear from before does not speak of that."""
-        resource = known.subject.resource
-        if not resource:
-            return False
-        since = takewhile(lambda record: record.id != known.id, reversed(self._ended.values()))
-        braked = any(record.is_brake and record.subject.resource == resource for record in since)
-        return braked or any(r.subject.resource == resource and r.time_s >= ended_s for r in self._open.values())
 
     def _count_folded(self) -> None:
         """A storm is counted once a batch: a record is not made again for each of a thousand equal faults."""
@@ -435,7 +311,7 @@ class _Draft:
         if ruling.kind is AnswerKind.HANDLED:
             self._ruled(record, ruling, Component.SCHEDULER, "", depth)
             return
-        record = self._with(record, ruling.annotations)
+        record = with_annotations(record, ruling.annotations)
         answer = ruling.answer(Component.SCHEDULER, self._now)
         self._end(replace(record.with_answer(answer), state=ExceptionState.ESCALATED))
 
@@ -443,7 +319,7 @@ class _Draft:
         self, record: ExceptionRecord, ruling: Ruling, component: Component, handler: str, depth: int
     ) -> tuple[ExceptionRecord, bool]:
         """Write a verdict down; True where it ends the chain."""
-        record = self._with(record, ruling.annotations).with_answer(ruling.answer(component, self._now, handler))
+        record = with_annotations(record, ruling.annotations).with_answer(ruling.answer(component, self._now, handler))
         is_over = ruling.kind is AnswerKind.HANDLED
         if is_over:
             if ruling.ends_job or ruling.budget is not None:
@@ -496,19 +372,10 @@ class _Draft:
         record = self._open.get(exception_id) or self._ended.get(exception_id)
         if record is None:
             self._refuse("no such exception is known", "See `perdure events` for those that are")
-        elif len(record.annotations) + len(annotations) > self._room(annotations):
+        elif len(record.annotations) + len(annotations) > most_annotations(annotations):
             self._refuse(f"it has {len(record.annotations)} annotations", "Put the rest into a file")
         else:
-            self._put(self._with(record, annotations))
-
-    def _room(self, annotations: tuple[Annotation, ...]) -> int:
-        """Users leave room for what the site and handlers have to say."""
-        of_the_site = all(Source.of(a.component).is_of_the_site for a in annotations)
-        return MAX_ANNOTATIONS if of_the_site else MAX_ANNOTATIONS_OF_GUESTS
-
-    def _with(self, record: ExceptionRecord, annotations: tuple[Annotation, ...]) -> ExceptionRecord:
-        room = MAX_ANNOTATIONS - len(record.annotations)
-        return replace(record, annotations=(*record.annotations, *annotations[:room])) if annotations else record
+            self._put(with_annotations(record, annotations))
 
     def _enlist(self, registration: Registration) -> None:
         if registration.id not in self._handlers:
@@ -554,7 +421,7 @@ class _Draft:
         owning = (r for r in self._ended.values() if any(given.action_key in a.action_keys for a in r.verdicts))
         if (record := next(owning, None)) is not None:
             told = Annotation(Component.RESOURCE_MANAGER.value, self._now, READ_BACK, given.note)
-            self._put(replace(self._with(record, (told,)), state=ExceptionState.HANDLED))
+            self._put(replace(with_annotations(record, (told,)), state=ExceptionState.HANDLED))
 
     def _close(self, given: Closed) -> None:
         record = self._ended.get(given.exception_id)
@@ -563,12 +430,12 @@ class _Draft:
         elif record.is_in_force:
             self._refuse(f"jobs are held until {record.subject.resource} works again", "Raise its all-clear")
         else:
-            self._put(replace(self._with(record, (given.annotation,)), outcome=ExceptionOutcome.RECOVERED))
+            self._put(replace(with_annotations(record, (given.annotation,)), outcome=ExceptionOutcome.RECOVERED))
 
     def _settle(self, exception_id: str, outcome: ExceptionOutcome, note: str = "") -> None:
         if record := self._ended.get(exception_id):
             told = (Annotation(Component.RESOURCE_MANAGER.value, self._now, RETURNED, note),) if note else ()
-            self._put(replace(self._with(record, told), outcome=outcome))
+            self._put(replace(with_annotations(record, told), outcome=outcome))
         elif record := self._open.get(exception_id):
             self._end(replace(record, state=ExceptionState.EXPIRED, outcome=outcome))
 
@@ -588,17 +455,9 @@ class _Draft:
         if not self._let_go:
             return
         for record in [record for record in self._ended.values() if record.holds]:
-            holds = record.holds
-            over = [a for a in holds if LetGo(a) in self._let_go or LetGo(a, record.id) in self._let_go]
+            over = [a for a in record.holds if LetGo(a) in self._let_go or LetGo(a, record.id) in self._let_go]
             if over:
-                self._put(self._without(record, over, len(holds) - len(over)))
-
-    def _without(self, record: ExceptionRecord, over: list[AttemptId], left: int) -> ExceptionRecord:
-        jobs = "1 job is" if len(over) == 1 else f"{len(over)} jobs are"
-        note, keys = f"{jobs} held no more, {left} still", [Hold(a, record.id).key for a in over]
-        record = record.with_answer(Answer(Component.SCHEDULER, AnswerKind.ANNOTATED, self._now, note, tuple(keys)))
-        is_over = not left and record.outcome is ExceptionOutcome.CLEARING
-        return replace(record, outcome=ExceptionOutcome.RECOVERED) if is_over else record
+                self._put(without_holds(record, over, self._now))
 
     def _tick(self) -> None:
         for handler in [h.id for h in self._handlers.values() if h.until_s <= self._now]:

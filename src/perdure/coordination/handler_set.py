@@ -7,7 +7,7 @@ from collections.abc import Collection
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from perdure.coordination.chain import Chain
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.handlers.registry import HANDLERS
 from perdure.coordination.playbook import Plan, Playbook
 from perdure.coordination.record import AnswerKind, Budget, Component, ExceptionRecord, Scope

@@ -63,7 +63,7 @@ class ReadBack(Struct, frozen=True):
 
 
 class Settled(Struct, frozen=True):
-    """What became of the subject of an exception is known now."""
+    """How the subject of an exception fared is known now."""
 
     exception_id: str
     outcome: ExceptionOutcome
@@ -71,7 +71,7 @@ class Settled(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """A person has seen to an exception that waited for one; the annotation says who, and how."""
+    """A person has dealt with an exception that waited for one; the annotation says who, and how."""
 
     exception_id: str
     annotation: Annotation

@@ -19,10 +19,11 @@ from perdure.model.identity import AttemptId
 FATAL, LEAST = 0, 7  # the ends of the scale of severities
 START = "start"  # what the owner forbids to all jobs that need a shared resource
 CLEARS = "clears"  # key of the annotation of a record that says: this is over
+REQUEUE_LOOP = "job.requeue-loop"  # the type of what says: others put a job back again and again
 SEEN_BY = "seen_by"  # key of the annotation by which older versions named a further source
 READ_BACK = "read_back"  # key of the annotation that tells what a node's manager says after the owner's action
 RETURNED = "returned"  # key of the annotation that tells how what was taken out came back into service
-CLOSED = "closed"  # key of the annotation by which a person says that it is seen to
+CLOSED = "closed"  # key of the annotation by which a person says that it is dealt with
 OF_THE_CHAIN = (
     SEEN_BY,
     CLEARS,
@@ -72,7 +73,7 @@ class ExceptionState(StrEnum):
 
 
 class ExceptionOutcome(StrEnum):
-    """What became of the job that an exception is about, once that is known."""
+    """How the job that an exception is about fared, once that is known."""
 
     OPEN = ""
     CLEARING = "clearing"  # it works again; what was held because of it is being released
@@ -250,10 +251,9 @@ class ExceptionRecord(Struct, frozen=True):
 
     @property
     def needs_a_person(self) -> bool:
-        """Whether it is about no job, nobody could see to it, and nobody has since."""
-        return (
-            self.state is ExceptionState.ESCALATED and self.outcome is ExceptionOutcome.OPEN and not self.subject.job_id
-        )
+        """Whether nobody could see to it, and nobody has since. A job that failed tells its owner by itself."""
+        is_waiting = self.state is ExceptionState.ESCALATED and self.outcome is ExceptionOutcome.OPEN
+        return is_waiting and (not self.subject.job_id or self.type == REQUEUE_LOOP)
 
     @property
     def read_back_s(self) -> float | None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from perdure.coordination.chain import Chain, advance
+from perdure.coordination.chain import advance
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.messages import Answered, ExceptionRaised, HandlerEnlisted, Input, Ticked
 from perdure.coordination.playbook import Playbook
@@ -63,7 +64,7 @@ def said(record: ExceptionRecord | None) -> str:
 
 
 def replay(records: Iterable[ExceptionRecord], playbook: Playbook) -> dict[str, ExceptionRecord]:
-    """What would have become of each, by id; one that is missing was folded into an equal one."""
+    """How each would have ended, by id; one that is missing was folded into an equal one."""
     site = _Past(playbook)
     chain, final = Chain(), dict[str, ExceptionRecord]()
     for now, inputs in _story(records, playbook, site):

@@ -12,7 +12,7 @@ OWNED = "+"  # stands between a user and the name that he gave
 
 
 class Ruling(Struct, frozen=True):
-    """The verdict of one handler, with all that comes of it."""
+    """The verdict of one handler, with its actions and further exceptions."""
 
     kind: AnswerKind
     note: str

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from perdure.coordination.chain import Chain
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.record import Component, ExceptionRecord
 from perdure.coordination.ruling import Ruling
 from perdure.model.identity import AttemptId

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import HTTPErrorProcessor, HTTPHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
+from perdure.client import Service
 from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, NotPermitted, PerdureError, StateError
 from perdure.service.access.trust import check_secret
+from perdure.service.settings import default_state_dir
 
 FILE_NAME = "service.json"
 MACHINE_SOCKET = Path("/run/perdure/perdure.sock")  # where a site lets all its users ask: service.socket
@@ -72,6 +71,9 @@ class ServiceFile:
 
 
 def _start(state: Path) -> str:
+    """What starts the service of that directory. Nobody may have named the default one: another may be meant."""
+    if state == default_state_dir(os.environ):
+        return "Start it: perdure up. Where it runs with another state directory, name that: --state DIR"
     return f"Start it: perdure up --state {state}"
 
 
@@ -86,8 +88,7 @@ class Client:
         self.url = url.rstrip("/")
         self._token = token
         self._fix = fix
-        self._timeout_s = timeout_s
-        self._opener = _opener(socket_path)
+        self._service = Service(self.url, token, socket_path, timeout_s)
 
     @classmethod
     def of(cls, state: Path, env: Mapping[str, str]) -> Client:
@@ -116,7 +117,7 @@ class Client:
 
     def post(self, path: str, body: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """The JSON answer to a POST."""
-        return self._ask("POST", path, json.dumps(body or {}).encode())
+        return self._ask("POST", path, body or {})
 
     @property
     def token(self) -> str:
@@ -134,28 +135,17 @@ class Client:
             if not cursor:
                 return
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
-        url = f"{self.url}/api/v1{path}"
-        headers = {"Accept": "application/json", "Authorization": f"Bearer {self._token}"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        try:  # the scheme is http or https: see __init__
-            request = Request(url, data=body, headers=headers, method=method)  # noqa: S310
-            with self._opener.open(request, timeout=self._timeout_s) as answer:
-                status, data = answer.status, answer.read(MAX_ANSWER_BYTES + 1)
-                if (
-                    answer.length and len(data) <= MAX_ANSWER_BYTES
-                ):  # a bounded read does not mind that the rest is missing
-                    raise IncompleteRead(data, answer.length)
-        except (URLError, HTTPException, OSError) as err:
-            why = getattr(err, "reason", None) or err
-            raise ClusterBusy(self.url, f"the service does not answer ({why})", self._fix) from err
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        try:
+            status, data = self._service.exchange(method, path, body, MAX_ANSWER_BYTES)
+        except (HTTPException, OSError) as err:
+            raise ClusterBusy(self.url, f"the service does not answer ({err})", self._fix) from err
+        except PerdureError:
+            raise
         except ValueError as err:  # a header or an address that HTTP cannot carry; the header is the token
             if "header" in str(err):
                 raise InputError("PERDURE_TOKEN", "holds a character that no token has", "Copy it again") from None
             raise InputError(self.url, str(err), self._fix) from err
-        if len(data) > MAX_ANSWER_BYTES:
-            raise ClusterError(self.url, f"the answer is longer than {MAX_ANSWER_BYTES} bytes", "Ask for less")
         if status >= 300:
             raise self._refusal(status, data)
         return self._decoded(data)
@@ -196,44 +186,3 @@ _PART_OF_A_REQUEST = re.compile(r"^(?:query|body|path)\.(.*?)(?:\.\d+)?$")
 def segment(text: str) -> str:
     """A part of a path, quoted whole: job ids and node names come from elsewhere."""
     return quote(text, safe="")
-
-
-class _AnyStatus(HTTPErrorProcessor):
-    """Hand every answer back as it is: refusals are read here, and a redirect would carry the token elsewhere."""
-
-    def http_response(self, request: Request, response: Any) -> Any:  # noqa: ARG002
-        return response
-
-    https_response = http_response
-
-
-class _UnixConnection(HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
-class _UnixHandler(HTTPHandler):
-    """Opens every address on one Unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self._path = path
-
-    def http_open(self, req: Request) -> HTTPResponse:
-        def connection(_host: str, timeout: float = 30.0, **_: Any) -> _UnixConnection:
-            return _UnixConnection(self._path, timeout)
-
-        return self.do_open(connection, req)
-
-
-def _opener(socket_path: str) -> OpenerDirector:
-    """No proxies: a service on this machine is not to be asked by way of another."""
-    return build_opener(ProxyHandler({}), _AnyStatus, *([_UnixHandler(socket_path)] if socket_path else []))

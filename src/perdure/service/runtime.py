@@ -35,8 +35,8 @@ from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
 from perdure.service.client import ServiceFile
 from perdure.service.core.comments import instance_mark, journal_place
-from perdure.service.core.controller import ChainInput
 from perdure.service.core.loglines import log_to_stderr
+from perdure.service.core.messages import ChainInput
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore

@@ -28,8 +28,8 @@ from perdure.retry.rules import RetryRules
 from perdure.service.access.proxy.settings import ProxySettings, check_proxy
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.core.caps import Caps
-from perdure.service.core.controller import ControllerSettings
 from perdure.service.core.scope import ScopeSettings
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.notices.settings import NoticesSettings, check_rules, check_targets
 from perdure.service.whatif.limits import WhatifSettings
 
@@ -349,10 +349,10 @@ def _unknown(kind: str, name: str, where: str, known: Iterable[str]) -> ConfigEr
 def _checked(given: Given) -> object:
     """The value in the type of its setting, within its bounds."""
     kind, value = _type_of(given.name), given.value
-    words = getattr(kind, "IN_WORDS", "") or in_words(kind)
+    if hasattr(kind, "read_tables"):
+        return _tables(kind, given)
+    words = in_words(kind)
     try:
-        if hasattr(kind, "read_tables"):
-            return kind.read_tables(value, given.base)
         value = str(value) if isinstance(value, Path) else value
         value = _plain(kind, value) if given.text and isinstance(value, str) else value
         return read(kind, value, "", lambda _, path: _path(path, given.base), strict=not given.text)
@@ -362,6 +362,15 @@ def _checked(given: Given) -> object:
         what = str(err)
     where = given.where if given.text or given.base is None else f"{given.where}: {given.name.partition('.')[2]}"
     raise ConfigError(where, what, f"Give {words}" + (", or leave it out" if NoneType in get_args(kind) else ""))
+
+
+def _tables(kind: Any, given: Given) -> object:
+    """The value of a setting that consists of tables, which reads them itself."""
+    try:
+        return kind.read_tables(given.value, given.base)
+    except InputError as err:
+        where = given.where if given.base is None else f"{given.where}: {given.name.partition('.')[2]}"
+        raise ConfigError(f"{where}: {err.where}".removesuffix(": "), err.what, err.fix) from err
 
 
 _NAME = Annotated[str, Meta(min_length=1)]

@@ -45,6 +45,13 @@ def test_what_does_not_fit_is_named(change, named):
         decode(JobSpec, {"argv": ["true"], **change})
 
 
+def test_what_a_user_sends_is_called_as_the_user_calls_it():
+    for change in ({"argv": "true"}, {"colour": "red"}):
+        with pytest.raises(ValueError, match=r"\bjob\b") as raised:
+            decode(JobSpec, {"argv": ["true"], **change}, "job")
+        assert "JobSpec" not in str(raised.value)
+
+
 def test_what_is_missing_is_named():
     with pytest.raises(ValueError, match="argv"):
         decode(JobSpec, {})
@@ -57,7 +64,7 @@ def test_whole_numbers_are_good_times():
 
 def test_an_action_of_no_kind_is_named():
     for document in ({"kind": "explode"}, {}, None, 3):
-        with pytest.raises(ValueError, match="is not one of requeue"):
+        with pytest.raises(ValueError, match="is not an action"):
             decode_action(document)
 
 

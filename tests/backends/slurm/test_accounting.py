@@ -1,5 +1,6 @@
 """Rows of accounting."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,3 +89,8 @@ def test_the_call_names_its_window_in_utc():
     assert arguments(("JobID",), D, "-j", "7") == (
         "sacct", "-a", "-n", "-p", "-X", "-D", f"--delimiter={D}", "-o", "JobID", "-j", "7",
     )  # fmt: skip
+
+
+@pytest.mark.usefixtures("kolkata")
+def test_sacct_is_asked_in_utc_wherever_the_service_runs():
+    assert since(0.5) == ("-S", "1970-01-01T00:00:00")

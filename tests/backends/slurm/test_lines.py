@@ -1,6 +1,7 @@
 """Whose lines a job's files hold, where accounting has yet to tell how it was submitted."""
 
 import os
+from contextlib import nullcontext
 
 import pytest
 
@@ -50,6 +51,27 @@ def test_the_file_that_slurm_writes_another_jobs_output_to_is_no_ranks(backend):
     assert backend._is_anothers(rank, mine)
     assert not backend._is_anothers(own, mine)
     assert not backend._is_anothers(replace(rank, path="/w/19.log"), mine)
+
+
+def test_a_job_that_started_since_the_last_look_may_have_written_over_the_log(backend, monkeypatch):
+    mine = Attempt(
+        AttemptId("sim", "17", 100), AttemptState.FAILED, ("n1",), 100.0, 200.0, user="ada", stdout="/w/run.log"
+    )
+    (waits,) = read_jobs(job(18, state="PENDING", start="Unknown", nodes="").encode(), MARK).whole
+    waits = replace(waits, stdout="/w/run.log", stderr="/w/run.log")
+    backend._records = {"18": waits, "19": replace(waits, job_id="19", stdout="/w/b", stderr="/w/b")}
+    asked = []
+    runs = replace(waits, state="RUNNING", start_s=200, nodes=("n1",))
+
+    def record_of(scontrol, job_id):
+        asked.append(job_id)
+        return runs
+
+    monkeypatch.setattr(backend, "_record", record_of)
+    monkeypatch.setattr(Tools, "dialog", lambda self: nullcontext())
+    backend._note_newcomers(mine)
+    assert asked == ["18"]
+    assert [span.job_id for span in backend._writers.others("/w/run.log", mine)] == ["18"]
 
 
 def test_the_paths_of_the_job_that_had_the_id_before_are_not_read(backend):

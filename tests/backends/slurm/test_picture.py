@@ -141,6 +141,12 @@ def test_completing_hides_how_it_ended_and_accounting_tells():
     assert states(look(completing, rows=(ROW,))) == {100: A.FAILED}
 
 
+def test_a_job_that_is_cleared_up_is_said_to_have_ended_and_not_to_run_for_the_reason_of_its_end():
+    completing = job(7, state="COMPLETING", end="110", exit_code="3:0", reason="NonZeroExitCode")
+    (found,) = picture.jobs("c", look(completing), NOW)
+    assert (found.state, found.reason) == (JobState.RUNNING, "COMPLETING: it has ended, and its nodes clear up")
+
+
 def test_while_it_completes_the_controller_tells_of_nodes_that_accounting_leaves_out():
     """Seen on 22.05: of a job on three nodes sacct named the one that had still to clear up."""
     completing = job(7, state="COMPLETING", end="110", nodes="n[1-3]")

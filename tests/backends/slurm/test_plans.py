@@ -79,9 +79,19 @@ def test_a_node_is_taken_back_where_no_other_has_what_the_job_asks_for():
     assert takes_back(todo)
     said = "perdure: a peer left: retry away from n1. perdure why 7 #a"
     told, _ = step(Requeue(ATTEMPT, exclude=("n1",), comment=said), stuck).commands
-    assert 'AdminComment="perdure: a peer left: retry on any node. perdure why 7 #a"' in told
+    assert 'AdminComment="perdure: a peer left: retry on any node but n9. perdure why 7 #a"' in told
     assert not takes_back(step(Requeue(ATTEMPT, exclude=("n1",)), PUT_BACK))
     assert status(Requeue(ATTEMPT, exclude=("n1",)), replace(stuck, excluded=("n9",))) is REFUSED
+
+
+def test_what_earlier_retries_were_kept_off_is_lifted_and_nothing_else():
+    kept_off = replace(PUT_BACK, excluded=("n1", "n2", "n9"))
+    again = Requeue(ATTEMPT, lift=("n1", "n2"))
+    assert step(again, kept_off) == Todo(("update jobid=7 ExcNodeList=n9", "release 7"))
+    assert status(again, replace(WAITS, excluded=("n9",))) is DONE
+    exclusion = Exclude(ATTEMPT, (), lift=("n1", "n2"))
+    assert step(exclusion, replace(WAITS, excluded=("n1", "n2"))) == Todo(("update jobid=7 ExcNodeList=",))
+    assert status(exclusion, WAITS) is DONE
 
 
 def test_what_slurm_cannot_put_back_is_refused_in_plain_words():
@@ -133,6 +143,7 @@ def test_what_slurm_put_back_itself_is_only_kept_off_the_nodes():
         (record(state="FAILED", start="500"), SUPERSEDED),
         (record(state="RUNNING"), REFUSED),
         (record(state="FAILED", requeue=0), REFUSED),
+        (replace(FAILED, priority=0), REFUSED),
         (record(state="CANCELLED"), SUPERSEDED),
         (replace(PUT_BACK, reason="JobHeldUser"), REFUSED),
         (replace(PUT_BACK, reason="JobHeldAdmin"), REFUSED),
@@ -372,6 +383,18 @@ def test_the_comment_of_a_job_that_is_over_goes_to_accounting():
     assert status(Comment(ATTEMPT, SHAPE), replace(FAILED, admin_comment="mine")) is DONE
     waits = replace(WAITS, comment="x")
     assert step(Comment(ATTEMPT, SHAPE), waits) == Todo((f'update jobid=7 AdminComment="{SHAPE}"',))
+
+
+def test_the_comment_on_a_failure_after_which_slurm_has_started_the_job_again_is_written_all_the_same():
+    """It says when that was. A line about a newer failure stays, and so does what is said of a job that ended again."""
+    old, new = (f"perdure: failed 2026-11-23 18:31:0{second}: lost: retry. perdure why 7 #0a1b2c" for second in "45")
+    started = record(start="500", restarts=1)
+    assert step(Comment(ATTEMPT, new), started) == Todo((f'update jobid=7 AdminComment="{new}" Comment="{new}"',))
+    told = replace(started, admin_comment=f'"{old}"')
+    assert step(Comment(ATTEMPT, new), told) == Todo((f'update jobid=7 AdminComment="{new}" Comment="{new}"',))
+    assert status(Comment(ATTEMPT, old), replace(told, admin_comment=f'"{new}"')) is SUPERSEDED
+    assert status(Comment(ATTEMPT, new), record(state="FAILED", start="500", end="600", restarts=1)) is SUPERSEDED
+    assert status(Comment(ATTEMPT, new), record(start="50")) is SUPERSEDED  # another job had this id
 
 
 def test_an_apostrophe_is_kept_as_slurm_keeps_it():

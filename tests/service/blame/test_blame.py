@@ -10,23 +10,26 @@ from sqlalchemy import select
 from perdure.blame.accuse import Accusation
 from perdure.blame.builders.attempts import AttemptRow
 from perdure.blame.builders.topology import NO_SWITCHES, read_topology
-from perdure.blame.standing import Standing
+from perdure.blame.standing import Standing, WindowChange
 from perdure.cli.job import explain_job
 from perdure.coordination.record import Scope
 from perdure.errors import ConfigError
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
+from perdure.service.blame import suspect_store
 from perdure.service.blame.announce import in_words, suspect_to_exception
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
-from perdure.service.core.controller import ChainInput
+from perdure.service.core.messages import ChainInput
 from perdure.service.runtime import topology_of
 from perdure.service.settings import Settings
+from perdure.service.store import schema
 from perdure.service.store.queries import suspects
 from perdure.service.store.queries.reader import Reader
 from perdure.service.store.schema import events
 from perdure.service.web.pages.blame import picture_of
+from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
 from tests.service.web_world import CLUSTER, RESET, SHAPE, Site, site
 
@@ -81,6 +84,26 @@ def test_suspects_are_a_file_sorted_and_lead_to_their_node(place):
     assert f'href="/nodes/{SICK}"' in page
     assert f"attempts on node {SICK} failed" in page
     assert "Suspect.</strong>" in operator.get(f"/nodes/{SICK}").text
+
+
+def test_of_cleared_suspects_the_newest_of_each_cluster_are_kept(place, monkeypatch):
+    monkeypatch.setattr(suspect_store, "MAX_CLEARED", 2)
+    journal = place.world.journal
+    with journal.store.writing() as db:
+        for cluster in ("other", CLUSTER):
+            for at_s in range(4):
+                row = {
+                    "cluster": cluster,
+                    "id": f"{cluster}{at_s}",
+                    "since_s": at_s,
+                    "cleared_s": at_s,
+                    "payload": "{}",
+                }
+                db.execute(schema.suspects.insert(), row)
+    SuspectStore(journal.store, CLUSTER).note(WindowChange(()), 9.0)
+    with journal.engine.connect() as db:
+        kept = [row.id for row in db.execute(select(schema.suspects.c.id).order_by(schema.suspects.c.id))]
+    assert kept == [f"{CLUSTER}2", f"{CLUSTER}3", *(f"other{at_s}" for at_s in range(4))]
 
 
 def names(found):
@@ -256,7 +279,7 @@ def test_why_tells_what_befell_others_on_the_node(place, capsys):
     client = place.client(place.mira)
     found = client.get("/api/v1/jobs/1009").json()
     assert found["places"] == [{"node": SICK, "failures": 4, "infrastructure": 3, "users": 2}]
-    line = f"3 of the last 4 failures of other jobs on {SICK} were infrastructure, of 2 users"
+    line = f"3 of the last 4 failures of other jobs on {SICK} were failures of infrastructure, of 2 users"
     assert line in client.get("/jobs/1009").text
     told: Any = SimpleNamespace(get=lambda _: found)
     explain_job("1009", told, as_json=False)
@@ -326,3 +349,20 @@ def test_a_file_of_switches_that_cannot_be_used_is_refused(tmp_path):
     (tmp_path / "topology.conf").write_text("SwitchName=l1 Nodes=n[1-2]\n")
     found = topology_of(Settings(blame=BlameSettings(switches=tmp_path / "topology.conf")))
     assert found.crossed(["n2"]) == (("leaf", "l1"),)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "down", "nodes"),
+    [
+        (Verdict(Label.TRANSIENT, 0.7, "hang", "", node="n2"), (), ("n2",)),
+        (Verdict(Label.TRANSIENT, 0.7, "hang", "", node="n9"), (), ("n1", "n2")),  # it did not run there
+        (Verdict(Label.TRANSIENT, 0.7, "hang", ""), (), ("n1", "n2")),
+        (Verdict(Label.TRANSIENT, 0.7, "hang", "", node="n2"), ("n1",), ("n1", "n2")),
+        (Verdict(Label.TRANSIENT, 0.7, "nccl", "", node="n2"), (), ("n1", "n2")),
+    ],
+)
+def test_a_hang_speaks_of_the_node_of_the_rank_that_stopped_first_alone(verdict, down, nodes):
+    attempt = Attempt(AttemptId("c", "7", 1), AttemptState.FAILED, ("n1", "n2"), 0.0, 90.0, failed_nodes=down)
+    found = suspects.row_of(attempt, "train", "ada", verdict)
+    assert found is not None
+    assert found.nodes == nodes

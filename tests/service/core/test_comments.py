@@ -32,8 +32,29 @@ def test_a_line_tells_when_the_attempt_failed():
     )
 
 
-def test_of_a_long_reason_the_end_goes():
-    assert len(line_of(ATTEMPT, "x" * 400, "", "0a1b2c")) == MAX_CHARACTERS
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        (
+            "the log speaks of a broken GPU or node, though in other words than the driver's, by the job's own log"
+            " alone: retry away from node4, though node4 was asked for by -w, in 1 s",
+            "the log speaks of a broken GPU or node, though in other words than the...:"
+            " retry away from node4, though node4 was asked for by -w, in 1 s",
+        ),
+        (
+            "a program that it needs was killed, and nothing in its log says by whom: the job's retries for causes of"
+            " its own are spent (3 of 3, 1 of them by the resource manager's count alone)",
+            "a program that it needs was killed, and nothing in its log says by whom:"
+            " the job's retries for causes of its own are spent",
+        ),
+        ("no peer: " + 30 * "word ", "no peer: " + " ".join(25 * ["word"]) + "..."),
+        (60 * "word " + ": it would fail again", " ".join(23 * ["word"]) + "...: it would fail again"),
+    ],
+)
+def test_of_a_long_reason_asides_go_and_then_the_end_of_what_failed_at_a_word(note, said):
+    line = line_of(ATTEMPT, note, "", "0a1b2c", datetime(2026, 11, 23, 18, 31, 4).timestamp())
+    assert line == f"perdure: failed 2026-11-23 18:31:04: {said}. perdure why 7 #0a1b2c"
+    assert len(line) <= MAX_CHARACTERS
 
 
 @pytest.mark.parametrize(

@@ -22,20 +22,10 @@ from perdure.model.observation import REMEMBERED_S, Observation
 from perdure.retry.decide import DecisionKind
 from perdure.retry.rules import RetryRules
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import (
-    Act,
-    ChainInput,
-    ControllerSettings,
-    Ended,
-    Journalled,
-    Judge,
-    Judged,
-    Looked,
-    Noted,
-    Ordered,
-    step,
-    unfinished,
-)
+from perdure.service.core.controller import step, unfinished
+from perdure.service.core.messages import Act, ChainInput, Ended, Journalled, Judge, Judged, Looked, Noted, Ordered
+from perdure.service.core.requeue_loop import counted
+from perdure.service.core.settings import ControllerSettings
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
 
@@ -221,6 +211,57 @@ def test_who_takes_what_led_to_a_failure_may_forbid_its_requeue(number, state, l
     run.judge(TRANSIENT, now=31.0 + later_s)
     assert [type(action) for action in run.acts()] == ([Requeue] if requeued else [])
     assert ("trainer took app.nan and forbids a requeue: rolled back" in run.noted.decision.reason) is not requeued
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.PENDING])
+def test_a_node_that_an_earlier_retry_was_kept_off_may_be_had_again_where_no_other_is_left(state):
+    run = after_failure()
+    run.judge(TRANSIENT)
+    two = replace(FAILED, id=TWO, nodes=("n1",))
+    kept_off = replace(JOB, state=state, excluded=("n2", "n3", "n4"))  # the last two by its owner
+    run.look(5000.0, [kept_off], [two])
+    run.judge(TRANSIENT, TWO, 5001.0)
+    put_back, waits = Requeue(TWO, (), 20.0, lift=("n2",)), Exclude(TWO, (), lift=("n2",))
+    assert run.acts()[-1] == (put_back if state is JobState.FAILED else waits)
+
+
+def put_back(run, times, waits=None, **fields):
+    """The job is put back by others so many times, after a minute each."""
+    waits = waits or replace(JOB, state=JobState.PENDING)
+    for start in range(times):
+        began_s = 100.0 * start
+        ended = replace(
+            FAILED,
+            id=AttemptId("c", "1", 100 * start + 1),
+            state=AttemptState.REQUEUED,
+            start_s=began_s,
+            end_s=began_s + 60.0,
+            **fields,
+        )
+        run.look(began_s + 61.0, [waits], [ended])
+    return [record for record in run.state.chain.ended.values() if record.type == "job.requeue-loop"]
+
+
+def test_a_person_is_told_of_a_job_that_others_put_back_more_often_than_perdure_would():
+    run = Run()
+    limit = SETTINGS.retry.max_infrastructure_retries
+    assert put_back(run, limit, exit_code=75) == []
+    (loop,) = put_back(Run(), limit + 3, exit_code=75)
+    assert (loop.state, loop.needs_a_person) == (ExceptionState.ESCALATED, True)
+    assert "put back 9 times" in loop.note
+    assert "after it ended with exit code 75" in loop.note
+
+
+def test_a_loop_is_over_with_its_job():
+    run = Run()
+    put_back(run, 9, exit_code=75)
+    run.look(5000.0, [replace(JOB, state=JobState.COMPLETED)])
+    (loop,) = [record for record in run.state.chain.ended.values() if record.type == "job.requeue-loop"]
+    assert (loop.outcome, loop.needs_a_person) == (ExceptionOutcome.RECOVERED, False)
+
+
+def test_what_puts_itself_back_near_its_walltime_is_no_loop():
+    assert put_back(Run(), 20, replace(JOB, state=JobState.PENDING, walltime_s=100.0), exit_code=85) == []
 
 
 def test_a_second_failure_remembers_the_first():
@@ -511,3 +552,10 @@ def test_a_job_that_the_sites_rule_holds_is_not_said_to_be_held_by_a_person():
     run.judge(TRANSIENT)
     assert run.acts() == []
     assert "the site's rule for its exit code" in run.noted.record.verdicts[-1].note
+
+
+def test_ends_by_other_signals_are_no_loop():
+    known = {}
+    for start in range(4):
+        known = counted(known, None, replace(FAILED, exit_code=0, signal=(9, 11)[start % 2]), 10)
+    assert known[FAILED.id.job_id].times == 1

@@ -8,7 +8,9 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import Act, ControllerSettings, Judged, Looked, Noted, step
+from perdure.service.core.controller import step
+from perdure.service.core.messages import Act, Judged, Looked, Noted
+from perdure.service.core.settings import ControllerSettings
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
 from tests.service.web.test_pages import browser_of

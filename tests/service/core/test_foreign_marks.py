@@ -2,8 +2,8 @@
 
 from perdure.model.events import NodeChanged
 from perdure.model.nodes import Node, NodeState
-from perdure.service.core.controller import Journalled
 from perdure.service.core.foreign_marks import FRESH_S, foreign_marks
+from perdure.service.core.messages import Journalled
 from tests.copying import replace
 
 NODE = Node("n1", NodeState.DRAINED, "bad fan [perdure e1]", since_s=100.0)

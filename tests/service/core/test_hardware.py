@@ -11,7 +11,9 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import Act, ChainInput, ControllerSettings, Ended, Judged, Looked, step
+from perdure.service.core.controller import step
+from perdure.service.core.messages import Act, ChainInput, Ended, Judged, Looked
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.rows import exception_row
 from perdure.triage.judge import judge
 from perdure.triage.rules import own_rules
@@ -66,6 +68,16 @@ def test_two_users_within_an_hour_take_the_node_out_of_service(run):
     assert [XID in record.evidence[0], ECC in record.evidence[1]] == [True, True]
     run.fails("3", "eve", ECC, 2010.0)
     assert len(run.raised()) == 1  # one more says nothing new
+
+
+@pytest.mark.parametrize("job_id", ["1", "7"])
+def test_a_message_that_goes_from_node_to_node_says_nothing_of_one(run, job_id):
+    run.fails("1", "ada", ECC, 1000.0, ("n3",))
+    run.fails(job_id, "ada", ECC, 1100.0, ("n2",))
+    run.fails("2", "bob", ECC, 1200.0, ("n2",))
+    assert run.drains() == []
+    run.fails("3", "eve", XID, 1300.0, ("n2",))  # a second one who speaks of this node alone
+    assert [drain.node for drain in run.drains()] == ["n2"]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.core.case import ControllerState, Failure
-from perdure.service.core.controller import Journalled, Noted
 from perdure.service.core.loglines import PrintableFormatter, Repeats, lines, printable
+from perdure.service.core.messages import Journalled, Noted
 from perdure.triage.verdict import Label, Verdict
 
 NOW = 100.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.coordination.chain import Chain
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.playbook import own_playbook, site_playbook
 from perdure.coordination.record import (

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from perdure.model.events import JobChanged
 from perdure.model.identity import AttemptId
@@ -11,7 +11,9 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Observation
 from perdure.model.output import Absent, Output, Why
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import ControllerSettings, Journalled, Looked, Study, step
+from perdure.service.core.controller import step
+from perdure.service.core.messages import Journalled, Looked, Study
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.learning import good_runs as module
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
@@ -252,3 +254,20 @@ def test_a_good_log_that_is_gone_is_passed_over(engine_over):
     assert not engine.judge_next(0.01)
     assert not engine.judge_next(0.01)
     assert shelf.read == ["1"]
+
+
+def test_of_each_cluster_the_newest_are_kept_and_no_other_ones_count(journal, monkeypatch):
+    monkeypatch.setattr(module, "MAX_GOOD_RUNS", 3)
+    for cluster, at in (("c", 0.0), ("d", 100.0), ("c", 10.0)):
+        for number in range(5):
+            GoodRuns(journal.store, cluster).keep("ada", f"job-{number}", GOOD, at + number)
+    with journal.engine.connect() as db:
+        kept = db.execute(select(table.c.cluster, table.c.time_s).order_by(table.c.cluster, table.c.time_s)).all()
+    assert [tuple(row) for row in kept] == [
+        ("c", 12.0),
+        ("c", 13.0),
+        ("c", 14.0),
+        ("d", 102.0),
+        ("d", 103.0),
+        ("d", 104.0),
+    ]

@@ -7,7 +7,7 @@ from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import Journalled, Judged
+from perdure.service.core.messages import Journalled, Judged
 from perdure.service.learning import training_store
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import KEPT_MODELS, Read, TrainingStore
@@ -149,6 +149,14 @@ def test_readings_are_bounded_and_corrected_ones_stay(journal, store, learner, m
     learner.correct(AttemptId("c", "0", 1), True, "grace", for_all=True)
     assert store.prune() == 2
     assert len(store.lessons({})) == 1
+
+
+def test_of_more_readings_than_are_taught_the_newest_are(journal, store, monkeypatch):
+    monkeypatch.setattr(training_store, "MAX_TAUGHT", 2)
+    for n in range(5):
+        write(journal, store, str(n), [(FAILED, "n1", 100.0)])
+        store.correct(AttemptId("c", str(n), 1), True, "grace", for_all=True, now=float(n))
+    assert {lesson.attempt.job_id for lesson in store.lessons({})} == {"3", "4"}
 
 
 def test_a_failure_is_judged_kept_and_answered_though_the_notebook_is_full(learner, monkeypatch, caplog):

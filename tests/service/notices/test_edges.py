@@ -16,7 +16,7 @@ from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.retry.decide import Decision, DecisionKind
-from perdure.service.core.controller import ExceptionChanged
+from perdure.service.core.messages import ExceptionChanged
 from perdure.service.notices.derive import ROOM_AGAIN, STALE_S, DiskSeen, NoticeFact, notices_of, subjects_of
 from perdure.service.notices.notice import MAX_DETAIL, MAX_NAME, NAMED, Kind, Message, Notice, Severity, first_message
 from perdure.service.notices.outbox import Outbox, Routing

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.nodes import Node, NodeState
 from perdure.service.notices.derive import STALE_S, DiskSeen, NoticeFact, notices_of
-from perdure.service.notices.notice import NAMED, Kind, Notice, Severity, of_text
+from perdure.service.notices.notice import NAMED, Kind, Notice, Severity, first_message, of_text
 from perdure.service.notices.rules import (
     HOUR_S,
     LONGEST_WAIT_S,
@@ -231,3 +231,16 @@ def test_an_instant_from_a_clock_that_was_wrong_is_not_waited_for():
     (message,) = gathered({}, [notice()], [Rule(("ops",))], (), "c").values()
     assert next_to_send([PendingMessage(message, NOW + 365 * 86_400.0)], {}, NoticeLimits(), NOW) is not None
     assert next_to_send([PendingMessage(message, NOW + 10.0)], {}, NoticeLimits(), NOW) is None
+
+
+def test_the_most_severe_message_is_sent_first_however_long_others_wait():
+    kinds_by_rank = sorted({kind.severity: kind for kind in Kind}.values(), key=lambda kind: kind.severity.rank)
+    waiting = [
+        PendingMessage(first_message("c", "ops", "", Notice(kind, "n1", NOW, "n1")), NOW - 100.0 / (number + 1))
+        for number, kind in enumerate(kinds_by_rank)
+    ]
+    order = []
+    while (chosen := next_to_send(waiting, {}, NoticeLimits(), NOW)) is not None:
+        waiting.remove(chosen)
+        order.append(chosen.message.kind)
+    assert order == kinds_by_rank[::-1]

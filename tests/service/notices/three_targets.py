@@ -11,7 +11,7 @@ from perdure.service.notices.secrets import Secret
 from perdure.service.notices.settings import NoticesSettings, Targets
 from tests.copying import replace
 from tests.service.notices.receivers import receiving
-from tests.service.web_world import CLUSTER, World
+from tests.service.web_world import World
 
 
 def tell(world: World, folder: Path, reason: str = "<b>fan</b>") -> None:
@@ -20,7 +20,7 @@ def tell(world: World, folder: Path, reason: str = "<b>fan</b>") -> None:
         urls = {"ops": takes.url, "tickets": refuses.url, "phone": fails.url}
         targets = Targets({name: Webhook(Secret(value=url)) for name, url in urls.items()})
         settings = NoticesSettings(targets=targets, group_s=0.0, disk_low_mib=0)
-        notifier = Notifier(world.journal.store, CLUSTER, settings, folder, "", lambda: world.now)
+        notifier = Notifier(world.journal.store, world.cluster, settings, folder, "", lambda: world.now)
         notifier.begin()
         world.nodes["gpu02"] = replace(world.nodes["gpu02"], state=NodeState.DRAINED, reason=reason)
         world.look()

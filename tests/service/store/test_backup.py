@@ -15,7 +15,7 @@ from perdure.errors import ConfigError
 from perdure.model.actions import Requeue
 from perdure.model.identity import AttemptId
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import Act
+from perdure.service.core.messages import Act
 from perdure.service.store.journal import Journal
 from perdure.service.store.schema import actions
 from perdure.service.workers.threads import threads

@@ -68,7 +68,7 @@ def test_what_the_site_has_is_what_is_offered(world):
     [
         (AttemptState.COMPLETED, TableEnding.PASSED),
         (AttemptState.CANCELLED, TableEnding.KILLED),
-        (AttemptState.TIMEOUT, TableEnding.KILLED),
+        (AttemptState.TIMEOUT, TableEnding.FAILED),
         (AttemptState.OUT_OF_MEMORY, TableEnding.FAILED),
         (AttemptState.LOST, TableEnding.FAILED),
         (AttemptState.REQUEUED, TableEnding.KILLED),

@@ -20,10 +20,10 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import (
+from perdure.service.core.controller import step
+from perdure.service.core.messages import (
     PERDURE,
     Act,
-    ControllerSettings,
     Ended,
     ExceptionChanged,
     Journalled,
@@ -32,8 +32,8 @@ from perdure.service.core.controller import (
     Looked,
     Noted,
     Ordered,
-    step,
 )
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.journal import DAY_S, ActionState, Journal
 from perdure.service.store.schema import actions, attempts, events, exceptions, jobs, metadata, nodes
 from perdure.triage.judge import judge

@@ -8,6 +8,7 @@ from sqlalchemy import event
 
 from perdure.coordination.playbook import own_playbook
 from perdure.errors import NotFound
+from perdure.model.jobs import AttemptState
 from perdure.service.store.queries import actions, events, jobs, nodes, summary, totals
 from perdure.service.store.queries.reader import Reader
 from tests.copying import replace
@@ -162,3 +163,13 @@ def test_a_verdict_that_is_not_there_yet_is_none(tmp_path):
     world.end("1", RESET)
     detail = jobs.job_detail(Reader(world.journal.engine, CLUSTER), "1")
     assert detail.attempts[0].verdict.category == "net"
+
+
+def test_a_node_that_stayed_up_is_not_told_of_anothers_failure(tmp_path):
+    world = World(tmp_path, 1_790_000_000.0)
+    world.submit("900", "wide", "mira", 16)
+    world.start("900", "gpu01", "gpu02")
+    world.end("900", b"", AttemptState.NODE_FAIL, failed_nodes=("gpu02",))
+    found = nodes.recent_failures(Reader(world.journal.engine, CLUSTER), 0.0)
+    assert [failure.job_id for failure in found["gpu02"]] == ["900"]
+    assert not found.get("gpu01")

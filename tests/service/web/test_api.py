@@ -9,8 +9,8 @@ from sqlalchemy import create_engine
 from perdure.model.jobs import AttemptState
 from perdure.model.nodes import NodeState
 from perdure.service.store.journal import ActionState
+from perdure.service.web.api.event_feed import EventFeed
 from perdure.service.web.app import create_app
-from perdure.service.web.event_feed import EventFeed
 from tests.copying import replace
 from tests.service.web_world import RESET, SHAPE, Site, fill, site
 
@@ -123,6 +123,31 @@ def test_an_unknown_job_is_a_problem_with_a_fix(place, path):
     problem = answer.json()
     assert set(problem) == {"type", "title", "status", "detail", "where", "fix", "mend"}
     assert "perdure jobs" in problem["fix"]
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "fix"),
+    [
+        ("GET", 404, "See /api/v1/openapi.json for the addresses."),
+        ("DELETE", 405, "Use one of those in the header Allow."),
+    ],
+)
+def test_an_address_or_method_that_does_not_exist_has_a_fix(place, method, status, fix):
+    path = "/api/v1/nothing" if status == 404 else "/api/v1/jobs"
+    answer = place.client(place.operator).request(method, path)
+    assert (answer.status_code, answer.json()["fix"]) == (status, fix)
+    assert status == 404 or answer.headers["allow"] == "GET, POST"
+
+
+def test_every_422_has_one_title(place):
+    client = place.client(place.operator)
+    by_form = client.get("/api/v1/jobs", params={"limit": "x"})
+    by_value = client.get("/api/v1/jobs", params={"cursor": "x"})
+    by_job = client.post("/api/v1/jobs", json={"argv": "true"})
+    titles = {(answer.status_code, answer.json()["title"]) for answer in (by_form, by_value, by_job)}
+    assert titles == {(422, "Unprocessable Content")}
+    described = client.get("/api/v1/openapi.json").json()["paths"]["/api/v1/jobs"]["get"]["responses"]["422"]
+    assert described["description"] == "Unprocessable Content"
 
 
 @pytest.mark.parametrize(

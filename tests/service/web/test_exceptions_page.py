@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.coordination.chain import Turn
+from perdure.coordination.chain_state import Turn
 from perdure.coordination.playbook import own_playbook
 from perdure.coordination.record import (
     Answer,

@@ -16,13 +16,12 @@ from perdure.model.jobs import AttemptState
 from perdure.model.output import LogMark
 from perdure.service.access.auth import Identity, Role
 from perdure.service.access.peers import PEER, Peer
-from perdure.service.core.controller import Judged
+from perdure.service.core.messages import Judged
 from perdure.service.store import codec
 from perdure.service.store.queries.events import EventRow
 from perdure.service.web import roles as access
 from perdure.service.web.api.models import EventItem
 from perdure.triage.verdict import CauseRole, Evidence, Label, Reached, Verdict
-from tests.service import web_world
 from tests.service.exceptions_world import MIRA, Told
 from tests.service.web.test_api_roles import CASES
 from tests.service.web_world import Site, TestClient, fill, site
@@ -206,13 +205,12 @@ def test_a_viewer_acts_on_nothing_of_anothers(place):
     assert place.client(place.jonas).get("/api/v1/learning").json()["corrections"] == []
 
 
-def test_a_service_tells_nothing_of_another_cluster_in_its_database(tmp_path, monkeypatch):
+def test_a_service_tells_nothing_of_another_cluster_in_its_database(tmp_path):
     """Both have jobs of the same numbers, and nodes of the same names."""
     first = lived_in(tmp_path)
     fill(first.world)
     first.world.journal.close()
-    monkeypatch.setattr(web_world, "CLUSTER", "borealis")
-    place = site(tmp_path)
+    place = site(tmp_path, cluster="borealis")
     for job_id in (*first.world.jobs, "2000"):
         place.world.submit(job_id, "quiet", "aiko")
         place.world.start(job_id, "gpu06")

@@ -14,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
+from perdure.model.actions import Hold, Release
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.service.core import waiting
+from perdure.service.core.messages import Ordered
 from perdure.service.store.queries import jobs as job_queries
 from perdure.service.store.queries import nodes as node_queries
 from perdure.service.store.queries.order import SortOrder
@@ -606,6 +608,38 @@ def test_what_a_person_ordered_says_who_did(tmp_path):
     assert "Ordered by" not in browser.get("/jobs/103").text  # that was Perdure
 
 
+def test_a_held_job_says_whether_perdure_holds_it_and_who_had_it_do_so(tmp_path):
+    place = site(tmp_path)
+    world = place.world
+    fill(world)  # somebody holds 106
+    world.carry_out()
+    attempt = AttemptId(world.cluster, "107", 0)
+    world.take(Ordered(world.now, Hold(attempt), "root", "too early"))
+    world.carry_out()
+    world.jobs["107"] = replace(world.jobs["107"], state=JobState.HELD, reason="JobHeldUser")
+    world.look()
+    browser = browser_of(place)
+    for path in ("/", "/jobs", "/jobs/107", "/jobs?format=csv"):
+        assert "s held by root: too early" in browser.get(path).text, path
+    assert "it is held by a person (JobHeldUser)" in browser.get("/jobs/106").text
+    world.take(Ordered(world.now, Release(attempt), "root", ""))
+    world.carry_out()
+    assert "it is held by a person (JobHeldUser)" in browser.get("/jobs/107").text  # who did is not known
+
+
+def test_a_job_that_is_held_while_it_is_put_back_says_so(tmp_path):
+    place = site(tmp_path)
+    world = place.world
+    fill(world)
+    row = next(row for row in world.journal.planned() if row.action.kind == "requeue")
+    world.journal.begin(row.key, world.now)
+    assert row.attempt is not None
+    job_id = row.attempt.job_id
+    world.jobs[job_id] = replace(world.jobs[job_id], state=JobState.HELD, reason="JobHeldUser")
+    world.look()
+    assert "it is held by Perdure while it is put back: " in browser_of(place).get(f"/jobs/{job_id}").text
+
+
 # -- when something does not answer
 
 
@@ -717,3 +751,15 @@ def test_of_an_attempt_that_is_over_no_more_is_expected(tmp_path):
     text = browser_of(place).get("/jobs/7/log").text
     assert "The log is empty" in text
     assert "yet" not in text
+
+
+def test_what_somebody_cancelled_is_not_said_to_fail_again(tmp_path):
+    place = site(tmp_path)
+    place.world.submit("7")
+    place.world.start("7")
+    place.world.pass_time(60)
+    place.world.end("7", b"slurmstepd: error: *** JOB 7 ON gpu01 CANCELLED AT 2026-11-22T16:43:28 ***\n")
+    page = place.client(place.operator).get("/jobs/7").text
+    why = page[page.index('id="why"') :].partition("</div>")[0]
+    assert "Cancelled" in why
+    assert "Would fail again" not in why

@@ -29,7 +29,7 @@ from perdure.service.web.host_guard import MAX_BODY_BYTES, POLICY
 from perdure.service.web.pages import whatif as pages
 from perdure.service.web.pages.policies import POLICY_WORDS, RETRY_WORDS
 from perdure.service.whatif import uploads as uploads_module
-from perdure.service.whatif.comparison import ComparisonRequest, Stage, Summary
+from perdure.service.whatif.comparison import ComparisonRequest, Progress, Stage, Summary
 from perdure.service.whatif.comparison_queue import ComparisonQueue, at_work
 from perdure.service.whatif.comparison_store import RECORD, SUMMARY
 from perdure.service.whatif.limits import WhatifSettings
@@ -328,6 +328,19 @@ def test_what_is_kept_is_read_again_and_what_is_broken_removed(place):
     assert [path.name for path in kept.iterdir()] == [found.id]
 
 
+def test_after_a_restart_the_latest_comes_first_and_the_oldest_goes_first(place):
+    kept = [answered(place, owner) for owner in ("mira", "jonas", "mira", "jonas", "mira")]
+    for path, again in ((place.queue._work.parent / "kept" / each.id, 90 - each.created_s % 7) for each in kept):
+        os.utime(path, (again, again))
+    store = queue_like(place.queue).store
+    assert store.all() == place.queue.store.all() == tuple(reversed(kept))
+    newest = answered(place)
+    store.put(newest)
+    assert [each.id for each in store.all()] == [
+        each.id for each in (newest, *reversed(kept[1:]))
+    ]  # three of each user
+
+
 def test_an_answer_that_is_lost_spoils_no_other(place):
     lost, found = answered(place, "mira"), answered(place, "mira")
     (place.queue._work.parent / "kept" / lost.id / SUMMARY).write_text("")
@@ -574,3 +587,8 @@ def test_pages_are_sound_and_escape_what_others_wrote(place):
         text = browser.get(path).text
         assert "<script>alert" not in text
         assert "&lt;script&gt;alert(1)" in text
+
+
+def test_the_one_that_runs_is_ahead_too(place):
+    place.queue._progress["0" * 16] = Progress(phase="reading")
+    assert asked(place.client(place.operator))["ahead"] == 1

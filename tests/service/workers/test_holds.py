@@ -8,7 +8,8 @@ from perdure.coordination.record import ExceptionOutcome, ExceptionRecord, Excep
 from perdure.model.actions import Release
 from perdure.model.jobs import JobState
 from perdure.service.core.caps import Caps
-from perdure.service.core.controller import ControllerSettings, Ordered
+from perdure.service.core.messages import Ordered
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.journal import Journal
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import Executor, ExecutorSettings

@@ -10,7 +10,8 @@ from perdure.backends.slurm.spool import Spool
 from perdure.backends.slurm.tools import Tools
 from perdure.model.actions import Cancel
 from perdure.model.identity import AttemptId
-from perdure.service.core.controller import PERDURE, ControllerSettings, Ordered
+from perdure.service.core.messages import PERDURE, Ordered
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.journal import Journal
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import Executor, ExecutorSettings

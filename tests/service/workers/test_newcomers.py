@@ -4,7 +4,7 @@ import pytest
 
 from perdure.backends.simulated import Script, SimulatedBackend, SimulatedCluster
 from perdure.model.output import OutputKind
-from perdure.service.core.controller import ControllerSettings
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.journal import Journal
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import Executor, ExecutorSettings

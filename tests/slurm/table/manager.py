@@ -219,6 +219,7 @@ def retry_forgotten_for_good(stage: Stage) -> Iterator[None]:
     job = stage.submit(f"{stage.once()}{LOST_PEER}")
     yield
     stage.site.await_done(job, "requeue")
+    stage.cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now+120")  # else it may start before a look
     await_("the look that sees it wait", lambda: stage.full(job)["job"]["state"] == "pending")
     with stage.cluster.forgetful(int(job) + 1000):
         gone = stage.site.await_record(job, lambda record: record["state"] == "escalated")

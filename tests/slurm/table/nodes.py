@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from perdure.coordination.chain import FRESH_S
+from perdure.coordination.folding import FRESH_S
 from tests.slurm.cluster import await_
-from tests.slurm.table.programs import ECC, LOST_PEER, PASSED_CHECK_AND_KEY_ERROR
+from tests.slurm.table.programs import DISK_FULL, ECC, LOST_PEER, PASSED_CHECK_AND_KEY_ERROR
 from tests.slurm.table.row import Group
 from tests.slurm.table.stage import Stage
 
@@ -150,7 +150,7 @@ def hard_evidence_of_two_users(stage: Stage) -> Iterator[None]:
 @NODES.row(quick=True)
 def own_disk_full(stage: Stage) -> Iterator[None]:
     """`/tmp` of a node is full: the job goes to another one."""
-    job = stage.submit(f"{stage.once()}echo \"OSError: [Errno 28] No space left on device: '/tmp/x.pt'\" >&2; exit 1")
+    job = stage.submit(stage.once() + DISK_FULL)
     yield
     stage.recovered(job)
     first, second = (row["NodeList"] for row in stage.cluster.ends(job))

@@ -190,6 +190,33 @@ def requeues_itself(stage: Stage) -> Iterator[None]:
     stage.check()
 
 
+@OWNERS.row(quick=True)
+def held_while_it_runs(stage: Stage) -> Iterator[None]:
+    """`scontrol hold` while it runs, and a transient failure: nobody releases what a person holds."""
+    job = stage.submit(f"{stage.at_the_gate}{LOST_PEER}")
+    yield
+    stage.cluster.wait(job, lambda fields: fields["JobState"] == "RUNNING")
+    stage.cluster.run("scontrol", "hold", job)
+    stage.gate.touch()
+    record = stage.site.await_record(job, lambda record: record["state"] == "escalated")
+    assert "a person holds the job" in str(record["verdicts"])
+    assert stage.cluster.job(job)["Restarts"] == "0"
+
+
+@OWNERS.row()
+def put_back_for_ever(stage: Stage) -> Iterator[None]:
+    """The script calls `scontrol requeue` on itself at each start: after the ninth a person is told."""
+    job = stage.submit("echo step 1; scontrol requeue $SLURM_JOB_ID; sleep 60")
+    yield
+    loop = stage.site.await_record(job, lambda record: record["type"] == "job.requeue-loop", 240)
+    assert loop["state"] == "escalated"
+    assert f"scontrol hold {job}" in loop["note"]
+    assert loop["id"] in [each["id"] for each in stage.site.ask("/exceptions", open="true")]
+    assert stage.acts(job) == []
+    stage.cluster.run("scancel", job)
+    stage.site.await_record(job, lambda record: record["outcome"] == "withdrawn")
+
+
 @OWNERS.row()
 def handled_by_the_job(stage: Stage) -> Iterator[None]:
     """NaN is raised by the program; who registered for the job rolls back and forbids a requeue."""

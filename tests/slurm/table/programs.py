@@ -21,6 +21,7 @@ echo 'RuntimeError: CUDA error: uncorrectable ECC error encountered' >&2
 echo '[  812.1] NVRM: Xid (PCI:0000:4e:00): 79, pid=4242, GPU has fallen off the bus.' >&2
 exit 1
 """
+DISK_FULL = "echo \"OSError: [Errno 28] No space left on device: '/tmp/x.pt'\" >&2; exit 1"
 PASSED_CHECK_AND_KEY_ERROR = """
 echo '[taskprolog] GPU health: checking dmesg for Xid 79 (GPU has fallen off the bus) ... none'
 echo '[taskprolog] volatile uncorrectable ECC error count: 0 ... ok'

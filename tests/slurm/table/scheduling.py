@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.slurm.table.programs import LOST_PEER
+from tests.slurm.table.programs import DISK_FULL, LOST_PEER
 from tests.slurm.table.row import Group
 from tests.slurm.table.stage import Stage
 
@@ -133,6 +133,20 @@ def only_one_node(stage: Stage) -> Iterator[None]:
         stage.cluster.run("scontrol", "update", f"nodename={node}", "activefeatures=", "availablefeatures=")
 
 
+@SCHEDULING.row()
+def exclusion_that_is_lifted(stage: Stage) -> Iterator[None]:
+    """`-x node3,node4`, and it fails on both others: the first of them is given back to it, what `-x` names is not."""
+    count = f"echo x >>{stage.mark}; case $(wc -l <{stage.mark}) in 1) :;; 2) {DISK_FULL};; *) exit 0;; esac\n"
+    job = stage.submit(count + LOST_PEER, "-x", "node3,node4")
+    yield
+    stage.recovered(job, 150)
+    nodes = [row["NodeList"] for row in stage.cluster.ends(job)]
+    assert sorted(nodes[:2]) == ["node1", "node2"]
+    assert stage.cluster.job(job)["ExcNodeList"] in ("node3,node4", "node[3-4]")
+    assert "retry on any node but node3, node4, since without" in stage.says(job)
+    stage.check()
+
+
 @SCHEDULING.row(alone=True)
 def moved_to_where_it_failed(stage: Stage) -> Iterator[None]:
     """Its owner moves a waiting retry to a partition that has no node but the one it failed on: it starts there."""
@@ -176,7 +190,7 @@ def maintenance_of_the_other_nodes(stage: Stage) -> Iterator[None]:
     made = ("starttime=now", "duration=30", "flags=maint,ignore_jobs", "nodes=node3,node4", "users=root")
     stage.cluster.run("scontrol", "create", "reservation", "reservationname=upkeep", *made)
     try:
-        job = stage.submit(f"{stage.once()}sleep 3\n{LOST_PEER}", "-N", "2")
+        job = stage.submit(f"{stage.once()}sleep 15\n{LOST_PEER}", "-N", "2")  # until a look has told of it
         yield
         stage.recovered(job, 150)
     finally:

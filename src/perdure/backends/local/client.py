@@ -82,7 +82,7 @@ class LocalBackend:
         Raises `InputError`, and `ClusterError` where the cluster can never run it.
         """
         if isinstance(spec, dict):
-            spec = _job_of(spec)
+            spec = decode(JobSpec, spec, "job")
         spec = replace(
             spec,
             name=spec.name or Path(spec.argv[0]).name,
@@ -151,10 +151,3 @@ def _read_line(connection: socket.socket) -> bytes:
             raise ConnectionError("the answer broke off")
         received += chunk
     return bytes(received)
-
-
-def _job_of(fields: dict[str, Any]) -> JobSpec:
-    try:
-        return decode(JobSpec, fields)
-    except ValueError as err:
-        raise InputError("job", str(err), "See `perdure submit --help`") from err

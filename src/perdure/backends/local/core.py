@@ -302,7 +302,7 @@ class Core:
             self._finish(replace(attempt, exit_code=code, signal=signum), AttemptState.FAILED, reason, now)
 
     def _finish(self, attempt: AttemptRecord, state: AttemptState, reason: str, now: float) -> None:
-        """End an attempt now, and settle what becomes of its job."""
+        """End an attempt now, and settle what happens to its job."""
         if attempt.ending is not None and attempt.ending.state is AttemptState.CANCELLED:
             state, reason = AttemptState.CANCELLED, attempt.ending.reason
         down = tuple(name for name in attempt.nodes if self.nodes[name].down)

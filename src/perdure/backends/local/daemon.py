@@ -25,7 +25,7 @@ from perdure.backends.local.wire import decode, decode_action, encode
 from perdure.errors import InputError, NotFound, PerdureError, StateError
 from perdure.model.actions import Outcome
 
-KEEP_JOBS_S = 300.0  # a job that is over is told of at least this long
+KEEP_JOBS_S = 300.0  # a job that is over is listed at least this long
 PRUNE_EVERY_S = 60.0
 END_WAIT_S = 5.0  # for killed processes to be gone; one that is stuck in the kernel is left to the next daemon
 MIB = 1024 * 1024
@@ -101,7 +101,7 @@ class Daemon:
         return None if wake_s is None else max(0.0, wake_s - self._clock())
 
     def shut_down(self, reason: str) -> None:
-        """End every process, remember that, and let the state directory go."""
+        """End every process, remember that, and release the state directory."""
         self._tasks.kill_all()
         self._core.all_lost(reason, self._clock())
         self._store.save(self._core.take())
@@ -210,7 +210,7 @@ class Daemon:
         }
 
     def _submit(self, request: dict[str, Any]) -> object:
-        spec = decode(JobSpec, request["spec"])
+        spec = decode(JobSpec, request["spec"], "job")
         job_id = self._core.submit(spec, self._clock())
         self._carry_out()
         return {"job_id": job_id}

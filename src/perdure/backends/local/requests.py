@@ -27,7 +27,7 @@ DONE = Outcome(OutcomeStatus.DONE)
 
 
 def perform(core: Core, cluster: str, action: Action, now: float) -> Outcome:
-    """Carry out an action that has not been carried out before, and say what came of it."""
+    """Carry out an action that has not been carried out before, and return the result."""
     if isinstance(action, NodeAction):
         return _on_node(core, action, now)
     job = core.jobs.get(action.attempt.job_id)
@@ -131,7 +131,8 @@ def _extend(core: Core, job: LocalJob, action: Extend) -> Outcome:
 
 def _placed(core: Core, job: LocalJob, action: Requeue | Exclude) -> LocalJob | Outcome:
     """The job kept off more nodes, and on as many as asked for, or a refusal where it could never start there."""
-    excluded = tuple(dict.fromkeys((*job.excluded, *(name for name in action.exclude if name in core.nodes))))
+    known = [name for name in action.exclude if name in core.nodes]
+    excluded = tuple(dict.fromkeys([*(name for name in job.excluded if name not in action.lift), *known]))
     left, needed = core.candidates(job.spec, excluded), action.node_count or job.node_count
     if left < needed:
         return Outcome(OutcomeStatus.REFUSED, f"{left} nodes would be left, the job needs {needed}")

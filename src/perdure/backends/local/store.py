@@ -109,7 +109,7 @@ class LocalStore:
         return [Leftover(*row) for row in self._db.execute("SELECT pid, born, label FROM process")]
 
     def outcome(self, key: str) -> Outcome | None:
-        """What came of the action of this key; None where it was never carried out."""
+        """The result of the action of this key; None where it was never carried out."""
         row = self._db.execute("SELECT outcome FROM action WHERE key = ?", (key,)).fetchone()
         return None if row is None else decode(Outcome, json.loads(row[0]))
 

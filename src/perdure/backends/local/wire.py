@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.errors import InputError
 from perdure.model.actions import KINDS, Action, Comment
+from perdure.model.validation import read
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -19,22 +20,22 @@ def encode(record: msgspec.Struct) -> dict[str, Any]:
     return dict(msgspec.to_builtins(record))
 
 
-def decode(cls: type[T], document: object) -> T:
-    """Build a `cls` from what `encode` made. Raises `ValueError` naming the field that does not fit."""
+def decode(cls: type[T], document: object, called: str = "") -> T:
+    """Build a `cls` from what `encode` made. Raises `InputError` naming the field that does not fit.
+
+    `called` is what its sender calls it, where that is not the name of the class.
+    """
+    called = called or cls.__name__
     known = {*cls.__struct_fields__, cls.__struct_config__.tag_field}
     if isinstance(document, dict) and (unknown := sorted(document.keys() - known)):
-        raise ValueError(f"{cls.__name__} has no field {unknown[0]!r}")
-    try:
-        return msgspec.convert(document, cls)
-    except msgspec.ValidationError as err:
-        if isinstance(err.__cause__, InputError):  # what the record itself says of its values
-            raise err.__cause__ from None
-        raise ValueError(str(err).replace("`$", f"`{cls.__name__}")) from err
+        raise InputError(f"{called}.{unknown[0]}", "is not known", f"Use one of: {', '.join(cls.__struct_fields__)}")
+    found: T = read(cls, document, called)
+    return found
 
 
 def decode_action(document: object) -> Action:
-    """Build the action that ``document["kind"]`` names. Raises `ValueError`."""
+    """Build the action that ``document["kind"]`` names. Raises `InputError`."""
     kind = str(document.get("kind")) if isinstance(document, dict) else ""
     if kind not in ACTIONS:
-        raise ValueError(f"action of kind {kind!r} is not one of {', '.join(ACTIONS)}")
+        raise InputError("kind", f"{kind!r} is not an action", f"Use one of: {', '.join(ACTIONS)}")
     return decode(ACTIONS[kind], document)

@@ -93,7 +93,7 @@ class SimulatedBackend:
         return outcome
 
     def lookup(self, action: Action) -> Outcome | None:
-        """What became of an action. While it may still arrive, nobody can say."""
+        """The result of an action. While it may still arrive, nobody can say."""
         self._deliver()
         if self.silent or self._strikes(self.faults.p_lose_reply):
             self._no_answer(action)

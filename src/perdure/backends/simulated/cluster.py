@@ -207,7 +207,7 @@ class SimulatedCluster:
         return self._logs[path]
 
     def outcome(self, action: Action) -> Outcome | None:
-        """What became of an action; None where it was never carried out and still could be."""
+        """The result of an action; None where it was never carried out and still could be."""
         return self._outcomes.get(action.key)
 
     # -- what can be ordered
@@ -402,7 +402,8 @@ class SimulatedCluster:
 def _placed(job: Job, script: Script, action: Requeue | Exclude) -> Job:
     """The job kept off more nodes, and on as many as asked for."""
     node_count = action.node_count or job.node_count
-    excluded = tuple(dict.fromkeys((*job.excluded, *action.exclude)))
+    kept = [name for name in job.excluded if name not in action.lift]
+    excluded = tuple(dict.fromkeys([*kept, *action.exclude]))
     return replace(job, excluded=excluded, node_count=node_count, gpus=script.gpus_per_node * node_count)
 
 

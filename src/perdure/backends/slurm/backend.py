@@ -52,7 +52,7 @@ from perdure.backends.slurm.siblings import siblings, writing
 from perdure.backends.slurm.spool import Question, Spool, Taken
 from perdure.backends.slurm.tools import CallBatch, Dialog, ToolAnswer, Tools
 from perdure.backends.slurm.unexplained import Gap, gaps_between, open_gaps
-from perdure.backends.slurm.words import CANNOT_RUN, PUT_BACK_AND_HELD
+from perdure.backends.slurm.words import CANNOT_RUN, PUT_BACK_AND_HELD, is_waiting
 from perdure.backends.slurm.writers import Writers
 from perdure.errors import ClusterBusy, ClusterError, InputError, LogRefused, PerdureError
 from perdure.model.actions import (
@@ -88,6 +88,7 @@ LINES_AFTER_S = 6.0  # slurmctld tells accounting every five seconds how the job
 LINES_WAIT_S = 0.8  # for that, while epilogs wait
 LINES_PAUSES_S = (0.0, 0.4, 0.8, 1.6, 3.2)
 MAX_SCRIPTS = 100  # asked for in one look
+MAX_NEWCOMERS = 10  # jobs that are asked about before a log is believed
 MAX_OUTPUTS = 5000  # jobs that failed of which it is remembered where they write to
 
 _FORGOTTEN = "Slurm no longer tells where its log is"
@@ -543,6 +544,7 @@ class SlurmBackend:
         if not attempt.stdout:
             return Output((), (Absent("", Why.UNKNOWN, _NO_BATCH_JOB if outputs else _FORGOTTEN),))
         read = self._reader.read(request_of(attempt, outputs, self._uid(attempt.user), max_bytes, known))
+        self._note_newcomers(attempt)
         mine = (self._owned(file, attempt, outputs) for file in read.files if not self._is_anothers(file, attempt))
         files = with_ranks(tuple(mine), attempt.start_s)
         read = dataclasses.replace(read, absent=tuple(self._without_obstacle(each, attempt) for each in read.absent))
@@ -551,6 +553,18 @@ class SlurmBackend:
         return dataclasses.replace(
             read, files=files, absent=(*read.absent, *outputs.files.untold), resubmits=outputs.resubmits
         )
+
+    def _note_newcomers(self, attempt: Attempt) -> None:
+        """Learn of jobs of the same paths that waited at the last look, and may have started before the read."""
+        paths = {attempt.stdout, attempt.stderr} - {"", "/dev/null"}
+        same = (job for job in self._records.values() if is_waiting(job.state) and paths & {job.stdout, job.stderr})
+        asked = [job.job_id for job in same if job.job_id != attempt.id.job_id and _JOB_ID.fullmatch(job.job_id)]
+        if not asked:
+            return
+        with contextlib.suppress(PerdureError), self._tools.dialog() as scontrol:
+            found = [self._record(scontrol, job_id) for job_id in asked[:MAX_NEWCOMERS]]
+            started = [self._finished(record) for record in found if record is not None]
+            self._writers.note(picture.attempts(self.cluster, picture.Sources(started, (), ()), time.time()))
 
     def _without_obstacle(self, absent: Absent, attempt: Attempt) -> Absent:
         """What is absent; a directory that went while a job ran is made again for its next attempt by newer Slurms."""

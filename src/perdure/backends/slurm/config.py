@@ -44,7 +44,7 @@ class Config:
 
     @property
     def accounts(self) -> bool:
-        """Whether a slurmdbd is told of each job."""
+        """Whether each job is reported to a slurmdbd."""
         return self["AccountingStorageType"] == "accounting_storage/slurmdbd"
 
     @property

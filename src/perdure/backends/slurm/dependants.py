@@ -2,7 +2,7 @@
 
 Slurm tests dependencies when a job ends. A failure that is seen marks ``afterok`` and ``aftercorr`` as failed for good
 (or cancels the dependant, after --kill-on-invalid-dep), and starts what waits ``afterany``, ``afternotok`` or for a
-singleton. Of a whole array it also remembers that one task failed, whatever became of it later; of tasks named one by
+singleton. Of a whole array it also remembers that one task failed, whatever happened to it later; of tasks named one by
 one it does not.
 """
 

@@ -8,18 +8,15 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from perdure.backends.owner_reader import may_become_others
 from perdure.backends.slurm.backend import SlurmBackend
 from perdure.backends.slurm.checkup import Facts, SpoolFacts
+from perdure.backends.slurm.settings import SlurmSettings
 from perdure.backends.slurm.tools import Tools
 from perdure.errors import PerdureError
 from perdure.installation import user_name
 from perdure.model.jobs import Attempt
-
-if TYPE_CHECKING:
-    from perdure.backends.slurm.kind import SlurmSettings
 
 LOGS = 20  # of recent jobs, that are tried
 LOG_BYTES = 4096

@@ -1,4 +1,4 @@
-"""Slurm as a kind of resource manager: its settings, and how the one of this machine is reached."""
+"""Slurm as a kind of resource manager: how the one of this machine is reached."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
-
-from msgspec import Meta
+from typing import TYPE_CHECKING, Any, cast
 
 from perdure.backends.kind import NODE_NAME, BackendKind, CallBudget, Checkup, ManagerIdentity
 from perdure.backends.protocol import Backend
+from perdure.backends.slurm.settings import SlurmSettings
 from perdure.errors import ConfigError, PerdureError
 from perdure.model.jobs import Job
 
@@ -28,21 +27,6 @@ MINUTE_S = 60.0
 KEEP_OPEN_S = 10.0  # one `scontrol` for looks and actions: longer, and a new slurm.conf would take effect late
 WAIT_STEP_S = 1.0  # for a controller that does not answer
 JOB_ID = re.compile(r"[0-9]{1,18}(?:[_+][0-9]{1,18})?", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmSettings:
-    """How Slurm is asked."""
-
-    tool_timeout_s: Annotated[float, Meta(ge=1)] = 30.0
-    """How long one of its command-line tools may take."""
-    spool: Path | None = None
-    """Directory into which the site's epilog or jobcomp hook drops a file for each job that ended."""
-    looks_per_minute: Annotated[int, Meta(ge=1)] | None = None
-    """Most looks at all jobs and nodes in any minute, whatever happens; not set: 10, or as many as `service.poll_s`
-    asks for."""
-    start_wait_s: float = 0.0
-    """How long `perdure up` waits at its start for a controller that does not answer, as after a reboot of both."""
 
 
 class SlurmKind(BackendKind[SlurmSettings]):

@@ -14,6 +14,7 @@ from perdure.backends.slurm.owner_requests import OwnerRequests, owner_requests
 from perdure.backends.slurm.records import CLOCKS_APART_S, JobRecord, NodeRecord, ended_badly, waits_again
 from perdure.backends.slurm.sbatch import WalltimeWarning
 from perdure.backends.slurm.words import (
+    CLEARS_UP,
     LAUNCH_FAILED,
     SPECIAL_EXIT,
     WHILE_WAITING,
@@ -68,7 +69,7 @@ class Pictures:
 def with_told_ends(
     rows: Iterable[AccountingRow], told: Mapping[tuple[str, int], AccountingRow]
 ) -> tuple[AccountingRow, ...]:
-    """Add the ends that hooks told of. They know how an attempt ended that was put back at once; GPUs they do not.
+    """Add the ends that hooks reported. They know how an attempt ended that was put back at once; GPUs they do not.
 
     A row that ends in RESIZING has the same start as the row that goes on with fewer nodes, which counts.
     """
@@ -171,9 +172,14 @@ def _job(cluster: str, record: JobRecord, now: float) -> Job:
 
 
 def _reason(record: JobRecord, waiting: bool) -> str:
-    """Why it waits, or how it ended. Of what the site's rule holds Slurm says that its user does, but for the state."""
+    """Why it waits, that it ends, or how it ended.
+
+    Of what the site's rule holds Slurm says that its user does, but for the state.
+    """
     if record.state == "SPECIAL_EXIT":
         return SPECIAL_EXIT
+    if record.state == "COMPLETING" and not waiting:
+        return CLEARS_UP
     return "" if record.reason in WHILE_WAITING and not waiting else record.reason
 
 

@@ -108,7 +108,8 @@ def for_job(
     latest = job.start_s if has_run(job, now) else last_start
     if let_go and latest is not None and latest > wanted:  # accounting, asked after the job, knows of it already
         return done("started again")
-    if latest is not None and latest != wanted:
+    tells_of_before = isinstance(action, Comment) and latest is not None and latest > wanted and not is_over(job)
+    if latest is not None and latest != wanted and not tells_of_before:
         return superseded(f"a {'newer' if latest > wanted else 'different'} attempt of the job exists")
     if isinstance(action, Requeue):
         return _requeue(action, job, now, dependants, let_go)
@@ -198,6 +199,10 @@ def _requeue(
             return refused("Slurm cannot put it back: it is not a batch job")
         if not job.requeue:
             return refused("Slurm may not put this job back (Requeue=0)")
+        if not job.priority:  # requeuehold and release would undo it
+            return refused(
+                "a person holds the job, since while it ran: scontrol requeue, then scontrol release, bring it back"
+            )
         return Todo((f"requeuehold {whole(job)}",))
     if job.state == "SPECIAL_EXIT":
         return refused("the site's rule holds the job (RequeueExitHold)")
@@ -205,7 +210,7 @@ def _requeue(
         return refused(f"a person holds the job: {job.reason}")
     if job.reason == CANNOT_RUN:
         return done(_where(job)) if let_go and job.priority else _anywhere(action, job)
-    changes = _placement(job, action.exclude) + _size(job, action.node_count) + _delay(job, action.delay_s, now)
+    changes = _placement(job, action) + _size(job, action.node_count) + _delay(job, action.delay_s, now)
     if not is_held(job.state, job.priority, job.reason):
         return Todo((_update(job, changes),)) if changes else done(_where(job))
     changes += _comments(job, action.comment) + _turn(job, dependants)
@@ -223,7 +228,8 @@ def _anywhere(action: Requeue, job: JobRecord) -> Outcome | Todo:
     if len(left) == len(job.excluded):
         return refused(f"no node has what the job asks for: {job.reason}")
     words = f"{_TAKEN_BACK}, so not away from {','.join(action.exclude)} any more"
-    comment = action.comment.replace(f" away from {', '.join(action.exclude)}", " on any node")
+    where = f" on any node but {', '.join(left)}" if left else " on any node"
+    comment = action.comment.replace(f" away from {', '.join(action.exclude)}", where)
     changes = (f"ExcNodeList={','.join(left)}", *_comments(job, comment))
     return Todo((_update(job, changes), f"release {whole(job)}"), said=(words,))
 
@@ -253,8 +259,16 @@ def _comment(action: Comment, job: JobRecord) -> Outcome | Todo | Accounted:
     """Of a job that is over or completing the controller takes none; accounting does."""
     if job.state == "COMPLETING" or is_over(job):
         return to_account(action, job)
+    if _failed_at(job.admin_comment) > _failed_at(action.comment):
+        return superseded("the job's record tells of a newer failure")
     changes = _comments(job, action.comment)
     return Todo((_update(job, changes),)) if changes else done("written")
+
+
+def _failed_at(line: str) -> str:
+    """The part of our line that tells when the attempt failed: it sorts by time. "" for a line of others."""
+    found = _FAILED_AT.match(line)
+    return str(found[1]) if found else ""
 
 
 def is_over(job: JobRecord) -> bool:
@@ -293,7 +307,7 @@ def _exclude(action: Exclude, job: JobRecord, let_go: bool) -> Outcome | Todo:
     """`let_go`: Slurm took the command before, hence the line, too."""
     if not is_waiting(job.state):
         return superseded(f"the job does not wait: {job.state}")
-    changes = _placement(job, action.exclude) + _size(job, action.node_count)
+    changes = _placement(job, action) + _size(job, action.node_count)
     changes += () if let_go else _comments(job, action.comment)
     return Todo((_update(job, changes),)) if changes else done(_where(job))
 
@@ -324,6 +338,7 @@ def _cancel(job: JobRecord, now: float) -> Outcome | Todo:
 
 
 _ADMIN_COMMENT = re2.compile(r' AdminComment="[^"]*"')
+_FAILED_AT = re2.compile(r'"?perdure: failed ([0-9: -]{19}): ')
 _BARE = re2.compile(r"update jobid=\S+ ?")
 _TAKEN_BACK = "no other node has what it asks for"
 _NOT_OVER = frozenset(
@@ -332,13 +347,15 @@ _NOT_OVER = frozenset(
 )  # fmt: skip
 
 
-def _placement(job: JobRecord, exclude: tuple[str, ...]) -> tuple[str, ...]:
-    """Add to what the job excludes; take out of what it requires, or it would wait for ever."""
+def _placement(job: JobRecord, action: Requeue | Exclude) -> tuple[str, ...]:
+    """Add to what the job excludes, or lift that; take out of what it requires, or it would wait for ever."""
     changes: tuple[str, ...] = ()
-    if missing := [node for node in exclude if node not in job.excluded]:
-        changes += (f"ExcNodeList={','.join([*job.excluded, *missing])}",)
-    if set(exclude) & set(job.required):
-        changes += (f"ReqNodeList={','.join(node for node in job.required if node not in exclude)}",)
+    excluded = [node for node in job.excluded if node not in action.lift]
+    excluded += [node for node in action.exclude if node not in excluded]
+    if set(excluded) != set(job.excluded):
+        changes += (f"ExcNodeList={','.join(excluded)}",)
+    if set(action.exclude) & set(job.required):
+        changes += (f"ReqNodeList={','.join(node for node in job.required if node not in action.exclude)}",)
     return changes
 
 

@@ -283,10 +283,7 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
     if header is None or user_at < header.end():
         raise InputError("scontrol", f"job {number} has no name or no owner", "Report this with Slurm's version")
     first = dict(_pairs(header[1].decode("utf-8", "replace")))
-    own = dict(_pairs(before[user_at:].decode("utf-8", "replace")))
-    middle, _, rest = after.partition(b" Features=")
-    own = {**dict(_pairs(middle.decode("utf-8", "replace"))), **own}
-    tail = rest.decode("utf-8", "replace")
+    own, tail = _sections(before[user_at:], after)
     owner = _USER.fullmatch(own["UserId"])
     submit_s = _instant(own.get("SubmitTime", ""), mark)
     if owner is None or submit_s is None:
@@ -338,6 +335,13 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         is_batch=own.get("BatchFlag") != "0",
         is_cron=own.get("CronJob") == "Yes",
     )
+
+
+def _sections(from_user: bytes, after: bytes) -> tuple[dict[str, str], str]:
+    """The words that Slurm wrote itself, and the tail, in which a job's owner may have written as well."""
+    middle, _, rest = after.partition(b" Features=")
+    own, between = (dict(_pairs(part.decode("utf-8", "replace"))) for part in (from_user, middle))
+    return {**between, **own}, rest.decode("utf-8", "replace")
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:

@@ -121,7 +121,7 @@ class Spool:
             os.unlink(self.directory / ALIVE)
 
     def answer(self, question: Question) -> bool:
-        """Let the hook go on. False where it does not listen yet."""
+        """Release the hook. False where it does not listen yet."""
         try:
             descriptor = os.open(self.directory / question.answer, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as err:

@@ -42,6 +42,7 @@ WHILE_WAITING = frozenset({"BeginTime", "Resources", "Priority", "PartitionDown"
 """Reasons that say nothing of a job that waits no more; Slurm keeps them in the record of one that was cancelled."""
 HELD_BY_A_PERSON = frozenset({"JobHeldUser", "JobHeldAdmin"})
 SPECIAL_EXIT = "SpecialExit"
+CLEARS_UP = "COMPLETING: it has ended, and its nodes clear up"
 _HELD_REASONS = HELD_BY_A_PERSON | {SPECIAL_EXIT, "JobHoldMaxRequeue"}
 LAUNCH_FAILED = "launch_failed_requeued_held"  # blanks are printed as underscores
 CANNOT_RUN = "BadConstraints"  # Slurm then holds the job, too

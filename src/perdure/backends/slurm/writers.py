@@ -19,7 +19,7 @@ MAX_STARTS = 20_000
 
 
 class Writers:
-    """What the looks told of paths. Bounded: of more than `MAX_STARTS` the paths seen first are forgotten."""
+    """What the looks reported of paths. Bounded: of more than `MAX_STARTS` the paths seen first are forgotten."""
 
     def __init__(self) -> None:
         self._spans: OrderedDict[str, dict[tuple[str, int], Span]] = OrderedDict()

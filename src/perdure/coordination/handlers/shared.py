@@ -90,7 +90,7 @@ def release_held(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling
 
 
 def _cause(record: ExceptionRecord) -> str:
-    """It stands as the reason beside each job that is held or let go."""
+    """It stands as the reason beside each job that is held or released."""
     return f"{record.type} of {record.subject.resource}"
 
 
@@ -120,7 +120,7 @@ def _needy(record: ExceptionRecord, site: SiteFacts) -> list[AttemptId]:
 
 
 def _late(needy: Sequence[AttemptId], record: ExceptionRecord, site: SiteFacts) -> list[AttemptId]:
-    """Those of them that nobody has held since it went down. One that a person let go since is not held again."""
+    """Those of them that nobody has held since it went down. One that a person released since is not held again."""
     held = {attempt for brake in _brakes_on(record.subject.resource, site) for attempt in brake.held}
     return [attempt for attempt in needy if attempt not in held][:MAX_HELD]
 

@@ -1,4 +1,4 @@
-"""A suspect as an exception: what the coordination chain is told of it."""
+"""A suspect as an exception: what is reported to the coordination chain."""
 
 from __future__ import annotations
 

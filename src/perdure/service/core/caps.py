@@ -12,7 +12,7 @@ from msgspec import Meta
 class Caps:
     """How much Perdure may do of its own accord in an hour.
 
-    What a person asks for is not counted, nor what lets go of jobs that Perdure held itself. What a cap holds back
+    What a person asks for is not counted, nor the release of jobs that Perdure held itself. What a cap holds back
     waits and says until when. A drain does not expire meanwhile; a retry is put back at once, to start when there is
     room.
     """

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from perdure.coordination.chain import Chain
-from perdure.coordination.record import ExceptionRecord
+from perdure.coordination.chain_state import Chain
+from perdure.coordination.record import Component, ExceptionRecord
 from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import Known
 from perdure.retry.decide import Decision
-from perdure.retry.history import Fleet, PastFailure
+from perdure.retry.history import Fleet, PastFailure, fingerprint_of
+from perdure.service.core.requeue_loop import PutBack
 from perdure.triage.verdict import Verdict
 
 MAX_PAST = 32  # failures remembered of one job
@@ -44,12 +46,71 @@ class Case(Struct, frozen=True):
         """True where a newer attempt exists than the one that failed."""
         return self.failure is not None and self.latest > self.failure.attempt.id.incarnation
 
+    def knows(self, attempt: Attempt) -> bool:
+        """Whether this failure is known: a clock that was wrong for a while makes a look report it again."""
+        latest = self.failure.attempt.id if self.failure else None
+        return attempt.id == latest or any(failure.attempt == attempt.id for failure in self.past)
+
+    def closed(self) -> Case:
+        """The case with its latest failure in the past."""
+        failure = self.failure
+        if failure is None or failure.verdict is None:
+            return replace(self, failure=None)
+        verdict, decision = failure.verdict, failure.decision
+        past = PastFailure(
+            failure.attempt.id,
+            failure.record.time_s,
+            failure.attempt.nodes,
+            verdict.label,
+            verdict.category,
+            fingerprint_of(verdict, failure.attempt),
+            verdict.infrastructure and not verdict.hearsay,
+            failure.attempt.elapsed_s,
+            retried=decision is None or decision.retries or failure.record.owner is not Component.SCHEDULER,
+            p_transient=decision.p_transient if decision else verdict.p_transient,
+            logs=verdict.logs,
+            state=failure.attempt.state,
+            failed_nodes=failure.attempt.failed_nodes,
+            steps=verdict.steps,
+            first_step=verdict.first_step,
+            avoided=decision.exclude if decision and decision.retries else (),
+        )
+        before = self.past[-1:] and (replace(self.past[-1], logs=()),)
+        return replace(self, failure=None, past=(*self.past[:-1], *before, past)[-MAX_PAST:])
+
 
 class ControllerState(Struct, frozen=True):
     """All that a decision may depend on, beside the event itself and the settings."""
 
     cluster: str
     known: Known = field(default_factory=Known)
-    cases: Mapping[str, Case] = field(default_factory=dict)  # by job id; bounded by `Settings.max_cases`
+    cases: Mapping[str, Case] = field(default_factory=dict)  # by job id; bounded by `ControllerSettings.max_cases`
     fleet: Fleet = field(default_factory=Fleet)
     chain: Chain = field(default_factory=Chain)
+    put_back: Mapping[str, PutBack] = field(default_factory=dict)  # by others, by job id; not written down
+
+    def with_case(self, case: Case, most: int) -> ControllerState:
+        """The state with a case as it is now; beyond `most` one is forgotten."""
+        cases = {**self.cases, case.job.job_id: case}
+        if len(cases) > most:
+            del cases[min(cases, key=lambda job_id: _keeping_rank(cases[job_id]))]
+        return replace(self, cases=cases)
+
+    def failure_of(self, record: ExceptionRecord) -> Failure | None:
+        """The latest failure of the job that a record is about, if that is the record."""
+        case = self.cases.get(record.subject.job_id)
+        failure = case.failure if case else None
+        return failure if failure is not None and failure.record.id == record.id else None
+
+    def in_chain(self, record: ExceptionRecord) -> ControllerState:
+        """The state with a record that the chain may have forgotten, as it does what ended long ago."""
+        chain = self.chain
+        if record.id in chain.open or record.id in chain.ended or not record.state.is_over:
+            return self
+        return replace(self, chain=replace(chain, ended={**chain.ended, record.id: record}))
+
+
+def _keeping_rank(case: Case) -> tuple[bool, float]:
+    """What is forgotten first: the oldest of those that are settled; those that await a verdict only then."""
+    failure = case.failure
+    return (failure is not None and failure.awaits_verdict, failure.record.time_s if failure else 0.0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import textwrap
 from collections.abc import Sequence
 from datetime import datetime
 
+import re2
 from msgspec.structs import replace
 
 from perdure.model.actions import Action, Comment, Exclude, Release, Requeue
@@ -16,6 +18,8 @@ MAX_CHARACTERS = 200
 MARK_CHARACTERS = 6
 FAILED_AT = "failed %Y-%m-%d %H:%M:%S"  # accounting would write a T as t
 MAX_ANSWERED = 40  # characters of what was not understood
+LEAST_CAUSE = 40  # characters that what failed keeps where the line is too long; what was done comes first
+_ASIDE = re2.compile(r" \([^()]*\)")
 
 
 def instance_mark(where: str) -> str:
@@ -36,8 +40,22 @@ def line_of(attempt: AttemptId, note: str, misread: str, mark: str, failed_s: fl
     when = f"{datetime.fromtimestamp(failed_s):{FAILED_AT}}: " if failed_s is not None else ""
     end = f"; not understood: {misread[:MAX_ANSWERED]}" if misread else ""
     end = f"{_plain(end)}. perdure why {attempt.job_id} #{mark}"
-    said = _plain(when + note.partition(";")[0])[: MAX_CHARACTERS - len(COMMENT_PREFIX) - len(end)]
-    return f"{COMMENT_PREFIX}{said}{end}"
+    room = MAX_CHARACTERS - len(COMMENT_PREFIX) - len(when) - len(end)
+    return f"{COMMENT_PREFIX}{when}{_fitted(_plain(note.partition(';')[0]), room)}{end}"
+
+
+def _fitted(said: str, room: int) -> str:
+    """A reason ("what failed: what was done") in so many characters: asides go first, then the end of what failed."""
+    if len(said) <= room:
+        return said
+    said = str(_ASIDE.sub("", said))
+    cause, colon, done = said.rpartition(": ")
+    cause = _cut(cause, max(LEAST_CAUSE, room - len(colon) - len(done)))
+    return _cut(f"{cause}{colon}{done}", room)
+
+
+def _cut(text: str, room: int) -> str:
+    return textwrap.shorten(text, room, placeholder="...")
 
 
 def _plain(text: str) -> str:

@@ -7,14 +7,11 @@ worst, and every step is idempotent: ids and keys are made from the attempt that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated
+from collections.abc import Iterable, Mapping
 
-from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from perdure.coordination.chain import Chain, advance
+from perdure.coordination.chain import advance
 from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.handlers.shared import newly_needed
 from perdure.coordination.messages import (
@@ -23,13 +20,9 @@ from perdure.coordination.messages import (
     ExceptionRaised,
     Failed,
     Input,
-    LetGo,
-    ReadBack,
     Refused,
     Settled,
-    Ticked,
 )
-from perdure.coordination.playbook import Playbook, own_playbook
 from perdure.coordination.record import (
     FATAL,
     Component,
@@ -40,155 +33,40 @@ from perdure.coordination.record import (
     about,
 )
 from perdure.coordination.ruling import handled
-from perdure.model.actions import Action, ActionKey, Comment, Hold, OutcomeStatus, Release, Requeue, Undrain, first_key
-from perdure.model.events import ActionEnded, AttemptEnded, AttemptStarted, ClusterEvent, JobChanged
-from perdure.model.identity import AttemptId
+from perdure.model.actions import Action, Requeue
+from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import GONE, Known, Observation, changes
-from perdure.model.tagged import Tagged
 from perdure.retry.decide import is_free
-from perdure.retry.history import Fleet, PastFailure, Spent, blamed, fingerprint_of, usable_nodes
-from perdure.retry.rules import RetryRules
-from perdure.service.core.case import MAX_PAST, Case, ControllerState, Failure
+from perdure.retry.history import Fleet, Spent, blamed, usable_nodes
+from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.service.core.comments import commented, line_of
+from perdure.service.core.consequences import LEAVES_IT_TO_A_PERSON, consequences
 from perdure.service.core.hardware import broken_nodes
+from perdure.service.core.messages import (
+    PERDURE,
+    Act,
+    ChainInput,
+    Effect,
+    Ended,
+    Event,
+    ExceptionChanged,
+    HandlerAsked,
+    Journalled,
+    Judge,
+    Judged,
+    Looked,
+    Noted,
+    Ordered,
+    Study,
+)
+from perdure.service.core.requeue_loop import counted, loop_of
+from perdure.service.core.requeue_loop import settled as loops_settled
 from perdure.service.core.scope import OUTSIDE
-from perdure.service.core.view import STILL_NEEDS, SiteView
+from perdure.service.core.settings import ControllerSettings
+from perdure.service.core.view import SiteView
 from perdure.triage.verdict import Verdict
-
-PERDURE = "perdure"  # who asks, where no person does
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
-    """What the controller's decisions depend on."""
-
-    retry: RetryRules = field(default_factory=RetryRules)
-    playbook: Playbook = field(default_factory=own_playbook)
-    action_ttl_s: Annotated[float, Meta(ge=1)] = 15 * 60.0
-    """An action that was not begun this long after it was decided is not begun at all."""
-    vanish_grace_s: float = 30.0
-    """How long an attempt may be missing from what the resource manager says before it counts as ended."""
-    ignore_before_s: float = 0.0
-    """Attempts that ended before this instant are written down, and that is all: they are none of our business."""
-    mark: str = ""
-    """Of this service, in the line that each decision leaves in the job's record; "": none is left."""
-    max_cases: Annotated[int, Meta(ge=1)] = 5000
-    """Jobs with failures that are remembered; beyond it the oldest that are settled are forgotten."""
-
-
-class Looked(Tagged, frozen=True):
-    """The cluster was looked at."""
-
-    observation: Observation
-
-
-class Judged(Tagged, frozen=True):
-    """Triage has a verdict on a failed attempt."""
-
-    time_s: float
-    attempt: AttemptId
-    verdict: Verdict
-
-    @property
-    def key(self) -> str:
-        return f"judged:{self.attempt}"
-
-
-class Ordered(Tagged, frozen=True):
-    """A person asked for an action."""
-
-    time_s: float
-    action: Action
-    by: str
-    reason: str
-
-    @property
-    def key(self) -> str:
-        return f"ordered:{self.action.key}:{self.time_s:.3f}"
-
-
-class ChainInput(Tagged, frozen=True):
-    """Programs have raised exceptions, answered, registered; or time has passed on the chain."""
-
-    time_s: float
-    inputs: tuple[Input, ...] = (Ticked(),)
-
-
-class ExceptionChanged(Tagged, frozen=True):
-    """An exception is new, or something was said of it: its standing is written over what was written before."""
-
-    time_s: float
-    record: ExceptionRecord
-
-    @property
-    def key(self) -> str:
-        r = self.record
-        return f"exception:{r.id}:{len(r.verdicts)}.{len(r.annotations)}.{r.repeats}:{r.state}:{r.standing}"
-
-
-class HandlerAsked(Tagged, frozen=True):
-    """It is the turn of a registered handler."""
-
-    time_s: float
-    record: ExceptionRecord
-    handler: str  # as it called itself
-    until_s: float
-    handler_id: str = ""  # a user's with its owner before it; "" in what older versions wrote
-
-    @property
-    def key(self) -> str:
-        return f"asked:{self.record.id}:{self.handler_id or self.handler}:{self.time_s:.3f}"
-
-
-class Ended(Tagged, frozen=True):
-    """Actions came to their end."""
-
-    ends: tuple[ActionEnded, ...]
-    held: frozenset[str] = frozenset()  # keys of Perdure's holds that come after a release among them
-
-
-Event = Looked | Judged | Ended | Ordered | ChainInput
-
-
-class Journalled(Struct, frozen=True):
-    """A fact to be written down. Events also update what is shown of jobs, attempts, nodes and exceptions."""
-
-    event: ClusterEvent | Judged | ActionEnded | Ordered | ExceptionChanged | HandlerAsked
-
-
-class Judge(Struct, frozen=True):
-    """Read the log of this attempt and judge it; the answer comes back as `Judged`."""
-
-    attempt: Attempt
-
-
-class Study(Struct, frozen=True):
-    """Read the log of this attempt, which went well, to compare failures of the same job with it. No answer comes."""
-
-    attempt: Attempt
-    job: Job
-
-
-class Act(Struct, frozen=True):
-    """An action to be journalled as an intent, then carried out unless it has expired."""
-
-    action: Action
-    by: str
-    reason: str
-    expires_s: float
-    exception_id: str = ""
-
-
-class Noted(Struct, frozen=True):
-    """The standing of an exception that is a failure, to be written over what was written of it before."""
-
-    record: ExceptionRecord
-    failure: Failure
-
-
-Effect = Journalled | Judge | Study | Act | Noted | Refused
 
 
 def step(state: ControllerState, event: Event, settings: ControllerSettings) -> tuple[ControllerState, list[Effect]]:
@@ -237,7 +115,9 @@ def _look(
                 effects += more
             case AttemptStarted(attempt=attempt) if attempt.id.job_id in state.cases:
                 case_ = state.cases[attempt.id.job_id]
-                state = _with_case(state, replace(case_, latest=max(case_.latest, attempt.id.incarnation)), settings)
+                state = state.with_case(
+                    replace(case_, latest=max(case_.latest, attempt.id.incarnation)), settings.max_cases
+                )
             case AttemptEnded():
                 state, more = _attempt_ended(state, event, settings)
                 effects += more
@@ -245,6 +125,9 @@ def _look(
                 pass
     state, more = _hold_newcomers(state, settings, seen.time_s)
     state, settled = _settle_nodes(state, before, seen, settings)
+    if loops := list(loops_settled(state.chain, known.jobs)):
+        state, ended = _advance(state, loops, settings, seen.time_s)
+        settled = [*settled, *ended]
     return state, [*effects, *more, *settled]
 
 
@@ -259,7 +142,7 @@ def _forgotten_retry(
 ) -> tuple[ControllerState, list[Effect]]:
     """The resource manager lost its state, and with it a retry that was promised: only a person can submit it again."""
     case = state.cases[job.job_id]
-    state = _with_case(state, replace(case, job=job), settings)
+    state = state.with_case(replace(case, job=job), settings.max_cases)
     record = case.failure.record if case.failure else None
     if (
         record is None
@@ -268,13 +151,13 @@ def _forgotten_retry(
         or record.outcome is not ExceptionOutcome.OPEN
     ):
         return state, []
-    return _advance(_in_chain(state, record), [Failed(record.owning.action_keys[0], GONE)], settings, now)
+    return _advance(state.in_chain(record), [Failed(record.owning.action_keys[0], GONE)], settings, now)
 
 
 def _story_over(
     state: ControllerState, job_id: str, settings: ControllerSettings, now: float
 ) -> tuple[ControllerState, list[Effect]]:
-    """Another job has the id now: what was to come of the one before will not come any more."""
+    """Another job has the id now: what was planned for the one before will not happen any more."""
     state, effects = _withdrawn(state, state.cases[job_id], settings, now)
     return replace(state, cases={other: case for other, case in state.cases.items() if other != job_id}), effects
 
@@ -284,7 +167,7 @@ def _job_changed(
 ) -> tuple[ControllerState, list[Effect]]:
     """Of a job that is cancelled while it waits for its retry no attempt's end tells."""
     case = state.cases[job.job_id]
-    state = _with_case(state, replace(case, job=job), settings)
+    state = state.with_case(replace(case, job=job), settings.max_cases)
     if job.state is not JobState.CANCELLED or case.moved_on or not case.job.state.is_waiting:
         return state, []
     return _withdrawn(state, case, settings, now)
@@ -293,38 +176,38 @@ def _job_changed(
 def _withdrawn(
     state: ControllerState, case: Case, settings: ControllerSettings, now: float
 ) -> tuple[ControllerState, list[Effect]]:
-    """Nothing more will come of the latest failure of a job."""
+    """Withdraw the latest failure of a job: nothing more will be done about it."""
     failure = case.failure
     if failure is None or failure.verdict is None or failure.record.outcome is not ExceptionOutcome.OPEN:
         return state, []
     settled = Settled(failure.record.id, ExceptionOutcome.WITHDRAWN)
-    return _advance(_in_chain(state, failure.record), [settled], settings, now)
+    return _advance(state.in_chain(failure.record), [settled], settings, now)
 
 
 def _settle_nodes(
     state: ControllerState, before: Known, seen: Observation, settings: ControllerSettings
 ) -> tuple[ControllerState, list[Effect]]:
-    """A fault of nodes that waits for a person is seen to once this look finds that none of them takes new work.
+    """A fault of nodes that waits for a person is dealt with once this look finds that none of them takes new work.
 
     One that took nodes out is over once they are back, and were so at the look before: by then an order to return them
-    has told who gave it.
+    has reported who gave it.
     """
     nodes = {node.name: node for node in seen.nodes}
-    seen_to = [
+    dealt_with = [
         Settled(record.id, ExceptionOutcome.RECOVERED)
         for record in state.chain.ended.values()
         if record.subject.nodes
         and record.needs_a_person
         and all(name in nodes and not nodes[name].is_usable for name in record.subject.nodes)
     ]
-    seen_to += [
+    dealt_with += [
         Settled(record.id, ExceptionOutcome.RECOVERED, "back in service; the resource manager does not tell by whom")
         for record in state.chain.ended.values()
         if record.keeps_nodes_out
         and seen.time_s > (record.read_back_s or 0.0)
         and all(_is_up(name, before.nodes) and _is_up(name, nodes) for name in record.subject.nodes)
     ]
-    return _advance(state, seen_to, settings, seen.time_s) if seen_to else (state, [])
+    return _advance(state, dealt_with, settings, seen.time_s) if dealt_with else (state, [])
 
 
 def _is_up(name: str, nodes: Mapping[str, Node]) -> bool:
@@ -363,10 +246,11 @@ def _attempt_ended(
         return state, []  # the resource manager lost its state, and gave the id to another's job
     if not attempt.state.is_failure:
         state, effects = _settle(state, old, attempt, settings, event.time_s)
-        return state, [*effects, *_worth_study(event, old, settings)]
+        state, looping = _count_put_back(state, event, settings)
+        return state, [*effects, *looping, *_worth_study(event, old, settings)]
     if attempt.end_s is not None and attempt.end_s < settings.ignore_before_s:
         return _counted(state, old, event, settings), []
-    if old is not None and _is_known(old, attempt):
+    if old is not None and old.knows(attempt):
         return state, []
     if old is not None and old.failure is not None and old.failure.attempt.user != attempt.user:
         old = None  # the resource manager lost its state, and gave the id to another's job
@@ -380,9 +264,23 @@ def _attempt_ended(
     passed = [_passed_by(overtaken, event.time_s)] if overtaken else []
     state, again = _failed_again(state, old, settings, event.time_s)
     old = state.cases.get(job_id) if old else None
-    case = replace(_closed(old), job=job, latest=latest) if old else Case(job, latest)
-    state = _with_case(state, replace(case, failure=failure), settings)
+    case = replace(old.closed(), job=job, latest=latest) if old else Case(job, latest)
+    state = state.with_case(replace(case, failure=failure), settings.max_cases)
     return state, [*passed, *again, Noted(failure.record, failure), Judge(attempt)]
+
+
+def _count_put_back(
+    state: ControllerState, event: AttemptEnded, settings: ControllerSettings
+) -> tuple[ControllerState, list[Effect]]:
+    """Tell a person of a job that others put back more often than Perdure itself would."""
+    attempt = event.attempt
+    if attempt.state is not AttemptState.REQUEUED:
+        return state, []
+    put_back = counted(state.put_back, event.job, attempt, settings.max_cases)
+    state = replace(state, put_back=put_back)
+    limit = settings.retry.max_infrastructure_retries
+    loop = loop_of(attempt, put_back.get(attempt.id.job_id), limit, PERDURE, event.time_s)
+    return _advance(state, [ExceptionRaised(loop, own=True)], settings, event.time_s) if loop else (state, [])
 
 
 def _is_of_another(attempt: Attempt, job: Job) -> bool:
@@ -397,7 +295,7 @@ def _failed_again(
     record = case.failure.record if case and case.failure else None
     if record is None or record.state is not ExceptionState.HANDLED or record.outcome is not ExceptionOutcome.OPEN:
         return state, []
-    return _advance(_in_chain(state, record), [Settled(record.id, ExceptionOutcome.FAILED_AGAIN)], settings, now)
+    return _advance(state.in_chain(record), [Settled(record.id, ExceptionOutcome.FAILED_AGAIN)], settings, now)
 
 
 def _counted(
@@ -409,13 +307,7 @@ def _counted(
         return state
     case = case or Case(job, attempt.id.incarnation)
     latest = max(case.latest, attempt.id.incarnation)
-    return _with_case(state, replace(case, latest=latest, before_us=case.before_us + 1), settings)
-
-
-def _is_known(case: Case, attempt: Attempt) -> bool:
-    """Whether this failure was told of before: a clock that was wrong for a while makes a look tell of it again."""
-    latest = case.failure.attempt.id if case.failure else None
-    return attempt.id == latest or any(failure.attempt == attempt.id for failure in case.past)
+    return state.with_case(replace(case, latest=latest, before_us=case.before_us + 1), settings.max_cases)
 
 
 def _passed_by(failure: Failure, now: float) -> Noted:
@@ -434,7 +326,7 @@ def _settle(
     if attempt.state is AttemptState.REQUEUED:  # somebody put it back by hand: the case goes on
         return state, []
     record, outcome = case.failure.record, ExceptionOutcome.RECOVERED if good else ExceptionOutcome.WITHDRAWN
-    state = _in_chain(state, record)
+    state = state.in_chain(record)
     if record.id in state.chain.open or record.id in state.chain.ended:
         state, effects = _advance(state, [Settled(record.id, outcome)], settings, now)
     else:  # not judged yet
@@ -477,46 +369,6 @@ def _forgotten(attempt: Attempt, case: Case | None) -> Job:
     return Job(attempt.id.cluster, attempt.id.job_id, "", attempt.user, JobState.FAILED, attempt.start_s)
 
 
-def _closed(case: Case) -> Case:
-    """Move the latest failure into the past."""
-    failure = case.failure
-    if failure is None or failure.verdict is None:
-        return replace(case, failure=None)
-    verdict, decision = failure.verdict, failure.decision
-    past = PastFailure(
-        failure.attempt.id,
-        failure.record.time_s,
-        failure.attempt.nodes,
-        verdict.label,
-        verdict.category,
-        fingerprint_of(verdict, failure.attempt),
-        verdict.infrastructure and not verdict.hearsay,
-        failure.attempt.elapsed_s,
-        retried=decision is None or decision.retries or failure.record.owner is not Component.SCHEDULER,
-        p_transient=decision.p_transient if decision else verdict.p_transient,
-        logs=verdict.logs,
-        state=failure.attempt.state,
-        failed_nodes=failure.attempt.failed_nodes,
-        steps=verdict.steps,
-        first_step=verdict.first_step,
-    )
-    before = case.past[-1:] and (replace(case.past[-1], logs=()),)
-    return replace(case, failure=None, past=(*case.past[:-1], *before, past)[-MAX_PAST:])
-
-
-def _with_case(state: ControllerState, case: Case, settings: ControllerSettings) -> ControllerState:
-    cases = {**state.cases, case.job.job_id: case}
-    if len(cases) > settings.max_cases:
-        del cases[min(cases, key=lambda job_id: _keeping_rank(cases[job_id]))]
-    return replace(state, cases=cases)
-
-
-def _keeping_rank(case: Case) -> tuple[bool, float]:
-    """What is forgotten first: the oldest of those that are settled; those that await a verdict only then."""
-    failure = case.failure
-    return (failure is not None and failure.awaits_verdict, failure.record.time_s if failure else 0.0)
-
-
 # -- what was judged
 
 
@@ -530,7 +382,7 @@ def _judged(
     record = replace(failure.record, type=_typed(failure, event.verdict))
     attempt = replace(failure.attempt, resubmits=event.verdict.resubmits)
     failure = replace(failure, attempt=attempt, record=record, verdict=event.verdict)
-    state = _with_case(state, replace(case, failure=failure), settings)
+    state = state.with_case(replace(case, failure=failure), settings.max_cases)
     state, effects = _advance(state, [ExceptionRaised(record, own=True)], settings, event.time_s)
     state, more = _raise_hardware(state, failure, settings, event.time_s)
     return state, [Journalled(event), *effects, *more]
@@ -564,7 +416,7 @@ def _told(
 def _advance(
     state: ControllerState, inputs: Iterable[Input], settings: ControllerSettings, now: float
 ) -> tuple[ControllerState, list[Effect]]:
-    """Move exceptions along the chain, and take what comes of it into the cases that they are about."""
+    """Move exceptions along the chain, and update the cases that they are about."""
     view = SiteView(state, settings.playbook, settings.retry, now)
     chain, outcomes = advance(state.chain, inputs, PlaybookHandlers(settings.playbook, view, now), now)
     if chain is not state.chain:
@@ -574,7 +426,7 @@ def _advance(
         match outcome:
             case Changed(record=record, actions=actions):
                 effects.append(Journalled(ExceptionChanged(now, record)))
-                failure = _failure_of(state, record)
+                failure = state.failure_of(record)
                 if failure is not None and settings.mark:
                     actions = _commented(record, failure, state.cases[record.subject.job_id].job, actions, settings)
                 if actions:
@@ -607,13 +459,6 @@ def _commented(
     return commented(actions, attempt.id, line)
 
 
-def _failure_of(state: ControllerState, record: ExceptionRecord) -> Failure | None:
-    """The latest failure of the job that a record is about, if that is the record."""
-    case = state.cases.get(record.subject.job_id)
-    failure = case.failure if case else None
-    return failure if failure is not None and failure.record.id == record.id else None
-
-
 def _noted(
     state: ControllerState,
     record: ExceptionRecord,
@@ -633,7 +478,7 @@ def _noted(
             starts_s = view.now + decision.delay_s if is_charged else None
             state = _remember(state, case.job, failure.attempt, verdict, starts_s, settings, view.now)
     failure = replace(failure, record=record, decision=decision)
-    state = _with_case(state, replace(case, failure=failure), settings)
+    state = state.with_case(replace(case, failure=failure), settings.max_cases)
     return state, Noted(record, failure)
 
 
@@ -653,10 +498,7 @@ def _remember(
     return replace(state, fleet=fleet)
 
 
-# -- what came of it
-
-_LEAVES_IT_TO_A_PERSON = (OutcomeStatus.REFUSED.value, "expired")
-_LETS_GO = (OutcomeStatus.DONE.value, OutcomeStatus.SUPERSEDED.value)  # a release after which the job is not held
+# -- how actions ended
 
 
 def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -> tuple[ControllerState, list[Effect]]:
@@ -664,66 +506,12 @@ def _ended(state: ControllerState, event: Ended, settings: ControllerSettings) -
     for end in event.ends:
         if end.attempt is not None and end.action.is_a(Requeue) and end.detail.startswith(OUTSIDE):
             state = replace(state, fleet=state.fleet.without_spent(end.attempt.job_id))
-    inputs = [given for end in event.ends for given in _consequences(end, event.held, state.chain)]
+    inputs = [given for end in event.ends for given in consequences(end, event.held, state.chain)]
     if not inputs:
         return state, effects
     for end in event.ends:
         case = state.cases.get(end.attempt.job_id) if end.attempt else None
-        if case is not None and case.failure is not None and end.status in _LEAVES_IT_TO_A_PERSON:
-            state = _in_chain(state, case.failure.record)
+        if case is not None and case.failure is not None and end.status in LEAVES_IT_TO_A_PERSON:
+            state = state.in_chain(case.failure.record)
     state, more = _advance(state, inputs, settings, max(end.time_s for end in event.ends))
     return state, [*effects, *more]
-
-
-def _consequences(end: ActionEnded, held: Collection[str], chain: Chain) -> Iterator[Input]:
-    """What the chain is to know of the end of an action."""
-    key, action = first_key(end.action_key), end.action
-    if action.is_a(Comment):
-        return
-    if end.status in _LEAVES_IT_TO_A_PERSON:
-        yield Failed(key, f"{end.status}: {end.detail}")
-    if end.attempt is None:
-        yield from _of_a_node(key, end)
-        yield from _returned(end, chain)
-        return
-    if action.is_a(Release) and end.status in _LETS_GO and not end.detail.startswith(STILL_NEEDS):
-        yield from _let_go(end.attempt, held, chain)
-    if action.is_a(Hold) and action.episode and end.status != OutcomeStatus.DONE.value:
-        yield LetGo(end.attempt, action.episode)
-
-
-def _let_go(attempt: AttemptId, held: Collection[str], chain: Chain) -> Iterator[LetGo]:
-    """A release lets go of a job for all that held it, but for `held`: these hold it from then on."""
-    if not any(ActionKey.of(key).attempt == attempt for key in held):
-        yield LetGo(attempt)
-        return
-    for record in chain.ended.values():
-        if attempt in record.holds and Hold(attempt, record.id).key not in held:
-            yield LetGo(attempt, record.id)
-
-
-def _of_a_node(key: str, end: ActionEnded) -> Iterator[Input]:
-    """What was read back of a node is said; what is only written down in shadow mode, a person has to do."""
-    if end.status == OutcomeStatus.DONE.value:
-        yield ReadBack(key, end.detail)
-    elif end.status == "shadow":
-        yield Failed(key, end.detail)
-
-
-def _returned(end: ActionEnded, chain: Chain) -> Iterator[Input]:
-    """What took a node out is over once somebody has returned it by an order to Perdure."""
-    node = end.action.about.partition(":")[0]
-    if end.status != OutcomeStatus.DONE.value or not end.action.is_a(Undrain):
-        return
-    note = f"returned to service by {end.by or PERDURE}"
-    for record in chain.ended.values():
-        if record.keeps_nodes_out and record.subject.nodes == (node,):
-            yield Settled(record.id, ExceptionOutcome.RECOVERED, note)
-
-
-def _in_chain(state: ControllerState, record: ExceptionRecord) -> ControllerState:
-    """The chain forgets what ended long ago; what a case remembers is put before it again."""
-    chain = state.chain
-    if record.id in chain.open or record.id in chain.ended or not record.state.is_over:
-        return state
-    return replace(state, chain=replace(chain, ended={**chain.ended, record.id: record}))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from perdure.model.actions import Down, Drain
 from perdure.model.events import NodeChanged
 from perdure.model.nodes import Node
-from perdure.service.core.controller import Effect, Journalled
+from perdure.service.core.messages import Effect, Journalled
 
 FRESH_S = 3600.0
 _MARK = re.compile(r"\[perdure ([^\[\]]{1,200})\]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain as chained
 
-from perdure.coordination.chain import Chain
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.record import ExceptionRecord, Scope, Subject
 from perdure.model.jobs import Attempt
 from perdure.retry.history import HOUR_S, Fleet, NodeTrouble
@@ -20,13 +20,32 @@ def broken_nodes(
 ) -> Iterator[ExceptionRecord]:
     """What is to be raised after the failure of `attempt` was written down: one exception a node that is shown broken.
 
-    Two users' jobs within an hour show it, since the last time that it was raised. One user alone never does.
+    Two users' jobs within an hour show it, since the last time that it was raised. One user alone never does, and a
+    message that a job, or its owner, showed on another node too says nothing of this one.
     """
     for node in attempt.nodes:
         since_s, is_open = _last(chain, node)
-        shown = [t for t in fleet.troubles.get(node, ()) if t.hardware and t.time_s > max(since_s, now - HOUR_S)]
+        carried = _shown_elsewhere(fleet, node)
+        shown = [
+            trouble
+            for trouble in fleet.troubles.get(node, ())
+            if trouble.hardware
+            and trouble.time_s > max(since_s, now - HOUR_S)
+            and carried.isdisjoint(_messages(trouble))
+        ]
         if not is_open and len({trouble.user for trouble in shown}) > 1:
             yield _raised(shown, cluster, node, detected_by, now)
+
+
+def _shown_elsewhere(fleet: Fleet, node: str) -> set[tuple[str, str]]:
+    """Whose message of broken hardware goes from node to node."""
+    others = (troubles for name, troubles in fleet.troubles.items() if name != node)
+    return {message for troubles in others for trouble in troubles for message in _messages(trouble)}
+
+
+def _messages(trouble: NodeTrouble) -> tuple[tuple[str, str], ...]:
+    """By job, and by owner and line."""
+    return (("job", trouble.job_id), (trouble.user, trouble.hardware)) if trouble.hardware else ()
 
 
 def _last(chain: Chain, node: str) -> tuple[float, bool]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from perdure.model.events import ActionEnded, SightChanged
 from perdure.service.core.case import ControllerState, Failure
-from perdure.service.core.controller import Act, Effect, Journalled, Noted, Ordered
+from perdure.service.core.messages import Act, Effect, Journalled, Noted, Ordered
 
 MAX_LINE = 600
 

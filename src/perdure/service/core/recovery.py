@@ -41,7 +41,7 @@ def recovery_of(case: Case, attempt: Attempt, decision: Decision) -> Recovery:
         return Component.JOB, handled(f"a person holds the job; {decision.reason}")
     if not decision.retries:
         return Component.SCHEDULER, handled(decision.reason, ends_job=True)
-    requeue = Requeue(attempt.id, decision.exclude, decision.delay_s, decision.node_count)
+    requeue = Requeue(attempt.id, decision.exclude, decision.delay_s, decision.node_count, lift=decision.lift)
     return Component.SCHEDULER, handled(decision.reason, requeue)
 
 
@@ -55,7 +55,9 @@ def _amend(job: Job, attempt: Attempt, decision: Decision) -> Recovery:
         return Component.SCHEDULER, handled(why, Hold(attempt.id), ends_job=True)
     exclude = tuple(n for n in decision.exclude if n not in job.excluded)
     resized = decision.node_count not in (0, job.node_count)
-    actions: list[Action] = [Exclude(attempt.id, exclude, decision.node_count)] if exclude or resized else []
+    actions: list[Action] = []
+    if exclude or resized or decision.lift:
+        actions.append(Exclude(attempt.id, exclude, decision.node_count, lift=decision.lift))
     if held:
         note = f"released after {job.reason}: {decision.reason}"
         return Component.SCHEDULER, handled(note, *actions, Release(attempt.id))
@@ -71,7 +73,7 @@ def _held_by_its_manager(job: Job) -> bool:
 
 
 def is_not_as_left(job: Job) -> bool:
-    """True of a job that does not stand as a retry leaves it: failed, put back and not let go, or unable to start."""
+    """True of a job that does not stand as a retry leaves it: failed, put back and not released, or unable to start."""
     reason = _plain(job.reason)
     held = job.state is JobState.HELD and ("requeued in held state" in reason or reason == "badconstraints")
     return held or (job.state is JobState.FAILED and job.reason in _ENDS_OF_ATTEMPTS)

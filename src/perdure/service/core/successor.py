@@ -43,7 +43,7 @@ def successor_of(job: Job, attempt: Attempt, known: Mapping[str, Job]) -> str:
 
 
 def _own(job: Job, attempt: Attempt, alike: Sequence[Job]) -> Job | None:
-    """The one that the attempt itself submitted, as far as that can be told, whatever became of it meanwhile."""
+    """The one that the attempt itself submitted, as far as that can be told, whatever happened to it meanwhile."""
     younger = [o for o in alike if _is_younger(o, job, attempt) and o.state is not JobState.CANCELLED]
     from_its_node = [other for other in younger if _comes_from(other, attempt)]
     sent = [o for o in younger if attempt.resubmits and _may_be_its_own(o, job, attempt) and _in_its_time(o, attempt)]

@@ -9,7 +9,7 @@ from itertools import chain as chained
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from perdure.coordination.chain import Chain
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.playbook import Playbook
 from perdure.coordination.record import AnswerKind, Component, ExceptionOutcome, ExceptionRecord, Scope
 from perdure.coordination.ruling import Ruling
@@ -149,7 +149,7 @@ class SiteView(Struct, frozen=True):
     def _forbids_requeue(self, attempt: Attempt, failed_s: float) -> str:
         """The words of who took what led to this failure and wants no requeue; "" where nobody does.
 
-        Whoever let the job go on is not asked long after, nor about a node that fails or a preemption. What was raised
+        Whoever released the job is not asked long after, nor about a node that fails or a preemption. What was raised
         before its start was seen, bears the number 0.
         """
         if attempt.state in _NOT_THE_JOBS:
@@ -182,7 +182,7 @@ class SiteView(Struct, frozen=True):
         return next((r for r in brakes if self.resource(r.subject.resource).is_needed_by(job)), None)
 
     def still_needs(self, attempt: AttemptId) -> str:
-        """What to say of a job that is to be let go and needs what is down; "" where it needs nothing that is."""
+        """What to say of a job that is to be released and needs what is down; "" where it needs nothing that is."""
         job = self.job(attempt.job_id)
         brake = self._brake_on(job) if job else None
         return f"{STILL_NEEDS} {brake.subject.resource}, which is down ({brake.id})" if brake else ""

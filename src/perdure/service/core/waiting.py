@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 
-from perdure.model.jobs import Job
+from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node, NodeState
 
 STANDS = {
@@ -19,15 +19,22 @@ _CLOSED = {
     "PartitionInactive": "waits for its partition, which is inactive",
 }
 _LATER = {"BeginTime": "waits for the time at which it may start"}
+_HELD = {
+    "JobHeldUser": "is held by a person (JobHeldUser)",
+    "JobHeldAdmin": "is held by an administrator (JobHeldAdmin)",
+}
 
 
-def waits_in_words(job: Job, blocking: Sequence[Node], ordered_by: Mapping[str, str]) -> str:
-    """What a job waits for, in words; "" where that is not known or needs none.
+def waits_in_words(job: Job, blocking: Sequence[Node], ordered_by: Mapping[str, str], held_by: str = "") -> str:
+    """What a job waits for, in words; "" where that is not known or needs none. `held_by`: who had Perdure hold it.
 
-    A closed partition comes first: no node that returns would help. The time comes last, as it passes by itself.
+    Who holds it comes first, and then a closed partition: no node that returns would help. The time comes last, as it
+    passes by itself.
     """
     if not job.state.is_waiting:
         return ""
+    if job.state is JobState.HELD and (held_by or job.reason in _HELD):
+        return held_by or _HELD[job.reason]
     return _CLOSED.get(job.reason) or in_words(blocking, ordered_by) or _LATER.get(job.reason, "")
 
 

@@ -71,7 +71,7 @@ def _progress(verdict: Verdict) -> tuple[int | None, int | None]:
 
 
 def _told(output: Output) -> tuple[float, str] | None:
-    """The seconds that were left when the program was last told of it, and the line that says so."""
+    """The seconds that were left when the program was last warned, and the line that says so."""
     latest = None
     for file in output.files:
         at = -1 if file.doubt else file.tail.rfind(_SAID)

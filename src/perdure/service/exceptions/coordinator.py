@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from perdure.coordination.chain import Chain, equal_of, is_of_a_guest, is_same, open_equal, taken
+from perdure.coordination.chain_state import Chain
+from perdure.coordination.folding import equal_of, is_same, open_equal, taken
 from perdure.coordination.messages import ExceptionRaised, Input, Left, Refused
 from perdure.coordination.record import ExceptionRecord, ExceptionState
+from perdure.coordination.record_changes import is_of_a_guest
 from perdure.coordination.ruling import Registration
 from perdure.errors import ClusterError, NotFound, PerdureError
 from perdure.service.access.auth import Identity
@@ -107,7 +109,7 @@ class Coordinator:
         self._tell(annotated(exception_id, key, value, by, view.now))
 
     def close(self, exception_id: str, note: str, by: Identity) -> None:
-        """Say that a person has seen to an exception that waits for one. Raises `NotFound`, `ClusterError`."""
+        """Close an exception that waits for a person, who has dealt with it. Raises `NotFound`, `ClusterError`."""
         view = self._view()
         _check_visible(exception_id, by, view)
         self._tell(closed(exception_id, note, by, view.now))

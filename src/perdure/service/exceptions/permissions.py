@@ -246,7 +246,7 @@ def annotated(exception_id: str, key: str, value: Any, identity: Identity, now: 
 
 
 def closed(exception_id: str, note: str, identity: Identity, now: float) -> Closed:
-    """An operator's word that an exception is seen to."""
+    """An operator's word that an exception is dealt with."""
     return Closed(exception_id, Annotation(f"{identity.role}:{identity.user}", now, CLOSED, note or "seen to"))
 
 

@@ -1,1 +1,1 @@
-"""Learning while the service runs: what was read of failures, what came of them, and the model in use."""
+"""Learning while the service runs: what was read of failures, how their retries ended, and the model in use."""

@@ -102,7 +102,7 @@ class Learner:
         return found
 
     def learn(self, anyway: bool = False) -> RoundResult | None:
-        """One round of teaching, if there is news (or `anyway`): what came of it, None where nothing was taught."""
+        """One round of teaching, if there is news (or `anyway`): its result, None where nothing was taught."""
         with self._turn:
             lessons = self.store.lessons(self._causes)
             digest = _digest(lessons)
@@ -114,7 +114,7 @@ class Learner:
             return term
 
     def turn(self) -> None:
-        """What is due every now and then: teach, and let the oldest readings go."""
+        """What is due every now and then: teach, and delete the oldest readings."""
         term = self.learn()
         if term is not None:
             log.info(

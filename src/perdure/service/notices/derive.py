@@ -11,7 +11,7 @@ from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.jobs import Job
 from perdure.model.nodes import NodeState
 from perdure.retry.decide import Decision, DecisionKind
-from perdure.service.core.controller import ExceptionChanged
+from perdure.service.core.messages import ExceptionChanged
 from perdure.service.notices.notice import MAX_DETAIL, MAX_NAME, Kind, Notice, of_text
 
 STALE_S = 86_400.0  # what happened longer ago is told to nobody
@@ -41,8 +41,8 @@ def notices_of(
 ) -> tuple[Notice, ...]:
     """The notices that follow from `facts`, in their order.
 
-    `told` is the kind that each subject was told of last. What is told already, what happened longer than a day ago,
-    and the end of what nobody was told of, give none; nor does a retry that Perdure is not `armed` to carry out.
+    `told` is the kind of the latest notice about each subject. What was sent, what happened longer than a day ago,
+    and the end of what nobody got a notice of, give none; nor does a retry that Perdure is not `armed` to carry out.
     """
     latest = dict(told)
     found = []

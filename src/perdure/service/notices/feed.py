@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, select
 from perdure.model.events import NodeChanged, SightChanged
 from perdure.model.jobs import Job
 from perdure.retry.decide import Decision
-from perdure.service.core.controller import ExceptionChanged
+from perdure.service.core.messages import ExceptionChanged
 from perdure.service.notices.derive import NoticeFact
 from perdure.service.store import codec
 from perdure.service.store.codec import Codec, clean

@@ -1,4 +1,4 @@
-"""A notice: one thing that happened and that somebody may want to be told of. A message: notices told together.
+"""A notice: one thing that happened and that somebody may want to hear about. A message: notices sent together.
 
 Names, reasons and users in them are hostile: `of_text` makes each one bounded printable line, and every channel escapes
 them once more in its own way.
@@ -49,7 +49,7 @@ class Kind(StrEnum):
 
     @property
     def takes_back(self) -> frozenset[Kind]:
-        """The kinds that it says are over; it is told only of what one of them was told of."""
+        """The kinds that it says are over; it is sent only about what one of them was sent about."""
         return _TAKES_BACK.get(self, frozenset())
 
 

@@ -30,7 +30,7 @@ SEND_EVERY_S = 1.0
 PRUNE_EVERY_S = 600.0
 SETTLED = 1000  # events without a notice, after which the place is written down all the same
 
-Count = Callable[[str, str], None]  # a target, and what came of a try: "sent" or "failed"
+Count = Callable[[str, str], None]  # a target, and the result of a try: "sent" or "failed"
 
 
 class Notifier:

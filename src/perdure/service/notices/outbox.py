@@ -1,4 +1,4 @@
-"""The outbox: what was told of, and the messages that tell of it, kept in the journal's database until they are sent.
+"""The outbox: what there were notices of, and their messages, kept in the journal's database until they are sent.
 
 A notice and the message that carries it are written in one transaction, together with how far the events were read.
 A message is written down as begun before it is sent, and from then on never changes: a service that is killed in
@@ -66,7 +66,7 @@ class Outbox:
             return seq
 
     def told(self, subjects: Iterable[str]) -> dict[str, Kind]:
-        """The kind that each of these was told of last; nothing for one that never was."""
+        """The kind of the latest notice about each of these; nothing where there was none."""
         wanted, found = [clean(subject) for subject in subjects], dict[str, Kind]()
         with self._store.reading() as db:
             for part in _parts(wanted):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from perdure.service.notices.notice import NAMED, Kind, Message, Notice, Severity, first_message
 
@@ -12,15 +15,16 @@ FIRST_RETRY_S = 5.0
 LONGEST_WAIT_S = 900.0  # from one try to the next
 MAX_WAITING = 1000  # messages of one target; of personal ones there may be many
 
+_Name = Annotated[str, Meta(min_length=1)]
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+
+class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     """Which notices go to which targets. What is left empty matches all."""
 
-    to: tuple[str, ...]
+    to: Annotated[tuple[_Name, ...], Meta(min_length=1, description="a list of targets, at least one")]
     kinds: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
+    users: tuple[_Name, ...] = ()
+    partitions: tuple[_Name, ...] = ()
     severity: Severity = Severity.WARNING  # and all above
 
     def matches(self, notice: Notice) -> bool:

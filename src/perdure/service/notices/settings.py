@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
 from urllib.parse import urlsplit
 
 from msgspec import Meta
+from msgspec.structs import replace
 
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, InputError
+from perdure.model.validation import read, shown
 from perdure.service.notices.channels.mail import Mail
 from perdure.service.notices.channels.protocol import Channel
 from perdure.service.notices.channels.registry import CHANNELS
 from perdure.service.notices.notice import Kind, Severity
 from perdure.service.notices.rules import NoticeLimits, Rule
 from perdure.service.notices.secrets import Secret
-
-T = TypeVar("T")
 
 MAX_TARGETS, MAX_RULES = 32, 200
 _OPENLY = {"url"}  # what may stand in the settings themselves as well as in a file or the environment
@@ -38,9 +36,9 @@ class Targets:
 
     @classmethod
     def read_tables(cls, value: object, base: Path | None) -> Targets:
-        """The targets of ``[notices.targets]``; relative paths start at `base`. Raises `ValueError`."""
+        """The targets of ``[notices.targets]``; relative paths start at `base`. Raises `InputError`."""
         if not isinstance(value, dict) or len(value) > MAX_TARGETS:
-            raise ValueError(f"this is not a table of at most {MAX_TARGETS} targets")
+            raise InputError("", f"this is not a table of at most {MAX_TARGETS} targets", f"Give {cls.IN_WORDS}")
         return cls({_name(name): _target(name, table, base) for name, table in value.items()})
 
     @property
@@ -61,9 +59,9 @@ class NoticeRules:
 
     @classmethod
     def read_tables(cls, value: object, base: Path | None) -> NoticeRules:
-        """The rules of ``[[notices.rules]]``. Raises `ValueError`."""
+        """The rules of ``[[notices.rules]]``. Raises `InputError`."""
         if not isinstance(value, list) or len(value) > MAX_RULES:
-            raise ValueError(f"this is not a list of at most {MAX_RULES} tables")
+            raise InputError("", f"this is not a list of at most {MAX_RULES} tables", f"Give {cls.IN_WORDS}")
         return cls(tuple(_rule(number, table, base) for number, table in enumerate(value, 1)))
 
     def __str__(self) -> str:
@@ -148,89 +146,63 @@ def _host_of(channel: Channel) -> str:
 def _name(name: str) -> str:
     """It is shown, logged and a label of metrics."""
     if not 0 < len(name) <= 40 or set(name) - _NAME_LETTERS:
-        raise ValueError(f"{name[:40]!r} is not a name of letters, digits, - and _")
+        what = f"{name[:40]!r} is not a name of letters, digits, - and _"
+        raise InputError(f"target {name[:40]!r}", what, "Give it one of at most 40 characters")
     return name
 
 
 def _target(name: str, table: object, base: Path | None) -> Channel:
-    kind = str(table.get("kind")) if isinstance(table, dict) else ""
+    where, kind = f"target {name}", str(table.get("kind")) if isinstance(table, dict) else ""
     if not isinstance(table, dict) or kind not in CHANNELS:
-        raise ValueError(f"target {name}: kind is not one of {', '.join(CHANNELS)}")
-    rest = {key: value for key, value in table.items() if key != "kind"}
-    return _built(CHANNELS[kind], rest, f"target {name}", base)
+        raise InputError(f"{where}.kind", f"{shown(kind)} is not a channel", f"Use one of {', '.join(CHANNELS)}")
+    cls, rest = CHANNELS[kind], {key: value for key, value in table.items() if key != "kind"}
+    for field_name in [each for each, hint in get_type_hints(cls).items() if hint is Secret]:
+        _keep_secret(field_name, rest, where)
+    channel: Channel = _read(cls, rest, where, base)
+    return channel
 
 
 def _rule(number: int, table: object, base: Path | None) -> Rule:
     where = f"rule {number}"
-    if not isinstance(table, dict):
-        raise ValueError(f"{where} is not a table")
-    rule = _built(Rule, table, where, base)
+    rule: Rule = _read(Rule, table, where, base)
     kinds = [kind.value for kind in Kind if kind is not Kind.TEST]
     if unknown := [kind for kind in rule.kinds if kind not in kinds]:
-        raise ValueError(f"{where}: {unknown[0]!r} is not one of {', '.join(kinds)}")
-    if not rule.to:
-        raise ValueError(f"{where}: to names no target")
-    if rule.kinds and "severity" not in table:  # who names kinds wants these
-        return dataclasses.replace(rule, severity=Severity.INFO)
+        raise InputError(f"{where}.kinds", f"{unknown[0]!r} is not a kind", f"Use one of {', '.join(kinds)}")
+    if rule.kinds and "severity" not in cast("dict[str, object]", table):  # who names kinds wants these
+        return replace(rule, severity=Severity.INFO)
     return rule
 
 
-def _built(cls: type[T], table: Mapping[str, Any], where: str, base: Path | None) -> T:
-    """A value of a table whose keys are its fields; those of a secret have ``_file`` or ``_env`` behind."""
-    hints, values, left = get_type_hints(cls), dict[str, Any](), dict(table)
-    for each in dataclasses.fields(cls):  # type: ignore[arg-type]
-        kind = hints[each.name]
-        if kind is Secret:
-            if secret := _secret(each.name, left, where, base):
-                values[each.name] = secret
-        elif each.name in left:
-            values[each.name] = _value(kind, each.name, left.pop(each.name), where, base)
-        if each.name not in values and _is_needed(each):
-            raise ValueError(f"{where}: {each.name} is missing")
-    if left:
-        raise ValueError(f"{where}: unknown key {next(iter(left))!r}")
+def _read(kind: Any, table: object, where: str, base: Path | None) -> Any:
+    """A value of a table whose keys are its fields; what it refuses itself is said of the whole table."""
     try:
-        return cls(**values)
+        return read(kind, table, where, lambda _, text: _path(text, base))
+    except InputError:
+        raise
     except ValueError as err:
-        raise ValueError(f"{where}: {err}") from err
+        raise InputError(where, str(err), "See docs/how-to.md for its keys") from err
 
 
-def _is_needed(each: dataclasses.Field[Any]) -> bool:
-    return each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
-
-
-def _secret(name: str, left: dict[str, Any], where: str, base: Path | None) -> Secret | None:
-    """Taken out of `left`; None where it is not given."""
+def _keep_secret(name: str, table: dict[str, Any], where: str) -> None:
+    """Put where a secret is kept in the place of the key that said so: `name` itself, or with _file or _env behind."""
     forms = (name, f"{name}_file", f"{name}_env")
-    given = [form for form in forms if form in left]
-    if len(given) > 1:
-        raise ValueError(f"{where}: give one of {', '.join(given)}")
+    given = [form for form in forms if form in table]
     if not given:
-        return None
-    form, text = given[0], left.pop(given[0])
+        return
+    if len(given) > 1:
+        raise InputError(where, f"{' and '.join(given)} are given", f"Give one of {', '.join(forms)}")
+    form, text = given[0], table.pop(given[0])
     if not isinstance(text, str) or not text:
-        raise ValueError(f"{where}: {form} is not a text in quotes")
+        raise InputError(f"{where}.{form}", "is not a text in quotes", "Give one")
     if form == name and name not in _OPENLY:
-        raise ValueError(f"{where}: a secret is not a setting: put it into a file of mode 600, and give {name}_file")
-    if form == f"{name}_file":
-        return Secret(file=_path(text, base))
-    return Secret(env=text) if form == f"{name}_env" else Secret(value=text)
+        fix = f"Put it into a file of mode 600, and give {name}_file"
+        raise InputError(f"{where}.{form}", "a secret is not a setting", fix)
+    kept = {f"{name}_file": "file", f"{name}_env": "env"}.get(form, "value")
+    table[name] = {kept: text}
 
 
-def _value(kind: Any, name: str, value: object, where: str, base: Path | None) -> object:
-    if get_origin(kind) is tuple and isinstance(value, list) and all(isinstance(each, str) and each for each in value):
-        return tuple(value)
-    if isinstance(kind, type) and issubclass(kind, StrEnum) and isinstance(value, str) and value in list(kind):
-        return kind(value)
-    if kind is int and isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 65_535:
-        return value
-    if kind is str and isinstance(value, str):
-        return value
-    if kind == (Path | None) and isinstance(value, str) and value:
-        return _path(value, base)
-    raise ValueError(f"{where}: {name} cannot be {str(value)[:40]!r}")
-
-
-def _path(text: str, base: Path | None) -> Path:
+def _path(text: object, base: Path | None) -> Path:
+    if not isinstance(text, str) or not text:
+        raise ValueError(f"{shown(text)} is not a path")
     path = Path(text).expanduser()
     return path if path.is_absolute() else (base or Path.cwd()).absolute() / path

@@ -25,7 +25,7 @@ from perdure.model.nodes import Node
 from perdure.retry.decide import Decision
 from perdure.retry.history import NodeTrouble, Spent
 from perdure.service.core.case import Case
-from perdure.service.core.controller import ExceptionChanged, HandlerAsked, Judged, Ordered
+from perdure.service.core.messages import ExceptionChanged, HandlerAsked, Judged, Ordered
 from perdure.triage.verdict import Verdict
 
 T = TypeVar("T")

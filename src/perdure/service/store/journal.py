@@ -1,4 +1,4 @@
-"""The journal: what happened, what was decided, what was asked for, and what came of it.
+"""The journal: what happened, what was decided, what was asked for, and the results.
 
 What `record`, `begin` and `finish` acknowledge survives a kill and a power cut. All that the controller knows can be
 read back from here, and an action is planned, begun and ended at most once, unless what was done does not hold.
@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, Select, and_, delete, select
 from sqlalchemy import Row as Fetched
 
-from perdure.coordination.chain import Chain, restored
+from perdure.coordination.chain import restored
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import NotFound
 from perdure.model.actions import Action, NodeAction, OutcomeStatus
@@ -28,7 +29,8 @@ from perdure.model.nodes import Node
 from perdure.model.observation import Known
 from perdure.retry.history import Fleet
 from perdure.service.core.case import Case, ControllerState
-from perdure.service.core.controller import PERDURE, Effect, fleet_of
+from perdure.service.core.controller import fleet_of
+from perdure.service.core.messages import PERDURE, Effect
 from perdure.service.store import codec, reads, rows
 from perdure.service.store.database import Store
 from perdure.service.store.rows import rows_of
@@ -36,7 +38,7 @@ from perdure.service.store.schema import actions, attempts, cases, events, excep
 from perdure.service.store.writes import Writes
 
 DAY_S = 86400.0
-RECENT_S = 3600.0  # a job that ended this long before the last event may still be told of
+RECENT_S = 3600.0  # a job that ended this long before the last event may still be reported
 NOT_AS_LEFT = "the job does not stand as it was left"
 AGAIN_S = 900.0  # what did not hold may be carried out again for so long
 
@@ -268,7 +270,7 @@ class Journal:
         return self._actions(reads.IN_STATE, state=ActionState.STARTED.value)
 
     def charges(self, since_s: float) -> dict[str, Charge]:
-        """Perdure's own actions that were begun after `since_s`, by key, but for what lets go of its own holds.
+        """Perdure's own actions that were begun after `since_s`, by key, but for releases of its own holds.
 
         It outlives a restart.
         """
@@ -329,7 +331,7 @@ class Journal:
         return self._move(key, ActionState.STARTED, ActionState.PLANNED, started_s=None, detail=detail)
 
     def doubt(self, key: str, seen_s: float) -> bool:
-        """Find out again what became of an action that was done before `seen_s`. False: no such action."""
+        """Look up again the result of an action that was done before `seen_s`. False: no such action."""
         row = self.action(key)
         if row is None or row.state is not ActionState.DONE or (row.ended_s or math.inf) >= seen_s:
             return False
@@ -381,8 +383,8 @@ class Journal:
         case_of = select(cases.c.job_id).where(cases.c.cluster == self.cluster)
         oldest = select(events.c.seq, events.c.time_s).where(events.c.cluster == self.cluster)
         window = oldest.order_by(events.c.seq).limit(limit).subquery()
-        in_force = select(exceptions.c.id).where(exceptions.c.is_open)
-        is_over = actions.c.exception_id.not_in(in_force)  # what was held must be known when it is let go
+        in_force = select(exceptions.c.id).where(exceptions.c.cluster == self.cluster, exceptions.c.is_open)
+        is_over = actions.c.exception_id.not_in(in_force)  # what was held must be known when it is released
         settled = [
             (actions, and_(actions.c.state.in_(_ENDED), actions.c.ended_s < before_s, is_over)),
             (

@@ -104,7 +104,7 @@ UNREPORTED = ACTIONS.where(
     or_(actions.c.ended_s > _SINCE_S, actions.c.created_s > _SINCE_S),  # a clock set back puts the end far before
     ~select(literal(1)).where(events.c.key == literal("action:").concat(actions.c.key)).exists(),
 )
-BEGUN = (  # all but comments and what lets go of what Perdure held itself, with whose job it is about
+BEGUN = (  # all but comments and releases of what Perdure held itself, with whose job it is about
     select(
         actions.c.key,
         actions.c.kind,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.coordination.chain import Chain
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.messages import Refused
 from perdure.coordination.record import ExceptionRecord, ExceptionState
 from perdure.model.actions import Action, NodeAction
@@ -24,7 +24,7 @@ from perdure.model.jobs import Attempt, Job
 from perdure.model.nodes import Node
 from perdure.retry.history import Fleet
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import (
+from perdure.service.core.messages import (
     Act,
     Effect,
     ExceptionChanged,

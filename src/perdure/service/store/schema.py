@@ -1,4 +1,4 @@
-"""The tables of the journal: what happened, what was decided, what was asked for and what came of it.
+"""The tables of the journal: what happened, what was decided, what was asked for and the results.
 
 One schema for SQLite and PostgreSQL, changed only by Alembic migrations. Instants are seconds since the epoch
 (``*_s``); values with a shape of their own are JSON, written and read by `perdure.service.store.codec`.
@@ -223,7 +223,7 @@ suspects = Table(  # components named for what failed on them; while `cleared_s`
     Index("suspects_by_end", "cluster", "cleared_s"),
 )
 
-terms = Table(  # rounds of teaching, and the models that came of them
+terms = Table(  # rounds of teaching, and the models they made
     "terms",
     metadata,
     Column("seq", _seq, primary_key=True, autoincrement=True),
@@ -235,7 +235,7 @@ terms = Table(  # rounds of teaching, and the models that came of them
     Column("model", LargeBinary),  # of the newest adopted ones
 )
 
-notices = Table(  # what somebody was to be told of: of a subject, a kind is told once until another kind is
+notices = Table(  # what somebody was to be notified of: of a subject, a kind is sent once until another kind is
     "notices",
     metadata,
     Column("seq", _seq, primary_key=True, autoincrement=True),

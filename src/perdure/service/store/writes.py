@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from perdure.model.actions import planned_again
 from perdure.model.jobs import SAME_SUBMIT_S
-from perdure.service.core.controller import PERDURE, Act
+from perdure.service.core.messages import PERDURE, Act
 from perdure.service.store import codec, reads, rows
 from perdure.service.store.rows import Row, Rows
 from perdure.service.store.schema import actions, attempts, cases, events, exceptions, handlers, jobs, memory, nodes

@@ -22,12 +22,12 @@ from perdure.service.store.queries.reader import Reader
 from perdure.service.web import metrics as metrics_
 from perdure.service.web import problems
 from perdure.service.web.api import actions, blame, events, exceptions, jobs, learning, nodes, notices, status, whatif
+from perdure.service.web.api.event_feed import EventFeed
 from perdure.service.web.api.events import Listeners
 from perdure.service.web.api.params import check_query
 from perdure.service.web.connections import most_connections
 from perdure.service.web.description import described
 from perdure.service.web.etags import ETags
-from perdure.service.web.event_feed import EventFeed
 from perdure.service.web.host_guard import HostGuard
 from perdure.service.web.idempotency import Replies
 from perdure.service.web.metrics import ServiceMetrics

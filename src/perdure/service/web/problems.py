@@ -31,8 +31,14 @@ from perdure.errors import (
 log = logging.getLogger("perdure")
 
 MEDIA_TYPE = "application/problem+json"
-IN_WORDS = {404: "nothing is at this address", 405: "this address takes other methods"}
-"""What is said where an error has no words but its title."""
+IN_WORDS = {
+    404: ("nothing is at this address", "See /api/v1/openapi.json for the addresses."),
+    405: ("this address takes other methods", "Use one of those in the header Allow."),
+}
+"""What is said where an error has no words but its title, and how to fix it."""
+
+TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
+"""Titles whose words differ between versions of Python; these are RFC 9110's."""
 
 _STATUS: tuple[tuple[type[PerdureError], int], ...] = (
     (NotFound, 404),
@@ -66,6 +72,10 @@ class Problem(BaseModel):
         return self.fix
 
 
+def title_of(status: int) -> str:
+    return TITLES.get(status) or HTTPStatus(status).phrase
+
+
 def status_of(err: PerdureError) -> int:
     """The HTTP status that an error stands for."""
     return next((status for kind, status in _STATUS if isinstance(err, kind)), 500)
@@ -73,7 +83,7 @@ def status_of(err: PerdureError) -> int:
 
 def problem_of(err: PerdureError) -> Problem:
     status = status_of(err)
-    return Problem(title=HTTPStatus(status).phrase, status=status, detail=err.what, where=err.where, fix=f"{err.fix}.")
+    return Problem(title=title_of(status), status=status, detail=err.what, where=err.where, fix=f"{err.fix}.")
 
 
 def answer(problem: Problem) -> JSONResponse:
@@ -87,7 +97,7 @@ def answer(problem: Problem) -> JSONResponse:
 
 RESPONSES: dict[int | str, dict[str, object]] = {
     status: {
-        "description": HTTPStatus(status).phrase,
+        "description": title_of(status),
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
     for status in (400, 401, 403, 404, 409, 422, 429, 503)
@@ -136,15 +146,16 @@ def install(app: FastAPI, page_of: PageOf, allowed: Mapping[object, str]) -> Non
         detail = first["msg"]
         if where == "body" and first["type"] != "missing" and "json" not in request.headers.get("content-type", ""):
             detail, fix = "the request does not say that its body is JSON", "Send Content-Type: application/json."
-        problem = Problem(title=HTTPStatus(422).phrase, status=422, detail=detail, where=where, fix=fix)
+        problem = Problem(title=title_of(422), status=422, detail=detail, where=where, fix=fix)
         return leave(request, problem)
 
     @app.exception_handler(HTTPException)
     async def _plain(request: Request, err: HTTPException) -> Response:
-        title = HTTPStatus(err.status_code).phrase
-        detail = str(err.detail) if err.detail != title else IN_WORDS.get(err.status_code, str(err.detail))
-        where = request.url.path[:200]
-        response = leave(request, Problem(title=title, status=err.status_code, detail=detail, where=where))
+        detail, fix = str(err.detail), ""
+        if detail == HTTPStatus(err.status_code).phrase:
+            detail, fix = IN_WORDS.get(err.status_code, (detail, ""))
+        title, where = title_of(err.status_code), request.url.path[:200]
+        response = leave(request, Problem(title=title, status=err.status_code, detail=detail, where=where, fix=fix))
         response.headers.update(err.headers or {})
         route = request.scope.get("route")
         if err.status_code == HTTPStatus.METHOD_NOT_ALLOWED and route is not None and route.endpoint in allowed:

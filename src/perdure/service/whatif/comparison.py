@@ -1,4 +1,4 @@
-"""A comparison that somebody asked for: what, by whom, how it stands, and what came of it."""
+"""A comparison that somebody asked for: what, by whom, its state, and its result."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Spread(BaseModel):
 
 
 class Figures(BaseModel):
-    """What became of the jobs under one policy; means over the seeds.
+    """How the jobs fared under one policy; means over the seeds.
 
     `jct_change` is by how much the mean completion time differs from that of the first policy, as a share of it; null
     for that one. `jct_low` and `jct_high` are the ends of its interval at 95%, by bootstrap over the seeds.

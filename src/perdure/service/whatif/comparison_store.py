@@ -94,7 +94,7 @@ class ComparisonStore:
                     return file.read(MAX_BYTES)
             except OSError:
                 pass
-        raise NotFound(f"comparison {comparison_id}", f"it has no {name[:40]}", "See on its page what came of it")
+        raise NotFound(f"comparison {comparison_id}", f"it has no {name[:40]}", "See its result on its page")
 
     def remove(self, comparison_id: str) -> None:
         with self._lock:

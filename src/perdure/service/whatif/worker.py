@@ -40,9 +40,9 @@ from perdure.service.whatif.process import ProcessMessage
 from perdure.service.whatif.question import ComparisonQuestion, check
 from perdure.simulation.charts import MAX_RUNS
 from perdure.simulation.fitting import fitting
-from perdure.simulation.metrics import MetricSpread, interval
+from perdure.simulation.metrics import Metrics, MetricSpread, interval
 from perdure.simulation.report import make_report
-from perdure.simulation.sweep import Run, Setting, at_load, cases, run_case
+from perdure.simulation.sweep import Run, Setting, SweepCase, at_load, cases, facts, over_seeds, run_case
 from perdure.traces.trace import Trace
 
 _MAX_SPANS = 20_000  # jobs of a trace: of more, each stretch of running is not kept
@@ -108,10 +108,9 @@ def _trace(order: ComparisonRequest, cluster: Cluster) -> Trace:
 
 def _draw(ask: ComparisonQuestion, table: JobTable, runs: Sequence[Run]) -> tuple[list[str], str]:
     """Write the pictures and the report; the names of the pictures, or why there are none."""
-    came = "as recorded" if ask.load is None else f"{ask.load:g}"
-    facts = {"cluster": ask.cluster, "placement": ask.placement, "failures": ask.failures, "load": came}
+    shared = facts(ask.cluster, ask.placement, ask.failures, ask.load)
     try:
-        report = make_report(facts, ["trace" if ask.upload else HISTORY], [table], runs)
+        report = make_report(shared, ["trace" if ask.upload else HISTORY], [table], runs)
     except MissingExtra as err:
         return [], f"{err.what}. {err.fix}"
     for theme, drawn in (("light", report.light), ("dark", report.dark)):
@@ -144,10 +143,7 @@ def _told(run: Run) -> dict[str, Any]:
 
 def compared(runs: Sequence[Run]) -> list[Figures]:
     """The figures of each policy, its seeds taken together, beside those of the first."""
-    together: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        together.setdefault((run.case.policy, run.case.retry), []).append(run)
-    found = [_figures(policy, retry, same) for (policy, retry), same in together.items()]
+    found = [_figures(case, metrics) for case, metrics in over_seeds(runs).items()]
     first = found[0]
     return [first] + [
         each.model_copy(
@@ -160,12 +156,11 @@ def compared(runs: Sequence[Run]) -> list[Figures]:
     ]
 
 
-def _figures(policy: str, retry: str, runs: Sequence[Run]) -> Figures:
-    found = [run.metrics for run in runs]
+def _figures(case: SweepCase, found: Sequence[Metrics]) -> Figures:
     low, high = interval([each.jct_s.mean for each in found], Generator(Philox(key=0)))
     return Figures(
-        policy=policy,
-        retry=retry,
+        policy=case.policy,
+        retry=case.retry,
         finished=round(fmean(each.finished for each in found)),
         jct_s=_mean([each.jct_s for each in found]),
         jct_low=low,

@@ -14,7 +14,7 @@ from perdure.model.identity import AttemptId
 from perdure.model.observation import MANAGER
 from perdure.model.output import Why, as_one_text
 from perdure.retry.budget import BudgetStanding, standing
-from perdure.service.core.controller import Ordered
+from perdure.service.core.messages import Ordered
 from perdure.service.core.view import SiteView
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.workers.engine import Engine

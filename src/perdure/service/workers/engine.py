@@ -28,24 +28,13 @@ from perdure.model.jobs import Attempt, Job
 from perdure.model.observation import MANAGER, Observation
 from perdure.model.output import LogMark, Output, OutputKind
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import (
-    Act,
-    ChainInput,
-    ControllerSettings,
-    Effect,
-    Ended,
-    Event,
-    Judge,
-    Judged,
-    Looked,
-    Study,
-    step,
-    unfinished,
-)
+from perdure.service.core.controller import step, unfinished
 from perdure.service.core.foreign_marks import foreign_marks
 from perdure.service.core.hung import HANG, WALLTIME, notes_of, of_hang
 from perdure.service.core.loglines import lines
+from perdure.service.core.messages import Act, ChainInput, Effect, Ended, Event, Judge, Judged, Looked, Study
 from perdure.service.core.recovery import is_not_as_left
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.core.successor import successor_of
 from perdure.service.core.triage_context import context_of
 from perdure.service.core.view import SiteView
@@ -321,7 +310,7 @@ class Engine:
         return self.executor.asked != before
 
     def _end(self, ended: Sequence[ActionEnded]) -> None:
-        """Take in what came to its end. A release lets go of nothing that is held after it."""
+        """Take in what came to its end. A release frees nothing that is held after it."""
         releases = (end.action_key for end in ended if end.action.is_a(Release))
         held = [key for release in releases for key in self.journal.held_after(release)]
         self.absorb([Ended(tuple(ended), frozenset(held))])
@@ -346,7 +335,7 @@ class Engine:
             self._end(ended)
 
     def recover(self) -> None:
-        """Find out what became of every action that was begun before the service last died."""
+        """Look up the result of every action that was begun before the service last died."""
         with self._backend_lock, batch_of(self.backend):
             ended = self.executor.recover(self.clock())
         if ended:

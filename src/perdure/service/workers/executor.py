@@ -1,7 +1,7 @@
 """The executor: carries planned actions out, each at most once, within caps, and never against the kill switch.
 
 The intent is journalled before the resource manager is asked, the outcome after it answered. Where no answer came,
-what became of the intent is looked up before anything is done again.
+the result of the intent is looked up before anything is done again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ExecutorSettings:
     caps: Caps = field(default_factory=Caps)
     scope: ScopeSettings = field(default_factory=ScopeSettings)
     back_off_s: float = 1.0
-    """Wait before asking again what became of an action; doubled each time, up to `back_off_cap_s`."""
+    """Wait before asking again for the result of an action; doubled each time, up to `back_off_cap_s`."""
     back_off_cap_s: float = 60.0
 
     @property
@@ -231,7 +231,7 @@ class Executor:
         return self.settings.armed and not self.stopped
 
     def recover(self, now: float) -> list[ActionEnded]:
-        """At the start: tell of ends that were never reported, and find out what became of every open intent."""
+        """At the start: report ends that were never reported, and look up the result of every open intent."""
         return [*self._journal.unreported(), *self._settle(now)]
 
     def run_due(
@@ -280,7 +280,7 @@ class Executor:
         return ended
 
     def _moot(self, row: ActionRow, needless: Collection[str]) -> Outcome | None:
-        """What became of an action that nothing is to be done for any more; None where it is to be done."""
+        """The result of an action that nothing is to be done for any more; None where it is to be done."""
         if row.key in needless:
             return Outcome(OutcomeStatus.SUPERSEDED, "let go before it was held")
         if lets_go(row) and row.attempt is not None and not self._journal.holds(row.attempt):
@@ -384,7 +384,7 @@ class Executor:
         return self._end(begun, ActionState.of(outcome.status), outcome.detail, now)
 
     def _settle(self, now: float) -> list[ActionEnded]:
-        """Find out what became of open intents. One that was surely not carried out is planned again."""
+        """Look up the results of open intents. One that was surely not carried out is planned again."""
         ended: list[ActionEnded] = []
         for row in _moving(self._journal.open_intents()):
             patience = self._unanswered.get(row.key)

@@ -15,8 +15,8 @@ from perdure.coordination.messages import ExceptionRaised
 from perdure.coordination.record import ExceptionRecord
 from perdure.errors import PerdureError
 from perdure.service.core.call_budget import CallMeter
-from perdure.service.core.controller import PERDURE
 from perdure.service.core.loglines import Repeats
+from perdure.service.core.messages import PERDURE
 from perdure.service.workers.engine import Engine
 
 log = logging.getLogger("perdure")
@@ -69,7 +69,7 @@ class Hooks:
         self._answer()
 
     def close(self) -> None:
-        """Let all epilogs go on, and none wait from now on."""
+        """Release all epilogs, and let none wait from now on."""
         if (spool := self._backend.spool) is not None:
             spool.remove_alive()
             for job_id in self._backend.waiting():

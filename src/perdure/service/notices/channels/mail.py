@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct, field
 
 from perdure.errors import ConfigError
 from perdure.service.notices.channels.protocol import Delivery, plain_lines
@@ -36,14 +37,13 @@ class Tls(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Mail:
+class Mail(Struct, frozen=True, forbid_unknown_fields=True):
     """Mail from `sender` to all of `to`; ``{user}`` in an address stands for the user whose job it is about."""
 
     host: str
     sender: str
     to: tuple[str, ...]
-    port: int = 0  # 0: 465 with "tls", else 587
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 0  # 0: 465 with "tls", else 587
     tls: Tls = Tls.STARTTLS
     login: str = ""
     password: Secret = field(default_factory=Secret)

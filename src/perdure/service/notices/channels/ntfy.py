@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlunsplit
+
+from msgspec import Struct, field
 
 from perdure.errors import ConfigError
 from perdure.service.notices.channels.protocol import Delivery, plain_lines
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 _PRIORITY = {Severity.INFO: 2, Severity.WARNING: 3, Severity.CRITICAL: 5}
 
 
-@dataclass(frozen=True, slots=True)
-class Ntfy:
+class Ntfy(Struct, frozen=True, forbid_unknown_fields=True):
     """Publish to the topic at `url` (``https://HOST/TOPIC``), with the access token `token`."""
 
     url: Secret

@@ -6,9 +6,10 @@ Text of a job stands between backquotes: there neither Slack nor Mattermost read
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from perdure.service.notices.channels.protocol import Delivery
 from perdure.service.notices.notice import Notice, Severity
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 _SIGNS = {Severity.INFO: ":information_source:", Severity.WARNING: ":warning:", Severity.CRITICAL: ":rotating_light:"}
 
 
-@dataclass(frozen=True, slots=True)
-class Slack:
+class Slack(Struct, frozen=True, forbid_unknown_fields=True):
     """POST of a text to the incoming webhook at `url`, which is a secret."""
 
     url: Secret

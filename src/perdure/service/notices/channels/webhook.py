@@ -13,9 +13,10 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from perdure.errors import ConfigError
 from perdure.service.notices.channels.protocol import Delivery, instant
@@ -30,8 +31,7 @@ FORM = "perdure.notice/1"
 OLD_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Webhook:
+class Webhook(Struct, frozen=True, forbid_unknown_fields=True):
     """POST of JSON to `url`, signed with `secret`."""
 
     url: Secret

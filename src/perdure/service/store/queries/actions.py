@@ -1,8 +1,8 @@
-"""Actions: what was asked for, by whom, and what came of it."""
+"""Actions: what was asked for, by whom, and the results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from perdure.service.store.schema import actions
 
 MAX_OF_JOB = 100
 MAX_LOOKED_AT = 5_000  # actions, the latest, looked through for those on a node
+HOLD_OR_LET_GO = ("hold", "release", "requeue")
 SORTED_BY = {
     "action": actions.c.kind,
     "state": actions.c.state,
@@ -110,6 +111,14 @@ def actions_for(reader: Reader, job_ids: Iterable[str]) -> dict[str, ListedActio
     """The latest action of each exception of these jobs, by exception id."""
     query = select(*_columns()).where(actions.c.cluster == reader.cluster, actions.c.job_id.in_(list(job_ids)))
     return {row.exception_id: _row(row) for row in reader.all(query.order_by(actions.c.seq))}
+
+
+def holding(reader: Reader, job_ids: Sequence[str]) -> tuple[ListedAction, ...]:
+    """What was or is being done to hold these jobs (so many at most), and to let them go, the oldest first."""
+    some = [codec.clean(each) for each in job_ids[:MAX_LOOKED_AT]]
+    of_these = (actions.c.cluster == reader.cluster, actions.c.job_id.in_(some))
+    query = select(*_columns()).where(*of_these, of_this_job(actions), actions.c.kind.in_(HOLD_OR_LET_GO))
+    return tuple(_row(row) for row in reader.all(query.order_by(actions.c.seq)))
 
 
 def counts(reader: Reader) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from perdure.service.store.queries.reader import Page, Reader
 from perdure.service.store.schema import events
@@ -36,6 +36,6 @@ def events_after(reader: Reader, seq: int, limit: int) -> Page[EventRow]:
 
 
 def newest(reader: Reader) -> int:
-    """The highest `seq` there is, 0 where nothing has happened."""
-    row = reader.first(select(func.max(events.c.seq).label("seq")))
-    return int(row.seq or 0) if row else 0
+    """The highest `seq` of the cluster, 0 where nothing has happened."""
+    row = reader.first(select(events.c.seq).where(reader.owns(events)).order_by(events.c.seq.desc()).limit(1))
+    return int(row.seq) if row else 0

@@ -17,8 +17,8 @@ from perdure.model.table import Attempts, JobTable, TableEnding
 from perdure.service.store import codec
 from perdure.service.store.queries.reader import Reader, as_text
 from perdure.service.store.schema import attempts, jobs, nodes
-from perdure.traces.endings import slurm_ending
 from perdure.traces.sacct import UNFINISHED
+from perdure.traces.slurm_words import slurm_ending
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Trace
 
 FORMAT = "history"
@@ -128,11 +128,11 @@ def _names(texts: Iterable[str]) -> NDArray[np.str_]:
 
 
 def _ending(state: AttemptState) -> TableEnding:
-    """As Slurm's word for it means; what has no ending there failed, or was put back by somebody."""
+    """What the service counts as a failure failed, so that the same GPU-hours are wasted here as on its page."""
+    if state.is_failure:
+        return TableEnding.FAILED
     known = slurm_ending(state.value.upper())
-    if known is not TableEnding.UNKNOWN or not state.is_over:
-        return known
-    return TableEnding.FAILED if state.is_failure else TableEnding.KILLED
+    return TableEnding.KILLED if known is TableEnding.UNKNOWN and state.is_over else known
 
 
 _ENDINGS = {state.value: _ending(state) for state in AttemptState}

@@ -233,7 +233,7 @@ class JudgedLine:
 
 
 def root_lines(reader: Reader, job_ids: Iterable[str]) -> dict[tuple[str, int], JudgedLine]:
-    """What is told of the judged attempts of these jobs, by job and incarnation."""
+    """What is shown of the judged attempts of these jobs, by job and incarnation."""
     a = attempts.c
     query = select(a.job_id, a.incarnation, as_text(a.payload).label("payload"), as_text(a.verdict).label("verdict"))
     query = query.where(a.cluster == reader.cluster, a.job_id.in_(list(job_ids)), a.verdict.is_not(None))

@@ -45,18 +45,18 @@ def in_words(place: NodeFailures) -> str:
     """One sentence.
 
     >>> in_words(NodeFailures("gpu03", 4, 3, 2))
-    '3 of the last 4 failures of other jobs on gpu03 were infrastructure, of 2 users'
+    '3 of the last 4 failures of other jobs on gpu03 were failures of infrastructure, of 2 users'
     >>> in_words(NodeFailures("gpu03", 9, 1, 1))
-    '1 of the last 9 failures of other jobs on gpu03 was infrastructure, of 1 user'
+    '1 of the last 9 failures of other jobs on gpu03 was a failure of infrastructure, of 1 user'
     >>> in_words(NodeFailures("gpu03", 10, 0, 0))
-    'none of the last 10 failures of other jobs on gpu03 is known to be infrastructure'
+    'none of the last 10 failures of other jobs on gpu03 is known to be one of infrastructure'
     """
     others = f"failures of other jobs on {place.node}"
     if not place.infrastructure:
-        return f"none of the last {place.failures} {others} is known to be infrastructure"
+        return f"none of the last {place.failures} {others} is known to be one of infrastructure"
     users = f"{place.users} user{'s' if place.users != 1 else ''}"
-    were = "was" if place.infrastructure == 1 else "were"
-    return f"{place.infrastructure} of the last {place.failures} {others} {were} infrastructure, of {users}"
+    were = "was a failure" if place.infrastructure == 1 else "were failures"
+    return f"{place.infrastructure} of the last {place.failures} {others} {were} of infrastructure, of {users}"
 
 
 def _place(node: str, found: Sequence[tuple[bool, str]]) -> NodeFailures:

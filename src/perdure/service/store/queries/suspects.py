@@ -14,6 +14,7 @@ from perdure.service.store import codec
 from perdure.service.store.codec import Codec
 from perdure.service.store.queries.reader import Reader, as_text
 from perdure.service.store.schema import attempts, jobs, suspects
+from perdure.triage.deaths import HANG
 from perdure.triage.verdict import Label, Verdict
 
 STANDING: Codec[Standing] = Codec(Standing)
@@ -85,10 +86,19 @@ def row_of(
         return None
     judged = verdict is not None and verdict.label is Label.DETERMINISTIC and not attempt.failed_nodes
     return AttemptRow(
-        attempt.end_s, user, job, attempt.nodes, not passed,
+        attempt.end_s, user, job, _nodes_of(attempt, verdict), not passed,
         deterministic=judged and not passed, down=attempt.failed_nodes, switches=topology.crossed(attempt.nodes),
         storage=storage_of(attempt, mounts),
     )  # fmt: skip
+
+
+def _nodes_of(attempt: Attempt, verdict: Verdict | None) -> tuple[str, ...]:
+    """Those that its end speaks of; of a hang that of the rank that stopped first, where it is known.
+
+    That is the job's own word. It weighs as much as the failure of a job that asked for that node alone, and no more.
+    """
+    is_named = verdict is not None and verdict.category == HANG.category and not attempt.failed_nodes
+    return (verdict.node,) if verdict is not None and is_named and verdict.node in attempt.nodes else attempt.nodes
 
 
 def storage_of(attempt: Attempt, mounts: tuple[str, ...]) -> tuple[str, ...]:

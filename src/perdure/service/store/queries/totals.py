@@ -31,7 +31,7 @@ class Totals:
     failures: Mapping[str, int]  # by category
     actions: Mapping[tuple[str, str], int]  # (kind, state)
     jobs: Mapping[str, int]  # that are not over, by state
-    gpu_h: Mapping[str, float]  # of failed attempts, by what became of it
+    gpu_h: Mapping[str, float]  # of failed attempts, by result
     limited: int  # failures whose retry a limit refused or made later
     open_exceptions: Mapping[tuple[str, str], int]  # (entry of the playbook, how it stands)
     suspects: Mapping[str, int]  # that stand, by tier

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from perdure.model.jobs import Job
+from perdure.model.jobs import Job, JobState
 from perdure.model.nodes import Node
-from perdure.service.core.controller import PERDURE
+from perdure.service.core.messages import PERDURE
 from perdure.service.core.waiting import blocked_by, waits_in_words
 from perdure.service.store.journal import ActionState
 from perdure.service.store.queries import actions, jobs, nodes
@@ -20,8 +20,25 @@ def waits_of(reader: Reader, listed: Sequence[Job]) -> dict[str, str]:
     blocking = {job.job_id: found for job in waiting if (found := blocked_by(job, known))}
     out = {node.name: node for found in blocking.values() for node in found}.values()
     by = drained_by(reader, out) if out else {}
-    said = {job.job_id: waits_in_words(job, blocking.get(job.job_id, ()), by) for job in waiting}
+    held = held_by(reader, [job.job_id for job in waiting if job.state is JobState.HELD])
+    said = {
+        job.job_id: waits_in_words(job, blocking.get(job.job_id, ()), by, held.get(job.job_id, "")) for job in waiting
+    }
     return {job_id: words for job_id, words in said.items() if words}
+
+
+def held_by(reader: Reader, job_ids: Sequence[str]) -> dict[str, str]:
+    """Who had Perdure hold these jobs and why, in words, by job id; others' holds are not named."""
+    found: dict[str, str] = {}
+    for row in actions.holding(reader, job_ids) if job_ids else ():
+        who = "Perdure" if row.by == PERDURE else row.by
+        if row.kind == "hold" and row.state == ActionState.DONE:
+            found[row.job_id] = f"is held by {who}: {row.reason}"
+        elif row.kind == "requeue" and row.state == ActionState.STARTED:
+            found[row.job_id] = f"is held by {who} while it is put back: {row.reason}"
+        elif row.state == ActionState.DONE:
+            found.pop(row.job_id, None)
+    return found
 
 
 def waits_for(reader: Reader, name: str) -> list[Job]:

@@ -75,7 +75,7 @@ def _placed(web: WebState, identity: Identity, order: Order, key: str | None) ->
         if order.job_id or not order.node:
             raise InputError("node", f"{order.kind} is about one node and no job", "Give node, and no job_id")
         nodes.node(web.reader, order.node)
-        action = node_order(order.kind, order.node, reason, _episode(identity, key))
+        action = node_order(order.kind, order.node, reason, _episode(web.reader.cluster, identity, key))
     else:
         if order.node or not order.job_id:
             raise InputError("job_id", f"{order.kind} is about one job and no node", "Give job_id, and no node")
@@ -85,8 +85,11 @@ def _placed(web: WebState, identity: Identity, order: Order, key: str | None) ->
     return Planned(key=web.operations.order(action, identity.user, reason))
 
 
-def _episode(identity: Identity, key: str | None) -> str:
-    """Made from the idempotency key where there is one, so that it holds across restarts of the service."""
+def _episode(cluster: str, identity: Identity, key: str | None) -> str:
+    """Made from the idempotency key where there is one, so that it holds across restarts of the service.
+
+    Clusters that share a database have nodes of the same names, and tools that send the same keys to each.
+    """
     if key is None:
         return secrets.token_hex(6)
-    return hashlib.sha256(f"{identity.user}\n{key}".encode("utf-8", "replace")).hexdigest()[:12]
+    return hashlib.sha256(f"{cluster}\n{identity.user}\n{key}".encode("utf-8", "replace")).hexdigest()[:12]

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from perdure.service.blame.announce import in_words, suspect_to_exception
 from perdure.service.store.queries import suspects
 from perdure.service.store.queries.suspects import SuspectRow
+from perdure.service.web.api.models import Item
 from perdure.service.web.state import Here, Viewer
 
 router = APIRouter(tags=["blame"])
@@ -20,7 +21,7 @@ class ComponentItem(BaseModel):
     name: str
 
 
-class SuspectItem(BaseModel):
+class SuspectItem(Item):
     """A component to blame. `equivalent` are those that no attempt tells from it; `cleared_s` is null while it stands.
 
     Of `units` + `passed` attempts on it `units` failed, of so many `users`; `rate` of them by its fault.
@@ -46,21 +47,13 @@ class SuspectItem(BaseModel):
     @classmethod
     def of(cls, row: SuspectRow, cluster: str) -> SuspectItem:
         standing, said = row.standing, row.standing.accusation
-        return cls(
+        return cls.of_parts(
+            said,
+            standing,
+            row,
             component=said.name,
-            tier=said.tier,
             equivalent=[ComponentItem(tier=tier, name=name) for tier, name in said.components[1:]],
-            kind=said.kind,
-            rate=said.rate,
-            rate_low=said.rate_low,
-            rate_high=said.rate_high,
             units=said.failed,
-            passed=said.passed,
-            users=said.users,
-            strength=said.strength,
-            since_s=standing.since_s,
-            last_s=standing.last_s,
-            cleared_s=row.cleared_s,
             said=in_words(standing),
             exception_id=suspect_to_exception(standing, cluster).id,
         )

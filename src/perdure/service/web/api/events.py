@@ -17,9 +17,9 @@ from perdure.errors import PerdureError, TooMany
 from perdure.service.access.auth import Identity
 from perdure.service.store.queries import events, jobs
 from perdure.service.store.queries.events import EventRow
+from perdure.service.web.api.event_feed import EventFeed, FeedItem
 from perdure.service.web.api.models import EventItem, Listing
 from perdure.service.web.api.params import Limit, Word
-from perdure.service.web.event_feed import EventFeed, FeedItem
 from perdure.service.web.roles import is_still_known, operator
 from perdure.service.web.state import Here, Viewer, WebState
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
-from perdure.coordination.chain import Turn
+from perdure.coordination.chain_state import Turn
 from perdure.coordination.record import ExceptionOutcome, ExceptionRecord, ExceptionState
 from perdure.coordination.ruling import Registration
 from perdure.coordination.wire import encode
@@ -18,7 +18,7 @@ from perdure.service.access.auth import Identity, Role
 from perdure.service.exceptions.coordinator import Answering, Enlisting
 from perdure.service.exceptions.permissions import NOT_YOURS
 from perdure.service.store.queries import events, exceptions, jobs
-from perdure.service.web.api.models import Listing
+from perdure.service.web.api.models import Item, Listing
 from perdure.service.web.api.params import Cursor, Limit, Word
 from perdure.service.web.problems import Problem, problem_of
 from perdure.service.web.state import Here, Operator, Owner, Viewer, WebState
@@ -102,7 +102,7 @@ class HandlerBody(_ExceptionRequest):
     answer_s: Annotated[float, Field(gt=0, le=600)] = 30.0
 
 
-class HandlerItem(BaseModel):
+class HandlerItem(Item):
     """A registered handler, and until when its lease runs."""
 
     id: str
@@ -114,15 +114,7 @@ class HandlerItem(BaseModel):
 
     @classmethod
     def of(cls, found: Registration, **more: Any) -> Self:
-        return cls(
-            **more,
-            id=found.id,
-            component=found.component,
-            types=list(found.types),
-            by=found.by,
-            until=found.until_s,
-            answer_s=found.answer_s,
-        )
+        return cls.of_parts(found, until=found.until_s, **more)
 
 
 class Waiting(BaseModel):
@@ -217,7 +209,7 @@ def post_annotation(web: Here, identity: Viewer, exception_id: ExceptionId, anno
 
 @router.post("/closings/{exception_id:path}", status_code=204)
 def post_closing(web: Here, identity: Operator, exception_id: ExceptionId, closing: ClosingBody) -> None:
-    """Say that a person has seen to an exception that waits for one: it is open no more."""
+    """Close an exception that waits for a person, who has dealt with it."""
     web.operations.coordinator.close(exception_id, closing.note, identity)
 
 

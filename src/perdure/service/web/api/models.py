@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from perdure.coordination.record import ExceptionRecord
 from perdure.coordination.wire import encode
-from perdure.model.jobs import Attempt, Job
 from perdure.retry.budget import BudgetStanding
 from perdure.retry.decide import DecisionKind
 from perdure.service.access.auth import Identity
@@ -34,6 +32,20 @@ MAX_TEXT = 2000
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
+class Item(BaseModel):
+    """A part of an answer, made of what the service knows it as."""
+
+    @classmethod
+    def of_parts(cls, *parts: object, **values: Any) -> Self:
+        """Each field as it is given, else of the first of `parts` that has one of its name, else its default."""
+        for name in cls.model_fields.keys() - values.keys():
+            for part in parts:
+                if hasattr(part, name):
+                    values[name] = getattr(part, name)
+                    break
+        return cls(**values)
+
+
 class Listing(BaseModel, Generic[T]):
     """A part of a listing. Ask again with `cursor` set to `next_cursor` for the next one; null ends it."""
 
@@ -41,7 +53,7 @@ class Listing(BaseModel, Generic[T]):
     next_cursor: str | None = None
 
 
-class JobItem(BaseModel):
+class JobItem(Item):
     """A job, and its latest failure in a line. Instants are seconds since the epoch."""
 
     job_id: str
@@ -63,25 +75,7 @@ class JobItem(BaseModel):
 
     @classmethod
     def of(cls, row: JobRow | JobDetail, failure: LatestFailure | None = None, waits: str = "") -> JobItem:
-        job: Job = row.job
-        return cls(
-            job_id=job.job_id,
-            name=job.name,
-            user=job.user,
-            state=job.state,
-            partition=job.partition,
-            gpus=job.gpus,
-            node_count=job.node_count,
-            submit_s=job.submit_s,
-            changed_s=row.changed_s,
-            walltime_s=job.walltime_s,
-            may_requeue=job.may_requeue,
-            wish=job.wish,
-            reason=job.reason,
-            restarts=job.restarts,
-            failure=failure,
-            waits=waits,
-        )
+        return cls.of_parts(row.job, row, failure=failure, waits=waits)
 
 
 class EvidenceItem(BaseModel):
@@ -109,7 +103,7 @@ class LogItem(BaseModel):
     note: str = ""
 
 
-class VerdictItem(BaseModel):
+class VerdictItem(Item):
     """Why an attempt failed. `evidence` quotes its log: it is null for those who may not read that."""
 
     label: str
@@ -128,24 +122,15 @@ class VerdictItem(BaseModel):
 
     @classmethod
     def of(cls, verdict: Verdict, *, with_log: bool) -> VerdictItem:
-        return cls(
-            label=verdict.label,
-            p_transient=verdict.p_transient,
-            category=verdict.category,
-            summary=verdict.summary,
-            advice=verdict.advice,
-            bound=verdict.bound,
-            infrastructure=verdict.infrastructure,
-            hearsay=verdict.hearsay,
+        return cls.of_parts(
+            verdict,
             ending=verdict.ending if with_log else "",
-            rank=verdict.rank,
-            node=verdict.node,
             evidence=[EvidenceItem.model_validate(each) for each in verdict.shown_evidence] if with_log else None,
             logs=[LogItem.model_validate(each) for each in verdict.logs] if with_log else None,
         )
 
 
-class AttemptItem(BaseModel):
+class AttemptItem(Item):
     """One execution of a job."""
 
     incarnation: int
@@ -165,19 +150,10 @@ class AttemptItem(BaseModel):
 
     @classmethod
     def of(cls, judged: JudgedAttempt, *, with_log: bool, kept_log: Callable[[str, int], str]) -> AttemptItem:
-        attempt: Attempt = judged.attempt
-        return cls(
+        attempt = judged.attempt
+        return cls.of_parts(
+            attempt,
             incarnation=attempt.id.incarnation,
-            state=attempt.state,
-            nodes=list(attempt.nodes),
-            failed_nodes=list(attempt.failed_nodes),
-            start_s=attempt.start_s,
-            end_s=attempt.end_s,
-            exit_code=attempt.exit_code,
-            signal=attempt.signal,
-            reason=attempt.reason,
-            gpus=attempt.gpus,
-            gpu_hours=attempt.gpu_hours,
             verdict=VerdictItem.of(judged.verdict, with_log=with_log) if judged.verdict else None,
             reached=judged.reached if with_log else "",
             kept_log=kept_log(attempt.id.job_id, attempt.id.incarnation) if with_log else "",
@@ -208,7 +184,7 @@ class DecisionItem(BaseModel):
     limit: str = ""
 
 
-class ExceptionItem(BaseModel):
+class ExceptionItem(Item):
     """A failure on its way: who owns its recovery, what was decided and why."""
 
     id: str
@@ -226,25 +202,12 @@ class ExceptionItem(BaseModel):
 
     @classmethod
     def of(cls, row: DecidedException, *, with_log: bool) -> ExceptionItem:
-        record = row.record
-        return cls(
-            id=record.id,
-            type=record.type,
-            state=row.state,
-            incarnation=record.incarnation,
-            time_s=record.time_s,
-            owner=row.owner,
-            decision=row.decision,
-            reason=row.reason,
-            wasted_gpu_h=row.wasted_gpu_h,
-            saved_gpu_h=row.saved_gpu_h,
-            decided=DecisionItem.model_validate(row.decided) if row.decided else None,
-            record=shown(record, with_log=with_log),
-        )
+        decided = DecisionItem.model_validate(row.decided) if row.decided else None
+        return cls.of_parts(row, row.record, decided=decided, record=shown(row.record, with_log=with_log))
 
 
-class ActionItem(BaseModel):
-    """An action: asked for, and what came of it."""
+class ActionItem(Item):
+    """An action that was asked for, and its result."""
 
     key: str
     kind: str
@@ -263,8 +226,7 @@ class ActionItem(BaseModel):
 
     @classmethod
     def of(cls, row: ListedAction) -> ActionItem:
-        named = {name: getattr(row, name) for name in cls.model_fields if name != "exclude"}
-        return cls(**named, exclude=list(getattr(row.action, "exclude", ())))
+        return cls.of_parts(row, exclude=list(getattr(row.action, "exclude", ())))
 
 
 class JobFull(BaseModel):
@@ -301,7 +263,7 @@ class JobFull(BaseModel):
         )
 
 
-class NodeItem(BaseModel):
+class NodeItem(Item):
     """A node, as it stands."""
 
     name: str
@@ -314,16 +276,7 @@ class NodeItem(BaseModel):
 
     @classmethod
     def of(cls, row: NodeRow) -> NodeItem:
-        node = row.node
-        return cls(
-            name=node.name,
-            state=node.state,
-            reason=node.reason,
-            gpus=node.gpus,
-            gpus_used=row.gpus_used,
-            since_s=node.since_s,
-            changed_s=row.changed_s,
-        )
+        return cls.of_parts(row, row.node)
 
 
 _TOLD_TO_ALL = frozenset({"label", "p_transient", "category", "summary", "advice", "bound", "infrastructure", "hearsay",
@@ -331,7 +284,7 @@ _TOLD_TO_ALL = frozenset({"label", "p_transient", "category", "summary", "advice
 """Of a verdict in an event; all else is a log's words, for its owner."""
 
 
-class EventItem(BaseModel):
+class EventItem(Item):
     """One fact of the journal. `payload` has its own fields, without what a log says where that may not be read."""
 
     seq: int
@@ -348,10 +301,10 @@ class EventItem(BaseModel):
             payload["verdict"] = {**told, "evidence": None}
         if "record" in payload:
             payload["record"] = shown(codec.EXCEPTION.of(payload["record"]), with_log=with_log)
-        return cls(seq=row.seq, time_s=row.time_s, kind=row.kind, job_id=row.job_id, payload=payload)
+        return cls.of_parts(row, payload=payload)
 
 
-class BudgetItem(BaseModel):
+class BudgetItem(Item):
     """How a budget of retries stands that jobs share."""
 
     name: str
@@ -362,10 +315,10 @@ class BudgetItem(BaseModel):
 
     @classmethod
     def of(cls, each: BudgetStanding) -> BudgetItem:
-        return cls(**{**each._asdict(), "room_s": None if each.room_s == math.inf else each.room_s})
+        return cls.of_parts(each, room_s=None if each.room_s == math.inf else each.room_s)
 
 
-class StatusItem(BaseModel):
+class StatusItem(Item):
     """How the service stands."""
 
     version: str
@@ -385,20 +338,11 @@ class StatusItem(BaseModel):
 
     @classmethod
     def of(cls, status: Status, version: str) -> StatusItem:
-        return cls(
+        return cls.of_parts(
+            status,
             version=version,
-            cluster=status.cluster,
-            backend=status.backend,
-            armed=status.armed,
-            stopped=status.stopped,
-            ready=status.ready,
-            unready=list(status.unready),
-            last_look_s=status.last_look_s,
-            look_every_s=status.look_every_s,
-            unseen=status.unseen,
             retries=BudgetItem.of(status.retries) if status.retries else None,
             spent=[BudgetItem.of(each) for each in status.spent],
-            spool=status.spool,
         )
 
 
@@ -481,8 +425,8 @@ class UploadItem(BaseModel):
     bytes: int
 
 
-class ComparisonItem(BaseModel):
-    """A comparison of policies: what was asked, how it stands, and in the end what came of it."""
+class ComparisonItem(Item):
+    """A comparison of policies: what was asked, its state, and in the end its result."""
 
     id: str
     owner: str
@@ -499,8 +443,7 @@ class ComparisonItem(BaseModel):
 
     @classmethod
     def of(cls, found: Comparison, progress: Progress | None, ahead: int, summary: Summary | None) -> ComparisonItem:
-        own = {f.name: getattr(found, f.name) for f in fields(found)}
-        return cls(**own, progress=progress, ahead=ahead, summary=summary)
+        return cls.of_parts(found, progress=progress, ahead=ahead, summary=summary)
 
 
 class Planned(BaseModel):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 
 from perdure.service.notices import queries as notices
 from perdure.service.notices.outbox import MessageState
 from perdure.service.notices.queries import MessageRow
 from perdure.service.notices.rules import WaitReason
-from perdure.service.web.api.models import Listing
+from perdure.service.web.api.models import Item, Listing
 from perdure.service.web.api.params import Cursor, Limit
 from perdure.service.web.state import Here, Operator
 
 router = APIRouter(tags=["notices"])
 
 
-class MessageItem(BaseModel):
+class MessageItem(Item):
     """A message to a target: of how many notices of one kind, and the first few they are about.
 
     `state` is gathering, on_its_way, sent or given_up; `error` says why the last try failed. `waits_for` says what one
@@ -46,13 +45,14 @@ class MessageItem(BaseModel):
         message = row.message
         if row.state == MessageState.ON_ITS_WAY and row.tries:
             wait = WaitReason("waits to be tried again", row.due_s)
-        return cls(
-            key=message.key, target=message.target, kind=message.kind, severity=message.kind.severity,
-            title=message.title, count=message.count, about=[notice.name for notice in message.notices],
-            first_s=message.first_s, last_s=message.last_s, state=row.state, due_s=row.due_s, begun_s=row.begun_s,
-            ended_s=row.ended_s, tries=row.tries, error=row.error,
-            waits_for=wait.why if wait else "", until_s=wait.until_s if wait else None,
-        )  # fmt: skip
+        return cls.of_parts(
+            message,
+            row,
+            severity=message.kind.severity,
+            about=[notice.name for notice in message.notices],
+            waits_for=wait.why if wait else "",
+            until_s=wait.until_s if wait else None,
+        )
 
 
 @router.get("/notices")

@@ -89,13 +89,13 @@ def ask(web: Here, identity: Viewer, asked: ComparisonQuestion, key: Idempotency
 
 @router.get("/whatif/comparisons")
 def list_comparisons(web: Here, identity: Viewer) -> Listing[ComparisonItem]:
-    """Comparisons that are kept, the latest first: one's own, and for operators all. Without what came of them."""
+    """Comparisons that are kept, the latest first: one's own, and for operators all. Without their results."""
     return Listing(items=listed(comparison_queue_of(web), identity))
 
 
 @router.get("/whatif/comparisons/{comparison_id}")
 def get_comparison(web: Here, identity: Viewer, comparison_id: ComparisonId) -> ComparisonItem:
-    """How a comparison stands, and what came of it."""
+    """The state of a comparison, and its result."""
     queue = comparison_queue_of(web)
     return item(queue, queue.find(comparison_id, identity))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.coordination.chain import Turn
+from perdure.coordination.chain_state import Turn
 from perdure.coordination.record import Answer, AnswerKind, Component, ExceptionRecord, ExceptionState
 
 WIDTH = 1000.0

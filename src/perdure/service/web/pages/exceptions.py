@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
 
-from perdure.coordination.chain import Chain
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.record import AnswerKind, ExceptionRecord
 from perdure.errors import NotFound
 from perdure.service.access.auth import Identity, Role

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from perdure.errors import PerdureError
 from perdure.model.jobs import Job, JobState
-from perdure.service.core.controller import PERDURE
+from perdure.service.core.messages import PERDURE
 from perdure.service.store.queries import actions, jobs, learning, places
 from perdure.service.store.queries.jobs import JobRow
 from perdure.service.store.queries.reader import MAX_LIMIT, Page

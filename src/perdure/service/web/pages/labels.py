@@ -76,6 +76,7 @@ _LABEL = {
     "deterministic": Badge("Would fail again", "stop", "bad"),
     "transient": Badge("Would likely pass", "retry", "good"),
     "unsure": Badge("Unsure", "question", "probe"),
+    "cancelled": Badge("Cancelled", "slash", "idle"),
 }
 _EXCEPTION = {
     "raised": Badge("Being judged", "clock", "busy"),
@@ -134,12 +135,18 @@ BADGES = {
 
 _CAUSES = {
     "api": "Wrong call",
+    "assertion": "Assertion",
+    "auth": "Login refused",
+    "autograd": "Autograd",
     "ckpt": "Bad checkpoint",
     "config": "Bad configuration",
     "cuda_env": "CUDA set-up",
     "data": "Bad input data",
+    "device": "Wrong device",
     "disk_quota": "Disk or quota full",
     "dist_config": "Distributed set-up",
+    "dtype": "Wrong number type",
+    "env": "Environment set-up",
     "env_limit": "Environment limit",
     "fs": "File system",
     "gpu_busy": "GPU taken",
@@ -147,6 +154,7 @@ _CAUSES = {
     "gpu_oom": "GPU out of memory",
     "hang": "Hang",
     "host_oom": "Host out of memory",
+    "import": "Missing module",
     "index": "Index or key",
     "k8s_evict": "Pod evicted",
     "k8s_infra": "Kubernetes",
@@ -165,12 +173,15 @@ _CAUSES = {
     "node_disk": "Node's disk full",
     "port_busy": "Port taken",
     "preempt": "Preempted",
+    "quota": "No balance",
     "ray_node": "Ray node",
     "rdzv_store": "Rendezvous",
     "shape": "Shape mismatch",
     "syntax": "Syntax or name error",
     "time_limit": "Walltime",
+    "tracker": "Experiment tracker",
     "unknown": "Unknown",
+    "version": "Wrong version",
 }
 _FAULTS = {
     "app": "Program failed",

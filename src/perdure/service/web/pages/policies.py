@@ -20,7 +20,7 @@ POLICY_WORDS: Mapping[str, tuple[str, str]] = {  # as the field names it, and ho
     "tetris": ("Tetris", "Multi-resource packing"),
     "easy": ("EASY backfilling", "FIFO; later jobs may start if they do not delay the first in the queue"),
     "conservative": ("Conservative backfilling", "FIFO; later jobs may start if they delay no earlier job"),
-    "maxmin": ("Max-min fairness", "In rounds, to who has had the least of the own share (Gavel)"),
+    "maxmin": ("Max-min fairness", "In rounds: whoever has had the least of their share goes first (Gavel)"),
 }
 RETRY_WORDS: Mapping[str, tuple[str, str]] = {
     "recorded": ("As recorded", "The attempts that the trace holds"),

@@ -1,0 +1,101 @@
+"""Clusters may share a database: no statement may read, change or count the rows of another one.
+
+Each table with a cluster that a statement goes through must be narrowed to a cluster, or to rows whose unique key is
+given. A key or a cluster may be given as a value or as a column of another table.
+"""
+
+import inspect
+
+from sqlalchemy import Delete, Select, Update
+from sqlalchemy.sql import operators
+from sqlalchemy.sql.elements import BinaryExpression, ClauseElement
+from sqlalchemy.sql.selectable import CTE, Alias, Join, Subquery
+
+from perdure.service.store.schema import metadata
+
+EXACTLY = (operators.eq, operators.in_op)
+NOTHING = frozenset()
+
+
+def mixed_by(statement):
+    """What is wrong with a statement of the product; "" where nothing is."""
+    if not isinstance(statement, ClauseElement):
+        return ""
+    found = next(_mixed(statement, NOTHING), "")
+    return found if found and _is_asked_by_the_product() else ""
+
+
+def _mixed(part, outer):
+    """Go through a statement and those within; `outer` are the tables that a question inside may mean."""
+    if isinstance(part, Subquery | CTE):
+        outer = NOTHING
+    if isinstance(part, Select | Update | Delete):
+        is_select = isinstance(part, Select)
+        froms = part.get_final_froms() if is_select else [part.table]
+        given = [part.whereclause, *(join.onclause for join in _joins(froms))]
+        all_of_it = frozenset(_tables(froms))
+        yield from _not_narrowed(all_of_it - outer or all_of_it, given, part)
+        outer |= all_of_it
+    for child in part.get_children():
+        yield from _mixed(child, outer)
+
+
+def _not_narrowed(tables, given, part):
+    named = {(column.table, column.name) for each in _comparisons(given) for column in _columns(each)}
+    for table in tables:
+        name = getattr(table.element if isinstance(table, Alias) else table, "name", "")
+        known = metadata.tables.get(name)
+        if known is not None and "cluster" in known.c:
+            keys = ("cluster", *(column.name for column in known.c if _is_unique(column)))
+            if not any((table, key) in named for key in keys):
+                yield f"means the {name} of all clusters: {part}"
+
+
+def _is_unique(column):
+    return bool(column.unique or (column.primary_key and len(column.table.primary_key.columns) == 1))
+
+
+def _comparisons(given):
+    """Those of one level: what stands in a question inside narrows that one alone."""
+    waiting = [each for each in given if each is not None]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, BinaryExpression) and each.operator in EXACTLY:
+            yield each
+        if not isinstance(each, Select):
+            waiting.extend(each.get_children())
+
+
+def _columns(comparison):
+    waiting = [comparison.left, comparison.right]
+    while waiting:
+        each = waiting.pop()
+        if getattr(each, "table", None) is not None:
+            yield each
+        elif not isinstance(each, Select):
+            waiting.extend(each.get_children())
+
+
+def _joins(froms):
+    for each in froms:
+        if isinstance(each, Join):
+            yield each
+            yield from _joins((each.left, each.right))
+
+
+def _tables(froms):
+    for each in froms:
+        if isinstance(each, Join):
+            yield from _tables((each.left, each.right))
+        elif hasattr(each, "name"):
+            yield each
+
+
+def _is_asked_by_the_product():
+    """Neither by a test nor by a migration, which are about all that is there."""
+    for frame in inspect.stack(0):
+        if "/perdure/" in frame.filename and "/tests/" not in frame.filename:
+            return "/migrations/" not in frame.filename
+        if "/tests/" in frame.filename and not frame.filename.endswith(("clusters_apart.py", "conftest.py")):
+            return False
+    return False
