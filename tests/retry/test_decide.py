@@ -70,8 +70,8 @@ def test_a_deterministic_failure_is_stopped_however_much_a_person_costs():
 def test_a_stop_that_costs_more_than_a_retry_says_why():
     likely = decided(replace(DETERMINISTIC, p_transient=0.18))
     assert likely.retry_cost_gpu_h < likely.stop_cost_gpu_h
-    assert likely.reason.endswith(", but what is sure to come again is stopped whatever it costs")
-    assert "whatever" not in decided(DETERMINISTIC).reason
+    assert likely.reason.endswith(", but a failure that a retry rarely gets past is not retried")
+    assert "rarely" not in decided(DETERMINISTIC).reason
 
 
 def test_an_unsure_failure_gets_one_probe_per_fingerprint():
@@ -339,7 +339,7 @@ def test_infrastructure_and_user_causes_have_budgets_of_their_own():
 @pytest.mark.parametrize(
     ("spent", "words"),
     [
-        ([Spent(NOW - 1, "9", "ada", ("n9",))] * 50, "user ada's share of the cluster's retries of an hour are spent"),
+        ([Spent(NOW - 1, "9", "ada", ("n9",))] * 50, "user ada's share of the cluster's retries of an hour is spent"),
         ([Spent(NOW - 1, "9", "ada", ("n2",))] * 30, "user ada's share of the retries after failures on n2"),
         (
             [Spent(NOW - 1, "9", "bob", ("n2",))] * 60,
@@ -516,6 +516,26 @@ def test_a_gang_that_needs_every_node_avoids_none():
     decision = decided(attempt=gang, job=replace(JOB, node_count=4))
     assert decision.exclude == ()
     assert "too few are left" in decision.reason
+
+
+def test_what_earlier_retries_were_kept_off_is_lifted_where_too_few_are_left():
+    """Never what the job's owner excluded, and the words say where it may go."""
+    past = [replace(earlier(1)[0], avoided=("n1", "n3"))]
+    kept_off = replace(JOB, excluded=("n1", "n3", "n4"))
+    decision = decided(job=kept_off, past=past)
+    assert (decision.exclude, decision.lift) == ((), ("n1", "n3"))
+    assert "retry on any node but n4, since without n1, n3, n2 too few are left" in decision.reason
+    assert decided(job=replace(JOB, excluded=("n1", "n3")), past=past).lift == ()  # n4 is left
+
+
+def test_what_the_owner_excluded_is_not_excluded_again():
+    """Else it would count as ours, and be lifted."""
+    suspect = NodeTrouble(NOW - 1.0, "8", "bob", "net", witnessed=True)
+    fleet = FLEET
+    for trouble in (suspect, suspect):
+        fleet = fleet.with_trouble(("n1",), trouble, RULES.node_memory_s)
+    assert decided(fleet=fleet).exclude == ("n2", "n1")
+    assert decided(job=replace(JOB, excluded=("n1",)), fleet=fleet).exclude == ("n2",)
 
 
 def test_nodes_that_are_reserved_are_none_that_a_retry_could_get():

@@ -43,7 +43,7 @@ FAILED tests/test_maps.py::test_sum - AssertionError: assert 6 == 7
 def test_the_name_of_a_test_is_no_failure(words: str, first: str, plain: bool) -> None:
     log = PYTEST.format(words=words, first=first)
     verdict = judged(log.replace("AssertionError: ", "") if plain else log)
-    assert (verdict.hardware, verdict.category, verdict.label) == ("", "api", Label.DETERMINISTIC)
+    assert (verdict.hardware, verdict.category, verdict.label) == ("", "assertion", Label.DETERMINISTIC)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.errors import InputError
-from perdure.triage.classifiers.linear import BUCKETS, LINEAR, features, own_model, read_model
+from perdure.triage.classifiers.features import BUCKETS, features
+from perdure.triage.classifiers.linear import LINEAR, own_model, read_model
 from perdure.triage.classifiers.protocol import Example, Reading
 from perdure.triage.rules import own_rules
 

@@ -11,10 +11,10 @@ import pytest
 from perdure.errors import InputError, MissingExtra
 from perdure.installation import to_install
 from perdure.triage.classifiers.model_file import array_bytes, pack
-from perdure.triage.classifiers.network import BUCKETS, SHAPES, score
+from perdure.triage.classifiers.network import BUCKETS, MAX_WORDS, SHAPES, score, word_numbers
 from perdure.triage.classifiers.onnx import onnx_bytes, runtime_score
 from perdure.triage.classifiers.protocol import Example, Reading
-from perdure.triage.classifiers.recurrent import FORMAT, MAX_WORDS, SCALARS, Recurrent, word_numbers
+from perdure.triage.classifiers.recurrent import FORMAT, SCALARS, Recurrent
 from perdure.triage.classifiers.registry import classifier_named, load_model
 from tests.triage.recurrent_scores import drawn_network, drawn_texts, torch_scores
 

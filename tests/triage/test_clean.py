@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from perdure.errors import InputError, LogRefused
 from perdure.triage.clean import MAX_LINE_BYTES, PIECE, decode, scrub, without_bars, without_prefix
 from perdure.triage.escapes import without_escapes
-from perdure.triage.logtext import LogText, TextWindow, blocks, open_regular
+from perdure.triage.logtext import LogText, TextWindow, blocks
 from perdure.triage.masking import mask, shapes
+from perdure.triage.regular_file import open_regular
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_an_expired_ticket_is_named() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[errno]\nEFOO = 7\n", "errno 'EFOO' is not a number and a text"),
+        ("[errno]\nEFOO = 7\n", "errno 'EFOO': 7 is not a number and a text"),
         ('[category.c]\n[[rule]]\nname = "r"\ncategory = "c"\np = 0.5\nerrno = ["EFOO"]\n', "unknown errno 'EFOO'"),
         ('[category.c]\n[[rule]]\nname = "r"\ncategory = "c"\np = 0.5\n', "'pattern' is missing"),
         (

@@ -37,7 +37,7 @@ class Leaning:
         ("ValueError: matmul: Input operand 1 has a mismatch in its core dimension 0", "deterministic", "shape"),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'x.csv'", "deterministic", "missing_file"),
         ("SyntaxError: invalid syntax", "deterministic", "syntax"),
-        ("ModuleNotFoundError: No module named 'einops'", "deterministic", "config"),
+        ("ModuleNotFoundError: No module named 'einops'", "deterministic", "import"),
         ("DistBackendError: NCCL error: remote process exited or there was a network error", "transient", "nccl_comm"),
         ("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4711)", "transient", "nccl_timeout"),
         ("ERROR loss is nan at step 40, stopping", "deterministic", "numeric"),

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.hangs.culprit import HangFinding
+from perdure.hangs.rank_state import Life, RankState
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
 from perdure.triage.judge import judge
@@ -253,6 +255,13 @@ def test_a_hang_that_the_launcher_ended_is_one_whatever_it_exits_with() -> None:
     assert (verdict.category, verdict.rank, verdict.node) == ("hang", "1", "n2")
     assert "rank 1 on n2 stopped first" in verdict.summary
     assert any("train.py:17" in line.text for line in verdict.evidence)
+
+
+@pytest.mark.parametrize(("nodes", "node"), [(("n2", "n2", "n2"), "n2"), (("n2", "n2", "n1"), "")])
+def test_of_several_that_stopped_first_the_node_is_told_where_it_is_one(nodes: tuple[str, ...], node: str) -> None:
+    culprits = tuple(RankState(rank, name, Life.ELSEWHERE) for rank, name in enumerate(nodes, 1))
+    verdict = hung(said=HangFinding(culprits, "flight recorder: they are in no collective").sentence)
+    assert (verdict.category, verdict.rank, verdict.node) == ("hang", "1", node)
 
 
 def test_of_a_hang_without_a_culprit_none_is_named() -> None:

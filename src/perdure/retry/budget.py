@@ -162,7 +162,8 @@ def _share(limit: int, rules: RetryRules) -> int:
 
 
 def _spent(budget: RetryBudget, now: float) -> str:
-    return f"{budget.name} of an hour are spent ({budget.standing(now).used} of {budget.limit})"
+    verb = "is" if budget.of == "user" else "are"  # a share; else retries
+    return f"{budget.name} of an hour {verb} spent ({budget.standing(now).used} of {budget.limit})"
 
 
 def _fits(times: Sequence[float], at_s: float, limit: int, window_s: float) -> bool:

@@ -16,8 +16,7 @@ from perdure.retry.budget import at, room
 from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
-from perdure.triage.deaths import CANCELLED
-from perdure.triage.verdict import Bound, CauseRole, Label, Verdict
+from perdure.triage.verdict import CANCELLED, Bound, CauseRole, Label, Verdict
 
 OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
 """Ends that the resource manager answers for: they say nothing of the job."""
@@ -31,7 +30,7 @@ _LEFT_TO_ITS_OWNER = "nobody starts it again but its owner"
 
 
 class DecisionKind(StrEnum):
-    """What is to become of a job after a failure."""
+    """What to do with a job after a failure."""
 
     RETRY = "retry"
     PROBE = "probe"  # one retry to learn whether it is worth more
@@ -50,6 +49,7 @@ class Decision(Struct, frozen=True):
     retry_cost_gpu_h: float = 0.0  # expected, of retrying
     stop_cost_gpu_h: float = 0.0  # expected, of stopping
     limit: str = ""  # the limit or budget that refused a retry which was worth it, or made it later
+    lift: tuple[str, ...] = ()  # nodes that earlier retries were kept off, and this one may get
 
     @property
     def retries(self) -> bool:
@@ -102,58 +102,120 @@ def decide(
     whatever happened.
     """
     verdict = _of_warning(attempt, verdict)
-    p = _after_history(verdict, attempt, past, rules)
-    size, unit = (attempt.gpus, "GPU-h") if attempt.gpus else (max(1, len(attempt.nodes)), "node-h")
-    retry_cost = (1 - p) * size * (attempt.elapsed_s / HOUR_S + rules.nuisance_h)
-    stop_cost = p * size * rules.person_delay_h
-    gpu_costs = (retry_cost, stop_cost) if attempt.gpus else (0.0, 0.0)
+    case = _Weighed(
+        job,
+        attempt,
+        verdict,
+        past,
+        rules,
+        _after_history(verdict, attempt, past, rules),
+        _wish_of_program(attempt, verdict),
+        _goes_on_after_walltime(job, attempt, verdict, rules),
+    )
+    refusal = _not_put_back(job, verdict) or _refused_by_person(attempt) or _refused_by_program(case.asked, attempt)
+    if why := refusal or _is_no_use(case):
+        return case.decision(DecisionKind.STOP, why)
+    kind = DecisionKind.RETRY if _is_believed(case) else DecisionKind.PROBE
+    if not case.goes_on and (exhausted := _own_limit_reached(kind, attempt, verdict, past, rules, uncounted)):
+        return case.decision(DecisionKind.STOP, f"{verdict.summary}: {exhausted}", limit=exhausted)
+    return _retry(case, kind, fleet, now)
+
+
+class _Weighed(Struct, frozen=True):
+    """A failure with the chance that a retry passes, and what a retry and a stop are expected to cost."""
+
+    job: Job
+    attempt: Attempt
+    verdict: Verdict
+    past: Sequence[PastFailure]
+    rules: RetryRules
+    p: float  # that a retry passes
+    asked: ExitWish  # of the program
+    goes_on: bool  # from a checkpoint, after its walltime
+
+    @property
+    def size(self) -> int:
+        """GPUs; nodes where it has none."""
+        return self.attempt.gpus or max(1, len(self.attempt.nodes))
+
+    @property
+    def retry_cost(self) -> float:
+        return (1 - self.p) * self.size * (self.attempt.elapsed_s / HOUR_S + self.rules.nuisance_h)
+
+    @property
+    def stop_cost(self) -> float:
+        return self.p * self.size * self.rules.person_delay_h
+
+    @property
+    def costs(self) -> str:
+        """Both costs in words, to end a reason with."""
+        unit = "GPU-h" if self.attempt.gpus else "node-h"
+        return f"{_COSTS}{self.retry_cost:.2f} {unit} if retried, {self.stop_cost:.2f} if stopped (p = {self.p:.2f})"
 
     def decision(
+        self,
         kind: DecisionKind,
         reason: str,
         exclude: tuple[str, ...] = (),
         delay_s: float = 0.0,
         node_count: int = 0,
         limit: str = "",
+        lift: tuple[str, ...] = (),
     ) -> Decision:
-        return Decision(kind, reason + _misread(job), exclude, delay_s, node_count, p, *gpu_costs, limit)
+        gpu_costs = (self.retry_cost, self.stop_cost) if self.attempt.gpus else (0.0, 0.0)
+        return Decision(
+            kind, reason + _misread(self.job), exclude, delay_s, node_count, self.p, *gpu_costs, limit, lift
+        )
 
-    weighed = f"{_COSTS}{retry_cost:.2f} {unit} if retried, {stop_cost:.2f} if stopped (p = {p:.2f})"
-    asked = _wish_of_program(attempt, verdict)
-    if refusal := _not_put_back(job, verdict) or _refused_by_person(attempt) or _refused_by_program(asked, attempt):
-        return decision(DecisionKind.STOP, refusal)
-    goes_on = _goes_on_after_walltime(job, attempt, verdict, rules)
-    if goes_on and (stuck := _stands_still(verdict, past)):
-        return decision(DecisionKind.STOP, f"{verdict.summary}: {stuck}")
-    if not goes_on and asked is ExitWish.NONE and (again := _what_comes_again(job, attempt, verdict, rules)):
-        return decision(DecisionKind.STOP, f"{verdict.summary}: {again}{weighed}{_although(retry_cost < stop_cost)}")
-    weighs = asked is ExitWish.NONE and attempt.state not in OF_THE_SITE  # however long it ran: that was not the job
-    if not goes_on and weighs and retry_cost >= stop_cost:
-        return decision(DecisionKind.STOP, f"{verdict.summary}: a retry is not worth it{weighed}")
-    sure = verdict.label is Label.TRANSIENT and not verdict.hearsay and (verdict.infrastructure or p >= _EVEN_P)
-    believed = goes_on or asked is ExitWish.RETRY or sure
-    kind = DecisionKind.RETRY if believed else DecisionKind.PROBE
-    if not goes_on and (exhausted := _own_limit_reached(kind, attempt, verdict, past, rules, uncounted)):
-        return decision(DecisionKind.STOP, f"{verdict.summary}: {exhausted}", limit=exhausted)
-    exclude, where = _elsewhere(job, attempt, verdict, past, fleet, rules, now)
-    node_count = restart_size(job, exclude, fleet)
-    where += _fewer(job, node_count)
-    if goes_on:
-        where = f"it goes on from its checkpoint ({_whose_word(job, verdict)}): {where}"
-    if asked is ExitWish.RETRY:
-        where = f"the program asks for it by exit code {attempt.exit_code}: {where}"
-    delay_s = max(verdict.wait_s, _back_off_s(attempt, verdict, past, rules))
+
+def _is_no_use(case: _Weighed) -> str:
+    """Why a retry would come to no more than this attempt did, or costs more than it is worth; "" if neither."""
+    job, attempt, verdict = case.job, case.attempt, case.verdict
+    if case.goes_on:
+        stuck = _stands_still(verdict, case.past)
+        return f"{verdict.summary}: {stuck}" if stuck else ""
+    if case.asked is not ExitWish.NONE:
+        return ""
+    if again := _what_comes_again(job, attempt, verdict, case.rules):
+        return f"{verdict.summary}: {again}{case.costs}{_although(case.retry_cost < case.stop_cost)}"
+    if attempt.state in OF_THE_SITE:  # however long it ran: that was not the job
+        return ""
+    return f"{verdict.summary}: a retry is not worth it{case.costs}" if case.retry_cost >= case.stop_cost else ""
+
+
+def _is_believed(case: _Weighed) -> bool:
+    """Whether a retry is due, and not only one that probes."""
+    verdict = case.verdict
+    sure = verdict.label is Label.TRANSIENT and not verdict.hearsay and (verdict.infrastructure or case.p >= _EVEN_P)
+    return case.goes_on or case.asked is ExitWish.RETRY or sure
+
+
+def _retry(case: _Weighed, kind: DecisionKind, fleet: Fleet, now: float) -> Decision:
+    """A retry with its nodes and its time, or the stop that a budget which jobs share leaves."""
+    job, attempt, verdict, rules = case.job, case.attempt, case.verdict, case.rules
+    exclude, lift, where = _elsewhere(job, attempt, verdict, case.past, fleet, rules, now)
+    node_count = restart_size(_without_exclusions(job, lift), exclude, fleet)
+    where = f"{_who_asks(case)}{where}{_fewer(job, node_count)}"
+    delay_s = max(verdict.wait_s, _back_off_s(attempt, verdict, case.past, rules))
     waits_for = ""
     if not is_free(job, attempt):
         instant_s, waits_for = room(job, attempt, fleet, rules, now + delay_s, now)
         if instant_s == math.inf:
-            return decision(DecisionKind.STOP, f"{verdict.summary}: {waits_for}", limit=waits_for)
+            return case.decision(DecisionKind.STOP, f"{verdict.summary}: {waits_for}", limit=waits_for)
         if waits_for:
             delay_s = instant_s - now
             where += f", later, at {at(instant_s, now)}, since {waits_for}"
     is_ours = not job.state.is_waiting  # else the resource manager has put it back, and starts it when it likes
-    said = f"{verdict.summary}: {where}{f', in {delay_s:.0f} s' if is_ours else ''}{weighed}"
-    return decision(kind, said, exclude, delay_s if is_ours else 0.0, node_count, waits_for)
+    reason = f"{verdict.summary}: {where}{f', in {delay_s:.0f} s' if is_ours else ''}{case.costs}"
+    return case.decision(kind, reason, exclude, delay_s if is_ours else 0.0, node_count, waits_for, lift)
+
+
+def _who_asks(case: _Weighed) -> str:
+    """What to say before where a retry goes: who asked for it."""
+    program = case.asked is ExitWish.RETRY
+    asks = f"the program asks for it by exit code {case.attempt.exit_code}: " if program else ""
+    saves = f"it goes on from its checkpoint ({_whose_word(case.job, case.verdict)}): " if case.goes_on else ""
+    return asks + saves
 
 
 def _of_warning(attempt: Attempt, verdict: Verdict) -> Verdict:
@@ -195,7 +257,7 @@ def _with_odds(p: float, factor: float) -> float:
 
 def _although(retry_is_cheaper: bool) -> str:
     """What to add to the costs where they speak against a stop that they did not decide."""
-    return ", but what is sure to come again is stopped whatever it costs" if retry_is_cheaper else ""
+    return ", but a failure that a retry rarely gets past is not retried" if retry_is_cheaper else ""
 
 
 def _what_comes_again(job: Job, attempt: Attempt, verdict: Verdict, rules: RetryRules) -> str:
@@ -334,15 +396,16 @@ def _elsewhere(
     fleet: Fleet,
     rules: RetryRules,
     now: float,
-) -> tuple[tuple[str, ...], str]:
-    """Nodes to avoid, and the words for it. Enough nodes are left for the gang; what is surest goes first.
+) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Nodes to avoid, those of earlier retries that may be had again, and the words for it.
 
-    A suspicion is not proof, and a job's exclusions are never lifted: suspects are avoided only while half of the nodes
+    Enough nodes are left for the gang; what is surest goes first. Where too few are, all that we excluded is lifted,
+    and nothing that the job's owner did. A suspicion is not proof: suspects are avoided only while half of the nodes
     are left, so that suspicion after suspicion does not drive a job onto the one bad node. A job that may run on
     fewer nodes gives up only those that went down under it, by the resource manager's word.
     """
     if _is_nobodys_fault(attempt, verdict):
-        return (), "retry anywhere, the node did nothing wrong"
+        return (), (), f"retry anywhere{_but(job.excluded)}, the node did nothing wrong"
     kept = _kept_nodes(job, attempt, verdict, past, fleet)
     named = tuple(node for node in attempt.failed_nodes or attempt.nodes if node not in kept)
     suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named) - kept)
@@ -352,7 +415,9 @@ def _elsewhere(
     others = frozenset() if fleet.reserved & set(attempt.nodes) else fleet.reserved  # it may itself be in a reservation
     left = nodes - others - set(job.excluded) - set(named)
     if fleet.usable and len(left) < needed:
-        return (), f"retry on any node, since without {', '.join(named)} too few are left"
+        lift = tuple(node for node in job.excluded if any(node in failure.avoided for failure in past))
+        where = f"on any node{_but(_without_exclusions(job, lift).excluded)}"
+        return (), lift, f"retry {where}, since without {', '.join([*lift, *named])} too few are left"
     spare = len(left - set(suspects))
     may_avoid = spare >= most and 2 * spare >= len(nodes)
     avoid = (*named, *suspects) if may_avoid else tuple(named)
@@ -360,7 +425,16 @@ def _elsewhere(
     replaced = [node for node in avoid if node in job.required]
     why += f", though {', '.join(replaced)} was asked for by -w" if replaced else ""
     why += f", on {', '.join(sorted(kept))} as asked for by -w" if kept else ""
-    return avoid, f"retry away from {', '.join(avoid)}{why}" if avoid else f"retry{why}"
+    said = f"retry away from {', '.join(avoid)}{why}" if avoid else f"retry{why}"
+    return tuple(node for node in avoid if node not in job.excluded), (), said
+
+
+def _but(excluded: Sequence[str]) -> str:
+    return f" but {', '.join(excluded)}" if excluded else ""
+
+
+def _without_exclusions(job: Job, nodes: Sequence[str]) -> Job:
+    return replace(job, excluded=tuple(node for node in job.excluded if node not in nodes)) if nodes else job
 
 
 def _kept_nodes(job: Job, attempt: Attempt, verdict: Verdict, past: Sequence[PastFailure], fleet: Fleet) -> set[str]:

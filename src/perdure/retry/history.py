@@ -41,6 +41,7 @@ class PastFailure(Struct, frozen=True):
     steps: int | None = None  # how far its log says that it came, where it ran out of walltime
     first_step: int | None = None  # where it began, by its log; None also where an older version wrote it down
     failed_nodes: tuple[str, ...] = ()  # of `nodes`, those known to have gone down under it
+    avoided: tuple[str, ...] = ()  # nodes that the retry after it was kept off, and its owner had not excluded
 
     @property
     def preempted(self) -> bool:

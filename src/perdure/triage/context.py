@@ -74,7 +74,7 @@ def shift_of(found: tuple[Circumstance, ...]) -> float:
 
 def _how_far(cause: Cause, progress: TrainingProgress, context: Context) -> Iterator[Circumstance]:
     """What has worked for long is set up rightly; what never worked may be set up wrongly."""
-    if cause.category not in _OF_SETUP:
+    if cause.wider not in _OF_SETUP:
         return
     sequence, steps, ran_s = progress.collectives, progress.steps, context.ran_s
     if sequence is not None and sequence >= FAR_COLLECTIVES:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from perdure.triage.rule import Cause, Force
-from perdure.triage.verdict import Bound, CauseRole
-
-CANCELLED = "cancelled"
-"""The category of what somebody ended on purpose."""
+from perdure.triage.verdict import CANCELLED, Bound, CauseRole
 
 
 def _faint(name: str, category: str, p: float, says: str, advice: str = "") -> Cause:

@@ -25,7 +25,7 @@ MAX_PARTIAL_BYTES = 64 * 1024
 
 
 class FollowTrouble(StrEnum):
-    """What is told of a running job."""
+    """What is reported of a running job."""
 
     HANG = "hang"
     NAN = "nan"

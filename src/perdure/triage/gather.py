@@ -71,7 +71,7 @@ class Gatherer:
         return TextWindow(data, first_line, source=self._source)
 
     def _pass(self, piece: bytes) -> None:
-        """Let a piece go that is neither head nor tail; where failure lines stand in it is remembered."""
+        """Drop a piece that is neither head nor tail; where failure lines stand in it is remembered."""
         if not self._passed_bytes:
             self._search(bytes(self._head))
         self._held -= len(piece)

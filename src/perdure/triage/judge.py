@@ -54,6 +54,9 @@ Sign = Hit | Fact | LauncherReport
 FRAME = "own-frame"
 """What the evidence of the innermost frame in a job's own code is called."""
 
+_MODULE_MISSING, _ENVIRONMENT_MISSING = "python-module-missing", "environment-missing"
+_NOT_FOUND_LINES = ("command-missing", "command-missing-translated", _ENVIRONMENT_MISSING)
+
 MESSAGE = "message"
 """What the evidence of lines that go on with the message of the cause is called."""
 
@@ -153,7 +156,7 @@ def examine(
     if attempt is not None and context.gpus is None:
         context = replace(context, gpus=attempt.gpus)
     surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context)
-    leaning = _leaning(weights.pulls[_rank(primary.cause)], model, reading, weights.cap)
+    leaning = _leaning(weights.pulls[primary.cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
     seen = _Signs(replace(in_order, hits=tuple(hits)), known, report)
     verdict = _verdict(primary, p, seen, surroundings, weights)
@@ -188,18 +191,21 @@ def _primary(hits: Sequence[Hit], known: Sequence[Fact], report: LauncherReport 
     if report is None:
         aborted = any(hit.cause.category in OF_WATCHDOGS for hit in hits)  # and that is why
         signs: list[Sign] = [*(fact for fact in known if not (aborted and fact.cause == OF_SIGNAL[ABORT])), *hits]
-        return min(signs, key=lambda sign: _rank(sign.cause), default=None)
+        return min(signs, key=lambda sign: sign.cause.rank, default=None)
     placed: list[tuple[float, Sign]] = [(_place_of_fact(fact), fact) for fact in known]
     placed += [(0.0, report), *_placed(report, hits)]
     return min(placed, key=lambda pair: pair[0])[1]
 
 
 def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
-    """Of the lines that state the loss of a node, one that names it; of an exit code 127 the line that says of what."""
+    """What tells more than `primary`, where a line does: the node, the command, or why a module is missing."""
     if isinstance(primary, Fact | LauncherReport) and primary.cause is OF_EXIT_CODE[NOT_FOUND]:
-        return next((hit for hit in reversed(hits) if hit.cause.name.startswith("command-missing")), primary)
+        return next((hit for hit in reversed(hits) if hit.cause.name in _NOT_FOUND_LINES), primary)
     if not isinstance(primary, Hit) or lost_nodes(primary.text):
         return primary
+    if primary.cause.name == _MODULE_MISSING:  # scripts go on without their environment, under another Python
+        before = (hit for hit in hits if hit.cause.name == _ENVIRONMENT_MISSING and hit.order < primary.order)
+        return next(before, primary)
     alike = (hit for hit in hits if hit.cause is primary.cause)
     return next((hit for hit in alike if lost_nodes(hit.text)), primary)
 
@@ -210,9 +216,7 @@ def _placed(report: LauncherReport, hits: Sequence[Hit]) -> Iterator[tuple[float
     spoke = report.is_exception and any(hit.order in own and hit.cause.role is CauseRole.CONFIRMATION for hit in hits)
     for hit in hits:
         place = report.place(hit)
-        follows = (
-            spoke and hit.cause.role is CauseRole.CASCADE and hit.cause.category in OF_PEERS and hit.order not in own
-        )
+        follows = spoke and hit.cause.role is CauseRole.CASCADE and hit.cause.wider in OF_PEERS and hit.order not in own
         yield (max(0.0, place) if follows else place), hit
 
 
@@ -221,19 +225,6 @@ def _place_of_fact(fact: Fact) -> float:
     if fact.cause.role is not CauseRole.ROOT:
         return 1.0
     return -6.0 if fact.cause.force is Force.DECISIVE else -4.5
-
-
-def _rank(cause: Cause) -> int:
-    if cause.role is CauseRole.ROOT:
-        return {Force.DECISIVE: 0, Force.PLAIN: 1, Force.GENERIC: 2, Force.FAINT: 4}[cause.force]
-    if cause.role is CauseRole.CASCADE:
-        return 3
-    return 5 if cause.force is not Force.FAINT else 6
-
-
-def first_in_rank(causes: Sequence[Cause]) -> Cause | None:
-    """The cause of the best rank, the first in time among equals."""
-    return min(causes, key=_rank, default=None)
 
 
 def _leaning(pull: float, model: Leaning | None, reading: Reading, cap: float) -> float:
@@ -302,7 +293,7 @@ def _evidence(primary: Sign, seen: _Signs, most: int) -> tuple[Evidence, ...]:
     others: list[Sign] = [*seen.known, *([seen.report] if seen.report else [])]
     chosen: list[Sign] = [primary, *(sign for sign in others if sign is not primary)]
     names = {sign.cause.name for sign in chosen}
-    for hit in sorted(seen.merged.hits, key=lambda hit: (_rank(hit.cause), hit.order)):
+    for hit in sorted(seen.merged.hits, key=lambda hit: (hit.cause.rank, hit.order)):
         told = seen.report is not None and seen.report.tells(hit)
         idle = hit.cause.force is Force.FAINT and primary.cause.force is Force.PLAIN
         if hit.cause.name not in names and len(chosen) < most and not (told or idle):
@@ -344,8 +335,9 @@ def _shown(sign: Sign, primary: Sign, merged: Merged) -> Evidence:
     if isinstance(sign, Fact):
         return Evidence(0, sign.text, sign.cause.role, sign.cause.name)
     if isinstance(sign, Hit):
-        yields = sign.cause.force is Force.GENERIC and _rank(primary.cause) < _rank(sign.cause)
-        role = CauseRole.CONFIRMATION if yields else sign.cause.role
+        yields = sign.cause.force is Force.GENERIC and primary.cause.rank < sign.cause.rank
+        follows = (sign.cause.name, primary.cause.name) == (_MODULE_MISSING, _ENVIRONMENT_MISSING)
+        role = CauseRole.CONFIRMATION if yields or follows else sign.cause.role
         return Evidence(sign.line, sign.text, role, sign.cause.name, merged.place(sign))
     role = CauseRole.ROOT if sign is primary else CauseRole.CONFIRMATION
     return Evidence(sign.line, sign.text, role, sign.cause.name, sign.source)

@@ -139,8 +139,8 @@ class LauncherReport(Struct, frozen=True):
             )
         if cause.role is CauseRole.CONFIRMATION:
             return -1.0 if own and self.is_exception else _LAST
-        if not self.is_exception and cause.category in OF_PEERS:
-            if self.is_of_one and cause.category == "net":  # there is no peer whose end it could follow from
+        if not self.is_exception and cause.wider in OF_PEERS:
+            if self.is_of_one and cause.wider == "net":  # there is no peer whose end it could follow from
                 return -1.5
             return -2.0 if self.signal == ABORT and cause.category in OF_WATCHDOGS and not others else _LAST
         if cause.role is CauseRole.ROOT and cause.force is Force.PLAIN:
@@ -234,7 +234,7 @@ _ONE_EACH = frozenset(_KNOWS_BEST) - {_SLURM, "torchrun", "srun"}
 
 _CODE = r"(?P<code>-?\d{1,4})"
 _WHO = r"rank (?P<rank>\d{1,6})(?: on (?P<node>[\w.-]{1,255}))?"
-_HANGS = rf"(?:{HANG_SAID}|{HANG_ENDED})(?:{_WHO}(?: and \d+ more)? stopped first: )?"
+_HANGS = rf"(?:{HANG_SAID}|{HANG_ENDED})(?:{_WHO}(?: and \d+ more(?: on [\w., -]{{1,999}})?)? stopped first: )?"
 _ENDS = rf"(?:ended with exit code {_CODE}|was ended by signal (?P<signal>\d{{1,3}}))"
 _LINES: tuple[tuple[str, str], ...] = (
     ("perdure exec", f"{FAILED_SAID}{_WHO} {_ENDS}"),

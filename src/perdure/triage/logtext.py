@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO
 
 from msgspec import Struct
 
-from perdure.errors import InputError, LogRefused
 from perdure.model.output import Output, OutputKind
 from perdure.triage.clean import scrub
 
@@ -111,18 +107,3 @@ def _line_border(data: bytes, start: int, end: int) -> int:
     if end == len(data):
         return end
     return data.rfind(b"\n", start, end) + 1 or data.find(b"\n", end, end + BLOCK_BYTES) + 1 or end
-
-
-def open_regular(path: Path | str) -> BinaryIO:
-    """Open a regular file. Raises `LogRefused` for anything else, `InputError` if it cannot be read.
-
-    A FIFO or device is refused without being waited for.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
-    except OSError as err:
-        raise InputError(str(path), f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise LogRefused(str(path), "is not a regular file", "Name a log file, not a pipe or device")
-    return os.fdopen(descriptor, "rb", buffering=0)

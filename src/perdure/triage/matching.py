@@ -55,7 +55,7 @@ KEPT_VERDICTS = 4096
 LONG_BYTES, WORDS_BEFORE = 1024, 120
 """Where so much of a line stands before its words of failure, only so much of it is shown."""
 
-_MAX_MEM = 96 << 20
+_MAX_MEM = 160 << 20
 
 
 class Hit(Struct, frozen=True):

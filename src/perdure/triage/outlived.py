@@ -79,7 +79,7 @@ def _without_old_kernel_lines(hits: Sequence[Hit]) -> Sequence[Hit]:
     """
     roots = [hit for hit in hits if hit.cause.role is CauseRole.ROOT and hit.cause.force is not Force.FAINT]
     own = next((hit for hit in roots if not hit.cause.of_kernel), None)
-    if own is None or own.cause.category not in _OF_OWN_CODE:
+    if own is None or own.cause.wider not in _OF_OWN_CODE:
         return hits
     return [
         hit for hit in hits if not (hit.cause.of_kernel and hit.cause.role is CauseRole.ROOT and hit.order < own.order)

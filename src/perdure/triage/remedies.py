@@ -23,8 +23,10 @@ class Remedy:
 OUTPUT_DIR = "OUTPUT_DIR"
 REMEDIES = (
     Remedy("hf-missing", "export HF_TOKEN=YOUR_TOKEN", r"(?i)hugging ?face|Gated|Repository|Entry|Revision|Dataset"),
-    Remedy("hf-missing", "export WANDB_API_KEY=YOUR_KEY", r"(?i)wandb|api_key"),
-    Remedy("hf-missing", "aws sts get-caller-identity", r"(?i)botocore|boto|S3|NoCredentials|AccessKey|NoSuchBucket"),
+    Remedy("hf-missing", "aws sts get-caller-identity", r"(?i)botocore|boto|S3|NoSuchBucket"),
+    Remedy("credentials-refused", "export HF_TOKEN=YOUR_TOKEN", r"(?i)hugging ?face|Gated"),
+    Remedy("credentials-refused", "export WANDB_API_KEY=YOUR_KEY", r"(?i)wandb|api_key"),
+    Remedy("credentials-refused", "aws sts get-caller-identity", r"(?i)botocore|boto|S3|NoCredentials|AccessKey"),
     Remedy("slurm-time-limit", "sbatch --time=D-HH:MM:SS SCRIPT"),
     Remedy("slurm-step-time-limit", "sbatch --time=D-HH:MM:SS SCRIPT"),
     Remedy("slurm-node-failure", "sacct --duplicates --jobs=JOBID --format=JobID,State,FailedNode", "CANCELLED AT"),
@@ -40,7 +42,7 @@ REMEDIES = (
     Remedy("own-disk-full", f"srun --nodelist=NODE df -h {OUTPUT_DIR}"),
     Remedy("disk-quota", "quota -s"),
     Remedy(
-        "port-busy", "torchrun --rdzv-backend=c10d --rdzv-endpoint=localhost:0 SCRIPT", r"(?i)torch|rdzv|c10d|socket"
+        "port-busy", "torchrun --master-port=$((20000 + SLURM_JOB_ID % 20000)) SCRIPT", r"(?i)torch|rdzv|c10d|socket"
     ),
 )
 

@@ -44,6 +44,21 @@ class Cause(Struct, frozen=True):
     wait_s: float = 0.0
     hard: bool = False  # it shows that hardware is broken
     of_kernel: bool = False  # it is a line of the kernel, not of the job
+    part_of: str = ""  # the wider category that its own is a part of
+
+    @property
+    def wider(self) -> str:
+        """The category that models and reasoning know it by."""
+        return self.part_of or self.category
+
+    @property
+    def rank(self) -> int:
+        """The lower, the sooner it is believed."""
+        if self.role is CauseRole.ROOT:
+            return {Force.DECISIVE: 0, Force.PLAIN: 1, Force.GENERIC: 2, Force.FAINT: 4}[self.force]
+        if self.role is CauseRole.CASCADE:
+            return 3
+        return 5 if self.force is not Force.FAINT else 6
 
 
 _BEFORE_KERNEL = (

@@ -3,23 +3,77 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
 import re2
+from msgspec import Meta, Struct
 
-from perdure.errors import ConfigError
+from perdure.errors import ConfigError, InputError
+from perdure.model.validation import read
 from perdure.triage.matching import RuleBook
 from perdure.triage.patterns import options
 from perdure.triage.rule import At, Cause, Force, TriageRule
 from perdure.triage.verdict import Bound, CauseRole
 
-Kind = TypeVar("Kind", bound=StrEnum)
+Codes = Annotated[
+    Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)] | Annotated[str, Meta(min_length=1)],
+    Meta(description="a list of whole numbers, like [13, 31], or a pattern"),
+]
+Errno = Annotated[
+    tuple[int, Annotated[str, Meta(min_length=1)]],
+    Meta(description='a number and a text, like [112, "Host is down"]'),
+]
+
+
+class CategoryTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table ``[category.NAME]``: what its rules say unless they have their own."""
+
+    says: str = ""
+    advice: str = ""
+    part_of: str = ""
+    bound: Bound = Bound.NOTHING
+    infrastructure: bool = False
+    wait_s: Annotated[float, Meta(ge=0)] = 0.0
+
+
+class SoftwareTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table ``[software.NAME]``."""
+
+    see: str = ""
+
+
+class RuleTable(CategoryTable, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table ``[[rule]]`` with what it takes over from its category; the head of ``rules.toml`` explains the keys."""
+
+    name: str
+    category: str
+    p: Annotated[float, Meta(gt=0, lt=1, description="a chance between 0 and 1, such as 0.05")]
+    pattern: str = ""
+    at: At = At.ANYWHERE
+    software: tuple[str, ...] = ()
+    role: CauseRole = CauseRole.ROOT
+    force: Force = Force.PLAIN
+    warns: bool = False
+    hard: bool = False
+    see: str = ""
+    yes: tuple[str, ...] = ()
+    no: tuple[str, ...] = ()
+    errno: tuple[str, ...] = ()
+
+
+class RulesFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of rules."""
+
+    category: dict[str, Any] = {}
+    software: dict[str, Any] = {}
+    codes: dict[str, Any] = {}
+    errno: dict[str, Any] = {}
+    rule: Annotated[list[Any], Meta(description="tables, each written [[rule]]")] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +107,7 @@ def with_site_rules(path: Path) -> RuleBook:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as err:
         raise ConfigError(str(path), f"cannot be read ({err})", "Name a TOML file of rules") from err
-    site = read_rules(text, str(path), _vocabulary(tomllib.loads(_own_text()), "rules.toml"))
+    site = read_rules(text, str(path), _own_vocabulary())
     names = {rule.cause.name for rule in site.rules}
     return RuleBook((*site.rules, *(rule for rule in own_rules().rules if rule.cause.name not in names)))
 
@@ -64,11 +118,9 @@ def read_rules(text: str, source: str, known: Vocabulary | None = None) -> RuleB
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
         raise ConfigError(source, f"not TOML ({err})", "Fix the line that is named") from err
-    if unknown := sorted(set(document) - {"category", "software", "codes", "errno", "rule"}):
-        fix = "Use [category.NAME], [software.NAME], [codes], [errno] and [[rule]]"
-        raise ConfigError(source, f"unknown table {unknown[0]!r}", fix)
-    words = (known or Vocabulary()) | _vocabulary(document, source)
-    rules = tuple(_rule(entry, number, source, words) for number, entry in enumerate(document.get("rule", []), 1))
+    file: RulesFile = _read(RulesFile, document, f"{source}: ")
+    words = (known or Vocabulary()) | _vocabulary(file, source)
+    rules = tuple(_rule(entry, number, source, words) for number, entry in enumerate(file.rule, 1))
     _check_names(rules, source)
     book = RuleBook(rules)
     if rules:
@@ -80,74 +132,59 @@ def _own_text() -> str:
     return (resources.files("perdure.triage") / "rules.toml").read_text("utf-8")
 
 
-def _vocabulary(document: Mapping[str, Any], source: str) -> Vocabulary:
+def _own_vocabulary() -> Vocabulary:
+    return _vocabulary(_read(RulesFile, tomllib.loads(_own_text()), "rules.toml: "), "rules.toml")
+
+
+def _vocabulary(file: RulesFile, source: str) -> Vocabulary:
     """The tables of a file that are not rules, checked."""
-    categories = dict(_tables(document, source, "category", {"says", "advice", "bound", "infrastructure", "wait_s"}))
-    software = {name: str(table.get("see", "")) for name, table in _tables(document, source, "software", {"see"})}
-    codes = {name: _code(name, value, source) for name, value in document.get("codes", {}).items()}
-    errno = {name: _errno(name, value, source) for name, value in document.get("errno", {}).items()}
-    return Vocabulary(categories, software, codes, errno)
-
-
-def _code(name: str, value: object, source: str) -> str:
-    """The pattern that a list of numbers stands for, or that is written out."""
-    if isinstance(value, str) and value:
-        return value
-    if not isinstance(value, list) or not value or not all(type(n) is int and n >= 0 for n in value):
-        fix = "Write it like [13, 31], or as a pattern"
-        raise ConfigError(source, f"codes {name!r} is not a list of whole numbers", fix)
-    return "|".join(map(str, value))
-
-
-def _errno(name: str, value: object, source: str) -> tuple[int, str]:
-    match value:
-        case [int(number), str(text)] if text:
-            return number, text
-    raise ConfigError(source, f"errno {name!r} is not a number and a text", 'Write it like [112, "Host is down"]')
-
-
-def _tables(
-    document: Mapping[str, Any], source: str, kind: str, allowed: set[str]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name, table in document.get(kind, {}).items():
-        if unknown := sorted(set(table) - allowed):
-            fix = f"Use {', '.join(sorted(allowed))}"
-            raise ConfigError(source, f"{kind} {name!r}: unknown key {unknown[0]!r}", fix)
-        yield name, table
-
-
-_KEYS: dict[str, type | tuple[type, ...]] = {
-    "name": str, "pattern": str, "at": str, "category": str, "software": list, "role": str, "force": str,
-    "p": (int, float), "says": str, "advice": str, "bound": str, "infrastructure": bool, "wait_s": (int, float),
-    "warns": bool, "hard": bool, "see": str, "yes": list, "no": list, "errno": list,
-}  # fmt: skip
-
-
-def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary) -> TriageRule:
-    where = f"{source}: rule {entry.get('name', number)!r}"
-    _check_entry(entry, where, known)
-    merged = {**known.categories[entry["category"]], **entry}
-    at = _choice(At, entry.get("at", "anywhere"), "at", where)
-    cause = Cause(
-        entry["name"],
-        entry["category"],
-        float(entry["p"]),
-        _choice(CauseRole, merged.get("role", "root"), "role", where),
-        _choice(Force, merged.get("force", "plain"), "force", where),
-        str(merged.get("says", "")),
-        str(merged.get("advice", "")),
-        _choice(Bound, merged.get("bound", "nothing"), "bound", where),
-        bool(merged.get("infrastructure", False)),
-        float(merged.get("wait_s", 0.0)),
-        bool(entry.get("hard", False)),
-        at is At.KERNEL,
+    for name, table in file.category.items():
+        _read(CategoryTable, table, f"{source}: category {name!r}")
+    software = {
+        name: _read(SoftwareTable, each, f"{source}: software {name!r}") for name, each in file.software.items()
+    }
+    codes = {name: _read(Codes, each, f"{source}: codes {name!r}") for name, each in file.codes.items()}
+    errno = {name: _read(Errno, each, f"{source}: errno {name!r}") for name, each in file.errno.items()}
+    return Vocabulary(
+        file.category,
+        {name: each.see for name, each in software.items()},
+        {name: each if isinstance(each, str) else "|".join(map(str, each)) for name, each in codes.items()},
+        errno,
     )
-    software = tuple(entry.get("software", ()))
-    see = entry.get("see") or next((known.software[name] for name in software if known.software[name]), "")
-    pattern = _with_codes(entry.get("pattern", ""), known.codes, where)
-    pattern = _with_errno(pattern, entry.get("errno", ()), known, where)
-    yes, no = tuple(entry.get("yes", ())), tuple(entry.get("no", ()))
-    rule = TriageRule(cause, pattern, at, yes, no, software, entry.get("warns", False), see)
+
+
+def _read(kind: Any, value: object, where: str) -> Any:
+    try:
+        return read(kind, value, where)
+    except InputError as err:
+        raise ConfigError(err.where, err.what, err.fix) from err
+
+
+def _rule(entry: Any, number: int, source: str, known: Vocabulary) -> TriageRule:
+    named = entry if isinstance(entry, dict) else {}
+    where = f"{source}: rule {named.get('name', number)!r}"
+    category = named.get("category", "")
+    inherited = known.categories.get(category, {}) if isinstance(category, str) else {}
+    table: RuleTable = _read(RuleTable, {**inherited, **entry} if named else entry, where)
+    _check_rule(table, where, known)
+    cause = Cause(
+        table.name,
+        table.category,
+        table.p,
+        table.role,
+        table.force,
+        table.says,
+        table.advice,
+        table.bound,
+        table.infrastructure,
+        table.wait_s,
+        table.hard,
+        table.at is At.KERNEL,
+        table.part_of,
+    )
+    see = table.see or next((known.software[name] for name in table.software if known.software[name]), "")
+    pattern = _with_errno(_with_codes(table.pattern, known.codes, where), table.errno, known, where)
+    rule = TriageRule(cause, pattern, table.at, table.yes, table.no, table.software, table.warns, see)
     try:
         re2.compile(rule.anchored.encode(), options())
     except re2.error as err:
@@ -157,26 +194,19 @@ def _rule(entry: Mapping[str, Any], number: int, source: str, known: Vocabulary)
     return rule
 
 
-def _check_entry(entry: Mapping[str, Any], where: str, known: Vocabulary) -> None:
-    for key, value in entry.items():
-        if key not in _KEYS:
-            raise ConfigError(where, f"unknown key {key!r}", f"Use {', '.join(_KEYS)}")
-        if not isinstance(value, _KEYS[key]) or (isinstance(value, bool) and _KEYS[key] is not bool):
-            raise ConfigError(where, f"{key} = {value!r} has the wrong type", "See the head of the shipped rules.toml")
-    for key in ("name", "category", "p", *(() if entry.get("errno") else ("pattern",))):
-        if key not in entry:
-            raise ConfigError(where, f"{key!r} is missing", "Each rule has name, pattern or errno, category and p")
-    if entry["category"] not in known.categories:
-        fix = f"Use one of {', '.join(sorted(known.categories))}, or add [category.{entry['category']}]"
-        raise ConfigError(where, f"unknown category {entry['category']!r}", fix)
-    if strange := [name for name in entry.get("software", ()) if name not in known.software]:
+def _check_rule(table: RuleTable, where: str, known: Vocabulary) -> None:
+    """Raises `ConfigError` for what no type says: names that are not there, and keys that do not go together."""
+    if not table.pattern and not table.errno:
+        raise ConfigError(where, "'pattern' is missing", "Give it, or errno in its place")
+    if table.category not in known.categories:
+        fix = f"Use one of {', '.join(sorted(known.categories))}, or add [category.{table.category}]"
+        raise ConfigError(where, f"unknown category {table.category!r}", fix)
+    if strange := [name for name in table.software if name not in known.software]:
         fix = f"Use one of {', '.join(sorted(known.software))}, or add [software.NAME]"
         raise ConfigError(where, f"unknown software {strange[0]!r}", fix)
-    if not 0.0 < entry["p"] < 1.0:
-        raise ConfigError(where, f"p = {entry['p']} is not between 0 and 1", "Give a probability, such as 0.05")
-    if entry.get("hard") and entry.get("at") not in (At.KERNEL, At.RUNTIME):
+    if table.hard and table.at not in (At.KERNEL, At.RUNTIME):
         raise ConfigError(where, "hard needs a form", 'Say at = "kernel" or at = "runtime"')
-    if "^" in _outside_classes(entry.get("pattern", "")):
+    if "^" in _outside_classes(table.pattern):
         raise ConfigError(where, "the pattern holds ^", 'Leave it out and say at = "start"')
 
 
@@ -200,13 +230,6 @@ def _with_codes(pattern: str, codes: Mapping[str, str], where: str) -> str:
             )
         before += codes[name] + after
     return before
-
-
-def _choice(kind: type[Kind], value: str, key: str, where: str) -> Kind:
-    try:
-        return kind(value)
-    except ValueError:
-        raise ConfigError(where, f"{key} = {value!r} is unknown", f"Use one of {', '.join(kind)}") from None
 
 
 def _outside_classes(pattern: str) -> str:

@@ -13,7 +13,9 @@ MAX_LOGS = 16
 """So many files are remembered with a verdict, those of the job itself before those of its ranks."""
 
 LITTLE = 0.005  # a share that rounds to nothing
+CANCELLED = "cancelled"  # the category of what somebody ended on purpose
 CRASHED = "native_crash"  # the category
+TRACEBACK = "Traceback (most recent call last)"
 
 
 class Label(StrEnum):
@@ -57,7 +59,7 @@ class Reached(Struct, frozen=True):
     first_step: int | None = None
     saved_step: int | None = None  # at which the last checkpoint was saved
     checkpoint: str = ""  # that one, as the log calls it
-    whole: bool = False  # all of the log was read: a checkpoint that it does not name was not told of
+    whole: bool = False  # all of the log was read: a checkpoint that it does not name was not reported
 
     @property
     def lost_frac(self) -> float | None:
@@ -111,12 +113,20 @@ class Verdict(Struct, frozen=True):
     ending: str = ""  # what the end of its log says, where no line names a cause
 
     @property
+    def headline(self) -> str:
+        """The label as a person reads it: what somebody cancelled has not failed by itself."""
+        return CANCELLED if self.category == CANCELLED and self.label is Label.DETERMINISTIC else str(self.label)
+
+    @property
     def shown_evidence(self) -> tuple[Evidence, ...]:
         """The evidence as a person reads it: a crash that follows from nothing in the log is the root itself.
 
+        That a traceback begins tells nothing that its last line and the job's own frame do not.
+
         Decisions go by `evidence`: by its log alone, nobody knows that the crash did not follow from something else.
         """
-        crash = next((line for line in self.evidence if line.role is CauseRole.CASCADE), None)
-        if self.category != CRASHED or crash is None or any(line.role is CauseRole.ROOT for line in self.evidence):
-            return self.evidence
-        return tuple(replace(line, role=CauseRole.ROOT) if line is crash else line for line in self.evidence)
+        lines = tuple(line for line in self.evidence if not line.text.startswith(TRACEBACK)) or self.evidence
+        crash = next((line for line in lines if line.role is CauseRole.CASCADE), None)
+        if self.category != CRASHED or crash is None or any(line.role is CauseRole.ROOT for line in lines):
+            return lines
+        return tuple(replace(line, role=CauseRole.ROOT) if line is crash else line for line in lines)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import ClassVar
 
 from perdure.triage.classifiers.model_file import pack, unpack
 from perdure.triage.classifiers.protocol import Example, Reading
-from perdure.triage.judge import first_in_rank
 
 SURE = math.log(99.0)  # log-odds that stand for "always"
 FORMAT = 1
@@ -39,7 +39,7 @@ class Priors:
     name: ClassVar[str] = "rules"
 
     def log_odds(self, reading: Reading) -> float:
-        cause = first_in_rank(reading.causes)
+        cause = min(reading.causes, key=attrgetter("rank"), default=None)
         return 0.0 if cause is None else math.log(cause.p_transient / (1.0 - cause.p_transient))
 
     def update(self, examples: Sequence[Example]) -> Priors:  # noqa: ARG002

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from perdure.errors import InputError
-from perdure.triage.classifiers.linear import BUCKETS, Features, features
+from perdure.triage.classifiers.features import BUCKETS, Features, features
 from perdure.triage.classifiers.model_file import FIX, array_bytes, array_of, pack, unpack
 from perdure.triage.classifiers.protocol import Example, Reading
 from perdure.triage.classifiers.regression import both_kinds, calibrate, group_folds, matrix_of

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from perdure.errors import MissingExtra
 from perdure.installation import to_install
-from perdure.triage.classifiers.network import BUCKETS, UNITS, Cell, Network, score
+from perdure.triage.classifiers.network import BUCKETS, UNITS, Cell, Network, score, word_numbers
 from perdure.triage.classifiers.protocol import Example
-from perdure.triage.classifiers.recurrent import word_numbers
 from perdure.triage.classifiers.regression import balanced, both_kinds, calibrate, group_folds
 
 EPOCHS, BATCH, RATE, MIN_STEPS = 12, 16, 3e-3, 150

@@ -14,9 +14,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from perdure.triage.classifiers.features import hashed_words, masked_text
+from perdure.triage.classifiers.protocol import Reading
+
 Cell = Literal["gru", "lstm"]
 Array = NDArray[np.float32]
 BUCKETS = 4096  # numbers of words, 0 included, which stands for none
+MAX_WORDS = 300  # of a text: its last ones
 UNITS = 64  # of the embedding and of the cell alike
 GATES: Mapping[Cell, int] = {"gru": 3, "lstm": 4}
 
@@ -43,6 +47,12 @@ class Network:
 
     cell: Cell
     arrays: Mapping[str, Array]
+
+
+def word_numbers(reading: Reading) -> NDArray[np.int64]:
+    """The last words of the masked excerpt as numbers from 1 to ``BUCKETS - 1``, at least one: 0 stands for no word."""
+    numbers = hashed_words(masked_text(reading))[-MAX_WORDS:].astype(np.int64) % (BUCKETS - 1) + 1
+    return numbers if len(numbers) else np.zeros(1, dtype=np.int64)
 
 
 def score(network: Network, words: NDArray[np.int64]) -> float:

@@ -16,20 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import InputError, MissingExtra
-from perdure.triage.classifiers.linear import hashed_words, masked_text
 from perdure.triage.classifiers.model_file import FIX, array_bytes, array_of, pack, unpack
-from perdure.triage.classifiers.network import BUCKETS, SHAPES, Cell, Network, score
+from perdure.triage.classifiers.network import SHAPES, Cell, Network, score, word_numbers
 from perdure.triage.classifiers.protocol import Example, Reading
 
 FORMAT = 1
-MAX_WORDS = 300
 SCALARS = "scalars.npy"
-
-
-def word_numbers(reading: Reading) -> NDArray[np.int64]:
-    """The last words of the masked excerpt as numbers from 1 to ``BUCKETS - 1``, at least one: 0 stands for no word."""
-    numbers = hashed_words(masked_text(reading))[-MAX_WORDS:].astype(np.int64) % (BUCKETS - 1) + 1
-    return numbers if len(numbers) else np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from perdure.errors import InputError
-from perdure.triage.classifiers.linear import BUCKETS, Features, Linear, features
+from perdure.triage.classifiers.features import BUCKETS, Features, features
 from perdure.triage.classifiers.protocol import Example
 
 PENALTY = 4.0  # on the squared weights
@@ -21,8 +21,8 @@ IDENTITY_WORTH = 0.5  # of the scores as they are, against the calibration; in e
 STIFFNESS = 1.0  # of the weights against what an update would have them be
 
 
-def fit(examples: Sequence[Example], penalty: float = PENALTY) -> Linear:
-    """Fit weights to all examples, and the calibration to scores of groups that were held out.
+def fit(examples: Sequence[Example], penalty: float = PENALTY) -> tuple[NDArray[np.float32], float, float, float]:
+    """Fit weights and bias to all examples, slope and offset of the calibration to groups that were held out.
 
     Raises `InputError` where the examples are all of one kind.
     """
@@ -36,7 +36,7 @@ def fit(examples: Sequence[Example], penalty: float = PENALTY) -> Linear:
             held_out[test] = matrix[test] @ weights + bias
     slope, offset = calibrate(held_out, transient)
     weights, bias = _regress(matrix, transient, penalty)
-    return Linear(weights.astype(np.float16).astype(np.float32), bias, slope, offset)
+    return weights.astype(np.float16).astype(np.float32), bias, slope, offset
 
 
 def both_kinds(examples: Sequence[Example]) -> NDArray[np.bool_]:
@@ -47,31 +47,36 @@ def both_kinds(examples: Sequence[Example]) -> NDArray[np.bool_]:
     return transient
 
 
-def nudge(model: Linear, examples: Sequence[Example], stiffness: float = STIFFNESS) -> Linear:
-    """The model after new examples: minimise their mean log-loss + stiffness / 2 * |w - w_old|^2 / n.
+def nudge(
+    weights: NDArray[np.float32],
+    bias: float,
+    slope: float,
+    offset: float,
+    examples: Sequence[Example],
+    stiffness: float = STIFFNESS,
+) -> NDArray[np.float32]:
+    """The weights after new examples, at least one: minimise their mean log-loss + stiffness / 2 * |w - w_old|^2 / n.
 
     Proximal: what the examples do not speak of stays as it is. The calibration stays too, and both kinds weigh alike
     in the mean, so that a stream with few transient failures does not teach that there are none.
     """
-    if not examples:
-        return model
     matrix = matrix_of([features(example.reading) for example in examples])
     touched = np.flatnonzero(np.asarray(matrix.sum(axis=0)).ravel())
     matrix = matrix[:, touched]
     transient = np.array([example.transient for example in examples], dtype=bool)
     sign, share = np.where(transient, 1.0, -1.0), balanced(transient)
-    old, n = model.weights[touched].astype(np.float64), len(examples)
+    old, n = weights[touched].astype(np.float64), len(examples)
 
     def loss(step: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        margin = sign * (model.slope * (matrix @ (old + step) + model.bias) + model.offset)
+        margin = sign * (slope * (matrix @ (old + step) + bias) + offset)
         value = float(share @ np.logaddexp(0.0, -margin)) + stiffness / (2 * n) * float(step @ step)
-        pull = -sign * share * model.slope / (1.0 + np.exp(np.clip(margin, -50, 50)))
+        pull = -sign * share * slope / (1.0 + np.exp(np.clip(margin, -50, 50)))
         return value, matrix.T @ pull + stiffness / n * step
 
     step = minimize(loss, np.zeros(len(touched)), jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
-    weights = model.weights.copy()
-    weights[touched] = (old + step).astype(np.float16)
-    return Linear(weights, model.bias, model.slope, model.offset)
+    updated = weights.copy()
+    updated[touched] = (old + step).astype(np.float16)
+    return updated
 
 
 def group_folds(groups: Sequence[str], count: int) -> Iterator[NDArray[np.bool_]]:

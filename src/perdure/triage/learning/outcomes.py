@@ -22,7 +22,7 @@ PAST_SLACK_S = 60.0
 SAME_POINT = 0.25
 """Two attempts failed at the same point if their run times differ by at most this share of the longer."""
 SAME_SLACK_S = 30.0
-OF_A_SERVICE = frozenset({"net", "obj_store", "fs", "nccl_timeout", "nccl_comm", "rdzv_store", "preempt"})
+OF_A_SERVICE = frozenset({"net", "tracker", "obj_store", "fs", "nccl_timeout", "nccl_comm", "rdzv_store", "preempt"})
 """A service that is down fails on every node alike, and comes back: for these, alike elsewhere proves nothing."""
 
 

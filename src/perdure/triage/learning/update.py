@@ -35,7 +35,7 @@ class EvaluationMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """One round of teaching: what was taught, the marks before and after, and what became of the update."""
+    """One round of teaching: what was taught, the marks before and after, and what happened to the update."""
 
     offered: int  # lessons that there were
     lessons: int  # of them taught

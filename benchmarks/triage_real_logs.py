@@ -1,0 +1,139 @@
+"""How right verdicts and their categories are on real logs, by halves of their repositories:
+
+    python -m benchmarks.triage_real_logs [--out TABLE.md]
+
+No network is trained and no fold is fitted: what is judged is Perdure as it is installed, in a minute. DIR/failure-logs
+(default of DIR: PERDURE_DATA, or ../shared/data) holds three files. ``train.jsonl`` is what rules were written from.
+``train2.jsonl`` is split by repository: the developers of rules read the logs of half 0, and of half 1 nobody has read
+one, so half 1 is what to expect elsewhere. ``noise.jsonl`` holds alarming lines of runs that ended well, each
+judged as the last words of a run that else is healthy: whoever dies just then without a word of its own must not be
+told that such a line is the cause.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.triage_quality import HEAD, Outcome, interval, row
+from perdure.triage.judge import judge
+from perdure.triage.logtext import LogText
+from perdure.triage.rule import Force
+from perdure.triage.rules import own_rules
+from perdure.triage.verdict import CauseRole, Label, Verdict
+
+ROOT = Path(__file__).resolve().parents[1]
+HEALTHY = "".join(f"2025-01-01 00:00:01 INFO train: step {i} loss {3 / (i + 1):.4f} lr 1e-4\n" for i in range(60))
+WIDER = {
+    "import": "config", "version": "config", "auth": "config", "env": "config", "quota": "config", "dtype": "shape",
+    "device": "shape", "autograd": "api", "assertion": "api", "tracker": "net",
+}  # fmt: skip
+"""What the labels of the first file call the categories that only the second one knows."""
+
+
+def half(source: str) -> int:
+    """0 or 1, the same for all logs of one repository."""
+    return int(hashlib.sha256(source.split("@")[0].encode()).hexdigest(), 16) % 2
+
+
+def judged(records: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    return [judge(record["text"].encode("utf-8", "replace")) for record in records]
+
+
+def names_category(record: Mapping[str, Any], verdict: Verdict, narrow: bool) -> bool:
+    """Whether the category is the label's; if not `narrow`, one that only the second file knows counts as its wider."""
+    said = verdict.category if narrow else WIDER.get(verdict.category, verdict.category)
+    return bool(said == record["category"])
+
+
+def table(sets: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    """One row a set."""
+    head, rule = HEAD.split("\n")
+    yield f"{head} category right (95 %) | named unknown |\n{rule}---|---|"
+    for name, records in sets.items():
+        if not records:
+            continue
+        found = judged(records)
+        truth = np.array([record["label"] == Label.TRANSIENT for record in records])
+        outcome = Outcome(np.array([v.p_transient for v in found]), [v.label for v in found])
+        narrow = name.startswith("train2")
+        right = np.array([names_category(r, v, narrow) for r, v in zip(records, found, strict=True)])
+        unknown = np.mean([v.category == "unknown" for v in found])
+        title = f"{name} ({len(truth)}, {truth.sum()} transient)"
+        yield f"{row(title, truth, outcome)} {right.mean():.3f} ({interval(right)}) | {unknown:.3f} |"
+    yield ""
+
+
+def as_last_words(record: Mapping[str, Any]) -> bytes:
+    """A healthy log that ends with the line and what stood around it."""
+    around = record["context"]
+    lines = [*around["before"], record["line"], *around["after"]]
+    return (HEALTHY + "\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def is_believed(log: bytes) -> bool:
+    """Whether a verdict is made of it that is not unsure."""
+    return judge(log).label is not Label.UNSURE
+
+
+def holds_root(log: bytes) -> bool:
+    """Whether a rule takes a line of it for the cause, and is not faint."""
+    hits = own_rules().hits(LogText.of(log))
+    return any(hit.cause.role is CauseRole.ROOT and hit.cause.force is not Force.FAINT for hit in hits)
+
+
+def of_noise(sets: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    """What is made of alarming lines of runs that ended well."""
+    yield "| lines | a rule takes one for the cause | the verdict is not unsure |\n|---|---|---|"
+    for name, records in sets.items():
+        logs = [as_last_words(record) for record in records]
+        if logs:
+            yield f"| {name} ({len(logs)}) | {_share(logs, holds_root)} | {_share(logs, is_believed)} |"
+    yield ""
+
+
+def _share(logs: Sequence[bytes], holds: Callable[[bytes], bool]) -> str:
+    found = np.array([holds(log) for log in logs])
+    return f"{found.mean():.3f} ({interval(found)})"
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def _halves(name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    said = "read", "unread"
+    return {f"{name}, half {part}, {said[part]}": [r for r in records if half(r["source"]) == part] for part in (0, 1)}
+
+
+def report(data: Path) -> Iterator[str]:
+    """The lines of both tables."""
+    first, second, noise = (_read(data / f"{name}.jsonl") for name in ("train", "train2", "noise"))
+    yield from table({"train": first, "train2": second, **_halves("train2", second)})
+    yield from of_noise(_halves("noise", noise))
+
+
+def main() -> None:
+    """Print the tables, or write them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = Path(os.environ.get("PERDURE_DATA", ROOT.parent / "shared" / "data"))
+    parser.add_argument("--data", type=Path, default=data)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    lines = ["Made by `python -m benchmarks.triage_real_logs`.\n"]
+    for line in report(options.data / "failure-logs"):
+        print(line, flush=True)
+        lines.append(line)
+    if options.out:
+        options.out.write_text("\n".join(lines).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()
