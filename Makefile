@@ -43,7 +43,7 @@ $(VENV)/.sim: requirements/sim.txt $(VENV)/.base
 	@$(PIP) install --require-hashes -r requirements/sim.txt
 	@touch $@
 	@echo "Compiling the simulator in the background, once (half a minute or more of one core)."
-	@nohup nice -n 19 $(BIN)/python -m perdure.simulation.compiled.warm </dev/null >/dev/null 2>&1 &
+	@nohup nice -n 19 $(BIN)/python -m perdure.simulation.warm </dev/null >/dev/null 2>&1 &
 
 $(VENV)/.test: requirements/test.txt $(VENV)/.sim
 	@echo "Installing the test tools into $(VENV) ..."

@@ -21,7 +21,9 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Observation
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import ControllerSettings, Judged, Looked, step
+from perdure.service.core.controller import step
+from perdure.service.core.messages import Judged, Looked
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.journal import Journal
 from perdure.service.workers.gc_tuning import keep_pauses_short
 from perdure.triage.verdict import Bound, Label, Verdict

@@ -25,7 +25,7 @@ import uvicorn
 from perdure.backends.simulated import Script, SimulatedBackend, SimulatedCluster
 from perdure.errors import PerdureError
 from perdure.service.access.auth import Identity, Role, TokenBook
-from perdure.service.core.controller import ControllerSettings
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.exceptions.coordinator import Coordinator
 from perdure.service.store.journal import Journal
 from perdure.service.web.app import create_app

@@ -20,7 +20,9 @@ from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import Known, Observation
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import ControllerSettings, Effect, Judged, Looked, step
+from perdure.service.core.controller import step
+from perdure.service.core.messages import Effect, Judged, Looked
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.journal import ActionState, Journal
 from perdure.triage.judge import judge
 

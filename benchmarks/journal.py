@@ -22,7 +22,7 @@ from perdure.model.events import AttemptEnded, AttemptStarted, ClusterEvent, Job
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import Journalled
+from perdure.service.core.messages import Journalled
 from perdure.service.store import rows
 from perdure.service.store.journal import Journal
 

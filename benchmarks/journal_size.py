@@ -24,7 +24,9 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState
 from perdure.model.observation import Known, Observation
 from perdure.service.core.case import ControllerState
-from perdure.service.core.controller import ControllerSettings, Ended, Event, Judged, Looked, step
+from perdure.service.core.controller import step
+from perdure.service.core.messages import Ended, Event, Judged, Looked
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.store.journal import ActionState, Journal
 from perdure.triage.judge import judge
 

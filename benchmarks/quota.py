@@ -23,7 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from perdure.coordination.chain import Chain, advance
+from perdure.coordination.chain import advance
+from perdure.coordination.chain_state import Chain
 from perdure.coordination.handler_set import PlaybookHandlers
 from perdure.coordination.handlers.quota import USAGE
 from perdure.coordination.messages import ExceptionRaised

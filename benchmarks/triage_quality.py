@@ -134,7 +134,8 @@ HEAD = (
 )
 
 
-def _row(name: str, truth: NDArray[np.bool_], outcome: Outcome) -> str:
+def row(name: str, truth: NDArray[np.bool_], outcome: Outcome) -> str:
+    """What a method said of the logs, as a row of `HEAD`."""
     said = outcome.p > 0.5
     right = said == truth
     sure = np.argsort(-abs(outcome.p - 0.5), kind="stable")[: int(0.8 * len(truth))]
@@ -172,15 +173,15 @@ def methods(data: Set) -> Iterator[str]:
     product = "rules and linear (the product)"
     yield f"### {data.title}: {int((~truth).sum())} deterministic, {int(truth.sum())} transient\n"
     yield HEAD
-    yield _row("oracle", truth, Outcome(truth.astype(float), [KINDS[kind] for kind in truth]))
-    yield _row("always retry", truth, _constant(len(truth), Label.TRANSIENT))
-    yield _row("always stop", truth, _constant(len(truth), Label.DETERMINISTIC))
-    yield _row("keywords, last line that has one", truth, _keywords(logs))
+    yield row("oracle", truth, Outcome(truth.astype(float), [KINDS[kind] for kind in truth]))
+    yield row("always retry", truth, _constant(len(truth), Label.TRANSIENT))
+    yield row("always stop", truth, _constant(len(truth), Label.DETERMINISTIC))
+    yield row("keywords, last line that has one", truth, _keywords(logs))
     for name, score in data.scores.items():
-        yield _row(f"{name} alone", truth, _alone(score))
-    yield _row("rules alone", truth, _judged(logs, lambda i: NoModel()))
-    yield _row(product, truth, _judged(logs, lambda i: Said(linear[i])))
-    yield _row("the product, rules unseen", truth, data.unseen)
+        yield row(f"{name} alone", truth, _alone(score))
+    yield row("rules alone", truth, _judged(logs, lambda i: NoModel()))
+    yield row(product, truth, _judged(logs, lambda i: Said(linear[i])))
+    yield row("the product, rules unseen", truth, data.unseen)
     yield ""
 
 
@@ -217,7 +218,7 @@ def robustness(data: Set, models: Sequence[Leaning], fold: Sequence[NDArray[np.b
     yield f"### {data.title}: the same, changed\n"
     yield HEAD
     for name, text in ways.items():
-        yield _row(name, data.truth, _judged(data.logs, lambda i: models[which[i]], text))
+        yield row(name, data.truth, _judged(data.logs, lambda i: models[which[i]], text))
     yield ""
 
 
@@ -312,7 +313,7 @@ def _among_pairs(data: Set, pairs: Sequence[int]) -> Iterator[str]:
     for name, rows in (("pairs", pairs), ("all others", rest)):
         score = data.scores["linear"][rows]
         logs = [data.logs[i] for i in rows]
-        yield _row(f"{name} ({len(rows)})", data.truth[rows], _judged(logs, lambda i, z=score: Said(z[i])))  # type: ignore[misc]
+        yield row(f"{name} ({len(rows)})", data.truth[rows], _judged(logs, lambda i, z=score: Said(z[i])))  # type: ignore[misc]
     yield ""
 
 

@@ -73,7 +73,8 @@ def built_in(name: str) -> str:
     if name == "service.state":
         return "`$XDG_STATE_HOME/perdure`"
     value = value_of(Settings(), name)
-    return "" if value is None else f"`{as_toml(shown(name, value))}`"
+    told = shown(name, value)
+    return "" if told is None else f"`{as_toml(told)}`"
 
 
 def meanings(kind: type) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -54,3 +56,13 @@ def data_dir() -> Path | None:
     """Directory of real traces and logs: PERDURE_DATA, or ../shared/data beside the repository; None without."""
     named = Path(os.environ["PERDURE_DATA"]) if "PERDURE_DATA" in os.environ else ROOT.parent / "shared" / "data"
     return named if named.is_dir() else None
+
+
+@pytest.fixture
+def kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose clock is five and a half hours ahead of UTC: where zones are mixed up, it shows."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()

@@ -71,22 +71,33 @@ class Service:
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The JSON answer. Raises the `PerdureError` that the service, or the way there, has."""
-        connection = self._connect()
         try:
-            answer = self._send(connection, method, path, body)
-            data = answer.read(MAX_ANSWER_BYTES)
-            if answer.length:  # a read that is bounded does not mind that the rest never came
-                raise IncompleteRead(data, answer.length)
+            status, data = self.exchange(method, path, body)
         except (HTTPException, OSError) as err:
             raise ClusterBusy(self._where, f"the service does not answer ({err})", "See that it runs there") from err
-        finally:
-            connection.close()
-        if answer.status >= 300:
-            raise _refusal(self._where, answer.status, data)
+        if status >= 300:
+            raise _refusal(self._where, status, data)
         try:
             return json.loads(data) if data else None
         except ValueError as err:
             raise ClusterError(self._where, "its answer is not JSON", "See that it is Perdure") from err
+
+    def exchange(self, method: str, path: str, body: Any = None, most: int = MAX_ANSWER_BYTES) -> tuple[int, bytes]:
+        """The status and the answer, whatever they are; redirects are not followed, as they would carry the token away.
+
+        Raises `HTTPException` and `OSError` where none came, and `ClusterError` for more than `most` bytes.
+        """
+        connection = self._connect()
+        try:
+            answer = self._send(connection, method, path, body)
+            data = answer.read(most + 1)
+            if len(data) > most:
+                raise ClusterError(self._where, f"the answer is longer than {most} bytes", "Ask for less")
+            if answer.length:  # a read that is bounded does not mind that the rest never came
+                raise IncompleteRead(data, answer.length)
+            return answer.status, data
+        finally:
+            connection.close()
 
     def listen(self, path: str) -> Iterator[tuple[str, str, Any]]:
         """Server-sent events as ``(id, kind, data)``; without data it is but the place reached. Ends as the stream."""
@@ -103,12 +114,14 @@ class Service:
 
     def _send(self, connection: HTTPConnection, method: str, path: str, body: Any) -> HTTPResponse:
         headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "Host": "localhost"}
+        prefix = ""
         if not self.socket:
-            headers["Host"] = urlsplit(self.url).netloc
+            parts = urlsplit(self.url)
+            headers["Host"], prefix = parts.netloc, parts.path.rstrip("/")
         data = None if body is None else json.dumps(body).encode()
         if data is not None:
             headers["Content-Type"] = "application/json"
-        connection.request(method, f"/api/v1{path}", data, headers)
+        connection.request(method, f"{prefix}/api/v1{path}", data, headers)
         return connection.getresponse()
 
     def _connect(self) -> HTTPConnection:

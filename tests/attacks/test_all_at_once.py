@@ -27,6 +27,13 @@ JOBS, USERS, NODES, GPUS = 200, 20, 4, 8
 SLOWEST_S = 30.0  # of a hundred decisions, all but one
 FULL_S = 8.0
 ENDS_S = 400.0
+BUDGETS = """
+[retry]
+cluster_floor_per_hour = 1000
+per_node_per_hour = 1000
+[caps]
+floor_per_hour = 1000
+"""  # how many jobs fail on the full disk is the machine's speed: whoever is over an hour's budget would wait for it
 
 CLUSTER = ("--nodes", str(NODES), "--gpus", str(GPUS))
 HOPELESS = "echo 'RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)' >&2; exit 1"
@@ -43,7 +50,7 @@ def script(starts, number):
 
 
 def passes(number):
-    """One in four: their retries, and those of logs that a full disk has cut off, fit into the hour's budget."""
+    """One in four at its second start."""
     return number % 4 == 0
 
 
@@ -155,7 +162,7 @@ def test_two_hundred_failures_among_all_attacks_at_once(tmp_path):
     starts.mkdir()
     forger = Forger(tmp_path / "agents", tmp_path / "fences")
     config = tmp_path / "config.toml"
-    config.write_text(f'[coordination]\nagents = "{tmp_path}/agents"\nfences = ["{tmp_path}/fences"]\n')
+    config.write_text(f'[coordination]\nagents = "{tmp_path}/agents"\nfences = ["{tmp_path}/fences"]\n{BUDGETS}')
     with (
         small_disk(tmp_path / "disk", "256m", 20_000) as disk,
         going_on(forger.beat, 1.0),

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from perdure.coordination.chain import MAX_ANNOTATIONS, MAX_SOURCES
 from perdure.coordination.messages import Annotated, ExceptionRaised, Ticked
 from perdure.coordination.playbook import site_playbook
 from perdure.coordination.record import Annotation, ExceptionOutcome, ExceptionRecord, ExceptionState, Scope, Subject
+from perdure.coordination.record_changes import MAX_ANNOTATIONS, MAX_SOURCES
 from perdure.model.actions import Drain, Hold, Release
 from perdure.model.jobs import JobState
 from perdure.service.core.view import SiteView

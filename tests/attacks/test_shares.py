@@ -16,8 +16,8 @@ from perdure.model.jobs import Attempt, AttemptState
 from perdure.model.output import Output, OutputFile, OutputKind
 from perdure.retry.rules import RetryRules
 from perdure.service.core.view import SiteView
+from perdure.service.web.api.event_feed import EventFeed
 from perdure.service.web.api.events import Listeners
-from perdure.service.web.event_feed import EventFeed
 from perdure.service.web.state import WebSettings
 from perdure.service.workers import log_queue
 from perdure.service.workers.log_queue import FairQueue, LogQueue

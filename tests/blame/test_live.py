@@ -11,6 +11,7 @@ from perdure.blame.accuse import Accusation, accused, accused_by
 from perdure.blame.builders.attempts import AttemptRow
 from perdure.blame.sliding import Sliding
 from perdure.blame.standing import Standing, SuspectPatience, follow
+from tests.copying import replace
 
 HOUR = 3600.0
 
@@ -132,3 +133,10 @@ def test_each_name_is_called_and_cleared_in_turn(windows, confirm, release):
 @pytest.mark.parametrize("least", [0, 1])
 def test_no_attempts_accuse_nobody(least):
     assert accused([row(1.0)] * least) == ()
+
+
+def test_the_users_are_those_whose_attempts_failed():
+    rows = site(HOUR, sick=3)
+    sick = next(one for one in rows if one.failed)
+    (found,) = accused([*rows, replace(sick, user="zoe", job="fine", failed=False)])
+    assert found.users == 6

@@ -8,7 +8,7 @@ from perdure.model.jobs import AttemptState
 from perdure.service.blame.settings import BlameSettings
 from perdure.service.blame.suspect_store import SuspectStore
 from perdure.service.blame.watch import Watch
-from perdure.service.core.controller import ChainInput
+from perdure.service.core.messages import ChainInput
 from tests.service.web_world import CLUSTER, RESET
 
 pytestmark = pytest.mark.browser

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.model.jobs import AttemptState, JobState
 from perdure.model.nodes import Node, NodeState
-from perdure.service.core.controller import Judged
+from perdure.service.core.messages import Judged
 from perdure.service.store.codec import clean
 from perdure.service.web.pages.labels import job_name, shown
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict

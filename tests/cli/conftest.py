@@ -54,5 +54,5 @@ def perdure(home, capsys):
 @pytest.fixture
 def says_nothing_of_compiling(monkeypatch):
     """The simulator's machine code may not be made yet on this machine. That this is said, `test_speed` shows."""
-    first_use = pytest.importorskip("perdure.simulation.compiled.first_use")
-    monkeypatch.setattr(first_use, "must_compile", lambda *_: False)
+    warm = pytest.importorskip("perdure.simulation.warm")
+    monkeypatch.setattr(warm, "must_compile", lambda *_: False)

@@ -269,3 +269,52 @@ def test_work_that_was_done_before_a_crash_is_said_to_be_done(perdure, home):
 )
 def test_a_crash_in_the_middle_of_the_work_is_not_called_one_while_exiting(perdure, home, log):
     assert "the work was done" not in told(perdure, home, log).out
+
+
+def test_what_somebody_cancelled_is_headed_so(perdure, home):
+    first = told(perdure, home, "slurmstepd: error: *** JOB 38 ON n3 CANCELLED AT 2026-11-22T16:43:28 ***\n").out
+    assert first.startswith("a.log  CANCELLED: somebody ended it; its owner decides whether it runs again (p = ")
+    assert "would fail again" not in first
+
+
+SCRIPT = "/var/spool/slurmd/job7/slurm_script: line 5: "
+NO_MODULE = "ModuleNotFoundError: No module named 'torch'\n"
+
+
+@pytest.mark.parametrize("command", ["conda", "mamba"])
+def test_a_module_that_is_missing_for_want_of_its_environment_is_blamed_on_that(perdure, home, command):
+    lines = told(perdure, home, f"{SCRIPT}{command}: command not found\n{NO_MODULE}").out.splitlines()
+    assert lines[1] == "config: the Python environment is not there"
+    assert lines[3].startswith(f"1  root     {SCRIPT}{command}: command not found")
+    assert lines[4].startswith("2  also     ModuleNotFoundError")
+
+
+@pytest.mark.parametrize("end", [f"{NO_MODULE}{SCRIPT}conda: command not found\n", "SyntaxError: invalid syntax\n"])
+def test_a_missing_environment_explains_later_missing_modules_alone(perdure, home, end):
+    log = end if end.startswith("Mod") else f"{SCRIPT}conda: command not found\n{end}"
+    assert "the Python environment is not there" not in told(perdure, home, log).out
+
+
+def test_the_advice_for_a_taken_port_fits_several_nodes(perdure, home):
+    line = "torch.distributed.DistNetworkError: port: 29500, EADDRINUSE, address already in use\n"
+    out = told(perdure, home, line).out
+    assert "localhost" not in out
+    assert "the same on all its nodes" in " ".join(out.split())
+    assert "torchrun --master-port=$((20000 + SLURM_JOB_ID % 20000)) SCRIPT" in out
+
+
+@pytest.mark.parametrize(("width", "says"), [(80, True), (50, True), (30, False)])
+def test_without_colours_the_role_of_a_line_is_said_on_narrow_terminals_too(perdure, home, monkeypatch, width, says):
+    monkeypatch.setattr("perdure.cli.card.screen_width", lambda: width)
+    lines = told(perdure, home, "ValueError: too few values\n").out.splitlines()
+    (line,) = [line for line in lines if "ValueError" in line]
+    assert line.startswith("1  root     ValueError" if says else "1  ValueError")
+    assert all(len(line) <= width for line in lines if not line.startswith("SEE"))
+
+
+def test_the_line_that_begins_a_traceback_is_no_evidence_beside_its_end(perdure, home):
+    evidence = told(perdure, home, SIZES, "--json").json["evidence"]
+    assert not any(line["text"].startswith("Traceback") for line in evidence)
+    assert any("train.py" in line["text"] for line in evidence)
+    alone = told(perdure, home, "Traceback (most recent call last):\n", "--json").json["evidence"]
+    assert [line["text"] for line in alone] == ["Traceback (most recent call last):"]

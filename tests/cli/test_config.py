@@ -17,6 +17,13 @@ def test_every_setting_is_listed_with_its_source(perdure, home):
     assert settings["service.state"]["value"] == str(home / ".local" / "state" / "perdure")
 
 
+def test_tables_that_nobody_wrote_have_no_value(perdure, home):
+    for name in ("notices.targets", "notices.rules"):
+        assert perdure("config", "check", "--json").json["settings"][name]["value"] is None
+        (row,) = [row for row in perdure("config", "check").out.splitlines() if row.startswith(name)]
+        assert row.split() == [name, "built", "in"]
+
+
 def test_the_table_holds_one_setting_a_line(perdure, home):
     (home / "site.toml").write_text("[service]\nact = false\n")
     ran = perdure("config", "check", "site.toml")
@@ -48,4 +55,4 @@ def test_the_sites_rules_are_checked_too(perdure, home):
     (home / "site.toml").write_text("[triage]\nrules = 'rules.toml'\n")
     assert perdure("config", "check", "site.toml").complaint.startswith(f"{home}/rules.toml: cannot be read")
     (home / "rules.toml").write_text("[[rules]]\n")
-    assert perdure("config", "check", "site.toml").complaint.startswith(f"{home}/rules.toml: unknown table 'rules'")
+    assert perdure("config", "check", "site.toml").complaint.startswith(f"{home}/rules.toml: rules: is not known")

@@ -59,7 +59,7 @@ def test_settings_reach_the_launcher(tmp_path):
 NOT_LOADED = {
     "typer", "click", "rich", "pydantic", "msgspec", "numpy", "re2", "shutil", "tempfile", "uuid", "hashlib", "socket",
     "urllib.request", "http.client", "datetime", "ssl", "asyncio", "multiprocessing", "logging", "argparse",
-    "perdure.job.checkpoint", "perdure.job.listening", "perdure.job.rank_state", "perdure.job.inspection",
+    "perdure.job.checkpoint", "perdure.job.listening", "perdure.hangs.rank_state", "perdure.job.inspection",
 }  # fmt: skip
 
 

@@ -11,8 +11,7 @@ from typer.main import get_command
 import perdure as package
 from perdure.cli.commands import ENTRIES, ENVIRONMENT, app
 from perdure.cli.completion import JOB_LETTERS, Takes, in_bash, in_fish, in_zsh, places
-from perdure.cli.help import every
-from perdure.cli.manual import page, page_name
+from perdure.cli.manual import every, page, page_name
 from tests.conftest import require_program
 
 WIDTH = 80
@@ -38,7 +37,11 @@ def test_help_is_what_the_option_prints(perdure):
 def test_help_on_no_command_names_those_that_there_are(perdure):
     ran = perdure("help", "node", "drian")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.complaint.startswith("help node drian: there is no command 'drian'. Use one of: fail, ")
+    assert ran.complaint.startswith(
+        "help node drian: there is no command 'drian'. Did you mean drain? Commands: fail, "
+    )
+    assert "'wy'. Did you mean why? " in perdure("help", "wy").complaint
+    assert "'zzz'. Use one of: up, " in perdure("help", "zzz").complaint
     assert "no commands below it" in perdure("help", "why", "x").complaint
 
 
@@ -125,6 +128,7 @@ def test_troff_has_nothing_to_say_against_the_pages(contexts):
 WANTED = [
     ("wh", {"why", "who", "whatif"}),
     ("node d", {"drain"}),
+    ("jobs --job-state r", {"running"}),
     ("jobs --status r", {"running"}),
     ("why --cor", {"--correct"}),
     ("why --correct tr", {"transient"}),

@@ -86,7 +86,7 @@ def test_no_command_is_answered_with_the_help(perdure):
         (["node", "drain"], "node drain: Missing argument 'NODE'. See perdure node drain --help."),
         (
             ["why"],
-            "why: give log files or job ids, or one of --batch FILE, --follow LOG, --report PATH. "
+            "why: give log files or job ids, or one of --batch FILE, --follow LOG, --ranks DIR, --report PATH. "
             "See perdure why --help.",
         ),
         (["submit"], "submit: Missing argument"),

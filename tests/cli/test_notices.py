@@ -35,6 +35,13 @@ def test_a_test_is_not_said_to_be_tried_again(perdure, home):
     assert ran.out == "ops (slack): 127.0.0.1: answered 500. The service would try again.\n"
 
 
+def test_one_target_that_fails_is_told_whichever_comes_last(perdure, home):
+    with receiving() as receiver:
+        lost = '[notices.targets.a]\nkind = "slack"\nurl_env = "NO_SUCH"\n'
+        given = settings(home, f'{lost}[notices.targets.z]\nkind = "slack"\nurl = "{receiver.url}"\n')
+        assert perdure("notices", "test", *given).code == 1
+
+
 def test_an_unknown_target_is_an_error(perdure, home):
     assert perdure("notices", "test").complaint.startswith("notices: no target is set")
     given = settings(home, '[notices.targets.ops]\nkind = "slack"\nurl_env = "NONE"\n')

@@ -130,6 +130,7 @@ def test_a_job_is_submitted_listed_and_explained(ask):
     await_(lambda: state_of(ask, job_id) == "failed")
     assert job_id in ask("jobs", "--status", "failed").out
     assert ask("jobs", "--status", "running").out.count("\n") == 1
+    assert ask("jobs", "--job-state", "running").out == ask("jobs", "--status", "running").out
     await_(lambda: ask("why", job_id).code == 1)
     card = ask("why", job_id).out
     assert card.startswith(f"job {job_id} ")
@@ -229,7 +230,7 @@ def test_the_kill_switch_is_turned_and_turned_back(ask, state):
     program = "echo 'ConnectionResetError: [Errno 104] Connection reset by peer'; exit 1"
     job_id = ask("submit", "--", "sh", "-c", program).out.strip()
     await_(lambda: "the kill switch is on" in ask("why", job_id).out)
-    assert "WHAT CAME OF IT" in ask("why", job_id).out
+    assert "RESULT" in ask("why", job_id).out
     assert ask("actions --resume").out == "resumed\n"
     await_(lambda: "requeue  done" in ask("why", job_id).out)
     assert not (state / "STOP").exists()
@@ -279,7 +280,10 @@ def test_without_a_service_a_command_says_how_to_start_it(perdure, home):
         assert ran.code == 2
         state = home / ".local/state/perdure"
         what = "no service runs with this state directory"
-        assert ran.complaint == f"{state}: {what}. Start it: perdure up --state {state}."
+        instead = "Where it runs with another state directory, name that: --state DIR"
+        assert ran.complaint == f"{state}: {what}. Start it: perdure up. {instead}."
+    other = home / "x"
+    assert perdure("jobs", "--state", "x").complaint == f"{other}: {what}. Start it: perdure up --state {other}."
 
 
 def test_a_service_that_died_is_to_be_started_again_but_can_be_stopped(perdure, home):

@@ -16,10 +16,10 @@ from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.policies import POLICIES, policy_named
-from perdure.simulation.compiled import first_use
-from perdure.simulation.compiled.first_use import must_compile
+from perdure.simulation import warm
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.simulate import simulate, worth_compiling
+from perdure.simulation.warm import must_compile
 from perdure.simulation.workload import Workload
 from perdure.traces import columns
 from perdure.traces.generate import generate
@@ -124,8 +124,8 @@ def test_each_policy_is_known_by_the_loop_that_replays_it():
 
 
 def test_it_is_known_whether_a_replay_compiles_first(monkeypatch, tmp_path):
-    monkeypatch.setattr(first_use, "code_folder", lambda: tmp_path)
-    monkeypatch.setattr(first_use, "worth_compiling", lambda jobs, policy, placement: jobs > 100)
+    monkeypatch.setattr(warm, "code_folder", lambda: tmp_path)
+    monkeypatch.setattr(warm, "worth_compiling", lambda jobs, policy, placement: jobs > 100)
     assert must_compile(1000, ["fifo"], "count")
     assert not must_compile(10, ["fifo"], "count")
     assert not must_compile(1000, ["tetris", "mine.py:Mine"], "count")
@@ -136,8 +136,8 @@ def test_it_is_known_whether_a_replay_compiles_first(monkeypatch, tmp_path):
 
 
 def test_a_replay_that_compiles_first_says_so(trace, capsys, monkeypatch):
-    monkeypatch.setattr(first_use, "worth_compiling", lambda *_: True)
-    monkeypatch.setattr(first_use, "code_folder", lambda: None)
+    monkeypatch.setattr(warm, "worth_compiling", lambda *_: True)
+    monkeypatch.setattr(warm, "code_folder", lambda: None)
     assert main(["whatif", str(trace), "--cluster", "4x8", "--policy", "fifo"]) == 0
     assert capsys.readouterr().err == "perdure: compiling the simulator, once on this machine: 10 to 30 s.\n"
 

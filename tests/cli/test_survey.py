@@ -54,6 +54,13 @@ def test_logs_alone_are_a_failure_each(perdure, site):
     assert ran.json["logs_of_no_failure"] == 1
 
 
+def test_the_gpu_hours_of_logs_alone_are_unknown(perdure, site):
+    ran = perdure("why", "--report", str(site / "logs"))
+    assert [line.split()[4] for line in ran.out.splitlines()[1:4]] == ["-", "-", "-"]
+    ran = perdure("why", "--report", str(site / "logs"), "--json")
+    assert [row["lost_gpu_h"] for row in (*ran.json["reasons"], ran.json["total"])] == [None, None, None]
+
+
 def test_the_table_is_for_people_and_pictures_are_drawn(perdure, site):
     ran = perdure("why", "--report", str(site / "sacct.txt"), "--out", str(site / "pictures"))
     assert ran.code == 0

@@ -106,6 +106,7 @@ def test_seeds_are_shown_together_with_their_interval(perdure, home):
     assert " to " in row
     same = perdure("whatif", "jobs.csv", "--cluster", "2x8", "--policy", "fifo", "--failures", "none", "--seeds", "3")
     assert " to " not in same.out  # nothing in it depends on chance
+    assert same.out.splitlines()[-1] == "Means over 3 seeds, which all gave the same."
     assert says == "Means over 3 seeds; in brackets the interval at 95%, by bootstrap."
 
 

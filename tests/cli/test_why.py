@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import random
 import sqlite3
 import sys
@@ -108,11 +109,13 @@ def database() -> bytes:
     [
         (b"", "is empty"),
         (gzip.compress(b"", mtime=0), "is empty"),
+        (b"\n\n  \n", "begins with nothing but blank lines"),
         (random.Random(7).randbytes(4000), "is not text"),
         (bytes(range(16)) * 90, "is not text"),
         (Path(sys.executable).read_bytes()[:30_000], "is not text"),
         (database(), "is not text"),
         (b"\x7fELF" + b"\0" * 60 + SHAPE.encode(), "is not text"),
+        (pickle.dumps({"entries": [{"state": "scheduled"}] * 40}, protocol=2), "is not text, but a pickle"),
     ],
 )
 def test_what_is_no_log_is_bad_input(perdure, home, content, says):

@@ -14,7 +14,8 @@ from perdure.model.actions import Outcome, OutcomeStatus
 from perdure.retry.rules import RetryRules
 from perdure.service.access.auth import Identity, Role
 from perdure.service.core.caps import Caps
-from perdure.service.core.controller import ControllerSettings, unfinished
+from perdure.service.core.controller import unfinished
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.exceptions.coordinator import Answering, Coordinator, Enlisting
 from perdure.service.store.journal import ActionState, Journal
 from perdure.service.workers.engine import Engine

@@ -10,8 +10,9 @@ import pytest
 from perdure.backends import reader
 from perdure.backends.slurm import kind as slurm
 from perdure.cli.why import EXIT_CODES
-from perdure.coordination import chain, wire
-from perdure.job import beats, liveness, options, rank_state, requested, silence
+from perdure.coordination import chain, record_changes, wire
+from perdure.hangs import rank_state
+from perdure.job import beats, liveness, options, requested, silence
 from perdure.job.agent import Post
 from perdure.model import exits
 from perdure.retry.decide import _HOPELESS_P
@@ -86,7 +87,8 @@ EXCEPTIONS = [
     ("A user may have 200 exceptions open", chain.MAX_OF_ONE_GUEST, 200),
     ("and 16 handlers registered", chain.MAX_HANDLERS_OF_ONE_GUEST, 16),
     ("64 pieces of evidence and 64 annotations of 4,096 characters each, half of them from users",
-     (wire.MAX_ITEMS, chain.MAX_ANNOTATIONS, wire.MAX_NOTE, chain.MAX_ANNOTATIONS_OF_GUESTS), (64, 64, 4096, 32)),
+     (wire.MAX_ITEMS, record_changes.MAX_ANNOTATIONS, wire.MAX_NOTE, record_changes.MAX_ANNOTATIONS_OF_GUESTS),
+     (64, 64, 4096, 32)),
     ("an instant at most a minute ahead and a week back",
      (permissions.AHEAD_S, permissions.BEHIND_S), (60.0, 7 * 86400.0)),
     ("up to 32 fields of its own", wire.MAX_EXTRA, 32),

@@ -12,7 +12,7 @@ from typing import Any
 from perdure.backends.protocol import Backend
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import JobState
-from perdure.service.core.controller import ControllerSettings
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.learning.good_runs import GoodRuns
 from perdure.service.learning.learner import Learner
 from perdure.service.learning.training_store import TrainingStore

@@ -10,7 +10,7 @@ from perdure.backends.local.records import Timing
 from perdure.model.actions import Drain, Undrain
 from perdure.model.jobs import JobState
 from perdure.retry.rules import RetryRules
-from perdure.service.core.controller import ControllerSettings
+from perdure.service.core.settings import ControllerSettings
 from tests.e2e.service import await_, running
 
 QUICK = ControllerSettings(retry=RetryRules(back_off_s=0.2))

@@ -14,7 +14,7 @@ from perdure.backends.local.records import Timing
 from perdure.model.actions import Exclude, Requeue
 from perdure.model.jobs import JobState, Wish
 from perdure.retry.rules import RetryRules
-from perdure.service.core.controller import ControllerSettings
+from perdure.service.core.settings import ControllerSettings
 from perdure.service.workers.executor import ActionState
 from tests.e2e.service import await_, running
 

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_daemon
 from perdure.model.jobs import JobState
-from perdure.service.core.controller import ControllerSettings
+from perdure.service.core.settings import ControllerSettings
 from tests.e2e.recipes import RECIPES, WITH, command, steps_done
 from tests.e2e.service import running
 

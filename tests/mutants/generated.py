@@ -102,11 +102,11 @@ PARTS = {
         ("tests/service/notices/test_rules.py", "tests/service/notices/test_edges.py"),
     ),
     "silence": Part(
-        ("job/silence.py", "job/liveness.py", "job/culprit.py", "job/framework.py"),
+        ("job/silence.py", "job/liveness.py", "hangs/culprit.py", "job/framework.py"),
         (
             "tests/job/test_silence.py",
             "tests/job/test_liveness.py",
-            "tests/job/test_culprit.py",
+            "tests/hangs/test_culprit.py",
             "tests/job/test_framework.py",
             "tests/job/test_edges.py",
         ),

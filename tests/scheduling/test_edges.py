@@ -16,13 +16,12 @@ from perdure.scheduling.gittins import GittinsIndex, public_steps
 from perdure.scheduling.las import Gittins2D, LeastAttained, Sinking
 from perdure.scheduling.maxmin import MaxMin, maxmin_shares
 from perdure.scheduling.philly import Philly
-from perdure.scheduling.placement.best_fit import BestFit
 from perdure.scheduling.placement.consolidate import Consolidate
 from perdure.scheduling.placement.draw import uniform
+from perdure.scheduling.placement.fit import BestFit, RandomFit
 from perdure.scheduling.placement.ladder import Ladder
 from perdure.scheduling.placement.nodes import Ask, Nodes, emptiest_first, gather
 from perdure.scheduling.placement.placed import Placed, PlacementError
-from perdure.scheduling.placement.random_fit import RandomFit
 from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.placement.room import Counted
 from perdure.scheduling.placement.skew import Skew

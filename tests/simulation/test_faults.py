@@ -20,10 +20,9 @@ from perdure.retry.rules import RetryRules
 from perdure.scheduling.placement.registry import PLACEMENTS
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.simulation.checks import FAULT_LAWS, Replay
-from perdure.simulation.failures import NODE_FAULT, Failures, Nature, model_named, recorded
+from perdure.simulation.failures import NODE_FAULT, REPAIR_DAYS, Failures, Nature, draw_repairs_s, model_named, recorded
 from perdure.simulation.faults import MOST_MET
 from perdure.simulation.metrics import summary
-from perdure.simulation.repairs import REPAIR_DAYS, draw_repairs_s
 from perdure.simulation.result import Result
 from perdure.simulation.retries import RETRY_POLICIES, Always, RetryForm, ServiceRetries, TraceClassifier, retry_named
 from perdure.simulation.retry_hook import Again, FailedRun, Retry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
-from perdure.simulation.charts import SIZES, crowded_jobs, use_over_time, waits_by_size
+from perdure.simulation.charts import LIGHT, SIZES, Shown, crowded_jobs, use_over_time, waits_by_size
+from perdure.simulation.charts import PICTURES as DRAWN
 from perdure.simulation.report import write_report
 from perdure.simulation.simulate import simulate
 from perdure.simulation.sweep import Setting, cases, sweep
@@ -85,6 +87,17 @@ def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         write_report(tmp_path / "file", {}, ["a"], [table], runs)
+
+
+def test_what_rounding_leaves_is_not_drawn_as_a_wait():
+    figure_module = pytest.importorskip("matplotlib.figure")
+    table = jobs((1, 0, 10), (4, 1, 10))
+    result = simulate(table, CLUSTER, "fifo")
+    result = replace(result, start_s=table.submit_s + 0.0001)
+    figure = figure_module.Figure()
+    DRAWN["waits"](figure, [Shown("fifo", table, result)], LIGHT)
+    (axes,) = figure.axes
+    assert axes.get_ylim() == (0.0, 1.0)
 
 
 def test_waits_by_size():

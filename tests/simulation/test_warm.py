@@ -7,7 +7,7 @@ pytest.importorskip("numba")
 
 def test_every_compiled_loop_is_warmed(monkeypatch):
     from perdure.scheduling.policies import policy_named
-    from perdure.simulation.compiled import warm
+    from perdure.simulation import warm
     from perdure.simulation.compiled.registry import COMPILED
 
     warmed = []

@@ -30,7 +30,7 @@ def test_a_hand_case():
 
 def test_no_run_time_no_quantiles():
     (row,) = tally([FailedAttempt("1", "", 0, None, "net", Label.UNSURE)]).rows
-    assert (row.rtf_s, row.users, row.lost_gpu_h) == (None, 0, 0.0)
+    assert (row.rtf_s, row.users, row.lost_gpu_h) == (None, 0, None)
 
 
 failed = st.builds(
@@ -53,6 +53,7 @@ def test_the_rows_add_up_and_come_costliest_first(attempts):
     for name in ("trials", "retries", "saved"):
         assert sum(getattr(row, name) for row in found.rows) == getattr(found.total, name)
     for name in ("lost_gpu_h", "wasted_gpu_h"):
-        assert sum(getattr(row, name) for row in found.rows) == pytest.approx(getattr(found.total, name))
-    assert [row.lost_gpu_h for row in found.rows] == sorted((row.lost_gpu_h for row in found.rows), reverse=True)
+        assert sum(getattr(row, name) or 0.0 for row in found.rows) == pytest.approx(getattr(found.total, name) or 0.0)
+    lost = [row.lost_gpu_h or 0.0 for row in found.rows]
+    assert lost == sorted(lost, reverse=True)
     assert all(row.jobs <= row.trials and row.users <= row.trials for row in found.rows)

@@ -25,7 +25,7 @@ class Sliding:
         return len(self._by_key)
 
     def slide(self, new: Iterable[tuple[str, AttemptRow]], now: float) -> tuple[AttemptRow, ...]:
-        """Take in rows by key, let go what ended before the window, and return what is in it, the oldest end first."""
+        """Take in rows by key, drop what ended before the window, and return what is in it, the oldest end first."""
         for key, row in new:
             if key not in self._by_key and row.end_s > now - self._length_s:
                 heappush(self._rows, (row.end_s, next(self._number), key))

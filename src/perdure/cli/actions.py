@@ -21,8 +21,8 @@ COLUMNS = (word("KEY"), word("STATE"), word("BY", leave=2), word("DECIDED", leav
 def actions(
     undo: Annotated[str | None, typer.Option(metavar="KEY", help="Take a finished action back.")] = None,
     withhold: Annotated[str | None, typer.Option(metavar="KEY", help="Keep a planned action from being begun.")] = None,
-    stop: Annotated[bool, typer.Option("--stop", help="Turn the kill switch: no action is begun any more.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Turn the kill switch back.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Turn the kill switch on: no further action is begun.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Turn the kill switch off again.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
     wide: Wide = False,
     as_json: AsJson = False,
@@ -94,5 +94,5 @@ def _switch_file(state: Path, on: bool, cause: Exception) -> str:
 
 
 def _why(action: dict[str, Any]) -> str:
-    """Why it was decided, and what became of it beyond its state."""
+    """Why it was decided, and the result beyond its state."""
     return f"{action['reason']} ({action['detail']})" if action["detail"] else str(action["reason"])

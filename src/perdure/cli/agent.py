@@ -49,9 +49,9 @@ def agent(
     ] = 60.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, print what is wrong, and end.")] = False,
 ) -> int:
-    """Say again and again that this node lives, what is wrong with it, and which jobs live on it.
+    """Write this node's heartbeat: that it is up, what is wrong with it, and which jobs run on it.
 
-    Run one on each node, as a service of the site. It ends in order on TERM and INT.
+    Run one on each node, as a service of the site. It shuts down cleanly on TERM and INT.
 
     Exit codes: 0 ok, 1 with --once: something is wrong, 2 usage.
     """

@@ -9,19 +9,20 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from perdure.cli.diagnosis import NOTHING_FAILED, SAME_NODE, Diagnosis
-from perdure.cli.output import STYLES, clock, paint, screen_width
+from perdure.cli.output import STYLES, clock, coloured, paint, screen_width
 from perdure.cli.table import GAP, cell_width, wrapped
 from perdure.cli.text import plain
 from perdure.installation import program
 from perdure.retry.decide import DecisionKind
 from perdure.triage.judge import FRAME, MESSAGE
 from perdure.triage.remedies import OUTPUT_DIR, remedy
-from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
+from perdure.triage.verdict import CANCELLED, CauseRole, Evidence, Label, Verdict
 
 WOULD = {
     Label.DETERMINISTIC: "it would fail again",
     Label.TRANSIENT: "a retry would help",
     Label.UNSURE: "nobody can tell yet",
+    CANCELLED: "somebody ended it; its owner decides whether it runs again",
 }
 AS_SERVICE = {
     DecisionKind.RETRY: "it would retry",
@@ -34,7 +35,6 @@ ROLES = {
     CauseRole.CONFIRMATION: ("also", "dim"),
 }
 CODE = ("code", "cyan")  # the innermost frame of the job's own code
-TRACEBACK = "Traceback (most recent call last)"  # tells a reader nothing that the frame does not
 MAX_SHOWN = 400  # characters of a line of evidence
 _NODE_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?:\[[0-9,-]{1,200}\])?"
 NODE_NAMES = re.compile(rf"{_NODE_NAME}(?:,{_NODE_NAME}){{0,31}}", re.ASCII)  # as Slurm lists them: gpu[01-03],gpu7
@@ -43,7 +43,7 @@ _PATH = r"(/[\w.+=@,%~/-]{1,300})"
 # The file that could not be written: the last in quotes, or the one before ": No space left on device".
 _WRITTEN = re.compile(rf"""{_FULL}.*['"]{_PATH}['"]|['"]{_PATH}['"].*{_FULL}|: {_PATH}: {_FULL}""", re.ASCII)
 _REPEATED = re.compile(rf"^(?:{'|'.join(DecisionKind)})[ ,]+")  # the label says it already
-NARROW = 60  # a narrower terminal shows no roles beside the lines
+NARROW, NARROWEST = 60, 36  # a narrower terminal shows no roles beside the lines: with colours, and without
 
 
 def print_card(diagnosis: Diagnosis) -> None:
@@ -58,7 +58,7 @@ def card(diagnosis: Diagnosis, width: int | None = None) -> Iterator[str]:
         yield from _done(diagnosis, width)
         return
     verdict, decision = diagnosis.verdict, diagnosis.decision
-    word, says = str(verdict.label), WOULD[verdict.label]
+    word, says = verdict.headline, WOULD[verdict.headline]
     if verdict.label is Label.TRANSIENT and decision.kind is DecisionKind.STOP:
         word, says = str(decision.kind), "by its log alone a retry would help, but not for this job"
     p = decision.p_transient or verdict.p_transient
@@ -144,7 +144,7 @@ def _evidence(verdict: Verdict, width: int | None) -> Iterator[str]:
     shown = _ordered(verdict)
     numbers = [_number(line) for line in shown]
     margin = max(map(cell_width, numbers))
-    with_roles = width is None or width >= NARROW
+    with_roles = width is None or width >= (NARROW if coloured() else NARROWEST)
     for number, line in zip(numbers, shown, strict=True):
         role, style = {FRAME: CODE, MESSAGE: ("", "dim")}.get(line.rule, ROLES[line.role])
         before = f"{number:>{margin}}{GAP}" + (f"{role:<7}{GAP}" if with_roles else "")
@@ -157,7 +157,6 @@ def _evidence(verdict: Verdict, width: int | None) -> Iterator[str]:
 
 def _ordered(verdict: Verdict) -> Sequence[Evidence]:
     rule = _rule_of(verdict)
-    telling = [line for line in verdict.shown_evidence if not line.text.startswith(TRACEBACK)] or verdict.shown_evidence
 
     def place(line: Evidence) -> int:
         if line.rule == FRAME:
@@ -168,7 +167,7 @@ def _ordered(verdict: Verdict) -> Sequence[Evidence]:
             return 0
         return {CauseRole.ROOT: 3 if rule else 0, CauseRole.CASCADE: 4, CauseRole.CONFIRMATION: 5}[line.role]
 
-    return sorted(telling, key=place)
+    return sorted(verdict.shown_evidence, key=place)
 
 
 def _place(line: Evidence) -> str:

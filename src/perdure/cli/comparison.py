@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,7 +16,18 @@ from perdure.cli.table import word
 from perdure.errors import InputError
 from perdure.scheduling.policies import PolicyOptions
 from perdure.simulation.metrics import Metrics, interval
-from perdure.simulation.sweep import Run, Serial, Setting, SweepExecutor, at_load, cases, check_names, sweep
+from perdure.simulation.sweep import (
+    Run,
+    Serial,
+    Setting,
+    SweepExecutor,
+    at_load,
+    cases,
+    check_names,
+    facts,
+    over_seeds,
+    sweep,
+)
 from perdure.traces.trace import Trace
 
 _WORTH_A_PROCESS = 20_000  # jobs of a run: fewer are done before a process has begun
@@ -81,7 +92,8 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     if asked.out is not None:
         from perdure.simulation.report import write_report
 
-        write_report(asked.out, _facts(asked), [str(path) for path in asked.traces], tables, runs)
+        shared = facts(asked.cluster, asked.placement, asked.failures, asked.load)
+        write_report(asked.out, shared, [str(path) for path in asked.traces], tables, runs)
     _print_runs(asked.traces, runs, as_json, wide=wide)
 
 
@@ -91,11 +103,6 @@ def _fitting(found: Sequence[Trace]) -> SweepExecutor:
     from perdure.cli.workers import default_executor
 
     return default_executor()
-
-
-def _facts(asked: ComparisonOptions) -> dict[str, str]:
-    came = "as recorded" if asked.load is None else f"{asked.load:g}"
-    return {"cluster": asked.cluster, "placement": asked.placement, "failures": asked.failures, "load": came}
 
 
 def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool, *, wide: bool) -> None:
@@ -108,16 +115,19 @@ def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool, *, w
         told = [{**trace, **run.to_json()} for trace, run in zip(traced, runs, strict=True)]
         print_json("whatif", 1, runs=told, details=[run.metrics.details() for run in runs])
         return
-    together: dict[tuple[str, ...], list[Metrics]] = {}
-    for run in runs:
-        case = run.case
-        together.setdefault((case.policy, traces[case.trace].name, case.retry, str(case.trace)), []).append(run.metrics)
-    telling = [place for place in (1, 2) if len({names[place] for names in together}) > 1]
+    together = [((case.policy, traces[case.trace].name, case.retry), found) for case, found in over_seeds(runs).items()]
+    telling = [place for place in (1, 2) if len({names[place] for names, _ in together}) > 1]
     shown = (0, *telling)
-    rows = ((*(names[place] for place in shown), *_figures(found)) for names, found in together.items())
+    rows = ((*(names[place] for place in shown), *_figures(found)) for names, found in together)
     print_table((*(NAMES[place] for place in shown), *FIGURES), rows, wide=wide)
     if len(runs) > len(together):
-        print_line(f"Means over {len(runs) // len(together)} seeds; in brackets the interval at 95%, by bootstrap.")
+        print_line(f"Means over {len(runs) // len(together)} seeds{_of_intervals(found for _, found in together)}.")
+
+
+def _of_intervals(groups: Iterable[Sequence[Metrics]]) -> str:
+    if any(len({(each.jct_s.mean, each.wait_s.mean) for each in found}) > 1 for found in groups):
+        return "; in brackets the interval at 95%, by bootstrap"
+    return ", which all gave the same"
 
 
 def _figures(found: Sequence[Metrics]) -> Iterator[object]:

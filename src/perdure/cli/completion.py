@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from perdure.cli.help import every
+from perdure.cli.manual import every
 from perdure.cli.options import StateDir
 from perdure.errors import InputError, PerdureError
 

@@ -58,7 +58,9 @@ def shown(name: str, value: Any) -> Any:
     if name == "service.database" and "@" in value:
         scheme, _, rest = value.partition("://")
         return f"{scheme}://***@{rest.rpartition('@')[2]}"
-    return str(value) if isinstance(value, Path) or hasattr(value, "read_tables") else value
+    if hasattr(value, "read_tables"):
+        return str(value) or None
+    return str(value) if isinstance(value, Path) else value
 
 
 def as_toml(value: Any) -> str:

@@ -30,13 +30,15 @@ MAX_CONTEXT = 64 * 1024
 
 def events(
     job: Annotated[
-        str | None, typer.Argument(help="Only of this job, or this exception by its id; each step of the way.")
+        str | None,
+        typer.Argument(metavar="JOB|ID", help="Only of this job, or this exception by its id; each step of the way."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as they happen, until interrupted.")] = False,
     kind: Annotated[str | None, typer.Option("--type", help="Only of this dotted type and below.")] = None,
     only_open: Annotated[bool, typer.Option("--open", help="Only those that need an answer, or a person.")] = False,
     close: Annotated[
-        str | None, typer.Option(metavar="NOTE", help="Close this exception: a person has seen to it, and did NOTE.")
+        str | None,
+        typer.Option(metavar="NOTE", help="Close this exception: a person has dealt with it; NOTE says how."),
     ] = None,
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Exceptions of the past (what --json printed), tried again.")

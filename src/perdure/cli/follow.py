@@ -34,7 +34,7 @@ class File:
 
     @classmethod
     def open(cls, path: Path) -> File:
-        from perdure.triage.logtext import open_regular
+        from perdure.triage.regular_file import open_regular
 
         handle = open_regular(path)
         status = os.fstat(handle.fileno())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,20 +37,20 @@ def help_(
     return 0
 
 
+def _known_instead(word: str, below: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    like = get_close_matches(word, below, 1)
+    return f"Did you mean {like[0]}? Commands: {', '.join(below)}" if like else f"Use one of: {', '.join(below)}"
+
+
 def found(root: Any, words: list[str]) -> Any:
     """The context of the command that `words` name. Raises `InputError` where there is none."""
     context: Any = root
     for word in words:
         below = getattr(context.command, "commands", {})
         if word not in below:
-            known = f"Use one of: {', '.join(below)}" if below else "It has no commands below it"
+            known = _known_instead(word, below) if below else "It has no commands below it"
             raise InputError(f"help {' '.join(words)[:80]}", f"there is no command {word[:80]!r}", known)
         context = below[word].make_context(word, [], parent=context, resilient_parsing=True)
     return context
-
-
-def every(context: Any) -> Iterator[Any]:
-    """The context of a command and those of all below it."""
-    yield context
-    for name, below in getattr(context.command, "commands", {}).items():
-        yield from every(below.make_context(name, [], parent=context, resilient_parsing=True))

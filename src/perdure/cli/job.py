@@ -17,7 +17,7 @@ from perdure.service.store.queries.places import NodeFailures, in_words
 from perdure.triage.verdict import CauseRole, Evidence, Label, Verdict
 
 ATTEMPTS = (word("ATTEMPT"), word("STATE"), names("NODES"), word("STARTED", leave=1), text("WHY"))
-ACTIONS = (word("ACTION"), word("STATE"), word("BY", leave=2), word("DECIDED", leave=1), text("WHAT CAME OF IT"))
+ACTIONS = (word("ACTION"), word("STATE"), word("BY", leave=2), word("DECIDED", leave=1), text("RESULT"))
 TASKS = (word("TASK"), word("STATE"), word("FAILURE"), word("DECISION"))
 MAX_TASKS = 200  # shown of an array
 MAX_ACTIONS = 10  # shown of a job
@@ -154,7 +154,7 @@ def _print(found: dict[str, Any], latest: Diagnosis | None, *, wide: bool) -> No
 
 
 def _print_actions(actions: list[dict[str, Any]], *, wide: bool) -> None:
-    """What was done about it and what came of that, the latest first."""
+    """What was done about it and the results, the latest first."""
     rows = [(a["kind"], a["state"], a["by"], clock(a["created_s"]), a["detail"]) for a in actions[:MAX_ACTIONS]]
     if rows:
         print_table(ACTIONS, rows, wide=wide)

@@ -27,7 +27,7 @@ Status = Literal["pending", "held", "running", "suspended", "completed", "failed
 
 
 def jobs(
-    status: Annotated[Status | None, typer.Option(help="Only jobs in this state.")] = None,
+    status: Annotated[Status | None, typer.Option("--job-state", "--status", help="Only jobs in this state.")] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the latest first.")] = 50,
     wide: Wide = False,

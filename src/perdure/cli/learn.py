@@ -12,8 +12,8 @@ from perdure.cli.table import text, word
 from perdure.errors import InputError
 
 ROUNDS = (
-    word("ROUND"), word("WHEN", leave=2), word("LESSONS", leave=3), word("FIXED SET"), word("OWN LESSONS", leave=1),
-    text("RESULT"),
+    word("TRAINING"), word("WHEN", leave=2), word("EXAMPLES", leave=3), word("REFERENCE SET"),
+    word("OWN EXAMPLES", leave=1), text("RESULT"),
 )  # fmt: skip
 CORRECTIONS = (
     word("CORRECTED"), word("IT WAS"), word("BY", leave=1), word("HOLDS FOR", leave=2), word("WHEN", leave=3),
@@ -21,13 +21,13 @@ CORRECTIONS = (
 
 
 def learn(
-    now: Annotated[bool, typer.Option("--now", help="Hold a round of teaching now.")] = False,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Use the model before the one in use.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Train the model now.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Go back to the model that was used before.")] = False,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:
-    """Show what retries and persons taught the model, and whether it became better. Asks the service.
+    """Show what the model learnt from retries and corrections, and whether it became better. Asks the service.
 
     Correct a verdict with perdure why JOBID --correct transient.
 

@@ -32,6 +32,8 @@ MOST_ODD = 0.3
 NO_LOGS = (b"\x7fELF", b"\x89PNG", b"\x89HDF", b"\x93NUMPY", b"PK\x03\x04", b"SQLite format 3\0")
 """Programs, pictures, arrays, checkpoints and databases begin so; their texts match rules by accident."""
 NAME_THE_LOG = "Name the file that holds the job's output"
+PICKLES = tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6))
+DUMPS = "Dumps of a flight recorder are read from their folder: perdure why --ranks DIR"
 TEXT_CONTROLS = frozenset("\t\n\r\f\b\a\x1b\0")  # a log that was cut short while it was written starts with zeros
 
 
@@ -72,7 +74,7 @@ class _Meter:
 
 def read_log(target: str, signs: Signs, limits: Limits | None = None, tell: Tell | None = None) -> GivenLog:
     """Read what `target` names; - is standard input. Raises `InputError` or `LogRefused` where it is not a log."""
-    from perdure.triage.logtext import open_regular
+    from perdure.triage.regular_file import open_regular
 
     if target == "-":
         return _gathered(sys.stdin.buffer.read, "standard input", signs, limits)
@@ -100,14 +102,16 @@ def _gathered(
         note = f"{name}: its compressed data end early or are damaged: judged by what could be read"
     except OSError as err:
         raise InputError(name, f"cannot be read ({err.strerror})", "Name a log file that you may read") from err
+    if start.startswith(PICKLES):
+        raise InputError(name, "is not text, but a pickle", DUMPS)
     if start.startswith(NO_LOGS):
         raise InputError(name, "is not text", NAME_THE_LOG)
     return GivenLog(gatherer.text(), note, _oddness(start))
 
 
 def _oddness(start: bytes) -> str:
-    if not start:
-        return "is empty"
+    if not start.strip():
+        return "begins with nothing but blank lines" if start else "is empty"
     text = start.decode("utf-8", "replace")
     odd = sum(char == "\ufffd" or (char < " " and char not in TEXT_CONTROLS) for char in text)
     written = len(start) - start.count(0)  # programs and databases are mostly zeros: these say nothing either way
@@ -169,8 +173,8 @@ def _size(path: Path) -> int:
 
 def _file(path: Path, name: str, signs: Signs, limits: Limits, source: Source, meter: _Meter) -> GivenLog | None:
     """One file of a directory; None where it is not text."""
-    from perdure.triage.logtext import open_regular
     from perdure.triage.packed import is_packed
+    from perdure.triage.regular_file import open_regular
 
     with open_regular(path) as file:
         start = file.read(LOOKED_AT_BYTES)

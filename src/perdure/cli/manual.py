@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from perdure import __version__
-from perdure.cli.help import every
 from perdure.errors import StateError
 
 
@@ -22,6 +21,13 @@ def write_pages(root: Any, folder: Path) -> Path:
     except OSError as err:
         raise StateError(str(place), f"cannot be written ({err.strerror})", "Name a folder that you may write") from err
     return place
+
+
+def every(context: Any) -> Iterator[Any]:
+    """The context of a command and those of all below it."""
+    yield context
+    for name, below in getattr(context.command, "commands", {}).items():
+        yield from every(below.make_context(name, [], parent=context, resilient_parsing=True))
 
 
 def page_name(context: Any) -> str:

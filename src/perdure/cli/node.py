@@ -68,7 +68,7 @@ def freeze(node: Node, state: StateDir = None) -> int:
 
 @app.command("thaw")
 def thaw(node: Node, state: StateDir = None) -> int:
-    """Let a frozen node go on."""
+    """Resume a frozen node."""
     return _fault(node, "thaw", state)
 
 

@@ -74,12 +74,13 @@ def screen_width() -> int | None:
 def paint(shown: str, meaning: str) -> str:
     """A text in the colour of a word's meaning, or in the styles that `meaning` names, where colours are wanted."""
     styles = STYLES.get(meaning, meaning if set(meaning.split()) <= CODES.keys() else "")
-    if not styles or not shown or not _coloured():
+    if not styles or not shown or not coloured():
         return shown
     return f"\x1b[{';'.join(str(CODES[style]) for style in styles.split())}m{shown}\x1b[0m"
 
 
-def _coloured() -> bool:
+def coloured() -> bool:
+    """Whether a person looks who wants colours."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

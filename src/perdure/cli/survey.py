@@ -143,8 +143,9 @@ def _print(found: Collected, counted: Tally, *, wide: bool) -> None:
     print_line("RTF: hours run until the failure, at its quantiles. AGAIN: trials that a retry would not get past.")
 
 
-def _cells(row: TallyRow, whole_gpu_h: float) -> tuple[str, ...]:
-    share = f"{100 * row.lost_gpu_h / whole_gpu_h:.1f} %" if whole_gpu_h else "-"
+def _cells(row: TallyRow, whole_gpu_h: float | None) -> tuple[str, ...]:
+    lost = "-" if row.lost_gpu_h is None else f"{row.lost_gpu_h:.1f}"
+    share = "-" if row.lost_gpu_h is None or not whole_gpu_h else f"{100 * row.lost_gpu_h / whole_gpu_h:.1f} %"
     times = tuple(f"{seconds / HOUR_S:.2f}" for seconds in row.rtf_s) if row.rtf_s else ("-", "-", "-")
     retries = (str(row.retries), str(row.saved), f"{row.wasted_gpu_h:.1f}") if row.retries else ("-", "-", "-")
     again = str(row.labels["deterministic"])
@@ -153,7 +154,7 @@ def _cells(row: TallyRow, whole_gpu_h: float) -> tuple[str, ...]:
         str(row.trials),
         str(row.jobs),
         str(row.users),
-        f"{row.lost_gpu_h:.1f}",
+        lost,
         share,
         *times,
         again,

@@ -14,7 +14,7 @@ from perdure.errors import InputError, NotFound
 def token(
     user: Annotated[str | None, typer.Argument(metavar="USER", help="Whose; a viewer reads this user's logs.")] = None,
     role: Annotated[str, typer.Option(metavar="viewer|operator", help="viewer: look; operator: act.")] = "viewer",
-    revoke: Annotated[str | None, typer.Option(metavar="ID", help="Make a token worthless instead.")] = None,
+    revoke: Annotated[str | None, typer.Option(metavar="ID", help="Instead: revoke the token of this id.")] = None,
     as_json: AsJson = False,
     state: StateDir = None,
 ) -> int:

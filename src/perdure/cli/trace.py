@@ -21,7 +21,7 @@ SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out an
 
 @app.callback()
 def trace() -> None:
-    """Draw a trace of any size, or turn one into another form.
+    """Generate a trace of any size, or convert one to another form.
 
     Exit codes: 0 written, 2 usage or bad input.
     """
@@ -36,9 +36,9 @@ def generate(
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="The same seed draws the same trace.")] = 0,
     no_failures: Annotated[bool, typer.Option("--no-failures", help="Every job passes at its first attempt.")] = False,
 ) -> int:
-    """Draw jobs like those of a published trace.
+    """Generate jobs like those of a published trace.
 
-    That is Philly's: sizes, durations, bursts, failed attempts.
+    That trace is Philly's: sizes, durations, bursts, failed attempts.
 
     Exit codes: 0 written, 2 usage or bad input.
     """

@@ -14,31 +14,38 @@ import typer
 from perdure.backends.registry import BACKENDS
 from perdure.cli.options import ConfigFile, StateDir, load_settings
 
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help=f"{'; '.join(f'{name}: {kind.says}' for name, kind in BACKENDS.items())}.", metavar="|".join(BACKENDS)
+    ),
+]
+Act = Annotated[
+    bool | None,
+    typer.Option(
+        "--act/--shadow",
+        help="Carry decisions out, or only say them. Not given: act on the embedded cluster, shadow on Slurm.",
+        show_default=False,
+    ),
+]
+Port = Annotated[int | None, typer.Option(help="Port of the dashboard and the API; 0 takes any free one.")]
+Host = Annotated[str | None, typer.Option(help="Loopback address to listen on.", metavar="ADDRESS")]
+Nodes = Annotated[int | None, typer.Option(help="Nodes of the embedded cluster.")]
+Gpus = Annotated[int | None, typer.Option(help="Emulated GPUs of each of its nodes.")]
+NoDemo = Annotated[bool, typer.Option("--no-demo", help="Without the demonstration workload.")]
+Standby = Annotated[bool, typer.Option("--standby", help="Where another service has the journal, wait and take over.")]
+
 
 def up(
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{'; '.join(f'{name}: {kind.says}' for name, kind in BACKENDS.items())}.", metavar="|".join(BACKENDS)
-        ),
-    ] = None,
-    act: Annotated[
-        bool | None,
-        typer.Option(
-            "--act/--shadow",
-            help="Carry decisions out, or only say them. Not given: act on the embedded cluster, shadow on Slurm.",
-            show_default=False,
-        ),
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="Port of the dashboard and the API; 0 takes any free one.")] = None,
-    host: Annotated[str | None, typer.Option(help="Loopback address to listen on.", metavar="ADDRESS")] = None,
+    cluster: Cluster = None,
+    act: Act = None,
+    port: Port = None,
+    host: Host = None,
     state: StateDir = None,
-    nodes: Annotated[int | None, typer.Option(help="Nodes of the embedded cluster.")] = None,
-    gpus: Annotated[int | None, typer.Option(help="Emulated GPUs of each of its nodes.")] = None,
-    no_demo: Annotated[bool, typer.Option("--no-demo", help="Without the demonstration workload.")] = False,
-    standby: Annotated[
-        bool, typer.Option("--standby", help="Where another service has the journal, wait and take over.")
-    ] = False,
+    nodes: Nodes = None,
+    gpus: Gpus = None,
+    no_demo: NoDemo = False,
+    standby: Standby = False,
     config: ConfigFile = None,
 ) -> int:
     """Watch a cluster, and show it on a page. Ctrl-C ends it.

@@ -103,7 +103,7 @@ def whatif(
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> int:
-    """Replay traces on a cluster under scheduling policies, and compare what became of the jobs.
+    """Replay traces on a cluster under scheduling policies, and compare the results.
 
     \b
     Exit codes:

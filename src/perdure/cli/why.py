@@ -29,46 +29,60 @@ JOB_LETTERS = frozenset("0123456789_+.")
 _STEP = re.compile(r"(\d+(?:[_+]\d+)?)\.(?:\d+|batch|extern|interactive)")
 
 
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="LOG|JOBID", help="Log files, directories of one file a rank, -, or job ids."),
+]
+Batch = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.jsonl", help='Judge each record {"id", "text"} of this file; - is standard input.'),
+]
+Good = Annotated[
+    str | None,
+    typer.Option(metavar="LOG", help="The log of the job's last good run: what it says as well is not a failure."),
+]
+Excerpt = Annotated[bool, typer.Option("--excerpt", help="Print what of each log tells of its end, and judge nothing.")]
+Follow = Annotated[
+    Path | None,
+    typer.Option(metavar="LOG", help="Follow a running job's log; tell hangs, NaN losses and storms of errors."),
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="With --follow: go on where FILE says, and write there where it stopped."),
+]
+ForSeconds = Annotated[
+    float | None, typer.Option("--for", metavar="SECONDS", min=0, help="With --follow: stop after so long.")
+]
+Ranks = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Name the rank that stopped first: flight recorder dumps, stacks, NCCL RAS."),
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(metavar="SACCT|DIR", help="Count a site's failures: sacct's output, or a directory of logs."),
+]
+Pictures = Annotated[Path | None, typer.Option(metavar="DIR", help="With --report: draw pictures into this folder.")]
+Correct = Annotated[
+    Label | None, typer.Option("--correct", help="Say what the failure of the job was; none takes it back.")
+]
+AttemptNumber = Annotated[
+    int | None, typer.Option(min=0, metavar="N", help="With --correct: not the latest failure, but this attempt's.")
+]
+
+
 def why(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="LOG|JOBID", help="Log files, directories of one file a rank, -, or job ids."),
-    ] = None,
-    batch: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.jsonl", help='Judge each record {"id", "text"} of this file; - is standard input.'),
-    ] = None,
-    good: Annotated[
-        str | None,
-        typer.Option(metavar="LOG", help="The log of the job's last good run: what it says as well is not a failure."),
-    ] = None,
-    excerpt: Annotated[
-        bool, typer.Option("--excerpt", help="Print what of each log tells of its end, and judge nothing.")
-    ] = False,
-    follow: Annotated[
-        Path | None,
-        typer.Option(metavar="LOG", help="Follow a running job's log; tell hangs, NaN losses and storms of errors."),
-    ] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --follow: go on where FILE says, and write there where it stopped."),
-    ] = None,
-    for_s: Annotated[
-        float | None, typer.Option("--for", metavar="SECONDS", min=0, help="With --follow: stop after so long.")
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="SACCT|DIR", help="Count a site's failures: sacct's output, or a directory of logs."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="With --report: draw pictures into this folder.")
-    ] = None,
-    correct: Annotated[
-        Label | None, typer.Option("--correct", help="Say what the failure of the job was; none takes it back.")
-    ] = None,
-    attempt: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="With --correct: not the latest failure, but this attempt's.")
-    ] = None,
+    targets: Targets = None,
+    batch: Batch = None,
+    good: Good = None,
+    excerpt: Excerpt = False,
+    follow: Follow = None,
+    resume: Resume = None,
+    for_s: ForSeconds = None,
+    ranks: Ranks = None,
+    report: Report = None,
+    out: Pictures = None,
+    correct: Correct = None,
+    attempt: AttemptNumber = None,
     wide: Wide = False,
     as_json: AsJson = False,
     state: StateDir = None,
@@ -82,17 +96,20 @@ def why(
 
     \b
     Exit codes:
-      0  retry each; or nothing has failed
-         or the log ends with its work done and shows no failure
+      0  a retry is advised for each, or nothing has failed
          with --batch: all records were judged; with --follow: no trouble
       1  stop: at least one would fail again, and needs a person
-         with --follow: trouble
+         with --follow: trouble; with --ranks: a rank stopped first
       2  usage or bad input, as what is empty or no text
       3  probe: none is to be stopped, and at least one gets one retry
     """
-    if sum(map(bool, (targets, batch, follow, report))) != 1:
-        what = "give log files or job ids, or one of --batch FILE, --follow LOG, --report PATH"
+    if sum(map(bool, (targets, batch, follow, ranks, report))) != 1:
+        what = "give log files or job ids, or one of --batch FILE, --follow LOG, --ranks DIR, --report PATH"
         raise InputError("why", what, "See perdure why --help")
+    if ranks is not None:
+        from perdure.cli.hang import explain_hang
+
+        return explain_hang(ranks, lambda: load_settings(config, {"service.state": state}).settings, as_json)
     settings = load_settings(config, {"service.state": state}).settings
     targets = [_job_of(target) for target in targets or ()]
     if attempt is not None and correct is None:

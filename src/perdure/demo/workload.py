@@ -30,7 +30,7 @@ class Truth(StrEnum):
 
 
 class End(StrEnum):
-    """What should become of a job in the end."""
+    """How a job should end."""
 
     COMPLETED = "completed"
     STOPPED = "stopped"  # failed, explained, and not tried again
@@ -66,7 +66,7 @@ class Arrival:
 
     @property
     def end(self) -> End:
-        """What should become of it: only transient failures are recovered, and only where the owner lets us."""
+        """How it should end: only transient failures are recovered, and only where the owner lets us."""
         refused = not self.may_requeue or self.wish is Wish.NEVER
         stops = self.truth is Truth.DETERMINISTIC or (self.truth is Truth.TRANSIENT and refused)
         return End.STOPPED if stops else End.COMPLETED

@@ -1,4 +1,4 @@
-"""What Perdure may ask of a resource manager, and what came of it.
+"""What Perdure may ask of a resource manager, and the outcome.
 
 An action is a value. Its `key` makes it idempotent: it is made from what the action is about, so that deciding
 the same thing twice gives the same key, and the same key is carried out at most once.
@@ -80,7 +80,7 @@ class AnyAction(Tagged, frozen=True):
 
     @property
     def undoes_own(self) -> bool:
-        """Whether it only lets go of what Perdure held itself: that is never too much, and never too late."""
+        """Whether it only releases what Perdure held itself: that is never too much, and never too late."""
         return False
 
     def counts_at(self, begun_s: float) -> float:
@@ -105,6 +105,7 @@ class Requeue(AnyAction, frozen=True):
     delay_s: float = 0.0
     node_count: int = 0  # that it starts on; 0: as many as it asks for already
     comment: str = ""  # one line for who looks at the job: see `Comment`
+    lift: tuple[str, ...] = ()  # taken out of what the job excludes
 
     @property
     def key(self) -> str:
@@ -131,6 +132,7 @@ class Exclude(AnyAction, frozen=True):
     exclude: tuple[str, ...]
     node_count: int = 0
     comment: str = ""  # as of `Requeue`
+    lift: tuple[str, ...] = ()  # as of `Requeue`
 
     @property
     def key(self) -> str:
@@ -277,7 +279,7 @@ TAKE_NODES_OUT = tuple(kind for kind, action in KINDS.items() if action.takes_no
 
 
 class OutcomeStatus(StrEnum):
-    """What became of an action."""
+    """The result of an action."""
 
     DONE = "done"
     REFUSED = "refused"  # the resource manager said no; asking again cannot help

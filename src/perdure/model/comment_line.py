@@ -9,7 +9,7 @@ _OURS = re2.compile(r'(?s)"?perdure: .{0,1000}\. perdure why \S{1,64} #([0-9a-f]
 
 
 def mark_of(text: str) -> str:
-    """The mark of the service that wrote a line; "" where it is none of ours. Slurm may keep a command's quotes.
+    """The mark of the service that wrote a line; "" for a line of others. Slurm may keep a command's quotes.
 
     >>> mark_of("perdure: a wrong shape: it would fail again. perdure why 7 #0a1b2c"), mark_of("perdure: retry=never")
     ('0a1b2c', '')

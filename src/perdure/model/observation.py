@@ -25,7 +25,7 @@ MANAGER = "controller"
 """The part of a cluster, in `Observation.unseen`, that knows its jobs and nodes."""
 GONE = "its resource manager does not know it any more: if it is still wanted, submit it again"
 REMEMBERED_S = 24 * 60 * 60.0
-"""That an end was told of: it may be told of again by a part that could not be asked, or once a clock is set back."""
+"""How long a reported end is remembered: a part that could not be asked, or a clock set back, may report it again."""
 
 
 class Observation(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Known(Struct, frozen=True):
     jobs: Mapping[str, Job] = field(default_factory=dict)  # by job id
     running: Mapping[AttemptId, Attempt] = field(default_factory=dict)
     missing: Mapping[AttemptId, float] = field(default_factory=dict)  # ran, is not mentioned: since when
-    ended: Mapping[AttemptId, float] = field(default_factory=dict)  # told of: when it was last mentioned
+    ended: Mapping[AttemptId, float] = field(default_factory=dict)  # ends reported: when each was last mentioned
     nodes: Mapping[str, Node] = field(default_factory=dict)
     unseen: Mapping[str, str] = field(default_factory=dict)
 
@@ -150,7 +150,7 @@ def _gone(
     ends: Sequence[Attempt],
     running: Mapping[AttemptId, Attempt],
 ) -> tuple[list[ClusterEvent], dict[str, Job]]:
-    """What has become of jobs that were not over and are not mentioned any more, and those whose end is not known yet.
+    """What happened to jobs that were not over and are not mentioned any more, and those whose end is not known yet.
 
     What waited was cancelled, unless it was the rest of an array: its record is now that of a task. How a job that ran
     has ended is told by its attempt.

@@ -17,7 +17,7 @@ from msgspec import inspect
 from perdure.errors import InputError
 
 _PLACE = re.compile(r"`\$([^`]*)`$")
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")  # of [...], an entry of a table, the name is not said
 _UNKNOWN = re.compile(r"unknown field `(.*)`")
 _TOO_LONG = re.compile(r"of length <= (\d+)")
 _BAD_KEY = re.compile(r"enum value '(.*)' - at `key` in ")
@@ -83,13 +83,15 @@ def _wrong(where: str, value: object, info: inspect.Type) -> InputError:
 
 
 def _at(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
+    return f"{where}{'' if where.endswith(' ') else '.'}{name}" if where else name
 
 
 def _below(info: inspect.Type, value: Any, name: str, number: str) -> tuple[inspect.Type, Any]:
     """The type and the value of a field, or of an entry of a list."""
     if isinstance(info, inspect.StructType | inspect.DataclassType) and name:
         return next(each.type for each in info.fields if each.encode_name == name), value[name]
+    if isinstance(info, inspect.TupleType):
+        return info.item_types[int(number)], value[int(number)]
     assert isinstance(info, inspect.ListType | inspect.VarTupleType), info
     return info.item_type, value[int(number)]
 

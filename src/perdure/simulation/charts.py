@@ -162,6 +162,7 @@ def _waits(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     axes.set_xticks(range(len(SIZES)), ["1 GPU", *middle, f"{SIZES[-1][0]} and more"])
     axes.grid(visible=False, axis="x")
     axes.set(xlabel="GPUs of the job", ylabel=f"mean wait, {unit}")
+    axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))  # less than a second is no wait, but what rounding leaves
     _legend(axes, len(shown))
 
 

@@ -118,7 +118,7 @@ class Metrics:
 
 
 def summary(table: JobTable, result: Result, causes: Causes | None = None) -> Metrics:
-    """The figures of `result`, which came of `table`.
+    """The figures of `result`, which `table` gave.
 
     `causes` names why each recorded attempt of the table failed; without, all waste has the cause "failed". The last
     attempt of a job that the table says was killed is not charged as a failure.

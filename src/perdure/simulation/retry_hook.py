@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class FailedRun(NamedTuple):
-    """A failed attempt, as a retry policy is told of it. Nodes are numbered from 0."""
+    """A failed attempt, as a retry policy sees it. Nodes are numbered from 0."""
 
     row: int  # of the job
     number: int  # 1 for the job's first attempt

@@ -53,7 +53,7 @@ class SweepCase:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of a case."""
+    """The result of a case."""
 
     case: SweepCase
     metrics: Metrics
@@ -64,6 +64,20 @@ class Run:
         case = self.case
         names = {"policy": case.policy, "retry": case.retry, "seed": case.seed}
         return {**names, **self.metrics.to_json(), "sim_seconds": self.sim_seconds}
+
+
+def over_seeds(runs: Sequence[Run]) -> dict[SweepCase, list[Metrics]]:
+    """The figures of each case, by the case with seed 0: its seeds stand together, in the order of the runs."""
+    found: dict[SweepCase, list[Metrics]] = {}
+    for run in runs:
+        found.setdefault(replace(run.case, seed=0), []).append(run.metrics)
+    return found
+
+
+def facts(cluster: str, placement: str, failures: str, load: float | None) -> dict[str, str]:
+    """What all runs share, as a report says it."""
+    came = "as recorded" if load is None else f"{load:g}"
+    return {"cluster": cluster, "placement": placement, "failures": failures, "load": came}
 
 
 def cases(
@@ -99,7 +113,7 @@ def run_case(tables: Sequence[JobTable], setting: Setting, case: SweepCase) -> R
     return Run(case, metrics, took, result if setting.keep else None)
 
 
-Runs = Generator[tuple[int, Run], None, None]  # the place of a case, and what came of it
+Runs = Generator[tuple[int, Run], None, None]  # the place of a case, and its result
 
 
 class SweepExecutor(Protocol):

@@ -64,7 +64,7 @@ class World:
         return min(ticks, default=None)
 
     def end_attempts(self) -> None:
-        """Let attempts that have run their time end, and ask what becomes of jobs whose attempt failed."""
+        """Let attempts that have run their time end, and ask what to do with jobs whose attempt failed."""
         while self.ends and self.ends[0][0] <= self.view.now:
             _, row, launch = heappop(self.ends)
             if launch == self.launch[row]:
@@ -169,7 +169,7 @@ class World:
         self._ask(row, record, shares, fault)
 
     def _ask(self, row: int, record: int, shares: Shares, fault: NodeFault | None) -> None:
-        """Ask what becomes of a job whose attempt failed, and do it."""
+        """Ask what to do with a job whose attempt failed, and do it."""
         answer: Again | None = Again()
         if self.retry is not None:
             answer = self.retry(self._failed(row, record, shares, fault))

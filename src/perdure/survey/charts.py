@@ -37,7 +37,7 @@ def draw(found: Tally, failed: Sequence[FailedAttempt]) -> dict[str, bytes]:
 def _lost(figure: Figure, found: Tally) -> Figure:
     axes = figure.add_subplot()
     rows = found.rows[:MAX_BARS][::-1]
-    axes.barh([row.reason for row in rows], [row.lost_gpu_h for row in rows], color=_COLOURS[0])
+    axes.barh([row.reason for row in rows], [row.lost_gpu_h or 0.0 for row in rows], color=_COLOURS[0])
     axes.set_xlabel("GPU-hours lost")
     axes.spines[["top", "right"]].set_visible(False)
     return figure

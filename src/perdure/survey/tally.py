@@ -35,19 +35,20 @@ class FailedAttempt:
     retry_s: float = 0.0  # what the next attempt ran
 
     @property
-    def lost_gpu_h(self) -> float:
-        return self.gpus * (self.ran_s or 0.0) / HOUR_S
+    def lost_gpu_h(self) -> float | None:
+        """None where nobody recorded how long it ran."""
+        return None if self.ran_s is None else self.gpus * self.ran_s / HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
 class TallyRow:
-    """One reason. Quantiles are None where no run time is known."""
+    """One reason. GPU-hours lost and quantiles are None where no run time is known."""
 
     reason: str
     trials: int
     jobs: int
     users: int
-    lost_gpu_h: float
+    lost_gpu_h: float | None
     rtf_s: tuple[float, float, float] | None  # run time to failure at `QUANTILES`
     labels: dict[str, int]  # trials by what triage says a retry would meet
     retries: int  # trials that were followed by another
@@ -67,11 +68,12 @@ def tally(failed: Iterable[FailedAttempt]) -> Tally:
     """Count failed attempts by reason."""
     every = sorted(failed, key=lambda each: each.reason)
     rows = [_row(reason, list(group)) for reason, group in groupby(every, key=lambda each: each.reason)]
-    rows.sort(key=lambda row: (-row.lost_gpu_h, -row.trials, row.reason))
+    rows.sort(key=lambda row: (-(row.lost_gpu_h or 0.0), -row.trials, row.reason))
     return Tally(tuple(rows), _row("all", every))
 
 
 def _row(reason: str, failed: Sequence[FailedAttempt]) -> TallyRow:
+    known = [each.lost_gpu_h for each in failed if each.lost_gpu_h is not None]
     retried = [each for each in failed if each.retried]
     wasted = sum(each.gpus * each.retry_s for each in retried if not each.passed_later) / HOUR_S
     return TallyRow(
@@ -79,7 +81,7 @@ def _row(reason: str, failed: Sequence[FailedAttempt]) -> TallyRow:
         trials=len(failed),
         jobs=len({each.job_id for each in failed}),
         users=len({each.user for each in failed if each.user}),
-        lost_gpu_h=sum(each.lost_gpu_h for each in failed),
+        lost_gpu_h=sum(known) if known else None,
         rtf_s=_quantiles(failed),
         labels={label.value: sum(each.label is label for each in failed) for label in Label},
         retries=len(retried),

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from perdure.traces.clocks import from_wall_clock
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
-from perdure.traces.endings import slurm_endings
 from perdure.traces.slurm_words import gpus as slurm_gpus
+from perdure.traces.slurm_words import slurm_endings
 from perdure.traces.source import TraceSource
 from perdure.traces.texts import mapped
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Sieve, Trace, gather, whole_counts

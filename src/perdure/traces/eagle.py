@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
-from perdure.traces.endings import slurm_endings
+from perdure.traces.slurm_words import slurm_endings
 from perdure.traces.source import TraceSource
 from perdure.traces.trace import NEVER_STARTED, NO_GPUS, Format, Trace, gather, whole_counts
 

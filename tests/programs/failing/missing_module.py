@@ -1,5 +1,5 @@
 """A package is not installed in the environment of the job; each rank meets it."""
-#: cause = ["config"]
+#: cause = ["import"]
 #: anywhere = true
 #: rank = "any"
 #: verdict = "stop"

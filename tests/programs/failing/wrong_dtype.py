@@ -1,5 +1,5 @@
 """A batch in double precision meets a model in single precision, on each rank."""
-#: cause = ["shape"]
+#: cause = ["dtype"]
 #: rank = "any"
 #: verdict = "stop"
 #: message = "must have the same dtype"

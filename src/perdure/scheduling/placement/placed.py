@@ -27,7 +27,7 @@ class Placed:
     held: dict[int, Shares] = field(default_factory=dict)
     avoided: dict[int, frozenset[int]] = field(default_factory=dict)
     launches: dict[int, int] = field(default_factory=dict)
-    refused: dict[int, int] = field(default_factory=dict)  # row -> tick of the first refusal for want of a place
+    refused: dict[int, int] = field(default_factory=dict)  # row -> tick of the first refusal, as there was no place
     timers: list[tuple[int, int, int]] = field(default_factory=list)  # tick of a rung, row, first refusal
 
     @classmethod

@@ -6,13 +6,11 @@ from collections.abc import Callable
 
 from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
-from perdure.scheduling.placement.best_fit import BestFit
 from perdure.scheduling.placement.consolidate import Consolidate
-from perdure.scheduling.placement.first_fit import FirstFit
+from perdure.scheduling.placement.fit import BestFit, FirstFit, RandomFit
 from perdure.scheduling.placement.ladder import Ladder
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.placed import Placed
-from perdure.scheduling.placement.random_fit import RandomFit
 from perdure.scheduling.placement.room import Counted, Room
 from perdure.scheduling.placement.skew import Skew
 

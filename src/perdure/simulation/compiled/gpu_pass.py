@@ -104,7 +104,7 @@ def _start(state, levels):  # type: ignore[no-untyped-def]
     """Give GPUs in order: lifted jobs theirs, if they are still free, waiting jobs any.
 
     A size of which one job found no place is closed for the rest of the pass, unless each job looks for itself; those
-    that did in vain are put aside, level by level, and back into line afterwards.
+    that did so without success are put aside, level by level, and back into line afterwards.
     """
     i, yielding = 0, 0
     for level in range(len(levels.heads)):

@@ -44,7 +44,7 @@ class State(NamedTuple):
     first: NDArray[np.int64]  # as in `Workload`, like the next two
     work: NDArray[np.int64]
     passed: NDArray[np.bool_]
-    job: Records  # see `state_of`
+    job: Records  # see `_jobs_to_come`
     places: Places
     bad: CompiledBadNodes
     questions: Questions
@@ -56,14 +56,29 @@ class State(NamedTuple):
 
 
 def state_of(jobs: Workload, places: Places, faults: NodeFaults | None) -> State:
-    """The world before the first event: nobody has come, all GPUs are free.
-
-    The heaps and the log are as long as they can ever get: a fault of a node may end `MOST_MET` attempts of a job
-    instead of the one that is recorded.
-    """
+    """The world before the first event: nobody has come, all GPUs are free."""
     n, total_gpus = len(jobs), int(places.tally[0]["total_free"])
+    return State(
+        jobs.submit,
+        jobs.first,
+        jobs.work,
+        jobs.passed,
+        _jobs_to_come(jobs),
+        places,
+        bad_nodes(faults, n, jobs.ticks_per_s),
+        no_questions(total_gpus),
+        empty_ticks(n, 2 * min(n, total_gpus)),  # twice: in a pass jobs are started before others are preempted
+        empty_ticks(n, n),
+        empty_ticks(*(n, n) if places.relax else (0, 0)),
+        _empty_log(jobs, faults),
+        _tally(),
+    )
+
+
+def _jobs_to_come(jobs: Workload) -> Records:
+    """A record for each job, none of which has come yet."""
     job = records(
-        n,
+        len(jobs),
         gpus=SHORT,
         record=SHORT,  # the present attempt; a row of `work`
         tried=SHORT,  # attempts that are over
@@ -80,8 +95,16 @@ def state_of(jobs: Workload, places: Places, faults: NodeFaults | None) -> State
     job["gpus"], job["record"] = jobs.gpus, jobs.first[:-1]
     for name in ("began", "resumed", "start", "end"):
         job[name] = -1
+    return job
+
+
+def _empty_log(jobs: Workload, faults: NodeFaults | None) -> Records:
+    """A log as long as it can ever get.
+
+    A fault of a node may end `MOST_MET` attempts of a job instead of the one that is recorded.
+    """
     again = 0 if faults is None else (MOST_MET - 1) * int(faults.bound.sum())
-    log = records(
+    return records(
         len(jobs.work) + again,
         job=SHORT,
         number=SHORT,
@@ -92,7 +115,11 @@ def state_of(jobs: Workload, places: Places, faults: NodeFaults | None) -> State
         ended=LONG,
         ran=LONG,
     )
-    tally = records(
+
+
+def _tally() -> Records:
+    """The one record of what is counted over all jobs."""
+    return records(
         1,
         now=LONG,
         arrived=LONG,  # jobs that came for the first time
@@ -103,21 +130,6 @@ def state_of(jobs: Workload, places: Places, faults: NodeFaults | None) -> State
         busy=LONG,  # GPU-ticks
         waiting=LONG,  # jobs
         waiting_gpus=LONG,  # that they ask for
-    )
-    return State(
-        jobs.submit,
-        jobs.first,
-        jobs.work,
-        jobs.passed,
-        job,
-        places,
-        bad_nodes(faults, n, jobs.ticks_per_s),
-        no_questions(total_gpus),
-        empty_ticks(n, 2 * min(n, total_gpus)),  # twice: in a pass jobs are started before others are preempted
-        empty_ticks(n, n),
-        empty_ticks(*(n, n) if places.relax else (0, 0)),
-        log,
-        tally,
     )
 
 

@@ -1,15 +1,24 @@
-"""Whether a replay must compile its loop first: nobody has on this machine yet, with this very source."""
+"""Whether a replay must compile its loop first, and compiling all of them beforehand.
+
+``python -m perdure.simulation.warm`` compiles every loop once, so that no replay waits for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
+from perdure.model.cluster import Cluster
 from perdure.scheduling.placement.registry import placement_named
-from perdure.scheduling.policies import policy_named
+from perdure.scheduling.policies import POLICIES, policy_named
 from perdure.simulation.compiled.cache import code_folder
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.policy_file import is_policy_file
-from perdure.simulation.simulate import worth_compiling
+from perdure.simulation.simulate import simulate, worth_compiling
+from perdure.traces.generate import generate
+
+JOBS = 50
 
 
 def must_compile(jobs: int, policies: Iterable[str], placement: str) -> bool:
@@ -22,3 +31,16 @@ def must_compile(jobs: int, policies: Iterable[str], placement: str) -> bool:
     loops = {COMPILED.get(type(policy), "") for policy in named if worth_compiling(jobs, policy.name, placed)} - {""}
     folder = code_folder() if loops else None
     return any(folder is None or next(folder.rglob(f"{loop}.advance-*.nbi"), None) is None for loop in loops)
+
+
+def main() -> None:
+    """Replay a few jobs under each policy that has a compiled form."""
+    cluster = Cluster.parse("4x8")
+    table = generate(JOBS, cluster, 0.9, np.random.default_rng(0))
+    for name in POLICIES:
+        if type(policy_named(name)) in COMPILED:
+            simulate(table, cluster, name, engine="compiled")
+
+
+if __name__ == "__main__":
+    main()
