@@ -39,6 +39,8 @@ KINDS = {  # of healthy runs; seconds of silence beyond the limit, and within it
 }
 LIVE = ("PENDING", "RUNNING", "COMPLETING")
 FAST = {"validation"}
+# PyTorch's own end now and then, once all is done: a thread of gloo is left over as the process exits.
+ABORTED_AT_EXIT = "terminate called without an active exception"
 HUNG = read(HERE / "failing" / "hang_before_collective.py")
 needs_torch = pytest.mark.skipif(not is_installed("torch"), reason="torch is not installed")
 
@@ -53,11 +55,13 @@ def healthy(kind: str, launch: str, after_s: int) -> tuple[Program, str]:
 @pytest.mark.parametrize("kind", [pytest.param(k, marks=() if k in FAST else pytest.mark.slow) for k in KINDS])
 def test_a_healthy_run_is_not_ended(kind, tmp_path):
     program, launch = healthy(kind, KINDS[kind], 5)
-    log = tmp_path / "job.out"
-    with log.open("wb") as out:
-        command = ["sh", "-c", program.script(tmp_path, launch)]
-        ended = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=200, check=False)
-    assert (ended.returncode, HANG_SAID in log.read_text()) == (0, False), log.read_text()
+    command = ["sh", "-c", program.script(tmp_path, launch)]
+    for _ in range(2):
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        log = ended.stdout + ended.stderr
+        if ABORTED_AT_EXIT not in log:
+            break
+    assert (ended.returncode, HANG_SAID in log) == (0, False), log
 
 
 def found_after_s(work: Path) -> float:
