@@ -283,6 +283,34 @@ def test_what_a_look_could_not_write_down_the_next_one_finds(scene):
     assert (failure.attempt.state, failure.attempt.exit_code) == (AttemptState.FAILED, 1)
 
 
+def test_what_happened_while_the_service_was_down_is_not_hidden_by_a_look_at_one_job(scene):
+    scene.manager.submit(replace(ONCE, exit_code=1))
+    scene.look_after(1.0)
+    scene.manager.advance(900.0)  # longer than a look goes back; the service is down
+    scene.manager.submit(replace(ONCE, exit_code=1))
+    scene.manager.advance(6.0)
+    scene.start()
+    scene.engine.look_at(lambda: scene.line.look_at("2"))  # before the first look at all
+    scene.start()
+    scene.look_after(1.0)
+    assert scene.rows("job_id, incarnation")[:1] == [("1", 1)]
+
+
+def test_a_look_by_a_clock_that_was_ahead_hides_nothing_once_the_service_starts_anew(scene):
+    scene.look_after(1.0)
+    scene.skew_s = 4000.0
+    scene.manager.submit(replace(ONCE, exit_code=1))
+    scene.look_after(0.0)
+    scene.skew_s, scene.line.silent = 0.0, True
+    scene.look_after(10.0)
+    scene.manager.advance(4500.0)  # so long that the wrong instant lies in the past
+    scene.start()
+    scene.line.silent = False
+    scene.look_after(1.0)
+    (failure,) = (case.failure for case in scene.engine.state.cases.values())
+    assert (failure.attempt.state, failure.attempt.exit_code) == (AttemptState.FAILED, 1)
+
+
 def test_a_preemption_costs_nobody_a_retry(scene):
     job_id = scene.manager.submit(ONCE)
     scene.look_after(1.0)

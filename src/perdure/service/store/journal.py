@@ -218,16 +218,16 @@ class Journal:
     def seen_until_s(self, now: float) -> float | None:
         """Until when the cluster is known to have been seen; a service that was down looks back to here.
 
-        What programs and people said meanwhile tells nothing of that. Nor does the instant at which it went out of
-        sight, unless nothing was seen before: the clock may have been wrong by then. It certainly was for what was
-        written down at an instant after `now`. None where it never was seen.
+        What programs and people said meanwhile tells nothing of that. The clock may have been wrong at the last look,
+        or when the cluster went out of sight, which came after it: so the earlier of the two counts. It certainly was
+        wrong for what was written down at an instant after `now`. None where it never was seen.
         """
         with self._store.reading() as db:
             blind = bool(self._remembered(db).get(rows.UNSEEN))
             values = {"here": self.cluster, "now": now}
             statements = (reads.LOOKED_BEFORE_S, reads.BLINDED_S) if blind else (reads.LOOKED_S,)
             found: Iterator[float | None] = (db.scalar(each, values) for each in statements)
-            return next((instant_s for instant_s in found if instant_s is not None), None)
+            return min((instant_s for instant_s in found if instant_s is not None), default=None)
 
     def first_event_s(self) -> float | None:
         """When the oldest fact happened that is still kept; None in a new journal."""

@@ -105,7 +105,7 @@ class Engine:
         now, first_s = clock(), journal.first_event_s()
         self.answered_s = journal.seen_until_s(now)  # when the resource manager answered last, also before a restart
         self._seen_until_s = now if self.answered_s is None else self.answered_s
-        self._is_unwritten = False  # the last look at all, for the journal could not take it
+        self._is_unwritten = True  # the last look at all: none yet, or the journal could not take it
         # What failed before we came is not ours. Slurm tells instants in whole seconds.
         ours_since_s = now if first_s is None else first_s
         self._settings = dataclasses.replace(settings, ignore_before_s=math.floor(ours_since_s))
@@ -202,7 +202,8 @@ class Engine:
     def look_at(self, look: Callable[[], Observation]) -> None:
         """Take in a look at a few jobs. Raises what `look` raises.
 
-        A look at all that could not be written down comes first: a restart looks back to the latest that was.
+        A look at all comes first where none was written down since the start: a restart looks back to the latest
+        that was, and would take this one for it.
         """
         if self._is_unwritten:
             self.look()
