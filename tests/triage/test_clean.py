@@ -27,6 +27,8 @@ from perdure.triage.regular_file import open_regular
         (b"windows\r\nline\r\n", b"windows\nline\n"),
         ("größe 日本".encode(), "größe 日本".encode()),
         (b"\x1b", b""),
+        (b"a\x1b[m\x1b\x1b[mb", b"ab"),  # what is taken out joins nothing to a malformed one before it
+        (b"a\x1b\x1b[m[mb", b"a[mb"),
     ],
 )
 def test_controls_and_escapes_go(raw: bytes, clean: bytes) -> None:

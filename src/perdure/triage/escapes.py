@@ -18,14 +18,13 @@ def without_escapes(block: bytes) -> bytes:
     >>> without_escapes(b"\\x1b[1;31mred\\x1b[0m \\x1b]0;title\\x07plain")
     b'red plain'
     """
+    rest, left = block, block.count(b"\x1b")
     for _ in range(FEW_KINDS):  # a log holds many, but mostly of few kinds
-        at = block.find(b"\x1b")
-        if at < 0:
-            return block
-        if (found := compiled(_CONTROL).match(block, at)) is None:
-            break  # of the others one may be the beginning of another
-        block = block.replace(found.group(), b"")
-    return _without_any(block) if b"\x1b" in block else block
+        if (at := rest.find(b"\x1b")) < 0 or (found := compiled(_CONTROL).match(rest, at)) is None:
+            break
+        left -= block.count(found.group())
+        rest = rest.replace(found.group(), b"")
+    return _without_any(block) if left else rest  # what stands beside a malformed one would join it
 
 
 _CONTROL = r"\x1b\[[0-?]*[ -/]*[@-~]"
