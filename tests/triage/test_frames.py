@@ -1,7 +1,9 @@
 """The message of an exception is shown, not the source line above it, and beside it the place in the job's own code."""
 
+import pytest
+
 from perdure.triage.judge import FRAME, judge
-from perdure.triage.verdict import CauseRole
+from perdure.triage.verdict import CauseRole, Label
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch/nn/modules"
 TRACEBACK = f"""\
@@ -56,3 +58,43 @@ def test_a_second_traceback_ends_at_its_own_head() -> None:
 def test_where_no_source_is_at_hand_the_message_below_a_frame_counts() -> None:
     text = 'Traceback (most recent call last):\n  File "data.py", line 41, in f\nConnectionResetError: [Errno 104] x\n'
     assert judge(text.encode()).category == "net"
+
+
+CUT = 'epoch 1\nTraceback (most recent call last):\n  File "/home/ada/train.py", line 9, in <module>\n    main()\n'
+
+
+@pytest.mark.parametrize("end", ["", '  File "/home/ada/tra', "srun: job 7 queued\n", "    f()\n"])
+def test_a_traceback_that_is_cut_off_says_nothing_of_the_cause(end: str) -> None:
+    verdict = judge((CUT + end).encode())
+    assert verdict.label is Label.UNSURE
+    assert "inside its traceback" in verdict.summary
+
+
+@pytest.mark.parametrize("message", ["BadShard: shard 7 has no header", "mypkg.io.BadShard", "mylib.error: odd"])
+@pytest.mark.parametrize("prefix", ["", "[rank3]: "])
+def test_the_last_line_of_a_traceback_is_the_exception_whatever_its_name(message: str, prefix: str) -> None:
+    lines = [*CUT.splitlines()[1:], message]
+    verdict = judge("".join(f"{prefix}{line}\n" for line in lines).encode())
+    assert verdict.summary.startswith("the program raised an error of its own")
+    assert prefix or verdict.label is Label.DETERMINISTIC  # of a rank in a gang the model is less sure
+    (root,) = [line for line in verdict.evidence if line.role is CauseRole.ROOT]
+    assert (root.line, root.text) == (4, message)
+    assert FRAME in [line.rule for line in verdict.evidence]
+
+
+def test_of_exceptions_that_follow_each_other_the_first_is_the_cause() -> None:
+    chain = f"{CUT}BadShard: x\n\nDuring handling of the above exception, another exception occurred:\n\n"
+    assert [line.text for line in judge(f"{chain}{CUT}Gone: y\n".encode()).evidence if line.role is CauseRole.ROOT] == [
+        "BadShard: x"
+    ]
+    assert judge(f"{chain}{CUT}".encode()).label is Label.UNSURE
+
+
+def test_the_exception_of_a_group_ends_its_traceback() -> None:
+    group = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "/home/ada/train.py", line 9, in <module>
+  |     main()
+  | Several: two of them (2 sub-exceptions)
+"""
+    assert "Several: two of them (2 sub-exceptions)" in [line.text for line in judge(group.encode()).evidence]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perdure.triage.clean import MAX_LINE_BYTES, decode, scrub, tidy
+from perdure.triage.clean import MAX_LINE_BYTES, decode, indent, scrub, tidy
 from perdure.triage.matching import Hit
 from perdure.triage.patterns import capturing, compiled
 from perdure.triage.prefixes import rank_of
@@ -29,6 +29,15 @@ CRASH = "Fatal Python error:"
 """What faulthandler says of the end of a process, before the stack of each of its threads."""
 
 _STACK = r"^(Current thread )?.{0,200}\(most recent call first\):"
+
+
+_EXCEPTION = r"^(?:(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*|[A-Z]\w*[a-z]\w*)(?:: .*|:?\s*)$"
+"""The last line of a traceback: the name of a class, by itself or before a message."""
+
+_OF_GROUP = r"^\s*[|+] ?"
+"""What Python puts before the lines of an exception in a group."""
+
+_NOT_OF_PROGRAM = r"^(?:srun|slurmstepd)[\w-]*: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,31 @@ def innermost_own(hit: Hit) -> CodeFrame | None:
         found = capturing(_FRAME).search(line)
         if found and not compiled(_NOT_OWN).search(found[1]):
             return CodeFrame(first + index, decode(line).strip())
+    return None
+
+
+def raised(header: Hit) -> CodeFrame | None:
+    """The line below the frames of a traceback that names its exception; None where the log ends before it.
+
+    Lines of other tasks and of Slurm between them are passed over.
+    """
+    block = header.block
+    lines = scrub(block.window.data[block.start : block.end + LOOK_BACK_BYTES]).split(b"\n")
+    at = header.line - block.first_line
+    if not 0 <= at < len(lines):
+        return None
+    task, framed = rank_of(lines[at]), False
+    margin = indent(compiled(_OF_GROUP).sub(b"", lines[at][:MAX_LINE_BYTES]))
+    for index in range(at + 1, min(len(lines), at + LOOK_BACK_LINES)):
+        raw = compiled(_OF_GROUP).sub(b"", lines[index][:MAX_LINE_BYTES])
+        line = tidy(raw)
+        if not line.strip() or rank_of(raw) != task or compiled(_NOT_OF_PROGRAM).search(line):
+            continue
+        if indent(raw) > margin or raw[:1].isspace():
+            framed = framed or compiled(_FRAME).search(line) is not None
+            continue
+        is_one = framed and compiled(_EXCEPTION).search(line.strip())
+        return CodeFrame(block.first_line + index, decode(line).strip()) if is_one else None
     return None
 
 

@@ -31,7 +31,7 @@ from perdure.triage.conformal import Thresholds, own_thresholds
 from perdure.triage.context import Circumstance, Context, circumstances, progress_of, shift_of
 from perdure.triage.deaths import ABORT, ASKS_AGAIN, NOT_FOUND, OF_EXIT_CODE, OF_SIGNAL, OF_WATCHDOGS
 from perdure.triage.excerpt import excerpt, last_block
-from perdure.triage.frames import CRASH, companions, innermost_own
+from perdure.triage.frames import CRASH, companions, innermost_own, raised
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.hardware import proof_of, without_older
 from perdure.triage.launchers import OF_PEERS, LauncherReport, first_failure
@@ -55,6 +55,7 @@ FRAME = "own-frame"
 """What the evidence of the innermost frame in a job's own code is called."""
 
 _MODULE_MISSING, _ENVIRONMENT_MISSING = "python-module-missing", "environment-missing"
+_TRACEBACK, _EXCEPTION = "traceback", "python-other-exception"
 _NOT_FOUND_LINES = ("command-missing", "command-missing-translated", _ENVIRONMENT_MISSING)
 
 MESSAGE = "message"
@@ -147,16 +148,17 @@ def examine(
     if (report is not None and report.signal) or any(fact.cause in OF_SIGNAL.values() for fact in known):
         hits = without_long_past(hits, text)
     reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
-    primary = _naming(_primary(hits, known, report), hits)
-    if primary is None:
+    named = _naming(_primary(hits, known, report), hits)
+    if named is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
         nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
         return Finding(_with_output(nothing, output, remarks), reading)
+    primary = _raised(named, hits, rules)
     context = context or Context()
     if attempt is not None and context.gpus is None:
         context = replace(context, gpus=attempt.gpus)
     surroundings = circumstances(primary.cause, progress_of(reading.excerpt), context)
-    leaning = _leaning(weights.pulls[primary.cause.rank], model, reading, weights.cap)
+    leaning = _leaning(weights.pulls[named.cause.rank], model, reading, weights.cap)
     p = _weighed(primary.cause, leaning + shift_of(surroundings))
     seen = _Signs(replace(in_order, hits=tuple(hits)), known, report)
     verdict = _verdict(primary, p, seen, surroundings, weights)
@@ -208,6 +210,21 @@ def _naming(primary: Sign | None, hits: Sequence[Hit]) -> Sign | None:
         return next(before, primary)
     alike = (hit for hit in hits if hit.cause is primary.cause)
     return next((hit for hit in alike if lost_nodes(hit.text)), primary)
+
+
+def _raised(primary: Sign, hits: Sequence[Hit], rules: RuleBook) -> Sign:
+    """The line that ends a traceback, whatever its exception is called; `primary` where the last one is cut off.
+
+    It names the cause where no rule knows it, and stands for no more than the traceback: the model pulls as before.
+    """
+    if not isinstance(primary, Hit) or primary.cause.role is not CauseRole.CONFIRMATION:
+        return primary
+    headers = [hit for hit in hits if hit.cause.name == _TRACEBACK and hit.rank == primary.rank]
+    other = rules.named(_EXCEPTION)
+    if other is None or primary.cause.force is Force.FAINT or not headers or raised(headers[-1]) is None:
+        return primary
+    header, line = next((hit, line) for hit in headers if (line := raised(hit)) is not None)
+    return replace(header, cause=other.cause, line=line.line, text=line.text)
 
 
 def _placed(report: LauncherReport, hits: Sequence[Hit]) -> Iterator[tuple[float, Hit]]:
