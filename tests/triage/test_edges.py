@@ -13,6 +13,7 @@ from perdure.triage.remarks import MOST_REMARKS, remarks_on
 from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound, CauseRole, Evidence, Label, Reached, Verdict
 from perdure.triage.when import DAY_S, Form, Stamp, comparable, stamp_of
+from tests.copying import replace
 
 # -- circumstances
 
@@ -153,6 +154,20 @@ def test_work_that_was_done_before_a_crash_is_told_unless_steps_follow():
     )
     assert ends("step 1\nTraining did not finish: not done\nbye\nSegmentation fault\n") == ""
     assert ends("") == ""
+
+
+@pytest.mark.parametrize(
+    "line", ["all done", "done", "Finished", "DONE!", "finished in 3.2 s", "10:01:02 INFO Success."]
+)
+def test_a_last_line_that_says_done_is_a_good_end(line):
+    assert "ends with its work done" in ends(f"step 1\n{line}\n", category="unknown", evidence=())
+    assert "just stops" in ends(f"{line}\nstep 1\n", category="unknown", evidence=())
+    assert ends(f"reading\n{line}\nSegmentation fault\n", evidence=(replace(CRASH, line=3),)) == ""
+
+
+@pytest.mark.parametrize("line", ["done reading shard 3", "not done", "Done with epoch 2", "finished: false"])
+def test_a_last_line_that_says_done_of_a_part_is_no_end(line):
+    assert "just stops" in ends(f"step 1\n{line}\n", category="unknown", evidence=())
 
 
 @pytest.mark.parametrize(("between", "told"), [(38, True), (40, False)])

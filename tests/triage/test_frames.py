@@ -60,6 +60,19 @@ def test_where_no_source_is_at_hand_the_message_below_a_frame_counts() -> None:
     assert judge(text.encode()).category == "net"
 
 
+def test_a_frame_of_cpp_is_no_sign() -> None:
+    text = """\
+Exception raised from throwTimeoutError at ../torch/csrc/distributed/c10d/socket.cpp:1015 (most recent call first):
+frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x96 (0x7f1 in /opt/venv/lib/libc10.so)
+frame #1: c10d::TCPStore::TCPStore(std::string, c10d::TCPStoreOptions const&, std::error_code) + 0x10 (0x7f in x.so)
+
+torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (n1, 1).
+"""
+    assert [line.text.partition(":")[0] for line in judge(text.encode()).evidence] == [
+        "torch.distributed.DistNetworkError"
+    ]
+
+
 CUT = 'epoch 1\nTraceback (most recent call last):\n  File "/home/ada/train.py", line 9, in <module>\n    main()\n'
 
 

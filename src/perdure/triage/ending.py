@@ -22,6 +22,12 @@ _DONE = (
     r"[^\n]{0,30}\b(?:complete|completed|finished|done|ended successfully)\b"
     r"|\b(?:finished|completed|done) (?:training|successfully|all)\b|\bsaved? (?:the )?final\b"
 )
+_BARE = (
+    r"(?i)^(?:.{0,80}\bINFO\b)?\W*(?:all |job |run |we are )?(?:done|finished|completed?|success(?:ful(?:ly)?)?)"
+    r"(?: successfully)?(?: (?:in|after) [\d.:]+ ?[a-z]{0,9})?[\s.!]*$"
+)
+"""What says so only as the last line of all: parts of a program say it of themselves as well."""
+
 _NOT_DONE = (
     r"(?i)\b(?:not|never|un\w+ly|fail\w*|error|before|until|if|when|epoch \d+ (?:done|finished|complete)|step \d+)\b"
 )
@@ -53,7 +59,7 @@ def _just_stops(window: TextWindow, verdict: Verdict, has_failed: bool) -> str:
         return ""
     ends = lines[-LOOK_BACK_LINES:]
     last = decode(tidy(lines[-1])).strip()[:MAX_SHOWN]
-    if any(_says_done(line) for line in ends[-MOST_LAST_WORDS:]):
+    if compiled(_BARE).search(tidy(lines[-1])) or any(_says_done(line) for line in ends[-MOST_LAST_WORDS:]):
         return f"{WORK_DONE}: {last!r}"
     stamp = next((found for line in reversed(ends) if (found := stamp_of(line))), None)
     when = f" at {_clock(stamp.seconds)}" if stamp else ""

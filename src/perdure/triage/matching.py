@@ -55,6 +55,9 @@ KEPT_VERDICTS = 4096
 LONG_BYTES, WORDS_BEFORE = 1024, 120
 """Where so much of a line stands before its words of failure, only so much of it is shown."""
 
+FRAME_OF_CPP = b"frame #"
+"""How a line of libtorch's stacks begins: it names functions, whatever words those are made of."""
+
 _MAX_MEM = 160 << 20
 
 
@@ -136,10 +139,12 @@ class RuleBook(Struct, frozen=True, dict=True):
     def match(self, line: bytes) -> TriageRule | None:
         """The first rule that matches a cleaned line, or None.
 
-        A line of mere advice matches none, nor does one of a check that found nothing, one that only mentions an
-        error, nor a quoted one that would blame the site. One that tells of a failure which was dealt with confirms at
-        most; one that shows a value is faint.
+        A frame of C++ and a line of mere advice match none, nor does one of a check that found nothing, one that only
+        mentions an error, nor a quoted one that would blame the site. One that tells of a failure which was dealt with
+        confirms at most; one that shows a value is faint.
         """
+        if line.startswith(FRAME_OF_CPP):
+            return None
         line = in_english(line)
         found = self._set.Match(line) or ()
         first, survived = min(found, default=len(self.rules)), len(self.rules)
