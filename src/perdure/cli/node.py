@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,11 @@ from perdure.cli.picture import header, picture_of, warn
 from perdure.cli.table import text, word
 from perdure.errors import InputError
 
+if TYPE_CHECKING:
+    from perdure.service.client import Client
+
 ANSWER_WITHIN_S = 10.0  # that the resource manager has; then the command does not wait any longer
+SEEN_WITHIN_S = 3.0  # a fault is seen by the next look, if it changes how the node stands
 STEP_S = 0.2
 RECENT = 100  # actions of one kind among which the one asked for is looked for
 COLUMNS = (word("NODE"), word("STATE"), word("GPUS", leave=2), word("SINCE", leave=1), text("REASON"))
@@ -100,10 +104,19 @@ def _path(name: str) -> str:
 
 
 def _fault(name: str, kind: str, state: StateDir) -> int:
-    path = _path(name)
-    service(state).post(f"{path}/faults", {"kind": kind})
-    print_line(f"{name}: {kind} done")
+    path, asked = _path(name), service(state)
+    before = _standing(asked, name)
+    asked.post(f"{path}/faults", {"kind": kind})
+    end = time.monotonic() + SEEN_WITHIN_S
+    while (now := _standing(asked, name)) == before and time.monotonic() < end:
+        time.sleep(STEP_S)
+    print_line(f"{name}: {kind} done; {'still' if now == before else 'now'} {now}")
     return 0
+
+
+def _standing(asked: Client, name: str) -> str:
+    """How the service saw a node last; "unknown" where it has not."""
+    return next((str(node["state"]) for node in asked.pages("/nodes", 1_000_000) if node["name"] == name), "unknown")
 
 
 def _order(name: str, kind: str, reason: str, state: StateDir) -> int:
@@ -113,7 +126,8 @@ def _order(name: str, kind: str, reason: str, state: StateDir) -> int:
     while True:
         found = next((a for a in asked.pages("/actions", RECENT, kind=kind) if a["key"] == key), None)
         if found is not None and found["state"] not in ("planned", "started"):
-            print_line(f"{name}: {_WORDS.get(found['state'], found['state'])}: {found['detail']}; key {key}")
+            came = _WORDS.get(found["state"], found["state"])
+            print_line("; ".join([f"{name}: {': '.join(filter(None, (came, found['detail'])))}", f"key {key}"]))
             return 0 if found["state"] in ("done", "shadow") else 1
         if time.monotonic() > end:
             why = f" ({found['detail']})" if found and found["detail"] else ""

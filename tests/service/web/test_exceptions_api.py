@@ -1,11 +1,14 @@
 """Exceptions over HTTP: who may raise and see what, who is asked, and what is refused, each with its fix."""
 
+import re
+
 import pytest
 
 from perdure.coordination.chain import MAX_ENDED
 from perdure.coordination.messages import Failed, Ticked
 from perdure.coordination.record import ExceptionState
 from perdure.model.jobs import AttemptState, JobState
+from tests.copying import replace
 from tests.service.web_world import Site, fill, site
 
 
@@ -54,6 +57,18 @@ def test_an_operator_closes_what_waits_for_a_person(place):
     assert (record["outcome"], said["component"], said["value"]) == ("recovered", "operator:root", "looked at it")
     assert post(place, place.operator, "/closings/odd", {}).status_code == 409
     assert post(place, place.operator, "/annotations/odd", {"key": "closed", "value": "again"}).status_code == 422
+
+
+def test_of_a_job_that_ended_long_ago_the_refusal_says_when(place):
+    place.world.end("300", b"", AttemptState.COMPLETED, to=JobState.COMPLETED)
+    forgotten = replace(place.world.state.known, jobs={}, running={})
+    place.world.state = replace(place.world.state, known=forgotten, cases={})
+    refused = post(place, place.operator, "/exceptions", about("300"))
+    assert refused.status_code == 404
+    assert re.fullmatch(r"it ended at \d{4}-\d\d-\d\dT[\d:+-]+ \(completed\)", refused.json()["detail"])
+    (one,) = post(place, place.operator, "/exceptions/batch", [about("300")]).json()
+    assert one["detail"] == refused.json()["detail"]
+    assert "no such job" in post(place, place.mira, "/exceptions", about("300")).json()["detail"]
 
 
 def test_raising_twice_is_raising_once(place):

@@ -128,6 +128,7 @@ class ServiceCommands:
     def fault(self, node: str, kind: str) -> None:
         """Inject a fault into a node of the embedded cluster."""
         self._playground().fault(node, kind)
+        self._engine.look_now.set()
 
     def _playground(self) -> Playground:
         backend = self._engine.backend

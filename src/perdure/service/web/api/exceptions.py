@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Annotated, Any, Literal, Self
 
@@ -173,7 +174,7 @@ def raise_one(web: Here, identity: Owner, record: Annotated[Record, Body()]) -> 
     """Raise an exception; durable once answered. Users raise for their own jobs."""
     (became,) = web.operations.coordinator.raise_exceptions([record], identity)
     if isinstance(became, PerdureError):
-        raise became
+        raise _of_ended_job(web, identity, became)
     return Raised.of(became, web.operations.coordinator.chain().turns.get(became.id))
 
 
@@ -184,8 +185,27 @@ def raise_many(
     """Raise many at once; for each what it became, or why it was refused."""
     became = web.operations.coordinator.raise_exceptions(records, identity)
     turns = web.operations.coordinator.chain().turns
-    answers = [problem_of(a) if isinstance(a, PerdureError) else Raised.of(a, turns.get(a.id)) for a in became]
+    answers = [
+        problem_of(_of_ended_job(web, identity, a)) if isinstance(a, PerdureError) else Raised.of(a, turns.get(a.id))
+        for a in became
+    ]
     return Response(_ANSWERS.dump_json(answers), media_type="application/json")  # unchecked: a storm is many
+
+
+def _of_ended_job(web: WebState, identity: Identity, refused: PerdureError) -> PerdureError:
+    """The refusal; of a job that ended too long ago for the controller to remember, with when that was."""
+    job_id = refused.where.removeprefix("job ")
+    if not isinstance(refused, NotFound) or job_id == refused.where:
+        return refused
+    try:
+        found = jobs.job_detail(web.reader, job_id)
+    except NotFound:
+        return refused
+    if not identity.may_read_logs_of(found.job.user):
+        return refused
+    ends = [judged.attempt.end_s for judged in found.attempts if judged.attempt.end_s is not None]
+    at = datetime.fromtimestamp(max(ends, default=found.changed_s), UTC).astimezone().isoformat(timespec="seconds")
+    return NotFound(refused.where, f"it ended at {at} ({found.job.state})", "Raise for a job that runs or waits")
 
 
 @router.get("/exceptions/{exception_id:path}")
