@@ -32,3 +32,18 @@ def test_the_signal_that_it_asks_for_before_its_walltime_is_read(options, warnin
 )
 def test_whether_a_script_submits_jobs_is_told(script, resubmits):
     assert asked_by(script.encode()).resubmits is resubmits
+
+
+@pytest.mark.parametrize(
+    ("options", "partitions"),
+    [
+        ("#SBATCH -p a,b", "a,b"),
+        ("#SBATCH -N2 -pa,b-2 # both", "a,b-2"),
+        ("#SBATCH --partition=a,b\n#SBATCH --partition c", "c"),
+        ("#SBATCH --partition='a,b'", "a,b"),
+        ("#SBATCH --comment=no-p", ""),
+        ("srun -p a,b true", ""),
+    ],
+)
+def test_the_partitions_that_it_asks_for_are_read(options, partitions):
+    assert asked_by(f"#!/bin/sh\n{options}\nsleep 9\n".encode()).partitions == partitions

@@ -133,6 +133,21 @@ def only_one_node(stage: Stage) -> Iterator[None]:
         stage.cluster.run("scontrol", "update", f"nodename={node}", "activefeatures=", "availablefeatures=")
 
 
+@SCHEDULING.row(alone=True)
+def one_of_several_partitions(stage: Stage) -> Iterator[None]:
+    """`-p small,main`: it fails on the only node of the first partition, and is kept off it: the second has others."""
+    stage.cluster.run("scontrol", "create", "partitionname=small", "nodes=node2", "prioritytier=9", "maxtime=60")
+    try:
+        job = stage.submit(stage.once() + LOST_PEER, "-p", "small,main")
+        yield
+        stage.recovered(job, 150)
+        assert stage.cluster.ends(job)[0]["NodeList"] == "node2"
+        assert [act["exclude"] for act in stage.requeues(job)] == [["node2"]], stage.says(job)
+    finally:
+        stage.cluster.cancel_all()
+        stage.cluster.run("scontrol", "delete", "partitionname=small")
+
+
 @SCHEDULING.row()
 def exclusion_that_is_lifted(stage: Stage) -> Iterator[None]:
     """`-x node3,node4`, and it fails on both others: the first of them is given back to it, what `-x` names is not."""

@@ -33,6 +33,7 @@ from perdure.backends.slurm.outputs import (
     outputs_of,
     request_of,
 )
+from perdure.backends.slurm.partitions import Partitions
 from perdure.backends.slurm.paths import expand_patterns
 from perdure.backends.slurm.records import (
     JobRecord,
@@ -147,6 +148,7 @@ class SlurmBackend:
         self._outputs: dict[str, JobOutputs] = {}  # of jobs that failed
         self._beside: dict[str, JobOutputs] = {}  # of others that ran in the same directories
         self._siblings: dict[str, tuple[JobRecord, ...]] = {}  # of jobs that failed
+        self._partitions = Partitions()
         self._writers = Writers()
         self._reader = OwnerReader()
         self._daemons: dict[str, int] = {}  # when each node's daemon started, by the node's clock
@@ -268,6 +270,7 @@ class SlurmBackend:
         jobs: list[JobRecord] | None = None
         if "controller" not in unseen:
             jobs = [self._left_to_slurm(record, now) for record in self._repaired(records, rows, mark, unseen)]
+            self._partitions.note(jobs)
         with self._listening:
             told = {key: row for key, row in self._told.items() if row.raw_id not in self._components}
         self._nodes = frozenset(record.node.name for record in nodes) or self._nodes
@@ -276,6 +279,7 @@ class SlurmBackend:
         start_s = max((r.start_s or 0.0 for r in merged if r.job_id.partition("_")[0] in late), default=0.0)
         failed = self._note_outputs(merged, scripts, (*rows, *self._submit_lines(late, start_s + LINES_AFTER_S)))
         self._note_siblings(failed, self._records.values())
+        jobs = None if jobs is None else self._partitions.of_ended(jobs, self._outputs)
         accounted = self._without_open_ends(picture.with_told_ends(rows, told), jobs or (), now)
         sources = picture.Sources(jobs, nodes, accounted, self._warnings(jobs or ()))
         found = {attempt.id: attempt for attempt in picture.attempts(self.cluster, sources, now)}
@@ -309,6 +313,7 @@ class SlurmBackend:
             scripts = self._ask_scripts(scontrol, jobs)
         lines = self._submit_lines(self._in_doubt(jobs, scripts), now + LINES_WAIT_S)
         self._note_siblings(self._note_outputs(jobs, scripts, lines), self._records.values())
+        jobs = self._partitions.of_ended(jobs, self._outputs)
         sources = picture.Sources(jobs, (), (), self._warnings(jobs))
         attempts = picture.attempts(self.cluster, sources, now)
         self._writers.note(attempts)

@@ -35,6 +35,7 @@ class JobOutputs(Struct, frozen=True):
     warning: WalltimeWarning | None = None
     named: str = ""  # what names match that bear the job's id
     by_script: bool = False  # the script itself names files
+    partitions: str = ""  # that the script asks for
     told: tuple[str, ...] = ()  # user and paths that this was made from
 
     def are_of(self, record: JobRecord) -> bool:
@@ -68,6 +69,7 @@ def outputs_of(
         asked.warning,
         _named_by(record),
         bool(said.plain or said.searches),
+        asked.partitions,
         _telling(record),
     )
 

@@ -13,6 +13,7 @@ from perdure.backends.script import lines_of
 _RESUBMITS = re2.compile(r"\b(?:sbatch|scontrol\s+requeue\w*)\b")
 _APPENDS = re2.compile(r"--open-mode[=\s]+[\"']?a")
 _SIGNAL = re2.compile(r"(--signal[=\s]+)[\"']?((?:[RB]{1,2}:)?(?:(?i:SIG)?([A-Za-z0-9]{1,7}))(?:@(\d{1,5}))?)")
+_PARTITIONS = re2.compile(r"(?:^|\s)(?:-p\s*|--partition[=\s]\s*)[\"']?([\w.,\-]{1,512})")
 _WARNS_BEFORE_S = 60.0  # where --signal does not say it
 
 
@@ -31,6 +32,7 @@ class SbatchOptions:
     appends: bool = False  # the job's own files are not cut at a start
     resubmits: bool = False  # it submits jobs, or puts itself back
     warning: WalltimeWarning | None = None
+    partitions: str = ""  # "a,b", as it was written
 
 
 def appends(text: str) -> bool:
@@ -52,6 +54,16 @@ def warning_of(text: str) -> WalltimeWarning | None:
     return told
 
 
+def partitions_of(text: str) -> str:
+    """The ``--partition`` among options of sbatch; the last one counts, "" where there is none.
+
+    >>> partitions_of("sbatch -N 2 -p a,b train.sh")
+    'a,b'
+    """
+    found = [match[1] for match in _PARTITIONS.finditer(text)]
+    return found[-1] if found else ""
+
+
 def asked_by(script: bytes) -> SbatchOptions:
     """Read a batch script."""
     lines = list(lines_of(script))
@@ -61,4 +73,5 @@ def asked_by(script: bytes) -> SbatchOptions:
         any(map(appends, options)),
         any(_RESUBMITS.search(line) for line in commands),
         warning_of("\n".join(options)),
+        partitions_of("\n".join(options)),
     )
