@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.slurm.cluster import await_
 from tests.slurm.table.programs import DISK_FULL, LOST_PEER
 from tests.slurm.table.row import Group
 from tests.slurm.table.stage import Stage
@@ -138,11 +139,17 @@ def one_of_several_partitions(stage: Stage) -> Iterator[None]:
     """`-p small,main`: it fails on the only node of the first partition, and is kept off it: the second has others."""
     stage.cluster.run("scontrol", "create", "partitionname=small", "nodes=node2", "prioritytier=9", "maxtime=60")
     try:
-        job = stage.submit(stage.once() + LOST_PEER, "-p", "small,main")
+        waited = stage.submit(stage.once() + LOST_PEER, "-p", "small,main", "--hold")
+        at_once = stage.submit(
+            f"#SBATCH -p small,main\n[ -e {stage.mark}-2 ] && exit 0\ntouch {stage.mark}-2\n{LOST_PEER}"
+        )
         yield
-        stage.recovered(job, 150)
-        assert stage.cluster.ends(job)[0]["NodeList"] == "node2"
-        assert [act["exclude"] for act in stage.requeues(job)] == [["node2"]], stage.says(job)
+        await_("a look at the queue", lambda: waited in [job["job_id"] for job in stage.site.ask("/jobs")])
+        stage.cluster.run("scontrol", "release", waited)
+        for job in (waited, at_once):
+            stage.recovered(job, 150)
+            assert stage.cluster.ends(job)[0]["NodeList"] == "node2"
+            assert [act["exclude"] for act in stage.requeues(job)] == [["node2"]], stage.says(job)
     finally:
         stage.cluster.cancel_all()
         stage.cluster.run("scontrol", "delete", "partitionname=small")

@@ -47,7 +47,7 @@ from perdure.backends.slurm.records import (
     repair,
     waits_again,
 )
-from perdure.backends.slurm.sbatch import WalltimeWarning, warning_of
+from perdure.backends.slurm.sbatch import WalltimeWarning, partitions_of, warning_of
 from perdure.backends.slurm.sbatch import appends as script_appends
 from perdure.backends.slurm.siblings import siblings, writing
 from perdure.backends.slurm.spool import Question, Spool, Taken
@@ -415,7 +415,8 @@ class SlurmBackend:
                 appends = self._appends or told
                 outputs = outputs_of(record, script, self._hosts, appends, home_of(record.uid))
                 warning = warning_of(line) or outputs.warning
-                self._outputs[record.job_id] = replace(outputs, warning=warning)
+                partitions = partitions_of(line) or outputs.partitions
+                self._outputs[record.job_id] = replace(outputs, warning=warning, partitions=partitions)
                 found += [record] if outputs.by_script else []
         while len(self._outputs) > MAX_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]
