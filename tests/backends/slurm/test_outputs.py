@@ -16,7 +16,7 @@ from perdure.backends.slurm.outputs import (
     outputs_of,
     request_of,
 )
-from perdure.backends.slurm.paths import MAX_NAMES, Names
+from perdure.backends.slurm.paths import MAX_NAMES, Names, expand_patterns
 from perdure.backends.slurm.records import read_jobs
 from perdure.backends.slurm.sbatch import appends, asked_by
 from perdure.model.identity import AttemptId
@@ -295,12 +295,12 @@ def test_no_script_takes_long(text):
     assert len(said.files) <= 2 * 5000
 
 
-@given(st.text(st.sampled_from("%0123tjNxAabnsu/"), max_size=60))
+@given(st.text(st.sampled_from("%0123tjNxAabnsu/\\"), max_size=60))
 def test_a_path_has_few_names_and_keeps_its_other_text(text):
     names = Names(dict.fromkeys("%AaJjNnstuxb", ("v",))).names(text)
     assert 1 <= len(names) <= MAX_NAMES
     assert len(set(names)) == len(names)
-    if "%" not in text:
+    if "%" not in text and "\\" not in text:
         assert names == (text,)
 
 
@@ -310,6 +310,28 @@ def test_the_likeliest_names_come_first(record):
     assert found[0] == "/o/504711ob-host7-0000-0.log"
     assert "/o/50%job-host7-0000-%b.log" in found
     assert "/o/504711ob-n7-0000-0.log" in found
+
+
+@pytest.mark.parametrize(
+    ("printed", "written"),  # as seen on 22.05, where `run\\%j.out` was asked for, and so on
+    [
+        ("/o/run\\4711.out", "/o/run%j.out"),
+        ("/o/a\\b4711.out", "/o/ab%j.out"),
+        ("/o/q\\\\4711.out", "/o/q\\%j.out"),
+        ("/o/y4711\\.out", "/o/y%j.out"),
+        ("/o/4711/\\a-%N.out", "/o/4711/a-%N.out"),
+        ("/o/ada/\\ada-14711.out", "/o/ada/ada-14711.out"),
+    ],
+)
+def test_a_backslash_switches_patterns_off(record, printed, written):
+    assert Names.for_job(record, {}).names(printed)[0] == written
+    assert expand_patterns(replace(record, stdout=printed), {}).stdout == written
+
+
+def test_what_a_backslash_leaves_open_is_tried_too(record):
+    names = Names.for_job(record, {}).names("/o/4711/job\\-4711.out")
+    assert {"/o/4711/job-%A.out", "/o/4711/job-4711.out", "/o/%j/%x-%j.out"} <= set(names)
+    assert len(names) <= MAX_NAMES
 
 
 def test_patterns_of_an_array_tell_its_number_and_the_tasks(record):

@@ -41,6 +41,16 @@ else until grep -q mat1 rank.$SLURM_JOB_ID.1.log; do sleep 0.2; done; sleep 2
 
 
 @LOGS.row()
+def name_without_patterns(stage: Stage) -> Iterator[None]:
+    """A backslash in `-o`: Slurm switches patterns off, writes to `run%j.out` and tells another name; it is found."""
+    job = stage.submit(SHAPE, "-o", f"{stage.folder}/run\\%j.out")
+    yield
+    stage.stopped(job)
+    assert [path.name for path in stage.folder.iterdir()] == ["run%j.out"]
+    assert "mat1 and mat2" in stage.says(job)
+
+
+@LOGS.row()
 def same_failure_twice_in_a_ranks_file(stage: Stage) -> Iterator[None]:
     """An error that nobody knows comes back in a rank's file: the second time it is less likely to pass."""
     script = "srun -n 1 -o rank.%t.log sh -c 'echo \"FluxError: capacitor 7 refused\"; exit 3'"

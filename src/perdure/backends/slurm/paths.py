@@ -3,6 +3,9 @@
 ``scontrol`` 22.05 writes out %A %a %j %u %x and leaves %N, %n, %t, %s, %b and %% as they are; later versions know more.
 What it printed may hold a % that is not a pattern (of a job's name), or one that this version does not know: then the
 file is named so. All names that a file may have are given, the likeliest first.
+
+A backslash anywhere in a path switches its patterns off: Slurm takes backslashes out and writes to what is left, while
+``scontrol`` writes patterns out all the same (22.05).
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from perdure.backends.slurm.records import JobRecord
 MAX_NAMES = 24
 MAX_DOUBTFUL = 5  # patterns of one path that may be something else
 _PATTERN = re2.compile(r"%(\d{0,2})([%AaJjNnstuxb])")
+_ESCAPED = re2.compile(r"(?s)\\(.?)")
+_PRINTED = {"a": "a", "u": "u", "x": "x", "A": "A", "j": "jA"}
+"""Whose values scontrol writes out, and the patterns that each may stand for; of a plain job %j and %A are the same."""
 _NO_TASK = "4294967294"
 
 
@@ -50,6 +56,8 @@ class Names(Struct, frozen=True):
 
     def names(self, path: str) -> tuple[str, ...]:
         """All names that a file with this path may have, at most `MAX_NAMES`."""
+        if "\\" in path:
+            return self._literal_names(path)
         if "%" not in path:
             return (path,)
         pieces: list[Sequence[str]] = []
@@ -60,8 +68,36 @@ class Names(Struct, frozen=True):
             pieces += [(path[at : match.start()],), choices if count < MAX_DOUBTFUL else choices[:1]]
             at = match.end()
         pieces.append((path[at:],))
-        ways = sorted(product(*(range(len(piece)) for piece in pieces)), key=sum)[:MAX_NAMES]
-        return tuple("".join(piece[choice] for piece, choice in zip(pieces, way, strict=True)) for way in ways)
+        return _combined(pieces)
+
+    def _literal_names(self, path: str) -> tuple[str, ...]:
+        """Names where patterns are off: what was printed for one may as well be text, and is in a directory's name."""
+        written = {self.of[letter][0]: letters for letter, letters in _PRINTED.items() if self.of[letter][0]}
+        values = "|".join(re2.escape(value) for value in sorted(written, key=len, reverse=True))
+        name_at = path.rfind("/") + 1
+        pieces: list[Sequence[str]] = []
+        at = 0
+        for count, match in enumerate(re2.finditer(values, path)):
+            before, after = path[: match.start()][-1:], path[match.end() :][:1]
+            is_part = match[0].isdecimal() and (before.isdecimal() or after.isdecimal())
+            choices = tuple(f"%{letter}" for letter in written[match[0]])
+            likely = (*choices, match[0]) if match[0].isdecimal() and match.start() >= name_at else (match[0], *choices)
+            pieces += [(_unescaped(path[at : match.start()]),), (match[0],)]
+            if not is_part and count < MAX_DOUBTFUL:
+                pieces[-1] = likely
+            at = match.end()
+        pieces.append((_unescaped(path[at:]),))
+        return _combined(pieces)
+
+
+def _combined(pieces: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The texts that are made by one choice for each piece, the likeliest first."""
+    ways = sorted(product(*(range(len(piece)) for piece in pieces)), key=sum)[:MAX_NAMES]
+    return tuple("".join(piece[choice] for piece, choice in zip(pieces, way, strict=True)) for way in ways)
+
+
+def _unescaped(text: str) -> str:
+    return str(_ESCAPED.sub(r"\1", text))
 
 
 def padded(text: str, width: str) -> str:
@@ -71,7 +107,7 @@ def padded(text: str, width: str) -> str:
 
 def expand_patterns(record: JobRecord, hosts: Mapping[str, str]) -> JobRecord:
     """Return the record with its paths written out, as the batch script's own output."""
-    if "%" not in record.stdout and "%" not in record.stderr:
+    if not any(sign in path for path in (record.stdout, record.stderr) for sign in "%\\"):
         return record
     names = Names.for_job(record, hosts)
     stdout, stderr = names.names(record.stdout)[0], names.names(record.stderr)[0]
