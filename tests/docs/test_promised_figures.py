@@ -16,11 +16,12 @@ from perdure.job import beats, liveness, options, requested, silence
 from perdure.job.agent import Post
 from perdure.model import exits
 from perdure.retry.decide import _HOPELESS_P
+from perdure.retry.history import NEARBY_S
 from perdure.retry.rules import RetryRules
 from perdure.service import settings
 from perdure.service.access import auth
 from perdure.service.blame.settings import BlameSettings
-from perdure.service.core import caps, successor, triage_context
+from perdure.service.core import caps, successor
 from perdure.service.exceptions import permissions
 from perdure.service.notices import notice, rules
 from perdure.service.notices.channels import webhook
@@ -102,7 +103,7 @@ OTHERS: dict[str, Promises] = {
     "learning.md": [
         ("a thousand steps or collectives had worked", (context.FAR_STEPS, context.FAR_COLLECTIVES), (1000, 1000)),
         ("or it ran for half an hour", context.LONG_S, 1800.0),
-        ("failed on the same node within a quarter of an hour", triage_context.NEARBY_S, 15 * 60.0),
+        ("failed on the same node within a quarter of an hour", NEARBY_S, 15 * 60.0),
         ("Every quarter of an hour (`triage.learn_every_s`)", settings.TriageSettings().learn_every_s, 15 * 60.0),
     ],
     "why.md": [

@@ -22,6 +22,7 @@ from perdure.retry.history import (
     Spent,
     blamed,
     fingerprint_of,
+    is_shared,
     usable_nodes,
 )
 from perdure.retry.rules import RetryRules
@@ -774,3 +775,59 @@ def test_a_delay_that_the_resource_manager_does_not_keep_is_not_promised():
     assert back.retries
     assert (back.delay_s, ", in " in back.reason) == (0.0, False)
     assert ", in " in decided().reason
+
+
+HUB_DOWN = replace(TRANSIENT, category="hub", bound=Bound.SERVICE)
+
+
+def charged(*failures, verdict=HUB_DOWN, fleet=FLEET):
+    """The fleet after failures of (user, node, seconds ago)."""
+    for user, node, age_s in failures:
+        attempt = replace(TRIED, user=user, nodes=(node,))
+        fleet = blamed(fleet, replace(JOB, user=user), attempt, verdict, 1e9, NOW - age_s)
+    return fleet
+
+
+def test_what_jobs_share_is_no_nodes_fault():
+    """The first failure may still be its node's; once others fail alike elsewhere, no node is avoided or charged."""
+    assert decided(HUB_DOWN).exclude == ("n2",)
+    fleet = charged(("bob", "n1", 60), ("bob", "n1", 50))
+    decision = decided(HUB_DOWN, fleet=fleet)
+    assert (decision.kind, decision.exclude) == (DecisionKind.RETRY, ())
+    assert "other users' jobs failed alike on other nodes" in decision.reason
+    after = charged(("ada", "n2", 30), ("eve", "n1", 20), ("eve", "n2", 10), ("bob", "n2", 5), fleet=fleet)
+    assert after.suspects(NOW, 3600.0) == frozenset()
+    apart = charged(("bob", "n2", 60), ("bob", "n2", 50), ("eve", "n2", 10))  # all on one node: it may be that
+    assert apart.suspects(NOW, 3600.0) == {"n2"}
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        ([("ada", "n1", 60)], HUB_DOWN),  # one user's own failures elsewhere show nothing
+        ([("bob", "n2", 60)], HUB_DOWN),  # nor does the same node
+        ([("bob", "n1", 901)], HUB_DOWN),
+        ([("bob", "n1", 60)], replace(HUB_DOWN, category="net")),
+        ([("bob", "n1", 60)], replace(HUB_DOWN, bound=Bound.NODE)),
+    ],
+)
+def test_what_does_not_show_that_jobs_share_a_cause(others, verdict):
+    fleet = charged(*others)
+    assert not is_shared(fleet, TRIED, verdict, NOW)
+    assert decided(verdict, fleet=fleet).exclude == ("n2",)
+
+
+def test_a_full_file_system_is_no_nodes_fault():
+    full = replace(TRANSIENT, category="disk_quota", full_store="/scratch")
+    assert decided(full).exclude == ()
+    fleet = charged(("bob", "n2", 30), ("eve", "n2", 20), ("ada", "n2", 10), verdict=full)
+    assert fleet.suspects(NOW, 3600.0) == frozenset()
+
+
+def test_what_the_manager_saw_of_a_node_stands_whatever_others_share():
+    fleet = charged(("bob", "n1", 60))
+    down = replace(TRIED, failed_nodes=("n2",))
+    for at_s in (NOW - 20, NOW - 10):
+        fleet = blamed(fleet, JOB, down, HUB_DOWN, 1e9, at_s)
+    assert fleet.absolved("hub", 0.0).suspects(NOW, 3600.0) == {"n2"}
+    assert decided(HUB_DOWN, attempt=down, fleet=fleet).exclude == ("n2",)

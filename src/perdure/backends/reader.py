@@ -9,7 +9,7 @@ import json
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import islice
@@ -19,6 +19,7 @@ from perdure.backends.logfile import NOT_READ, listed, listed_below, open_log
 from perdure.errors import LogRefused
 from perdure.model.output import (
     DIGEST_BYTES,
+    FULL_BYTES,
     IS_NOT_THERE,
     Absent,
     LogMark,
@@ -75,6 +76,7 @@ class ReadRequest:
     max_bytes: int = 4 * 1024 * 1024  # of each of `files` that is not a rank's
     head_bytes: int = HEAD_BYTES
     births: bool = False  # ask when each file came into being
+    work_dir: str = ""  # where the job writes what is not its log
 
 
 def read_files(request: ReadRequest) -> Output:
@@ -98,7 +100,8 @@ def read_files(request: ReadRequest) -> Output:
         found = _first_of(WantedText((path,), OutputKind.RANK, rank), limits, marks, seen)
         if isinstance(found, OutputFile) and b"\0" not in found.text[:_LOOKED_AT_BYTES]:
             files.append(found)
-    return Output(tuple(files), tuple(absent), max(0, len(ranks) - MAX_RANK_FILES))
+    full_store = _full_store((request.work_dir, *dict.fromkeys(os.path.dirname(file.path) for file in files)))
+    return Output(tuple(files), tuple(absent), max(0, len(ranks) - MAX_RANK_FILES), full_store=full_store)
 
 
 def _found_ranks(request: ReadRequest) -> list[tuple[str, str]]:
@@ -200,6 +203,20 @@ def _read(
         path, tail, head, tail_at - start - len(head), wanted.kind, wanted.rank, start, size, digest_of(last),
         status.st_mtime, cut, _birth_s(descriptor) if request.births else None, disk.f_bavail * disk.f_frsize,
     )  # fmt: skip
+
+
+def _full_store(directories: Iterable[str]) -> str:
+    """Where the first full file system of these directories is mounted; "" where all have room."""
+    for directory in filter(None, directories):
+        try:
+            disk, mount = os.statvfs(directory), os.path.realpath(directory)
+        except OSError:
+            continue
+        if disk.f_blocks and disk.f_bavail * disk.f_frsize < FULL_BYTES:
+            while not os.path.ismount(mount):
+                mount = os.path.dirname(mount)
+            return mount
+    return ""
 
 
 def _range(descriptor: int, start: int, count: int) -> bytes:
@@ -307,6 +324,7 @@ def request_of_json(data: bytes) -> ReadRequest:
         given["max_bytes"],
         given["head_bytes"],
         given["births"],
+        given["work_dir"],
     )
 
 
@@ -317,6 +335,7 @@ def packed(output: Output) -> bytes:
         for file in output.files
     ]
     answer = {"files": files, "absent": [asdict(each) for each in output.absent], "left_out": output.left_out}
+    answer["full_store"] = output.full_store
     return json.dumps(answer).encode() + b"\n" + b"".join(file.head + file.tail for file in output.files)
 
 
@@ -331,7 +350,7 @@ def unpacked(packed_output: bytes) -> Output:
         files.append(OutputFile(**{**told, **texts}))
         at = end
     absent = [Absent(a["path"], Why(a["why"]), a["says"], OutputKind(a["kind"])) for a in answer["absent"]]
-    return Output(tuple(files), tuple(absent), answer["left_out"])
+    return Output(tuple(files), tuple(absent), answer["left_out"], full_store=answer["full_store"])
 
 
 def warm_up() -> None:

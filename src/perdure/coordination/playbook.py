@@ -61,6 +61,7 @@ class ResourceTable(Struct, frozen=True, forbid_unknown_fields=True):
 
     licence: str = ""
     partitions: tuple[str, ...] = ()
+    directory: str = ""
 
 
 class PlaybookFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,7 +92,12 @@ class Playbook:
         return sorted({name.partition(".")[0] for name in self.plans})
 
     def resource(self, name: str) -> Resource:
-        return self.resources.get(name) or Resource(name)
+        """The resource of this name; one that no file names, and that is a path, is the file system mounted there."""
+        return self.resources.get(name) or Resource(name, directory=name if name.startswith("/") else "")
+
+    def resource_at(self, mount: str) -> Resource:
+        """What jobs share there."""
+        return next((each for each in self.resources.values() if each.directory == mount), self.resource(mount))
 
 
 @cache

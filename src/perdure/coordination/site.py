@@ -16,18 +16,22 @@ from perdure.model.nodes import Node
 
 
 class Resource(Struct, frozen=True):
-    """Something that jobs share, and which jobs need it: those that ask for its licence or wait in its partitions.
+    """Something that jobs share, and which jobs need it.
 
-    With neither named, every job needs it.
+    Those that ask for its licence, that wait in its partitions, or that work below its directory. With nothing of this
+    named, every job needs it.
     """
 
     name: str
     licence: str = ""
     partitions: tuple[str, ...] = ()
+    directory: str = ""
 
     def is_needed_by(self, job: Job) -> bool:
         if self.licence:
             return self.licence in job.licences
+        if self.directory and not f"{job.work_dir}/".startswith(f"{self.directory.rstrip('/')}/"):
+            return False
         return not self.partitions or job.may_run_in(self.partitions)
 
 

@@ -72,6 +72,8 @@ class OutputFile:
         return LogMark(self.path, self.start, self.end, self.digest, self.written_s, self.doubt)
 
 
+FULL_BYTES = 1 << 20
+"""A file system on which less is free is full."""
 IS_NOT_THERE = "it is not there"
 """What `Absent.says` of a file whose directory exists."""
 
@@ -94,6 +96,7 @@ class Output:
     absent: tuple[Absent, ...] = ()
     left_out: int = 0  # files beyond the limits on what is read
     resubmits: bool = False  # the batch script submits jobs, or puts itself back
+    full_store: str = ""  # where a file system is mounted that the attempt writes to, and that is full
 
     @classmethod
     def of(cls, data: bytes, path: str = "log") -> Output:

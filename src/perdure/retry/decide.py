@@ -13,7 +13,7 @@ from perdure.model.exits import ExitWish, wish_of
 from perdure.model.jobs import Attempt, AttemptState, Job, Wish
 from perdure.model.signals import persons_deed
 from perdure.retry.budget import at, room
-from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of
+from perdure.retry.history import HOUR_S, WALLTIME_FINGERPRINT, Fleet, PastFailure, fingerprint_of, is_shared
 from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
 from perdure.triage.verdict import CANCELLED, Bound, CauseRole, Label, Verdict
@@ -406,6 +406,8 @@ def _elsewhere(
     """
     if _is_nobodys_fault(attempt, verdict):
         return (), (), f"retry anywhere{_but(job.excluded)}, the node did nothing wrong"
+    if not attempt.failed_nodes and is_shared(fleet, attempt, verdict, now):
+        return (), (), f"retry anywhere{_but(job.excluded)}, as other users' jobs failed alike on other nodes"
     kept = _kept_nodes(job, attempt, verdict, past, fleet)
     named = tuple(node for node in attempt.failed_nodes or attempt.nodes if node not in kept)
     suspects = sorted(fleet.suspects(now, rules.node_memory_s) - set(named) - kept)

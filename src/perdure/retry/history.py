@@ -13,9 +13,11 @@ from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState, Job
 from perdure.model.nodes import Node
 from perdure.model.output import LogMark
-from perdure.triage.verdict import Label, Verdict
+from perdure.triage.verdict import Bound, Label, Verdict
 
 HOUR_S = 3600.0
+NEARBY_S = 15 * 60.0
+"""Failures of others count as near in time when they are at most so old."""
 WALLTIME_FINGERPRINT = "walltime-told"  # of an attempt that ended since its walltime was near, and is to go on
 MAX_LINE = 300  # characters kept of a line
 _WORDS = re.compile(r"[A-Za-z0-9_-]+")
@@ -81,6 +83,7 @@ class NodeTrouble(Struct, frozen=True):
     category: str
     witnessed: bool
     hardware: str = ""  # the line of a job's log that shows broken hardware of this node
+    shared: bool = False  # others failed alike elsewhere: what they share is at fault, not this node
 
 
 class Spent(Struct, frozen=True):
@@ -119,6 +122,17 @@ class Fleet(Struct, frozen=True):
             kept[name] = (*kept.get(name, ()), trouble)[-MAX_TROUBLES:]
         return replace(self, troubles=kept)
 
+    def absolved(self, category: str, since_s: float) -> Fleet:
+        """No node is charged with what failed alike on several since then, unless the resource manager saw it there."""
+        charged = {
+            name: tuple(
+                replace(t, shared=True) if t.category == category and t.time_s >= since_s and not t.witnessed else t
+                for t in troubles
+            )
+            for name, troubles in self.troubles.items()
+        }
+        return replace(self, troubles=charged)
+
     def with_spent(self, spent: Spent, now: float) -> Fleet:
         """Remember a retry, and forget those of more than an hour ago."""
         recent = [s for s in self.spent if s.time_s > now - HOUR_S]
@@ -140,12 +154,29 @@ class Fleet(Struct, frozen=True):
         return frozenset([name for name, troubles in several if _speak_against(troubles, since)])
 
 
+def is_shared(fleet: Fleet, attempt: Attempt, verdict: Verdict, now: float) -> bool:
+    """Whether what jobs share is at fault, and no node: a full file system, or others failed alike on other nodes."""
+    if verdict.full_store:
+        return True
+    if verdict.bound is not Bound.SERVICE:
+        return False
+    elsewhere = (troubles for name, troubles in fleet.troubles.items() if name not in attempt.nodes)
+    return any(
+        trouble.user != attempt.user and trouble.category == verdict.category and now - trouble.time_s <= NEARBY_S
+        for troubles in elsewhere
+        for trouble in troubles
+    )
+
+
 def blamed(fleet: Fleet, job: Job, attempt: Attempt, verdict: Verdict, memory_s: float, now: float) -> Fleet:
     """Charge a failed attempt to its nodes. Deterministic failures and preemptions say nothing about a node."""
     witnessed = bool(attempt.failed_nodes)
     if not witnessed and (not verdict.infrastructure or attempt.state is AttemptState.PREEMPTED):
         return fleet
-    trouble = NodeTrouble(now, job.job_id, job.user, verdict.category, witnessed)
+    shared = not witnessed and is_shared(fleet, attempt, verdict, now)
+    if shared:
+        fleet = fleet.absolved(verdict.category, now - NEARBY_S)
+    trouble = NodeTrouble(now, job.job_id, job.user, verdict.category, witnessed, shared=shared)
     nodes = attempt.failed_nodes or attempt.nodes
     for name in _shown_broken(attempt, verdict):
         fleet = fleet.with_trouble((name,), replace(trouble, hardware=verdict.hardware[:MAX_LINE]), memory_s)
@@ -175,6 +206,6 @@ def usable_nodes(nodes: Iterable[Node]) -> dict[str, frozenset[str]]:
 
 def _speak_against(troubles: tuple[NodeTrouble, ...], since: float) -> bool:
     """Whether those after `since` make a suspect."""
-    recent = [t for t in troubles if t.time_s > since]
+    recent = [t for t in troubles if t.time_s > since and not t.shared]
     witnessed = [t.witnessed for t in recent].count(True)
     return witnessed >= 2 or (len(recent) >= 3 and len({t.user for t in recent}) >= 2)

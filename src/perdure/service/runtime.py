@@ -58,6 +58,7 @@ from perdure.service.whatif.comparison_queue import ComparisonQueue, at_work
 from perdure.service.workers.commands import ServiceCommands
 from perdure.service.workers.engine import Engine
 from perdure.service.workers.executor import STOP_FILE, Executor, ExecutorSettings
+from perdure.service.workers.full_stores import LOOK_EVERY_S, FullStores
 from perdure.service.workers.gc_tuning import keep_pauses_short
 from perdure.service.workers.heartbeat_monitor import HeartbeatMonitor
 from perdure.service.workers.hooks import LISTEN_EVERY_S, Hooks
@@ -167,6 +168,8 @@ def run(settings: Settings) -> int:
         hands.append(
             forever("disk", stop, lambda: keep_room(engine, KillSwitch(state)), lambda: stop.wait(PROBE_EVERY_S))
         )
+        stores = FullStores(lambda: engine.state.chain, playbook_of(settings), engine.tell, time.time)
+        hands.append(forever("full file systems", stop, stores.look, lambda: stop.wait(LOOK_EVERY_S)))
         nodes = settings.backend_kind.demo_nodes(settings.backend)
         if isinstance(backend, Playground) and nodes is not None:
             hands.append(demonstration(Site(*nodes), backend, engine, state, stop))

@@ -14,6 +14,7 @@ from typing import Any
 import re2
 from msgspec import Struct, field
 
+from perdure.model.output import FULL_BYTES
 from perdure.triage.rule import Cause
 from perdure.triage.verdict import Bound
 
@@ -54,7 +55,7 @@ _OF_SETUP = frozenset(
     {"net", "nccl_timeout", "nccl_comm", "rdzv_store", "dist_config", "obj_store", "fs", "permission", "cuda_env"}
 )
 """Categories in which a wrong set-up and a passing trouble print the same."""
-_OF_STORAGE = frozenset({"fs", "disk_quota", "obj_store", "ckpt"})
+OF_STORAGE = frozenset({"fs", "disk_quota", "obj_store", "ckpt"})
 _NO_GPU_FOUND = frozenset({"gpu-unavailable", "jax-backend", "gpu-taken-from-container"})
 """Rules of what a program says that finds no GPU, be it that one is lost or that it was given none."""
 _AMBIGUOUS = (0.1, 0.97)  # a cause whose prior lies outside is sure of itself
@@ -104,8 +105,8 @@ def _who_else(cause: Cause, progress: TrainingProgress, context: Context) -> Ite
 
 
 def _room_on_disk(cause: Cause, progress: TrainingProgress, context: Context) -> Iterator[Circumstance]:  # noqa: ARG001
-    if cause.category in _OF_STORAGE and context.free_bytes is not None:
-        if context.free_bytes < 1 << 20:
+    if cause.category in OF_STORAGE and context.free_bytes is not None:
+        if context.free_bytes < FULL_BYTES:
             yield Circumstance("disk-full", "the disk that its log is on is full", -1.5)
         elif cause.category == "fs":
             yield Circumstance("disk-free", f"the disk that its log is on has {context.free_bytes >> 20} MiB free", 0.3)

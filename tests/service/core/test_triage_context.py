@@ -2,8 +2,8 @@
 
 from perdure.model.identity import AttemptId
 from perdure.model.jobs import Attempt, AttemptState
-from perdure.retry.history import Fleet, NodeTrouble
-from perdure.service.core.triage_context import NEARBY_S, context_of
+from perdure.retry.history import NEARBY_S, Fleet, NodeTrouble
+from perdure.service.core.triage_context import context_of
 
 MINE = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 5000.0, user="ada")
 NOW = 6000.0

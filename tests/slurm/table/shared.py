@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.attacks.test_full_disk import small_disk
 from tests.slurm.cluster import await_
 from tests.slurm.table.row import Group
 from tests.slurm.table.stage import Stage
@@ -54,6 +55,29 @@ def store_down(stage: Stage) -> Iterator[None]:
             stage.done(job)
             site.await_done(job, "hold", "release")
         assert stage.acts(other) == []
+
+
+@SHARED.row()
+def store_full(stage: Stage) -> Iterator[None]:
+    """A job fails for the disk it saves to is full: no node is avoided, who writes there waits until there is room."""
+    site, cluster = stage.site, stage.cluster
+    with small_disk(stage.folder / "scratch") as disk:
+        disk.chmod(0o1777)
+        there = f"--chdir={disk}"
+        writes = stage.submit("sleep 600", there)
+        site.await_known(writes)
+        stage.main = stage.submit("echo step 1 loss 0.5; dd if=/dev/zero of=checkpoint.pt bs=1M", there)
+        yield
+        stage.stopped(stage.main)
+        pause = site.await_record(writes, lambda record: record["type"] == "job.pause")
+        waits = stage.submit("true", there, "--begin=now+20")
+        cluster.wait(waits, _held)
+        (disk / "checkpoint.pt").unlink()
+        stage.done(waits)
+        assert [record["id"] for record in site.records(writes) if record["type"] == "job.pause"] == [pause["id"]]
+        assert not any("suspect" in record["type"] for record in site.records(stage.main))
+        cluster.run("scancel", writes)
+        await_("the disk unused", lambda: not cluster.run("squeue", "-h", "-j", writes).strip(), 60)
 
 
 @SHARED.row(alone=True)

@@ -65,7 +65,11 @@ def read_output(attempt: Attempt, runs: LocalRuns | None, max_bytes: int, known:
     files = runs.own.files() if runs else RankFiles()
     wanted = (WantedText((attempt.stdout,), OutputKind.STDOUT), *files.wanted)
     searches = files.written_since(attempt.start_s)
-    read = read_files(ReadRequest(os.getuid(), wanted, searches, tuple(known), max_bytes, births=bool(files.appended)))
+    work_dir = runs.own.workdir if runs else ""
+    births = bool(files.appended)
+    read = read_files(
+        ReadRequest(os.getuid(), wanted, searches, tuple(known), max_bytes, births=births, work_dir=work_dir)
+    )
     by_ranks = [f for f in read.files if f.kind is OutputKind.RANK and f.written_s >= attempt.start_s - TICK_S]
     owned = _owned(by_ranks, attempt, files, runs.beside if runs and by_ranks else ())
     own = (file for file in read.files if file.kind is not OutputKind.RANK)

@@ -114,6 +114,7 @@ class LocalJob(Struct, frozen=True):
             required=self.required,
             restarts=self.restarts,
             eligible_s=self.eligible_s,
+            work_dir=spec.workdir,
         )
 
 

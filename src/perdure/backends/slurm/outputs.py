@@ -38,6 +38,10 @@ class JobOutputs(Struct, frozen=True):
     partitions: str = ""  # that the script asks for
     told: tuple[str, ...] = ()  # user and paths that this was made from
 
+    @property
+    def work_dir(self) -> str:
+        return self.told[1] if self.told else ""
+
     def are_of(self, record: JobRecord) -> bool:
         """Whether they are that job's: a slurmctld that lost its state gives an id to another job again."""
         return self.told == _telling(record)
@@ -89,7 +93,9 @@ def request_of(
     ranks = outputs.files if outputs else RankFiles()
     births = outputs is not None and (outputs.appends or bool(ranks.appended))
     searches = ranks.written_since(attempt.start_s)
-    return ReadRequest(owner_uid, (*files, *ranks.wanted), searches, tuple(known), max_bytes, births=births)
+    work_dir = outputs.work_dir if outputs else ""
+    wanted = (*files, *ranks.wanted)
+    return ReadRequest(owner_uid, wanted, searches, tuple(known), max_bytes, births=births, work_dir=work_dir)
 
 
 def has_failed(record: JobRecord) -> bool:

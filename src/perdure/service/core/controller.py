@@ -7,7 +7,7 @@ worst, and every step is idempotent: ids and keys are made from the attempt that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -43,6 +43,7 @@ from perdure.retry.history import Fleet, Spent, blamed, usable_nodes
 from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.service.core.comments import commented, line_of
 from perdure.service.core.consequences import LEAVES_IT_TO_A_PERSON, consequences
+from perdure.service.core.full_store import full_store
 from perdure.service.core.hardware import broken_nodes
 from perdure.service.core.messages import (
     PERDURE,
@@ -384,19 +385,20 @@ def _judged(
     failure = replace(failure, attempt=attempt, record=record, verdict=event.verdict)
     state = state.with_case(replace(case, failure=failure), settings.max_cases)
     state, effects = _advance(state, [ExceptionRaised(record, own=True)], settings, event.time_s)
-    state, more = _raise_hardware(state, failure, settings, event.time_s)
+    raised = [ExceptionRaised(record, own=True) for record in _of_the_site(state, failure, settings, event.time_s)]
+    state, more = _advance(state, raised, settings, event.time_s) if raised else (state, [])
     return state, [Journalled(event), *effects, *more]
 
 
-def _raise_hardware(
+def _of_the_site(
     state: ControllerState, failure: Failure, settings: ControllerSettings, now: float
-) -> tuple[ControllerState, list[Effect]]:
-    """Speak against the nodes that logs of two users show broken."""
-    if failure.verdict is None or not failure.verdict.hardware:
-        return state, []
-    broken = broken_nodes(state.fleet, state.chain, state.cluster, failure.attempt, PERDURE, now)
-    raised = [ExceptionRaised(record, own=True) for record in broken]
-    return _advance(state, raised, settings, now) if raised else (state, [])
+) -> Iterator[ExceptionRecord]:
+    """What a failure shows of the site: nodes that logs of two users show broken, and a full file system."""
+    attempt, verdict = failure.attempt, failure.verdict
+    if verdict is not None and verdict.hardware:
+        yield from broken_nodes(state.fleet, state.chain, state.cluster, attempt, PERDURE, now)
+    if verdict is not None and verdict.full_store:
+        yield from full_store(settings.playbook, state.chain, attempt.id, verdict.full_store, PERDURE, now)
 
 
 def _typed(failure: Failure, verdict: Verdict) -> str:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.model.jobs import Attempt
-from perdure.retry.history import Fleet, NodeTrouble
+from perdure.retry.history import NEARBY_S, Fleet, NodeTrouble
 from perdure.service.core.case import Case
 from perdure.triage.context import Context
-
-NEARBY_S = 15 * 60.0
-"""Failures of others count as near in time when they are at most so old."""
 
 
 def context_of(attempt: Attempt, case: Case | None, fleet: Fleet, free_bytes: int | None, now: float) -> Context:

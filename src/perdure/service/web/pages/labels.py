@@ -204,6 +204,7 @@ _FAULTS = {
     "process": "Process failed",
     "site": "Of the site's own",
     "storage": "Storage fault",
+    "storage.full": "Disk full",
     "storage.quota": "Quota runs out",
     "storage.quota.over": "Quota exceeded",
     "storage.restored": "Storage back",
