@@ -146,6 +146,18 @@ def test_an_alarm_is_the_first_ones_and_can_be_called_off(tmp_path):
     assert first.alarm().ends
 
 
+def test_of_two_that_judge_at_the_same_time_one_says_that_it_ends(tmp_path):
+    first, second = gang(tmp_path, 0), gang(tmp_path, 1)
+    said = [second.end(), first.end(), second.end()]
+    assert said == [True, False, True]
+    assert first.alarm().ends
+    assert second.alarm().ends
+    (word,) = tmp_path.glob("attempts/1/gang-0/end.json")
+    told = json.loads(word.read_text())
+    word.write_text(json.dumps({**told, "time_s": time.time() - 60}))  # of an earlier command
+    assert [first.end(), second.end()] == [True, False]
+
+
 def test_what_another_step_an_earlier_command_or_another_user_says_counts_for_nothing(tmp_path):
     mine, of_another_step = gang(tmp_path, 0), gang(tmp_path, 1, step="1")
     of_another_step.call()

@@ -63,10 +63,12 @@ class Gang:
             return Alarm(fields.maybe_whole("rank"), fields.text("by") == self._own, fields.yes("ends"))
         return None
 
-    def end(self) -> None:
-        """Say to all that the program is to end."""
-        if self.size > 1:
-            self._write("alarm", ends=True)
+    def end(self) -> bool:
+        """Say to all that the program is to end; False where another launcher has, that judged at the same time."""
+        if self.size < 2:
+            return True
+        self._write("alarm", ends=True)
+        return self._is_first("end")
 
     def call_off(self) -> None:
         """Take this launcher's own alarm back."""
@@ -146,6 +148,24 @@ class Gang:
             os.close(os.open(self._file("told"), flags, 0o600))
             return True
         return False
+
+    def _is_first(self, word: str) -> bool:
+        """Whether this launcher is the first with a word since it began; where that cannot be told, it is."""
+        own = f"{word}-{self._own}"
+        self._write(own)
+        for _ in range(2):  # what an earlier command of the same script left gives way
+            try:
+                os.link(self._file(own), self._file(word))
+            except FileExistsError:
+                if (said := self._read(word)) is not None:
+                    return said.text("by") == self._own
+                with suppress(OSError):
+                    self._file(word).unlink(missing_ok=True)
+            except OSError:
+                break
+            else:
+                break
+        return True
 
     def _others(self, since_s: float, kind: str = "sights-", limit: int = MAX_BYTES) -> Iterator[Fields]:
         with suppress(OSError):

@@ -38,6 +38,7 @@ FILES_EVERY_S, EARLY_S = 30.0, 5.0
 LEADER_S = 30.0  # beyond the two graces, after which a leader is not waited for any more
 FAILED_S, FAILED_AGAIN_S = 5.0, 30.0  # from a rank's failure until it is told, and between two looks at who waits
 MAX_STACKS = 8
+_OTHERS_WORD = "another rank's launcher has found that the step hangs"
 UNSEEN = "the program's output goes where nobody can look at it: only its beats will count (perdure.job.beat)"
 
 
@@ -128,7 +129,7 @@ class HangResponse:
         if silent_s is not None and silent_s < self.options.hang.after_s / 2:
             return  # this one goes on, whatever happens to the others
         if ends:
-            self._end("another rank's launcher has found that the step hangs", "perdure exec: ")
+            self._end(_OTHERS_WORD, "perdure exec: ")
             return
         if self._inquiry is None:
             self._alarm_s = now
@@ -164,8 +165,10 @@ class HangResponse:
             if self._finding is not None and not self._is_excused(self._finding, now):
                 self._tell(self._finding)
         if self._is_due and self._finding is not None:
-            self.gang.end()
-            self._end(self._sentence(self._finding))
+            if self.gang.end():
+                self._end(self._sentence(self._finding))
+            else:
+                self._end(_OTHERS_WORD, "perdure exec: ")
 
     def _is_excused(self, finding: HangFinding, now: float) -> bool:
         if not finding.works or not self.hang.excuse(now):
