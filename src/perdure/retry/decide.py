@@ -22,7 +22,7 @@ OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREE
 """Ends that the resource manager answers for: they say nothing of the job."""
 
 
-_COSTS = "; expected cost "
+COSTS = "; expected cost "  # begins the figures behind a decision's words
 _HOPELESS_P = 0.2  # a retry with no more chance than this very probably fails
 _EVEN_P = 0.5  # below that a retry for a cause in the job itself is a probing one, whatever the verdict was
 _NO_CAUSE = ("unknown", "preempt")  # categories of a log that tells of no error, or of a signal that was caught
@@ -58,7 +58,7 @@ class Decision(Struct, frozen=True):
     @property
     def told(self) -> str:
         """The reason without the costs that were weighed."""
-        return self.reason.partition(_COSTS)[0]
+        return self.reason.partition(COSTS)[0]
 
     def saved_gpu_h(self, attempt: Attempt) -> float:
         """GPU-hours that a retry would very probably have burnt again, by expectation.
@@ -150,7 +150,7 @@ class _Weighed(Struct, frozen=True):
     def costs(self) -> str:
         """Both costs in words, to end a reason with."""
         unit = "GPU-h" if self.attempt.gpus else "node-h"
-        return f"{_COSTS}{self.retry_cost:.2f} {unit} if retried, {self.stop_cost:.2f} if stopped (p = {self.p:.2f})"
+        return f"{COSTS}{self.retry_cost:.2f} {unit} if retried, {self.stop_cost:.2f} if stopped (p = {self.p:.2f})"
 
     def decision(
         self,

@@ -25,6 +25,12 @@ def test_a_line_is_short_plain_and_tells_whose_it_is(note, misread):
     assert mark_of(line) == "0a1b2c"
 
 
+def test_of_a_job_that_slurm_put_back_the_line_tells_what_failed_and_leaves_the_figures_out():
+    said = "requeued by the resource manager, kept off n2; no peer: retry away from n2"
+    line = line_of(ATTEMPT, f"{said}; expected cost 0.1 node-h if retried, 3.1 if stopped (p = 0.78)", "", "0a1b2c")
+    assert line == f"perdure: {said}. perdure why 7 #0a1b2c"
+
+
 def test_a_line_tells_when_the_attempt_failed():
     failed_s = datetime(2026, 11, 23, 18, 31, 4).timestamp()
     assert line_of(ATTEMPT, "no peer", "", "0a1b2c", failed_s).startswith(

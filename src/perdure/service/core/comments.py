@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from perdure.model.actions import Action, Comment, Exclude, Release, Requeue
 from perdure.model.comment_line import COMMENT_PREFIX
 from perdure.model.identity import AttemptId
+from perdure.retry.decide import COSTS
 
 MAX_CHARACTERS = 200
 MARK_CHARACTERS = 6
@@ -41,7 +42,7 @@ def line_of(attempt: AttemptId, note: str, misread: str, mark: str, failed_s: fl
     end = f"; not understood: {misread[:MAX_ANSWERED]}" if misread else ""
     end = f"{_plain(end)}. perdure why {attempt.job_id} #{mark}"
     room = MAX_CHARACTERS - len(COMMENT_PREFIX) - len(when) - len(end)
-    return f"{COMMENT_PREFIX}{when}{_fitted(_plain(note.partition(';')[0]), room)}{end}"
+    return f"{COMMENT_PREFIX}{when}{_fitted(_plain(note.partition(COSTS)[0]), room)}{end}"
 
 
 def _fitted(said: str, room: int) -> str:
