@@ -595,6 +595,17 @@ def test_a_preemption_says_nothing_of_the_node():
     assert set(blamed(FLEET, JOB, TRIED, TRANSIENT, 3600.0, NOW).troubles) == {"n2"}
 
 
+def test_a_node_that_a_person_set_down_is_not_charged_with_the_jobs_lost_there():
+    fleet = replace(FLEET, set_down=frozenset({"n2"}))
+    lost = replace(TRIED, state=AttemptState.NODE_FAIL, nodes=("n1", "n2"), failed_nodes=("n2",))
+    assert blamed(fleet, JOB, lost, TRANSIENT, 3600.0, NOW).troubles == {}
+    assert blamed(fleet, JOB, replace(lost, failed_nodes=()), TRANSIENT, 3600.0, NOW).troubles == {}
+    both = replace(lost, failed_nodes=("n1", "n2"))
+    assert set(blamed(fleet, JOB, both, TRANSIENT, 3600.0, NOW).troubles) == {"n1"}
+    failed = replace(lost, state=AttemptState.FAILED)  # before, by itself
+    assert set(blamed(fleet, JOB, failed, TRANSIENT, 3600.0, NOW).troubles) == {"n2"}
+
+
 def test_what_is_taken_back_is_the_jobs_latest_retry():
     fleet = FLEET
     for time_s, job_id in ((30.0, "1"), (10.0, "1"), (20.0, "2")):  # planned in another order than they start

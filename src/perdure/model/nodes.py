@@ -29,6 +29,7 @@ class Node(Struct, frozen=True):
     partitions: tuple[str, ...] = ()  # that it belongs to; () where there are none
     by: str = ""  # who wrote the reason, where that is told
     is_reserved: bool = False  # for some users or for maintenance: no other job starts there for now
+    is_set_down: bool = False  # by a person, not by the resource manager: what ends there then is no fault of the node
 
     @property
     def is_usable(self) -> bool:

@@ -100,6 +100,7 @@ class Fleet(Struct, frozen=True):
 
     usable: Mapping[str, frozenset[str]] = field(default_factory=dict)  # nodes by partition; "" is all of them
     reserved: frozenset[str] = frozenset()  # of the usable nodes, those where other jobs do not start for now
+    set_down: frozenset[str] = frozenset()  # nodes that a person has set down
     live_jobs: int = 0  # that run or wait
     running_jobs: int = 0
     troubles: Mapping[str, tuple[NodeTrouble, ...]] = field(default_factory=dict)  # by node
@@ -169,7 +170,10 @@ def is_shared(fleet: Fleet, attempt: Attempt, verdict: Verdict, now: float) -> b
 
 
 def blamed(fleet: Fleet, job: Job, attempt: Attempt, verdict: Verdict, memory_s: float, now: float) -> Fleet:
-    """Charge a failed attempt to its nodes. Deterministic failures and preemptions say nothing about a node."""
+    """Charge a failed attempt to its nodes. Deterministic failures and preemptions say nothing about a node.
+
+    Nor does it that a job was lost with a node that a person has set down.
+    """
     witnessed = bool(attempt.failed_nodes)
     if not witnessed and (not verdict.infrastructure or attempt.state is AttemptState.PREEMPTED):
         return fleet
@@ -178,6 +182,8 @@ def blamed(fleet: Fleet, job: Job, attempt: Attempt, verdict: Verdict, memory_s:
         fleet = fleet.absolved(verdict.category, now - NEARBY_S)
     trouble = NodeTrouble(now, job.job_id, job.user, verdict.category, witnessed, shared=shared)
     nodes = attempt.failed_nodes or attempt.nodes
+    if attempt.state is AttemptState.NODE_FAIL and fleet.set_down.intersection(nodes):
+        nodes = tuple(name for name in attempt.failed_nodes if name not in fleet.set_down)
     for name in _shown_broken(attempt, verdict):
         fleet = fleet.with_trouble((name,), replace(trouble, hardware=verdict.hardware[:MAX_LINE]), memory_s)
         nodes = tuple(other for other in nodes if other != name)

@@ -269,6 +269,23 @@ def test_any_bytes_can_be_read(data):
     read_nodes(data, MARK)
 
 
+@pytest.mark.parametrize(
+    ("state", "reason", "set_down"),
+    [
+        ("DOWN", "moved to another rack", True),
+        ("DOWN*", "Not responding", False),
+        ("DOWN", "Node unexpectedly rebooted", False),
+        ("DOWN", "NHC: check_fs_mount failed", False),
+        ("DOWN", "node.unreachable [perdure 4711]", False),
+        ("DOWN", "", False),
+        ("IDLE+DRAIN", "moved to another rack", False),
+    ],
+)
+def test_a_person_sets_a_node_down_in_other_words_than_slurms(state, reason, set_down):
+    (record,) = read_nodes(node("n1", state, reason).encode(), MARK)
+    assert record.node.is_set_down is set_down
+
+
 def test_nodes_are_read_with_their_reasons():
     text = "scontrol: show node\n" + node("n1") + node("n2", "DOWN*", "Not responding [x]") + node("n3", "FUTURE")
     first, second = read_nodes(text.encode(), MARK)

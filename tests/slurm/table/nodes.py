@@ -118,6 +118,27 @@ def two_faults_at_once(stage: Stage) -> Iterator[None]:
 
 
 @NODES.row(alone=True)
+def set_down_by_its_operator(stage: Stage) -> Iterator[None]:
+    """`state=down` with a person's reason, twice under jobs: they go elsewhere, other retries may go there."""
+    cluster = stage.cluster
+    yield
+    for times in ("first", "second"):
+        lost = stage.submit(
+            f"[ -e {stage.mark}-{times} ] && exit 0; touch {stage.mark}-{times}; sleep 600", "-w", "node3"
+        )
+        stage.site.await_known(lost)
+        cluster.run("scontrol", "update", "nodename=node3", "state=down", "reason=moves to another rack")
+        try:
+            stage.recovered(lost, 180)
+        finally:
+            cluster.return_node("node3")
+    other = stage.submit(stage.once() + LOST_PEER)
+    stage.recovered(other, 150)
+    assert [act["exclude"] for act in stage.requeues(other)] == [[cluster.ends(other)[0]["NodeList"]]]
+    stage.check()
+
+
+@NODES.row(alone=True)
 def drained_under_a_job(stage: Stage) -> Iterator[None]:
     """The operator drains the node while its job runs and then fails: the drain is not fought."""
     job = stage.submit(f"{stage.once()}sleep 6\n{LOST_PEER}", "-w", "node4")

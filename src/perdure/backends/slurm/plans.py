@@ -14,7 +14,7 @@ from typing import NamedTuple
 import re2
 
 from perdure.backends.slurm.dependants import is_singleton, repaired_dependency, word_on
-from perdure.backends.slurm.records import JobRecord, ended_badly, waits_again
+from perdure.backends.slurm.records import OUR_REASON, JobRecord, ended_badly, waits_again
 from perdure.backends.slurm.words import CANNOT_RUN, HELD_BY_A_PERSON, is_held, is_waiting
 from perdure.errors import JobBusy
 from perdure.model.actions import (
@@ -34,8 +34,6 @@ from perdure.model.actions import (
 )
 from perdure.model.comment_line import mark_of
 from perdure.model.nodes import Node, NodeState
-
-OURS = "[perdure "  # begins the mark that what we do to a node leaves in its reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +394,7 @@ def for_node(action: NodeAction, node: Node | None) -> Outcome | Todo:
         return refused("there is no such node")
     mine = f"[perdure {_one_line(action.episode)}]"
     down = node.state is NodeState.DOWN
-    drained = node.state in (NodeState.DRAINING, NodeState.DRAINED) or (down and OURS in node.reason)
+    drained = node.state in (NodeState.DRAINING, NodeState.DRAINED) or (down and OUR_REASON in node.reason)
     match action:
         case Drain() if drained:
             return done(f"drained: {node.reason}")
@@ -408,7 +406,7 @@ def for_node(action: NodeAction, node: Node | None) -> Outcome | Todo:
             return Todo((f'update nodename={node.name} state=down reason="{_one_line(action.reason)} {mine}"',))
     if not drained:
         return done("in service")
-    if OURS not in node.reason:
+    if OUR_REASON not in node.reason:
         return refused(f"{node.by or 'somebody else'} drained it: {node.reason or 'no reason is given'}")
     return Todo((f"update nodename={node.name} state={'resume' if down else 'undrain'}",))
 

@@ -22,10 +22,19 @@ from typing import NamedTuple
 import re2
 from msgspec import Struct, field
 
-from perdure.backends.slurm.words import duration_s, exit_status, gpus, is_reserved, is_waiting, node_state, node_total
+from perdure.backends.slurm.words import (
+    duration_s,
+    exit_status,
+    gpus,
+    is_reserved,
+    is_slurms_own,
+    is_waiting,
+    node_state,
+    node_total,
+)
 from perdure.errors import InputError
 from perdure.model.hostlist import expand
-from perdure.model.nodes import Node
+from perdure.model.nodes import Node, NodeState
 
 _BEGINNING = re2.compile(rb"(?m)^(?:scontrol: )?JobId=(\d{1,10}) (?:[A-Za-z]+=\S+ )*?JobName=")
 _HEADER = re2.compile(rb"(?:scontrol: )?JobId=\d{1,10} ((?:[A-Za-z]+=\S+ )*?)JobName=")
@@ -37,6 +46,7 @@ _REASON = re2.compile(r"(?s)(.*?)(?: \[([^\[\]]*)@(\d{1,12})~?[0-9a-z]*\])?")
 CLOCKS_APART_S = 1.0  # at most, between slurmctld's machine and ours; the shortest time limit is a minute
 _BAD_ENDS = ("NonZeroExitCode", "RaisedSignal")
 _NULL = "(null)"
+OUR_REASON = "[perdure "  # begins the mark that what we do to a node leaves in its reason
 MAX_NAME = 1024  # characters of what is compared and never followed
 _MAX_TASK = 4_000_000_000  # larger numbers stand for "no task in particular"
 
@@ -459,16 +469,18 @@ def _node(line: str, mark: str) -> NodeRecord | None:
     if state is None:
         return None
     reason = _REASON.fullmatch(reason_text.partition(" Comment=")[0].rstrip())
+    why = reason[1] if reason else ""
     return NodeRecord(
         Node(
             name=fields["NodeName"],
             state=state,
-            reason=reason[1] if reason else "",
+            reason=why,
             gpus=gpus(fields.get("Gres", "")) or gpus(fields.get("CfgTRES", "")) or 0,
             gpus_used=gpus(fields.get("AllocTRES", "")) or 0,
             by=(reason[2] or "") if reason else "",
             since_s=float(reason[3]) if reason and reason[3] else None,
             is_reserved=is_reserved(fields.get("State", "")),
+            is_set_down=state is NodeState.DOWN and OUR_REASON not in why and not is_slurms_own(why),
             partitions=tuple(name for name in fields.get("Partitions", "").split(",") if name and name != "(null)"),
         ),
         boot_s=_instant(fields.get("BootTime", ""), mark),

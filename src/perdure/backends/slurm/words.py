@@ -50,6 +50,11 @@ PUT_BACK_AND_HELD = "job_requeued_in_held_state"
 _HELD_TEXTS = (PUT_BACK_AND_HELD, LAUNCH_FAILED)
 _CANNOT_OPEN_OUTPUT = 53  # the signal part of an exit code; no signal has that number
 
+_OWN_REASONS = (
+    "not responding", "node unexpectedly rebooted", "prolog error", "epilog error", "kill task failed", "nhc:",
+    "low realmemory", "low cpus", "low socket*core", "low tmpdisk", "batch job complete failure", "duplicate jobid",
+    "gres/", "reboot asap", "resumetimeout reached", "suspendtimeout reached",
+)  # fmt: skip
 _NODE_TOTAL = re2.compile(r"(?:^|,)node=(\d{1,6})(?:$|,)")
 _DURATION = re2.compile(r"(?:(\d{1,6})-)?(\d{1,6}):(\d\d)(?::(\d\d))?")
 
@@ -171,6 +176,15 @@ def node_state(text: str) -> NodeState | None:
     if silent or words & {"NOT_RESPONDING", "UNKNOWN"}:
         return NodeState.UNKNOWN
     return NodeState.UP
+
+
+def is_slurms_own(reason: str) -> bool:
+    """Whether Slurm itself, or its node health check, wrote a node's reason; all other text counts as a person's.
+
+    >>> is_slurms_own("Not responding"), is_slurms_own("Low RealMemory (reported:1 < 9)"), is_slurms_own("new rack")
+    (True, True, False)
+    """
+    return not reason or reason.lower().startswith(_OWN_REASONS)
 
 
 def node_total(text: str) -> int | None:

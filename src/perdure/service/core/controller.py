@@ -235,7 +235,8 @@ def fleet_of(known: Known, fleet: Fleet, before: Known | None = None) -> Fleet:
         return fleet
     usable = usable_nodes(known.nodes.values()) if known.nodes else {}
     reserved = frozenset(node.name for node in known.nodes.values() if node.is_reserved)
-    return replace(fleet, usable=usable, reserved=reserved)
+    set_down = frozenset(node.name for node in known.nodes.values() if node.is_set_down)
+    return replace(fleet, usable=usable, reserved=reserved, set_down=set_down)
 
 
 def _attempt_ended(
