@@ -39,6 +39,13 @@ def test_one_seed_replays_one_run(simulation, seed):
     assert len(runs.pop().splitlines()) > LEAST_EVENTS
 
 
+@pytest.mark.parametrize("seed", [96783, 110162, 129424, 224335, 236743])
+def test_a_seed_that_once_broke_a_law_holds(simulation, seed):
+    """A clock that was ahead, a restart, and, in the last, what another service did of what this one gave up."""
+    told = simulation.run(seed)
+    assert not told.broken, str(told)
+
+
 # -- services that break a law must be caught
 
 
