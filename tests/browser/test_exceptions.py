@@ -32,6 +32,25 @@ def test_one_gets_from_the_list_to_a_journey_and_leaves_a_note(open_site):
     assert visit.hits() == []
 
 
+def test_who_dealt_with_an_exception_closes_it_at_the_top_of_its_page(open_site):
+    place, visit = open_site(lambda world: Told(world).raise_("odd", "app.nan"))
+    page, path = visit.page, "/exceptions/odd"
+    visit.go(path)
+    assert page.evaluate("document.querySelector('#main h2').id") == "see-to-it"
+    page.fill("input[name=note]", "swapped the card")
+    with page.expect_response(lambda answer: answer.url.endswith(path)):
+        pass  # a look for news leaves what was typed
+    assert page.input_value("input[name=note]") == "swapped the card"
+    page.click("section:has(#see-to-it) button:has-text('Close')")
+    page.wait_for_selector(".toast:has-text('Closed')")
+    page.wait_for_selector("section:has(#see-to-it)", state="detached")
+    page.wait_for_selector("section:has(#notes) code:has-text('swapped the card')")
+    record = place.world.state.chain.find("odd")
+    (note,) = [note for note in record.annotations if note.key == "closed"]
+    assert (note.value, record.outcome) == ("swapped the card", "recovered")
+    assert visit.hits() == []
+
+
 def test_the_count_of_open_ones_follows_on_every_page(open_site):
     place, visit = open_site(stir)
     visit.go("/jobs")

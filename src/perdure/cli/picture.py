@@ -36,7 +36,9 @@ class LookAge:
         """How old it is: what came since, it does not show."""
         if self.last_look_s is None:
             return "the service has not seen the cluster yet"
-        return f"this is how it was {max(0.0, now - self.last_look_s):.0f} s ago, at {instant(self.last_look_s)}"
+        old_s = now - self.last_look_s
+        ago = f"{old_s:.0f} s ago" if old_s >= 1.0 else "just now"
+        return f"this is how it was {ago}, at {instant(self.last_look_s)}"
 
 
 def picture_of(client: Client) -> LookAge:

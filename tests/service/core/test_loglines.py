@@ -42,6 +42,15 @@ def test_a_decision_says_its_cause_once(summary, why):
     assert why in line.text
 
 
+@pytest.mark.parametrize(("end_s", "told"), [(NOW - 0.4, "just now"), (NOW - 3.0, "3 s ago"), (NOW + 2.0, "just now")])
+def test_a_decision_says_how_long_ago_the_attempt_ended(end_s, told):
+    attempt = Attempt(AttemptId("c", "7", 1), AttemptState.FAILED, ("n1",), 0.0, end_s, user="ada")
+    record = ExceptionRecord("c/7#1", "job.shape", 0, Scope.LOCAL, Subject("c", "7"), NOW)
+    verdict, decision = Verdict(Label.DETERMINISTIC, 0.02, "shape", "x"), Decision(DecisionKind.STOP, "no")
+    (line,) = lines([Noted(record, Failure(attempt, record, verdict, decision))], ControllerState("c"), NOW)
+    assert line.text.endswith(f"; ended {told})")
+
+
 def test_on_a_terminal_what_is_merely_told_takes_one_line():
     def shown(level, width):
         record = logging.LogRecord("perdure", level, "", 0, "%s", ("decided " * 40,), None)

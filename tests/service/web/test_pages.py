@@ -240,6 +240,7 @@ def test_an_unknown_page_is_a_page(browser):
     assert answer.status_code == 404
     assert "<script>alert" not in answer.text
     assert "To the first page" in answer.text
+    assert "/api/" not in browser.get("/no-such-page").text.partition("<main")[2]
 
 
 # -- hostile text

@@ -32,7 +32,7 @@ def lines(effects: Iterable[Effect], before: ControllerState, now: float) -> Ite
                 if verdict is None or decision is None or _was_decided(before, failure):
                     continue
                 attempt = failure.attempt
-                ended = f"ended {now - attempt.end_s:.0f} s ago" if attempt.end_s is not None else "its end is not told"
+                ended = _ended(attempt.end_s, now)
                 owner = f"{record.owner} handles it" if record.owner else "nobody handles it"
                 said = (
                     verdict.category if verdict.summary in decision.reason else f"{verdict.category}: {verdict.summary}"
@@ -53,6 +53,12 @@ def lines(effects: Iterable[Effect], before: ControllerState, now: float) -> Ite
                 yield _line(logging.INFO, f"action {action.key}: asked for by {by}")
             case _:
                 pass
+
+
+def _ended(end_s: float | None, now: float) -> str:
+    if end_s is None:
+        return "its end is not told"
+    return f"ended {now - end_s:.0f} s ago" if now - end_s >= 1.0 else "ended just now"
 
 
 def _was_decided(before: ControllerState, failure: Failure) -> bool:

@@ -20,7 +20,9 @@ def page_of(request: Request, problem: Problem) -> Response | None:
         return None
     if problem.status == 401:
         return _to_login(request)
-    words = f"{problem.detail[:1].upper()}{problem.detail[1:]}. {problem.fix}"
+    if "/api/" in problem.fix:  # a route is nothing to a person at a page
+        problem = problem.model_copy(update={"fix": ""})
+    words = f"{problem.detail[:1].upper()}{problem.detail[1:]}. {problem.fix}".strip()
     if is_htmx(request):
         return Response(status_code=problem.status, headers=told({"perdure:told": {"text": words, "bad": True}}))
     session = session_of(request)
