@@ -65,6 +65,17 @@ def test_who_waited_is_remembered_while_both_jobs_are_known():
     assert dependants((ran,), known) == {}
 
 
+def test_who_takes_a_dependency_back_while_the_job_runs_is_no_dependant_any_more():
+    runs = replace(record(state="RUNNING"), job_id="7")
+    waits = replace(WAITS, job_id="9", dependency="afterany:7(unfulfilled)")
+    known = dependants((runs, waits), {})
+    assert of_job(runs, known) == {"9": waits.dependency}
+    freed = replace(waits, dependency="")
+    assert of_job(runs, dependants((runs, freed), known)) == {}
+    failed = replace(runs, state="FAILED")  # then Slurm itself takes it away
+    assert of_job(failed, dependants((failed, freed), known)) == {"9": waits.dependency}
+
+
 def test_singletons_wait_for_their_own_users_jobs_and_not_for_themselves():
     first = replace(WAITS, dependency="singleton(unfulfilled)")
     twin = replace(first, job_id="10")

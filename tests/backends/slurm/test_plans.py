@@ -11,6 +11,7 @@ from perdure.backends.slurm.plans import (
     for_job,
     for_node,
     lets_go,
+    refused,
     refused_twice,
     takes_back,
     without_admin,
@@ -81,7 +82,8 @@ def test_a_node_is_taken_back_where_no_other_has_what_the_job_asks_for():
     told, _ = step(Requeue(ATTEMPT, exclude=("n1",), comment=said), stuck).commands
     assert 'AdminComment="perdure: a peer left: retry on any node but n9. perdure why 7 #a"' in told
     assert not takes_back(step(Requeue(ATTEMPT, exclude=("n1",)), PUT_BACK))
-    assert status(Requeue(ATTEMPT, exclude=("n1",)), replace(stuck, excluded=("n9",))) is REFUSED
+    left = step(Requeue(ATTEMPT, exclude=("n1",)), replace(stuck, excluded=("n9",)))
+    assert left == refused("it is in the queue, where no node has what it asks for: BadConstraints")
 
 
 def test_what_earlier_retries_were_kept_off_is_lifted_and_nothing_else():

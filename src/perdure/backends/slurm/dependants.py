@@ -64,10 +64,15 @@ def dependants(records: Iterable[JobRecord], before: Dependants) -> dict[str, di
         for target, waiting in before.items()
         if target in waited_for and (kept := {job_id: text for job_id, text in waiting.items() if job_id in known})
     }
-    for record in records:
-        if record.dependency and is_waiting(record.state):
-            for target in _targets(record):
-                found.setdefault(target, {})[record.job_id] = record.dependency
+    going_on = {
+        record.job_id for record in records if record.state == "RUNNING"
+    }  # of an array one task may have failed
+    for record in filter(lambda each: is_waiting(each.state), records):
+        targets = _targets(record) if record.dependency else set()
+        for target in targets:
+            found.setdefault(target, {})[record.job_id] = record.dependency
+        for target in going_on.intersection(found) - targets:  # no failure, but its owner has taken it back
+            found[target].pop(record.job_id, None)
     return found
 
 

@@ -224,7 +224,7 @@ def _anywhere(action: Requeue, job: JobRecord) -> Outcome | Todo:
     """Take back nodes that it was kept away from: no other has what it asks for (-C, a reservation, memory)."""
     left = [node for node in job.excluded if node not in action.exclude]
     if len(left) == len(job.excluded):
-        return refused(f"no node has what the job asks for: {job.reason}")
+        return refused(f"it is in the queue, where no node has what it asks for: {job.reason}")
     words = f"{_TAKEN_BACK}, so not away from {','.join(action.exclude)} any more"
     where = f" on any node but {', '.join(left)}" if left else " on any node"
     comment = action.comment.replace(f" away from {', '.join(action.exclude)}", where)
