@@ -11,7 +11,7 @@ from perdure.backends.local import JobSpec, LocalBackend, start_daemon, stop_dae
 from perdure.coordination.playbook import own_playbook
 from perdure.model.jobs import JobState
 from perdure.service.workers.full_stores import FullStores
-from tests.attacks.test_full_disk import needs_mount, small_disk
+from tests.attacks.test_full_disk import fill, needs_mount, small_disk
 from tests.e2e.service import await_, running
 
 SAVES = """
@@ -34,6 +34,22 @@ def cluster(tmp_path):
         stop_daemon(home)
 
 
+def records(service, kind):
+    chain = service.engine.state.chain
+    return [record for record in (*chain.open.values(), *chain.ended.values()) if record.type == kind]
+
+
+@needs_mount
+def test_a_full_disk_explains_no_other_failure(cluster, tmp_path):
+    with small_disk(tmp_path / "scratch") as disk, running(cluster, tmp_path / "state") as service:
+        fill(disk)
+        argv = (sys.executable, "-c", "print('step 1 loss 0.5', flush=True); {}['labels']")
+        job = cluster.submit(JobSpec(argv, user="mira", workdir=str(disk)))
+        service.await_job(job, JobState.FAILED)
+        await_(lambda: bool(records(service, "job.index")))
+        assert records(service, "storage.full") == []
+
+
 @needs_mount
 def test_a_full_shared_disk_blames_no_node_and_pauses_its_writers_once(cluster, tmp_path):
     with small_disk(tmp_path / "scratch") as disk, running(cluster, tmp_path / "state") as service:
@@ -43,15 +59,15 @@ def test_a_full_shared_disk_blames_no_node_and_pauses_its_writers_once(cluster, 
             return cluster.submit(JobSpec(argv, user=user, gpus_per_node=1, workdir=str(where)))
 
         def of_type(kind):
-            chain = service.engine.state.chain
-            return [record for record in (*chain.open.values(), *chain.ended.values()) if record.type == kind]
+            return records(service, kind)
 
         def state(job):
             return service.engine.state.known.jobs[job].state
 
-        writes = submit(WAITS, "tunde")
+        (disk / "runs").mkdir()
+        writes = submit(WAITS, "tunde", disk / "runs")
         service.await_job(writes, JobState.RUNNING)
-        savers = [submit(SAVES.format(user=user), user) for user in ("mira", "jonas")]
+        savers = [submit(SAVES.format(user=user), user, disk / "runs") for user in ("mira", "jonas")]
         for job in savers:
             service.await_job(job, JobState.FAILED)
         await_(lambda: len(of_type("job.pause")) == 1)
@@ -60,7 +76,7 @@ def test_a_full_shared_disk_blames_no_node_and_pauses_its_writers_once(cluster, 
             service.await_job(job, JobState.RUNNING)
         late = submit(WAITS, "mira")
         service.await_job(late, JobState.HELD)
-        assert len(of_type("storage.full")) == 1
+        assert [record.subject.resource for record in of_type("storage.full")] == [str(disk)]
         assert [record.subject.job_id for record in of_type("job.pause")] == [writes]
         assert service.engine.state.fleet.suspects(time.time(), 3600.0) == frozenset()
         assert not any(getattr(row.action, "nodes", ()) for job in savers for row in service.actions(job))
@@ -68,7 +84,7 @@ def test_a_full_shared_disk_blames_no_node_and_pauses_its_writers_once(cluster, 
         stores = FullStores(lambda: service.engine.state.chain, own_playbook(), service.engine.tell, time.time)
         stores.look()
         assert of_type("storage.restored") == []
-        for checkpoint in disk.glob("*.pt"):
+        for checkpoint in disk.glob("runs/*.pt"):
             checkpoint.unlink()
         stores.look()
         service.await_job(late, JobState.PENDING, JobState.RUNNING)

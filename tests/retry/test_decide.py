@@ -15,6 +15,7 @@ from perdure.retry.decide import DecisionKind, decide
 from perdure.retry.history import (
     HOUR_S,
     MAX_TROUBLES,
+    NEARBY_S,
     WALLTIME_FINGERPRINT,
     Fleet,
     NodeTrouble,
@@ -802,6 +803,7 @@ def charged(*failures, verdict=HUB_DOWN, fleet=FLEET):
 def test_what_jobs_share_is_no_nodes_fault():
     """The first failure may still be its node's; once others fail alike elsewhere, no node is avoided or charged."""
     assert decided(HUB_DOWN).exclude == ("n2",)
+    assert is_shared(charged(("bob", "n1", NEARBY_S)), TRIED, HUB_DOWN, NOW)
     fleet = charged(("bob", "n1", 60), ("bob", "n1", 50))
     decision = decided(HUB_DOWN, fleet=fleet)
     assert (decision.kind, decision.exclude) == (DecisionKind.RETRY, ())
@@ -817,7 +819,7 @@ def test_what_jobs_share_is_no_nodes_fault():
     [
         ([("ada", "n1", 60)], HUB_DOWN),  # one user's own failures elsewhere show nothing
         ([("bob", "n2", 60)], HUB_DOWN),  # nor does the same node
-        ([("bob", "n1", 901)], HUB_DOWN),
+        ([("bob", "n1", NEARBY_S + 1)], HUB_DOWN),
         ([("bob", "n1", 60)], replace(HUB_DOWN, category="net")),
         ([("bob", "n1", 60)], replace(HUB_DOWN, bound=Bound.NODE)),
     ],

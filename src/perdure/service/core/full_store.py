@@ -37,9 +37,8 @@ def full_store(
 
 
 def _is_about(record: ExceptionRecord, resource: str) -> bool:
-    return (
-        record.type == FULL and record.subject.resource == resource and (not record.state.is_over or record.is_in_force)
-    )
+    is_known = not record.state.is_over or record.is_in_force
+    return is_known and record.type == FULL and record.subject.resource == resource
 
 
 def full_now(chain: Chain, detected_by: str) -> list[ExceptionRecord]:
