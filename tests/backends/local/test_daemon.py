@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.backends.local import JobSpec, LocalBackend, paths, start_daemon, stop_daemon
+from perdure.backends.local import JobSpec, LocalBackend, control, paths, start_daemon, stop_daemon
 from perdure.backends.local.processes import birth
 from perdure.backends.local.records import Timing
 from perdure.errors import ClusterBusy, ClusterError, InputError, NotFound, StateError
@@ -552,3 +552,16 @@ def test_freeze_and_thaw_never_lets_two_incarnations_write_one_checkpoint(tmp_pa
 
 def test_times_are_those_of_the_machine(cluster):
     assert abs(cluster.backend.observe(0.0).time_s - time.time()) < 60.0
+
+
+def test_a_start_that_is_broken_off_leaves_no_daemon_behind(tmp_path, monkeypatch):
+    begun = []
+
+    def interrupted(backend, process, *_):
+        begun.append(process)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(control, "_await_answer", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        control.start_daemon(tmp_path)
+    assert begun[0].wait(timeout=60) != 0

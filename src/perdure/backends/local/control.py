@@ -55,7 +55,11 @@ def start_daemon(
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=state
         )
-    _await_answer(backend, process, state, log_start, timeout_s)
+    try:
+        _await_answer(backend, process, state, log_start, timeout_s)
+    except BaseException:  # Ctrl-C, too: nobody would know of a daemon that has not answered yet
+        process.terminate()
+        raise
     return process.pid
 
 

@@ -39,8 +39,8 @@ class LocalKind(BackendKind[LocalSettings]):
         from perdure.backends import local
 
         home = state / "cluster"
-        local.start_daemon(home, cluster=cluster, nodes=settings.nodes, gpus=settings.gpus)
         try:
+            local.start_daemon(home, cluster=cluster, nodes=settings.nodes, gpus=settings.gpus)
             yield local.LocalBackend(home, cluster)
         finally:
             local.stop_daemon(home)

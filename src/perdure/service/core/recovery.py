@@ -61,8 +61,8 @@ def _amend(job: Job, attempt: Attempt, decision: Decision) -> Recovery:
     if held:
         note = f"released after {job.reason}: {decision.reason}"
         return Component.SCHEDULER, handled(note, *actions, Release(attempt.id))
-    where = f", kept off {', '.join(exclude)}" if exclude else ""
-    where += f", asked to start on {decision.node_count}" if resized else ""
+    where = f", to be kept off {', '.join(exclude)}" if exclude else ""
+    where += f", to start on {decision.node_count}" if resized else ""
     note = f"requeued by the resource manager{where}; {decision.reason}"
     return Component.RESOURCE_MANAGER, handled(note, *actions)
 
