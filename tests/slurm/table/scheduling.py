@@ -140,14 +140,15 @@ def one_of_several_partitions(stage: Stage) -> Iterator[None]:
     stage.cluster.run("scontrol", "create", "partitionname=small", "nodes=node2", "prioritytier=9", "maxtime=60")
     try:
         waited = stage.submit(stage.once() + LOST_PEER, "-p", "small,main", "--hold")
-        at_once = stage.submit(
-            f"#SBATCH -p small,main\n[ -e {stage.mark}-2 ] && exit 0\ntouch {stage.mark}-2\n{LOST_PEER}"
-        )
         yield
         await_("a look at the queue", lambda: waited in [job["job_id"] for job in stage.site.ask("/jobs")])
         stage.cluster.run("scontrol", "release", waited)
+        stage.recovered(waited, 150)
+        at_once = stage.submit(
+            f"#SBATCH -p small,main\n[ -e {stage.mark}-2 ] && exit 0\ntouch {stage.mark}-2\n{LOST_PEER}"
+        )
+        stage.recovered(at_once, 150)
         for job in (waited, at_once):
-            stage.recovered(job, 150)
             assert stage.cluster.ends(job)[0]["NodeList"] == "node2"
             assert [act["exclude"] for act in stage.requeues(job)] == [["node2"]], stage.says(job)
     finally:
