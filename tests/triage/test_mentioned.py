@@ -3,7 +3,8 @@
 import pytest
 
 from perdure.triage.judge import judge
-from perdure.triage.verdict import Label
+from perdure.triage.rules import own_rules
+from perdure.triage.verdict import CauseRole, Label
 
 STEPS = "".join(f"epoch 0 step {i} loss {2 - i / 90:.2f}\n" for i in range(1, 25))
 DATED = "".join(f"2025-03-04 05:06:{i:02d} INFO step {i} loss 0.4\n" for i in range(1, 25))
@@ -96,3 +97,14 @@ def test_a_bare_message_near_the_end_stays_the_cause(after: str) -> None:
 @pytest.mark.parametrize("end", ['  + Exception Group Traceback (most recent call last):\n  |   File "t.py", line 3\n'])
 def test_a_group_of_exceptions_is_no_trace_of_a_shell(end: str) -> None:
     assert judge(f"{STEPS}{end}  | {END}".encode()).category == "shape"
+
+
+@pytest.mark.parametrize("level", ["INFO:", "[INFO]", "[I]", "TRACE -"])
+def test_what_a_program_tells_at_the_level_of_information_is_no_cause(level: str) -> None:
+    line = f"{level} Unable to initialize backend 'rocm': module 'jaxlib' has no attribute 'X'"
+    log = ("step 1 loss 0.3\n" * 60 + line + "\n").encode()
+    found = own_rules().match(line.encode())
+    assert found is not None
+    assert found.cause.role is CauseRole.CONFIRMATION
+    assert judge(log).label is Label.UNSURE
+    assert judge(log.replace(level.encode(), b"ERROR:")).label is Label.DETERMINISTIC

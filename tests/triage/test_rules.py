@@ -12,6 +12,7 @@ import pytest
 from perdure.errors import ConfigError
 from perdure.triage.clean import without_prefix
 from perdure.triage.excerpt import last_block
+from perdure.triage.judge import judge
 from perdure.triage.logtext import LogText, blocks
 from perdure.triage.matching import DENSE_END_BYTES, SEARCHES, STRIDE_BYTES
 from perdure.triage.rule import Force, TriageRule
@@ -21,6 +22,19 @@ from perdure.triage.verdict import CauseRole
 ROOT = Path(__file__).resolve().parents[2]
 RULES = own_rules().rules
 BASE = '[category.c]\nsays = "s"\n[[rule]]\nname = "r"\npattern = "boom"\ncategory = "c"\np = 0.5\n'
+
+PARTS = """
+[category.wide]
+says = "wide"
+[category.narrow]
+part_of = "wide"
+says = "narrow"
+[[rule]]
+name = "r"
+pattern = "boom"
+category = "narrow"
+p = 0.1
+"""
 
 
 def _name(rule: TriageRule) -> str:
@@ -248,3 +262,26 @@ def test_the_automata_hold_what_all_rules_match() -> None:
 
     quickest, *_, slowest = sorted(map(seconds, (book.screen.search, book.sharp_screen.search, book.match)))
     assert slowest < 8 * quickest
+
+
+def test_a_category_that_is_part_of_a_wider_one_is_itself_to_people_and_the_wider_to_reasoning() -> None:
+    cause = read_rules(PARTS, "x.toml").rules[0].cause
+    assert (cause.category, cause.wider, cause.says) == ("narrow", "wide", "narrow")
+
+
+def test_a_category_that_is_part_of_none_is_its_own_wider_one() -> None:
+    cause = read_rules(PARTS.replace('part_of = "wide"\n', ""), "x.toml").rules[0].cause
+    assert cause.wider == cause.category == "narrow"
+
+
+def test_each_narrow_category_is_part_of_one_that_rules_know() -> None:
+    known = {rule.cause.category for rule in own_rules().rules}
+    narrow = {rule.cause.category: rule.cause.part_of for rule in own_rules().rules if rule.cause.part_of}
+    assert narrow["import"] == "config"
+    assert set(narrow.values()) <= known
+    assert not set(narrow.values()) & set(narrow)
+
+
+def test_a_verdict_names_the_narrow_category() -> None:
+    log = b"Traceback (most recent call last):\nModuleNotFoundError: No module named 'joblib'\n"
+    assert judge(log).category == "import"

@@ -159,6 +159,12 @@ TOLD = (
 )
 """What makes of such a value a message: its name, or a field of a logger's record."""
 
+INFORMED = (
+    r"^\s*(?:\[(?:INFO|TRACE|DEBUG|I)\]|(?:INFO|TRACE|DEBUG|VERBOSE)(?::| -| \[| \|)|I tensorflow/)"
+    r"|^(?:\S+ ){0,4}NCCL INFO "
+)
+"""The level of a line by which its program tells what it does: a lasting failure in it was dealt with."""
+
 WARNED = r"(?i:\bwarn(?:ing)?\b|\blevel=debug\b)|(?:^|[\[ |(])DEBUG[\]:) |]"
 """Words of a line that only warns, or that nobody reads; some programs have no other word for their errors."""
 

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from perdure.triage.clean import (
     ADVICE,
     CLEARED,
+    INFORMED,
     MAX_LINE_BYTES,
     MENTIONED,
     PIECE,
@@ -157,7 +158,12 @@ class RuleBook(Struct, frozen=True, dict=True):
         # Not in the set, whose automaton they would make too big for its memory.
         if _says(CLEARED, line) or _says(MENTIONED, line) or (rule.cause.infrastructure and _says(QUOTED, line)):
             return None
-        if survived in found or (warned in found and not rule.warns) or (b".py::" in line and _says(TESTED, line)):
+        if (
+            survived in found
+            or (warned in found and not rule.warns)
+            or (b".py::" in line and _says(TESTED, line))
+            or (_is_lasting(rule.cause) and _says(INFORMED, line))
+        ):
             return replace(rule, cause=replace(rule.cause, role=CauseRole.CONFIRMATION, force=Force.FAINT, hard=False))
         if rule.cause.role is not CauseRole.CONFIRMATION and _is_printed(line):
             return replace(rule, cause=replace(rule.cause, role=CauseRole.ROOT, force=Force.FAINT, hard=False))
@@ -236,6 +242,7 @@ class RuleBook(Struct, frozen=True, dict=True):
             position = max(position, stride_end)
 
 
+_MOST_LASTING = 0.3  # a cause that passes a retry more rarely lasts
 _OF_FULL_CARD = "gpu_oom", "gpu_busy"  # by whether others hold it
 FULL_BY_ITSELF, FULL_BY_OTHERS = "cuda-oom", "cuda-oom-busy-card"
 
@@ -303,6 +310,11 @@ def _is_source(data: bytes, start: int) -> bool:
 
 
 _IGNORED = b"Exception ignored "  # in a destructor: Python tells of it and goes on
+
+
+def _is_lasting(cause: Cause) -> bool:
+    """Whether it is a root cause that a retry rarely passes."""
+    return cause.role is CauseRole.ROOT and not cause.hard and cause.p_transient <= _MOST_LASTING
 
 
 def _is_ignored(data: bytes, start: int) -> bool:
