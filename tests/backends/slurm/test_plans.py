@@ -161,6 +161,17 @@ def test_a_waiting_job_whose_last_attempt_is_another_is_left_alone():
         assert status(action, WAITS, last_start=500) is SUPERSEDED
 
 
+def test_a_release_of_what_slurm_holds_is_left_to_a_person_where_accounting_lacks_the_start():
+    """Superseded, it would leave the job held with nobody told."""
+    gave_up = replace(PUT_BACK, reason="launch_failed_requeued_held")
+    outcome = step(Release(ATTEMPT), gave_up, last_start=50)
+    assert (outcome.status, outcome.detail.rpartition(": ")[2]) == (REFUSED, "scontrol release 7")
+    assert status(Release(ATTEMPT), gave_up, last_start=500) is SUPERSEDED  # a newer start has a failure of its own
+    assert status(Release(ATTEMPT), replace(gave_up, reason="JobHeldUser"), last_start=50) is SUPERSEDED
+    assert status(Release(ATTEMPT), WAITS, last_start=50) is SUPERSEDED
+    assert status(Release(ATTEMPT, "x"), gave_up, last_start=50) is SUPERSEDED  # of a shared resource's fault
+
+
 def test_a_heterogeneous_job_is_put_back_as_a_whole():
     """By its plain id Slurm changes all of its components."""
     assert step(Requeue(ATTEMPT), replace(FAILED, components=2)) == Todo(("requeuehold 7",))

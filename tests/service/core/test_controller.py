@@ -335,6 +335,15 @@ def test_an_action_that_came_to_nothing_is_handed_to_a_person(status):
     assert run.noted.record.owner is Component.SCHEDULER  # still one owner
 
 
+def test_a_release_that_came_to_nothing_is_handed_to_a_person():
+    run = after_failure(replace(JOB, state=JobState.HELD, reason="launch_failed_requeued_held"))
+    run.judge(TRANSIENT)
+    (release,) = (action for action in run.acts() if isinstance(action, Release))
+    run.feed(Ended((ActionEnded(4100.0, release.key, ONE, "refused", "it is held: scontrol release 1"),)))
+    assert run.noted.record.state is ExceptionState.ESCALATED
+    assert "scontrol release 1" in run.noted.record.verdicts[-1].note
+
+
 # -- what jobs share
 
 PENDING = replace(JOB, state=JobState.PENDING)

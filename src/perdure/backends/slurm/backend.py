@@ -692,7 +692,8 @@ class SlurmBackend:
             action = replace(action, exclude=tuple(name for name in action.exclude if name in self._nodes))
         job = self._job(scontrol, action)
         now = time.time()
-        last_start = self._last_start(job) if job is not None and not plans.has_run(job, now) else None
+        wanted = action.attempt.incarnation
+        last_start = self._last_start(job, wanted) if job is not None and not plans.has_run(job, now) else None
         waiting = self._waiting_for(scontrol, job) if isinstance(action, Requeue) and job is not None else ()
         return plans.for_job(action, job, last_start, now, let_go=let_go, dependants=waiting)
 
@@ -836,14 +837,15 @@ class SlurmBackend:
             raise ClusterBusy("scontrol", answer.complaint, "Run `scontrol ping`")
         return found[0] if found else None
 
-    def _last_start(self, job: JobRecord) -> int:
+    def _last_start(self, job: JobRecord, wanted: int) -> int:
         """The start instant of the latest attempt of a job that waits, 0 where it never ran.
 
-        What the last look saw is good enough while the job has been put back exactly once since; else
-        accounting is asked, the one case in which an action takes a second process.
+        What the last look saw is good enough while the job has been put back exactly once since, and no action is about
+        a later start: a controller that was killed starts again, uncounted, what it had not saved. Else accounting is
+        asked, the one case in which an action takes a second process.
         """
         start_s, restarts = self._latest.get(job.job_id, (0, -1))
-        if start_s and job.restarts == restarts + 1:
+        if start_s and start_s >= wanted and job.restarts == restarts + 1:
             return start_s
         rows = self._ask_accounting("-j", job.job_id)
         return accounting.latest_start(rows, job.job_id, job.restarts)

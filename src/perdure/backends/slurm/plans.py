@@ -108,6 +108,9 @@ def for_job(
         return done("started again")
     tells_of_before = isinstance(action, Comment) and latest is not None and latest > wanted and not is_over(job)
     if latest is not None and latest != wanted and not tells_of_before:
+        if latest < wanted and isinstance(action, Release) and not action.episode and _is_held_by_slurm(job):
+            why = f"it is held ({job.reason}), and accounting does not tell of the start that failed"
+            return refused(f"{why}: scontrol release {whole(job)}")
         return superseded(f"a {'newer' if latest > wanted else 'different'} attempt of the job exists")
     if isinstance(action, Requeue):
         return _requeue(action, job, now, dependants, let_go)
@@ -137,6 +140,12 @@ def _of_cron(action: JobAction, job: JobRecord) -> Outcome | Accounted:
     if isinstance(action, Comment):
         return to_account(action, job)
     return refused("Slurm starts a job of a scrontab by itself, and takes no changes to it")
+
+
+def _is_held_by_slurm(job: JobRecord) -> bool:
+    """True where Slurm itself gave up: nothing starts the job, and nobody else may know that it waits."""
+    held = is_held(job.state, job.priority, job.reason)
+    return held and job.reason not in HELD_BY_A_PERSON and job.state != "SPECIAL_EXIT"
 
 
 def has_run(job: JobRecord, now: float) -> bool:

@@ -59,7 +59,7 @@ def _amend(job: Job, attempt: Attempt, decision: Decision) -> Recovery:
     if exclude or resized or decision.lift:
         actions.append(Exclude(attempt.id, exclude, decision.node_count, lift=decision.lift))
     if held:
-        note = f"released after {job.reason}: {decision.reason}"
+        note = f"to be released after {job.reason}: {decision.reason}"
         return Component.SCHEDULER, handled(note, *actions, Release(attempt.id))
     where = f", to be kept off {', '.join(exclude)}" if exclude else ""
     where += f", to start on {decision.node_count}" if resized else ""
