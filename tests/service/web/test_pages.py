@@ -582,17 +582,39 @@ def test_a_job_says_which_nodes_it_is_kept_off():
         ("PartitionDown", "waits for its partition, which is down"),  # also once the node is back
         ("BeginTime", "waits for n2, which is down"),
         ("Resources", "waits for n2, which is down"),
+        ("PartitionTimeLimit", "waits because the time limit is above the partition's (PartitionTimeLimit)"),
+        ("AccountNotAllowed", "waits because the partition does not admit the account (AccountNotAllowed)"),
+        ("QOSNotAllowed", "waits because the account or the partition does not admit the QOS (QOSNotAllowed)"),
+        ("InvalidQOS", "waits because the QOS is not valid (InvalidQOS)"),
+        ("QOSMaxGRESPerUser", "waits because of a limit of the QOS (QOSMaxGRESPerUser)"),
+        ("AssocGrpCpuLimit", "waits because of a limit of the account or user (AssocGrpCpuLimit)"),
+        ("PartitionNodeLimit", "waits for n2, which is down"),  # Slurm says so of missing nodes, too
     ],
 )
-def test_a_closed_partition_comes_before_the_nodes_that_a_job_waits_for(reason, said):
+def test_what_no_node_would_change_comes_before_the_nodes_that_a_job_waits_for(reason, said):
     job = Job("c", "1", "", "", JobState.PENDING, 0.0, reason=reason)
     down = [Node("n2", NodeState.DOWN)]
     assert waiting.waits_in_words(job, down, {}) == said
     assert waiting.waits_in_words(replace(job, state=JobState.RUNNING), down, {}) == ""
 
 
+def test_a_job_that_asks_for_too_much_time_waits_for_no_node():
+    job = Job("c", "1", "", "", JobState.PENDING, 0.0, excluded=("n1",))
+    nodes = [Node("n1", NodeState.UP), Node("n2", NodeState.DRAINED)]
+    assert len(waiting.blocked_by(job, nodes)) == 2
+    assert waiting.blocked_by(replace(job, reason="PartitionTimeLimit"), nodes) == ()
+
+
 @pytest.mark.parametrize(
-    ("reason", "said"), [("BeginTime", "waits for the time at which it may start"), ("Resources", "")]
+    ("reason", "said"),
+    [
+        ("BeginTime", "waits for the time at which it may start"),
+        (
+            "PartitionNodeLimit",
+            "waits because the number of nodes is outside the partition's limits (PartitionNodeLimit)",
+        ),
+        ("Resources", ""),
+    ],
 )
 def test_a_time_to_wait_for_is_said_where_no_node_is_missing(reason, said):
     job = Job("c", "1", "", "", JobState.PENDING, 0.0, reason=reason)

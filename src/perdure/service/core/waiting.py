@@ -18,7 +18,20 @@ _CLOSED = {
     "PartitionDown": "waits for its partition, which is down",
     "PartitionInactive": "waits for its partition, which is inactive",
 }
-_LATER = {"BeginTime": "waits for the time at which it may start"}
+_NEVER = {
+    "PartitionTimeLimit": "waits because the time limit is above the partition's (PartitionTimeLimit)",
+    "AccountNotAllowed": "waits because the partition does not admit the account (AccountNotAllowed)",
+    "QOSNotAllowed": "waits because the account or the partition does not admit the QOS (QOSNotAllowed)",
+    "InvalidAccount": "waits because the account is not valid (InvalidAccount)",
+    "InvalidQOS": "waits because the QOS is not valid (InvalidQOS)",
+    "DependencyNeverSatisfied": "waits because a job before it did not end as required (DependencyNeverSatisfied)",
+}
+_LIMITS = {"QOS": "the QOS", "Assoc": "the account or user"}
+_LATER = {
+    "BeginTime": "waits for the time at which it may start",
+    # Slurm says so, too, where nodes that the job must have are drained or down.
+    "PartitionNodeLimit": "waits because the number of nodes is outside the partition's limits (PartitionNodeLimit)",
+}
 _HELD = {
     "JobHeldUser": "is held by a person (JobHeldUser)",
     "JobHeldAdmin": "is held by an administrator (JobHeldAdmin)",
@@ -28,14 +41,26 @@ _HELD = {
 def waits_in_words(job: Job, blocking: Sequence[Node], ordered_by: Mapping[str, str], held_by: str = "") -> str:
     """What a job waits for, in words; "" where that is not known or needs none. `held_by`: who had Perdure hold it.
 
-    Who holds it comes first, and then a closed partition: no node that returns would help. The time comes last, as it
-    passes by itself.
+    Who holds it comes first, and then what no node that returns would change: a closed partition, a limit, an account.
+    The time comes last, as it passes by itself, and so does what may be said because nodes are missing.
     """
     if not job.state.is_waiting:
         return ""
     if job.state is JobState.HELD and (held_by or job.reason in _HELD):
         return held_by or _HELD[job.reason]
-    return _CLOSED.get(job.reason) or in_words(blocking, ordered_by) or _LATER.get(job.reason, "")
+    return _unchanged_by_nodes(job.reason) or in_words(blocking, ordered_by) or _LATER.get(job.reason, "")
+
+
+def _unchanged_by_nodes(reason: str) -> str:
+    """What keeps a job waiting whatever its nodes do, in words; "" where the resource manager's reason is another.
+
+    >>> _unchanged_by_nodes("QOSMaxGRESPerUser")
+    'waits because of a limit of the QOS (QOSMaxGRESPerUser)'
+    """
+    if reason in _CLOSED or reason in _NEVER:
+        return _CLOSED.get(reason) or _NEVER[reason]
+    whose = next((words for start, words in _LIMITS.items() if reason.startswith(start)), "")
+    return f"waits because of a limit of {whose} ({reason})" if whose else ""
 
 
 def blocked_by(job: Job, nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -44,7 +69,7 @@ def blocked_by(job: Job, nodes: Sequence[Node]) -> tuple[Node, ...]:
     Nodes out of service that it must run on, or, where too few others are large enough, those that would do: out of
     service, or in service and kept off (``sbatch --exclude``, a retry elsewhere).
     """
-    if not job.state.is_waiting:
+    if not job.state.is_waiting or job.reason in _NEVER:
         return ()
     out = [node for node in nodes if node.state in STANDS]
     if job.required:
