@@ -441,6 +441,25 @@ def test_jobs_that_come_while_it_is_down_are_held_together_and_once():
     assert {site.chain.ended[name].outcome for name in ("x", needed.id)} == {ExceptionOutcome.RECOVERED}
 
 
+@pytest.mark.parametrize(
+    ("kind", "by", "ends"),
+    [
+        ("storage.full", "perdure", "until there is room again, which Perdure sees by itself"),
+        ("storage.full", "operator:root", "until storage.restored of it is raised"),
+        ("storage.down", "perdure", "until storage.restored of it is raised"),
+    ],
+)
+def test_what_holds_a_job_that_came_later_says_what_is_wrong_and_what_ends_it(kind, by, ends):
+    site = Site()
+    site.take(ExceptionRaised(replace(down().record, type=kind, detected_by=by)))
+    for job_id, now in (("1", NOW + 30), ("2", NOW + 60)):
+        site.wait(job_id)
+        (needed,) = newly_needed(site, now)
+        site.take(ExceptionRaised(needed, own=True), now=now)
+        note = site.chain.ended[needed.id].owning.note
+        assert note == f"{kind} of pfs: 1 jobs that need it and came since are held, {ends}"
+
+
 def test_a_job_that_a_person_let_go_is_not_held_again():
     site = Site()
     site.wait("1")

@@ -28,6 +28,8 @@ NEEDED = "resource.needed"  # the type of what says: jobs came that need what is
 MAX_HELD = 500  # by one exception: the rest is held as newcomers are
 MAX_TOLD = 500
 TOLD_SEVERITY = 4
+_FULL = "storage.full"
+_THE_SERVICE = "perdure"
 
 
 def hold_waiting(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:
@@ -45,10 +47,13 @@ def hold_waiting(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling
 def hold_newcomers(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling:  # noqa: ARG001
     """Hold the jobs that came since it went down. The running ones have been told."""
     resource = record.subject.resource
-    if not _brakes_on(resource, site):
+    brakes = _brakes_on(resource, site)
+    if not brakes:
         return handled("nothing is held because of it")
+    down = [brake for brake in brakes if brake.type != NEEDED]  # not what held those that came before
     holds = [Hold(attempt, record.id) for attempt in _late(_needy(record, site), record, site)]
-    note = f"{_cause(record)}: {len(holds)} jobs that need it and came since are held"
+    causes = ", ".join(dict.fromkeys(_cause(brake) for brake in down)) or _cause(record)
+    note = f"{causes}: {len(holds)} jobs that need it and came since are held{_until(down)}"
     return handled(note, *holds, forbids=(START,))
 
 
@@ -94,6 +99,16 @@ def _cause(record: ExceptionRecord) -> str:
     return f"{record.type} of {record.subject.resource}"
 
 
+def _until(brakes: Sequence[ExceptionRecord]) -> str:
+    """What ends them all. The service looks by itself whether a file system that it found full has room again."""
+    if not brakes:
+        return ""
+    if all(brake.type == _FULL and brake.detected_by == _THE_SERVICE for brake in brakes):
+        return ", until there is room again, which Perdure sees by itself"
+    kinds = dict.fromkeys(f"{brake.type.partition('.')[0]}.restored" for brake in brakes)
+    return f", until {', '.join(kinds)} of it is raised"
+
+
 def _the_site_s_word(now: float) -> Ruling:
     """All who need the resource would be held, or released: users can ask for that, and not bring it about."""
     return Ruling(AnswerKind.DEFERRED, "only users say so", until_s=now + SECOND_LOOK_S)
@@ -136,7 +151,7 @@ def _needed(brake: ExceptionRecord, first: AttemptId, now: float) -> ExceptionRe
         time_s=now,
         note=f"because of {brake.type} of {brake.subject.resource}",
         origin=Origin("scheduler"),
-        detected_by="perdure",
+        detected_by=_THE_SERVICE,
         cause=brake.id,
     )
 
@@ -168,6 +183,6 @@ def told(
         note=f"because of {record.type} of {record.subject.resource}",
         incarnation=attempt.incarnation,
         origin=Origin("scheduler"),
-        detected_by="perdure",
+        detected_by=_THE_SERVICE,
         annotations=notes,
     )
