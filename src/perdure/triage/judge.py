@@ -39,6 +39,7 @@ from perdure.triage.logtext import LogText
 from perdure.triage.lost_nodes import lost_nodes
 from perdure.triage.masking import mask
 from perdure.triage.matching import Hit, RuleBook
+from perdure.triage.other_jobs import without_other_jobs
 from perdure.triage.outlived import without_long_past, without_outlived
 from perdure.triage.patterns import compiled
 from perdure.triage.ranks import Merged, merged
@@ -140,7 +141,8 @@ def examine(
     in_order = merged(with_ended_readers(rules.hits(text), rules))
     known = facts(attempt, output.absent) if attempt is not None else ()
     if attempt is not None:
-        in_order = replace(in_order, hits=tuple(without_older(in_order.hits, attempt.start_s, attempt.end_s)))
+        of_this = without_other_jobs(without_older(in_order.hits, attempt.start_s, attempt.end_s), attempt)
+        in_order = replace(in_order, hits=tuple(of_this))
     hits = last_block(good.unfamiliar(in_order.hits) if good else in_order.hits)
     report = first_failure(text, hits)
     asks_again = any(sign.cause in ASKS_AGAIN for sign in (known if report is None else [report]))
