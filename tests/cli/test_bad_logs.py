@@ -46,7 +46,7 @@ def test_a_mere_stack_trace_names_no_cause(perdure, home, log):
     (home / "a.log").write_bytes(log)
     found = perdure("why", "a.log", "--json").json
     assert found["category"] == "unknown"
-    assert {evidence["role"] for evidence in found["evidence"]} == {"confirmation"}
+    assert {evidence["role"] for evidence in found["evidence"]} <= {"confirmation"}
 
 
 @pytest.mark.parametrize(

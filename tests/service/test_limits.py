@@ -23,6 +23,7 @@ from perdure.service.whatif import uploads
 from perdure.service.whatif.limits import WhatifSettings
 from perdure.service.whatif.uploads import Uploads
 from perdure.service.workers.executor import GateRuling, Used, rule
+from tests.apart import run_apart
 from tests.service.web_world import site
 
 NOW = 100_000.0
@@ -106,7 +107,7 @@ class Sent:
             for size in sizes:
                 yield b"x" * size
 
-        return asyncio.run(self.uploads.take(chunks(), "ada", "t.csv")).size
+        return run_apart(self.uploads.take(chunks(), "ada", "t.csv")).size
 
 
 @pytest.mark.parametrize("sizes", [(8,), (4, 4), (7, 1)])
@@ -145,7 +146,7 @@ def under_way(home: Path, owners: list[str]) -> list[bool]:
         held.set()
         await asyncio.gather(*tasks)
 
-    asyncio.run(all_of_them())
+    run_apart(all_of_them())
     return taken
 
 

@@ -1,13 +1,11 @@
 """What listeners hear: at every place that can be asked for, the very next events of the journal."""
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from perdure.service.store.queries.events import EventRow
 from perdure.service.web.api import event_feed
 from perdure.service.web.api.event_feed import EventFeed
+from tests.apart import run_apart
 
 KEPT, BATCH = 8, 4
 
@@ -36,6 +34,5 @@ def test_after_every_place_comes_the_next_event_whether_it_is_kept_or_read_again
         finally:
             feed.leave()
 
-    with ThreadPoolExecutor(1) as elsewhere:  # a browser's test may have left a loop running in this thread
-        found = elsewhere.submit(asyncio.run, heard()).result()
+    found = run_apart(heard())
     assert found == [[row.seq for row in journal if row.seq > place][:BATCH] for place in places]
