@@ -45,7 +45,7 @@ def test_everything_is_said_again_after_a_restart(full):
     place, before, path = full
     state = place.world.state
     again = restarted(place, path)
-    again.world.tell((Ticked(),))  # whose turn it is, is asked anew
+    again.world.tell((Ticked(),))  # the chain asks the handlers again
     assert differences(before, everything(again)) == {}
     check_restored(state, again.world.state)
 

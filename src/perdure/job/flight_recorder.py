@@ -32,7 +32,7 @@ _NAME = "rank_"
 _OURS = "/tmp/perdure-fr-"  # noqa: S108  (the one directory that every node and container has)
 _EVERY_S = 0.05
 
-Mark = tuple[int, int, int] | None  # by which a file that was written again is told; None where there is none
+Mark = tuple[int, int, int] | None  # changes when a file is written again; None: there is no file
 
 
 class FlightRecorder:

@@ -55,7 +55,7 @@ def warning_of(text: str) -> WalltimeWarning | None:
 
 
 def partitions_of(text: str) -> str:
-    """The ``--partition`` among options of sbatch; the last one counts, "" where there is none.
+    """The ``--partition`` among options of sbatch; the last one counts; "" if it is not given.
 
     >>> partitions_of("sbatch -N 2 -p a,b train.sh")
     'a,b'
