@@ -1,0 +1,1 @@
+"""Slurm's own way to schedule: multifactor priority, the main pass, and backfill with reservations."""

@@ -1,0 +1,127 @@
+"""How a site's Slurm schedules: what slurm.conf and the accounting database say, as values with Slurm's own defaults.
+
+The names are Slurm's, in snake case. Source: slurm.conf(5) and SchedMD/slurm 284c3b9; times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityWeights:
+    """Weights of the factors of priority/multifactor; each factor lies in [0, 1]. All are 0 by default: then FIFO."""
+
+    age: int = 0
+    assoc: int = 0
+    fairshare: int = 0
+    job_size: int = 0
+    partition: int = 0
+    qos: int = 0
+    tres: Mapping[str, int] = field(default_factory=dict)  # "cpu", "mem", "gres/gpu", ... -> weight
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritySettings:
+    """priority/multifactor, or priority/basic where `multifactor` is False."""
+
+    multifactor: bool = True
+    weights: PriorityWeights = field(default_factory=PriorityWeights)
+    max_age_s: float = 7 * DAY_S
+    decay_half_life_s: float = 7 * DAY_S  # of usage; 0: it never decays
+    calc_period_s: float = 300.0
+    favor_small: bool = False
+    flags: frozenset[str] = frozenset()  # PriorityFlags in capitals: "ACCRUE_ALWAYS", "NO_FAIR_TREE", ...
+
+
+@dataclass(frozen=True, slots=True)
+class MainSettings:
+    """The pass that is made upon each submit and end, and a whole one now and then."""
+
+    default_queue_depth: int = 100
+    sched_interval_s: float = 60.0
+    partition_job_depth: int = 0  # 0: no limit of its own
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillSettings:
+    """sched/backfill; `enabled` is False for sched/builtin."""
+
+    enabled: bool = True
+    interval_s: float = 30.0
+    window_s: float = DAY_S  # starts further away than this are not reserved
+    resolution_s: float = 60.0
+    max_job_test: int = 500
+    max_job_start: int = 0  # 0: no limit, here and below
+    max_job_part: int = 0
+    max_job_user: int = 0
+    max_job_user_part: int = 0
+    max_job_assoc: int = 0
+    job_part_count_reserve: int = 0
+    min_prio_reserve: int = 0
+    min_age_reserve_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a QOS or an association; None is no limit. TRES are GPUs, or processors where a trace has no GPUs."""
+
+    grp_gpus: int | None = None  # of all its running jobs together
+    grp_jobs: int | None = None
+    max_gpus_per_job: int | None = None
+    max_gpus_per_user: int | None = None
+    max_jobs_per_user: int | None = None
+    max_submit_jobs_per_user: int | None = None
+    max_wall_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition of slurm.conf. Nodes of several partitions may overlap."""
+
+    name: str
+    nodes: tuple[int, ...] | None = None  # rows of the cluster; None: all
+    is_default: bool = False
+    is_up: bool = True
+    max_time_s: float | None = None
+    default_time_s: float | None = None
+    max_nodes: int | None = None
+    priority_tier: int = 1
+    priority_job_factor: int = 1
+    whole_nodes: bool = False  # OverSubscribe=EXCLUSIVE
+    qos: str = ""  # its limits hold for all jobs of the partition
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service of the accounting database."""
+
+    name: str
+    priority: int = 0
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """An account, or a user in an account (`user` is not ""), of the tree by which shares are computed."""
+
+    account: str
+    user: str = ""
+    parent: str = "root"
+    shares: int = 1
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSettings:
+    """All of it. Without partitions there is one, of all nodes; without associations each user is one of root's."""
+
+    priority: PrioritySettings = field(default_factory=PrioritySettings)
+    main: MainSettings = field(default_factory=MainSettings)
+    backfill: BackfillSettings = field(default_factory=BackfillSettings)
+    partitions: tuple[Partition, ...] = ()
+    qos: tuple[Qos, ...] = ()
+    associations: tuple[Association, ...] = ()
