@@ -46,6 +46,7 @@ _REASON = re2.compile(r"(?s)(.*?)(?: \[([^\[\]]*)@(\d{1,12})~?[0-9a-z]*\])?")
 CLOCKS_APART_S = 1.0  # at most, between slurmctld's machine and ours; the shortest time limit is a minute
 _BAD_ENDS = ("NonZeroExitCode", "RaisedSignal")
 _NULL = "(null)"
+_TASKS = re2.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")  # part of a list of tasks of an array
 OUR_REASON = "[perdure "  # begins the mark that what we do to a node leaves in its reason
 MAX_NAME = 1024  # characters of what is compared and never followed
 _MAX_TASK = 4_000_000_000  # larger numbers stand for "no task in particular"
@@ -107,6 +108,8 @@ class JobRecord(Struct, frozen=True):
     preempt_s: int | None = None  # since when its latest start is being preempted; a grace time follows
     is_batch: bool = True  # of a heterogeneous job the first component is
     is_cron: bool = False  # of a scrontab: Slurm itself starts it again, and takes no changes of it
+    cpus: int = 0  # of all its nodes; what it asks for while it waits
+    waiting_tasks: int = 1  # of an array, those that one record stands for
     printed_paths: tuple[str, str] = ("", "")  # of stdout and stderr, where patterns in them were written out since
 
     @property
@@ -344,6 +347,8 @@ def _job(number: int, before: bytes, after: bytes, mark: str) -> JobRecord:
         preempt_s=_instant(own.get("PreemptTime", ""), mark),
         is_batch=own.get("BatchFlag") != "0",
         is_cron=own.get("CronJob") == "Yes",
+        cpus=_number(own.get("NumCPUs", "").partition("-")[0], 0),
+        waiting_tasks=_task_count(first.get("ArrayTaskId", "")),
     )
 
 
@@ -375,6 +380,22 @@ def _job_id(number: int, header: Mapping[str, str]) -> str:
     if header.get("HetJobId", "").isdecimal() and header.get("HetJobOffset", "").isdecimal():
         return f"{header['HetJobId']}+{header['HetJobOffset']}"
     return str(number)
+
+
+def _task_count(text: str) -> int:
+    """How many tasks ``1-3,7%2`` or ``0-98:2`` names; 1 for what is no list, or one that Slurm cut short.
+
+    >>> _task_count("1-3,7%2"), _task_count("0-98:2"), _task_count("5"), _task_count("")
+    (4, 50, 1, 1)
+    """
+    total = 0
+    for part in text.partition("%")[0].split(","):
+        found = _TASKS.fullmatch(part)
+        if found is None:
+            return max(1, total)
+        first, last, step = int(found[1]), int(found[2] or found[1]), int(found[3] or 1)
+        total += max(0, last - first) // max(1, step) + 1
+    return total
 
 
 def _node_count(own: Mapping[str, str]) -> int:
@@ -451,6 +472,7 @@ class NodeRecord(Struct, frozen=True):
     boot_s: int | None
     daemon_start_s: int | None
     host: str = ""  # of its machine
+    cpus: int = 0
 
 
 def read_nodes(text: bytes, mark: str) -> tuple[NodeRecord, ...]:
@@ -486,4 +508,5 @@ def _node(line: str, mark: str) -> NodeRecord | None:
         boot_s=_instant(fields.get("BootTime", ""), mark),
         daemon_start_s=_instant(fields.get("SlurmdStartTime", ""), mark),
         host=fields.get("NodeHostName", ""),
+        cpus=_number(fields.get("CPUTot", ""), 0),
     )

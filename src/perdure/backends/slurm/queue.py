@@ -1,0 +1,100 @@
+"""The queue as ``scontrol`` tells of it to anybody: one process, four questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.backends.slurm.config import Config, read_config
+from perdure.backends.slurm.records import JobRecord, NodeRecord, read_jobs, read_nodes
+from perdure.backends.slurm.tools import Dialog, Tools
+from perdure.backends.slurm.words import duration_s, job_state
+from perdure.errors import ClusterBusy
+from perdure.model.jobs import JobState
+from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition
+
+
+def read_queue(tools: Tools) -> tuple[Queue, Config]:
+    """Ask Slurm once. Raises `ConfigError` without its tools, `ClusterBusy` where slurmctld does not answer."""
+    tools.check()
+    with tools.dialog() as scontrol:
+        config = read_config(_answer(scontrol, "show config"), scontrol.mark)
+        if config.time_s is None:
+            raise ClusterBusy("slurmctld", "it does not answer", "Run `scontrol ping`")
+        jobs = read_jobs(_answer(scontrol, "show job"), scontrol.mark)
+        nodes = read_nodes(_answer(scontrol, "show node"), scontrol.mark)
+        partitions = read_partitions(_answer(scontrol, "show partition"))
+    return queue_of(config.time_s, jobs.whole, nodes, partitions, config.cluster), config
+
+
+def queue_of(
+    now_s: float,
+    records: Iterable[JobRecord],
+    nodes: Iterable[NodeRecord],
+    partitions: tuple[QueuedPartition, ...],
+    cluster: str = "",
+) -> Queue:
+    """The queue by what the controller knows; jobs that are over are left out."""
+    seen = (_job(record) for record in records)
+    return Queue(
+        now_s, tuple(job for job in seen if not job.state.is_over), tuple(map(_node, nodes)), partitions, cluster
+    )
+
+
+def read_partitions(text: bytes) -> tuple[QueuedPartition, ...]:
+    """Read the answer to ``show partition``, one a line. Only administrators write text there."""
+    found = []
+    for line in text.decode("utf-8", "replace").splitlines():
+        own = dict(word.partition("=")[::2] for word in line.removeprefix("scontrol: ").split())
+        if name := own.get("PartitionName"):
+            most = own.get("MaxNodes", "")
+            found.append(
+                QueuedPartition(
+                    name=name,
+                    is_up=own.get("State") == "UP",
+                    is_default=own.get("Default") == "YES",
+                    max_time_s=duration_s(own.get("MaxTime", "")),
+                    default_time_s=duration_s(own.get("DefaultTime", "")),
+                    max_nodes=int(most) if most.isdecimal() else None,
+                    priority_tier=int(own["PriorityTier"]) if own.get("PriorityTier", "").isdecimal() else 1,
+                )
+            )
+    return tuple(found)
+
+
+def _job(record: JobRecord) -> QueuedJob:
+    state = job_state(record.state, record.priority, record.reason)
+    waits = state.is_waiting
+    return QueuedJob(
+        job_id=record.job_id,
+        user=record.user,
+        state=JobState.RUNNING if record.state == "COMPLETING" else state,
+        partitions=tuple(name for name in record.partition.split(",") if name),
+        gpus=record.gpus,
+        cpus=record.cpus,
+        nodes=max(1, record.node_count),
+        walltime_s=record.walltime_s,
+        priority=record.priority,
+        submit_s=float(record.submit_s),
+        eligible_s=record.eligible_s,
+        start_s=record.start_s,
+        reason=record.reason,
+        dependency=record.dependency,
+        account=record.account,
+        qos=record.qos,
+        required=record.required,
+        excluded=record.excluded,
+        tasks=record.waiting_tasks if waits else 1,
+    )
+
+
+def _node(record: NodeRecord) -> QueuedNode:
+    node = record.node
+    return QueuedNode(node.name, node.partitions, node.is_usable and not node.is_reserved, node.gpus, record.cpus)
+
+
+def _answer(scontrol: Dialog, command: str) -> bytes:
+    """What scontrol printed. Raises `ClusterBusy` for an error, but for a list that is empty."""
+    answer = scontrol.ask(command)
+    if answer.err and not answer.out:
+        raise ClusterBusy("slurmctld", answer.complaint or "it does not answer", "Run `scontrol ping`")
+    return answer.out

@@ -1,0 +1,172 @@
+"""What a batch script asks Slurm for, from its ``#SBATCH`` lines and options given beside it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import re2
+
+from perdure.backends.slurm.words import gpus as gpus_of
+from perdure.errors import InputError
+from perdure.model.hostlist import expand
+from perdure.model.jobs import JobState
+from perdure.waits.queue import Queue, QueuedJob
+
+MAX_BYTES = 1 << 20
+_LONG = {  # of the options that matter here, by their short names
+    "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "G": "gpus", "t": "time", "p": "partition", "q": "qos",
+    "A": "account", "w": "nodelist", "x": "exclude", "b": "begin", "d": "dependency", "a": "array",
+}  # fmt: skip
+_FLAGS = frozenset({"exclusive", "hold", "requeue", "no-requeue", "overcommit", "contiguous", "wait", "parsable"})
+_SHORT_FLAGS = frozenset("hHIkOQsuvVW")
+_TIME = re2.compile(r"(?:(\d{1,6})-)?(\d{1,8})(?::(\d{1,4}))?(?::(\d{1,4}))?")
+_COUNT = re2.compile(r"(\d{1,9})(?:[kK])?(?:-\d{1,9})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a job would ask for."""
+
+    nodes: int = 1
+    gpus: int = 0
+    cpus: int = 1
+    walltime_s: float | None = None  # None: what its partition gives
+    partitions: tuple[str, ...] = ()
+    qos: str = ""
+    account: str = ""
+    required: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    def as_job(self, queue: Queue, user: str, priority: int) -> QueuedJob:
+        """The job that it would be if it were submitted now. Raises `InputError` for a partition that is not there."""
+        defaults = tuple(each.name for each in queue.partitions if each.is_default)
+        partitions = self.partitions or defaults[:1] or tuple(each.name for each in queue.partitions[:1])
+        for name in partitions:
+            if queue.partition(name) is None:
+                known = ", ".join(each.name for each in queue.partitions)
+                raise InputError(f"partition {name!r}", "the cluster has no such partition", f"Use one of: {known}")
+        first = queue.partition(partitions[0])
+        limit = self.walltime_s
+        if limit is None and first is not None:
+            limit = first.default_time_s or first.max_time_s
+        return QueuedJob(
+            job_id="",
+            user=user,
+            state=JobState.PENDING,
+            partitions=partitions,
+            gpus=self.gpus,
+            cpus=self.cpus,
+            nodes=self.nodes,
+            walltime_s=limit,
+            priority=priority,
+            submit_s=queue.now_s,
+            eligible_s=queue.now_s,
+            account=self.account,
+            qos=self.qos,
+            required=self.required,
+            excluded=self.excluded,
+        )
+
+
+def request_of(script: bytes, options: Sequence[str] = (), where: str = "script") -> Request:
+    """Read a script's ``#SBATCH`` lines, and the options of a command line, which win. Raises `InputError`.
+
+    >>> request_of(b"#!/bin/sh\\n#SBATCH -N 2 --gres=gpu:4\\n#SBATCH -t 1-0\\n").gpus
+    8
+    """
+    lines = [line[len(b"#SBATCH") :].decode("utf-8", "replace") for line in _directives(script)]
+    given: dict[str, str] = {}
+    for words in (*(_words(line, where) for line in lines), list(options)):
+        given.update(_options(words))
+    return _request(given, where)
+
+
+def _directives(script: bytes) -> Iterator[bytes]:
+    """The ``#SBATCH`` lines above the first command, as sbatch reads them."""
+    for line in script[:MAX_BYTES].splitlines():
+        stripped = line.strip()
+        if stripped.startswith(b"#SBATCH"):
+            yield stripped
+        elif stripped and not stripped.startswith(b"#"):
+            return
+
+
+def _words(line: str, where: str) -> list[str]:
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError as err:
+        raise InputError(where, f"#SBATCH{line}: {err}", "Close the quotes") from err
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    """Options by their long names; flags and what is not known are passed over."""
+    found: dict[str, str] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            if not equals and name not in _FLAGS and rest and not rest[0].startswith("-"):
+                value = rest.pop(0)
+            found[name] = value
+        elif len(word) > 1 and word[0] == "-" and word[1] not in _SHORT_FLAGS:
+            value = word[2:].removeprefix("=") or (rest.pop(0) if rest else "")
+            found[_LONG.get(word[1], word[1])] = value
+    return found
+
+
+def _request(given: Mapping[str, str], where: str) -> Request:
+    per_node = _count(given, "ntasks-per-node", where)
+    nodes = _count(given, "nodes", where) or 1
+    tasks = _count(given, "ntasks", where) or (per_node or 1) * nodes
+    if per_node and "nodes" not in given:
+        nodes = -(-tasks // per_node)
+    return Request(
+        nodes=nodes,
+        gpus=_gpus(given, nodes, tasks),
+        cpus=tasks * (_count(given, "cpus-per-task", where) or 1),
+        walltime_s=time_limit_s(given["time"], where) if given.get("time") else None,
+        partitions=tuple(name for name in given.get("partition", "").split(",") if name),
+        qos=given.get("qos", ""),
+        account=given.get("account", ""),
+        required=expand(given.get("nodelist", "")),
+        excluded=expand(given.get("exclude", "")),
+    )
+
+
+def _gpus(given: Mapping[str, str], nodes: int, tasks: int) -> int:
+    """All GPUs of the gang, however they are asked for."""
+    for name, times in (("gpus", 1), ("gpus-per-node", nodes), ("gpus-per-task", tasks)):
+        if given.get(name):
+            return times * (gpus_of(f"gpu:{given[name]}") or 0)
+    return nodes * (gpus_of(given.get("gres", "")) or 0)
+
+
+def _count(given: Mapping[str, str], name: str, where: str) -> int:
+    if not given.get(name):
+        return 0
+    found = _COUNT.fullmatch(given[name])
+    if found is None:
+        raise InputError(where, f"--{name}={given[name]} is not a number", f"Write it like --{name}=2")
+    return int(found[1]) * (1024 if given[name].lower().endswith("k") else 1)
+
+
+def time_limit_s(text: str, where: str) -> float | None:
+    """Seconds of ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` or ``D-H:M:S``; None for no limit. Raises `InputError`.
+
+    >>> time_limit_s("90", ""), time_limit_s("2-12", ""), time_limit_s("1:30:00", "")
+    (5400.0, 216000.0, 5400.0)
+    """
+    if text.upper() in ("UNLIMITED", "INFINITE", "0"):
+        return None
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise InputError(where, f"--time={text} is not a time", "Write it like --time=1-12:00:00")
+    first, second, third = int(found[2]), int(found[3] or 0), int(found[4] or 0)
+    if found[1] is not None:
+        return float(int(found[1]) * 86400 + first * 3600 + second * 60 + third)
+    if found[4] is not None:
+        return float(first * 3600 + second * 60 + third)
+    return float(first * 60 + second)

@@ -1,0 +1,248 @@
+"""What holds a waiting job, in words: the manager's own reason, and what the queue shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
+
+import re2
+
+from perdure.model.jobs import JobState
+from perdure.waits.queue import Queue, QueuedJob, ahead_of
+
+MAX_NAMED = 3  # jobs or nodes named in a sentence
+
+
+class HoldKind(StrEnum):
+    """Why a job does not run."""
+
+    NOTHING = "nothing"  # it runs, or can start at the manager's next pass
+    PRIORITY = "priority"  # others are considered before it
+    RESOURCES = "resources"  # it is next, and its nodes are busy
+    LIMIT = "limit"  # of its QOS, account, user, partition or array
+    RESERVATION = "reservation"
+    DEPENDENCY = "dependency"
+    BEGIN_TIME = "begin_time"
+    HELD = "held"  # by a person, or by the manager until a person releases it
+    PARTITION = "partition"  # it is down
+    NODES = "nodes"  # that it needs are down or drained
+    LICENCES = "licences"
+    NEVER = "never"  # nothing will start it as it is
+    OTHER = "other"  # in the manager's own words
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What holds a job, and how many stand before it."""
+
+    kind: HoldKind
+    says: str
+    ahead: int = 0  # waiting jobs that are considered before it
+    ahead_gpus: int = 0  # that they ask for
+    until_s: float | None = None  # nothing changes before this instant
+    can_start: bool = True  # without that anybody changes something
+
+
+_FIXED: dict[str, tuple[HoldKind, str]] = {
+    "DependencyNeverSatisfied": (HoldKind.NEVER, "a job that it depends on did not end as the dependency asks"),
+    "JobHeldUser": (HoldKind.HELD, "its owner holds it: `scontrol release {job}`"),
+    "JobHeldAdmin": (HoldKind.HELD, "an operator, or Perdure, holds it: only an operator can release it"),
+    "SpecialExit": (HoldKind.HELD, "this site holds jobs that end with its exit code: `scontrol release {job}`"),
+    "JobHoldMaxRequeue": (HoldKind.HELD, "Slurm put it back too often, and holds it: `scontrol release {job}`"),
+    "PartitionDown": (HoldKind.PARTITION, "its partition {partition} is down: an operator must set it up"),
+    "PartitionInactive": (HoldKind.PARTITION, "its partition {partition} is inactive: an operator must set it up"),
+    "PartitionTimeLimit": (HoldKind.NEVER, "it asks for more time than partition {partition} allows: lower --time"),
+    "PartitionNodeLimit": (HoldKind.NEVER, "it asks for more nodes than {partition} allows or has in service"),
+    "PartitionConfig": (HoldKind.NEVER, "it breaks a limit of partition {partition}: change what it asks for"),
+    "BadConstraints": (HoldKind.NEVER, "no node has what it asks for: change what it asks for"),
+    "InvalidAccount": (HoldKind.NEVER, "its account {account} is not valid: submit it with another --account"),
+    "InvalidQOS": (HoldKind.NEVER, "its QOS {qos} is not valid: submit it with another --qos"),
+    "AccountNotAllowed": (HoldKind.NEVER, "partition {partition} does not take its account {account}"),
+    "QOSNotAllowed": (HoldKind.NEVER, "partition {partition} does not take its QOS {qos}"),
+    "Licenses": (HoldKind.LICENCES, "the licences that it asks for are in use"),
+    "JobArrayTaskLimit": (HoldKind.LIMIT, "its array lets only so many tasks run at once (--array=...%N)"),
+    "Reservation": (HoldKind.RESERVATION, "the reservation that it asks for has not begun, or is full"),
+    "ReservationDeleted": (HoldKind.NEVER, "the reservation that it asks for is gone: change --reservation"),
+    "NodeDown": (HoldKind.NODES, "a node that it must have is down"),
+    "Cleaning": (HoldKind.RESOURCES, "its last start still clears up"),
+}  # fmt: skip
+_LIMIT = re2.compile(r"(QOS|Assoc|Association)(Grp|Max|Min)?(\w*?)(Limit)?")
+_SCOPES = (
+    ("PerUser", "of one user"),
+    ("PerAccount", "of one account"),
+    ("PerJob", "of one job"),
+    ("PerNode", "a node"),
+)
+_RESOURCES = (
+    ("RunMinutes", "time of running jobs"), ("Minutes", "compute time"), ("Wall", "time"), ("GRES", "GPUs"),
+    ("Cpu", "CPUs"), ("CPU", "CPUs"), ("Mem", "memory"), ("Node", "nodes"), ("Submit", "submitted jobs"),
+    ("Job", "running jobs"), ("Lic", "licences"), ("Billing", "billed resources"), ("BB", "burst buffer"),
+    ("Energy", "energy"),
+)  # fmt: skip
+_NODES_OUT = ("ReqNodeNotAvail", "Nodes_required", "Nodes required")
+_DEPENDS = re2.compile(r"(\w+):(\d{1,10}(?:_\d{1,10}|_\*)?)")
+_CONDITIONS = {
+    "after": "job {} to start",
+    "afterany": "job {} to end",
+    "afterok": "job {} to end well",
+    "afternotok": "job {} to fail",
+    "aftercorr": "the like task of {} to end well",
+    "afterburstbuffer": "job {} to end",
+}
+
+
+def hold_of(job: QueuedJob, queue: Queue, zone: tzinfo = UTC) -> Hold:
+    """What holds the job. Times in sentences are told in `zone`."""
+    if job.is_running:
+        return Hold(HoldKind.NOTHING, "it runs")
+    if job.dependency and job.reason in ("Dependency", "", "None"):
+        return Hold(HoldKind.DEPENDENCY, f"it waits for {depends_on(job.dependency)}")
+    if job.reason == "BeginTime" or (job.eligible_s or 0) > queue.now_s:
+        when = f"before {_clock(job.eligible_s, queue.now_s, zone)}" if job.eligible_s else "yet"
+        return Hold(
+            HoldKind.BEGIN_TIME,
+            f"it is not to start {when} (--begin, or the delay after a requeue)",
+            until_s=job.eligible_s,
+        )
+    for reason, (kind, says) in _FIXED.items():
+        if job.reason == reason or job.reason.startswith(f"{reason}("):
+            may = kind not in (HoldKind.NEVER, HoldKind.HELD, HoldKind.PARTITION)
+            return Hold(kind, says.format(**_names(job)), can_start=may)
+    if job.state is JobState.HELD:
+        return Hold(
+            HoldKind.HELD,
+            f"it is held ({job.reason or 'no reason given'}): `scontrol release {job.job_id}`",
+            can_start=False,
+        )
+    if job.reason.startswith(_NODES_OUT):
+        return _without_nodes(job, queue)
+    if job.reason.startswith(("QOS", "Assoc")):
+        return Hold(HoldKind.LIMIT, limit_in_words(job))
+    return _in_line(job, queue, zone)
+
+
+def limit_in_words(job: QueuedJob) -> str:
+    """A limit of the accounting database, from a reason such as ``QOSMaxGRESPerUser``.
+
+    >>> limit_in_words(QueuedJob("7", "mira", JobState.PENDING, ("main",), reason="QOSMaxGRESPerUser", qos="normal"))
+    'QOS normal limits the GPUs of one user: it can start when other jobs of mira end (QOSMaxGRESPerUser)'
+    """
+    found = _LIMIT.fullmatch(job.reason)
+    owner = f"QOS {job.qos}" if job.reason.startswith("QOS") else f"account {job.account}"
+    what = next((words for key, words in _RESOURCES if found and key in found[3]), "what its jobs may have")
+    whole = found is not None and found[2] == "Grp"
+    scope = next(
+        (words for key, words in _SCOPES if key in job.reason), "of all its jobs together" if whole else "of one user"
+    )
+    if scope == "of one job" or (found and found[2] == "Min"):
+        return f"{owner} limits the {what} of one job: change what it asks for ({job.reason})"
+    others = f"jobs of {owner}" if whole else f"other jobs of {job.user}"
+    if what == "compute time":
+        return f"{owner} has used up its {what}: it can start as that is forgotten or raised ({job.reason})"
+    return f"{owner} limits the {what} {scope}: it can start when {others} end ({job.reason})"
+
+
+def depends_on(dependency: str) -> str:
+    """What must happen first, from ``afterok:12(unfulfilled),afterany:9``.
+
+    >>> depends_on("afterok:12(unfulfilled),afterany:9(unfulfilled)")
+    'job 12 to end well and job 9 to end'
+    """
+    if "singleton" in dependency:
+        return "earlier jobs of its owner and name to end"
+    parts = [_CONDITIONS.get(kind, "job {}").format(other) for kind, other in _DEPENDS.findall(dependency)]
+    joined = " or " if "?" in dependency else " and "
+    return joined.join(parts[:MAX_NAMED]) + (" ..." if len(parts) > MAX_NAMED else "") if parts else dependency
+
+
+def _in_line(job: QueuedJob, queue: Queue, zone: tzinfo) -> Hold:
+    """It waits for its turn: behind others, or as the next one."""
+    before = ahead_of(job, queue)
+    gpus = sum(each.gpus for each in before)
+    where = " or ".join(job.partitions)
+    if before and job.reason != "Resources":
+        first = before[0]
+        count = "1 job is" if len(before) == 1 else f"{len(before)} jobs are"
+        what = f"; the first, {first.job_id} of {first.user}, waits for {_size(first)}"
+        return Hold(
+            HoldKind.PRIORITY, f"{count} considered before it in {where} ({_total(before)}){what}", len(before), gpus
+        )
+    if job.reason in ("Resources", "Priority"):
+        until, when = _enough_free(job, queue), ""
+        if until is not None and until > queue.now_s:
+            when = f"; by the time limits of what runs there, enough is free at {_clock(until, queue.now_s, zone)}"
+        return Hold(HoldKind.RESOURCES, f"it needs {_size(job)}, and {_free(job, queue)}{when}", len(before), gpus)
+    if job.reason in ("", "None"):
+        return Hold(HoldKind.NOTHING, "Slurm has not considered it yet, or has just done so", len(before), gpus)
+    return Hold(HoldKind.OTHER, f"Slurm says {job.reason}", len(before), gpus)
+
+
+def _without_nodes(job: QueuedJob, queue: Queue) -> Hold:
+    """Nodes that it needs are out of service, or kept for others."""
+    if "reserved" in job.reason.lower() or "eserv" in job.reason:
+        says = "it would still run when a reservation of its nodes begins: with a shorter --time it may start"
+        return Hold(HoldKind.RESERVATION, says)
+    wanted = job.required or tuple(node.name for node in queue.nodes_of(job.partitions))
+    out = [node.name for node in queue.nodes if node.name in wanted and not node.is_usable]
+    named = ", ".join(out[:MAX_NAMED]) + (f" and {len(out) - MAX_NAMED} more" if len(out) > MAX_NAMED else "")
+    says = f"nodes that it needs are down, drained or reserved{f' ({named})' if named else ''}"
+    return Hold(HoldKind.NODES, says)
+
+
+def _enough_free(job: QueuedJob, queue: Queue) -> float | None:
+    """When its GPUs (or nodes) are free if every job runs to its limit and nobody else comes; None if that is open."""
+    usable = {node.name for node in queue.nodes_of(job.partitions) if node.is_usable}
+    free = sum(_unit(job, node.gpus, 1) for node in queue.nodes if node.name in usable)
+    ends = []
+    for each in queue.running():
+        if set(each.partitions).isdisjoint(job.partitions):
+            continue
+        held = _unit(job, each.gpus, each.nodes)
+        free -= held
+        if each.walltime_s is not None and each.start_s is not None:
+            ends.append((max(queue.now_s, each.start_s + each.walltime_s), held))
+    at = queue.now_s
+    for end_s, held in sorted(ends):
+        if free >= _unit(job, job.gpus, job.nodes):
+            break
+        at, free = end_s, free + held
+    return at if free >= _unit(job, job.gpus, job.nodes) else None
+
+
+def _unit(job: QueuedJob, gpus: int, nodes: int) -> int:
+    return gpus if job.gpus else nodes
+
+
+def _free(job: QueuedJob, queue: Queue) -> str:
+    nodes = [node for node in queue.nodes_of(job.partitions) if node.is_usable]
+    where = " or ".join(job.partitions)
+    if not job.gpus:
+        return f"the {len(nodes)} nodes of {where} are busy"
+    used = sum(each.gpus for each in queue.running() if not set(each.partitions).isdisjoint(job.partitions))
+    total = sum(node.gpus for node in nodes)
+    return f"{max(0, total - used)} of {total} GPUs in {where} are free"
+
+
+def _size(job: QueuedJob) -> str:
+    nodes = f" on {job.nodes} nodes" if job.nodes > 1 else ""
+    if job.gpus:
+        return f"{job.gpus} GPU{'s' if job.gpus > 1 else ''}{nodes}"
+    return f"{job.nodes} nodes" if job.nodes > 1 else f"{job.cpus} CPUs"
+
+
+def _total(jobs: Sequence[QueuedJob]) -> str:
+    gpus = sum(each.gpus for each in jobs)
+    return f"{gpus} GPUs" if gpus else f"{sum(each.nodes for each in jobs)} nodes"
+
+
+def _names(job: QueuedJob) -> dict[str, str]:
+    return {"job": job.job_id, "partition": " or ".join(job.partitions), "account": job.account, "qos": job.qos}
+
+
+def _clock(seconds: float | None, now_s: float, zone: tzinfo) -> str:
+    if seconds is None:
+        return "a time that is not told"
+    then, today = datetime.fromtimestamp(seconds, zone), datetime.fromtimestamp(now_s, zone)
+    return then.strftime("%H:%M" if then.date() == today.date() else "%b %d %H:%M")

@@ -1,0 +1,132 @@
+"""The queue of a cluster at one instant: who runs, who waits, and on which nodes they may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from perdure.model.jobs import JobState
+
+
+class QueuedJob(Struct, frozen=True):
+    """A job that waits or runs, as the resource manager tells of it. Times are seconds since the epoch."""
+
+    job_id: str
+    user: str
+    state: JobState
+    partitions: tuple[str, ...]  # in any of which it may start; of one that runs, where it does
+    gpus: int = 0  # of the whole gang
+    cpus: int = 0  # likewise
+    nodes: int = 1
+    walltime_s: float | None = None  # None is no limit
+    priority: int = 0
+    submit_s: float = 0.0
+    eligible_s: float | None = None  # since when, or from when, it may start; None while that is open
+    start_s: float | None = None  # of one that runs, since when; of one that waits, the manager's own plan
+    reason: str = ""  # why it waits, in the manager's words
+    dependency: str = ""
+    account: str = ""
+    qos: str = ""
+    required: tuple[str, ...] = ()  # nodes that it must run on
+    excluded: tuple[str, ...] = ()  # nodes that it must not run on
+    tasks: int = 1  # jobs alike that wait behind this one: the rest of an array
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is in the queue and nobody holds it."""
+        return self.state is JobState.PENDING
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has its nodes; a suspended job keeps them."""
+        return self.state in (JobState.RUNNING, JobState.SUSPENDED)
+
+
+class QueuedNode(Struct, frozen=True):
+    """A machine, and whether jobs may be put there."""
+
+    name: str
+    partitions: tuple[str, ...]
+    is_usable: bool = True
+    gpus: int = 0
+    cpus: int = 0
+
+
+class QueuedPartition(Struct, frozen=True):
+    """Nodes that share one set of limits."""
+
+    name: str
+    is_up: bool = True
+    is_default: bool = False
+    max_time_s: float | None = None
+    default_time_s: float | None = None
+    max_nodes: int | None = None
+    priority_tier: int = 1
+
+
+class Queue(Struct, frozen=True):
+    """All of it, at `now_s` of the manager's clock."""
+
+    now_s: float
+    jobs: tuple[QueuedJob, ...]
+    nodes: tuple[QueuedNode, ...]
+    partitions: tuple[QueuedPartition, ...]
+    cluster: str = ""
+
+    def job(self, job_id: str) -> QueuedJob | None:
+        """The job of that id; of an array's id, the record of its waiting tasks or else its first task."""
+        exact = next((job for job in self.jobs if job.job_id == job_id), None)
+        if exact is not None:
+            return exact
+        return next((job for job in self.jobs if job.job_id.partition("_")[0].partition("+")[0] == job_id), None)
+
+    def partition(self, name: str) -> QueuedPartition | None:
+        return next((each for each in self.partitions if each.name == name), None)
+
+    def waiting(self) -> Iterator[QueuedJob]:
+        return (job for job in self.jobs if job.is_waiting)
+
+    def running(self) -> Iterator[QueuedJob]:
+        return (job for job in self.jobs if job.is_running)
+
+    def nodes_of(self, partitions: tuple[str, ...]) -> tuple[QueuedNode, ...]:
+        """The nodes of any of these partitions, usable or not."""
+        return tuple(node for node in self.nodes if not set(partitions).isdisjoint(node.partitions))
+
+
+def ahead_of(job: QueuedJob, queue: Queue) -> list[QueuedJob]:
+    """The waiting jobs that the manager considers before this one, in its order: tier, priority, submit, id.
+
+    Of those that may want its nodes; what waits for its begin time or for another job is passed over.
+    """
+    tier = {each.name: each.priority_tier for each in queue.partitions}
+    rivals = _sharing_nodes(job.partitions, queue)
+
+    def precedence(each: QueuedJob) -> tuple[float, ...]:
+        highest = max((tier.get(name, 1) for name in each.partitions), default=1)
+        return (-highest, -each.priority, each.submit_s, _number(each.job_id))
+
+    own = precedence(job)
+    return sorted(
+        (
+            each
+            for each in queue.waiting()
+            if each.eligible_s is not None
+            and each.eligible_s <= queue.now_s
+            and not rivals.isdisjoint(each.partitions)
+            and precedence(each) < own
+            and each.job_id != job.job_id
+        ),
+        key=precedence,
+    )
+
+
+def _sharing_nodes(partitions: tuple[str, ...], queue: Queue) -> set[str]:
+    """These partitions, and those that have nodes of theirs."""
+    return set(partitions).union(*(node.partitions for node in queue.nodes_of(partitions)))
+
+
+def _number(job_id: str) -> float:
+    digits = job_id.partition("_")[0].partition("+")[0]
+    return float(digits) if digits.isdecimal() else float("inf")

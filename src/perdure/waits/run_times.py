@@ -1,0 +1,73 @@
+"""How long jobs run, learnt from those that have ended: as a share of their limit, by who submitted them and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+ENOUGH = 10  # jobs alike that tell of the next one
+LATEST = 500  # of jobs alike; what is older counts no more
+LEAST_LEFT_S = 60.0  # a job that has outrun all that were like it goes on for at least so long
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """Shares of limits, and seconds, of past jobs, by (user, partition); "" stands for any."""
+
+    shares: Mapping[Key, NDArray[np.float64]] = field(default_factory=dict)
+    seconds: Mapping[Key, NDArray[np.float64]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        user: NDArray[np.str_],
+        partition: NDArray[np.str_],
+        duration_s: NDArray[np.float64],
+        walltime_s: NDArray[np.float64],
+    ) -> RunTimes:
+        """Learn from jobs as columns of one length, the latest last; `walltime_s` is NaN where there was none."""
+        limited = np.isfinite(walltime_s) & (walltime_s > 0)
+        share = np.minimum(1.0, duration_s / np.where(limited, walltime_s, 1.0))
+        return cls(_by_key(user[limited], partition[limited], share[limited]), _by_key(user, partition, duration_s))
+
+    def draw(
+        self, user: str, partition: str, walltime_s: float | None, elapsed_s: float, rng: Generator, size: int
+    ) -> NDArray[np.float64]:
+        """Whole run times, shape (size,), of a job that has run for `elapsed_s` and goes on.
+
+        Those of past jobs alike that ran longer than that; without any, all values up to the limit are equally likely.
+        """
+        found = self._alike(self.seconds if walltime_s is None else self.shares, user, partition)
+        longer = found * (walltime_s or 1.0)
+        longer = longer[longer > elapsed_s]
+        if len(longer):
+            return rng.choice(longer, size)
+        most = max(walltime_s or 2 * elapsed_s, elapsed_s + LEAST_LEFT_S)
+        return rng.uniform(elapsed_s, most, size)
+
+    def _alike(self, known: Mapping[Key, NDArray[np.float64]], user: str, partition: str) -> NDArray[np.float64]:
+        for key in ((user, partition), (user, ""), ("", partition), ("", "")):
+            if len(found := known.get(key, np.empty(0))) >= ENOUGH:
+                return found
+        return np.empty(0)
+
+
+def _by_key(
+    user: NDArray[np.str_], partition: NDArray[np.str_], value: NDArray[np.float64]
+) -> dict[Key, NDArray[np.float64]]:
+    found: dict[Key, NDArray[np.float64]] = {("", ""): value[-LATEST:]}
+    for columns in ((user, partition), (user, np.full(len(user), "")), (np.full(len(user), ""), partition)):
+        keys = list(zip(columns[0].tolist(), columns[1].tolist(), strict=True))
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        begin = 0
+        for i in range(1, len(order) + 1):
+            if i == len(order) or keys[order[i]] != keys[order[begin]]:
+                found.setdefault(keys[order[begin]], value[order[begin:i]][-LATEST:])
+                begin = i
+    return found

@@ -1,0 +1,51 @@
+"""The queue as scontrol tells of it."""
+
+from __future__ import annotations
+
+from perdure.backends.slurm.queue import queue_of, read_partitions
+from perdure.backends.slurm.records import read_jobs
+from perdure.model.jobs import JobState
+from tests.backends.slurm.text import MARK, job
+
+PARTITION = (
+    "PartitionName=main AllowGroups=ALL Default=YES QoS=N/A DefaultTime=01:00:00 MaxNodes=8 MaxTime=1-00:00:00 "
+    "Nodes=node[1-4] PriorityJobFactor=1 PriorityTier=10 State=UP TotalCPUs=32\n"
+    "PartitionName=old Default=NO DefaultTime=NONE MaxNodes=UNLIMITED MaxTime=UNLIMITED PriorityTier=1 State=DRAIN\n"
+)
+
+
+def test_partitions_have_limits_tier_and_state() -> None:
+    main, old = read_partitions(PARTITION.encode())
+    assert (main.name, main.is_default, main.is_up, main.priority_tier) == ("main", True, True, 10)
+    assert (main.max_time_s, main.default_time_s, main.max_nodes) == (86400.0, 3600.0, 8)
+    assert (old.is_up, old.max_time_s, old.default_time_s, old.max_nodes) == (False, None, None, None)
+
+
+def test_the_queue_holds_who_waits_and_who_runs_and_nobody_else() -> None:
+    text = "".join(
+        (
+            job(1, state="RUNNING", start="100"),
+            job(2, state="PENDING", start="Unknown", reason="Priority"),
+            job(3, state="PENDING", start="Unknown", reason="JobHeldUser", priority=0),
+            job(4, state="COMPLETED", end="200"),
+            job(5, state="COMPLETING", end="200"),
+        )
+    )
+    records = read_jobs(text.encode(), MARK).whole
+    queue = queue_of(300.0, records, (), read_partitions(PARTITION.encode()))
+    states = {each.job_id: each.state for each in queue.jobs}
+    assert states == {
+        "1": JobState.RUNNING,
+        "2": JobState.PENDING,
+        "3": JobState.HELD,
+        "5": JobState.RUNNING,  # its nodes are not free yet
+    }
+    assert [each.job_id for each in queue.waiting()] == ["2"]
+
+
+def test_an_array_that_waits_counts_its_tasks() -> None:
+    text = job(7, state="PENDING", start="Unknown", reason="Priority").replace(
+        "JobId=7 ", "JobId=7 ArrayJobId=7 ArrayTaskId=2-9%3 "
+    )
+    (record,) = read_jobs(text.encode(), MARK).whole
+    assert (record.job_id, record.waiting_tasks) == ("7", 8)

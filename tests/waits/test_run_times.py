@@ -1,0 +1,45 @@
+"""Run times drawn from those of jobs alike."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.waits.run_times import ENOUGH, RunTimes
+
+
+def history() -> RunTimes:
+    user = np.array(["mira"] * 20 + ["tom"] * 20)
+    share = np.array([0.5] * 20 + [0.25] * 20)
+    return RunTimes.of(user, np.full(40, "main"), 1000 * share, np.full(40, 1000.0))
+
+
+def test_past_jobs_of_the_same_user_tell_as_a_share_of_the_limit() -> None:
+    rng = np.random.default_rng(0)
+    assert set(history().draw("mira", "main", 2000.0, 0.0, rng, 9)) == {1000.0}
+    assert set(history().draw("tom", "main", 2000.0, 0.0, rng, 9)) == {500.0}
+
+
+def test_a_stranger_is_taken_for_anybody() -> None:
+    drawn = history().draw("new", "other", 1000.0, 0.0, np.random.default_rng(0), 400)
+    assert set(drawn) == {500.0, 250.0}
+
+
+def test_a_job_that_has_run_longer_than_some_is_like_the_others() -> None:
+    drawn = history().draw("new", "other", 1000.0, 300.0, np.random.default_rng(0), 50)
+    assert set(drawn) == {500.0}
+
+
+def test_fewer_than_enough_tell_nothing_of_their_own() -> None:
+    few = ENOUGH - 1
+    user = np.array(["mira"] * few + ["tom"] * 50)
+    known = RunTimes.of(user, np.full(len(user), "main"), np.where(user == "mira", 1.0, 9.0), np.full(len(user), 10.0))
+    assert 9.0 in known.draw("mira", "elsewhere", 10.0, 0.0, np.random.default_rng(0), 50)
+
+
+@given(elapsed_s=st.floats(0, 5000), walltime_s=st.one_of(st.none(), st.floats(1, 4000)), seed=st.integers(0, 99))
+def test_what_is_drawn_is_longer_than_what_has_run(elapsed_s: float, walltime_s: float | None, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for known in (history(), RunTimes()):
+        assert (known.draw("mira", "main", walltime_s, elapsed_s, rng, 7) >= elapsed_s).all()
