@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.backends.slurm.request import Request, request_of, time_limit_s
+from perdure.backends.slurm.request import Request, request_of
 from perdure.errors import InputError
 from perdure.waits.queue import Queue, QueuedPartition
 
@@ -46,11 +46,11 @@ def test_the_command_line_wins_over_the_script() -> None:
     ("text", "seconds"),
     [
         ("30", 1800), ("10:30", 630), ("1:00:00", 3600), ("1-0", 86400), ("1-12:30", 131_400), ("2-01:02:03", 176_523),
-        ("UNLIMITED", None),
+        ("UNLIMITED", None), ("0", None),
     ],
 )  # fmt: skip
 def test_limits_of_all_forms_that_sbatch_takes(text: str, seconds: float | None) -> None:
-    assert time_limit_s(text, "x") == seconds
+    assert asked(f"#SBATCH --time={text}").walltime_s == seconds
 
 
 @pytest.mark.parametrize("line", ["#SBATCH --time=soon", "#SBATCH --nodes=two", "#SBATCH --comment='open"])

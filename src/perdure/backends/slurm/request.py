@@ -12,6 +12,7 @@ from perdure.backends.slurm.words import gpus as gpus_of
 from perdure.errors import InputError
 from perdure.model.hostlist import expand
 from perdure.model.jobs import JobState
+from perdure.scheduling.slurm.times import time_s
 from perdure.waits.queue import Queue, QueuedJob
 
 MAX_BYTES = 1 << 20
@@ -21,7 +22,6 @@ _LONG = {  # of the options that matter here, by their short names
 }  # fmt: skip
 _FLAGS = frozenset({"exclusive", "hold", "requeue", "no-requeue", "overcommit", "contiguous", "wait", "parsable"})
 _SHORT_FLAGS = frozenset("hHIkOQsuvVW")
-_TIME = re2.compile(r"(?:(\d{1,6})-)?(\d{1,8})(?::(\d{1,4}))?(?::(\d{1,4}))?")
 _COUNT = re2.compile(r"(\d{1,9})(?:[kK])?(?:-\d{1,9})?")
 
 
@@ -127,7 +127,7 @@ def _request(given: Mapping[str, str], where: str) -> Request:
         nodes=nodes,
         gpus=_gpus(given, nodes, tasks),
         cpus=tasks * (_count(given, "cpus-per-task", where) or 1),
-        walltime_s=time_limit_s(given["time"], where) if given.get("time") else None,
+        walltime_s=_limit_s(given["time"], where) if given.get("time") else None,
         partitions=tuple(name for name in given.get("partition", "").split(",") if name),
         qos=given.get("qos", ""),
         account=given.get("account", ""),
@@ -153,20 +153,9 @@ def _count(given: Mapping[str, str], name: str, where: str) -> int:
     return int(found[1]) * (1024 if given[name].lower().endswith("k") else 1)
 
 
-def time_limit_s(text: str, where: str) -> float | None:
-    """Seconds of ``M``, ``M:S``, ``H:M:S``, ``D-H``, ``D-H:M`` or ``D-H:M:S``; None for no limit. Raises `InputError`.
-
-    >>> time_limit_s("90", ""), time_limit_s("2-12", ""), time_limit_s("1:30:00", "")
-    (5400.0, 216000.0, 5400.0)
-    """
-    if text.upper() in ("UNLIMITED", "INFINITE", "0"):
-        return None
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise InputError(where, f"--time={text} is not a time", "Write it like --time=1-12:00:00")
-    first, second, third = int(found[2]), int(found[3] or 0), int(found[4] or 0)
-    if found[1] is not None:
-        return float(int(found[1]) * 86400 + first * 3600 + second * 60 + third)
-    if found[4] is not None:
-        return float(first * 3600 + second * 60 + third)
-    return float(first * 60 + second)
+def _limit_s(text: str, where: str) -> float | None:
+    """Seconds of ``--time``; None for no limit, which 0 is too. Raises `InputError`."""
+    try:
+        return time_s(text) or None
+    except ValueError as err:
+        raise InputError(where, f"--time={text} is not a time", "Write it like --time=1-12:00:00") from err

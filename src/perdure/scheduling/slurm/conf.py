@@ -1,0 +1,297 @@
+"""Reading slurm.conf: the settings that decide who starts when, and which of its keys are left out of account.
+
+``scontrol show config`` prints the same names, so that both are read by the same functions. Source: slurm.conf(5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import re2
+
+from perdure.errors import InputError
+from perdure.model.hostlist import expand
+from perdure.scheduling.slurm.settings import (
+    DAY_S,
+    BackfillSettings,
+    MainSettings,
+    Partition,
+    PrioritySettings,
+    PriorityWeights,
+    SlurmSettings,
+)
+from perdure.scheduling.slurm.times import time_s
+
+MAX_INCLUDES = 100
+_WORD = re2.compile(r"""([A-Za-z][A-Za-z0-9_]*)\s*=\s*("[^"]*"|'[^']*'|\S*)""")
+_INCLUDE = re2.compile(r"(?i)include\s+(\S.*)")
+_GPU = re2.compile(r"gpu(?::[A-Za-z][\w.-]*)?(?::(\d{1,5}))?(?:\(.*\))?")
+_TABLES = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname")
+_WEIGHTS = {
+    "priorityweightage": "age", "priorityweightassoc": "assoc", "priorityweightfairshare": "fairshare",
+    "priorityweightjobsize": "job_size", "priorityweightpartition": "partition", "priorityweightqos": "qos",
+}  # fmt: skip
+_PARAMETERS: Mapping[str, tuple[str, float]] = {  # of SchedulerParameters: the field, and how many seconds its unit is
+    "default_queue_depth": ("default_queue_depth", 0), "sched_interval": ("sched_interval_s", 1),
+    "partition_job_depth": ("partition_job_depth", 0), "bf_interval": ("interval_s", 1), "bf_window": ("window_s", 60),
+    "bf_resolution": ("resolution_s", 1), "bf_max_job_test": ("max_job_test", 0),
+    "bf_max_job_start": ("max_job_start", 0), "bf_max_job_part": ("max_job_part", 0),
+    "bf_max_job_user": ("max_job_user", 0), "bf_max_job_user_part": ("max_job_user_part", 0),
+    "bf_max_job_assoc": ("max_job_assoc", 0), "bf_job_part_count_reserve": ("job_part_count_reserve", 0),
+    "bf_min_prio_reserve": ("min_prio_reserve", 0), "bf_min_age_reserve": ("min_age_reserve_s", 1),
+}  # fmt: skip
+_READ = frozenset(_WEIGHTS) | {
+    "prioritytype", "prioritymaxage", "prioritydecayhalflife", "prioritycalcperiod", "priorityfavorsmall",
+    "priorityflags", "priorityweighttres", "schedulertype", "schedulerparameters", "clustername",
+}  # fmt: skip
+_CHANGES_STARTS = frozenset({
+    "preempttype", "preemptmode", "preemptexempttime", "selecttype", "selecttypeparameters", "topologyplugin",
+    "topologyparam", "licenses", "enforcepartlimits", "accountingstorageenforce", "maxjobcount", "maxarraysize",
+    "jobsubmitplugins", "priorityusageresetperiod", "prioritysitefactorplugin", "prioritysitefactorparameters",
+    "prioritydecayhalflife", "overtimelimit", "fairshare", "defmempercpu", "defmempernode", "defcpupergpu",
+    "defmempergpu", "suspendtime", "resumetimeout", "federationparameters", "schedulertimeslice", "reservationoverrun",
+    "resvoverrun", "killonbadexit", "burstbuffertype", "downnodes",
+})  # fmt: skip
+_PARTITION_READ = frozenset({
+    "partitionname", "nodes", "default", "maxtime", "defaulttime", "maxnodes", "prioritytier", "priorityjobfactor",
+    "state", "oversubscribe", "shared", "qos",
+})  # fmt: skip
+
+Lines = Iterable[tuple[str, str]]
+"""Lines of a file, each behind where it stands."""
+Include = Callable[[str, str], Lines]
+"""Opens a file that a line includes: its name as written, and where that stands."""
+
+
+@dataclass(slots=True)
+class ConfText:
+    """The keys of a slurm.conf by their lower-case names, and its lines of nodes and partitions."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    spelled: dict[str, str] = field(default_factory=dict)  # as they are written
+    nodes: list[dict[str, str]] = field(default_factory=list)
+    partitions: list[dict[str, str]] = field(default_factory=list)
+    node_sets: list[dict[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSite:
+    """What a slurm.conf says of scheduling, and what of it is not modelled."""
+
+    settings: SlurmSettings
+    node_names: tuple[str, ...] = ()
+    node_gpus: tuple[int, ...] = ()
+    node_cpus: tuple[int, ...] = ()
+    unmodelled: tuple[str, ...] = ()  # keys that may change who starts when
+    ignored: tuple[str, ...] = ()  # all others, known or not
+
+
+def read_conf(lines: Lines, include: Include) -> ConfText:
+    """Take a file apart, with those that it includes. Raises `InputError`, naming the line."""
+    text = ConfText()
+    opened = [0]
+    for where, line in _logical(lines, include, opened):
+        _take(text, where, line)
+    return text
+
+
+def site_of(text: ConfText) -> SlurmSite:
+    """The settings of a slurm.conf, with Slurm's own defaults for what it does not say. Raises `InputError`."""
+    names, gpus, cpus = _nodes(text)
+    partitions, lost = _partitions(text, names)
+    settings, unknown = settings_of(text.values)
+    settings = SlurmSettings(
+        settings.priority, settings.main, settings.backfill, partitions, nodes=len(names), cpus=sum(cpus)
+    )
+    others = [key for key in text.values if key not in _READ]
+    unmodelled = [text.spelled[key] for key in others if key in _CHANGES_STARTS]
+    ignored = [text.spelled[key] for key in others if key not in _CHANGES_STARTS]
+    return SlurmSite(settings, names, gpus, cpus, tuple(sorted({*unmodelled, *unknown, *lost})), tuple(sorted(ignored)))
+
+
+def settings_of(values: Mapping[str, str]) -> tuple[SlurmSettings, tuple[str, ...]]:
+    """Settings without partitions, of keys in lower case; and the SchedulerParameters that are not modelled."""
+    main, backfill, unknown = _parameters(values)
+    return SlurmSettings(_priority(values), main, backfill), unknown
+
+
+def _logical(lines: Lines, include: Include, opened: list[int]) -> Iterator[tuple[str, str]]:
+    """Lines without comments, those that a backslash continues as one, included files in their place."""
+    held, began = "", ""
+    for where, raw in lines:
+        line = raw.partition("#")[0].rstrip()
+        began = began or where
+        if line.endswith("\\"):
+            held += line[:-1]
+            continue
+        whole, at = (held + line).strip(), began
+        held, began = "", ""
+        if not whole:
+            continue
+        found = _INCLUDE.fullmatch(whole)
+        if found is None:
+            yield at, whole
+            continue
+        opened[0] += 1
+        if opened[0] > MAX_INCLUDES:
+            raise InputError(at, f"more than {MAX_INCLUDES} files are included", "Does a file include itself?")
+        yield from _logical(include(found[1].strip(), at), include, opened)
+
+
+def _take(text: ConfText, where: str, line: str) -> None:
+    words = [(key, value.strip("\"'")) for key, value in _WORD.findall(line)]
+    if not words:
+        raise InputError(where, f"{line[:60]!r} is not KEY=VALUE", "Fix the line, or comment it out")
+    first = words[0][0].lower()
+    own = {key.lower(): value for key, value in words}
+    if first == "nodename":
+        text.nodes.append(own)
+    elif first == "partitionname":
+        text.partitions.append(own)
+    elif first == "nodeset":
+        text.node_sets.append(own)
+    else:
+        for key, value in words:
+            text.values[key.lower()] = value
+            text.spelled[key.lower()] = key
+
+
+def _nodes(text: ConfText) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
+    """Names, GPUs and processors of all nodes."""
+    names: list[str] = []
+    gpus: list[int] = []
+    cpus: list[int] = []
+    for own in _with_defaults(text.nodes, "nodename"):
+        found = expand(own["nodename"])
+        names += found
+        gpus += [_gpus(own.get("gres", ""))] * len(found)
+        cpus += [_cpus(own)] * len(found)
+    return tuple(names), tuple(gpus), tuple(cpus)
+
+
+def _with_defaults(rows: Iterable[dict[str, str]], key: str) -> Iterator[dict[str, str]]:
+    """Rows with what the DEFAULT rows above them say."""
+    default: dict[str, str] = {}
+    for own in rows:
+        if own[key].upper() == "DEFAULT":
+            default.update({name: value for name, value in own.items() if name != key})
+        else:
+            yield {**default, **own}
+
+
+def _gpus(gres: str) -> int:
+    found = (_GPU.fullmatch(part) for part in gres.split(","))
+    return sum(int(each[1] or 1) for each in found if each)
+
+
+def _cpus(own: Mapping[str, str]) -> int:
+    if own.get("cpus", "").isdecimal():
+        return int(own["cpus"])
+    total = 1
+    for key in ("boards", "sockets", "corespersocket", "threadspercore"):
+        total *= int(own[key]) if own.get(key, "").isdecimal() else 1
+    return total
+
+
+def _partitions(text: ConfText, names: tuple[str, ...]) -> tuple[tuple[Partition, ...], list[str]]:
+    place = {name: i for i, name in enumerate(names)}
+    sets = {own["nodeset"]: own for own in text.node_sets}
+    features = {
+        name: set(own.get("features", own.get("feature", "")).split(","))
+        for own in _with_defaults(text.nodes, "nodename")
+        for name in expand(own["nodename"])
+    }
+    found, lost = [], []
+    for own in _with_defaults(text.partitions, "partitionname"):
+        rows = _rows(own.get("nodes", ""), place, sets, features)
+        found.append(_partition(own, None if len(rows) == len(names) else rows))
+        lost += [f"PartitionName.{key}" for key in own if key not in _PARTITION_READ and not key.startswith("allow")]
+        lost += [f"PartitionName.{key}" for key in own if key.startswith("allow") and own[key].upper() != "ALL"]
+    return tuple(found), lost
+
+
+def _rows(
+    text: str, place: Mapping[str, int], sets: Mapping[str, dict[str, str]], features: Mapping[str, set[str]]
+) -> tuple[int, ...]:
+    """The rows of a list of nodes and node sets; ALL is all."""
+    if text.upper() == "ALL":
+        return tuple(place.values())
+    chosen: dict[int, None] = {}
+    for name in expand(text):
+        own = sets.get(name)
+        if own is not None and own.get("feature"):
+            members: Iterable[str] = (node for node, has in features.items() if own["feature"] in has)
+        else:
+            members = expand(own.get("nodes", "")) if own is not None else (name,)
+        chosen.update(dict.fromkeys(place[member] for member in members if member in place))
+    return tuple(chosen)
+
+
+def _partition(own: Mapping[str, str], rows: tuple[int, ...] | None) -> Partition:
+    shared = own.get("oversubscribe", own.get("shared", "")).upper()
+    most = own.get("maxnodes", "")
+    return Partition(
+        name=own["partitionname"],
+        nodes=rows,
+        is_default=own.get("default", "").upper() == "YES",
+        is_up=own.get("state", "UP").upper() == "UP",
+        max_time_s=_time(own.get("maxtime", "")),
+        default_time_s=_time(own.get("defaulttime", "")),
+        max_nodes=int(most) if most.isdecimal() else None,
+        priority_tier=_whole(own.get("prioritytier", ""), 1),
+        priority_job_factor=_whole(own.get("priorityjobfactor", ""), 1),
+        whole_nodes=shared == "EXCLUSIVE",
+        qos="" if own.get("qos", "N/A") == "N/A" else own["qos"],
+    )
+
+
+def _priority(values: Mapping[str, str]) -> PrioritySettings:
+    weights = {name: _whole(values.get(key, ""), 0) for key, name in _WEIGHTS.items()}
+    flags = frozenset(word.strip().upper() for word in values.get("priorityflags", "").split(",") if word.strip())
+    half_life = values.get("prioritydecayhalflife", "")
+    age = values.get("prioritymaxage", "")
+    period = values.get("prioritycalcperiod", "")
+    return PrioritySettings(
+        multifactor=values.get("prioritytype", "priority/multifactor").lower() != "priority/basic",
+        weights=PriorityWeights(**weights, tres=_tres(values.get("priorityweighttres", ""))),
+        max_age_s=_time(age) or 7 * DAY_S,
+        decay_half_life_s=7 * DAY_S if not half_life else _time(half_life) or 0.0,
+        calc_period_s=_time(period) or 300.0,
+        favor_small=values.get("priorityfavorsmall", "no").upper() in ("YES", "1", "TRUE"),
+        flags=flags,
+    )
+
+
+def _tres(text: str) -> dict[str, int]:
+    """Weights of ``cpu=1000,GRES/gpu=3000``."""
+    pairs = (part.partition("=") for part in text.split(","))
+    return {name.strip().lower(): _whole(weight, 0) for name, equals, weight in pairs if equals}
+
+
+def _parameters(values: Mapping[str, str]) -> tuple[MainSettings, BackfillSettings, tuple[str, ...]]:
+    main: dict[str, float] = {}
+    backfill: dict[str, float] = {}
+    unknown: list[str] = []
+    for part in values.get("schedulerparameters", "").split(","):
+        name, _, text = part.strip().partition("=")
+        known = _PARAMETERS.get(name.lower())
+        if known is None or not text.isdecimal():
+            unknown += [f"SchedulerParameters.{name}"] if name and name != "(null)" else []
+            continue
+        where = main if known[0] in MainSettings.__slots__ else backfill
+        where[known[0]] = int(text) * known[1] if known[1] else int(text)
+    enabled = values.get("schedulertype", "sched/backfill").lower() != "sched/builtin"
+    return MainSettings(**main), BackfillSettings(enabled, **backfill), tuple(unknown)  # type: ignore[arg-type]
+
+
+def _time(text: str) -> float | None:
+    """Seconds; None where there is no time, or no limit."""
+    try:
+        return time_s(text)
+    except ValueError:
+        return None
+
+
+def _whole(text: str, otherwise: int) -> int:
+    return int(text) if text.isdecimal() and len(text) < 12 else otherwise
