@@ -43,7 +43,7 @@ class MainSettings:
 
     default_queue_depth: int = 100
     sched_interval_s: float = 60.0
-    partition_job_depth: int = 0  # 0: no limit of its own
+    partition_job_depth: int = 0  # 0: no limit of its own; 0 of the others likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,7 @@ class Association:
     user: str = ""
     parent: str = "root"
     shares: int = 1
+    priority: int = 0
     limits: Limits = field(default_factory=Limits)
 
 
@@ -125,3 +126,5 @@ class SlurmSettings:
     partitions: tuple[Partition, ...] = ()
     qos: tuple[Qos, ...] = ()
     associations: tuple[Association, ...] = ()
+    nodes: int = 0  # of the whole cluster, for the size of jobs; 0: GPUs stand for nodes
+    cpus: int = 0  # likewise; 0: GPUs stand for processors
