@@ -35,6 +35,12 @@ class Attempts:
             raise ValueError("Attempts: `first` must end at the number of attempts, and columns have one length")
 
 
+_SELDOM_TOLD: dict[str, Any] = {  # columns of which a blank takes no memory
+    "partition": "", "account": "", "qos": "", "dependency": "", "nice": np.int64(0), "cpus": np.int64(0),
+    "eligible_s": np.nan,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class JobTable:
     """Jobs as columns of one length, shape (n_jobs,); row i of every column is job i. Sorted by submit.
@@ -54,6 +60,13 @@ class JobTable:
     walltime_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # the limit asked for
     nodes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # asked for; 0 is not told
     gpu_type: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))  # asked for; "" is any
+    partition: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))
+    account: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))
+    qos: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))
+    nice: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # above 0: later
+    cpus: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # asked for; 0 is not told
+    eligible_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # from when on it may start
+    dependency: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, "U1"))  # as for sbatch: "afterok:ID:ID"
     attempts: Attempts | None = None
     began_s: float = 0.0  # seconds since the epoch at which the trace began; 0 where unknown
 
@@ -67,6 +80,7 @@ class JobTable:
             "ending": np.zeros(n, np.int8),
             "nodes": np.zeros(n, np.int64),
             **{name: np.full(n, np.nan) for name in ("start_s", "end_s", "walltime_s")},
+            **{name: np.broadcast_to(value, n) for name, value in _SELDOM_TOLD.items()},
         }
         for name, blank in blanks.items():
             if n and not len(getattr(self, name)):
@@ -82,8 +96,16 @@ class JobTable:
 
     def take(self, rows: NDArray[np.intp]) -> JobTable:
         """The table of some rows, in their order, with their attempts."""
-        columns = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in ("attempts", "began_s")}
-        return replace(self, **columns, attempts=None if self.attempts is None else _take_attempts(self.attempts, rows))
+        names = [f.name for f in fields(self) if f.name not in ("attempts", "began_s")]
+        columns = {name: getattr(self, name)[rows] for name in names if self.tells(name)}
+        blank = {name: getattr(self, name)[:0] for name in names if name not in columns}
+        attempts = None if self.attempts is None else _take_attempts(self.attempts, rows)
+        return replace(self, **columns, **blank, attempts=attempts)
+
+    def tells(self, column: str) -> bool:
+        """Whether anything was given for a column; one that was left out is one blank for all jobs."""
+        values = getattr(self, column)
+        return len(values) < 2 or values.strides != (0,)
 
     def by_submit(self) -> JobTable:
         """The same jobs, the earliest submit first; jobs of one instant keep their order."""

@@ -16,6 +16,8 @@ from perdure.scheduling.maxmin import MaxMin
 from perdure.scheduling.philly import Philly
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
+from perdure.scheduling.slurm.policy import Slurm
+from perdure.scheduling.slurm.settings import SlurmSettings
 from perdure.scheduling.tetris import Tetris
 
 Compat = Literal["tiresias"]
@@ -29,6 +31,7 @@ class PolicyOptions:
     gittins_samples: tuple[float, ...] = ()  # services of past jobs in GPU-seconds; empty: those of the trace
     quotas: Mapping[str, float] = field(default_factory=dict)  # GPUs of each virtual cluster; empty: by demand
     compat: Compat | None = None
+    slurm: SlurmSettings = field(default_factory=SlurmSettings)
 
     @property
     def like_tiresias(self) -> bool:
@@ -83,6 +86,7 @@ POLICIES: dict[str, Maker] = {
     "easy": _plain("easy", lambda _: Easy()),
     "conservative": _plain("conservative", lambda _: Conservative()),
     "maxmin": _plain("maxmin", lambda _: MaxMin()),
+    "slurm": _plain("slurm", lambda options: Slurm(options.slurm)),
 }
 ALIASES = {
     "shortest": "srtf",

@@ -41,6 +41,14 @@ class Ranking(Protocol):
         return None
 
 
+@runtime_checkable
+class ExplainingRanking(Protocol):
+    """A ranking that knows why jobs wait."""
+
+    def reason(self, row: int) -> str | None:
+        """Why a job waits, in a word or two; None for one of which nothing is known."""
+
+
 class RankingPolicy(Protocol):
     """Gives the waiting jobs, or all jobs, an order of precedence."""
 

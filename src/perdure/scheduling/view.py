@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from perdure.scheduling.asks import Asks
+from perdure.scheduling.placement.room import Room
+
 
 @dataclass(slots=True)
 class View:
@@ -23,6 +26,8 @@ class View:
     users: tuple[str, ...]
     total_gpus: int
     ticks_per_s: int
+    asks: Asks = field(default_factory=Asks)
+    room: Room | None = None  # where the jobs run; None for a view without one
     now: int = 0
     free_gpus: int = 0
     waiting: dict[int, None] = field(default_factory=dict)  # in the order in which they came
@@ -30,6 +35,7 @@ class View:
     before: list[int] = field(default_factory=list)  # run by the present attempt before it was last started
     earlier: list[int] = field(default_factory=list)  # run by attempts that are over
     promotions: list[int] = field(default_factory=list)  # how often a policy moved the job up
+    over: dict[int, bool] = field(default_factory=dict)  # jobs that do not come back: well or not; where any depends
 
     def __post_init__(self) -> None:
         n = len(self.gpus)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from perdure.errors import PerdureError
-from perdure.scheduling.protocol import PlanningPolicy, Policy, RankingPolicy
+from perdure.scheduling.protocol import ExplainingRanking, PlanningPolicy, Policy, RankingPolicy
 from perdure.simulation.world import World
 
 
@@ -20,6 +20,9 @@ class Giver(Protocol):
     def give(self) -> None: ...
 
     def next_change(self) -> int | None: ...
+
+    def reason(self, row: int) -> str | None:
+        """Why a job waits, where the policy knows it."""
 
 
 def giver_of(world: World, policy: Policy) -> Giver:
@@ -35,6 +38,9 @@ class Passes:
         self.ranking = policy.ranking(world.view)
         world.on_arrival, world.on_end = self.ranking.arrive, self.ranking.leave
         self.next_change = self.ranking.next_change
+
+    def reason(self, row: int) -> str | None:
+        return self.ranking.reason(row) if isinstance(self.ranking, ExplainingRanking) else None
 
     def give(self) -> None:
         if self.policy.preemptive:
@@ -93,6 +99,9 @@ class Rounds:
         """The next round; rounds go on while there are jobs."""
         view = self.world.view
         return self.due if view.waiting or view.running else None
+
+    def reason(self, row: int) -> str | None:  # noqa: ARG002
+        return None
 
     def give(self) -> None:
         view = self.world.view

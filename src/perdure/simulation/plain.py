@@ -25,8 +25,11 @@ def replay(jobs: Workload, room: Room, policy: Policy, retry: Retry | None, faul
         world.trail.events += world.trail.events == events
         giver.give()
     if world.view.waiting:
-        what = f"it never starts {jobs.name(next(iter(world.view.waiting)))}"
-        raise PolicyError(f"policy {policy.name}", what, "Fix the policy, or take a larger cluster")
+        row = next(iter(world.view.waiting))
+        why = giver.reason(row)
+        what = f"it never starts {jobs.name(row)}" + ("" if why is None else f", which waits for: {why}")
+        fix = "Fix the policy, or take a larger cluster" if why is None else "Leave such jobs out, or change that limit"
+        raise PolicyError(f"policy {policy.name}", what, fix)
     return world.trail
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perdure.errors import InputError
 from perdure.model.table import JobTable
+from perdure.scheduling.asks import Asks
+from perdure.simulation.asking import asks_of
 
 MS_PER_S = 1000
 _LONGEST_S = 1e11  # some 3,000 years: ticks of a millisecond times a million GPUs stay below 2**63
@@ -34,6 +36,7 @@ class Workload:
     ticks_per_s: int
     origin_s: float  # in the table's time, the instant of tick 0: the first submit
     job_id: NDArray[np.str_]
+    asks: Asks = field(default_factory=Asks)
 
     @classmethod
     def of(cls, table: JobTable) -> Workload:
@@ -61,6 +64,7 @@ class Workload:
             per_s,
             origin_s,
             table.job_id,
+            asks_of(table, origin_s, per_s),
         )
 
     def seconds(self, tick: int) -> float:

@@ -159,10 +159,18 @@ class World:
             met.met += 1
             if met.met < MOST_MET:
                 self._ask(row, record, shares, met)
+            else:
+                self._note_over(row, passed=False)
+
+    def _note_over(self, row: int, passed: bool) -> None:
+        """A job is over for good; told where jobs depend on each other."""
+        if self.view.asks.needs is not None:
+            self.view.over[row] = passed
 
     def _ended_as_recorded(self, row: int, record: int, shares: Shares) -> None:
         jobs = self.jobs
         if jobs.passed[record] or record + 1 == jobs.first[row + 1]:
+            self._note_over(row, bool(jobs.passed[record]))
             return
         fault = self.bad.left_by(row, record, self.view.before[row], _nodes(shares), self.view.now)
         self.record[row] = self.bad.following(record)
@@ -174,6 +182,7 @@ class World:
         if self.retry is not None:
             answer = self.retry(self._failed(row, record, shares, fault))
         if answer is None:
+            self._note_over(row, passed=False)
             return
         if answer.avoid:
             self.room.avoid(row, self.view.gpus[row], answer.avoid)
@@ -195,7 +204,7 @@ def _nodes(shares: Shares) -> list[int]:
     return [node for node, _ in shares]
 
 
-def view_of(jobs: Workload, total_gpus: int) -> View:
+def view_of(jobs: Workload, total_gpus: int, room: Room | None = None) -> View:
     """What a policy sees before the first event."""
     return View(
         gpus=jobs.gpus.tolist(),
@@ -208,11 +217,13 @@ def view_of(jobs: Workload, total_gpus: int) -> View:
         users=jobs.users,
         total_gpus=total_gpus,
         ticks_per_s=jobs.ticks_per_s,
+        asks=jobs.asks,
+        room=room,
     )
 
 
 def world_of(jobs: Workload, room: Room, retry: Retry | None, faults: NodeFaults | None) -> World:
     """The world before the first event."""
-    n, view = len(jobs), view_of(jobs, room.free_gpus)
+    n, view = len(jobs), view_of(jobs, room.free_gpus, room)
     trail = Trail([-1] * n, [-1] * n, [0] * n, view.promotions)
     return World(jobs, room, retry, view, trail, BadNodes(faults, jobs.ticks_per_s))

@@ -1,0 +1,53 @@
+"""What jobs asked for beside GPUs and a time limit, as far as a trace tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.integer]
+
+
+class After(IntEnum):
+    """What a job waits for, in the words of sbatch(1)."""
+
+    ANY = 0  # that the other has ended
+    OK = 1  # that it has ended well
+    NOTOK = 2  # that it has failed
+    START = 3  # that it has started
+    SINGLETON = 4  # that all earlier singletons of its user have ended
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Dependencies among jobs, one a row: the job `of` waits for the job `on`."""
+
+    of: Ints
+    on: Ints
+    kind: NDArray[np.int8]  # After
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A column of texts as numbers: job i has ``words[of[i]]``."""
+
+    of: Ints
+    words: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """Columns of one length, row i being job i; None where a trace tells nothing of it."""
+
+    partition: Texts | None = None
+    account: Texts | None = None
+    qos: Texts | None = None
+    nice: Ints | None = None
+    nodes: Ints | None = None
+    cpus: Ints | None = None
+    eligible: Ints | None = None  # ticks from which on a job may start
+    needs: Needs | None = None

@@ -1,0 +1,118 @@
+"""A backfill cycle: jobs start early where, by the limits known, they delay no reservation of a job before them.
+
+Jobs are tested in order, at most `max_job_test` of them. One that fits now, for as long as its limit is, starts; another
+one reserves the earliest stretch in which it fits, unless that begins after the window. Reservations begin and end on
+multiples of the resolution, the instant rounded down.
+
+Source: plugins/sched/backfill/backfill.c of SchedMD/slurm 284c3b9, ``_attempt_backfill``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from perdure.scheduling.slurm.ledger import Ledger
+from perdure.scheduling.slurm.reasons import PRIORITY, RESERVATION, RESOURCES, Hold
+from perdure.scheduling.slurm.settings import BackfillSettings
+from perdure.scheduling.slurm.space import Space
+
+
+@dataclass(frozen=True, slots=True)
+class CycleTimes:
+    """Times of the settings in ticks."""
+
+    window: int
+    resolution: int
+    min_age_reserve: int
+
+    @classmethod
+    def of(cls, settings: BackfillSettings, ticks_per_s: int) -> CycleTimes:
+        resolution = max(1, round(settings.resolution_s * ticks_per_s))
+        window, age = (round(s * ticks_per_s) for s in (settings.window_s, settings.min_age_reserve_s))
+        return cls(window, resolution, age)
+
+
+def backfill_cycle(
+    queue: Sequence[int],
+    ledger: Ledger,
+    space: Space,
+    settings: BackfillSettings,
+    times: CycleTimes,
+    priority: Callable[[int], int],
+    since: Callable[[int], int],
+) -> Generator[int, None, bool]:
+    """Name the jobs to start, in order; returns whether `max_job_start` ended it before all had been tested."""
+    view, started, tested = ledger.view, 0, 0
+    bounds, reserved = _Bounds(ledger, settings), Counter[int]()
+    plan = space.plan(ledger)
+    for ahead, row in enumerate(queue):
+        if ledger.limited(row) is not None or bounds.exceeded(row):
+            continue
+        tested += 1
+        if tested > settings.max_job_test:
+            break
+        now, length, partition = view.now, ledger.length(row), int(ledger.requests.partition[row])
+        start = plan.earliest(row, partition, length)
+        if start is None:
+            continue
+        if start == now:
+            if plan.offer(row):
+                yield row
+            if ledger.take_note(row):
+                plan.run(row, now + length)
+                started += 1
+                if started == settings.max_job_start:
+                    return True
+                continue
+        if start > now + times.window:
+            continue
+        ledger.holds[row] = _hold(ledger, row, start, ahead)
+        if _reserves(settings, times, priority(row), now - since(row), reserved[partition]):
+            reserved[partition] += 1
+            begin, end = start - start % times.resolution, start + length
+            end = max(end - end % times.resolution, begin + times.resolution)
+            plan.reserve(row, max(now, begin), end)
+    return False
+
+
+def _reserves(settings: BackfillSettings, times: CycleTimes, priority: int, age: int, reserved: int) -> bool:
+    """Whether a job that cannot start now gets a reservation."""
+    most = settings.job_part_count_reserve
+    return (most == 0 or reserved < most) and priority >= settings.min_prio_reserve and age >= times.min_age_reserve
+
+
+def _hold(ledger: Ledger, row: int, start: int, ahead: int) -> Hold:
+    hold = ledger.holds.get(row, Hold(RESOURCES))
+    reason = hold.reason
+    if reason == PRIORITY and ledger.view.free_gpus >= ledger.view.gpus[row]:
+        reason = RESERVATION
+    return replace(hold, reason=reason, planned=start, ahead=ahead)
+
+
+class _Bounds:
+    """How many jobs of a partition, a user and an association are tested at most in a cycle."""
+
+    def __init__(self, ledger: Ledger, settings: BackfillSettings) -> None:
+        self.ledger, self.tested = ledger, Counter[Hashable]()
+        self.most = (
+            settings.max_job_part, settings.max_job_user, settings.max_job_user_part, settings.max_job_assoc
+        )  # fmt: skip
+
+    def exceeded(self, row: int) -> bool:
+        """Whether a job is one too many; else it is counted."""
+        if not any(self.most):
+            return False
+        user, partition = self.ledger.view.user[row], int(self.ledger.requests.partition[row])
+        owners = (
+            (partition,),
+            ("user", user),
+            (user, partition),
+            ("assoc", self.ledger.requests.associations.of_job[row]),
+        )
+        bounded = [(owner, most) for owner, most in zip(owners, self.most, strict=True) if most]
+        if any(self.tested[owner] >= most for owner, most in bounded):
+            return True
+        self.tested.update(owner for owner, _ in bounded)
+        return False

@@ -1,0 +1,91 @@
+"""Which waiting jobs may start as far as time and other jobs are concerned, and since when they accrue age.
+
+A job with a begin time or an unmet dependency waits, and is in no pass. It accrues age from the tick on at which it is
+eligible; with ACCRUE_ALWAYS from the tick at which it came.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from perdure.scheduling.asks import After
+from perdure.scheduling.slurm.reasons import BEGIN_TIME, DEPENDENCY, NEVER_SATISFIED, Hold
+from perdure.scheduling.view import View
+
+
+@dataclass(slots=True)
+class Eligible:
+    """The waiting jobs of a view; `since` has those that are eligible, each with the tick from which it accrues age."""
+
+    view: View
+    accrue_always: bool
+    holds: dict[int, Hold] = field(default_factory=dict)  # what holds each waiting job, as far as it is known
+    since: dict[int, int] = field(default_factory=dict)
+    came: dict[int, int] = field(default_factory=dict)  # the tick at which each of them came
+    begins: list[tuple[int, int]] = field(default_factory=list)  # tick and row, a heap
+    unmet: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # on which jobs, and for what
+    needs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        needs = self.view.asks.needs
+        if needs is not None:
+            found = defaultdict(list)
+            for of, on, kind in zip(needs.of.tolist(), needs.on.tolist(), needs.kind.tolist(), strict=True):
+                found[of].append((on, kind))
+            self.needs = dict(found)
+
+    def arrive(self, row: int) -> bool:
+        """A job comes; whether it is eligible at once."""
+        self.came[row] = self.view.now
+        if row in self.needs:
+            self.unmet[row] = self.needs[row]
+            self.holds[row] = Hold(DEPENDENCY)
+            return self._meet(row)
+        return self._begin(row)
+
+    def start(self, row: int) -> None:
+        """A job waits no longer."""
+        del self.since[row], self.came[row]
+        self.holds.pop(row, None)
+
+    def go_on(self) -> bool:
+        """Let jobs become eligible that are due; whether any did."""
+        found = [self._meet(row) for row in list(self.unmet)]
+        while self.begins and self.begins[0][0] <= self.view.now:
+            found.append(self._begin(heappop(self.begins)[1]))
+        return any(found)
+
+    def next_begin(self) -> int | None:
+        return self.begins[0][0] if self.begins else None
+
+    def _meet(self, row: int) -> bool:
+        """Look which jobs a job still waits for; whether it is eligible now."""
+        view, left = self.view, []
+        for on, kind in self.unmet[row]:
+            ended = view.over.get(on)
+            if kind == After.START:
+                if on not in view.running and ended is None:
+                    left.append((on, kind))
+            elif ended is None or (ended != (kind == After.OK) and kind in (After.OK, After.NOTOK)):
+                left.append((on, kind))
+                if ended is not None:
+                    self.holds[row] = Hold(NEVER_SATISFIED, forever=True)
+        self.unmet[row] = left
+        if left:
+            return False
+        del self.unmet[row]
+        return self._begin(row)
+
+    def _begin(self, row: int) -> bool:
+        """Wait for the begin time, unless it is over."""
+        now, eligible = self.view.now, self.view.asks.eligible
+        begin = now if eligible is None else int(eligible[row])
+        if begin > now:
+            heappush(self.begins, (begin, row))
+            self.holds[row] = Hold(BEGIN_TIME)
+            return False
+        self.since[row] = self.came[row] if self.accrue_always else now
+        self.holds.pop(row, None)
+        return True

@@ -1,0 +1,58 @@
+"""What a pass of slurmctld reads and writes: who holds what, how long jobs may run, and what holds those that wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from perdure.scheduling.slurm.eligible import Eligible
+from perdure.scheduling.slurm.limits import LimitCounts
+from perdure.scheduling.slurm.reasons import Hold
+from perdure.scheduling.slurm.requests import Requests
+from perdure.scheduling.slurm.usage import Usage
+from perdure.scheduling.view import View
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Of one run."""
+
+    view: View
+    requests: Requests
+    usage: Usage | None  # None: no priority depends on it
+    eligible: Eligible
+    counts: LimitCounts = field(default_factory=LimitCounts)
+
+    @property
+    def holds(self) -> dict[int, Hold]:
+        """What holds each job that waits, as the last pass found it."""
+        return self.eligible.holds
+
+    def length(self, row: int) -> int:
+        """Ticks that a job is expected to take: its limit, or its true running time where nobody set one."""
+        return max(1, int(self.requests.limit[row]) or self.view.work[row])
+
+    def expected_end(self, row: int) -> int:
+        """Of a running job; one that has outstayed its limit is expected to end next."""
+        return max(self.view.now + 1, self.view.running[row] + self.length(row))
+
+    def limited(self, row: int) -> str | None:
+        """The limit that a job would exceed by starting now."""
+        holders = self.requests.holders[row]
+        return self.counts.reason(holders, self.view.gpus[row]) if holders else None
+
+    def take_note(self, row: int) -> bool:
+        """Whether a job that a pass has named was started; if so, it holds its GPUs, and nothing holds it."""
+        if row not in self.view.running:
+            return False
+        self.eligible.start(row)
+        self._hold(row, self.view.gpus[row])
+        return True
+
+    def leave(self, row: int) -> None:
+        """A job's attempt is over."""
+        self._hold(row, -self.view.gpus[row])
+
+    def _hold(self, row: int, gpus: int) -> None:
+        self.counts.hold(self.requests.holders[row], gpus)
+        if self.usage is not None:
+            self.usage.hold(self.requests.associations.of_job[row], gpus, self.view.now)

@@ -1,0 +1,80 @@
+"""Limits of QOS and associations: what would be exceeded if a job started now.
+
+A job is held by the limits of its QOS, of its partition's QOS, of its user's association, and of the accounts above
+that. What a limit counts are running jobs. Limits on what is submitted are not looked at: the jobs of a trace were.
+
+Source: slurmctld/acct_policy.c of SchedMD/slurm 284c3b9 for the reasons; resource_limits.html.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from perdure.scheduling.slurm.settings import Limits
+
+GPU = "GRES"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What has limits: a QOS or an association; `user` is who counts for those of one user."""
+
+    kind: str  # "QOS" or "Assoc"
+    key: Hashable
+    user: int
+    limits: Limits
+
+
+@dataclass(slots=True)
+class LimitCounts:
+    """Running jobs, and the GPUs that they hold, of each holder and of each of its users."""
+
+    gpus: Counter[Hashable] = field(default_factory=Counter)
+    jobs: Counter[Hashable] = field(default_factory=Counter)
+
+    def hold(self, holders: tuple[Holder, ...], gpus: int) -> None:
+        """A job starts; or ends, where `gpus` is negative."""
+        for holder in holders:
+            for key in (holder.key, (holder.key, holder.user)):
+                self.gpus[key] += gpus
+                self.jobs[key] += 1 if gpus > 0 else -1
+
+    def reason(self, holders: tuple[Holder, ...], gpus: int) -> str | None:
+        """What a job waits for that would exceed a limit by starting now; None for one that may start."""
+        for holder in holders:
+            limits, whole, own = holder.limits, holder.key, (holder.key, holder.user)
+            if _above(self.jobs[whole] + 1, limits.grp_jobs):
+                return f"{holder.kind}GrpJobsLimit"
+            if _above(self.gpus[whole] + gpus, limits.grp_gpus):
+                return f"{holder.kind}Grp{GPU}"
+            if _above(self.jobs[own] + 1, limits.max_jobs_per_user):
+                return "QOSMaxJobsPerUserLimit" if holder.kind == "QOS" else "AssocMaxJobsLimit"
+            if _above(self.gpus[own] + gpus, limits.max_gpus_per_user):
+                return f"QOSMax{GPU}PerUser"
+        return None
+
+
+def refusal(holders: tuple[Holder, ...], gpus: int, limit_s: float) -> str | None:
+    """What keeps a job from ever starting; `limit_s` is its time limit, 0 for none."""
+    return next(_refusals(holders, gpus, limit_s), None)
+
+
+def _refusals(holders: tuple[Holder, ...], gpus: int, limit_s: float) -> Iterator[str]:
+    for holder in holders:
+        limits, kind = holder.limits, holder.kind
+        if _above(gpus, limits.max_gpus_per_job):
+            yield f"{kind}Max{GPU}PerJob"
+        if limits.max_wall_s is not None and limit_s > limits.max_wall_s:
+            yield f"{kind}MaxWallDurationPerJobLimit"
+        if _above(gpus, limits.grp_gpus):
+            yield f"{kind}Grp{GPU}"
+        if _above(gpus, limits.max_gpus_per_user):
+            yield f"{kind}Max{GPU}PerUser"
+        if 0 in (limits.grp_jobs, limits.max_jobs_per_user):
+            yield f"{kind}MaxJobsLimit"
+
+
+def _above(number: int, limit: int | None) -> bool:
+    return limit is not None and number > limit

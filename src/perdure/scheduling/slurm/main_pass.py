@@ -1,0 +1,45 @@
+"""The main pass, made upon each submit and end, and without bound on its depth now and then.
+
+Strict order: the first job of a partition that cannot start for want of resources ends the pass for that partition, and
+for all that share nodes with it. One that a limit holds is passed over. A quick pass attempts `default_queue_depth`.
+
+Source: slurmctld/job_scheduler.c of SchedMD/slurm 284c3b9, ``schedule``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Sequence
+
+from perdure.scheduling.slurm.ledger import Ledger
+from perdure.scheduling.slurm.reasons import PRIORITY, RESOURCES, Hold
+from perdure.scheduling.slurm.space import Space
+
+
+def main_pass(
+    queue: Sequence[int], ledger: Ledger, space: Space, depth: int, partition_depth: int
+) -> Generator[int, None, bool]:
+    """Name the jobs to start, in order; returns whether the depth ended it. A depth of 0 is none."""
+    closed: set[int] = set()
+    attempts: Counter[int] = Counter()
+    for ahead, row in enumerate(queue):
+        partition = int(ledger.requests.partition[row])
+        if partition in closed:
+            ledger.holds[row] = Hold(PRIORITY, None, ahead)
+            continue
+        limit = ledger.limited(row)
+        if limit is not None:
+            ledger.holds[row] = Hold(limit, None, ahead)
+            continue
+        if depth and attempts.total() >= depth:
+            return True
+        if partition_depth and attempts[partition] >= partition_depth:
+            ledger.holds[row] = Hold(PRIORITY, None, ahead)
+            continue
+        attempts[partition] += 1
+        if space.offer(row, partition, closed):
+            yield row
+        if not ledger.take_note(row):
+            closed |= space.sharing(partition)
+            ledger.holds[row] = Hold(RESOURCES, None, ahead)
+    return False

@@ -1,0 +1,119 @@
+"""Slurm as a scheduling policy: multifactor priorities, the main pass, and backfill cycles.
+
+At each event there is a main pass. A backfill cycle follows once `interval_s` has passed since the last one, if
+something has changed since: a job came, became eligible, started or ended. Jobs stand in the order of their partitions'
+tiers, then of their priorities, then of the instants at which they came. Priorities are those of the last multiple of
+PriorityCalcPeriod, in ticks of the trace; a job that came since has no age.
+
+What slurmctld does besides, and this does not: preempt, advanced reservations, features and licences; it also begins a
+cycle whenever priorities were calculated, though nothing else changed.
+
+Source: slurm.conf(5), sched_config.html and the sources that the modules of this package name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from perdure.scheduling.protocol import Ranking
+from perdure.scheduling.slurm.backfill import CycleTimes, backfill_cycle
+from perdure.scheduling.slurm.eligible import Eligible
+from perdure.scheduling.slurm.ledger import Ledger
+from perdure.scheduling.slurm.main_pass import main_pass
+from perdure.scheduling.slurm.priorities import Priorities
+from perdure.scheduling.slurm.reasons import Hold
+from perdure.scheduling.slurm.requests import requests_of
+from perdure.scheduling.slurm.settings import SlurmSettings
+from perdure.scheduling.slurm.space import Counted
+from perdure.scheduling.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Slurm:
+    """Slurm with a site's settings."""
+
+    settings: SlurmSettings = field(default_factory=SlurmSettings)
+    name: str = "slurm"
+    blocks: bool = False
+    preemptive: bool = False
+
+    def ranking(self, view: View) -> SlurmRanking:
+        return SlurmRanking(view, self.settings)
+
+
+class SlurmRanking(Ranking):
+    """Slurm at work in one run."""
+
+    def __init__(self, view: View, settings: SlurmSettings) -> None:
+        self.view, self.settings = view, settings
+        self.requests = requests_of(view, settings)
+        self.priorities = Priorities.of(view, self.requests, settings.priority)
+        self.eligible = Eligible(view, "ACCRUE_ALWAYS" in settings.priority.flags)
+        self.ledger = Ledger(view, self.requests, self.priorities.usage, self.eligible)
+        self.space = Counted(len(self.requests.partitions))
+        self.times = CycleTimes.of(settings.backfill, view.ticks_per_s)
+        self.between_cycles = max(1, round(settings.backfill.interval_s * view.ticks_per_s))
+        self.between_passes = max(1, round(settings.main.sched_interval_s * view.ticks_per_s))
+        self.next_cycle = self.next_whole_pass = 0  # the ticks from which on they may be
+        self.changed = False  # since the last backfill cycle
+        self.cut = False  # the last main pass did not see all jobs
+
+    def arrive(self, row: int) -> None:
+        if row in self.requests.refused:
+            self.eligible.holds[row] = Hold(self.requests.refused[row], forever=True)
+        elif self.eligible.arrive(row):
+            self.changed = True
+
+    def leave(self, row: int) -> None:
+        self.ledger.leave(row)
+        self.changed = True
+
+    def order(self) -> Iterator[int]:
+        view, settings = self.view, self.settings
+        self.changed |= self.eligible.go_on()
+        depth = settings.main.default_queue_depth
+        if view.now >= self.next_whole_pass:
+            self.next_whole_pass, depth = view.now + self.between_passes, 0
+        queue = self._queue()
+        self.cut = yield from main_pass(queue, self.ledger, self.space, depth, settings.main.partition_job_depth)
+        self.changed |= len(self.eligible.since) < len(queue)
+        if self.changed and settings.backfill.enabled and view.now >= self.next_cycle:
+            self.next_cycle = view.now + self.between_cycles
+            self.changed = False
+            cycle = backfill_cycle(
+                self._queue(), self.ledger, self.space, settings.backfill, self.times, self.priority, self.since
+            )
+            self.changed = yield from cycle
+
+    def next_change(self) -> int | None:
+        begin = self.eligible.next_begin()
+        ticks = [] if begin is None else [begin]
+        if self.eligible.since:
+            if self.cut:
+                ticks.append(self.next_whole_pass)
+            if self.changed and self.settings.backfill.enabled:
+                ticks.append(self.next_cycle)
+        return min(ticks, default=None)
+
+    def priority(self, row: int) -> int:
+        """Of an eligible job, as last calculated."""
+        return self.priorities.of_job(row, self.eligible.since[row])
+
+    def since(self, row: int) -> int:
+        """The tick from which an eligible job accrues age."""
+        return self.eligible.since[row]
+
+    def hold(self, row: int) -> Hold | None:
+        """What holds a waiting job; None for one that does not wait."""
+        return self.eligible.holds.get(row)
+
+    def reason(self, row: int) -> str | None:
+        hold = self.hold(row)
+        return None if hold is None else hold.reason
+
+    def _queue(self) -> list[int]:
+        """The eligible jobs in their order."""
+        self.priorities.calculate(self.view.now)
+        came, tier = self.eligible.came, self.requests.tier
+        return sorted(self.eligible.since, key=lambda row: (-tier(row), -self.priority(row), came[row], row))

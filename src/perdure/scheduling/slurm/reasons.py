@@ -1,0 +1,25 @@
+"""Why a job waits, in Slurm's own words (squeue's NODELIST(REASON))."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PRIORITY = "Priority"
+RESOURCES = "Resources"
+RESERVATION = "Reservation"  # it would fit now, but not beside what jobs of a higher priority have reserved
+DEPENDENCY = "Dependency"
+NEVER_SATISFIED = "DependencyNeverSatisfied"
+BEGIN_TIME = "BeginTime"
+PARTITION_DOWN = "PartitionDown"
+PARTITION_TIME = "PartitionTimeLimit"
+PARTITION_NODES = "PartitionNodeLimit"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What holds a waiting job."""
+
+    reason: str
+    planned: int | None = None  # the tick at which the last backfill cycle planned to start it
+    ahead: int = 0  # jobs before it in the order of the last pass
+    forever: bool = False  # no passing of time ends it

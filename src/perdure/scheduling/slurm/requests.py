@@ -1,0 +1,188 @@
+"""What each job asks of a site's Slurm, worked out once: its partition, limits, and the fixed part of its priority."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.scheduling.slurm.associations import Associations, associations_of
+from perdure.scheduling.slurm.limits import Holder, refusal
+from perdure.scheduling.slurm.priority import Sizes, normalised, size_factor
+from perdure.scheduling.slurm.reasons import PARTITION_DOWN, PARTITION_NODES, PARTITION_TIME
+from perdure.scheduling.slurm.settings import Limits, Partition, SlurmSettings
+from perdure.scheduling.view import View
+
+_EVERYTHING = Partition("")
+_GPU_TRES, _CPU_TRES, _NODE_TRES = "gres/gpu", "cpu", "node"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Columns of shape (n_jobs,), and what they refer to."""
+
+    partitions: tuple[Partition, ...]
+    partition: NDArray[np.int32]
+    limit: NDArray[np.int64]  # ticks; 0 where neither the job nor its partition has one
+    fixed: Floats  # of its priority: all but age and fair share
+    associations: Associations
+    holders: tuple[tuple[Holder, ...], ...]  # of each job those whose limits hold for it
+    refused: Mapping[int, str]  # jobs that can never start, and why
+
+    def tier(self, row: int) -> int:
+        return self.partitions[int(self.partition[row])].priority_tier
+
+
+def requests_of(view: View, settings: SlurmSettings, sizes: Sequence[int] = ()) -> Requests:
+    """The requests of all jobs of a view; `sizes` are the GPUs of each node, where jobs run on nodes."""
+    partitions = settings.partitions or (_EVERYTHING,)
+    partition = _partition_of(view, partitions)
+    limit = _limits(view, partitions, partition)
+    whole = [_gpus_of(each, view.total_gpus, sizes) for each in partitions]
+    associations = associations_of(view, settings.associations)
+    qos = _qos_of(view, settings)
+    holders = _holders(view, settings, partitions, partition, qos, associations)
+    return Requests(
+        partitions,
+        partition,
+        limit,
+        _fixed(view, settings, partitions, partition, limit, np.array(whole, np.float64), qos, associations),
+        associations,
+        holders,
+        _refused(view, partitions, partition, limit, whole, holders),
+    )
+
+
+def _partition_of(view: View, partitions: Sequence[Partition]) -> NDArray[np.int32]:
+    """The partition that each job names, of several the first; the default one where it names none that is known."""
+    default = next((i for i, each in enumerate(partitions) if each.is_default), 0)
+    if view.asks.partition is None:
+        return np.full(len(view.gpus), default, np.int32)
+    place = {each.name: i for i, each in enumerate(partitions)}
+    words = [next((place[name] for name in text.split(",") if name in place), default)
+             for text in view.asks.partition.words]  # fmt: skip
+    return np.array(words, np.int32)[view.asks.partition.of]
+
+
+def _limits(view: View, partitions: Sequence[Partition], partition: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The limit that each job asks for, else its partition's DefaultTime, else its MaxTime."""
+    defaults_s = [each.default_time_s or each.max_time_s or 0.0 for each in partitions]
+    defaults = np.array([round(seconds * view.ticks_per_s) for seconds in defaults_s], np.int64)
+    asked = np.array(view.walltime, np.int64)
+    return np.where(asked > 0, asked, defaults[partition])
+
+
+def _gpus_of(partition: Partition, total: int, sizes: Sequence[int]) -> int:
+    return total if partition.nodes is None or not sizes else sum(sizes[node] for node in partition.nodes)
+
+
+def _qos_of(view: View, settings: SlurmSettings) -> NDArray[np.int64]:
+    """The row of each job's QOS in the settings; -1 where it has none that is known."""
+    place = {each.name: i for i, each in enumerate(settings.qos)}
+    if view.asks.qos is None:
+        return np.full(len(view.gpus), place.get("normal", -1), np.int64)
+    return np.array([place.get(word, -1) for word in view.asks.qos.words], np.int64)[view.asks.qos.of]
+
+
+def _fixed(
+    view: View,
+    settings: SlurmSettings,
+    partitions: Sequence[Partition],
+    partition: NDArray[np.int32],
+    limit: NDArray[np.int64],
+    whole: Floats,
+    qos: NDArray[np.int64],
+    associations: Associations,
+) -> Floats:
+    """The sum of the weighted factors that never change while a job waits, less its nice value."""
+    n, how = len(view.gpus), settings.priority
+    if not how.multifactor or not n:
+        return np.zeros(n)
+    weights, sizes = how.weights, _sizes(view, settings)
+    of_assoc = np.array([each.priority for each in associations.known], np.float64)
+    of_part = np.array([each.priority_job_factor for each in partitions], np.float64)
+    of_qos = np.array([*(each.priority for each in settings.qos), 0], np.float64)  # the last: -1, none
+    length = np.where(limit > 0, limit, np.array(view.work, np.int64))
+    total = weights.assoc * normalised(of_assoc, of_assoc.max(), "NO_NORMAL_ASSOC", how)[list(associations.of_job)]
+    total = total + weights.job_size * size_factor(sizes, how, length / view.ticks_per_s / 60)
+    total = total + weights.partition * normalised(of_part, of_part.max(), "NO_NORMAL_PART", how)[partition]
+    total = total + weights.qos * normalised(of_qos, of_qos.max(), "NO_NORMAL_QOS", how)[qos]
+    asked: dict[str, tuple[Floats, Floats | float]] = {
+        _GPU_TRES: (np.array(view.gpus, np.float64), whole[partition]),
+        _CPU_TRES: (sizes.cpus, sizes.all_cpus),
+        _NODE_TRES: (sizes.nodes, sizes.all_nodes),
+    }
+    for tres, weight in weights.tres.items():
+        if tres in asked:
+            count, of_all = asked[tres]
+            total = total + weight * (count if "NO_NORMAL_TRES" in how.flags else np.minimum(count / of_all, 1.0))
+    return total if view.asks.nice is None else total - view.asks.nice
+
+
+def _sizes(view: View, settings: SlurmSettings) -> Sizes:
+    """Nodes and processors where the settings tell how many there are, and the trace what is asked for; else GPUs."""
+    gpus, total = np.array(view.gpus, np.float64), float(view.total_gpus)
+    nodes, all_nodes, cpus, all_cpus = gpus, total, gpus, total
+    if settings.nodes and view.asks.nodes is not None:
+        nodes, all_nodes = np.maximum(view.asks.nodes, 1).astype(np.float64), float(settings.nodes)
+    if settings.cpus and view.asks.cpus is not None:
+        cpus, all_cpus = np.maximum(view.asks.cpus, 1).astype(np.float64), float(settings.cpus)
+    return Sizes(nodes, cpus, all_nodes, all_cpus)
+
+
+def _holders(
+    view: View,
+    settings: SlurmSettings,
+    partitions: Sequence[Partition],
+    partition: NDArray[np.int32],
+    qos: NDArray[np.int64],
+    associations: Associations,
+) -> tuple[tuple[Holder, ...], ...]:
+    """Those that have a limit at all; jobs of one user, account, QOS and partition share a tuple."""
+    known = {each.name: each for each in settings.qos}
+    made: dict[tuple[int, int, int, int], tuple[Holder, ...]] = {}
+
+    def holders(node: int, place: int, named: int, user: int) -> tuple[Holder, ...]:
+        found = []
+        of_part = known.get(partitions[place].qos)
+        for each in (of_part, settings.qos[named] if named >= 0 else None):
+            if each is not None:
+                found.append(Holder("QOS", ("qos", each.name), user, each.limits))
+        found += [Holder("Assoc", ("assoc", above), user, associations.known[above].limits)
+                  for above in associations.above(node)]  # fmt: skip
+        return tuple(dict.fromkeys(each for each in found if each.limits != Limits()))
+
+    keys = zip(associations.of_job, partition.tolist(), qos.tolist(), view.user, strict=True)
+    rows = []
+    for key in keys:
+        if key not in made:
+            made[key] = holders(*key)
+        rows.append(made[key])
+    return tuple(rows)
+
+
+def _refused(
+    view: View,
+    partitions: Sequence[Partition],
+    partition: NDArray[np.int32],
+    limit: NDArray[np.int64],
+    whole: Sequence[int],
+    holders: Sequence[tuple[Holder, ...]],
+) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for row, (place, ticks) in enumerate(zip(partition.tolist(), limit.tolist(), strict=True)):
+        each, limit_s, gpus = partitions[place], ticks / view.ticks_per_s, view.gpus[row]
+        nodes = 0 if view.asks.nodes is None else int(view.asks.nodes[row])
+        if not each.is_up:
+            found[row] = PARTITION_DOWN
+        elif each.max_time_s is not None and limit_s > each.max_time_s:
+            found[row] = PARTITION_TIME
+        elif gpus > whole[place] or (each.max_nodes is not None and nodes > each.max_nodes):
+            found[row] = PARTITION_NODES
+        elif (why := refusal(holders[row], gpus, limit_s)) is not None:
+            found[row] = why
+    return found

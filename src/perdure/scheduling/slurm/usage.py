@@ -1,0 +1,53 @@
+"""What each user has used, in GPU-ticks that decay: the past counts for less the longer it is over.
+
+Usage is brought up to date when priorities are calculated: what was there decays by the factor of a period, and what
+was held since is added. slurmctld multiplies the former by 1 - 0.693 / half-life for each second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+_LN2 = 0.693  # as in the source
+
+
+def decay_of(period_s: float, half_life_s: float) -> float:
+    """What is left of a usage after a period; a half-life of 0 is none."""
+    return (1.0 - _LN2 / half_life_s) ** period_s if half_life_s else 1.0
+
+
+@dataclass(slots=True)
+class Usage:
+    """Usage of so many users."""
+
+    users: int
+    period: int  # ticks
+    decay: float  # of a period
+    used: list[float] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)  # GPUs, now
+    added: list[int] = field(default_factory=list)  # GPU-ticks since the last calculation
+    since: list[int] = field(default_factory=list)  # up to when these are counted
+    calculated: int = 0  # the tick of the last calculation
+
+    def __post_init__(self) -> None:
+        self.used = [0.0] * self.users
+        self.held, self.added, self.since = [0] * self.users, [0] * self.users, [0] * self.users
+
+    def hold(self, user: int, gpus: int, now: int) -> None:
+        """The user holds so many GPUs more, or fewer, from now on."""
+        self.calculate(now)
+        self._count(user, now)
+        self.held[user] += gpus
+
+    def calculate(self, now: int) -> None:
+        """Make the calculations that are due."""
+        while self.calculated + self.period <= now:
+            self.calculated += self.period
+            for user in range(self.users):
+                self._count(user, self.calculated)
+                self.used[user] = self.used[user] * self.decay + self.added[user]
+                self.added[user] = 0
+
+    def _count(self, user: int, now: int) -> None:
+        self.added[user] += self.held[user] * (now - self.since[user])
+        self.since[user] = now

@@ -1,0 +1,267 @@
+"""Slurm's rules on cases worked out by hand: who goes first, who is started, and what holds the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
+from perdure.scheduling.placement.room import Counted
+from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
+from perdure.scheduling.slurm.settings import (
+    Association,
+    BackfillSettings,
+    Limits,
+    MainSettings,
+    Partition,
+    PrioritySettings,
+    PriorityWeights,
+    Qos,
+    SlurmSettings,
+)
+from perdure.simulation.allocation import Passes, PolicyError
+from perdure.simulation.result import Result
+from perdure.simulation.simulate import simulate
+from perdure.simulation.workload import Workload
+from perdure.simulation.world import world_of
+from tests.simulation.tables import jobs
+
+EIGHT = Cluster.parse("1x8")
+FINE = BackfillSettings(interval_s=1, resolution_s=1)
+BUILTIN = BackfillSettings(enabled=False)
+
+
+def run(table: JobTable, cluster: Cluster = EIGHT, **settings: object) -> Result:
+    """Under these settings; the plain loop, cycles each second, times not rounded."""
+    how = SlurmSettings(**{"backfill": FINE, **settings})  # type: ignore[arg-type]
+    return simulate(table, cluster, Slurm(how), engine="plain")
+
+
+def at_once(table: JobTable, settings: SlurmSettings) -> SlurmRanking:
+    """The ranking after the events of the first instant."""
+    work = Workload.of(table)
+    world = world_of(work, Counted(8), None, None)
+    passes = Passes(world, Slurm(settings))
+    world.admit()
+    passes.give()
+    assert isinstance(passes.ranking, SlurmRanking)
+    return passes.ranking
+
+
+# Who goes first
+
+
+def test_without_weights_and_backfill_it_is_fifo() -> None:
+    rng = np.random.default_rng(0)
+    rows = [(g, s, d) for g, s, d in zip(rng.integers(1, 9, 200), np.sort(rng.integers(0, 900, 200)),
+                                         rng.integers(1, 60, 200), strict=True)]  # fmt: skip
+    table = jobs(*rows)
+    fifo = simulate(table, EIGHT, "fifo", engine="plain")
+    assert run(table, backfill=BUILTIN).digest() == fifo.digest()
+
+
+def test_the_age_is_counted_up_to_the_last_calculation() -> None:
+    """After 600 s of a day: 6 of 864 thousandths; a job that came since has none."""
+    how = PrioritySettings(weights=PriorityWeights(age=864_000), max_age_s=86_400, calc_period_s=300)
+    table = jobs((8, 0, 700), (8, 0, 1), (8, 350, 1), (8, 650, 1))
+    world = world_of(Workload.of(table), Counted(8), None, None)
+    passes = Passes(world, Slurm(SlurmSettings(priority=how)))
+    for now in (0, 350, 650):
+        world.view.now = now
+        world.admit()
+        passes.give()
+    assert isinstance(passes.ranking, SlurmRanking)
+    assert [passes.ranking.priority(row) for row in (1, 2, 3)] == [6000, 2500, 1]
+
+
+def test_factors_add_up_by_their_weights() -> None:
+    settings = SlurmSettings(
+        priority=PrioritySettings(
+            weights=PriorityWeights(job_size=1000, partition=100, qos=10, assoc=400, tres={"gres/gpu": 80})
+        ),
+        partitions=(Partition("slow", priority_job_factor=5), Partition("fast", priority_job_factor=10)),
+        qos=(Qos("high", priority=20), Qos("low", priority=4)),
+        associations=(Association("lab"), Association("lab", "x", priority=3), Association("lab", "y", priority=4)),
+    )
+    table = jobs(
+        (8, 0, 9), (2, 0, 9), (4, 0, 9), user=["x", "x", "y"],
+        partition=np.array(["fast", "slow", "fast"]), qos=np.array(["high", "low", "other"]),
+        nice=np.array([0, 5, -7]), account=np.array(["lab"] * 3),
+    )  # fmt: skip
+    ranking = at_once(table, settings)
+    assert ranking.requests.fixed.tolist() == [
+        1000 + 100 + 10 + 300 + 80,
+        250 + 50 + 2 + 300 + 20 - 5,
+        500 + 100 + 0 + 400 + 40 + 7,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("favor_small", "flags", "wanted"),
+    [
+        (False, (), [1000, 250]),
+        (True, (), [0, 750]),
+        (False, ("SMALL_RELATIVE_TO_TIME",), [100, 125]),
+        (True, ("SMALL_RELATIVE_TO_TIME",), [900, 875]),
+    ],
+)
+def test_the_size_counts_for_large_or_small_jobs(favor_small: bool, flags: tuple[str, ...], wanted: list[int]) -> None:
+    """Limits are 10 and 2 minutes."""
+    how = PrioritySettings(weights=PriorityWeights(job_size=1000), favor_small=favor_small, flags=frozenset(flags))
+    table = jobs((8, 0, 9), (2, 0, 9), walltime_s=np.array([600.0, 120.0]))
+    assert at_once(table, SlurmSettings(priority=how)).requests.fixed.tolist() == wanted
+
+
+def test_a_tier_goes_before_any_priority() -> None:
+    partitions = Partition("low", priority_tier=1), Partition("high", priority_tier=2)
+    table = jobs((8, 0, 10), (8, 1, 10), (8, 2, 10), partition=np.array(["low", "low", "high"]),
+                 nice=np.array([0, -500, 0]))  # fmt: skip
+    assert run(table, partitions=partitions).start_s.tolist() == [0, 20, 10]
+
+
+# Passes
+
+
+def test_one_that_does_not_fit_ends_the_main_pass() -> None:
+    table = jobs((6, 0, 100), (8, 1, 10), (1, 2, 50))
+    assert run(table, backfill=BUILTIN).start_s.tolist() == [0, 100, 110]
+
+
+def test_backfill_starts_what_delays_no_reservation() -> None:
+    """The second job is due at 100; one that ends by then passes it, one that ends later does not."""
+    table = jobs((6, 0, 100), (8, 1, 10), (1, 2, 98), (1, 3, 98))
+    assert run(table).start_s.tolist() == [0, 100, 2, 110]
+
+
+def test_every_job_that_is_tested_has_a_reservation() -> None:
+    """EASY would start the last job at once, and delay the third, which nothing but its reservation protects."""
+    table = jobs((6, 0, 100), (8, 1, 10), (4, 2, 50), (4, 3, 50), (2, 4, 96), (2, 5, 160))
+    one = replace(FINE, job_part_count_reserve=1)
+    assert run(table).start_s[5] == 160
+    assert run(table, backfill=one).start_s[5] == 160
+    wide = jobs((6, 0, 100), (4, 1, 10), (7, 1, 50), (2, 2, 120))
+    assert run(wide).start_s.tolist() == [0, 100, 110, 160]
+    assert run(wide, backfill=one).start_s.tolist() == [0, 100, 122, 2]
+
+
+def test_beyond_the_window_nothing_is_reserved_and_wide_jobs_starve() -> None:
+    """The wide job is due at 100; narrow ones pass it for ever where the window is shorter than that."""
+    narrow = [(1, float(10 * i), 90.0) for i in range(1, 40)]
+    table = jobs((4, 0, 100), (8, 1, 10), *narrow)
+    kept, starved = (run(table, backfill=replace(FINE, window_s=s)).start_s[1] for s in (200, 20))
+    assert kept == 100
+    assert starved > 400
+
+
+def test_a_cycle_comes_an_interval_after_the_last_and_only_upon_a_change() -> None:
+    table = jobs((6, 0, 200), (8, 1, 10), (1, 35, 50), (1, 40, 50), (1, 150, 20))
+    found = run(table, backfill=BackfillSettings(interval_s=30, resolution_s=1))
+    assert found.start_s.tolist() == [0, 200, 60, 60, 150]
+
+
+def test_reservations_are_rounded_down_to_the_resolution() -> None:
+    """Due at 95, rounded to 60: what would end by 95 must not start at 61."""
+    table = jobs((6, 0, 95), (8, 1, 10), (1, 61, 30))
+    assert run(table).start_s[2] == 61
+    assert run(table, backfill=replace(FINE, resolution_s=60)).start_s[2] == 105
+
+
+def test_at_most_so_many_jobs_are_tested() -> None:
+    table = jobs((6, 0, 100), (8, 1, 10), (8, 2, 10), (1, 3, 50))
+    assert run(table).start_s[3] == 3
+    assert run(table, backfill=replace(FINE, max_job_test=2)).start_s[3] == 120
+
+
+def test_at_most_so_many_jobs_of_a_user_are_tested() -> None:
+    table = jobs((6, 0, 100), (8, 1, 10), (1, 3, 50), (1, 3, 50), user=["a", "b", "b", "c"])
+    found = run(table, backfill=replace(FINE, max_job_user=1))
+    assert found.start_s[2:].tolist() == [110, 3]
+
+
+def test_a_cycle_starts_at_most_so_many_and_goes_on_in_the_next() -> None:
+    table = jobs((6, 0, 100), (8, 1, 10), (1, 3, 50), (1, 3, 50))
+    found = run(table, backfill=replace(FINE, max_job_start=1, interval_s=10))
+    assert found.start_s.tolist() == [0, 100, 10, 20]
+
+
+def test_the_quick_pass_ends_at_its_depth_and_the_whole_one_goes_on() -> None:
+    limited = Qos("one", limits=Limits(max_jobs_per_user=1))
+    table = jobs((1, 0, 500), *[(2, 5, 100)] * 3)
+    found = run(table, backfill=BUILTIN, main=MainSettings(default_queue_depth=2), qos=(limited,))
+    assert found.start_s.tolist() == [0, 5, 5, 60]
+
+
+# Limits, partitions, dependencies
+
+
+def test_a_limit_holds_the_job_and_nobody_behind_it() -> None:
+    qos = Qos("small", limits=Limits(max_gpus_per_user=4))
+    table = jobs((4, 0, 100), (2, 1, 10), (2, 2, 10), user=["a", "a", "b"], qos=np.array(["small"] * 3))
+    assert run(table, qos=(qos,)).start_s.tolist() == [0, 100, 2]
+
+
+def test_the_account_above_limits_all_its_users() -> None:
+    tree = Association("lab", limits=Limits(grp_jobs=1)), Association("lab", "a"), Association("lab", "b")
+    table = jobs((1, 0, 100), (1, 1, 10), (1, 2, 10), user=["a", "b", "c"], account=np.array(["lab", "lab", ""]))
+    assert run(table, associations=tree).start_s.tolist() == [0, 100, 2]
+
+
+def test_a_job_above_its_partitions_limit_never_starts_and_is_named() -> None:
+    table = jobs((1, 0, 10), (1, 1, 10), walltime_s=np.array([60.0, 7200.0]))
+    with pytest.raises(PolicyError, match="never starts job j1, which waits for: PartitionTimeLimit"):
+        run(table, partitions=(Partition("short", max_time_s=3600),))
+
+
+def test_a_job_without_a_limit_has_that_of_its_partition() -> None:
+    """An hour by default: it does not pass a job that is due in 100 s, though it would be gone by then."""
+    table = jobs((6, 0, 100), (8, 1, 10), (1, 2, 10), walltime_s=np.array([100.0, 10.0, np.nan]))
+    assert run(table).start_s[2] == 2
+    assert run(table, partitions=(Partition("p", default_time_s=3600),)).start_s[2] == 110
+
+
+def test_what_is_not_eligible_does_not_age() -> None:
+    how = PrioritySettings(weights=PriorityWeights(age=10_000), max_age_s=1000, calc_period_s=1)
+    table = jobs((8, 0, 100), (8, 1, 10), (8, 50, 10), eligible_s=np.array([np.nan, 90.0, np.nan]))
+    assert run(table, priority=how, backfill=BUILTIN).start_s.tolist() == [0, 110, 100]
+    always = replace(how, flags=frozenset({"ACCRUE_ALWAYS"}))
+    assert run(table, priority=always, backfill=BUILTIN).start_s.tolist() == [0, 100, 110]
+
+
+def test_a_dependant_becomes_eligible_and_ages_when_what_it_waits_for_is_over() -> None:
+    how = PrioritySettings(weights=PriorityWeights(age=10_000), max_age_s=1000, calc_period_s=1)
+    table = jobs((8, 0, 100), (8, 1, 10), (8, 50, 10), dependency=np.array(["", "afterany:j0", ""]))
+    assert run(table, priority=how, backfill=BUILTIN).start_s.tolist() == [0, 110, 100]
+
+
+def test_a_dependency_that_cannot_be_met_holds_for_ever() -> None:
+    table = jobs((8, 0, 100), (8, 1, 10), dependency=np.array(["", "afternotok:j0"]))
+    with pytest.raises(PolicyError, match="never starts job j1, which waits for: DependencyNeverSatisfied"):
+        run(table)
+
+
+def test_singletons_of_a_user_run_one_after_another() -> None:
+    table = jobs((1, 0, 10), (1, 0, 10), (1, 0, 10), user=["a", "a", "b"], dependency=np.array(["singleton"] * 3))
+    assert run(table).start_s.tolist() == [0, 10, 0]
+
+
+def test_each_job_that_waits_knows_what_holds_it() -> None:
+    settings = SlurmSettings(
+        backfill=FINE, partitions=(Partition("p", max_time_s=1000),),
+        qos=(Qos("none", limits=Limits(max_gpus_per_job=1)), Qos("one", limits=Limits(grp_jobs=1))),
+    )  # fmt: skip
+    table = jobs(
+        (6, 0, 100), (8, 0, 10), (2, 0, 200), (3, 0, 10), (1, 0, 9), (1, 0, 9), (2, 0, 9), (2, 0, 9), (1, 0, 9),
+        walltime_s=np.array([100.0, 10, 200, 10, 5000, 9, 9, 9, 9]), qos=np.array([*"abcde", "f", "none", "one", "f"]),
+        eligible_s=np.array([np.nan] * 8 + [50.0]), dependency=np.array(["", "", "", "", "", "afterok:j0", "", "", ""]),
+    )  # fmt: skip
+    ranking = at_once(table, settings)
+    holds = [ranking.hold(row) for row in range(9)]
+    assert [hold and hold.reason for hold in holds] == [
+        None, "Resources", "Reservation", "Priority", "PartitionTimeLimit", "Dependency", "QOSMaxGRESPerJob", None,
+        "BeginTime",
+    ]  # fmt: skip
+    assert [hold and hold.planned for hold in holds[1:4]] == [100, 110, 110]
+    assert [hold and hold.ahead for hold in holds[1:4]] == [0, 1, 2]
