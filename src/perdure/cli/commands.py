@@ -53,6 +53,7 @@ ENTRIES: Mapping[str, Entry] = {
     "rules": Entry("rules:rules", "Tell what rules look for, and what to do."),
     "learn": Entry("learn:learn", "Show what retries and persons taught the model.", asks=True),
     "whatif": Entry("whatif:whatif", "Replay traces under scheduling policies."),
+    "when": Entry("when:app", "Measure how well waits can be predicted."),
     "trace": Entry("trace:app", "Draw a trace, or turn one into another form."),
     "jobs": Entry("jobs:jobs", "List jobs, the latest first.", asks=True),
     "submit": Entry("jobs:submit", "Submit a job to the embedded cluster.", asks=True, settings=RUNS_A_PROGRAM),

@@ -1,1 +1,1 @@
-"""When a job will start: queue state and history to a distribution of the wait."""
+"""When a waiting job will start: predictors of the rest of its wait behind one protocol, and their evaluation."""

@@ -1,0 +1,62 @@
+"""The median of what jobs of the same partition waited lately: the least that a predictor must beat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from perdure.waits.protocol import LEAST_WAIT_S, LEVELS, Learned
+from perdure.waits.table import WaitTable
+
+NOTHING_SEEN_S = (60.0, 3_600.0, 216_000.0)  # said before any wait is known: an hour, and a factor of 60 either way
+EVERYWHERE = None
+
+
+@dataclass(frozen=True, slots=True)
+class Median:
+    """The quantiles of the last `most` waits of the partition; of all partitions where it had fewer than `least`.
+
+    Waits that still went on count with what they had come to.
+    """
+
+    most: int = 200
+    least: int = 10
+    name: str = "median"
+
+    def learn(self, seen: WaitTable, now: float, rng: Generator, before: Learned | None = None) -> LastWaits:  # noqa: ARG002
+        known = seen.known_at(now)
+        known = known.take(np.argsort(known.poll_s + known.waited_s, kind="stable"))  # as they became known
+        waits_s = np.maximum(known.waited_s, LEAST_WAIT_S)
+        by_partition: dict[int | None, NDArray[np.float64]] = {EVERYWHERE: waits_s[-self.most :]}
+        for partition in np.unique(known.partition).tolist():
+            found = waits_s[known.partition == partition]
+            if len(found) >= self.least:
+                by_partition[partition] = found[-self.most :]
+        return LastWaits(by_partition)
+
+
+@dataclass(frozen=True, slots=True)
+class LastWaits:
+    """The last waits of each partition, and of all."""
+
+    by_partition: dict[int | None, NDArray[np.float64]]
+    remarks: tuple[str, ...] = ()
+
+    def quantiles(self, asked: WaitTable, levels: Sequence[float] = LEVELS) -> NDArray[np.float64]:
+        answers = np.empty((len(asked), len(levels)))
+        everywhere = self.by_partition[EVERYWHERE]
+        for partition in np.unique(asked.partition).tolist():
+            waits_s = self.by_partition.get(partition, everywhere)
+            answers[asked.partition == partition] = quantiles_of(waits_s, levels)
+        return answers
+
+
+def quantiles_of(waits_s: NDArray[np.float64], levels: Sequence[float]) -> NDArray[np.float64]:
+    """(n_levels,) quantiles of some waits, by their logarithms; where there is none, of `NOTHING_SEEN_S`."""
+    known = waits_s if len(waits_s) else np.array(NOTHING_SEEN_S)
+    answer: NDArray[np.float64] = 10 ** np.quantile(np.log10(known), levels)
+    return answer

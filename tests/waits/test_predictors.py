@@ -1,0 +1,37 @@
+"""Every registered predictor keeps to the facts that hold of all."""
+
+import numpy as np
+import pytest
+
+from perdure.errors import ConfigError
+from perdure.waits import checks
+from perdure.waits.evaluate import score, walk
+from perdure.waits.registry import NAMES, predictor_named
+
+
+@pytest.fixture(scope="module")
+def table():
+    return checks.example()
+
+
+@pytest.mark.parametrize("fact", checks.FACTS, ids=lambda fact: fact.__name__)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fact_of_every_predictor(name, fact, table):
+    fact(predictor_named(name), table)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_name_is_that_of_the_registry(name):
+    assert predictor_named(name).name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_beats_a_guess_of_an_hour_where_sizes_tell_the_wait(name, table):
+    found = score(walk(table, predictor_named(name), 9 * 86_400.0))
+    guess = float(((np.log10(3_600) - np.log10(table.wait_s[table.started])) ** 2).mean())
+    assert found.mse_log10 < guess
+
+
+def test_an_unknown_name_is_told_the_known_ones():
+    with pytest.raises(ConfigError, match="Use one of: median"):
+        predictor_named("oracle")
