@@ -394,9 +394,18 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, ho
         ("--policy fifo --load nan", "--load: nan is not a valid load. "),
         ("--policy fifo --seeds 0", "whatif: Invalid value for '--seeds': "),
         ("--policy fifo --load much", "--load 'much': not a number. Write it like 0.8."),
-        ("--policy fifo --load 0.5,0.8", "whatif: give a trace, --cluster and --policy, and at most one --load; or "),
-        ("", "whatif: give a trace, --cluster and --policy, and at most one --load; or --study without a trace. See "),
-        ("--study retry", "whatif: give a trace, --cluster and --policy, and at most one --load; or --study without "),
+        (
+            "--policy fifo --load 0.5,0.8",
+            "whatif: give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; or ",
+        ),
+        (
+            "",
+            "whatif: give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; or --study without a trace. See ",
+        ),
+        (
+            "--study retry",
+            "whatif: give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; or --study without ",
+        ),
     ],
 )
 def test_a_word_that_means_nothing_is_one_line_and_2(perdure, trace, options, complaint):

@@ -11,8 +11,9 @@ import pytest
 
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
-from perdure.simulation.charts import LIGHT, SIZES, Shown, crowded_jobs, use_over_time, waits_by_size
+from perdure.simulation.charts import LIGHT, Shown, crowded_jobs, use_over_time, waits_by_size
 from perdure.simulation.charts import PICTURES as DRAWN
+from perdure.simulation.replay_error import SIZES
 from perdure.simulation.report import write_report
 from perdure.simulation.simulate import simulate
 from perdure.simulation.sweep import Setting, cases, sweep

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -14,8 +14,11 @@ from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of, tell_of_compiling
 from perdure.cli.table import word
 from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
 from perdure.scheduling.policies import PolicyOptions
 from perdure.simulation.metrics import Metrics, interval
+from perdure.simulation.replay_error import ReplayError, replay_error
 from perdure.simulation.sweep import (
     Run,
     Serial,
@@ -38,6 +41,11 @@ FIGURES = (
     word("P99", leave=6), word("MAKESPAN", leave=10), word("USED", leave=3), word("GOODPUT", leave=5),
     word("WASTED", leave=4), word("PASSED", leave=2),
 )  # fmt: skip
+ERRORS = (
+    word("JOBS OF"), word("JOBS", leave=2), word("RECORDED"), word("SIMULATED"), word("ERROR"), word("WITHIN 2X"),
+    word("SAME MINUTE", leave=1),
+)  # fmt: skip
+"""Median waits, and the median of their differences."""
 NAMES = (word("POLICY"), word("TRACE"), word("RETRY"))
 
 
@@ -46,7 +54,7 @@ class ComparisonOptions:
     """What a user asked for, in his words where they are names."""
 
     traces: Sequence[Path]
-    cluster: str
+    cluster: str | None  # None: the nodes of the slurm.conf
     policies: Sequence[str]
     retries: Sequence[str]
     seeds: int
@@ -59,6 +67,8 @@ class ComparisonOptions:
     jobs_out: Path | None
     out: Path | None
     executor: SweepExecutor | None  # None: this process, or one a core where jobs are many
+    slurm_conf: Path | None = None
+    replay_error: bool = False
 
 
 def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> None:
@@ -69,16 +79,16 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
         check_jobs_out(asked.jobs_out)
     if asked.out is not None and asked.out.exists() and not asked.out.is_dir():
         raise InputError(str(asked.out), "cannot be written (it is not a folder)", "Name a folder that you may write")
-    cluster = cluster_named(asked.cluster)
-    keep = asked.jobs_out is not None or asked.out is not None
+    cluster, options = _cluster(asked)
+    keep = asked.jobs_out is not None or asked.out is not None or asked.replay_error
     wanted = cases(len(asked.traces), asked.policies, asked.retries, asked.seeds)
-    check_names(Setting(cluster, asked.placement, asked.options, asked.failures), wanted)
+    check_names(Setting(cluster, asked.placement, options, asked.failures), wanted)
     with progress(what="reading"):
         found = [read_fitting(path, asked.format, asked.skip_bad, cluster, asked.placement) for path in asked.traces]
     tables = [trace.table if asked.load is None else at_load(trace.table, cluster, asked.load) for trace in found]
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
     repeats = len(wanted) // len(asked.policies)
-    setting = Setting(cluster, asked.placement, asked.options, asked.failures, keep, spans, repeats)
+    setting = Setting(cluster, asked.placement, options, asked.failures, keep, spans, repeats)
     if not spans:
         tell_of_compiling(max(map(len, tables)) * repeats, asked.policies, asked.placement)
     with progress(len(wanted) if len(wanted) > 1 else None, "replaying") as tell:
@@ -92,9 +102,39 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     if asked.out is not None:
         from perdure.simulation.report import write_report
 
-        shared = facts(asked.cluster, asked.placement, asked.failures, asked.load)
+        shared = facts(asked.cluster or str(asked.slurm_conf), asked.placement, asked.failures, asked.load)
         write_report(asked.out, shared, [str(path) for path in asked.traces], tables, runs)
-    _print_runs(asked.traces, runs, as_json, wide=wide)
+    errors = _replay_errors(tables, runs) if asked.replay_error else []
+    _print_runs(asked.traces, runs, errors, as_json, wide=wide)
+
+
+def _cluster(asked: ComparisonOptions) -> tuple[Cluster, PolicyOptions]:
+    """The cluster, and the options of policies with what a slurm.conf says; its keys that are left out are told."""
+    if asked.slurm_conf is None:
+        assert asked.cluster is not None
+        return cluster_named(asked.cluster), asked.options
+    from perdure.cli.slurm_conf import cluster_in, site_in, tell_of_site
+    from perdure.scheduling.slurm.conf import on_any_nodes
+
+    site = site_in(asked.slurm_conf)
+    if asked.cluster is None:
+        cluster, site = cluster_in(asked.slurm_conf, site)
+    else:
+        cluster, site = cluster_named(asked.cluster), on_any_nodes(site)
+    tell_of_site(asked.slurm_conf, site)
+    return cluster, replace(asked.options, slurm=site.settings)
+
+
+def _replay_errors(tables: Sequence[JobTable], runs: Sequence[Run]) -> list[ReplayError]:
+    """How far each run is from its trace. Raises `InputError` where a trace records no starts."""
+    found = []
+    for run in runs:
+        error = None if run.result is None else replay_error(tables[run.case.trace], run.result)
+        if error is None:
+            what = "the trace records no starts, or --load has moved them"
+            raise InputError("--replay-error", what, "Take a trace with starts, and leave --load away")
+        found.append(error)
+    return found
 
 
 def _fitting(found: Sequence[Trace]) -> SweepExecutor:
@@ -105,15 +145,19 @@ def _fitting(found: Sequence[Trace]) -> SweepExecutor:
     return default_executor()
 
 
-def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool, *, wide: bool) -> None:
+def _print_runs(
+    traces: Sequence[Path], runs: Sequence[Run], errors: Sequence[ReplayError], as_json: bool, *, wide: bool
+) -> None:
     """Every run as JSON, which names the trace where there are several; or a table with the seeds taken together.
 
-    In JSON `details` are the further figures of each run, in the order of the runs.
+    In JSON `details` are the further figures of each run, and `replay_error` how far each is from its trace, in the
+    order of the runs.
     """
     if as_json:
         traced = [{"trace": str(traces[run.case.trace])} if len(traces) > 1 else {} for run in runs]
         told = [{**trace, **run.to_json()} for trace, run in zip(traced, runs, strict=True)]
-        print_json("whatif", 1, runs=told, details=[run.metrics.details() for run in runs])
+        further = {"replay_error": [error.to_json() for error in errors]} if errors else {}
+        print_json("whatif", 1, runs=told, details=[run.metrics.details() for run in runs], **further)
         return
     together = [((case.policy, traces[case.trace].name, case.retry), found) for case, found in over_seeds(runs).items()]
     telling = [place for place in (1, 2) if len({names[place] for names, _ in together}) > 1]
@@ -122,6 +166,26 @@ def _print_runs(traces: Sequence[Path], runs: Sequence[Run], as_json: bool, *, w
     print_table((*(NAMES[place] for place in shown), *FIGURES), rows, wide=wide)
     if len(runs) > len(together):
         print_line(f"Means over {len(runs) // len(together)} seeds{_of_intervals(found for _, found in together)}.")
+    for run, error in zip(runs, errors, strict=False):
+        _print_error(run, error, wide=wide)
+
+
+def _print_error(run: Run, error: ReplayError, *, wide: bool) -> None:
+    """The waits of one run against those recorded: all jobs, then by partition and by size."""
+    print_line("")
+    print_line(f"{run.case.policy}, held against the recorded waits")
+    groups = [("all jobs", error.all)]
+    groups += [(f"partition {name}", each) for name, each in error.by_partition.items() if len(error.by_partition) > 1]
+    groups += [(f"{name} GPU{'' if name == '1' else 's'}", each) for name, each in error.by_gpus.items()]
+    rows = (
+        (
+            name, each.jobs, _span(each.recorded_median_s), _span(each.simulated_median_s), _span(each.median_error_s),
+            f"{each.within_2x:.0%}", f"{each.started_alike:.0%}",
+        )
+        for name, each in groups
+    )  # fmt: skip
+    print_table(ERRORS, rows, wide=wide)
+    print_line(error.says)
 
 
 def _of_intervals(groups: Iterable[Sequence[Metrics]]) -> str:

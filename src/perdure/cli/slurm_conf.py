@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import typer
+
 from perdure.errors import InputError
-from perdure.scheduling.slurm.conf import SlurmSite, read_conf, site_of
+from perdure.model.cluster import Cluster
+from perdure.scheduling.slurm.conf import SlurmSite, on_gpu_nodes, read_conf, site_of
 
 MAX_BYTES = 16 << 20  # of one file
 
@@ -18,6 +22,25 @@ def site_in(path: Path) -> SlurmSite:
         return _lines(path.parent / name.strip("\"'"), where)  # an absolute name stays as it is
 
     return site_of(read_conf(_lines(path, ""), include))
+
+
+def cluster_in(path: Path, site: SlurmSite) -> tuple[Cluster, SlurmSite]:
+    """The cluster of the nodes with GPUs, and the site with these alone. Raises `InputError` where there are none."""
+    with_gpus = on_gpu_nodes(site)
+    if not with_gpus.node_gpus:
+        what = "it has no node with GPUs (Gres=gpu:N)"
+        raise InputError(
+            str(path), what, "Name the nodes with --cluster, processors for GPUs where a trace counts those"
+        )
+    return Cluster(np.array(with_gpus.node_gpus, np.int64)), with_gpus
+
+
+def tell_of_site(path: Path, site: SlurmSite) -> None:
+    """Say on stderr which keys of the file are left out of account."""
+    if site.unmodelled:
+        typer.echo(f"{path}: not modelled, though they may change starts: {', '.join(site.unmodelled)}", err=True)
+    if site.ignored:
+        typer.echo(f"{path}: ignored, without effect on starts or unknown: {', '.join(site.ignored)}", err=True)
 
 
 def _lines(path: Path, included_at: str) -> Iterator[tuple[str, str]]:

@@ -74,6 +74,15 @@ Workers = Annotated[
         "--workers", metavar="N|ADDRESS", help="Processes, dask://HOST:PORT, or slurm:JOBS; a few if not given."
     ),
 ]
+SlurmConf = Annotated[
+    Path | None,
+    typer.Option(
+        "--slurm-conf", metavar="FILE", help="For slurm: this site's slurm.conf; its nodes without --cluster."
+    ),
+]
+ReplayErrors = Annotated[
+    bool, typer.Option("--replay-error", help="Hold the waits of each run against those that the trace recorded.")
+]
 Study = Annotated[
     str | None,
     typer.Option("--study", metavar="retry|delay", help="Instead: a published experiment, on drawn jobs."),
@@ -94,6 +103,8 @@ def whatif(
     queue_limits: QueueLimits = None,
     gittins_samples: GittinsSamples = None,
     vc_quota: Quotas = None,
+    slurm_conf: SlurmConf = None,
+    replay_error: ReplayErrors = False,
     format: TraceFormat = None,
     skip_bad: SkipBad = False,
     jobs_out: JobsOut = None,
@@ -117,15 +128,17 @@ def whatif(
 
         _must_concern_studies(study, context)
         return run_study(study, loads, seeds, policies, cluster, workers, as_json, wide=wide)
-    if study is not None or not traces or cluster is None or not policies or len(loads) > 1:
-        what = "give a trace, --cluster and --policy, and at most one --load; or --study without a trace"
+    if study is not None or not traces or not (cluster or slurm_conf) or not policies or len(loads) > 1:
+        what = (
+            "give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; or --study without a trace"
+        )
         raise InputError("whatif", what, "See perdure whatif --help")
     from perdure.cli.comparison import ComparisonOptions, compare
 
     asked = ComparisonOptions(
         traces, cluster, policies, _names("--retry", retry), seeds or 1, placement, failures,
         loads[0] if loads else None, _options(compat, queue_limits, gittins_samples, vc_quota),
-        format, skip_bad, jobs_out, out, _executor(workers),
+        format, skip_bad, jobs_out, out, _executor(workers), slurm_conf, replay_error,
     )  # fmt: skip
     compare(asked, as_json, wide=wide)
     return 0

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from perdure.errors import MissingExtra
 from perdure.installation import to_install
 from perdure.model.table import JobTable
+from perdure.simulation.replay_error import SIZES
 from perdure.simulation.result import Result
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 MAX_RUNS = 6  # that one picture can tell apart
-SIZES = ((1, 1), (2, 4), (5, 8), (9, 10**9))  # classes of GPU counts, as in Philly's study
 _UNITS = ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 _MARKS = {
     1: "1 s", 10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 36_000: "10 h", 86_400: "1 d", 864_000: "10 d",
@@ -67,7 +67,8 @@ def draw(shown: Sequence[Shown], theme: Theme) -> dict[str, bytes]:
         raise MissingExtra("whatif --out", "Matplotlib is not installed", to_install("sim")) from err
     drawn = {}
     with rc_context(_style(theme)):
-        for name, picture in PICTURES.items():
+        pictures = {**PICTURES, RECORDED: _recorded} if np.isfinite(shown[0].table.start_s).any() else PICTURES
+        for name, picture in pictures.items():
             figure = Figure(figsize=(8, 4.2), layout="constrained")
             picture(figure, shown, theme)
             file = io.BytesIO()
@@ -203,12 +204,30 @@ def _gantt(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
     panels[0].set_yticks(range(0, len(rows), every), labels[::every], fontsize=7)
 
 
+def _recorded(figure: Figure, shown: Sequence[Shown], theme: Theme) -> None:
+    axes = figure.subplots()
+    places = np.linspace(0.0, 1.0, _POINTS)
+    for run, colour in zip(shown, theme.runs, strict=False):
+        known = np.isfinite(run.table.start_s)
+        wait_s = np.quantile((run.result.start_s - run.table.submit_s)[known], places)
+        axes.plot(np.maximum(wait_s, 1.0), places, color=colour, linewidth=2, label=run.label)
+    table = shown[0].table
+    wait_s = np.quantile((table.start_s - table.submit_s)[np.isfinite(table.start_s)], places)
+    axes.plot(np.maximum(wait_s, 1.0), places, color=theme.words, linewidth=2, linestyle="--", label="as recorded")
+    axes.set_xscale("log")
+    _mark_times(axes)
+    axes.set(xlabel="wait until the first start", ylabel="share of jobs with a recorded start", ylim=(0, 1))
+    _percent(axes)
+    axes.legend(loc="best", fontsize=9)
+
+
 PICTURES: Mapping[str, Callable[[Figure, Sequence[Shown], Theme], None]] = {
     "completion": _completion,
     "waits": _waits,
     "use": _use,
     "gantt": _gantt,
 }
+RECORDED = "recorded"  # a further picture, where starts were recorded
 
 
 def _mark_times(axes: Axes) -> None:

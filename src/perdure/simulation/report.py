@@ -28,6 +28,11 @@ _TITLES = {
         "One job a line, in the order of their submits: of the stretch of jobs that waited longest in the first run, "
         "those that held the most GPU time. Thin: from submit to end; thick: holding GPUs.",
     ),
+    "recorded": (
+        "Waits as recorded, and as simulated",
+        "For each time, the share of the jobs that waited no longer. Where the curves of a policy that is meant to be "
+        "the recorded one lie apart, the simulation does not describe this cluster.",
+    ),
 }  # fmt: skip
 _COLUMNS = (
     "policy", "retry", "seed", "jobs", "JCT mean", "p50", "p90", "p99", "wait mean", "p50", "p90", "p99", "makespan",
@@ -115,6 +120,7 @@ def _section(trace: str, shown: Sequence[Shown], light: Mapping[str, bytes], dar
     pictures = tuple(
         Picture(title, says, f"{title}: {of}", _packed(light[name]), _packed(dark[name]))
         for name, (title, says) in _TITLES.items()
+        if name in light
     )
     return Section(trace, len(drawn), len(shown) - len(drawn), pictures)
 

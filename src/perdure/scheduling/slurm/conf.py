@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import re2
 
@@ -108,6 +108,31 @@ def site_of(text: ConfText) -> SlurmSite:
     unmodelled = [text.spelled[key] for key in others if key in _CHANGES_STARTS]
     ignored = [text.spelled[key] for key in others if key not in _CHANGES_STARTS]
     return SlurmSite(settings, names, gpus, cpus, tuple(sorted({*unmodelled, *unknown, *lost})), tuple(sorted(ignored)))
+
+
+def on_gpu_nodes(site: SlurmSite) -> SlurmSite:
+    """The same with the nodes that have GPUs alone, as a simulation of GPU jobs knows no others."""
+    kept = [row for row, gpus in enumerate(site.node_gpus) if gpus]
+    place = {row: new for new, row in enumerate(kept)}
+    partitions = tuple(
+        each if each.nodes is None else replace(each, nodes=tuple(place[row] for row in each.nodes if row in place))
+        for each in site.settings.partitions
+    )
+    return replace(
+        site,
+        settings=replace(site.settings, partitions=partitions),
+        node_names=tuple(site.node_names[row] for row in kept),
+        node_gpus=tuple(site.node_gpus[row] for row in kept),
+        node_cpus=tuple(site.node_cpus[row] for row in kept),
+    )
+
+
+def on_any_nodes(site: SlurmSite) -> SlurmSite:
+    """The same with partitions that have all nodes, for a cluster that the file does not describe."""
+    limited = [each.name for each in site.settings.partitions if each.nodes is not None]
+    partitions = tuple(replace(each, nodes=None) for each in site.settings.partitions)
+    unmodelled = (*site.unmodelled, *(f"PartitionName={name} Nodes" for name in limited))
+    return replace(site, settings=replace(site.settings, partitions=partitions), unmodelled=unmodelled)
 
 
 def settings_of(values: Mapping[str, str]) -> tuple[SlurmSettings, tuple[str, ...]]:

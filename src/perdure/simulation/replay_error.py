@@ -1,0 +1,133 @@
+"""How far a simulation is from what was recorded: the waits of the same jobs, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.model.table import JobTable
+from perdure.simulation.result import Result
+
+FLOOR_S = 60.0  # shorter waits count as this long: nobody cares whether it was 1 s or 10 s
+SIZES = ((1, 1), (2, 4), (5, 8), (9, 10**9))  # classes of GPU counts, as in Philly's study
+MOST_GROUPS = 20  # partitions, those with most jobs
+_RELIED_ON, _DOUBTED = 0.6, 0.3  # shares within a factor of two from which a replay is believed, and doubted
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitError:
+    """Simulated waits against recorded ones, of a group of jobs."""
+
+    jobs: int
+    recorded_median_s: float
+    simulated_median_s: float
+    median_error_s: float  # median of the absolute differences
+    median_log10_error: float  # of the absolute differences of the logarithms
+    within_2x: float  # share of the jobs whose waits differ by no more than a factor of two
+    started_alike: float  # share of the jobs that started within a minute of the recorded start
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayError:
+    """All jobs with a recorded start, and groups of them."""
+
+    all: WaitError
+    rank_correlation: float  # Spearman's, of the waits; NaN where one side does not vary
+    by_partition: Mapping[str, WaitError] = field(default_factory=dict)
+    by_gpus: Mapping[str, WaitError] = field(default_factory=dict)
+    without_start: int = 0  # jobs of which no start is recorded; they are left out
+
+    @property
+    def says(self) -> str:
+        """How far to believe what the same simulation says of other policies."""
+        share, factor = self.all.within_2x, 10**self.all.median_log10_error
+        how = f"{share:.0%} of the waits are within a factor of two, half of them within a factor of {factor:.1f}"
+        if share >= _RELIED_ON:
+            return f"The replay is close to what was recorded: {how}."
+        if share >= _DOUBTED:
+            return f"The replay is only roughly what was recorded: {how}. Take differences below that for none."
+        return f"The replay is far from what was recorded: {how}. Do not decide by it."
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "says": self.says,
+            "all": asdict(self.all),
+            "rank_correlation": None if np.isnan(self.rank_correlation) else self.rank_correlation,
+            "by_partition": {name: asdict(error) for name, error in self.by_partition.items()},
+            "by_gpus": {name: asdict(error) for name, error in self.by_gpus.items()},
+            "without_start": self.without_start,
+        }
+
+
+def replay_error(table: JobTable, result: Result) -> ReplayError | None:
+    """Compare a run with the starts that its trace recorded; None where it recorded none.
+
+    A wait counts from when the job was eligible, where that is told, else from its submit; so in both.
+    """
+    known = np.isfinite(table.start_s) & np.isfinite(result.start_s)
+    if not known.any():
+        return None
+    came = np.where(np.isfinite(table.eligible_s), table.eligible_s, table.submit_s)
+    recorded, simulated = table.start_s - came, result.start_s - came
+    return ReplayError(
+        _error(recorded[known], simulated[known]),
+        _rank_correlation(recorded[known], simulated[known]),
+        _errors(recorded, simulated, _largest(table.partition, known), known),
+        _errors(recorded, simulated, _by_size(table.gpus), known),
+        int((~known).sum()),
+    )
+
+
+def _errors(
+    recorded: Floats, simulated: Floats, groups: Mapping[str, NDArray[np.bool_]], known: NDArray[np.bool_]
+) -> dict[str, WaitError]:
+    """Of each group that has a job with a recorded start."""
+    rows = {name: group & known for name, group in groups.items()}
+    return {name: _error(recorded[those], simulated[those]) for name, those in rows.items() if those.any()}
+
+
+def _error(recorded: Floats, simulated: Floats) -> WaitError:
+    logs = np.abs(_log10(recorded) - _log10(simulated))
+    apart = np.abs(recorded - simulated)
+    return WaitError(
+        len(recorded),
+        float(np.median(recorded)),
+        float(np.median(simulated)),
+        float(np.median(apart)),
+        float(np.median(logs)),
+        float((logs <= np.log10(2) + 1e-12).mean()),
+        float((apart <= FLOOR_S).mean()),
+    )
+
+
+def _log10(wait_s: Floats) -> Floats:
+    return np.log10(np.maximum(wait_s, FLOOR_S))
+
+
+def _rank_correlation(one: Floats, other: Floats) -> float:
+    from scipy.stats import rankdata
+
+    ranks = np.array([rankdata(one), rankdata(other)])
+    if (ranks.std(axis=1) == 0).any():
+        return float("nan")
+    return float(np.corrcoef(ranks)[0, 1])
+
+
+def _largest(words: NDArray[np.str_], known: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+    names, counts = np.unique(words[known], return_counts=True)
+    most = names[np.argsort(-counts, kind="stable")][:MOST_GROUPS]
+    return {str(name): words == name for name in most if name}
+
+
+def _by_size(gpus: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
+    return {_size_name(low, high): (gpus >= low) & (gpus <= high) for low, high in SIZES}
+
+
+def _size_name(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}+" if high >= 10**9 else f"{low}-{high}"
