@@ -400,11 +400,11 @@ def test_what_is_wrong_with_a_policy_of_ones_own_is_told_by_its_line(perdure, ho
         ),
         (
             "",
-            "whatif: give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; or --study without a trace. See ",
+            "whatif: give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; ",
         ),
         (
             "--study retry",
-            "whatif: give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; or --study without ",
+            "whatif: give a trace, --cluster (or --slurm-conf) and --policy, and at most one --load; or ",
         ),
     ],
 )
