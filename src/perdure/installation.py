@@ -30,6 +30,15 @@ def user_name() -> str:
         return str(os.getuid())
 
 
+def cache_folder() -> Path:
+    """Where to keep what can be made again; not made yet. Raises `RuntimeError` for a user without a home."""
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        base = os.environ.get(name, "")
+        if os.path.isabs(base):
+            return Path(base) / "perdure"
+    return Path.home() / ".cache" / "perdure"
+
+
 def to_install(extra: str) -> str:
     """What an error says of an optional part that is missing."""
     return f"Install it: {install_command(extra)}"

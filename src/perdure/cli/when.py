@@ -1,23 +1,71 @@
-"""``perdure when ...``: when waiting jobs will start. ``bench`` measures how well that is told."""
+"""``perdure when ...``: when waiting jobs will start, and what holds them. ``bench`` measures how well that is told."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from perdure.cli.options import AsJson
+from perdure.cli.options import AsJson, Wide
 
-app = typer.Typer()
+_JOB = "job"
+
+
+class JobsToo(TyperGroup):
+    """A group in which `job` is meant where the first word names no command: a job, a script, or none for the board."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        first = next((word for word in args if not word.startswith("-")), None)
+        if first not in self.commands and not {"-h", "--help"}.intersection(args[:1]):
+            args = [_JOB, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=JobsToo)
 
 
 @app.callback()
 def when() -> None:
-    """Measure how well the waits of a queue can be predicted.
+    """Say when jobs will start, what holds them, and what would start sooner.
 
-    Exit codes: 0 answered, 2 usage or bad input.
+    perdure when JOB or perdure when SCRIPT asks about one job, perdure when alone about each partition. It asks Slurm
+    once a minute at most, and needs no service and no rights but those of squeue.
+
+    Exit codes: 0 answered, 1 it never starts as it is, 2 usage or bad input.
     """
+
+
+@app.command(_JOB)
+def job(
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="JOB|SCRIPT", help="A job's id, or a batch script that is not submitted yet."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Say the chance of a start by then: 18:00, 2026-12-01T08:00, +3h."),
+    ] = None,
+    gpus: Annotated[str | None, typer.Option(metavar="N", help="For a script: sbatch --gpus.")] = None,
+    nodes: Annotated[str | None, typer.Option(metavar="N", help="For a script: sbatch --nodes.")] = None,
+    time: Annotated[str | None, typer.Option(metavar="LIMIT", help="For a script: sbatch --time.")] = None,
+    partition: Annotated[str | None, typer.Option(metavar="NAME", help="For a script: sbatch --partition.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Answer again each minute until it starts.")] = False,
+    wide: Wide = False,
+    as_json: AsJson = False,
+) -> int:
+    """Say when one job will start, or how long jobs wait in each partition.
+
+    The answer is a median, an interval that holds four starts of five, and what holds the job. It comes from what-if
+    runs of the queue as it is, with running times and arrivals drawn from the last weeks.
+
+    Exit codes: 0 answered, 1 it never starts as it is, 2 usage or bad input.
+    """
+    from perdure.cli.when_answer import Question, ask
+
+    given = {"gpus": gpus, "nodes": nodes, "time": time, "partition": partition}
+    return ask(Question(what, by, {name: text for name, text in given.items() if text}, watch), as_json, wide=wide)
 
 
 @app.command("bench")

@@ -30,12 +30,18 @@ class QueuedJob(Struct, frozen=True):
     qos: str = ""
     required: tuple[str, ...] = ()  # nodes that it must run on
     excluded: tuple[str, ...] = ()  # nodes that it must not run on
+    running_on: tuple[str, ...] = ()  # nodes that it has
     tasks: int = 1  # jobs alike that wait behind this one: the rest of an array
 
     @property
     def is_waiting(self) -> bool:
         """Whether it is in the queue and nobody holds it."""
         return self.state is JobState.PENDING
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing will start it until somebody releases it."""
+        return self.state is JobState.HELD
 
     @property
     def is_running(self) -> bool:
@@ -101,7 +107,7 @@ def ahead_of(job: QueuedJob, queue: Queue) -> list[QueuedJob]:
     Of those that may want its nodes; what waits for its begin time or for another job is passed over.
     """
     tier = {each.name: each.priority_tier for each in queue.partitions}
-    rivals = _sharing_nodes(job.partitions, queue)
+    rivals = set(job.partitions).union(*(node.partitions for node in queue.nodes_of(job.partitions)))
 
     def precedence(each: QueuedJob) -> tuple[float, ...]:
         highest = max((tier.get(name, 1) for name in each.partitions), default=1)
@@ -120,11 +126,6 @@ def ahead_of(job: QueuedJob, queue: Queue) -> list[QueuedJob]:
         ),
         key=precedence,
     )
-
-
-def _sharing_nodes(partitions: tuple[str, ...], queue: Queue) -> set[str]:
-    """These partitions, and those that have nodes of theirs."""
-    return set(partitions).union(*(node.partitions for node in queue.nodes_of(partitions)))
 
 
 def _number(job_id: str) -> float:

@@ -83,6 +83,7 @@ def _job(record: JobRecord) -> QueuedJob:
         qos=record.qos,
         required=record.required,
         excluded=record.excluded,
+        running_on=() if waits else record.nodes,
         tasks=record.waiting_tasks if waits else 1,
     )
 

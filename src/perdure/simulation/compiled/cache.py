@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from perdure import __version__
+from perdure.installation import cache_folder
 
 _KEPT_S = 30 * 86_400.0
 
@@ -22,7 +23,7 @@ def code_folder() -> Path | None:
     the source has its own folder. numba reads code back with pickle: it is never read from where others can write.
     """
     try:
-        kept = _user_folder() / "compiled"
+        kept = cache_folder() / "compiled"
         folder = kept / f"{__version__}-{_source_hash()}"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not _is_own(kept) or not _is_own(folder) or not os.access(folder, os.W_OK | os.X_OK):
@@ -32,15 +33,6 @@ def code_folder() -> Path | None:
     except (OSError, RuntimeError):
         return None
     return folder
-
-
-def _user_folder() -> Path:
-    """Raises `RuntimeError` for a user without a home."""
-    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
-        base = os.environ.get(name, "")
-        if os.path.isabs(base):
-            return Path(base) / "perdure"
-    return Path.home() / ".cache" / "perdure"
 
 
 def _source_hash() -> str:

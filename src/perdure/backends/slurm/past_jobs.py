@@ -1,0 +1,23 @@
+"""What accounting tells of the jobs of past weeks, as a trace's reader takes it: no text in it is a user's."""
+
+from __future__ import annotations
+
+from perdure.backends.slurm.accounting import ran_since
+from perdure.backends.slurm.tools import Tools
+from perdure.errors import ClusterBusy
+
+FIELDS = (
+    "JobID", "User", "Account", "Partition", "QOS", "Submit", "Eligible", "Start", "ElapsedRaw", "TimelimitRaw",
+    "State", "NNodes", "ReqCPUS", "AllocTRES", "ReqTRES",
+)  # fmt: skip
+
+
+def read_past_jobs(tools: Tools, since_s: float) -> bytes:
+    """The text of one ``sacct`` for all jobs that ran since an instant, as far as this user may see them.
+
+    Raises `ClusterBusy` where accounting does not answer, and `ConfigError` without sacct.
+    """
+    answer = tools.run("sacct", "-a", "-X", "-D", "-P", "-o", ",".join(FIELDS), *ran_since(since_s))
+    if answer.code:
+        raise ClusterBusy("sacct", answer.complaint or "accounting does not answer", "Run `sacctmgr ping`")
+    return answer.out

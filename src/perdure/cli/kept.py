@@ -1,0 +1,66 @@
+"""What commands keep for their next call, in a folder of the user's own; one that others may write to is not used."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.installation import cache_folder
+
+MAX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A folder of files; None where no folder can be had that is the user's alone: then nothing is kept."""
+
+    folder: Path | None
+
+    @classmethod
+    def below(cls, *names: str) -> Kept:
+        """A folder of the user's cache, made if need be."""
+        try:
+            folder = cache_folder().joinpath(*names)
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            found = folder.stat()
+        except (OSError, RuntimeError):
+            return cls(None)
+        return cls(folder if found.st_uid == os.getuid() and not found.st_mode & 0o022 else None)
+
+    def fresh(self, name: str, most_s: float, make: Callable[[], bytes]) -> tuple[bytes, float]:
+        """What is kept under a name and how old it is, in seconds; made anew where it is older than `most_s`."""
+        kept = self.read(name)
+        if kept is not None and kept[1] <= most_s:
+            return kept
+        made = make()
+        self.write(name, made)
+        return made, 0.0
+
+    def read(self, name: str) -> tuple[bytes, float] | None:
+        """What is kept, and its age in seconds; None where there is nothing."""
+        if self.folder is None:
+            return None
+        try:
+            with (self.folder / name).open("rb") as file:
+                age_s = time.time() - os.fstat(file.fileno()).st_mtime
+                return file.read(MAX_BYTES), max(0.0, age_s)
+        except OSError:
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Keep it; a disk that is full is no error, nothing is kept then."""
+        if self.folder is None:
+            return
+        with contextlib.suppress(OSError):
+            descriptor, path = tempfile.mkstemp(dir=self.folder)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            os.replace(path, self.folder / name)
+
+    def path(self, name: str) -> Path | None:
+        return None if self.folder is None else self.folder / name

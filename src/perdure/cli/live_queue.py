@@ -1,0 +1,73 @@
+"""A live Slurm as it was asked last: the queue at most once a minute, accounting at most once an hour."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import msgspec
+
+from perdure.backends.slurm.past_jobs import read_past_jobs
+from perdure.backends.slurm.queue import read_queue
+from perdure.backends.slurm.tools import Tools
+from perdure.cli.kept import Kept
+from perdure.errors import PerdureError
+from perdure.scheduling.slurm.conf import settings_of
+from perdure.traces.read import read
+from perdure.waits.answer import Site
+from perdure.waits.past import DAY_S, Past
+from perdure.waits.queue import Queue
+
+QUEUE_S, HISTORY_S = 60.0, 3600.0  # how old what is kept may be
+HISTORY_DAYS = 28
+_QUEUE, _HISTORY = "queue.json", "history.txt"
+
+
+class _Look(msgspec.Struct, frozen=True):
+    """The queue as it is kept, with the settings that are in force."""
+
+    queue: Queue
+    config: dict[str, str]
+
+
+def live_queue() -> tuple[Queue, Site]:
+    """The queue, and what else answers rest on. Raises `ConfigError` or `ClusterBusy` where Slurm does not answer."""
+    tools = Tools()
+    tools.check()
+    tools.find("scontrol")
+    which = hashlib.sha256(os.environ.get("SLURM_CONF", "").encode()).hexdigest()[:16]
+    kept = Kept.below("when", which)
+    look = _look(kept, tools)
+    settings, _ = settings_of(look.config)
+    past, remarks = _past(kept, tools, look)
+    return look.queue, Site(settings, past, remarks)
+
+
+def _look(kept: Kept, tools: Tools) -> _Look:
+    def ask() -> bytes:
+        queue, config = read_queue(tools)
+        return msgspec.json.encode(_Look(queue, {key.lower(): value for key, value in config.values.items()}))
+
+    text, _ = kept.fresh(_QUEUE, QUEUE_S, ask)
+    try:
+        return msgspec.json.decode(text, type=_Look)
+    except msgspec.MsgspecError:  # another version kept it
+        return msgspec.json.decode(ask(), type=_Look)
+
+
+def _past(kept: Kept, tools: Tools, look: _Look) -> tuple[Past, tuple[str, ...]]:
+    """The jobs of the last weeks, and what is to be said where they cannot be had."""
+    if look.config.get("accountingstoragetype", "") in ("", "accounting_storage/none"):
+        return Past(), ("this Slurm keeps no accounting",)
+    since_s = look.queue.now_s - HISTORY_DAYS * DAY_S
+    try:
+        kept.fresh(_HISTORY, HISTORY_S, lambda: read_past_jobs(tools, since_s))
+        path = kept.path(_HISTORY)
+        if path is None:
+            return Past(), ("nothing can be kept in this user's cache folder, so no history is read",)
+        table = read(path, "sacct", skip_bad=True).table
+    except PerdureError as err:
+        return Past(), (f"no history: {err.args[1]}",)
+    private = "jobs" in look.config.get("privatedata", "").lower()
+    remarks = ("this Slurm shows a user no jobs of others: what they hold is not known",) if private else ()
+    return Past.of(table, look.queue.now_s), remarks

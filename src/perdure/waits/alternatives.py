@@ -1,0 +1,95 @@
+"""What would start sooner: the same job with fewer GPUs, a shorter limit, or in another partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
+
+from perdure.waits.queue import Queue, QueuedJob, QueuedPartition
+
+LEAST_GAIN_S = 60.0
+LEAST_GAIN = 0.1  # of the wait: what gains less is not worth a word
+MOST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A change of what a job asks for, and when it would start then."""
+
+    change: str  # in words
+    options: str  # of sbatch
+    job: QueuedJob
+
+
+@dataclass(frozen=True, slots=True)
+class Sooner:
+    """An alternative that starts sooner, as the same futures show it."""
+
+    alternative: Alternative
+    start_s: float  # median, seconds since the epoch
+    gain_s: float  # median of the differences, future by future
+
+
+def alternatives(job: QueuedJob, queue: Queue) -> Iterator[Alternative]:
+    """Changes that keep the job what it is; each as a job that is not in the queue yet."""
+    fresh = structs.replace(
+        job, job_id="", reason="", start_s=None, submit_s=queue.now_s, eligible_s=queue.now_s, tasks=1
+    )
+    for gpus in _fewer(job.gpus):
+        nodes = max(1, -(-job.nodes * gpus // job.gpus))
+        yield Alternative(
+            f"{gpus} GPU{'s' if gpus > 1 else ''}", f"--gpus={gpus}", structs.replace(fresh, gpus=gpus, nodes=nodes)
+        )
+    if job.walltime_s is not None:
+        limits_s = (max(60.0, np.ceil(job.walltime_s * share / 60) * 60) for share in (0.5, 0.25))
+        for limit_s in dict.fromkeys(limits_s):
+            if limit_s < job.walltime_s:
+                limited = structs.replace(fresh, walltime_s=float(limit_s))
+                yield Alternative(f"a limit of {_hours(limit_s)}", f"--time={int(limit_s // 60)}", limited)
+    for partition in queue.partitions:
+        if _admits(partition, job, queue):
+            yield Alternative(
+                f"partition {partition.name}",
+                f"--partition={partition.name}",
+                structs.replace(fresh, partitions=(partition.name,)),
+            )
+
+
+def sooner(
+    asked_start_s: NDArray[np.float64], found: list[tuple[Alternative, NDArray[np.float64]]], now_s: float
+) -> list[Sooner]:
+    """The alternatives that are worth a word, the soonest first; starts are (n_samples,), future by future."""
+    better = []
+    usual_s = float(np.median(asked_start_s)) - now_s
+    for alternative, start_s in found:
+        with np.errstate(invalid="ignore"):
+            gain_s = float(np.median(np.nan_to_num(asked_start_s - start_s, nan=0.0, posinf=np.inf)))
+        if gain_s >= max(LEAST_GAIN_S, LEAST_GAIN * min(usual_s, 1e9)):
+            better.append(Sooner(alternative, float(np.median(start_s)), gain_s))
+    return sorted(better, key=lambda each: each.start_s)[:MOST]
+
+
+def _fewer(gpus: int) -> Iterator[int]:
+    """Halves, down to one."""
+    while gpus > 1:
+        gpus //= 2
+        yield gpus
+
+
+def _admits(partition: QueuedPartition, job: QueuedJob, queue: Queue) -> bool:
+    """Whether the job might be submitted there instead, as far as the queue shows it."""
+    if partition.name in job.partitions or not partition.is_up:
+        return False
+    nodes = [node for node in queue.nodes_of((partition.name,)) if node.is_usable]
+    fits = sum(node.gpus for node in nodes) >= job.gpus and len(nodes) >= job.nodes
+    limit = partition.max_time_s
+    may = limit is None or (job.walltime_s is not None and job.walltime_s <= limit)
+    return fits and may and (partition.max_nodes is None or job.nodes <= partition.max_nodes)
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:g} h" if seconds >= 3600 else f"{seconds / 60:g} min"

@@ -1,0 +1,144 @@
+"""The whole answer to "when will it start?": the forecast, what holds the job, and what would start sooner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from perdure.scheduling.slurm.settings import SlurmSettings
+from perdure.waits.alternatives import Sooner, alternatives, sooner
+from perdure.waits.forecast import Forecast, of_samples
+from perdure.waits.holds import Hold, HoldKind, hold_of
+from perdure.waits.past import Past
+from perdure.waits.queue import Queue, QueuedJob
+from perdure.waits.rollout import HORIZON_S, Scene, counted_by, scene_of
+
+FEW_DAYS = 7  # of history: with fewer, arrivals of other weekdays are not known
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What answers rest on beside the queue."""
+
+    settings: SlurmSettings
+    past: Past
+    remarks: tuple[str, ...] = ()  # what could not be had, one sentence each
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said of one job that waits, or would."""
+
+    job: QueuedJob
+    hold: Hold
+    forecast: Forecast | None  # None where nothing will start it as it is
+    planned_s: float | None  # the resource manager's own plan
+    sooner: tuple[Sooner, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        job, forecast = self.job, self.forecast
+        return {
+            "job": job.job_id,
+            "user": job.user,
+            "partitions": list(job.partitions),
+            "gpus": job.gpus,
+            "nodes": job.nodes,
+            "walltime_s": job.walltime_s,
+            "submitted_s": job.submit_s,
+            "held_by": {
+                "kind": str(self.hold.kind),
+                "says": self.hold.says,
+                "jobs_ahead": self.hold.ahead,
+                "gpus_ahead": self.hold.ahead_gpus,
+                "can_start": self.hold.can_start,
+            },
+            "start": None if forecast is None else _start_json(forecast),
+            "planned_by_manager_s": self.planned_s,
+            "sooner": [
+                {
+                    "change": each.alternative.change,
+                    "options": each.alternative.options,
+                    "start_s": each.start_s,
+                    "gain_s": each.gain_s,
+                }
+                for each in self.sooner
+            ],
+        }
+
+
+def answer(
+    job: QueuedJob, queue: Queue, site: Site, rng: Generator, zone: tzinfo = UTC, *, with_alternatives: bool = True
+) -> Answer:
+    """Ask the futures of the queue about a job of it, or about one that is not submitted yet (its id is "")."""
+    hold = hold_of(job, queue, zone)
+    planned = job.start_s if job.is_waiting and job.start_s is not None and job.start_s > queue.now_s else None
+    if not hold.can_start or job.is_running:
+        return Answer(job, hold, None, planned)
+    scene = scene_of(job, queue, site.settings, site.past, rng)
+    (start_s,) = scene.starts([counted_by(job, gpus=job.gpus > 0)])
+    forecast = _forecast(start_s, queue, site, scene, hold)
+    if forecast is None:
+        never = replace(hold, kind=HoldKind.NEVER, can_start=False, says="it does not fit: no future starts it")
+        return Answer(job, never, None, planned)
+    may_change = hold.kind in (HoldKind.PRIORITY, HoldKind.RESOURCES, HoldKind.NOTHING, HoldKind.LIMIT)
+    better = _sooner(job, queue, site, scene, start_s, rng) if with_alternatives and may_change else []
+    return Answer(job, hold, forecast, planned, tuple(better))
+
+
+def _forecast(start_s: NDArray[np.float64], queue: Queue, site: Site, scene: Scene, hold: Hold) -> Forecast | None:
+    """None where no future starts the job."""
+    if np.isinf(start_s).all():
+        return None
+    wait_s = np.minimum(start_s - queue.now_s, HORIZON_S)
+    if hold.until_s is not None:
+        wait_s = np.maximum(wait_s, hold.until_s - queue.now_s)
+    return of_samples(queue.now_s, wait_s, (*site.remarks, *_doubts(site, scene, hold)))
+
+
+def _doubts(site: Site, scene: Scene, hold: Hold) -> list[str]:
+    """What the reader should know of this answer."""
+    found = []
+    if not scene.has_arrivals:
+        found.append("no history that tells who comes: by the jobs that are there alone, as if nobody else came")
+    elif not site.past.days:
+        found.append(f"by a history of {site.past.span_s / 60:.0f} minutes alone")
+    elif site.past.days < FEW_DAYS:
+        found.append(f"by a history of {site.past.days} days alone: weekdays are not told apart")
+    if hold.kind is HoldKind.LIMIT:
+        found.append("limits of QOS and account are not simulated: it may take longer")
+    if hold.kind in (HoldKind.NODES, HoldKind.RESERVATION):
+        found.append("when nodes return and reservations end is not simulated: it may take longer")
+    if not scene.counts_gpus:
+        found.append("jobs without GPUs are simulated by processors, without memory")
+    return found
+
+
+def _sooner(
+    job: QueuedJob, queue: Queue, site: Site, scene: Scene, start_s: NDArray[np.float64], rng: Generator
+) -> list[Sooner]:
+    """Alternatives in the same futures; those that compete on other nodes in futures of these."""
+    found = []
+    for each in alternatives(job, queue):
+        own = scene if scene.partitions.issuperset(each.job.partitions) else None
+        own = own or scene_of(each.job, queue, site.settings, site.past, rng)
+        found.append((each, own.starts([counted_by(each.job, gpus=job.gpus > 0)])[0]))
+    return sooner(start_s, found, queue.now_s)
+
+
+def _start_json(forecast: Forecast) -> dict[str, Any]:
+    low_s, high_s = forecast.interval_s
+    at = forecast.asked_s
+    return {
+        "asked_s": at,
+        "median_s": at + forecast.median_s,
+        "low_s": at + low_s,
+        "high_s": at + high_s,
+        "interval": 0.8,
+        "wait_s": {"p10": low_s, "p50": forecast.median_s, "p90": high_s},
+        "remarks": list(forecast.remarks),
+    }

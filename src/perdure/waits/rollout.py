@@ -1,0 +1,259 @@
+"""What-if runs of a queue: many futures, each with other running times and arrivals, and when jobs start in each.
+
+Slurm as a policy simulates each future, on the nodes that the job's partitions share with others. GPUs are counted,
+or processors for a job without GPUs. Priorities begin with those that the queue shows, and gain age from there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import re2
+from msgspec import structs
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
+from perdure.scheduling.slurm.policy import Slurm
+from perdure.scheduling.slurm.settings import Partition, PriorityWeights, SlurmSettings
+from perdure.simulation.live import LiveQueue
+from perdure.waits.past import DAY_S, Past
+from perdure.waits.queue import Queue, QueuedJob
+
+SAMPLES = 32  # futures that are drawn
+HORIZON_S = 4 * DAY_S  # of arrivals; a job that has not started by then counts as starting right then
+MOST_TASKS = 1_000  # of one array
+MOST_ARRIVALS = 20_000  # in one future
+_BRACKETS = re2.compile(r"\([^)]*\)")
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The part of a queue in which a job competes, made ready to be run many times."""
+
+    now_s: float
+    jobs: tuple[QueuedJob, ...]  # by submit; those that run, and those that wait and nobody holds
+    total_gpus: int
+    settings: SlurmSettings
+    fixed: Mapping[str, float]  # the priority without age that new jobs get, by user; "" is anybody
+    futures: tuple[JobTable, ...]  # who is to come, one table a sample
+    duration_s: Floats  # (n_jobs, n_samples) whole running times
+    partitions: frozenset[str] = field(default_factory=frozenset)
+    counts_gpus: bool = True  # else processors
+
+    @property
+    def has_arrivals(self) -> bool:
+        """Whether the history could tell who may come."""
+        return any(len(each) for each in self.futures)
+
+    def starts(self, asked: Sequence[QueuedJob]) -> Floats:
+        """(n_asked, n_samples) when each job would start, in seconds since the epoch; inf where it never does.
+
+        A job that is not in the queue yet is asked about alone: as if it, and none of the others, were submitted now.
+        """
+        found = np.empty((len(asked), len(self.futures)))
+        known = [self._row(job) for job in asked]
+        for sample in range(len(self.futures)):
+            if any(row is not None for row in known):
+                queue = self._live(sample, None)
+                found[[row is not None for row in known], sample] = [
+                    self._start(queue, row) for row in known if row is not None
+                ]
+            for place, job in enumerate(asked):
+                if known[place] is None:
+                    found[place, sample] = self._start(self._live(sample, job), len(self.jobs))
+        return found
+
+    def _row(self, job: QueuedJob) -> int | None:
+        return next((row for row, each in enumerate(self.jobs) if each == job), None)
+
+    def _live(self, sample: int, more: QueuedJob | None) -> LiveQueue:
+        there = [*self.jobs, more] if more is not None else list(self.jobs)
+        duration_s = self.duration_s[:, sample]
+        if more is not None:
+            duration_s = np.r_[duration_s, more.walltime_s or DAY_S]
+        table = self._table(there, duration_s).followed_by(self._coming(self.futures[sample]))
+        policy = Slurm(self.settings)
+        return LiveQueue.at(table, self.now_s, Cluster(np.ones(self.total_gpus, np.int64)), policy)
+
+    def _start(self, queue: LiveQueue, row: int) -> float:
+        start_s = queue.start_of(row, self.now_s + HORIZON_S)
+        return np.inf if np.isnan(start_s) else start_s
+
+    def _table(self, jobs: Sequence[QueuedJob], duration_s: Floats) -> JobTable:
+        return JobTable(
+            job_id=np.array([job.job_id or "new" for job in jobs], np.str_),
+            submit_s=np.array([min(_came_s(job), self.now_s) for job in jobs]),
+            gpus=np.array([_held(job, self.total_gpus) for job in jobs], np.int64),
+            duration_s=duration_s,
+            user=np.array([job.user for job in jobs], np.str_),
+            start_s=np.array([_started_s(job, self.now_s) for job in jobs]),
+            walltime_s=np.array([job.walltime_s or np.nan for job in jobs]),
+            nodes=np.array([job.nodes for job in jobs], np.int64),
+            partition=np.array([self._partition(job) for job in jobs], np.str_),
+            nice=np.array([self._nice(job) for job in jobs], np.int64),
+            eligible_s=np.array([np.nan if job.eligible_s is None else job.eligible_s for job in jobs]),
+            dependency=np.array([dependency_of(job.dependency) for job in jobs], np.str_),
+        )
+
+    def _coming(self, coming: JobTable) -> JobTable:
+        """Arrivals with the priority that jobs of their users get."""
+        fixed = [self.fixed.get(user, self.fixed[""]) for user in coming.user.tolist()]
+        return replace(
+            coming,
+            job_id=np.array([f"+{row}" for row in range(len(coming))], np.str_),
+            gpus=np.minimum(coming.gpus, self.total_gpus),
+            nice=-np.array(fixed, np.int64).reshape(len(coming)),
+        )
+
+    def _partition(self, job: QueuedJob) -> str:
+        """Of several the one of the highest tier."""
+        tier = {each.name: each.priority_tier for each in self.settings.partitions}
+        return max(job.partitions, key=lambda name: tier.get(name, 0), default="")
+
+    def _nice(self, job: QueuedJob) -> int:
+        """What takes the simulated priority to the one that the queue shows now."""
+        if job.is_running:
+            return 0
+        return -round(fixed_part(job, self.settings, self.now_s))
+
+
+def scene_of(
+    job: QueuedJob, queue: Queue, settings: SlurmSettings, past: Past, rng: Generator, samples: int = SAMPLES
+) -> Scene:
+    """The nodes and jobs with which `job` competes, and `samples` futures of them, drawn from the past."""
+    partitions = _connected(job.partitions, queue)
+    counts_gpus = job.gpus > 0
+    nodes = [node for node in queue.nodes_of(tuple(partitions)) if node.is_usable]
+    usable = {node.name: node.gpus if counts_gpus else node.cpus for node in nodes}
+    there = [each for each in queue.jobs if not partitions.isdisjoint(each.partitions) and not each.is_held]
+    counted = (_on_usable(counted_by(each, gpus=counts_gpus), usable) for each in there)
+    jobs = [task for each in counted if each.gpus for task in _tasks(each)]
+    jobs.sort(key=lambda each: (min(_came_s(each), queue.now_s), each.job_id))
+    total = max(sum(usable.values()), sum(each.gpus for each in jobs if each.is_running), 1)
+    duration_s = np.array([_draw(each, queue.now_s, past, rng, samples) for each in jobs]).reshape(len(jobs), samples)
+    futures = tuple(_to_come(past, queue.now_s, partitions, counts_gpus, rng) for _ in range(samples))
+    own = age_alone(settings, queue, partitions)
+    fixed = _fixed_by_user(jobs, own, queue.now_s)
+    return Scene(queue.now_s, tuple(jobs), total, own, fixed, futures, duration_s, frozenset(partitions), counts_gpus)
+
+
+def counted_by(job: QueuedJob, *, gpus: bool) -> QueuedJob:
+    """The job, `gpus` of it being what is counted: its GPUs or its processors."""
+    return job if gpus else structs.replace(job, gpus=job.cpus)
+
+
+def age_alone(settings: SlurmSettings, queue: Queue, partitions: Iterable[str]) -> SlurmSettings:
+    """The settings with age as the only factor: all others stand in the priorities that the queue shows."""
+    weights = PriorityWeights(age=settings.priority.weights.age)
+    known = tuple(
+        Partition(
+            each.name,
+            is_default=each.is_default,
+            is_up=each.is_up,
+            max_time_s=each.max_time_s,
+            default_time_s=each.default_time_s,
+            max_nodes=each.max_nodes,
+            priority_tier=each.priority_tier,
+        )
+        for each in queue.partitions
+        if each.name in partitions
+    )
+    return replace(
+        settings, priority=replace(settings.priority, weights=weights), partitions=known, qos=(), associations=()
+    )
+
+
+def fixed_part(job: QueuedJob, settings: SlurmSettings, now_s: float) -> float:
+    """The priority that the queue shows, less what age has added to it."""
+    since_s = min(job.eligible_s if job.eligible_s is not None else now_s, now_s)
+    age = min(1.0, (now_s - since_s) / settings.priority.max_age_s) if settings.priority.max_age_s else 1.0
+    return max(0.0, job.priority - settings.priority.weights.age * age)
+
+
+def dependency_of(text: str) -> str:
+    """A dependency as sbatch takes it: ``afterok:12(unfulfilled)`` without what Slurm adds; "" for what is not known.
+
+    >>> dependency_of("afterok:12_*(unfulfilled),singleton(unfulfilled)")
+    'afterok:12,singleton'
+    """
+    found = []
+    for word in _BRACKETS.sub("", text).replace("?", ",").split(","):
+        kind, _, others = word.partition(":")
+        ids = [other.partition("_")[0].partition("+")[0] for other in others.split(":") if other[:1].isdigit()]
+        if kind == "singleton":
+            found.append(kind)
+        elif kind in ("after", "afterany", "afterok", "afternotok") and ids:
+            found.append(":".join((kind, *ids)))
+    return ",".join(found)
+
+
+def _fixed_by_user(jobs: Iterable[QueuedJob], settings: SlurmSettings, now_s: float) -> dict[str, float]:
+    """The median of what the jobs of each user show; "" is the median of all."""
+    found: dict[str, list[float]] = {"": []}
+    for job in jobs:
+        if job.is_waiting:
+            part = fixed_part(job, settings, now_s)
+            found.setdefault(job.user, []).append(part)
+            found[""].append(part)
+    return {user: float(np.median(parts)) if parts else 0.0 for user, parts in found.items()}
+
+
+def _connected(partitions: tuple[str, ...], queue: Queue) -> set[str]:
+    """These partitions and all that share nodes with them, directly or by way of others."""
+    found = set(partitions)
+    while True:
+        more = found.union(*(node.partitions for node in queue.nodes if not found.isdisjoint(node.partitions)))
+        if more == found:
+            return found
+        found = more
+
+
+def _on_usable(job: QueuedJob, usable: Mapping[str, int]) -> QueuedJob:
+    """A running job with the GPUs that it gives back to others: what it has on nodes out of service is lost."""
+    if not job.is_running or not job.running_on:
+        return job
+    share = sum(name in usable for name in job.running_on) / len(job.running_on)
+    return job if share == 1 else structs.replace(job, gpus=round(job.gpus * share))
+
+
+def _draw(job: QueuedJob, now_s: float, past: Past, rng: Generator, samples: int) -> Floats:
+    elapsed_s = max(0.0, now_s - job.start_s) if job.is_running and job.start_s is not None else 0.0
+    partition = job.partitions[0] if job.partitions else ""
+    return past.run_times.draw(job.user, partition, job.walltime_s, elapsed_s, rng, samples)
+
+
+def _to_come(past: Past, now_s: float, partitions: set[str], gpus: bool, rng: Generator) -> JobTable:
+    coming = past.arrivals(now_s, HORIZON_S, rng, partitions)
+    if not gpus:
+        coming = replace(coming, gpus=coming.cpus)
+    asking = np.flatnonzero(coming.gpus > 0)[:MOST_ARRIVALS]
+    return coming if len(asking) == len(coming) else coming.take(asking)
+
+
+def _tasks(job: QueuedJob) -> list[QueuedJob]:
+    """The tasks of an array that wait behind one record, as jobs of their own."""
+    if not job.is_waiting or job.tasks < 2:
+        return [job]
+    most = min(job.tasks, MOST_TASKS)
+    return [job, *(structs.replace(job, job_id=f"{job.job_id}[{task}]", tasks=1) for task in range(1, most))]
+
+
+def _came_s(job: QueuedJob) -> float:
+    """Its submit; of a job that runs no later than its start."""
+    return min(job.submit_s, job.start_s) if job.is_running and job.start_s is not None else job.submit_s
+
+
+def _started_s(job: QueuedJob, now_s: float) -> float:
+    if not job.is_running:
+        return np.nan
+    return now_s if job.start_s is None else min(job.start_s, now_s)
+
+
+def _held(job: QueuedJob, total: int) -> int:
+    return max(1, min(job.gpus, total)) if job.is_running else max(1, job.gpus)

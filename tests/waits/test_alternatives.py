@@ -1,0 +1,60 @@
+"""What would start sooner."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perdure.waits.alternatives import Alternative, alternatives, sooner
+from perdure.waits.queue import Queue, QueuedNode, QueuedPartition
+from tests.waits.test_queue import waiting
+
+NODES = (*tuple(QueuedNode(f"n{i}", ("main", "short"), gpus=4) for i in range(4)), QueuedNode("old", ("old",), gpus=2))
+PARTITIONS = (
+    QueuedPartition("main", is_default=True),
+    QueuedPartition("short", max_time_s=3600.0),
+    QueuedPartition("old"),
+    QueuedPartition("closed", is_up=False),
+)
+QUEUE = Queue(1000.0, (), NODES, PARTITIONS)
+
+
+def changes(gpus: int, walltime_s: float | None) -> dict[str, str]:
+    job = waiting("7", gpus=gpus, nodes=2, walltime_s=walltime_s)
+    return {each.change: each.options for each in alternatives(job, QUEUE)}
+
+
+def test_fewer_gpus_and_shorter_limits_are_tried_by_halves() -> None:
+    found = changes(8, 14_400.0)
+    assert list(found)[:3] == ["4 GPUs", "2 GPUs", "1 GPU"]
+    assert found["a limit of 2 h"] == "--time=120"
+    assert found["a limit of 1 h"] == "--time=60"
+
+
+def test_other_partitions_are_tried_where_they_admit_the_job() -> None:
+    assert "partition short" in changes(8, 3600.0)
+    assert "partition short" not in changes(8, 14_400.0)  # longer than allowed
+    assert "partition old" not in changes(8, 3600.0)  # too small
+    assert not any("closed" in change or "main" in change for change in changes(1, 60.0))
+
+
+def test_an_alternative_is_a_job_that_is_not_submitted_yet() -> None:
+    job = waiting("7", gpus=8, nodes=4, walltime_s=600.0, reason="Priority")
+    first = next(iter(alternatives(job, QUEUE))).job
+    assert (first.job_id, first.reason, first.submit_s, first.gpus, first.nodes) == ("", "", 1000.0, 4, 2)
+
+
+def test_only_what_gains_a_tenth_of_the_wait_is_worth_a_word() -> None:
+    job = waiting("7")
+    asked = np.full(9, 1000.0 + 3600.0)
+    found = [
+        (Alternative("soon", "", job), np.full(9, 1000.0 + 600.0)),
+        (Alternative("same", "", job), np.full(9, 1000.0 + 3500.0)),
+        (Alternative("later", "", job), np.full(9, 1000.0 + 7200.0)),
+        (Alternative("now", "", job), np.full(9, 1000.0)),
+    ]
+    assert [each.alternative.change for each in sooner(asked, found, 1000.0)] == ["now", "soon"]
+
+
+def test_what_starts_beats_what_never_does() -> None:
+    found = [(Alternative("soon", "", waiting("7")), np.full(9, 2000.0))]
+    assert sooner(np.full(9, np.inf), found, 1000.0)[0].gain_s == np.inf

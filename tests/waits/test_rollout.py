@@ -1,0 +1,144 @@
+"""What-if runs of a queue: closed forms on small queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perdure.model.jobs import JobState
+from perdure.scheduling.slurm.settings import PrioritySettings, PriorityWeights, SlurmSettings
+from perdure.waits.past import Past
+from perdure.waits.queue import Queue, QueuedJob, QueuedNode, QueuedPartition
+from perdure.waits.rollout import Scene, dependency_of, fixed_part, scene_of
+from tests.waits.test_past import NOW_S, past
+from tests.waits.test_queue import waiting
+
+PARTITIONS = (QueuedPartition("main", is_default=True), QueuedPartition("other"))
+NODES = (
+    QueuedNode("n0", ("main",), gpus=4, cpus=8),
+    QueuedNode("n1", ("main",), gpus=4, cpus=8),
+    QueuedNode("o0", ("other",), gpus=4, cpus=8),
+)
+
+
+def running(job_id: str, gpus: int, ran_s: float, walltime_s: float, **more: Any) -> QueuedJob:
+    given = {"partitions": ("main",), "running_on": ("n0", "n1"), **more}
+    start_s = NOW_S - ran_s
+    return QueuedJob(
+        job_id, "tom", JobState.RUNNING, gpus=gpus, start_s=start_s, submit_s=start_s, eligible_s=start_s,
+        walltime_s=walltime_s, **given,
+    )  # fmt: skip
+
+
+def asking(job_id: str, gpus: int, **more: Any) -> QueuedJob:
+    given = {"eligible_s": NOW_S - 60, "walltime_s": 600.0, **more}
+    return waiting(job_id, submit_s=NOW_S - 60, gpus=gpus, **given)
+
+
+def scene(job: QueuedJob, *others: QueuedJob, history: Past | None = None, samples: int = 4) -> Scene:
+    queue = Queue(NOW_S, (*others, *([job] if job.job_id else [])), NODES, PARTITIONS)
+    return scene_of(job, queue, SlurmSettings(), history or Past(), np.random.default_rng(0), samples)
+
+
+def waits(job: QueuedJob, *others: QueuedJob, history: Past | None = None) -> np.ndarray:
+    return scene(job, *others, history=history).starts([job])[0] - NOW_S
+
+
+def test_what_fits_into_free_gpus_starts_at_once() -> None:
+    assert waits(asking("9", 4), running("1", 4, 100, 3600)) == pytest.approx(0, abs=60)
+
+
+def test_what_does_not_fit_starts_when_a_running_job_ends() -> None:
+    found = scene(asking("9", 8), running("1", 4, 100.0, 3600.0))
+    ends = found.duration_s[0] - 100.0
+    assert found.starts([asking("9", 8)])[0] - NOW_S == pytest.approx(ends, abs=61)
+
+
+def test_run_times_that_history_tells_move_the_start() -> None:
+    history = past(14)  # all jobs run for a tenth of their limit
+    found = waits(asking("9", 8, user="d"), running("1", 4, 100.0, 3600.0), history=history)
+    assert np.median(found) == pytest.approx(260, abs=61)  # a tenth of an hour, less what it has run
+
+
+def test_the_higher_priority_goes_first_though_it_came_later() -> None:
+    mine, first = asking("9", 8, priority=5), asking("8", 8, priority=7)
+    found = scene(mine, running("1", 8, 0.0, 600.0), first).starts([mine, first])
+    assert (found[1] < found[0]).all()
+
+
+def test_partitions_that_share_no_node_do_not_matter() -> None:
+    elsewhere = running("1", 4, 0.0, 3600.0, partitions=("other",), running_on=("o0",))
+    found = scene(asking("9", 8), elsewhere)
+    assert found.total_gpus == 8
+    assert found.partitions == {"main"}
+    assert found.starts([asking("9", 8)])[0] - NOW_S == pytest.approx(0, abs=60)
+
+
+def test_nodes_out_of_service_give_nothing_back() -> None:
+    nodes = (QueuedNode("n0", ("main",), gpus=4), QueuedNode("n1", ("main",), is_usable=False, gpus=4))
+    job, busy = asking("9", 4), running("1", 8, 0.0, 600.0)
+    queue = Queue(NOW_S, (job, busy), nodes, PARTITIONS)
+    found = scene_of(job, queue, SlurmSettings(), Past(), np.random.default_rng(0), 4)
+    assert found.total_gpus == 4
+    assert (found.starts([job])[0] > NOW_S).all()
+
+
+def test_a_job_that_is_larger_than_all_nodes_never_starts() -> None:
+    assert np.isinf(waits(asking("9", 16))).all()
+
+
+def test_a_held_job_stands_in_nobodys_way() -> None:
+    held = QueuedJob(
+        "3", "tom", JobState.HELD, ("main",), gpus=8, priority=99, submit_s=NOW_S - 900, eligible_s=NOW_S - 900
+    )
+    assert waits(asking("9", 8), held) == pytest.approx(0, abs=60)
+
+
+def test_each_task_of_an_array_is_a_job() -> None:
+    array = asking("5", 8, priority=99, tasks=3)
+    found = scene(asking("9", 8), array)
+    assert [job.job_id for job in found.jobs if job.job_id.startswith("5")] == ["5", "5[1]", "5[2]"]
+    assert (found.starts([asking("9", 8)])[0] > NOW_S).all()
+
+
+def test_a_begin_time_and_a_dependency_are_waited_for() -> None:
+    begins = asking("9", 1, eligible_s=NOW_S + 900)
+    assert waits(begins) == pytest.approx(900, abs=60)
+    first, then = running("1", 1, 100.0, 600.0), asking("9", 1, eligible_s=None, dependency="afterany:1(unfulfilled)")
+    found = scene(then, first)
+    assert found.starts([then])[0] - NOW_S == pytest.approx(found.duration_s[0] - 100.0, abs=61)
+
+
+def test_one_that_is_not_submitted_stands_behind_those_that_wait() -> None:
+    script = asking("", 8, priority=1)
+    there = asking("8", 8, priority=10)
+    queue = scene(script, there)
+    assert (queue.starts([script])[0] > queue.starts([there])[0]).all()
+
+
+def test_the_same_generator_gives_the_same_futures() -> None:
+    job, busy = asking("9", 8), running("1", 8, 10.0, 3600.0)
+    once, again = (scene(job, busy, history=past(14)).starts([job]) for _ in range(2))
+    assert (once == again).all()
+
+
+def test_age_is_taken_out_of_the_priority_that_is_shown() -> None:
+    aged = SlurmSettings(PrioritySettings(weights=PriorityWeights(age=1000), max_age_s=1000.0))
+    job = waiting("1", priority=1600, eligible_s=NOW_S - 500)
+    assert fixed_part(job, aged, NOW_S) == pytest.approx(1100)
+
+
+@pytest.mark.parametrize(
+    ("shown", "meant"),
+    [
+        ("afterok:12(unfulfilled)", "afterok:12"),
+        ("afterany:3_*(unfulfilled),after:9+5(unfulfilled)", "afterany:3,after:9"),
+        ("singleton(unfulfilled)", "singleton"),
+        ("aftercorr:5_*(unfulfilled)", ""),
+        ("(null)", ""),
+    ],
+)
+def test_dependencies_are_read_as_slurm_shows_them(shown: str, meant: str) -> None:
+    assert dependency_of(shown) == meant
