@@ -1,8 +1,8 @@
 """A backfill cycle: jobs start early where, by the limits known, they delay no reservation of a job before them.
 
-Jobs are tested in order, at most `max_job_test` of them. One that fits now, for as long as its limit is, starts; another
-one reserves the earliest stretch in which it fits, unless that begins after the window. Reservations begin and end on
-multiples of the resolution, the instant rounded down.
+Jobs are tested in order, at most `max_job_test` of them. One that fits now, for as long as its limit is, starts;
+another one reserves the earliest stretch in which it fits, unless that begins after the window. Reservations begin and
+end on multiples of the resolution, the instant rounded down.
 
 Source: plugins/sched/backfill/backfill.c of SchedMD/slurm 284c3b9, ``_attempt_backfill``.
 """
