@@ -2,8 +2,8 @@
 
 The eligible jobs stand in one array in their order. A pass is left out where fewer GPUs are free than any of them asks
 for, as it could start nobody; so is, in a backfill cycle, a job that finds no place before the `horizon`: from there
-on fewer GPUs are free than anybody needs, so that no reservation beyond it, and none that crosses it, can keep a job
-from starting now. The horizon is a multiple of the resolution, since reservations are rounded down to one.
+on fewer GPUs are free than anybody needs, so that no reservation begins before and ends behind it, and none behind it
+can keep a job from starting now.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from perdure.simulation.compiled.free_gpus import (
 )
 from perdure.simulation.compiled.kernel import FLAG, LONG, Records, entry, kernel, records
 from perdure.simulation.compiled.loop import kernels, run
-from perdure.simulation.compiled.state import start
+from perdure.simulation.compiled.state import come, start
 from perdure.simulation.workload import Workload
 from perdure.simulation.world import view_of
 
@@ -370,9 +370,10 @@ def _cycle(state, part):  # type: ignore[no-untyped-def]
             new = horizon
             if tick <= now + how.window and _reserves(state, part, row):
                 part.reserved[part.job[row].partition] += 1
-                first, last = tick - tick % how.resolution, tick + length
-                last = max(last - last % how.resolution, first + how.resolution)
-                new = _take(part, max(now, first), last, gpus, horizon)
+                last = tick + length
+                if last - last % how.resolution > tick:
+                    last -= last % how.resolution
+                new = _take(part, tick, last, gpus, horizon)
         if new < horizon and not exact:
             horizon, widest = new, widest_before(part.forecast, new)
     for i in range(started):
@@ -382,11 +383,8 @@ def _cycle(state, part):  # type: ignore[no-untyped-def]
 
 @kernel
 def _take(part, first, last, gpus, horizon):  # type: ignore[no-untyped-def]
-    """Take GPUs from one tick to another; the horizon then.
-
-    Where less is left than anybody asks for, at a multiple of the resolution, nobody starts before and runs beyond.
-    """
-    forecast, tally, resolution = part.forecast, part.forecast.tally[0], part.how[0].resolution
+    """Take GPUs from one tick to another; the horizon then: where less is left than anybody asks for."""
+    forecast, tally = part.forecast, part.forecast.tally[0]
     while forecast.stretch[tally.many - 1].tick < last and go_on(forecast, part.agenda):
         pass
     begin = _split(forecast, first)
@@ -394,10 +392,7 @@ def _take(part, first, last, gpus, horizon):  # type: ignore[no-untyped-def]
     for i in range(begin, end):
         forecast.stretch[i].free -= gpus
         if forecast.stretch[i].free < part.tally[0].narrowest:
-            tick = forecast.stretch[i].tick
-            tick += -tick % resolution
-            if tick < forecast.stretch[i + 1].tick:
-                horizon = min(horizon, tick)
+            horizon = min(horizon, forecast.stretch[i].tick)
     return horizon
 
 
@@ -443,6 +438,36 @@ def _one_too_many(part, row):  # type: ignore[no-untyped-def]
     tested[of_both] += 1
     tested[of_assoc] += 1
     return False
+
+
+@kernel
+def run_since(state, part, row, tick):  # type: ignore[no-untyped-def]
+    """Let a job run that does so since a tick, before the first event."""
+    state.tally[0].now = tick
+    come(state, row)
+    _join(state, part, row)
+    place = 0
+    while part.queue[place] != row:
+        place += 1
+    _start(state, part, place)
+    expect(part.agenda, part.job[row].ends, np.int64(state.job[row].gpus))
+
+
+@kernel
+def wait_since(state, part, row, tick):  # type: ignore[no-untyped-def]
+    """Let a job wait that does so since a tick, before the first event."""
+    state.tally[0].now = tick
+    come(state, row)
+    _arrive(state, part, row)
+
+
+@kernel
+def look_at(part, now):  # type: ignore[no-untyped-def]
+    """Make a whole pass and a backfill cycle at a tick, whatever has happened before."""
+    part.tally[0].changed = True
+    part.tally[0].cut = True
+    part.tally[0].next_cycle = now
+    part.tally[0].next_whole_pass = now
 
 
 kernels(SlurmPart, _arrive, _leave, _give, _next_change)
