@@ -162,11 +162,14 @@ def test_a_cycle_comes_an_interval_after_the_last_and_only_upon_a_change() -> No
     assert found.start_s.tolist() == [0, 200, 60, 60, 150]
 
 
-def test_reservations_are_rounded_down_to_the_resolution() -> None:
-    """Due at 95, rounded to 60: what would end by 95 must not start at 61."""
-    table = jobs((6, 0, 95), (8, 1, 10), (1, 61, 30))
-    assert run(table).start_s[2] == 61
-    assert run(table, backfill=replace(FINE, resolution_s=60)).start_s[2] == 105
+def test_the_end_of_a_reservation_is_rounded_down_to_the_resolution() -> None:
+    """The second job is due from 100 to 150; with a resolution of 60 s the third is planned for 120."""
+    table = jobs((6, 0, 100), (8, 0, 50), (8, 0, 50))
+    for resolution_s, planned in ((1, 150), (60, 120)):
+        settings = SlurmSettings(backfill=replace(FINE, resolution_s=resolution_s))
+        hold = at_once(table, settings).hold(2)
+        assert hold is not None
+        assert hold.planned == planned
 
 
 def test_at_most_so_many_jobs_are_tested() -> None:

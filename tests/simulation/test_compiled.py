@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -16,6 +16,15 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import Attempts, JobTable
 from perdure.scheduling import policies
 from perdure.scheduling.policies import PolicyOptions, policy_named
+from perdure.scheduling.slurm.settings import (
+    BackfillSettings,
+    MainSettings,
+    Partition,
+    PrioritySettings,
+    PriorityWeights,
+    Qos,
+    SlurmSettings,
+)
 from perdure.simulation.compiled.registry import COMPILED
 from perdure.simulation.faults import NodeFaults
 from perdure.simulation.result import Result
@@ -28,7 +37,7 @@ run = pytest.importorskip("perdure.simulation.compiled.run", reason="numba is no
 
 PLACES = ["count", "first-fit", "best-fit", "consolidate", "ladder:15", "spread-ladder:15"]
 POLICIES = ["fifo", "fjf", "sjf", "sjf:skip", "capacity", "drf", "philly", "easy", "conservative"]
-POLICIES += ["srtf", "srsf", "fewest-gpus", "las", "las-2d", "las-2d:0.5", "las-2d:2", "gittins-2d"]
+POLICIES += ["srtf", "srsf", "fewest-gpus", "las", "las-2d", "las-2d:0.5", "las-2d:2", "gittins-2d", "slurm"]
 WORLDS = 48
 IN_PYTHON = "NUMBA_DISABLE_JIT" in os.environ
 
@@ -77,17 +86,42 @@ def world(seed: int) -> World:
     )  # fmt: skip
     quotas = dict(zip("abc", rng.integers(0, 12, 3).astype(float).tolist(), strict=True)) if rng.random() < 0.7 else {}
     samples = tuple(rng.integers(1, 200, 4).astype(float).tolist()) if rng.random() < 0.5 else ()
-    return World(
-        table,
-        _faults(Workload.of(table), rng) if rng.random() < 0.6 else None,
-        Cluster.parse(str(rng.choice(["3x4+1x8", "2x8", "5x4", "1x12+2x2"])), rack_nodes=int(rng.integers(0, 3))),
-        PLACES[seed % len(PLACES)],
-        bool(rng.random() < 0.6),
-        PolicyOptions(
-            quotas=quotas, queue_limits=(20.0, 60.0), gittins_samples=samples,
-            compat="tiresias" if rng.random() < 0.3 else None,
-        ),
+    faults = _faults(Workload.of(table), rng) if rng.random() < 0.6 else None
+    cluster = Cluster.parse(str(rng.choice(["3x4+1x8", "2x8", "5x4", "1x12+2x2"])), rack_nodes=int(rng.integers(0, 3)))
+    asks, compat = bool(rng.random() < 0.6), "tiresias" if rng.random() < 0.3 else None
+    table, site = _asking(table, rng), _site(rng)
+    options = PolicyOptions((20.0, 60.0), samples, quotas, compat, site)  # type: ignore[arg-type]
+    return World(table, faults, cluster, PLACES[seed % len(PLACES)], asks, options)
+
+
+def _asking(table: JobTable, rng: np.random.Generator) -> JobTable:
+    """The jobs, with what some of them ask of Slurm."""
+    n, columns = len(table), {}
+    if rng.random() < 0.7:
+        columns |= {"partition": rng.choice(["p", "q", "other"], n), "qos": rng.choice(["high", "low", ""], n)}
+    if rng.random() < 0.5:
+        later = rng.choice([0.0, 7.0, 40.0], n, p=[0.7, 0.2, 0.1])
+        columns |= {"nice": rng.integers(-30, 30, n), "eligible_s": table.submit_s + later}
+    return replace(table, **columns)
+
+
+def _site(rng: np.random.Generator) -> SlurmSettings:
+    """A site's Slurm whose every setting matters to jobs of a few seconds."""
+
+    def some(*values: float) -> int:
+        return int(rng.choice(values))
+
+    weights = PriorityWeights(age=some(0, 50, 1000), job_size=some(0, 100), partition=some(0, 20), qos=some(0, 30))
+    flags = frozenset(rng.choice(["ACCRUE_ALWAYS", "SMALL_RELATIVE_TO_TIME", "NO_NORMAL_QOS"], some(0, 1, 2)).tolist())
+    backfill = BackfillSettings(
+        bool(rng.random() < 0.9), some(1, 5, 30), some(5, 40, 1000), some(1, 4, 10), some(2, 10, 500), some(0, 0, 1),
+        some(0, 0, 2), some(0, 0, 2), some(0, 0, 2), some(0, 0, 2), some(0, 0, 2), some(0, 0, 20), some(0, 0, 5),
     )  # fmt: skip
+    how = PrioritySettings(bool(rng.random() < 0.9), weights, some(20, 200), 100.0, some(1, 7, 300), False, flags)
+    partitions = Partition("p", priority_job_factor=3), Partition("q", is_default=True, priority_tier=some(1, 2))
+    named = partitions if rng.random() < 0.8 else ()
+    main = MainSettings(some(1, 3, 100), some(3, 60), some(0, 0, 1))
+    return SlurmSettings(how, main, backfill, named, (Qos("high", 10), Qos("low", 3)))
 
 
 def _attempts(n: int, rng: np.random.Generator) -> Attempts:
@@ -133,6 +167,13 @@ def test_every_compiled_policy_is_compared() -> None:
 def test_these_policies_are_compiled(name: str) -> None:
     table = Workload.of(jobs((1, 0, 1)))
     assert run.compiled(table, Cluster.parse("1x8"), policy_named(name), None) is not None
+
+
+def test_the_sites_of_these_worlds_are_compiled() -> None:
+    """Else the plain loop would be compared with itself."""
+    for seed in range(WORLDS):
+        each, policy = world(seed), policy_named("slurm", world(seed).options)
+        assert run.compiled(Workload.of(each.table), each.cluster, policy, None) is not None
 
 
 @pytest.mark.skipif(IN_PYTHON, reason="it runs in Python already")

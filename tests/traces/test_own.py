@@ -50,6 +50,19 @@ def tables(draw: st.DrawFn) -> JobTable:
         walltime_s=column(seconds | st.just(np.nan)),
         nodes=column(st.integers(0, 1000)),
         gpu_type=column(texts),
+        **(
+            {
+                "partition": column(texts),
+                "account": column(texts),
+                "qos": column(texts),
+                "dependency": column(texts),
+                "nice": column(st.integers(-10_000, 10_000)),
+                "cpus": column(st.integers(0, 1000)),
+                "eligible_s": column(seconds | st.just(np.nan)),
+            }
+            if draw(st.booleans())
+            else {}
+        ),
         attempts=tries if total else None,
         began_s=draw(st.floats(0, 2e9)),
     )

@@ -128,3 +128,18 @@ def test_a_separator_of_two_signs_and_a_line_break_in_a_record(public):
 def test_steps_alone_leave_no_job(public):
     with pytest.raises(InputError, match=r"no job is left of this sacct trace \(5040 left out: steps of jobs\)\. "):
         read(public("traces/slurm_samples/gcm_sacct_running_large.txt.gz"))
+
+
+def test_what_slurm_schedules_by_is_read_where_it_was_exported(file):
+    header = HEADER.strip() + "|Partition|QOS|ReqCPUS|Eligible\n"
+    told = record().strip() + "|gpu|high|32|2026-01-01T00:00:30\n"
+    jobs = read(file("jobs.txt", header + told)).table
+    assert (jobs.partition[0], jobs.account[0], jobs.qos[0], jobs.cpus[0], jobs.eligible_s[0]) == (
+        "gpu",
+        "lab",
+        "high",
+        32,
+        30,
+    )
+    bare = read(file("bare.txt", HEADER + record())).table
+    assert (bare.partition[0], bare.account[0], bare.cpus[0]) == ("", "lab", 0)

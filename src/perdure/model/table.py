@@ -107,9 +107,29 @@ class JobTable:
         values = getattr(self, column)
         return len(values) < 2 or values.strides != (0,)
 
+    def followed_by(self, other: JobTable) -> JobTable:
+        """These jobs, then the others, whose times are taken to count from the same instant."""
+        names = [f.name for f in fields(self) if f.name not in ("attempts", "began_s")]
+        told = [name for name in names if self.tells(name) or other.tells(name)]
+        columns = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in told}
+        return JobTable(**columns, attempts=_joined(self, other), began_s=self.began_s)
+
     def by_submit(self) -> JobTable:
         """The same jobs, the earliest submit first; jobs of one instant keep their order."""
         return self.take(np.argsort(self.submit_s, kind="stable"))
+
+
+def _joined(one: JobTable, other: JobTable) -> Attempts | None:
+    if one.attempts is None and other.attempts is None:
+        return None
+    none = Attempts(np.zeros(1, np.int64), np.empty(0), np.empty(0, np.bool_))
+    first = []
+    for table in (one, other):
+        known = table.attempts
+        first.append(np.zeros(len(table) + 1, np.int64) if known is None else known.first)
+    a, b = one.attempts or none, other.attempts or none
+    bounds = np.concatenate([first[0], first[0][-1] + first[1][1:]])
+    return Attempts(bounds, np.concatenate([a.duration_s, b.duration_s]), np.concatenate([a.passed, b.passed]))
 
 
 def _take_attempts(attempts: Attempts, rows: NDArray[np.intp]) -> Attempts:

@@ -74,11 +74,22 @@ class World:
         """Let jobs come that are due."""
         now, jobs = self.view.now, self.jobs
         while self.came < len(jobs) and self.view.submit[self.came] <= now:
-            self._wait(self.came)
+            self.come(self.came)
             self.came += 1
         while self.returns and self.returns[0][0] <= now:
             _, row = heappop(self.returns)
-            self._wait(row)
+            self.come(row)
+
+    def come_at(self, row: int, tick: int) -> None:
+        """Let a job come at a tick, beside those that come by themselves."""
+        heappush(self.returns, (tick, row))
+
+    def come(self, row: int) -> None:
+        """Let a job come now, which then waits."""
+        self.trail.events += 1
+        self.view.waiting[row] = None
+        self.since[row] = self.view.now
+        self.on_arrival(row)
 
     def start(self, row: int) -> bool:
         """Start a waiting job, if there is room."""
@@ -115,12 +126,6 @@ class World:
         self.doomed.pop(row, None)
         self.view.waiting[row] = None
         self.trail.preempted[row] += 1
-
-    def _wait(self, row: int) -> None:
-        self.trail.events += 1
-        self.view.waiting[row] = None
-        self.since[row] = self.view.now
-        self.on_arrival(row)
 
     def _lasts(self, row: int) -> int:
         """Ticks that a job runs that has just been started, if it is let."""
@@ -190,7 +195,7 @@ class World:
         view.earlier[row] += view.before[row]
         view.before[row], self.began[row] = 0, -1
         view.work[row] = int(self.jobs.work[self.record[row]])
-        heappush(self.returns, (view.now + round(answer.delay_s * view.ticks_per_s), row))
+        self.come_at(row, view.now + round(answer.delay_s * view.ticks_per_s))
 
     def _failed(self, row: int, record: int, shares: Shares, fault: NodeFault | None) -> FailedRun:
         nodes = tuple(_nodes(shares)) if self.room.n_nodes else ()

@@ -6,6 +6,8 @@ no load of that cluster.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +30,8 @@ _CODED = {
     "job": TEXT, "submit_s": NUMBER, "start_s": NUMBER, "end_s": NUMBER, "poll_s": NUMBER, "time_limit_s": NUMBER,
     "account": TEXT, "nodes": NUMBER, "gpus": NUMBER, "state": TEXT,
 }  # fmt: skip
+
+_FURTHER = {"partition": TEXT, "cpus": NUMBER, "eligible_s": NUMBER}
 
 
 def sniff(head: bytes, _name: str) -> bool:
@@ -72,8 +76,11 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
 
 def read_coded(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the table whose times are seconds since a day in 2021 and whose jobs and accounts are codes."""
-    columns, sieve = load(source, _CODED, skip_bad)
+    columns, sieve = load(source, _CODED, skip_bad, optional=_FURTHER)
     _leave_out(sieve, columns["job"], columns["gpus"], columns["start_s"])
+    further: dict[str, Any] = {name: columns[name] for name in ("partition", "eligible_s") if name in columns}
+    if "cpus" in columns:
+        further["cpus"] = whole_counts(columns["cpus"])
     return gather(
         source,
         CODED.name,
@@ -86,6 +93,8 @@ def read_coded(source: TraceSource, skip_bad: bool) -> Trace:
         end_s=columns["end_s"],
         walltime_s=columns["time_limit_s"],
         vc=columns["account"],
+        account=columns["account"],
+        **further,
         nodes=whole_counts(columns["nodes"]),
         ending=slurm_endings(columns["state"]),
         notes=(BIASED,),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from perdure.traces.columns import INSTANT, NUMBER, TEXT, load
@@ -14,6 +16,8 @@ _WANTED = {
     "submit_time": INSTANT, "start_time": INSTANT, "end_time": INSTANT, "run_time": NUMBER, "state": TEXT,
 }  # fmt: skip
 
+_FURTHER = {"partition": TEXT, "qos": TEXT, "processors_req": NUMBER}
+
 
 def sniff(head: bytes, _name: str) -> bool:
     header = set(head.split(b"\n", 1)[0].strip().split(b","))
@@ -22,9 +26,12 @@ def sniff(head: bytes, _name: str) -> bool:
 
 def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the GPU jobs, which are few: the others, and those that never started, are left out and counted."""
-    columns, sieve = load(source, _WANTED, skip_bad)
+    columns, sieve = load(source, _WANTED, skip_bad, optional=_FURTHER)
     sieve.leave_out(np.nan_to_num(columns["gpus_req"]) == 0, NO_GPUS)
     sieve.leave_out(np.isnan(columns["start_time"]), NEVER_STARTED)
+    further: dict[str, Any] = {name: columns[name] for name in ("partition", "qos") if name in columns}
+    if "processors_req" in columns:
+        further["cpus"] = whole_counts(columns["processors_req"])
     return gather(
         source,
         FORMAT.name,
@@ -40,6 +47,8 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
         user=columns["user"],
         vc=columns["account"],
         nodes=whole_counts(columns["nodes_req"]),
+        account=columns["account"],
+        **further,
         ending=slurm_endings(columns["state"]),
         notes=("times are read as UTC: a local clock's change shows as an hour",),
     )

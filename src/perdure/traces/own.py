@@ -20,8 +20,14 @@ from perdure.traces.trace import MAX_S, Format, Sieve, Trace, gather, whole_coun
 _NEEDED = {"job_id": TEXT, "submit_s": NUMBER, "gpus": NUMBER, "duration_s": NUMBER}
 _OPTIONAL = {
     "user": TEXT, "vc": TEXT, "gpu_type": TEXT, "ending": TEXT, "attempts": LONG_TEXT, "start_s": NUMBER,
-    "end_s": NUMBER, "walltime_s": NUMBER, "nodes": NUMBER, "began_s": NUMBER,
+    "end_s": NUMBER, "walltime_s": NUMBER, "nodes": NUMBER, "began_s": NUMBER, "partition": TEXT, "account": TEXT,
+    "qos": TEXT, "nice": NUMBER, "cpus": NUMBER, "eligible_s": NUMBER, "dependency": TEXT,
 }  # fmt: skip
+_AS_THEY_ARE = (
+    "user", "vc", "gpu_type", "start_s", "end_s", "walltime_s", "partition", "account", "qos", "eligible_s",
+    "dependency",
+)  # fmt: skip
+_NICEST = 2**31 - 1  # as in Slurm
 _SIGNS = _PASSED, _FAILED = "+", "-"  # an attempt is its seconds and one of these; attempts are set apart by blanks
 _FORMS = {
     ".csv": "FORMAT csv, HEADER", ".csv.gz": "FORMAT csv, HEADER, COMPRESSION gzip", ".parquet": "FORMAT parquet",
@@ -38,11 +44,10 @@ def sniff(head: bytes, _name: str) -> bool:
 def read(source: TraceSource, skip_bad: bool) -> Trace:
     """Read the form that `write` makes. Only its first four columns are needed: it is the one to make by hand."""
     columns, sieve = load(source, _NEEDED, skip_bad, optional=_OPTIONAL, nothing=("",))
-    further: dict[str, Any] = {
-        name: columns[name] for name in ("user", "vc", "gpu_type", "start_s", "end_s", "walltime_s") if name in columns
-    }
-    if "nodes" in columns:
-        further["nodes"] = whole_counts(columns["nodes"])
+    further: dict[str, Any] = {name: columns[name] for name in _AS_THEY_ARE if name in columns}
+    further |= {name: whole_counts(columns[name]) for name in ("nodes", "cpus") if name in columns}
+    if "nice" in columns:
+        further["nice"] = np.nan_to_num(np.clip(columns["nice"], -_NICEST, _NICEST)).astype(np.int64)
     if "ending" in columns:
         further["ending"] = _endings(sieve, columns["ending"])
     attempts = _attempts(sieve, columns["attempts"], columns["duration_s"]) if "attempts" in columns else None
@@ -71,7 +76,7 @@ def write(table: JobTable, path: Path | str) -> None:
     target = "'" + str(path).replace("'", "''") + "'"
     with database(lambda what: InputError(str(path), what, _WRITABLE)) as db:
         db.register("jobs", _columns(table))
-        db.execute(f"COPY (SELECT {_SHOWN} FROM jobs) TO {target} ({form})")  # noqa: S608
+        db.execute(f"COPY (SELECT {_shown(table)} FROM jobs) TO {target} ({form})")  # noqa: S608
 
 
 def check_path(path: Path | str) -> str:
@@ -85,18 +90,25 @@ def check_path(path: Path | str) -> str:
     return form
 
 
-_TIMES = ("submit_s", "duration_s", "start_s", "end_s", "walltime_s")
-_SHOWN = ", ".join(
-    f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END AS {name}" if name in _TIMES else name
-    for name in (*_NEEDED, *_OPTIONAL)
-)
+_TIMES = ("submit_s", "duration_s", "start_s", "end_s", "walltime_s", "eligible_s")
+_MADE = ("attempts", "began_s", "ending")  # columns that are not those of the table
+
+
+def _told(table: JobTable) -> list[str]:
+    return [name for name in (*_NEEDED, *_OPTIONAL) if name in _MADE or table.tells(name)]
+
+
+def _shown(table: JobTable) -> str:
+    return ", ".join(
+        f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END AS {name}" if name in _TIMES else name
+        for name in _told(table)
+    )
 
 
 def _columns(table: JobTable) -> dict[str, NDArray[Any]]:
-    names = {name for name in (*_NEEDED, *_OPTIONAL) if name not in ("attempts", "began_s", "ending")}
     words = np.array([ending.name.lower() for ending in TableEnding], object)
     return {
-        **{name: getattr(table, name) for name in names},
+        **{name: getattr(table, name) for name in _told(table) if name not in _MADE},
         "ending": words[table.ending],
         "attempts": np.array(_written(table), object),
         "began_s": np.full(len(table), table.began_s),

@@ -65,6 +65,7 @@ def _jobs(source: TraceSource, seen: Records, sieve: Sieve, rows: NDArray[np.int
     ending = slurm_endings(seen.state[rows])
     jobs = Sieve(len(head), lambda row: source.at_line(int(seen.line[head[row]])), sieve.skip_bad)
     jobs.left_out = sieve.left_out
+    vc = seen.vc[tail]
     requeued = len(rows) - len(head)
     notes = ["times are read as UTC: a local clock's change shows as an hour"]
     if requeued:
@@ -84,7 +85,12 @@ def _jobs(source: TraceSource, seen: Records, sieve: Sieve, rows: NDArray[np.int
         end_s=seen.start_s[tail] + seen.elapsed_s[tail],
         walltime_s=seen.limit_s[tail],
         user=seen.user[tail],
-        vc=seen.vc[tail],
+        vc=vc,
+        partition=seen.partition[tail],
+        account=vc if source.head.split(b"\n", 1)[0].count(b"Account") else np.empty(0, "U1"),
+        qos=seen.qos[tail],
+        cpus=seen.cpus[tail],
+        eligible_s=seen.eligible_s[head],
         nodes=seen.nodes[tail],
         gpu_type=seen.gpu_type[tail],
         ending=ending[bounds[1:] - 1],

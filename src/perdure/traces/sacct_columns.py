@@ -35,6 +35,10 @@ _EXTRAS: Mapping[str, tuple[str, ...]] = {  # likewise, for what may be missing
     "limit": ("TimelimitRaw", "Timelimit"),
     "exit": ("ExitCode",),
     "nodes": ("NNodes", "AllocNodes", "ReqNodes"),
+    "partition": ("Partition",),
+    "qos": ("QOS",),
+    "cpus": ("ReqCPUS", "NCPUS", "AllocCPUS"),
+    "eligible": ("Eligible",),
 }
 _WIDEST = 128  # characters of a text that is kept
 _MINUTE_S = 60
@@ -59,6 +63,10 @@ class Records:
     exit_code: Bytes  # "1:0": code and signal
     user: NDArray[np.str_]
     vc: NDArray[np.str_]
+    partition: NDArray[np.str_]
+    qos: NDArray[np.str_]
+    cpus: NDArray[np.int64]
+    eligible_s: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.line)
@@ -135,6 +143,10 @@ def _columns(
         exit_code=cells.get("exit", blank),
         user=as_texts(cells.get("user", blank), _WIDEST),
         vc=as_texts(cells.get("vc", blank), _WIDEST),
+        partition=as_texts(cells.get("partition", blank), _WIDEST),
+        qos=as_texts(cells.get("qos", blank), _WIDEST),
+        cpus=counts(cells.get("cpus", blank)),
+        eligible_s=instants(cells.get("eligible", blank)),
     )
 
 

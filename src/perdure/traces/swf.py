@@ -17,7 +17,8 @@ from perdure.traces.trace import Format, Sieve, Trace, gather
 
 # Columns by place, as the archive defines them.
 _JOB, _SUBMIT, _WAIT, _RUN, _PROCS, _ASKED, _LIMIT, _STATUS, _USER, _QUEUE = 0, 1, 2, 3, 4, 7, 8, 10, 11, 14
-_USED = (_JOB, _SUBMIT, _WAIT, _RUN, _PROCS, _ASKED, _LIMIT, _STATUS, _USER, _QUEUE)
+_PARTITION = 15
+_USED = (_JOB, _SUBMIT, _WAIT, _RUN, _PROCS, _ASKED, _LIMIT, _STATUS, _USER, _QUEUE, _PARTITION)
 _COLUMNS = 18
 _NAMED, _QUEUE_NAME = 21, 19  # MetaCentrum writes so many columns, and the queue by name into that
 _BROKEN = [np.nan] * len(_USED)
@@ -56,6 +57,7 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
     # Where the clock is absolute, an unknown end of 0 shows as a run time of minus the start.
     sieve.leave_out(np.isnan(column[_RUN]) | (start_s + column[_RUN] == 0) & (start_s > 0), "the run time is unknown")
     sieve.leave_out(~(processors > 0), "the processors are unknown")
+    queue = log.queues if (log.queues != "").any() else _whole(column[_QUEUE])
     absolute = bool(len(numbers)) and float(np.nanmin(column[_SUBMIT], initial=np.inf)) > _EPOCH_FROM
     return gather(
         source,
@@ -70,7 +72,8 @@ def read(source: TraceSource, skip_bad: bool) -> Trace:
         end_s=start_s + column[_RUN],
         walltime_s=column[_LIMIT],
         user=_whole(column[_USER]),
-        vc=log.queues if (log.queues != "").any() else _whole(column[_QUEUE]),
+        vc=queue,
+        partition=queue if np.isnan(column[_PARTITION]).all() else _whole(column[_PARTITION]),
         ending=_endings(column[_STATUS]),
         notes=("each processor counts as one GPU",),
     )
@@ -102,7 +105,7 @@ class _Log:
     """The lines of a log that are jobs, one after another."""
 
     lines: NDArray[np.int64]  # their places in the file
-    numbers: NDArray[np.float64]  # shape (n_jobs, 10): the columns that are used; NaN in a broken line
+    numbers: NDArray[np.float64]  # shape (n_jobs, 11): the columns that are used; NaN in a broken line
     queues: NDArray[np.str_]  # by name, where the file names them
 
 

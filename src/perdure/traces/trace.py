@@ -104,7 +104,7 @@ def gather(
         why = ", ".join(f"{count} left out: {reason}" for reason, count in sieve.left_out.items()) or "it holds no rows"
         raise InputError(str(source.path), f"no job is left of this {form} trace ({why})", "Name a trace of GPU jobs")
     origin = float(submit_s[rows].min()) if origin_s is None else origin_s
-    for name in ("start_s", "end_s"):
+    for name in ("start_s", "end_s", "eligible_s"):
         if name in columns:
             columns[name] = columns[name] - origin
     table = JobTable(

@@ -1,8 +1,7 @@
 """A backfill cycle: jobs start early where, by the limits known, they delay no reservation of a job before them.
 
-Jobs are tested in order, at most `max_job_test` of them. One that fits now, for as long as its limit is, starts; any
-other reserves the earliest stretch in which it fits, unless that begins after the window. Reservations begin and end on
-multiples of the resolution, the instant rounded down.
+Jobs are tested in order, at most `max_job_test` of them. One that fits now, for as long as its limit is, starts;
+another one reserves the earliest stretch in which it fits, unless that begins after the window.
 
 Source: plugins/sched/backfill/backfill.c of SchedMD/slurm 284c3b9, ``_attempt_backfill``.
 """
@@ -46,7 +45,7 @@ def backfill_cycle(
     """Name the jobs to start, in order; returns whether `max_job_start` ended it before all had been tested."""
     view, started, tested = ledger.view, 0, 0
     bounds, reserved = _Bounds(ledger, settings), Counter[int]()
-    plan = space.plan(ledger)
+    plan = space.plan(ledger, times.resolution)
     for ahead, row in enumerate(queue):
         if ledger.limited(row) is not None or bounds.exceeded(row):
             continue
@@ -71,9 +70,7 @@ def backfill_cycle(
         ledger.holds[row] = _hold(ledger, row, start, ahead)
         if _reserves(settings, times, priority(row), now - since(row), reserved[partition]):
             reserved[partition] += 1
-            begin, end = start - start % times.resolution, start + length
-            end = max(end - end % times.resolution, begin + times.resolution)
-            plan.reserve(row, max(now, begin), end)
+            plan.reserve(row, start, start + length)
     return False
 
 

@@ -43,7 +43,7 @@ class Eligible:
             self.unmet[row] = self.needs[row]
             self.holds[row] = Hold(DEPENDENCY)
             return self._meet(row)
-        return self._begin(row)
+        return self._begin(row, self.view.now)
 
     def start(self, row: int) -> None:
         """A job waits no longer."""
@@ -54,7 +54,8 @@ class Eligible:
         """Let jobs become eligible that are due; whether any did."""
         found = [self._meet(row) for row in list(self.unmet)]
         while self.begins and self.begins[0][0] <= self.view.now:
-            found.append(self._begin(heappop(self.begins)[1]))
+            begin, row = heappop(self.begins)
+            found.append(self._begin(row, begin))
         return any(found)
 
     def next_begin(self) -> int | None:
@@ -76,16 +77,16 @@ class Eligible:
         if left:
             return False
         del self.unmet[row]
-        return self._begin(row)
+        return self._begin(row, view.now)
 
-    def _begin(self, row: int) -> bool:
-        """Wait for the begin time, unless it is over."""
-        now, eligible = self.view.now, self.view.asks.eligible
-        begin = now if eligible is None else int(eligible[row])
-        if begin > now:
+    def _begin(self, row: int, met: int) -> bool:
+        """Wait for the begin time, unless it is over; `met` is the tick from which on nothing else holds the job."""
+        eligible = self.view.asks.eligible
+        begin = met if eligible is None else max(met, int(eligible[row]))
+        if begin > self.view.now:
             heappush(self.begins, (begin, row))
             self.holds[row] = Hold(BEGIN_TIME)
             return False
-        self.since[row] = self.came[row] if self.accrue_always else now
+        self.since[row] = self.came[row] if self.accrue_always else begin
         self.holds.pop(row, None)
         return True

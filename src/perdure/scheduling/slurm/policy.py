@@ -86,6 +86,15 @@ class SlurmRanking(Ranking):
             )
             self.changed = yield from cycle
 
+    def resume(self, row: int) -> None:
+        """A job that came runs already, since now: no pass of this run has started it."""
+        self.ledger.take_note(row)
+
+    def look_at(self, now: int) -> None:
+        """Make a whole pass and a backfill cycle at this tick, whatever has happened before."""
+        self.changed = self.cut = True
+        self.next_cycle = self.next_whole_pass = now
+
     def next_change(self) -> int | None:
         begin = self.eligible.next_begin()
         ticks = [] if begin is None else [begin]

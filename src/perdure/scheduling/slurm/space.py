@@ -26,7 +26,7 @@ class Plan(Protocol):
         """The job runs, until then as far as is known."""
 
     def reserve(self, row: int, start: int, end: int) -> None:
-        """Take what was found for the job, for that time."""
+        """Take what was found for the job, for that time, rounded to the resolution."""
 
 
 class Space(Protocol):
@@ -38,7 +38,7 @@ class Space(Protocol):
     def sharing(self, partition: int) -> Set[int]:
         """The partition and those that have nodes of it."""
 
-    def plan(self, ledger: Ledger) -> Plan: ...
+    def plan(self, ledger: Ledger, resolution: int) -> Plan: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,20 @@ class Counted:
     def sharing(self, partition: int) -> Set[int]:  # noqa: ARG002
         return set(range(self.partitions))
 
-    def plan(self, ledger: Ledger) -> Plan:
-        return CountedPlan(ledger)
+    def plan(self, ledger: Ledger, resolution: int) -> Plan:
+        return CountedPlan(ledger, resolution)
 
 
 class CountedPlan:
-    """GPUs that will be free, tick by tick."""
+    """GPUs that will be free, tick by tick.
 
-    def __init__(self, ledger: Ledger) -> None:
-        view = self.view = ledger.view
+    Slurm rounds both ends of a reservation down. Here the end is: to round the beginning would take GPUs twice, from
+    the running job that still holds them and for the reservation that waits for them, where Slurm takes the same nodes.
+    """
+
+    def __init__(self, ledger: Ledger, resolution: int) -> None:
+        view, self.resolution = ledger.view, resolution
+        self.view = view
         self.forecast = Forecast(view.now, view.free_gpus)
         for row in view.running:
             self.forecast.add(ledger.expected_end(row), view.gpus[row])
@@ -73,7 +78,9 @@ class CountedPlan:
         return True
 
     def run(self, row: int, end: int) -> None:
-        self.reserve(row, self.view.now, end)
+        self.forecast.reserve(self.view.now, end - self.view.now, self.view.gpus[row])
 
     def reserve(self, row: int, start: int, end: int) -> None:
-        self.forecast.reserve(start, end - start, self.view.gpus[row])
+        rounded = end - end % self.resolution
+        length = (rounded if rounded > start else end) - start
+        self.forecast.reserve(start, length, self.view.gpus[row])

@@ -46,11 +46,11 @@ def place_in(forecast, agenda, gpus, length, needed, horizon):  # type: ignore[n
     Its tick, `NEVER` if there is none; and the horizon then, the first tick at which less is free than `needed`, the
     least that any waiting job asks for. What lies beyond the horizon may not have been worked out, and nobody needs it.
     """
-    begin, end = _find(forecast, agenda, gpus, length, horizon)
+    begin, end = find_in(forecast, agenda, gpus, length, horizon)
     if begin < 0:
         return NEVER, horizon
     tick = forecast.stretch[begin].tick
-    _cut(forecast, end, tick + length)
+    cut(forecast, end, tick + length)
     for i in range(begin, end):
         forecast.stretch[i].free -= gpus
         if forecast.stretch[i].free < needed:
@@ -69,13 +69,13 @@ def widest_before(forecast, horizon):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _find(forecast, agenda, gpus, length, horizon):  # type: ignore[no-untyped-def]
+def find_in(forecast, agenda, gpus, length, horizon):  # type: ignore[no-untyped-def]
     """Where the stretch begins that is looked for, and where it ends, as places of stretches; -1 for none.
 
     The last one of these may have to be cut. Stretches are worked out from the agenda as the search comes to them.
     """
     begin, i = 0, 0
-    while i < forecast.tally[0].many or _go_on(forecast, agenda):
+    while i < forecast.tally[0].many or go_on(forecast, agenda):
         stretch = forecast.stretch[i]
         if i > begin and stretch.tick >= forecast.stretch[begin].tick + length:
             return begin, i
@@ -88,7 +88,7 @@ def _find(forecast, agenda, gpus, length, horizon):  # type: ignore[no-untyped-d
 
 
 @kernel
-def _go_on(forecast, agenda):  # type: ignore[no-untyped-def]
+def go_on(forecast, agenda):  # type: ignore[no-untyped-def]
     """Add the stretch from the next expected end on, if there is one.
 
     Ends of one tick make one stretch; an end that is overdue counts from the next tick on.
@@ -108,7 +108,7 @@ def _go_on(forecast, agenda):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _cut(forecast, i, tick):  # type: ignore[no-untyped-def]
+def cut(forecast, i, tick):  # type: ignore[no-untyped-def]
     """Let a stretch begin at the tick, which is in the one before place i or at the beginning of that.
 
     What is free stays the same at every tick; there is one stretch more, unless one began there before.

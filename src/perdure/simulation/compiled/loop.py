@@ -31,6 +31,7 @@ from perdure.simulation.compiled.kernel import OPTIONS, kernel
 from perdure.simulation.compiled.state import (
     ASKS,
     DONE,
+    PAUSED,
     apply_answers,
     begin_instant,
     due_arrival,
@@ -90,6 +91,8 @@ _arrive, _leave, _give, _next_change = map(_of_part, Kernels._fields)
 def run(state, part, asks, resumed):  # type: ignore[no-untyped-def]
     """Go on until nothing is left to happen (`DONE`), or attempts failed about which somebody must be asked (`ASKS`).
 
+    Or up to where `state.tally` says that it is to stop (`PAUSED`); it can go on from there.
+
     At one instant attempts end first, then jobs come, then GPUs are given out once, as in `perdure.simulation.plain`.
     `asks`: whether to ask at all. `resumed`: the answers stand in `state.questions`; it goes on behind the ends of the
     same instant. The state is whole whenever it returns.
@@ -99,6 +102,8 @@ def run(state, part, asks, resumed):  # type: ignore[no-untyped-def]
             now = min(next_event(state), _next_change(state, part))
             if now == NEVER:
                 return DONE
+            if now >= state.tally[0].until:
+                return PAUSED
             begin_instant(state, now)
             row = due_end(state)
             while row >= 0:
@@ -116,3 +121,5 @@ def run(state, part, asks, resumed):  # type: ignore[no-untyped-def]
             row = due_arrival(state)
         end_of_events(state)
         _give(state, part)
+        if state.tally[0].watched >= 0 and state.job[state.tally[0].watched].start >= 0:
+            return PAUSED

@@ -10,6 +10,7 @@ from perdure.scheduling.las import Gittins2D, LeastAttained
 from perdure.scheduling.philly import Philly
 from perdure.scheduling.protocol import Policy
 from perdure.scheduling.shortest import FewestGpus, ShortestJob, ShortestRemaining, ShortestService
+from perdure.scheduling.slurm.policy import Slurm
 
 COMPILED: dict[type[Policy], str] = {
     Fifo: "nonpreemptive",
@@ -24,5 +25,6 @@ COMPILED: dict[type[Policy], str] = {
     Easy: "backfill",
     Conservative: "backfill",
     Philly: "philly",
+    Slurm: "slurm",
 }
 """The module of this package for each policy, by its very class: what derives from one may schedule otherwise."""

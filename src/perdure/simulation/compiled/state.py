@@ -30,7 +30,9 @@ from perdure.simulation.compiled.retry_queries import OVER, Questions, ask, no_q
 from perdure.simulation.faults import MOST_MET, NodeFaults
 from perdure.simulation.workload import Workload
 
-DONE, ASKS = 0, 1  # why a compiled loop returns: nothing is left to happen, or a retry policy must decide
+DONE, ASKS, PAUSED = 0, 1, 2
+"""Why a compiled loop returns: nothing is left to happen, a retry policy must decide, or it came to where it was to
+stop."""
 
 
 class State(NamedTuple):
@@ -118,8 +120,8 @@ def _empty_log(jobs: Workload, faults: NodeFaults | None) -> Records:
 
 
 def _tally() -> Records:
-    """The one record of what is counted over all jobs."""
-    return records(
+    """The one record of what is counted over all jobs, and of where to stop; at first nowhere."""
+    tally = records(
         1,
         now=LONG,
         arrived=LONG,  # jobs that came for the first time
@@ -130,7 +132,11 @@ def _tally() -> Records:
         busy=LONG,  # GPU-ticks
         waiting=LONG,  # jobs
         waiting_gpus=LONG,  # that they ask for
+        until=LONG,  # the loop stops before this tick
+        watched=LONG,  # and after the instant at which this job has started; -1 for none
     )
+    tally["until"], tally["watched"] = NEVER, -1
+    return tally
 
 
 @kernel
@@ -182,15 +188,15 @@ def due_arrival(state):  # type: ignore[no-untyped-def]
     i = state.tally[0].arrived
     if i < len(state.submit) and state.submit[i] <= state.tally[0].now:
         state.tally[0].arrived += 1
-        return _arrive(state, i)
+        return come(state, i)
     if first_tick(state.returns) <= state.tally[0].now:
-        return _arrive(state, pop(state.returns))
+        return come(state, pop(state.returns))
     return -1
 
 
 @kernel
-def _arrive(state, row):  # type: ignore[no-untyped-def]
-    """Count an arrival: the number in `came` orders jobs by when they last came."""
+def come(state, row):  # type: ignore[no-untyped-def]
+    """Let a job come now, and count it: the number in `came` orders jobs by when they last came."""
     state.tally[0].events += 1
     state.job[row].since = state.tally[0].now
     state.job[row].came = state.tally[0].arrivals

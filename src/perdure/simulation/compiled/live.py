@@ -1,0 +1,98 @@
+"""A compiled simulation of Slurm that can be stopped, forked, and given one more job."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.model.cluster import Cluster
+from perdure.scheduling.slurm.policy import Slurm
+from perdure.simulation.compiled import slurm
+from perdure.simulation.compiled.event_heap import push
+from perdure.simulation.compiled.gpu_places import COUNT, empty_places
+from perdure.simulation.compiled.kernel import code_for, entry
+from perdure.simulation.compiled.slurm import SlurmPart
+from perdure.simulation.compiled.state import State, state_of
+from perdure.simulation.workload import Workload
+
+Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
+Ticks = NDArray[np.int64]
+
+_READ_ONLY = {"submit", "first", "work", "passed", "how"}  # in `State` and in `SlurmPart`
+
+
+class CompiledLive(NamedTuple):
+    """See `perdure.simulation.live.LiveSimulation`."""
+
+    state: State
+    part: SlurmPart
+
+    @classmethod
+    def of(cls, jobs: Workload, cluster: Cluster, policy: Slurm) -> CompiledLive | None:
+        """Before the first event; None for what only the plain loop knows."""
+        part = slurm.prepare(policy, jobs, cluster.total_gpus)
+        if part is None:
+            return None
+        return cls(state_of(jobs, empty_places(cluster, COUNT, 0, len(jobs)), None), part)
+
+    def go_on(self, until: int, watched: int) -> None:
+        self.state.tally["until"], self.state.tally["watched"] = until, watched
+        _code(self)(self.state, self.part, False, False)
+
+    def submit(self, row: int, tick: int) -> None:
+        _call(_submit, self.state, row, tick)
+
+    def resume(self, running: Ticks, since: Ticks, waiting: Ticks, came: Ticks, now: int) -> None:
+        self.state.tally["arrived"] = len(running) + len(waiting)
+        _call(_resume, self.state, self.part, running, since, waiting, came, now)
+
+    def start(self, row: int) -> int:
+        return int(self.state.job[row]["start"])
+
+    def fork(self) -> CompiledLive:
+        return CompiledLive(_copy(self.state), _copy(self.part))
+
+
+_COMPILED: dict[Any, Any] = {}
+
+
+def _code(live: CompiledLive) -> Any:
+    """The code of the loop, looked up once a process: the types of all simulations here are the same."""
+    if slurm.advance not in _COMPILED:
+        _COMPILED[slurm.advance] = code_for(slurm.advance, live.state, live.part, False, False)
+    return _COMPILED[slurm.advance]
+
+
+def _call(function: Any, *arguments: Any) -> None:
+    if function not in _COMPILED:
+        _COMPILED[function] = code_for(function, *arguments)
+    _COMPILED[function](*arguments)
+
+
+def _copy(arrays: Arrays) -> Arrays:
+    """The same arrays once more, but for those that never change."""
+    fields: dict[str, Any] = arrays._asdict()  # type: ignore[attr-defined]
+    for name, value in fields.items():
+        if isinstance(value, np.ndarray):
+            fields[name] = value if name in _READ_ONLY else value.copy()
+        elif isinstance(value, tuple):
+            fields[name] = _copy(value)
+    return type(arrays)(**fields)
+
+
+@entry
+def _submit(state, row, tick):  # type: ignore[no-untyped-def]
+    """Let a job come at a tick that is not over, beside those that come by themselves."""
+    push(state.returns, row, tick)
+
+
+@entry
+def _resume(state, part, running, since, waiting, came, now):  # type: ignore[no-untyped-def]
+    """Let jobs run that do already, then jobs wait; then look at them all at `now`."""
+    for i in range(len(running)):
+        slurm.run_since(state, part, running[i], since[i])
+    for i in range(len(waiting)):
+        slurm.wait_since(state, part, waiting[i], came[i])
+    slurm.look_at(part, now)

@@ -1,0 +1,224 @@
+"""A queue of Slurm that is simulated from an instant on, can be forked, and takes one more job: what if it came now?
+
+`LiveQueue.replaying` begins with an empty cluster, `LiveQueue.at` with a picture of a queue as it is: which jobs run,
+and since when, which wait, and which are to come. Both are a `JobTable`, so that a rollout is the same table with other
+running times and arrivals. A fork changes nothing in what it was made from.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from math import inf, isinf, nan
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
+from perdure.scheduling.placement.room import Counted
+from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
+from perdure.scheduling.slurm.reasons import Hold
+from perdure.simulation.allocation import Passes
+from perdure.simulation.plain import PlainLoop
+from perdure.simulation.simulate import Engine
+from perdure.simulation.workload import Workload
+
+NEVER = 2**62  # later than any tick
+Ticks = NDArray[np.int64]
+
+
+class LiveSimulation(Protocol):
+    """A simulation under way; all times are ticks."""
+
+    def go_on(self, until: int, watched: int) -> None:
+        """Let all happen that happens before a tick, or up to the instant at which a job starts; -1 watches none."""
+
+    def submit(self, row: int, tick: int) -> None:
+        """Let a job come at a tick that is not over."""
+
+    def resume(self, running: Ticks, since: Ticks, waiting: Ticks, came: Ticks, now: int) -> None:
+        """Before the first event: let jobs run since their ticks and others wait since theirs, and go on at `now`.
+
+        Together they are the first rows; both are given in the order of their ticks.
+        """
+
+    def start(self, row: int) -> int:
+        """When a job first started; -1 before."""
+
+    def fork(self) -> LiveSimulation: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LiveQueue:
+    """A simulated queue at an instant. Rows are those of the table, then those of the probes."""
+
+    jobs: Workload
+    simulation: LiveSimulation
+    first_probe: int
+
+    @classmethod
+    def replaying(
+        cls, table: JobTable, cluster: Cluster, policy: Slurm, probes: JobTable | None = None, engine: Engine = "auto"
+    ) -> LiveQueue:
+        """Before the first job of a trace comes. `probes` are jobs that come when they are told to (`submit`).
+
+        Raises `InputError` for a job that cannot be simulated.
+        """
+        jobs = _with_probes(table, probes)
+        return cls(jobs, _simulation(jobs, cluster, policy, engine), len(table))
+
+    @classmethod
+    def at(
+        cls,
+        table: JobTable,
+        now_s: float,
+        cluster: Cluster,
+        policy: Slurm,
+        probes: JobTable | None = None,
+        engine: Engine = "auto",
+    ) -> LiveQueue:
+        """A queue as it is at `now_s`: jobs with a `start_s` run, others wait, or come once their `submit_s` is there.
+
+        `duration_s` is the whole running time of a job, what it has run included; a job that should be over by now
+        ends next. Raises `InputError` for a job that started before it came or after now, and where more run than fits.
+        """
+        runs = np.isfinite(table.start_s)
+        _check_picture(table, runs, now_s, cluster)
+        jobs = _with_probes(_outlasting(table, runs, now_s), probes)
+        found = cls(jobs, _simulation(jobs, cluster, policy, engine), len(table))
+        now, there = found._tick(now_s), table.submit_s <= now_s
+        running, waiting = np.flatnonzero(runs), np.flatnonzero(there & ~runs)
+        since = np.rint((table.start_s[running] - jobs.origin_s) * jobs.ticks_per_s).astype(np.int64)
+        order = np.argsort(since, kind="stable")
+        came = jobs.submit[waiting]
+        found.simulation.resume(running[order].astype(np.int64), since[order], waiting.astype(np.int64), came, now)
+        return found
+
+    def advance(self, until_s: float) -> None:
+        """Let all happen that happens before an instant."""
+        self.simulation.go_on(self._tick(until_s), -1)
+
+    def fork(self) -> LiveQueue:
+        """The same queue once more: what happens in one of them changes nothing in the other."""
+        return replace(self, simulation=self.simulation.fork())
+
+    def submit(self, probe: int, at_s: float) -> int:
+        """Let a probe, which has not come yet, come at an instant up to which `advance` went; its row."""
+        row = self.first_probe + probe
+        self.simulation.submit(row, self._tick(at_s))
+        return row
+
+    def start_of(self, row: int, until_s: float = inf) -> float:
+        """Go on until a job starts: when it does, NaN for one that has not started before `until_s`, or never does."""
+        if self.simulation.start(row) < 0:
+            self.simulation.go_on(self._tick(until_s), row)
+        start = self.simulation.start(row)
+        return nan if start < 0 else self.jobs.seconds(start)
+
+    def start_if_submitted(self, probe: int, at_s: float, until_s: float = inf) -> float:
+        """When a probe would start that came now, `at_s`; nothing changes here."""
+        fork = self.fork()
+        return fork.start_of(fork.submit(probe, at_s), until_s)
+
+    def hold(self, row: int) -> Hold | None:
+        """What holds a waiting job, as the last pass found it; the engine must be "plain".
+
+        None for one that does not wait; `Hold.planned` is a tick: `jobs.seconds` tells the instant.
+        """
+        if not isinstance(self.simulation, PlainLive):
+            raise TypeError('LiveQueue.hold needs engine="plain": the compiled loop keeps no reasons')
+        return self.simulation.ranking.hold(row)
+
+    def _tick(self, instant_s: float) -> int:
+        return NEVER if isinf(instant_s) else round((instant_s - self.jobs.origin_s) * self.jobs.ticks_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLive:
+    """`LiveSimulation` by the plain loop."""
+
+    loop: PlainLoop
+
+    @classmethod
+    def of(cls, jobs: Workload, cluster: Cluster, policy: Slurm) -> PlainLive:
+        return cls(PlainLoop.of(jobs, Counted(cluster.total_gpus), policy, None))
+
+    @property
+    def ranking(self) -> SlurmRanking:
+        giver = self.loop.giver
+        assert isinstance(giver, Passes)
+        assert isinstance(giver.ranking, SlurmRanking)
+        return giver.ranking
+
+    def go_on(self, until: int, watched: int) -> None:
+        while (now := self.loop.next_instant()) is not None and now < min(until, NEVER):
+            self.loop.happen(now)
+            if watched >= 0 and self.start(watched) >= 0:
+                return
+
+    def submit(self, row: int, tick: int) -> None:
+        self.loop.world.come_at(row, tick)
+
+    def resume(self, running: Ticks, since: Ticks, waiting: Ticks, came: Ticks, now: int) -> None:
+        world, ranking = self.loop.world, self.ranking
+        for row, tick in zip(running.tolist(), since.tolist(), strict=True):
+            world.view.now = tick
+            world.come(row)
+            world.start(row)
+            ranking.resume(row)
+        for row, tick in zip(waiting.tolist(), came.tolist(), strict=True):
+            world.view.now = tick
+            world.come(row)
+        world.came = len(running) + len(waiting)
+        ranking.look_at(now)
+
+    def start(self, row: int) -> int:
+        return self.loop.world.trail.start[row]
+
+    def fork(self) -> PlainLive:
+        shared = self.loop.world.jobs, self.ranking.requests
+        return PlainLive(copy.deepcopy(self.loop, {id(each): each for each in shared}))
+
+
+def _simulation(jobs: Workload, cluster: Cluster, policy: Slurm, engine: Engine) -> LiveSimulation:
+    if engine != "plain" and find_spec("numba") is not None:
+        from perdure.simulation.compiled.live import CompiledLive
+
+        compiled = CompiledLive.of(jobs, cluster, policy)
+        if compiled is not None:
+            return compiled
+    return PlainLive.of(jobs, cluster, policy)
+
+
+def _with_probes(table: JobTable, probes: JobTable | None) -> Workload:
+    """The table and the probes behind it, which do not come by themselves."""
+    if probes is None or not len(probes):
+        return Workload.of(table)
+    n, last_s = len(table), table.submit_s[-1] if len(table) else 0.0
+    behind = replace(probes, submit_s=np.full(len(probes), last_s), start_s=np.empty(0), end_s=np.empty(0))
+    jobs = Workload.of(table.followed_by(behind))
+    jobs.submit[n:] = NEVER
+    if jobs.asks.eligible is not None:
+        jobs.asks.eligible[n:] = np.where(np.isfinite(probes.eligible_s), jobs.asks.eligible[n:], 0)
+    return jobs
+
+
+def _outlasting(table: JobTable, runs: NDArray[np.bool_], now_s: float) -> JobTable:
+    """The table with running jobs that end after now."""
+    ran_s = np.where(runs, np.floor(now_s - table.start_s) + 1, 0.0)
+    return replace(table, duration_s=np.maximum(table.duration_s, ran_s), attempts=None)
+
+
+def _check_picture(table: JobTable, runs: NDArray[np.bool_], now_s: float, cluster: Cluster) -> None:
+    wrong = runs & ~((table.submit_s <= table.start_s) & (table.start_s <= now_s))
+    if wrong.any():
+        job = f"job {table.job_id[int(np.argmax(wrong))]}"
+        raise InputError(job, "it started before it came, or after now", "Fix its times, or leave its start out")
+    held = int(table.gpus[runs].sum())
+    if held > cluster.total_gpus:
+        what = f"running jobs hold {held} GPUs, and the cluster has {cluster.total_gpus}"
+        raise InputError("the queue", what, "Take a larger cluster")

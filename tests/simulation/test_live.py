@@ -1,0 +1,142 @@
+"""A simulated queue that is stopped, forked, given one more job, or begun with a picture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isnan
+
+import numpy as np
+import pytest
+
+from perdure.errors import InputError
+from perdure.model.cluster import Cluster
+from perdure.model.table import JobTable
+from perdure.scheduling.slurm.policy import Slurm
+from perdure.scheduling.slurm.settings import BackfillSettings, PrioritySettings, PriorityWeights, SlurmSettings
+from perdure.simulation.live import LiveQueue
+from perdure.simulation.simulate import Engine, simulate
+from tests.simulation.tables import jobs
+
+EIGHT = Cluster.parse("1x8")
+POLICY = Slurm(
+    SlurmSettings(
+        priority=PrioritySettings(weights=PriorityWeights(age=500, job_size=300), max_age_s=600, calc_period_s=20),
+        backfill=BackfillSettings(interval_s=10, resolution_s=20),
+    )
+)
+PROBES = jobs((1, 0, 50), (8, 0, 50))
+ENGINES: list[Engine] = ["plain", "compiled"]
+
+
+def crowd(seed: int, n: int = 80) -> JobTable:
+    rng = np.random.default_rng(seed)
+    duration = rng.integers(1, 120, n)
+    rows = zip(rng.choice([1, 2, 4, 8], n), np.sort(rng.integers(0, 1500, n)), duration, strict=True)
+    return jobs(*rows, walltime_s=duration + rng.integers(0, 90, n).astype(float))
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> Engine:
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+    found: Engine = request.param
+    return found
+
+
+def ends_like_a_replay(queue: LiveQueue, table: JobTable) -> bool:
+    wanted = simulate(table, EIGHT, POLICY, engine="plain").start_s
+    return [queue.start_of(row) for row in range(len(table))] == wanted.tolist()
+
+
+def test_stopping_changes_nothing(engine: Engine) -> None:
+    table = crowd(1)
+    queue = LiveQueue.replaying(table, EIGHT, POLICY, engine=engine)
+    for until_s in (3.0, 200.0, 200.0, 201.0, 900.0):
+        queue.advance(until_s)
+    assert ends_like_a_replay(queue, table)
+
+
+def test_a_fork_changes_nothing_in_its_parent(engine: Engine) -> None:
+    table = crowd(2)
+    queue = LiveQueue.replaying(table, EIGHT, POLICY, PROBES, engine)
+    for until_s in range(0, 1500, 100):
+        queue.advance(until_s)
+        once = [queue.start_if_submitted(probe, until_s) for probe in (0, 1)]
+        assert [queue.start_if_submitted(probe, until_s) for probe in (0, 1)] == once
+    assert ends_like_a_replay(queue, table)
+
+
+def test_a_probe_starts_when_it_would_as_a_job_of_the_trace(engine: Engine) -> None:
+    table = crowd(3)
+    for at_s in (50.0, 333.0, 801.0):
+        queue = LiveQueue.replaying(table, EIGHT, POLICY, PROBES, engine)
+        queue.advance(at_s)
+        for probe in (0, 1):
+            one = replace(PROBES.take(np.array([probe])), submit_s=np.array([at_s]))
+            whole = table.followed_by(one).by_submit()
+            row = int(np.flatnonzero(whole.submit_s == at_s)[-1])
+            wanted = simulate(whole, EIGHT, POLICY, engine="plain").start_s[row]
+            assert queue.start_if_submitted(probe, at_s) == wanted
+
+
+def test_both_engines_agree_on_pictures() -> None:
+    pytest.importorskip("numba")
+    for seed in range(20):
+        picture = _picture(seed)
+        found = []
+        for engine in ENGINES:
+            queue = LiveQueue.at(picture, 1000.0, EIGHT, POLICY, PROBES, engine)
+            starts = [queue.start_if_submitted(probe, 1000.0) for probe in (0, 1)]
+            found.append(starts + [queue.start_of(row) for row in range(len(picture))])
+        assert found[0] == found[1]
+        assert not any(map(isnan, found[0]))
+
+
+def _picture(seed: int) -> JobTable:
+    """Two jobs that run at 1000 s, one of which should be over; some that wait, and some to come."""
+    rng = np.random.default_rng(seed)
+    n = 20
+    submit = np.concatenate([[0.0, 100.0], np.sort(rng.integers(200, 1400, n))])
+    start = np.concatenate([[500.0, 400.0], np.full(n, np.nan)])
+    gpus, duration = (
+        np.concatenate([[4, 3], rng.integers(1, 9, n)]),
+        np.concatenate([[700, 30], rng.integers(1, 90, n)]),
+    )
+    eligible = np.where(rng.random(n + 2) < 0.3, submit + 300, np.nan)
+    eligible[:2] = np.nan
+    table = jobs(*zip(gpus, submit, duration, strict=True), start_s=start, eligible_s=eligible)
+    return replace(table, walltime_s=duration + 20.0)
+
+
+def test_a_picture_goes_on_as_the_replay_that_it_was_taken_of(engine: Engine) -> None:
+    """Taken while all is still: one job runs, and what waits has been seen by a cycle."""
+    table = jobs((6, 0, 500), (8, 10, 50), (2, 20, 600), (2, 30, 700), walltime_s=np.array([500.0, 50, 600, 700]))
+    wanted = simulate(table, EIGHT, POLICY, engine="plain").start_s
+    picture = replace(table, start_s=np.where(wanted <= 300, wanted, np.nan))
+    queue = LiveQueue.at(picture, 300.0, EIGHT, POLICY, engine=engine)
+    assert [queue.start_of(row) for row in range(4)] == wanted.tolist()
+
+
+def test_what_holds_a_job_of_a_picture_is_told() -> None:
+    table = jobs((6, 0, 500), (8, 10, 50), (2, 20, 900), start_s=np.array([0.0, np.nan, np.nan]))
+    queue = LiveQueue.at(table, 300.0, EIGHT, POLICY, engine="plain")
+    queue.advance(301.0)
+    holds = [queue.hold(row) for row in range(3)]
+    assert [hold and hold.reason for hold in holds] == [None, "Resources", "Reservation"]
+    assert [hold and hold.planned for hold in holds[1:]] == [500, 540]  # the end at 550, rounded down
+
+
+def test_a_job_that_has_not_started_by_then_is_nan(engine: Engine) -> None:
+    queue = LiveQueue.replaying(jobs((8, 0, 100)), EIGHT, POLICY, PROBES, engine)
+    queue.advance(10.0)
+    assert isnan(queue.start_if_submitted(1, 10.0, until_s=100.0))
+    assert queue.start_if_submitted(1, 10.0, until_s=101.0) == 100.0
+
+
+def test_a_picture_that_cannot_be_is_refused() -> None:
+    late = jobs((1, 0, 10), start_s=np.array([50.0]))
+    with pytest.raises(InputError, match="job j0: it started before it came, or after now"):
+        LiveQueue.at(late, 40.0, EIGHT, POLICY)
+    wide = jobs((6, 0, 10), (6, 0, 10), start_s=np.array([1.0, 2.0]))
+    with pytest.raises(InputError, match="running jobs hold 12 GPUs, and the cluster has 8"):
+        LiveQueue.at(wide, 40.0, EIGHT, POLICY)
