@@ -126,7 +126,7 @@ def test_troff_has_nothing_to_say_against_the_pages(contexts):
 # ---------------------------------------------------------------- completion
 
 WANTED = [
-    ("wh", {"why", "who", "whatif"}),
+    ("wh", {"why", "who", "whatif", "when"}),
     ("node d", {"drain"}),
     ("jobs --job-state r", {"running"}),
     ("jobs --status r", {"running"}),

@@ -28,6 +28,12 @@ def test_a_start_later_than_now_is_a_wait_that_goes_on():
     assert known.waited_s.tolist() == [50, 100, 100]
 
 
+def test_a_job_looked_at_just_now_is_no_evidence():
+    table = table_of([0, 100, 100], [np.nan, np.nan, 100])
+    table = replace(table, seen_until_s=np.array([100.0, 100.0, 100.0]))
+    assert table.evidence_at(100).job.tolist() == [0, 2]
+
+
 def test_a_look_later_than_now_is_not_known():
     assert table_of([0, 101], [50, 150]).known_at(100).job.tolist() == [0]
 

@@ -201,15 +201,17 @@ def _print_board(rows: Sequence[BoardRow], queue: Queue, site: Site, as_json: bo
         print_line(_labelled("NOTE", remark))
 
 
-def _cells(row: BoardRow) -> Iterator[object]:
-    yield row.partition
-    yield "up" if row.is_up else "down"
-    yield f"{row.gpus_free} of {row.gpus}" if row.gpus else "none"
-    yield row.waiting
-    yield row.waiting_gpus
-    yield "" if row.wait_last_day_s is None else f"{age(row.wait_last_day_s)} ({row.started_last_day})"
-    yield "" if row.next is None else age(row.next.median_s)
-    yield "" if row.next is None else age(row.next.interval_s[1])
+def _cells(row: BoardRow) -> tuple[object, ...]:
+    return (
+        row.partition,
+        "up" if row.is_up else "down",
+        f"{row.gpus_free} of {row.gpus}" if row.gpus else "none",
+        row.waiting,
+        row.waiting_gpus,
+        "" if row.wait_last_day_s is None else f"{age(row.wait_last_day_s)} ({row.started_last_day})",
+        "" if row.next is None else age(row.next.median_s),
+        "" if row.next is None else age(row.next.interval_s[1]),
+    )
 
 
 def _zone() -> tzinfo:

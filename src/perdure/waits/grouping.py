@@ -21,8 +21,7 @@ class Groups:
 
     def total(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """(n_groups,) sum of the values of each."""
-        sums: NDArray[np.float64] = np.bincount(self.member, values, minlength=len(self.keys)).astype(np.float64)
-        return sums
+        return np.bincount(self.member, values, minlength=len(self.keys)).astype(np.float64)
 
     def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """(n_groups,) mean of the values of each."""

@@ -28,7 +28,7 @@ class Median:
     name: str = "median"
 
     def learn(self, seen: WaitTable, now: float, rng: Generator, before: Learned | None = None) -> LastWaits:  # noqa: ARG002
-        known = seen.known_at(now)
+        known = seen.evidence_at(now)
         known = known.take(np.argsort(known.poll_s + known.waited_s, kind="stable"))  # as they became known
         waits_s = np.maximum(known.waited_s, LEAST_WAIT_S)
         by_partition: dict[int | None, NDArray[np.float64]] = {EVERYWHERE: waits_s[-self.most :]}

@@ -7,9 +7,13 @@ from importlib import import_module
 from perdure.errors import ConfigError
 from perdure.waits.protocol import Predictor
 
-DEFAULT = "median"
+DEFAULT = "blend"
 _HOMES = {
     "median": "median:Median",
+    "qbets": "qbets:Qbets",
+    "trout": "trout:Trout",
+    "gbdt": "gbdt:Gbdt",
+    "blend": "blend:Blend",
 }
 NAMES = tuple(_HOMES)
 

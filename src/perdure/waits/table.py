@@ -80,3 +80,8 @@ class WaitTable:
             start_s=np.where(later, np.nan, past.start_s),
             seen_until_s=np.minimum(np.where(later, now, past.seen_until_s), now),
         )
+
+    def evidence_at(self, now: float) -> WaitTable:
+        """What was known at `now`, without jobs first looked at right then: nothing is known of their waits."""
+        known = self.known_at(now)
+        return known.take(known.started | (known.waited_s > 0))
