@@ -18,6 +18,7 @@ from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob
 from perdure.waits.rollout import HORIZON_S, Scene, counted_by, scene_of
 
+FEW_SAMPLES = 16  # futures in which alternatives are tried
 FEW_DAYS = 7  # of history: with fewer, arrivals of other weekdays are not known
 
 
@@ -126,8 +127,8 @@ def _sooner(
     for each in alternatives(job, queue):
         own = scene if scene.partitions.issuperset(each.job.partitions) else None
         own = own or scene_of(each.job, queue, site.settings, site.past, rng)
-        found.append((each, own.starts([counted_by(each.job, gpus=job.gpus > 0)])[0]))
-    return sooner(start_s, found, queue.now_s)
+        found.append((each, own.starts([counted_by(each.job, gpus=job.gpus > 0)], FEW_SAMPLES)[0]))
+    return sooner(start_s[:FEW_SAMPLES], found, queue.now_s)
 
 
 def _start_json(forecast: Forecast) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue, QueuedJob
 
 SAMPLES = 32  # futures that are drawn
-HORIZON_S = 4 * DAY_S  # of arrivals; a job that has not started by then counts as starting right then
+HORIZONS_S = (3600.0, 6 * 3600.0, DAY_S, 4 * DAY_S)  # how far a future is simulated, until the job has started in it
+HORIZON_S = HORIZONS_S[-1]  # of arrivals; a job that has not started by then counts as starting right then
 MOST_TASKS = 1_000  # of one array
 MOST_ARRIVALS = 20_000  # in one future
 _BRACKETS = re2.compile(r"\([^)]*\)")
@@ -51,39 +52,45 @@ class Scene:
         """Whether the history could tell who may come."""
         return any(len(each) for each in self.futures)
 
-    def starts(self, asked: Sequence[QueuedJob]) -> Floats:
+    def starts(self, asked: Sequence[QueuedJob], samples: int | None = None) -> Floats:
         """(n_asked, n_samples) when each job would start, in seconds since the epoch; inf where it never does.
 
         A job that is not in the queue yet is asked about alone: as if it, and none of the others, were submitted now.
+        The first `samples` futures are asked, or all.
         """
-        found = np.empty((len(asked), len(self.futures)))
-        known = [self._row(job) for job in asked]
-        for sample in range(len(self.futures)):
-            if any(row is not None for row in known):
-                queue = self._live(sample, None)
-                found[[row is not None for row in known], sample] = [
-                    self._start(queue, row) for row in known if row is not None
-                ]
+        there = [row for job in asked if (row := self._row(job)) is not None]
+        found = np.empty((len(asked), samples or len(self.futures)))
+        for sample in range(found.shape[1]):
+            known = dict(zip(there, self._first_starts(sample, there), strict=True))
             for place, job in enumerate(asked):
-                if known[place] is None:
-                    found[place, sample] = self._start(self._live(sample, job), len(self.jobs))
+                row = self._row(job)
+                found[place, sample] = (
+                    self._first_starts(sample, [len(self.jobs)], job)[0] if row is None else known[row]
+                )
         return found
+
+    def _first_starts(self, sample: int, rows: Sequence[int], more: QueuedJob | None = None) -> list[float]:
+        """When the jobs of some rows start in one future, of which no more is simulated than that takes."""
+        starts = [np.nan] * len(rows)
+        for horizon_s in HORIZONS_S if rows else ():
+            queue = self._live(sample, more, horizon_s)
+            starts = [queue.start_of(row, self.now_s + horizon_s) for row in rows]
+            if not np.isnan(starts).any():
+                break
+        return [np.inf if np.isnan(start_s) else start_s for start_s in starts]
 
     def _row(self, job: QueuedJob) -> int | None:
         return next((row for row, each in enumerate(self.jobs) if each == job), None)
 
-    def _live(self, sample: int, more: QueuedJob | None) -> LiveQueue:
+    def _live(self, sample: int, more: QueuedJob | None, horizon_s: float) -> LiveQueue:
         there = [*self.jobs, more] if more is not None else list(self.jobs)
         duration_s = self.duration_s[:, sample]
         if more is not None:
             duration_s = np.r_[duration_s, more.walltime_s or DAY_S]
-        table = self._table(there, duration_s).followed_by(self._coming(self.futures[sample]))
-        policy = Slurm(self.settings)
-        return LiveQueue.at(table, self.now_s, Cluster(np.ones(self.total_gpus, np.int64)), policy)
-
-    def _start(self, queue: LiveQueue, row: int) -> float:
-        start_s = queue.start_of(row, self.now_s + HORIZON_S)
-        return np.inf if np.isnan(start_s) else start_s
+        coming = self.futures[sample]
+        coming = coming.take(np.flatnonzero(coming.submit_s <= self.now_s + horizon_s))
+        table = self._table(there, duration_s).followed_by(self._coming(coming))
+        return LiveQueue.at(table, self.now_s, Cluster(np.ones(self.total_gpus, np.int64)), Slurm(self.settings))
 
     def _table(self, jobs: Sequence[QueuedJob], duration_s: Floats) -> JobTable:
         return JobTable(
