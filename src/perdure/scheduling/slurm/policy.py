@@ -91,7 +91,9 @@ class SlurmRanking(Ranking):
         self.ledger.take_note(row)
 
     def look_at(self, now: int) -> None:
-        """Make a whole pass and a backfill cycle at this tick, whatever has happened before."""
+        """Make a whole pass and a backfill cycle at this tick, whatever has happened before; usage counts from here."""
+        if self.ledger.usage is not None:
+            self.ledger.usage.count_from(now)
         self.changed = self.cut = True
         self.next_cycle = self.next_whole_pass = now
 

@@ -113,6 +113,7 @@ class Association:
     parent: str = "root"
     shares: int = 1
     priority: int = 0
+    usage_s: float = 0.0  # of a user: GPU-seconds that it has used, decayed, before the first event
     limits: Limits = field(default_factory=Limits)
 
 
