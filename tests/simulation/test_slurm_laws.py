@@ -13,7 +13,13 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.room import Counted
 from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
-from perdure.scheduling.slurm.settings import BackfillSettings, PrioritySettings, PriorityWeights, SlurmSettings
+from perdure.scheduling.slurm.settings import (
+    BackfillSettings,
+    Partition,
+    PrioritySettings,
+    PriorityWeights,
+    SlurmSettings,
+)
 from perdure.simulation.allocation import Passes
 from perdure.simulation.checks import (
     Replay,
@@ -82,3 +88,33 @@ def test_without_backfill_a_job_starts_no_earlier_than_one_of_a_higher_priority(
     start_s = simulate(table, Cluster.parse("1x8"), Slurm(site), engine="plain").start_s
     order = np.argsort(-table.gpus if weight else np.zeros(len(table)), kind="stable")
     assert (np.diff(start_s[order]) >= 0).all()
+
+
+@quick
+@given(
+    table=tables(max_jobs=14, max_gpus=4),
+    placement=st.sampled_from(["first-fit", "best-fit", "consolidate", "ladder:15"]),
+    nodes=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True), min_size=3, max_size=3),
+    whole=st.lists(st.booleans(), min_size=3, max_size=3),
+)
+def test_jobs_stay_on_the_nodes_of_their_partition_and_share_none_that_one_has_for_itself(
+    table: JobTable, placement: str, nodes: list[list[int]], whole: list[bool]
+) -> None:
+    names = np.unique(table.vc)
+    partitions = tuple(
+        Partition(name, nodes=tuple(sorted(some)), whole_nodes=alone)
+        for name, some, alone in zip("abc", nodes, whole, strict=True)
+    )
+    assert set(names) <= set("abc")
+    table = replace(table, partition=table.vc, duration_s=table.duration_s + 1)
+    policy = Slurm(SlurmSettings(backfill=EVERY_SECOND, partitions=partitions))
+    spans = simulate(table, Cluster.parse("3x4+1x8"), policy, placement, spans=True).spans
+    assert spans is not None
+    of_name = {each.name: each for each in partitions}
+    ran = list(zip(spans.job.tolist(), spans.start_s, spans.end_s, spans.shares, strict=True))
+    for job, start_s, end_s, shares in ran:
+        mine, held = of_name[table.partition[job]], {node for node, _ in shares}
+        assert held <= set(mine.nodes or ())
+        beside = [each for each in ran if each[0] != job and each[1] < end_s and start_s < each[2]]
+        for _, _, _, theirs in beside if mine.whole_nodes else ():
+            assert not held & {node for node, _ in theirs}
