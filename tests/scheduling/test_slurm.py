@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perdure.errors import ConfigError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.room import Counted
@@ -268,3 +269,63 @@ def test_each_job_that_waits_knows_what_holds_it() -> None:
     ]  # fmt: skip
     assert [hold and hold.planned for hold in holds[1:4]] == [100, 110, 110]
     assert [hold and hold.ahead for hold in holds[1:4]] == [0, 1, 2]
+
+
+# Nodes
+
+
+def on_nodes(table: JobTable, spec: str, *partitions: Partition, placement: str = "first-fit") -> Result:
+    how = SlurmSettings(backfill=FINE, partitions=partitions)
+    return simulate(table, Cluster.parse(spec), Slurm(how), placement, spans=True)
+
+
+def given(found: Result) -> list[list[int]]:
+    """The nodes of each job."""
+    assert found.spans is not None
+    by_job = dict(zip(found.spans.job.tolist(), found.spans.shares, strict=True))
+    return [[node for node, _ in by_job[row]] for row in sorted(by_job)]
+
+
+A, B = Partition("a", nodes=(0, 1)), Partition("b", nodes=(1, 2))
+
+
+def test_jobs_run_on_the_nodes_of_their_partition() -> None:
+    table = jobs((4, 0, 10), (4, 0, 10), (2, 0, 10), partition=np.array(["b", "a", "b"]))
+    found = on_nodes(table, "3x2", A, B)
+    assert given(found) == [[1, 2], [0, 1], [2]]
+    assert found.start_s.tolist() == [0, 10, 10]
+
+
+def test_a_job_that_finds_no_room_closes_the_nodes_of_its_partition_for_the_pass() -> None:
+    """To others too: the last job waits, though node 1 is idle, unless it may have node 2."""
+    table = jobs((2, 0, 99), (4, 0, 10), (2, 0, 10), partition=np.array(["a", "a", "b"]))
+    for nodes, start_s in (((1,), 109), ((2,), 0), ((1, 2), 0)):
+        how = SlurmSettings(backfill=BUILTIN, partitions=(A, Partition("b", nodes=nodes)))
+        assert simulate(table, Cluster.parse("3x2"), Slurm(how), "first-fit").start_s.tolist() == [0, 99, start_s]
+
+
+def test_backfill_on_nodes_delays_no_reservation() -> None:
+    """The node is reserved from 50 on: a job that would last longer waits, one that would not starts."""
+    table = jobs((1, 0, 50), (2, 0, 10), (1, 1, 60), (1, 2, 40), partition=np.array(["a"] * 4))
+    plan = on_nodes(table, "1x2", Partition("a", nodes=(0,)))
+    assert plan.start_s.tolist() == [0, 50, 60, 2]
+
+
+def test_what_waits_for_nodes_of_its_own_leaves_the_others_to_backfill() -> None:
+    table = jobs((2, 0, 99), (4, 0, 10), (2, 0, 500), (2, 0, 500), partition=np.array(["a", "a", "b", "b"]))
+    found = on_nodes(table, "3x2", A, B)
+    assert found.start_s.tolist() == [0, 99, 0, 109]
+    assert given(found) == [[0], [0, 1], [2], [1]]
+
+
+def test_an_exclusive_job_has_its_node_for_itself() -> None:
+    whole = Partition("w", whole_nodes=True), Partition("s")
+    table = jobs((1, 0, 50), (1, 1, 50), (1, 2, 50), (1, 3, 9), partition=np.array(["w", "s", "w", "s"]))
+    found = on_nodes(table, "2x2", *whole)
+    assert found.start_s.tolist() == [0, 1, 50, 3]
+    assert given(found) == [[0], [1], [0], [1]]
+
+
+def test_partitions_of_nodes_need_a_placement() -> None:
+    with pytest.raises(ConfigError, match="partition a has nodes of its own, and GPUs are only counted"):
+        run(jobs((1, 0, 1)), partitions=(A,))

@@ -17,6 +17,7 @@ from perdure.model.table import Attempts, JobTable
 from perdure.scheduling import policies
 from perdure.scheduling.policies import PolicyOptions, policy_named
 from perdure.scheduling.slurm.settings import (
+    Association,
     BackfillSettings,
     MainSettings,
     Partition,
@@ -98,7 +99,8 @@ def _asking(table: JobTable, rng: np.random.Generator) -> JobTable:
     """The jobs, with what some of them ask of Slurm."""
     n, columns = len(table), {}
     if rng.random() < 0.7:
-        columns |= {"partition": rng.choice(["p", "q", "other"], n), "qos": rng.choice(["high", "low", ""], n)}
+        columns |= {"partition": rng.choice(["p", "q", "other"], n), "qos": rng.choice(["high", "low", ""], n),
+                    "account": rng.choice(["lab", "team", "other", "new"], n)}  # fmt: skip
     if rng.random() < 0.5:
         later = rng.choice([0.0, 7.0, 40.0], n, p=[0.7, 0.2, 0.1])
         columns |= {"nice": rng.integers(-30, 30, n), "eligible_s": table.submit_s + later}
@@ -111,7 +113,8 @@ def _site(rng: np.random.Generator) -> SlurmSettings:
     def some(*values: float) -> int:
         return int(rng.choice(values))
 
-    weights = PriorityWeights(age=some(0, 50, 1000), job_size=some(0, 100), partition=some(0, 20), qos=some(0, 30))
+    weights = PriorityWeights(age=some(0, 50, 1000), job_size=some(0, 100), partition=some(0, 20), qos=some(0, 30),
+                              fairshare=some(0, 50, 500))  # fmt: skip
     flags = frozenset(rng.choice(["ACCRUE_ALWAYS", "SMALL_RELATIVE_TO_TIME", "NO_NORMAL_QOS"], some(0, 1, 2)).tolist())
     backfill = BackfillSettings(
         bool(rng.random() < 0.9), some(1, 5, 30), some(5, 40, 1000), some(1, 4, 10), some(2, 10, 500), some(0, 0, 1),
@@ -121,7 +124,13 @@ def _site(rng: np.random.Generator) -> SlurmSettings:
     partitions = Partition("p", priority_job_factor=3), Partition("q", is_default=True, priority_tier=some(1, 2))
     named = partitions if rng.random() < 0.8 else ()
     main = MainSettings(some(1, 3, 100), some(3, 60), some(0, 0, 1))
-    return SlurmSettings(how, main, backfill, named, (Qos("high", 10), Qos("low", 3)))
+    tree = (
+        Association("lab", shares=some(0, 1, 3)), Association("lab", "x"), Association("lab", "y", shares=2),
+        Association("team", parent="lab", shares=some(1, 2)), Association("team", "z", usage_s=some(0, 900)),
+        Association("other"), Association("other", "x", shares=some(1, 4)),
+    )  # fmt: skip
+    known = tree if rng.random() < 0.7 else ()
+    return SlurmSettings(how, main, backfill, named, (Qos("high", 10), Qos("low", 3)), known)
 
 
 def _attempts(n: int, rng: np.random.Generator) -> Attempts:

@@ -59,6 +59,7 @@ def backfill_cycle(
         if start == now:
             if plan.offer(row):
                 yield row
+            space.settle(row)
             if ledger.take_note(row):
                 plan.run(row, now + length)
                 started += 1

@@ -1,7 +1,7 @@
 """The main pass, made upon each submit and end, and without bound on its depth now and then.
 
 Strict order: the first job of a partition that cannot start for want of resources ends the pass for that partition, and
-for all that share nodes with it. One that a limit holds is passed over. A quick pass attempts `default_queue_depth`.
+on its nodes for all others. One that a limit holds is passed over. A quick pass attempts `default_queue_depth`.
 
 Source: slurmctld/job_scheduler.c of SchedMD/slurm 284c3b9, ``schedule``.
 """
@@ -39,7 +39,8 @@ def main_pass(
         attempts[partition] += 1
         if space.offer(row, partition, closed):
             yield row
+        space.settle(row)
         if not ledger.take_note(row):
-            closed |= space.sharing(partition)
+            closed |= space.closed_by(partition)
             ledger.holds[row] = Hold(RESOURCES, None, ahead)
     return False

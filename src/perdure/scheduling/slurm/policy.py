@@ -16,16 +16,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from perdure.errors import ConfigError
+from perdure.scheduling.placement.placed import Placed
 from perdure.scheduling.protocol import Ranking
 from perdure.scheduling.slurm.backfill import CycleTimes, backfill_cycle
 from perdure.scheduling.slurm.eligible import Eligible
 from perdure.scheduling.slurm.ledger import Ledger
 from perdure.scheduling.slurm.main_pass import main_pass
+from perdure.scheduling.slurm.node_space import OnNodes
 from perdure.scheduling.slurm.priorities import Priorities
 from perdure.scheduling.slurm.reasons import Hold
-from perdure.scheduling.slurm.requests import requests_of
+from perdure.scheduling.slurm.requests import Requests, requests_of
 from perdure.scheduling.slurm.settings import SlurmSettings
-from perdure.scheduling.slurm.space import Counted
+from perdure.scheduling.slurm.space import Counted, Space
 from perdure.scheduling.view import View
 
 
@@ -47,11 +50,12 @@ class SlurmRanking(Ranking):
 
     def __init__(self, view: View, settings: SlurmSettings) -> None:
         self.view, self.settings = view, settings
-        self.requests = requests_of(view, settings)
+        room = view.room if isinstance(view.room, Placed) else None
+        self.requests = requests_of(view, settings, room.nodes.size if room is not None else ())
         self.priorities = Priorities.of(view, self.requests, settings.priority)
         self.eligible = Eligible(view, "ACCRUE_ALWAYS" in settings.priority.flags)
         self.ledger = Ledger(view, self.requests, self.priorities.usage, self.eligible)
-        self.space = Counted(len(self.requests.partitions))
+        self.space = _space(view, room, settings, self.requests)
         self.times = CycleTimes.of(settings.backfill, view.ticks_per_s)
         self.between_cycles = max(1, round(settings.backfill.interval_s * view.ticks_per_s))
         self.between_passes = max(1, round(settings.main.sched_interval_s * view.ticks_per_s))
@@ -91,7 +95,9 @@ class SlurmRanking(Ranking):
         self.ledger.take_note(row)
 
     def look_at(self, now: int) -> None:
-        """Make a whole pass and a backfill cycle at this tick, whatever has happened before."""
+        """Make a whole pass and a backfill cycle at this tick, whatever has happened before; usage counts from here."""
+        if self.ledger.usage is not None:
+            self.ledger.usage.count_from(now)
         self.changed = self.cut = True
         self.next_cycle = self.next_whole_pass = now
 
@@ -126,3 +132,14 @@ class SlurmRanking(Ranking):
         self.priorities.calculate(self.view.now)
         came, tier = self.eligible.came, self.requests.tier
         return sorted(self.eligible.since, key=lambda row: (-tier(row), -self.priority(row), came[row], row))
+
+
+def _space(view: View, room: Placed | None, settings: SlurmSettings, requests: Requests) -> Space:
+    """Where GPUs are only counted, one that takes a whole node stands for that node. Raises `ConfigError`."""
+    if settings.on_nodes and room is not None:
+        return OnNodes(view, room, requests.partitions, requests.partition.tolist())
+    for each in settings.partitions:
+        if each.nodes is not None:
+            what = f"partition {each.name} has nodes of its own, and GPUs are only counted"
+            raise ConfigError("policy slurm", what, "Choose a placement, such as first-fit")
+    return Counted(len(requests.partitions))

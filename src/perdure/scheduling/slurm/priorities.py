@@ -38,7 +38,8 @@ class Priorities:
         usage = None
         if weights.fairshare:
             decay = decay_of(settings.calc_period_s, settings.decay_half_life_s)
-            usage = Usage(len(requests.associations.known), period, decay)
+            known = requests.associations.known
+            usage = Usage(len(known), period, decay, tuple(each.usage_s * per_s for each in known))
         return cls(requests, weights.age, weights.fairshare, settings.max_age_s * per_s, period, usage)
 
     def calculate(self, now: int) -> None:

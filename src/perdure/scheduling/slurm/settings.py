@@ -113,6 +113,7 @@ class Association:
     parent: str = "root"
     shares: int = 1
     priority: int = 0
+    usage_s: float = 0.0  # of a user: GPU-seconds that it has used, decayed, before the first event
     limits: Limits = field(default_factory=Limits)
 
 
@@ -128,3 +129,8 @@ class SlurmSettings:
     associations: tuple[Association, ...] = ()
     nodes: int = 0  # of the whole cluster, for the size of jobs; 0: GPUs stand for nodes
     cpus: int = 0  # likewise; 0: GPUs stand for processors
+
+    @property
+    def on_nodes(self) -> bool:
+        """Whether it matters on which nodes GPUs are."""
+        return any(each.nodes is not None or each.whole_nodes for each in self.partitions)

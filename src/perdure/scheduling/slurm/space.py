@@ -1,6 +1,6 @@
 """The room that passes give out: what is free now, and, for a backfill cycle, what will be free when.
 
-`Counted` counts GPUs, wherever they are; all partitions share them.
+`Counted` counts GPUs, wherever they are; all partitions share them. `node_space` knows nodes.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ class Space(Protocol):
     def offer(self, row: int, partition: int, closed: Set[int]) -> bool:
         """Let a job be given what its partition has beside that of the closed ones; False where that is not enough."""
 
-    def sharing(self, partition: int) -> Set[int]:
-        """The partition and those that have nodes of it."""
+    def settle(self, row: int) -> None:
+        """A job that was offered room has been started, or not."""
+
+    def closed_by(self, partition: int) -> Set[int]:
+        """The partitions in which nobody is started any more in a pass in which a job of this one found no room."""
 
     def plan(self, ledger: Ledger, resolution: int) -> Plan: ...
 
@@ -50,7 +53,10 @@ class Counted:
     def offer(self, row: int, partition: int, closed: Set[int]) -> bool:  # noqa: ARG002
         return True  # the loop counts
 
-    def sharing(self, partition: int) -> Set[int]:  # noqa: ARG002
+    def settle(self, row: int) -> None:
+        pass
+
+    def closed_by(self, partition: int) -> Set[int]:  # noqa: ARG002
         return set(range(self.partitions))
 
     def plan(self, ledger: Ledger, resolution: int) -> Plan:

@@ -23,6 +23,7 @@ class Usage:
     users: int
     period: int  # ticks
     decay: float  # of a period
+    initial: tuple[float, ...] = ()  # before the first event; empty: nothing
     used: list[float] = field(default_factory=list)
     held: list[int] = field(default_factory=list)  # GPUs, now
     added: list[int] = field(default_factory=list)  # GPU-ticks since the last calculation
@@ -30,7 +31,7 @@ class Usage:
     calculated: int = 0  # the tick of the last calculation
 
     def __post_init__(self) -> None:
-        self.used = [0.0] * self.users
+        self.used = list(self.initial) or [0.0] * self.users
         self.held, self.added, self.since = [0] * self.users, [0] * self.users, [0] * self.users
 
     def hold(self, user: int, gpus: int, now: int) -> None:
@@ -47,6 +48,12 @@ class Usage:
                 self._count(user, self.calculated)
                 self.used[user] = self.used[user] * self.decay + self.added[user]
                 self.added[user] = 0
+
+    def count_from(self, now: int) -> None:
+        """Let usage be what it is before the first event, and count what is held from now on."""
+        self.used = list(self.initial) or [0.0] * self.users
+        self.added, self.since = [0] * self.users, [now] * self.users
+        self.calculated = now - now % self.period
 
     def _count(self, user: int, now: int) -> None:
         self.added[user] += self.held[user] * (now - self.since[user])

@@ -15,6 +15,7 @@ from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
 from perdure.scheduling.placement.room import Room
 from perdure.scheduling.protocol import Policy
+from perdure.scheduling.slurm.policy import Slurm
 from perdure.simulation.compiled.gpu_places import COUNT, KINDS, empty_places, keep_off
 from perdure.simulation.compiled.kernel import code_for
 from perdure.simulation.compiled.registry import COMPILED
@@ -36,6 +37,8 @@ class Loop(NamedTuple):
 def compiled(jobs: Workload, cluster: Cluster, policy: Policy, placement: Placement | None) -> Loop | None:
     """The compiled loop for a policy, or None where only the plain loop knows it, or knows the placement."""
     if type(policy) not in COMPILED or (placement is not None and placement.name not in KINDS):
+        return None
+    if placement is not None and isinstance(policy, Slurm) and policy.settings.on_nodes:
         return None
     module = import_module(f"{__package__}.{COMPILED[type(policy)]}")
     part = module.prepare(policy, jobs, cluster.total_gpus)

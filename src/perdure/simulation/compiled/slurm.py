@@ -1,4 +1,5 @@
-"""Slurm, compiled (`perdure.scheduling.slurm` defines it): GPUs in one pool, without limits and dependencies.
+"""Slurm, compiled (`perdure.scheduling.slurm` defines it): GPUs in one pool, without limits and
+dependencies.
 
 The eligible jobs stand in one array in their order. A pass is left out where fewer GPUs are free than any of them asks
 for, as it could start nobody; so is, in a backfill cycle, a job that finds no place before the `horizon`: from there
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 
 from perdure.scheduling.slurm.backfill import CycleTimes
 from perdure.scheduling.slurm.policy import Slurm
+from perdure.scheduling.slurm.priorities import Priorities
 from perdure.scheduling.slurm.priority import HIGHEST, LOWEST
 from perdure.scheduling.slurm.requests import Requests, requests_of
 from perdure.scheduling.slurm.settings import SlurmSettings
 from perdure.scheduling.view import View
 from perdure.simulation.compiled.event_heap import NEVER, Ticks, empty_ticks, first_tick, pop, push
 from perdure.simulation.compiled.expected_ends import Agenda, empty_agenda, expect, strike
+from perdure.simulation.compiled.fair_shares import FairShares, count_from, fair_shares_of, hold, rank
 from perdure.simulation.compiled.free_gpus import (
     Forecast,
     cut,
@@ -49,6 +52,7 @@ class SlurmPart(NamedTuple):
     job: Records
     queue: NDArray[np.int64]  # rows; the first `tally.many`
     of_size: NDArray[np.int64]  # eligible jobs that ask for so many GPUs
+    fair: FairShares
     begins: Ticks  # jobs whose begin time lies ahead
     agenda: Agenda
     forecast: Forecast
@@ -61,7 +65,7 @@ class SlurmPart(NamedTuple):
 def prepare(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
     """Nobody waits, nobody runs. None for what the plain policy alone knows."""
     settings, view = policy.settings, view_of(jobs, total_gpus)
-    if settings.priority.weights.fairshare or view.asks.needs is not None:
+    if view.asks.needs is not None:
         return None
     asked = requests_of(view, settings)
     if asked.refused or any(asked.holders) or any(each.nodes is not None for each in asked.partitions):
@@ -76,6 +80,7 @@ def prepare(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
         _jobs(view, asked),
         np.zeros(n, np.int64),
         np.zeros(total_gpus + 2, np.int64),
+        fair_shares_of(asked.associations.tree, Priorities.of(view, asked, settings.priority).usage),
         empty_ticks(n, later),
         empty_agenda(most),
         empty_forecast(most + 3 * min(n, settings.backfill.max_job_test) + 8),
@@ -110,6 +115,7 @@ def _how(settings: SlurmSettings, view: View, partitions: int, users: int) -> Re
         "min_prio_reserve": backfill.min_prio_reserve,
         "period": max(1, round(priority.calc_period_s * per_s)),
         "age_weight": priority.weights.age if priority.multifactor else 0,
+        "fair_weight": priority.weights.fairshare if priority.multifactor else 0,
         "partitions": partitions,
         "users": users,
     }
@@ -218,7 +224,8 @@ def _priority(part, row):  # type: ignore[no-untyped-def]
     how, job = part.how[0], part.job[row]
     waited = np.float64(max(0, part.tally[0].calculated - job.since))
     factor = min(1.0, waited / how.max_age) if how.max_age > 0 else np.float64(waited > 0)
-    return np.int64(min(HIGHEST, max(LOWEST, job.fixed + how.age_weight * factor)))
+    share = how.fair_weight * part.fair.node[job.node].factor if how.fair_weight else 0.0
+    return np.int64(min(HIGHEST, max(LOWEST, job.fixed + how.age_weight * factor + share)))
 
 
 @kernel
@@ -229,7 +236,9 @@ def _calculate(state, part):  # type: ignore[no-untyped-def]
     if calculated == tally.calculated:
         return
     tally.calculated = calculated
-    if how.age_weight == 0:
+    if how.fair_weight:
+        rank(part.fair, state.tally[0].now)
+    elif how.age_weight == 0:
         return
     for i in range(tally.many):
         row = part.queue[i]
@@ -244,7 +253,10 @@ def _calculate(state, part):  # type: ignore[no-untyped-def]
 @kernel
 def _leave(state, part, row):  # type: ignore[no-untyped-def]
     """The end of an attempt is not awaited any more."""
-    strike(part.agenda, part.job[row].ends, np.int64(state.job[row].gpus))
+    gpus = np.int64(state.job[row].gpus)
+    strike(part.agenda, part.job[row].ends, gpus)
+    if part.how[0].fair_weight:
+        hold(part.fair, part.job[row].node, -gpus, state.tally[0].now)
     part.tally[0].changed = True
 
 
@@ -297,6 +309,8 @@ def _start(state, part, place):  # type: ignore[no-untyped-def]
     if not start(state, row):
         return False
     part.job[row].ends = state.tally[0].now + _length(state, part, row)
+    if part.how[0].fair_weight:
+        hold(part.fair, part.job[row].node, np.int64(state.job[row].gpus), state.tally[0].now)
     _quit(state, part, place)
     return True
 
@@ -463,7 +477,9 @@ def wait_since(state, part, row, tick):  # type: ignore[no-untyped-def]
 
 @kernel
 def look_at(part, now):  # type: ignore[no-untyped-def]
-    """Make a whole pass and a backfill cycle at a tick, whatever has happened before."""
+    """Make a whole pass and a backfill cycle at a tick, whatever has happened before; usage counts from there."""
+    if part.how[0].fair_weight:
+        count_from(part.fair, now)
     part.tally[0].changed = True
     part.tally[0].cut = True
     part.tally[0].next_cycle = now
