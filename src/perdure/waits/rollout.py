@@ -20,12 +20,14 @@ from perdure.model.table import JobTable
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import Partition, PriorityWeights, SlurmSettings
 from perdure.simulation.live import LiveQueue
+from perdure.simulation.simulate import Engine
 from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue, QueuedJob
 
 SAMPLES = 32  # futures that are drawn
 HORIZONS_S = (3600.0, 6 * 3600.0, DAY_S, 4 * DAY_S)  # how far a future is simulated, until the job has started in it
 HORIZON_S = HORIZONS_S[-1]  # of arrivals; a job that has not started by then counts as starting right then
+SMALL = 80  # jobs: the plain loop has simulated these before the compiled one is loaded
 MOST_TASKS = 1_000  # of one array
 MOST_ARRIVALS = 20_000  # in one future
 _BRACKETS = re2.compile(r"\([^)]*\)")
@@ -90,7 +92,10 @@ class Scene:
         coming = self.futures[sample]
         coming = coming.take(np.flatnonzero(coming.submit_s <= self.now_s + horizon_s))
         table = self._table(there, duration_s).followed_by(self._coming(coming))
-        return LiveQueue.at(table, self.now_s, Cluster(np.ones(self.total_gpus, np.int64)), Slurm(self.settings))
+        engine: Engine = "plain" if len(table) <= SMALL else "auto"
+        return LiveQueue.at(
+            table, self.now_s, Cluster(np.ones(self.total_gpus, np.int64)), Slurm(self.settings), None, engine
+        )
 
     def _table(self, jobs: Sequence[QueuedJob], duration_s: Floats) -> JobTable:
         return JobTable(

@@ -1,0 +1,137 @@
+"""When jobs will start, asked of a real Slurm by an ordinary user: what holds each, and how often Slurm is asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.slurm.cluster import SlurmCluster, await_
+
+pytestmark = pytest.mark.slurm
+
+AS_NOBODY = (
+    "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+)  # fmt: skip
+Asked = Callable[..., Any]
+
+
+@pytest.fixture
+def when(quiet_cluster: SlurmCluster, tmp_path: Path) -> Asked:
+    """Ask as a user without any rights; the picture of the queue is made anew each time, unless it is to be `kept`."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    tmp_path.chmod(0o755)
+    tries = iter(range(1000))
+
+    def ask(*words: str, kept: str = "", json_too: bool = True) -> Any:
+        folder = cache / (kept or str(next(tries)))
+        environment = {**quiet_cluster.env, "HOME": "/nonexistent", "XDG_CACHE_HOME": str(folder)}
+        argv = (*AS_NOBODY, sys.executable, "-m", "perdure", "when", *words, *(("--json",) if json_too else ()))
+        done = subprocess.run(argv, env=environment, cwd="/", capture_output=True, text=True, timeout=240, check=False)
+        if not json_too or done.returncode == 2:
+            return done
+        return {**json.loads(done.stdout), "code": done.returncode}
+
+    return ask
+
+
+def fill(cluster: SlurmCluster, minutes: int = 10) -> list[str]:
+    """A job of all GPUs on each node."""
+    jobs = [cluster.submit("sleep 600", "--gres=gpu:4", f"--time={minutes}") for _ in cluster.nodes]
+    for job in jobs:
+        cluster.wait(job, lambda seen: seen.get("JobState") == "RUNNING")
+    return jobs
+
+
+def reason(cluster: SlurmCluster, job: str, words: str) -> None:
+    """Wait until Slurm gives a reason."""
+    cluster.wait(job, lambda seen: seen.get("Reason", "").startswith(words))
+
+
+def test_each_kind_of_hold_is_told_with_its_own_words(quiet_cluster: SlurmCluster, when: Asked) -> None:
+    cluster = quiet_cluster
+    first = fill(cluster)[0]
+    following = cluster.submit("true", "--gres=gpu:4", "--time=5")
+    behind = cluster.submit("true", "--gres=gpu:4", "--time=5")
+    depends = cluster.submit("true", "--gres=gpu:1", "--time=5", f"--dependency=afterok:{first}")
+    later = cluster.submit("true", "--gres=gpu:1", "--time=5", "--begin=now+3600")
+    held = cluster.submit("true", "--gres=gpu:1", "--time=5", "--hold")
+    reason(cluster, following, "Resources")
+    reason(cluster, behind, "Priority")
+    reason(cluster, depends, "Dependency")
+
+    found = {job: when(job) for job in (following, behind, depends, later, held, first)}
+    kinds = {job: each["held_by"]["kind"] for job, each in found.items()}
+    assert kinds == {
+        following: "resources", behind: "priority", depends: "dependency", later: "begin_time", held: "held",
+        first: "nothing",
+    }  # fmt: skip
+    assert found[behind]["held_by"]["jobs_ahead"] == 1
+    assert f"job {first} to end well" in found[depends]["held_by"]["says"]
+    assert (found[held]["code"], found[held]["start"]) == (1, None)
+    assert found[later]["start"]["wait_s"]["p10"] >= 3000
+    for job in (following, behind):
+        wait = found[job]["start"]["wait_s"]
+        assert 0 <= wait["p10"] <= wait["p50"] <= wait["p90"] <= 605
+    assert found[following]["start"]["wait_s"]["p50"] <= found[behind]["start"]["wait_s"]["p50"]
+
+
+def test_a_reservation_and_a_limit_are_what_holds_a_job(quiet_cluster: SlurmCluster, when: Asked) -> None:
+    cluster = quiet_cluster
+    made = ("starttime=now+1800", "duration=60", "nodes=ALL", "flags=maint", "users=root")
+    cluster.run("scontrol", "create", "reservation", "reservationname=upkeep", *made)
+    try:
+        long = cluster.submit("true", "--gres=gpu:1", "--time=120")
+        reason(cluster, long, "ReqNodeNotAvail")
+        assert when(long)["held_by"]["kind"] == "reservation"
+    finally:
+        cluster.run("scontrol", "delete", "reservationname=upkeep", check=False)
+        cluster.run("scancel", long, check=False)
+    array = cluster.submit("sleep 60", "--gres=gpu:1", "--time=5", "--array=0-3%1")
+    await_("a limit of the array", lambda: "JobArrayTaskLimit" in cluster.run("squeue", "-h", "-j", array, "-o", "%r"))
+    assert when(array)["held_by"]["kind"] == "limit"
+    cluster.run("scancel", array)
+
+
+def test_a_script_is_asked_about_before_it_is_submitted(
+    quiet_cluster: SlurmCluster, when: Asked, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --gres=gpu:4 -t 5\nsleep 1\n")
+    assert when(str(script))["start"]["wait_s"]["p90"] < 60
+    fill(quiet_cluster)
+    busy = when(str(script), "--by", "+1h")
+    assert busy["start"]["wait_s"]["p50"] > 0
+    assert busy["chance_by"] > 0.9
+    assert (busy["gpus"], busy["walltime_s"], busy["job"]) == (4, 300, "")
+
+
+def test_slurm_is_asked_once_a_minute_whatever_is_asked_here(quiet_cluster: SlurmCluster, when: Asked) -> None:
+    job = quiet_cluster.submit("sleep 60", "--gres=gpu:1", "--time=5")
+    quiet_cluster.wait(job, lambda seen: seen.get("JobState") == "RUNNING")
+    assert when(job, kept="one")["held_by"]["kind"] == "nothing"
+    later = quiet_cluster.submit("sleep 60", "--gres=gpu:1", "--time=5")
+    refused = when(later, kept="one")  # the picture is from before
+    assert refused.returncode == 2
+    assert f"job {later}" in refused.stderr
+    assert when(later)["job"] == later
+
+
+def test_the_board_tells_of_each_partition(quiet_cluster: SlurmCluster, when: Asked) -> None:
+    fill(quiet_cluster)
+    queued = quiet_cluster.submit("true", "--gres=gpu:4", "--time=5")
+    reason(quiet_cluster, queued, "Resources")
+    partitions = {each["partition"]: each for each in when()["partitions"]}
+    main = next(iter(partitions.values()))
+    assert (main["gpus"], main["gpus_free"], main["waiting"], main["waiting_gpus"]) == (16, 0, 1, 4)
+    table = when(json_too=False)
+    assert table.returncode == 0
+    assert "0 of 16" in table.stdout
