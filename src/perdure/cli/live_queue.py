@@ -15,12 +15,14 @@ from perdure.errors import PerdureError
 from perdure.scheduling.slurm.conf import settings_of
 from perdure.traces.read import read
 from perdure.waits.answer import Site
+from perdure.waits.hindcast import Fit
 from perdure.waits.past import DAY_S, Past
 from perdure.waits.queue import Queue
 
 QUEUE_S, HISTORY_S = 60.0, 3600.0  # how old what is kept may be
 HISTORY_DAYS = 28
-_QUEUE, _HISTORY = "queue.json", "history.txt"
+FIT_DAYS = 14  # an older one is forgotten
+_QUEUE, _HISTORY, _FIT = "queue.json", "history.txt", "fit.json"
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -35,12 +37,31 @@ def live_queue() -> tuple[Queue, Site]:
     tools = Tools()
     tools.check()
     tools.find("scontrol")
-    which = hashlib.sha256(os.environ.get("SLURM_CONF", "").encode()).hexdigest()[:16]
-    kept = Kept.below("when", which)
+    kept = _kept()
     look = _look(kept, tools)
     settings, _ = settings_of(look.config)
     past, remarks = _past(kept, tools, look)
-    return look.queue, Site(settings, past, remarks)
+    return look.queue, Site(settings, past, _kept_fit(kept), remarks)
+
+
+def keep_fit(made: Fit) -> None:
+    """Let later answers be corrected by what was learnt."""
+    _kept().write(_FIT, msgspec.json.encode(made))
+
+
+def _kept() -> Kept:
+    """What is kept of the Slurm that this environment names."""
+    return Kept.below("when", hashlib.sha256(os.environ.get("SLURM_CONF", "").encode()).hexdigest()[:16])
+
+
+def _kept_fit(kept: Kept) -> Fit | None:
+    found = kept.read(_FIT)
+    if found is None or found[1] > FIT_DAYS * DAY_S:
+        return None
+    try:
+        return msgspec.json.decode(found[0], type=Fit)
+    except msgspec.MsgspecError:  # another version kept it
+        return None
 
 
 def _look(kept: Kept, tools: Tools) -> _Look:

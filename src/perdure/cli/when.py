@@ -68,6 +68,22 @@ def job(
     return ask(Question(what, by, {name: text for name, text in given.items() if text}, watch), as_json, wide=wide)
 
 
+@app.command("fit")
+def fit(
+    instants: Annotated[int, typer.Option(metavar="N", min=4, max=1000, help="At how many past instants to ask.")] = 40,
+    as_json: AsJson = False,
+) -> int:
+    """Hold answers about this site's last weeks against what came, and correct later answers by that.
+
+    Asks accounting alone. Worth doing once a week, from cron or by hand: what was learnt is kept for two weeks.
+
+    Exit codes: 0 corrected from now on, 1 too little history to learn from, 2 usage or bad input.
+    """
+    from perdure.cli.when_fit import fit_site
+
+    return fit_site(instants, as_json)
+
+
 @app.command("bench")
 def bench(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Looks at waiting jobs: a CSV or Parquet file.")],

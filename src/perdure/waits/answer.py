@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from perdure.scheduling.slurm.settings import SlurmSettings
 from perdure.waits.alternatives import Sooner, alternatives, sooner
 from perdure.waits.forecast import Forecast, of_samples
+from perdure.waits.hindcast import Fit, with_share
 from perdure.waits.holds import Hold, HoldKind, hold_of
 from perdure.waits.past import Past
 from perdure.waits.queue import Queue, QueuedJob
@@ -28,6 +29,7 @@ class Site:
 
     settings: SlurmSettings
     past: Past
+    fit: Fit | None = None  # how far earlier answers were off; None while nobody has looked
     remarks: tuple[str, ...] = ()  # what could not be had, one sentence each
 
 
@@ -80,7 +82,7 @@ def answer(
     planned = job.start_s if job.is_waiting and job.start_s is not None and job.start_s > queue.now_s else None
     if not hold.can_start or job.is_running:
         return Answer(job, hold, None, planned)
-    scene = scene_of(job, queue, site.settings, site.past, rng)
+    scene = _scene(job, queue, site, rng)
     (start_s,) = scene.starts([counted_by(job, gpus=job.gpus > 0)])
     forecast = _forecast(start_s, queue, site, scene, hold)
     if forecast is None:
@@ -98,7 +100,13 @@ def _forecast(start_s: NDArray[np.float64], queue: Queue, site: Site, scene: Sce
     wait_s = np.minimum(start_s - queue.now_s, HORIZON_S)
     if hold.until_s is not None:
         wait_s = np.maximum(wait_s, hold.until_s - queue.now_s)
-    return of_samples(queue.now_s, wait_s, (*site.remarks, *_doubts(site, scene, hold)))
+    told = of_samples(queue.now_s, wait_s, (*site.remarks, *_doubts(site, scene, hold)))
+    return told if site.fit is None else site.fit.corrected(told)
+
+
+def _scene(job: QueuedJob, queue: Queue, site: Site, rng: Generator) -> Scene:
+    scene = scene_of(job, queue, site.settings, site.past, rng)
+    return scene if site.fit is None else with_share(scene, site.fit.gpus_share)
 
 
 def _doubts(site: Site, scene: Scene, hold: Hold) -> list[str]:
@@ -110,6 +118,8 @@ def _doubts(site: Site, scene: Scene, hold: Hold) -> list[str]:
         found.append(f"by a history of {site.past.span_s / 60:.0f} minutes alone")
     elif site.past.days < FEW_DAYS:
         found.append(f"by a history of {site.past.days} days alone: weekdays are not told apart")
+    if site.fit is None or not site.fit.is_known:
+        found.append("not yet held against this site's past starts: perdure when fit does that")
     if hold.kind is HoldKind.LIMIT:
         found.append("limits of QOS and account are not simulated: it may take longer")
     if hold.kind in (HoldKind.NODES, HoldKind.RESERVATION):
@@ -126,7 +136,7 @@ def _sooner(
     found = []
     for each in alternatives(job, queue):
         own = scene if scene.partitions.issuperset(each.job.partitions) else None
-        own = own or scene_of(each.job, queue, site.settings, site.past, rng)
+        own = own or _scene(each.job, queue, site, rng)
         found.append((each, own.starts([counted_by(each.job, gpus=job.gpus > 0)], FEW_SAMPLES)[0]))
     return sooner(start_s[:FEW_SAMPLES], found, queue.now_s)
 
