@@ -356,6 +356,17 @@ def rank_with_a_code_of_its_own(stage: Stage) -> Iterator[None]:
 
 
 @ENDS.row()
+def asked_too_often(stage: Stage) -> Iterator[None]:
+    """A hub answers HTTP 429 at the first start: the retry waits, and may go to the same node."""
+    said = "requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://hub/api"
+    job = stage.submit(f"{stage.once()}echo '{said}' >&2; exit 1")
+    yield
+    stage.recovered(job, 240)  # it waits for a minute
+    assert [act["exclude"] for act in stage.requeues(job)] == [[]]
+    assert "the node did nothing wrong" in stage.says(job)
+
+
+@ENDS.row()
 def step_in_the_background(stage: Stage) -> Iterator[None]:
     """A step in the background fails; the script waits for it and passes its code on."""
     job = stage.submit(f"srun -n 1 sh -c '{SHAPE.replace(chr(39), chr(34))}' & wait $!")

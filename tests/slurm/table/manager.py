@@ -226,3 +226,21 @@ def retry_forgotten_for_good(stage: Stage) -> Iterator[None]:
         assert "submit it again" in gone["verdicts"][-1]["note"]
         assert "does not know it any more" in stage.full(job)["job"]["reason"]
     stage.cluster.run("scancel", job, check=False)
+
+
+@MANAGER.row(alone=True)
+def start_forgotten_for_good(stage: Stage) -> Iterator[None]:
+    """slurmctld loses its state while a job runs: its owner is told to submit it again.
+
+    Slurm shows no end of it: accounting calls it running still.
+    """
+    job = stage.submit("echo step 1; sleep 600")
+    yield
+    stage.site.await_known(job)
+    with stage.cluster.forgetful(int(job) + 1000):
+        record = stage.site.await_outcome(job, "stopped", 150)
+        said = record["verdicts"][-1]["note"]
+        assert "has forgotten that it ran" in said
+        assert "submit it again" in said
+        assert stage.acts(job) == [], stage.site.told(job)
+    stage.cluster.run("scancel", job, check=False)

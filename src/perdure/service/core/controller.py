@@ -260,7 +260,9 @@ def _attempt_ended(
     failure = Failure(attempt, _raised(attempt, event.time_s))
     if old is not None and old.failure is not None and old.failure.attempt.id.incarnation > attempt.id.incarnation:
         return state, [_passed_by(failure, event.time_s)]
-    runs = (other.incarnation for other in state.known.running if other.job_id == job_id)  # its end was told late
+    runs = [other.incarnation for other in state.known.running if other.job_id == job_id]  # its end was told late
+    if attempt.state is AttemptState.LOST and max(runs, default=0) > attempt.id.incarnation:
+        return state, [_passed_by(failure, event.time_s)]
     latest = max(old.latest if old else 0, attempt.id.incarnation, *runs)
     overtaken = old.failure if old and old.failure and old.failure.awaits_verdict else None
     passed = [_passed_by(overtaken, event.time_s)] if overtaken else []
