@@ -367,6 +367,26 @@ def asked_too_often(stage: Stage) -> Iterator[None]:
 
 
 @ENDS.row()
+def step_that_its_script_survived(stage: Stage) -> Iterator[None]:
+    """`srun ... || true` fails by a shape error, and the script ends later with exit code 7: one retry tells."""
+    job = stage.submit(f"srun sh -c '{SHAPE.replace(chr(39), chr(34))}' || true\n{stage.once()}exit 7")
+    yield
+    stage.recovered(job)
+    assert "its script went on after that step" in stage.says(job)
+    assert len(stage.requeues(job)) == 1
+
+
+@ENDS.row()
+def last_word_names_the_problem(stage: Stage) -> Iterator[None]:
+    """`sys.exit("config.yaml: unknown optimiser")` below srun: the program's own word, and no retry."""
+    said = "config.yaml: unknown optimiser adamx"
+    job = stage.submit(f"echo loading\nsrun sh -c 'echo {said} >&2; exit 1' || exit 1")
+    yield
+    stage.stopped(job)
+    assert said in stage.says(job)
+
+
+@ENDS.row()
 def step_in_the_background(stage: Stage) -> Iterator[None]:
     """A step in the background fails; the script waits for it and passes its code on."""
     job = stage.submit(f"srun -n 1 sh -c '{SHAPE.replace(chr(39), chr(34))}' & wait $!")
