@@ -28,6 +28,7 @@ SETTINGS = {  # one user has a hundred failures within minutes here, on four nod
     "PERDURE_RETRY_PER_NODE_PER_HOUR": "1000",
     "PERDURE_RETRY_CLUSTER_FLOOR_PER_HOUR": "1000",
     "PERDURE_RETRY_PER_CLUSTER_PER_HOUR": "1000",
+    "PERDURE_RETRY_GIVE_BACK_AFTER_S": "20",  # five minutes on a site
 }
 ORDER = sorted(ROWS, key=lambda row: (row.alone, not row.quick))  # what changes the cluster comes after the wave
 

@@ -252,3 +252,24 @@ def powered_down(stage: Stage) -> Iterator[None]:
 
 def _sleeps(said: str) -> bool:
     return "POWERED_DOWN" in said or "POWERING_DOWN" in said
+
+
+@NODES.row(alone=True)
+def no_other_node_is_left(stage: Stage) -> Iterator[None]:
+    """All nodes but the one that its retry was kept off are drained while it waits: it gets that one back."""
+    cluster = stage.cluster
+    job = stage.submit(stage.once() + LOST_PEER)
+    yield
+    stage.site.await_done(job, "requeue")
+    cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now+20")
+    (failed,) = stage.full(job)["attempts"][0]["nodes"]
+    others = [node for node in cluster.nodes if node != failed]
+    for node in others:
+        cluster.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=new fans")
+    try:
+        stage.recovered(job, 180)
+        assert cluster.ends(job)[-1]["NodeList"] == failed
+        assert "no other node is in service" in stage.says(job)
+    finally:
+        for node in others:
+            cluster.return_node(node)

@@ -218,6 +218,21 @@ def put_back_for_ever(stage: Stage) -> Iterator[None]:
 
 
 @OWNERS.row()
+def nodes_changed_while_it_waits(stage: Stage) -> Iterator[None]:
+    """While the retry waits its owner gives it other nodes (`scontrol update`): the decision and the comment say so."""
+    job = stage.submit(stage.once() + LOST_PEER)
+    yield
+    stage.site.await_done(job, "requeue")
+    stage.cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now+60")
+    stage.cluster.run("scontrol", "update", f"jobid={job}", "ExcNodeList=node4")
+    said = "its nodes were changed since: it is kept off node4"
+    await_("the new words", lambda: said in stage.says(job), 60, lambda: stage.says(job))
+    await_("the new comment", lambda: said in stage.cluster.job(job)["AdminComment"], 60)
+    stage.cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
+    stage.recovered(job)
+
+
+@OWNERS.row()
 def handled_by_the_job(stage: Stage) -> Iterator[None]:
     """NaN is raised by the program; who registered for the job rolls back and forbids a requeue."""
     site, took = stage.site, threading.Event()
