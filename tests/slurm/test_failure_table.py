@@ -18,6 +18,7 @@ import pytest
 from tests.slurm.site import Site
 from tests.slurm.table import ROWS
 from tests.slurm.table.row import Row
+from tests.slurm.table.sources import mark
 from tests.slurm.table.stage import Account, Calls, Stage
 
 pytestmark = pytest.mark.slurm
@@ -83,7 +84,7 @@ def table(cluster, request, tmp_path_factory):
 def _keep(version: str, row: Row, account: Account) -> None:
     path = Path(ACCOUNTS)
     known = json.loads(path.read_text()) if path.exists() else {}
-    known.setdefault(version, {})[row.name] = asdict(account)
+    known.setdefault(version, {})[row.name] = {**asdict(account), "sources": mark()}
     path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
