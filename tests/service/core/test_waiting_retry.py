@@ -40,14 +40,14 @@ def test_where_it_goes_is_said_anew_once_somebody_changes_its_nodes(changed, wor
     run = waiting_retry()
     assert "changed since" not in said(run)  # what we do ourselves is said already
     run.look(3630.0, [replace(WAITS, **changed)], [FAILED])
-    assert said(run).endswith(f"; its nodes were changed since: {words}")
+    assert said(run).endswith(f"; its nodes were changed since, {words}")
     assert said(run).startswith("connection lost: retry away from n2")
     (act,) = [effect for effect in run.effects if isinstance(effect, Act)]
     assert isinstance(act.action, Comment)
     assert words in act.action.comment
     assert [effect for effect in run.effects if isinstance(effect, Noted)]
     run.look(3640.0, [replace(WAITS, excluded=("n3",))], [FAILED])
-    assert said(run).endswith("; its nodes were changed since: it is kept off n3")
+    assert said(run).endswith("; its nodes were changed since, it is kept off n3")
     assert said(run).count("changed since") == 1
 
 
@@ -68,7 +68,7 @@ def test_it_gets_back_the_node_it_was_kept_off_once_no_other_has_been_in_service
     (lift,) = given_back(run)
     assert isinstance(lift, Exclude)
     assert (lift.attempt, lift.exclude, lift.lift) == (ONE, (), ("n2",))
-    assert "no other node is in service: it may run on n2 again" in said(run)
+    assert "no other node is in service, so it may run on n2 again" in said(run)
     assert "n2 again" in lift.comment
     run.look(4002.0, [WAITS], [FAILED], OTHERS_OUT)  # not carried out yet
     run.look(4010.0, [replace(WAITS, excluded=())], [FAILED], OTHERS_OUT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.slurm.cluster import await_
-from tests.slurm.table.programs import LOST_PEER, OUT_OF_MEMORY, SHAPE
+from tests.slurm.table.programs import LOST_PEER, OUT_OF_MEMORY, SHAPE, fails_with
 from tests.slurm.table.row import Group
 from tests.slurm.table.stage import Stage
 
@@ -369,7 +369,7 @@ def asked_too_often(stage: Stage) -> Iterator[None]:
 @ENDS.row()
 def step_that_its_script_survived(stage: Stage) -> Iterator[None]:
     """`srun ... || true` fails by a shape error, and the script ends later with exit code 7: one retry tells."""
-    job = stage.submit(f"srun sh -c '{SHAPE.replace(chr(39), chr(34))}' || true\n{stage.once()}exit 7")
+    job = stage.submit(f"srun sh -c '{fails_with(SHAPE)}' || true\n{stage.once()}exit 7")
     yield
     stage.recovered(job)
     assert "its script went on after that step" in stage.says(job)

@@ -12,8 +12,8 @@ from perdure.retry.decide import Decision
 from perdure.retry.history import Fleet
 from perdure.service.core.case import Case
 
-_CHANGED = "; its nodes were changed since: "
-_LIFTED = "; given back since, as no other node is in service: "
+_CHANGED = "; its nodes were changed since, "  # no colon: behind one stands what was done
+_LIFTED = "; no other node is in service, so "
 
 
 def after_change(decision: Decision | None, before: Job, now: Job) -> Decision | None:
