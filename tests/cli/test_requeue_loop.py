@@ -1,6 +1,7 @@
 """What `perdure why JOB` says of a job that others put back again and again."""
 
 from types import SimpleNamespace
+from typing import Any
 
 from perdure.cli.job import explain_job
 from perdure.model.jobs import AttemptState, JobState
@@ -13,7 +14,8 @@ SAID = "job.requeue-loop, open: put back 9 times, and not by Perdure"
 
 def printed(place, capsys):
     found = place.client(place.operator).get("/api/v1/jobs/7").json()
-    explain_job("7", SimpleNamespace(get=lambda _: found), as_json=False)
+    told: Any = SimpleNamespace(get=lambda _: found)
+    explain_job("7", told, as_json=False)
     return capsys.readouterr().out
 
 
