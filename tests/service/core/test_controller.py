@@ -603,10 +603,17 @@ def test_a_start_that_was_forgotten_is_left_to_the_manager_that_starts_the_job_a
     assert "the node did nothing wrong" in run.noted.record.verdicts[-1].note
 
 
-def test_a_start_that_was_forgotten_is_not_judged_once_the_job_runs_anew():
-    again = replace(RUNS, id=TWO, start_s=140.0)
-    run = after_state_was_lost([replace(JOB, state=JobState.RUNNING)], [again])
+@pytest.mark.parametrize(
+    ("state", "attempts"),
+    [
+        (JobState.RUNNING, [replace(RUNS, id=TWO, start_s=105.0)]),
+        (JobState.COMPLETED, [replace(RUNS, id=TWO, start_s=105.0, state=AttemptState.COMPLETED, end_s=109.0)]),
+        (JobState.CANCELLED, []),
+    ],
+)
+def test_a_start_that_was_forgotten_is_not_judged_once_its_job_has_gone_on(state, attempts):
+    run = after_state_was_lost([replace(JOB, state=state)], attempts)
     assert not [effect for effect in run.effects if isinstance(effect, Judge)]
     assert run.acts() == []
     (noted,) = [effect for effect in run.effects if isinstance(effect, Noted)]
-    assert "a newer attempt" in noted.record.verdicts[-1].note
+    assert "the job has gone on since" in noted.record.verdicts[-1].note

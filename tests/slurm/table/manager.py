@@ -108,6 +108,7 @@ def start_that_was_forgotten(stage: Stage) -> Iterator[None]:
     yield
     await_("writes", lambda: len(_writes(folder)) > 2, 60)
     cluster.crash_ctld(saved)
+    crashed = time.monotonic()
     cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
     try:
         stage.done(job)
@@ -117,6 +118,10 @@ def start_that_was_forgotten(stage: Stage) -> Iterator[None]:
     turns = [token for token, _ in groupby(token for _, token in sorted(_writes(folder)))]
     assert len(turns) > 1
     assert len(turns) == len({*turns})  # nobody writes again once a newer one does
+    time.sleep(max(0.0, crashed + 35.0 - time.monotonic()))  # then the start that was forgotten counts as lost
+    told = str(stage.site.records(job))
+    assert "nobody can put it back" not in told
+    assert "job.forgotten" not in told
     stage.check()
 
 

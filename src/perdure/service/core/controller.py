@@ -303,9 +303,9 @@ def _attempt_ended(
     failure = Failure(attempt, _raised(attempt, event.time_s))
     if old is not None and old.failure is not None and old.failure.attempt.id.incarnation > attempt.id.incarnation:
         return state, [_passed_by(failure, event.time_s)]
-    runs = [other.incarnation for other in state.known.running if other.job_id == job_id]  # its end was told late
-    if attempt.state is AttemptState.LOST and max(runs, default=0) > attempt.id.incarnation:
-        return state, [_passed_by(failure, event.time_s)]
+    if attempt.state is AttemptState.LOST and _went_on(state.known, attempt, event.job):
+        return state, [_passed_by(failure, event.time_s, "its start was forgotten, and the job has gone on since")]
+    runs = (other.incarnation for other in state.known.running if other.job_id == job_id)  # its end was told late
     latest = max(old.latest if old else 0, attempt.id.incarnation, *runs)
     overtaken = old.failure if old and old.failure and old.failure.awaits_verdict else None
     passed = [_passed_by(overtaken, event.time_s)] if overtaken else []
@@ -357,9 +357,15 @@ def _counted(
     return state.with_case(replace(case, latest=latest, before_us=case.before_us + 1), settings.max_cases)
 
 
-def _passed_by(failure: Failure, now: float) -> Noted:
+def _went_on(known: Known, attempt: Attempt, job: Job | None) -> bool:
+    """Whether a job has started again since an attempt, or is over though its resource manager knows it still."""
+    later = (i for i in (*known.running, *known.ended) if i.job_id == attempt.id.job_id)
+    return any(i.incarnation > attempt.id.incarnation for i in later) or (job is not None and job.state.is_over)
+
+
+def _passed_by(failure: Failure, now: float, why: str = "a newer attempt ran before it was judged") -> Noted:
     """The end of a failure that nobody had judged when a newer attempt of its job had failed already."""
-    answer = handled("a newer attempt ran before it was judged").answer(Component.RESOURCE_MANAGER, now)
+    answer = handled(why).answer(Component.RESOURCE_MANAGER, now)
     return Noted(failure.record.with_answer(answer), failure)
 
 
