@@ -134,7 +134,10 @@ def set_down_by_its_operator(stage: Stage) -> Iterator[None]:
             cluster.return_node("node3")
     other = stage.submit(stage.once() + LOST_PEER)
     stage.recovered(other, 150)
-    assert [act["exclude"] for act in stage.requeues(other)] == [[cluster.ends(other)[0]["NodeList"]]]
+    failed_on = cluster.ends(other)[0]["NodeList"]
+    (requeue,) = stage.requeues(other)  # nodes that other rows let die may be avoided, too
+    assert failed_on in requeue["exclude"]
+    assert failed_on == "node3" or "node3" not in requeue["exclude"]
     stage.check()
 
 
