@@ -202,7 +202,9 @@ class Auditor:
         return shown
 
     def _owns(self, exception_id: str, key: str) -> bool:
-        return any(v["kind"] == "handled" and key in v["action_keys"] for v in self._record(exception_id)["verdicts"])
+        owned = {key, f"requeue:{key.removeprefix('lift:')}"}  # who owns a requeue may take back a part of it
+        answers = self._record(exception_id)["verdicts"]
+        return any(v["kind"] == "handled" and owned & set(v["action_keys"]) for v in answers)
 
     def _record(self, exception_id: str):
         if exception_id in self._written:

@@ -163,3 +163,12 @@ def test_a_node_that_was_taken_out_of_the_cluster_is_not_counted_any_more():
     assert (set(after.nodes), events) == ({"n1"}, [NodeGone(2.0, "c", "n2")])
     back, events = changes(after, Observation("c", 3.0, nodes=(one, two)))
     assert (set(back.nodes), events) == ({"n1", "n2"}, [NodeChanged(3.0, "c", two)])
+
+
+def test_of_a_job_that_its_manager_has_forgotten_no_node_is_to_blame():
+    """A controller that lost its latest state does not know jobs that run; their nodes may be down meanwhile."""
+    down = replace(UP, state=NodeState.DOWN)
+    known, _ = seen_so_far(look(2.0), look(10.0, jobs=[], attempts=[], nodes=[down]))
+    _, events = changes(known, look(40.0, jobs=[], attempts=[], nodes=[down]))
+    (end,) = [event for event in events if isinstance(event, AttemptEnded)]
+    assert (end.attempt.state, end.attempt.failed_nodes, end.job) == (AttemptState.LOST, (), None)

@@ -27,6 +27,7 @@ from perdure.retry.history import (
     usable_nodes,
 )
 from perdure.retry.rules import RetryRules
+from perdure.triage.judge import judge
 from perdure.triage.verdict import Bound, CauseRole, Evidence, Label, Verdict
 from tests.copying import replace
 
@@ -501,6 +502,15 @@ def test_a_service_is_given_time():
     assert decision.delay_s == 300.0
     assert "once the service had time to come back" in decision.reason
     assert "once the service" not in decided().reason
+
+
+def test_who_asked_a_remote_service_too_often_waits_and_goes_anywhere():
+    throttled = judge(b"requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url", TRIED)
+    decision = decided(throttled)
+    assert (decision.kind, decision.exclude) == (DecisionKind.PROBE, ())
+    assert decision.delay_s >= 60.0
+    assert "the node did nothing wrong" in decision.reason
+    assert blamed(FLEET, JOB, TRIED, throttled, 1e9, NOW) == FLEET
 
 
 def test_a_preempted_job_goes_anywhere_at_once():

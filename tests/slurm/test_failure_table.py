@@ -18,6 +18,7 @@ import pytest
 from tests.slurm.site import Site
 from tests.slurm.table import ROWS
 from tests.slurm.table.row import Row
+from tests.slurm.table.sources import mark
 from tests.slurm.table.stage import Account, Calls, Stage
 
 pytestmark = pytest.mark.slurm
@@ -28,6 +29,7 @@ SETTINGS = {  # one user has a hundred failures within minutes here, on four nod
     "PERDURE_RETRY_PER_NODE_PER_HOUR": "1000",
     "PERDURE_RETRY_CLUSTER_FLOOR_PER_HOUR": "1000",
     "PERDURE_RETRY_PER_CLUSTER_PER_HOUR": "1000",
+    "PERDURE_RETRY_GIVE_BACK_AFTER_S": "20",  # five minutes on a site
 }
 ORDER = sorted(ROWS, key=lambda row: (row.alone, not row.quick))  # what changes the cluster comes after the wave
 
@@ -82,7 +84,7 @@ def table(cluster, request, tmp_path_factory):
 def _keep(version: str, row: Row, account: Account) -> None:
     path = Path(ACCOUNTS)
     known = json.loads(path.read_text()) if path.exists() else {}
-    known.setdefault(version, {})[row.name] = asdict(account)
+    known.setdefault(version, {})[row.name] = {**asdict(account), "sources": mark()}
     path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 

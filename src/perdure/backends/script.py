@@ -90,6 +90,23 @@ def lines_of(script: bytes) -> Iterator[str]:
         yield joined
 
 
+def survives_steps(script: bytes) -> bool:
+    """Whether a script goes on whatever becomes of its steps: ``srun ... || true``, each time it calls srun.
+
+    >>> survives_steps(b"srun train || true"), survives_steps(b"srun train"), survives_steps(b"srun a | tee b || :")
+    (True, False, True)
+    """
+    survived = []
+    for line in lines_of(script):
+        commands = list(_commands(_words(line))) if "srun" in line and not line.startswith("#") else []
+        for at, (words, _) in enumerate(commands):
+            if any(word.rpartition("/")[2] == "srun" for word in words):
+                rest = list(dropwhile(lambda command: command[1] in ("|", "|&"), commands[at:]))
+                after = rest[1][0] if rest[0][1] == "||" and len(rest) > 1 else []
+                survived.append(after[:1] in (["true"], [":"]))
+    return bool(survived) and all(survived)
+
+
 @dataclass(slots=True)
 class _Reading:
     """What was found so far, and the variables that are set."""

@@ -10,6 +10,7 @@ from perdure.cli.output import clock, print_json, print_line, print_table
 from perdure.cli.picture import picture_of
 from perdure.cli.table import names, text, word
 from perdure.cli.text import MAX_JOB_NAME, plain
+from perdure.coordination.record import REQUEUE_LOOP, ExceptionOutcome
 from perdure.errors import NotFound
 from perdure.retry.decide import Decision, DecisionKind
 from perdure.service.client import Client, segment
@@ -144,6 +145,8 @@ def _print(found: dict[str, Any], latest: Diagnosis | None, *, wide: bool) -> No
         print_table(ATTEMPTS, rows, wide=wide)
     _print_actions([action for action in found["actions"] if action["kind"] != "comment"], wide=wide)
     for raised in found["exceptions"]:
+        if raised["type"] == REQUEUE_LOOP and raised["record"]["outcome"] == ExceptionOutcome.OPEN:
+            print_line(f"{raised['type']}, open: {raised['record']['note']}")
         if raised["type"].startswith("app.") and (note := raised["record"].get("note")):
             print_line(f"attempt {raised['incarnation']} says {raised['type']}: {note}")
     for attempt in found["attempts"]:

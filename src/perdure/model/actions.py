@@ -136,7 +136,7 @@ class Exclude(AnyAction, frozen=True):
 
     @property
     def key(self) -> str:
-        return f"exclude:{self.attempt}"
+        return f"exclude:{self.attempt}" if self.exclude or not self.lift else f"lift:{self.attempt}"
 
 
 class Hold(AnyAction, frozen=True):

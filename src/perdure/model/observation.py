@@ -23,6 +23,7 @@ from perdure.model.nodes import Node, NodeState
 
 MANAGER = "controller"
 """The part of a cluster, in `Observation.unseen`, that knows its jobs and nodes."""
+FORGOTTEN = "its resource manager has forgotten this start"
 GONE = "its resource manager does not know it any more: if it is still wanted, submit it again"
 REMEMBERED_S = 24 * 60 * 60.0
 """How long a reported end is remembered: a part that could not be asked, or a clock set back, may report it again."""
@@ -64,7 +65,8 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     order nodes, jobs, ends, starts, so that whoever hears of an end already knows what the nodes and the
     job did. No end is told twice, though it may go unmentioned for less than `REMEMBERED_S` seconds. An attempt that
     ran, and has not been mentioned for `grace_s` seconds by a controller that answers (accounting may lag), ended
-    unseen: `LOST`, or `NODE_FAIL` where one of its nodes is down.
+    unseen: `NODE_FAIL` where one of its nodes is down, else `LOST`; so is that of a job which the controller has
+    forgotten, whatever its nodes do.
     """
     now = seen.time_s
     if seen.only is not None:
@@ -96,7 +98,7 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
         elif now - since < grace_s:
             running[attempt_id], missing[attempt_id] = attempt, since
         else:
-            ends.append(_ended_unseen(attempt, nodes, since))
+            ends.append(_ended_unseen(attempt, jobs.get(attempt_id.job_id), nodes, since))
     ends.sort(key=lambda attempt: attempt.end_s or now)  # who has waited longest is answered first
     events += [AttemptEnded(now, attempt, jobs.get(attempt.id.job_id)) for attempt in ends]
     events += [AttemptStarted(now, a) for i, a in running.items() if i not in known.running]
@@ -111,10 +113,10 @@ def changes(known: Known, seen: Observation, *, grace_s: float = 30.0) -> tuple[
     return Known(jobs, running, missing, ended, nodes, dict(seen.unseen)), events
 
 
-def _ended_unseen(attempt: Attempt, nodes: Mapping[str, Node], since: float) -> Attempt:
-    down = tuple(n for n in attempt.nodes if n in nodes and nodes[n].state is NodeState.DOWN)
+def _ended_unseen(attempt: Attempt, job: Job | None, nodes: Mapping[str, Node], since: float) -> Attempt:
+    down = tuple(n for n in attempt.nodes if n in nodes and nodes[n].state is NodeState.DOWN) if job else ()
     state = AttemptState.NODE_FAIL if down else AttemptState.LOST
-    reason = f"node {down[0]} is down: {nodes[down[0]].reason}" if down else "ended unseen"
+    reason = f"node {down[0]} is down: {nodes[down[0]].reason}" if down else FORGOTTEN
     return replace(attempt, state=state, end_s=since, reason=reason, failed_nodes=down)
 
 

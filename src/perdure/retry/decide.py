@@ -18,7 +18,7 @@ from perdure.retry.rules import RetryRules
 from perdure.retry.size import restart_range, restart_size
 from perdure.triage.verdict import CANCELLED, Bound, CauseRole, Label, Verdict
 
-OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED)
+OF_THE_SITE = (AttemptState.NODE_FAIL, AttemptState.BOOT_FAIL, AttemptState.PREEMPTED, AttemptState.LOST)
 """Ends that the resource manager answers for: they say nothing of the job."""
 
 
@@ -112,7 +112,12 @@ def decide(
         _wish_of_program(attempt, verdict),
         _goes_on_after_walltime(job, attempt, verdict, rules),
     )
-    refusal = _not_put_back(job, verdict) or _refused_by_person(attempt) or _refused_by_program(case.asked, attempt)
+    refusal = (
+        _forgotten(job, attempt, verdict)
+        or _not_put_back(job, verdict)
+        or _refused_by_person(attempt)
+        or _refused_by_program(case.asked, attempt)
+    )
     if why := refusal or _is_no_use(case):
         return case.decision(DecisionKind.STOP, why)
     kind = DecisionKind.RETRY if _is_believed(case) else DecisionKind.PROBE
@@ -315,6 +320,17 @@ def _misread(job: Job) -> str:
     return f'; "{job.misread}" in its comment is not understood' if job.misread else ""
 
 
+def _forgotten(job: Job, attempt: Attempt, verdict: Verdict) -> str:
+    """Why nobody can put a job back that its resource manager has forgotten, and what its owner can do."""
+    if attempt.state is not AttemptState.LOST or not job.state.is_over:
+        return ""
+    nodes = ", ".join(attempt.nodes)
+    return (
+        f"{verdict.summary}: it does not know the job any more, so nobody can put it back. Make sure that no process of"
+        f" it is left{f' on {nodes}' if nodes else ''}, then submit it again"
+    )
+
+
 def _not_put_back(job: Job, verdict: Verdict) -> str:
     """Why, whatever failed, with what failed said first."""
     why = ""
@@ -404,7 +420,7 @@ def _elsewhere(
     are left, so that suspicion after suspicion does not drive a job onto the one bad node. A job that may run on
     fewer nodes gives up only those that went down under it, by the resource manager's word.
     """
-    if _is_nobodys_fault(attempt, verdict):
+    if _is_nobodys_fault(attempt, verdict) or (verdict.bound is Bound.CALLER and not attempt.failed_nodes):
         return (), (), f"retry anywhere{_but(job.excluded)}, the node did nothing wrong"
     if not attempt.failed_nodes and is_shared(fleet, attempt, verdict, now):
         return (), (), f"retry anywhere{_but(job.excluded)}, as other users' jobs failed alike on other nodes"
@@ -466,4 +482,4 @@ def _back_off_s(attempt: Attempt, verdict: Verdict, past: Sequence[PastFailure],
 
 def _is_nobodys_fault(attempt: Attempt, verdict: Verdict) -> bool:
     at_walltime = attempt.state is AttemptState.TIMEOUT or verdict.fingerprint == WALLTIME_FINGERPRINT
-    return at_walltime or attempt.state is AttemptState.PREEMPTED
+    return at_walltime or attempt.state in (AttemptState.PREEMPTED, AttemptState.LOST)

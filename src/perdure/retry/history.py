@@ -169,13 +169,18 @@ def is_shared(fleet: Fleet, attempt: Attempt, verdict: Verdict, now: float) -> b
     )
 
 
+_OF_NO_NODE = (AttemptState.PREEMPTED, AttemptState.LOST)
+
+
 def blamed(fleet: Fleet, job: Job, attempt: Attempt, verdict: Verdict, memory_s: float, now: float) -> Fleet:
     """Charge a failed attempt to its nodes. Deterministic failures and preemptions say nothing about a node.
 
-    Nor does it that a job was lost with a node that a person has set down.
+    Nor does it that a job was lost with a node that a person has set down, that its start was forgotten, or that a
+    remote service refused for too many requests.
     """
     witnessed = bool(attempt.failed_nodes)
-    if not witnessed and (not verdict.infrastructure or attempt.state is AttemptState.PREEMPTED):
+    of_no_node = attempt.state in _OF_NO_NODE or verdict.bound is Bound.CALLER
+    if not witnessed and (not verdict.infrastructure or of_no_node):
         return fleet
     shared = not witnessed and is_shared(fleet, attempt, verdict, now)
     if shared:

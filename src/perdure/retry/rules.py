@@ -59,5 +59,9 @@ class RetryRules:
     """Partitions whose jobs save checkpoints: they are put back when their walltime is over, while their logs tell of
     newer steps. A job may ask for it itself: ``--comment perdure:timeout=requeue``."""
 
+    give_back_after_s: Annotated[float, Meta(ge=0)] = 5 * 60.0
+    """A retry that was kept off nodes gets them back once too few others have been in service for so long. What its
+    owner excluded stays excluded."""
+
     node_memory_s: float = 24 * 60.0 * 60.0
     """How long a failure on a node is remembered against it."""

@@ -100,7 +100,7 @@ def _who_else(cause: Cause, progress: TrainingProgress, context: Context) -> Ite
             "neighbours", f"jobs of {_users(context.others_on_node)} failed on the same node within minutes", 1.2
         )
     alike = context.others_alike.get(cause.category, 0)
-    if alike and cause.bound is Bound.SERVICE:
+    if alike and cause.bound in (Bound.SERVICE, Bound.CALLER):
         yield Circumstance("others-alike", f"jobs of {_users(alike)} failed alike elsewhere within minutes", 1.5)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from perdure.model.jobs import Attempt
 from perdure.triage.clean import MAX_LINE_BYTES, decode, scrub, tidy
 from perdure.triage.context import progress_of
+from perdure.triage.last_word import ended_itself
 from perdure.triage.logtext import LogText, TextWindow
 from perdure.triage.patterns import compiled
 from perdure.triage.verdict import CauseRole, Verdict
@@ -33,16 +35,16 @@ _NOT_DONE = (
 )
 
 
-def ending(text: LogText, verdict: Verdict, *, has_failed: bool = False) -> str:
+def ending(text: LogText, verdict: Verdict, attempt: Attempt | None = None) -> str:
     """A sentence about how the log ends; "" where its lines of failure say enough.
 
-    `has_failed`: the resource manager says so; by a log alone that is not known.
+    `attempt`: what the resource manager says of its end, as a failure; by a log alone that is not known.
     """
     if not text.windows:
         return ""
     telling = [line for line in verdict.evidence if line.line and not line.source]
     if not any(line.line for line in verdict.evidence):
-        return _just_stops(text.windows[-1], verdict, has_failed)
+        return _just_stops(text.windows[-1], verdict, attempt)
     if telling and verdict.category in AT_EXIT and len(text.windows) == 1:
         if any(line.role is CauseRole.ROOT and "Error" in line.text for line in telling):
             return ""
@@ -50,7 +52,7 @@ def ending(text: LogText, verdict: Verdict, *, has_failed: bool = False) -> str:
     return ""
 
 
-def _just_stops(window: TextWindow, verdict: Verdict, has_failed: bool) -> str:
+def _just_stops(window: TextWindow, verdict: Verdict, attempt: Attempt | None) -> str:
     """The last line, and when it was written, as far as the lines tell; "" where the resource manager names a cause."""
     if verdict.evidence and verdict.category not in AT_EXIT:
         return ""
@@ -61,9 +63,13 @@ def _just_stops(window: TextWindow, verdict: Verdict, has_failed: bool) -> str:
     last = decode(tidy(lines[-1])).strip()[:MAX_SHOWN]
     if compiled(_BARE).search(tidy(lines[-1])) or any(_says_done(line) for line in ends[-MOST_LAST_WORDS:]):
         return f"{WORK_DONE}: {last!r}"
+    if attempt is not None and ended_itself(attempt) and progress_of(last).steps is None:
+        return f"the program ended itself with exit code {attempt.exit_code}; the last line of its log is {last!r}"
     stamp = next((found for line in reversed(ends) if (found := stamp_of(line))), None)
     when = f" at {_clock(stamp.seconds)}" if stamp else ""
-    why = "it says nothing of a failure" if has_failed else "if the job failed, something outside of it ended it"
+    why = (
+        "it says nothing of a failure" if attempt is not None else "if the job failed, something outside of it ended it"
+    )
     return f"the log just stops{when}, with {last!r}: {why}"
 
 

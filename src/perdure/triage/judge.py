@@ -34,6 +34,7 @@ from perdure.triage.excerpt import excerpt, last_block
 from perdure.triage.frames import CRASH, companions, innermost_own, raised
 from perdure.triage.goodrun import GoodRun
 from perdure.triage.hardware import proof_of, without_older
+from perdure.triage.last_word import LAST_WORD, ended_itself, last_word
 from perdure.triage.launchers import OF_PEERS, LauncherReport, first_failure
 from perdure.triage.logtext import LogText
 from perdure.triage.lost_nodes import lost_nodes
@@ -47,6 +48,7 @@ from perdure.triage.remarks import remarks_on
 from perdure.triage.rule import Cause, Force
 from perdure.triage.rules import own_rules
 from perdure.triage.scheduler import Fact, facts
+from perdure.triage.survived_steps import after_steps, as_guess, is_of_step
 from perdure.triage.verdict import MAX_LOGS, CauseRole, Evidence, Label, Verdict
 
 Sign = Hit | Fact | LauncherReport
@@ -147,10 +149,16 @@ def examine(
     report = first_failure(text, hits)
     asks_again = any(sign.cause in ASKS_AGAIN for sign in (known if report is None else [report]))
     hits, report = without_outlived(hits, report, asks_again)
+    survives = output.survives_steps and ended_itself(attempt)
+    if survives:
+        hits, report = after_steps(hits, report)
     if (report is not None and report.signal) or any(fact.cause in OF_SIGNAL.values() for fact in known):
         hits = without_long_past(hits, text)
     reading = Reading(excerpt(text, hits, good).text, tuple(hit.cause for hit in hits))
     named = _naming(_primary(hits, known, report), hits)
+    says_nothing = named is None or (isinstance(named, LauncherReport) and named.cause.category == NOTHING.category)
+    if says_nothing and (word := last_word(text, attempt)) is not None:
+        return Finding(_with_output(_of_last_word(word, weights), output, remarks), reading)
     if named is None:
         p = _weighed(NOTHING, _leaning(weights.pull_of_silence, model, reading, weights.cap))
         nothing = Verdict(Label.UNSURE, round(p, 4), NOTHING.category, NOTHING.says)
@@ -169,6 +177,8 @@ def examine(
         fingerprint=_fingerprint(primary, attempt.nodes if attempt is not None else ()),
         hardware=proof_of(primary, hits, text) if isinstance(primary, Hit) else "",
     )
+    if survives and is_of_step(primary, report):
+        verdict = as_guess(verdict)
     return Finding(_with_output(verdict, output, remarks if isinstance(primary, Fact) else ()), reading)
 
 
@@ -303,6 +313,20 @@ def _culprit(primary: Sign, seen: _Signs) -> tuple[str, str, str]:
     return "", "", ""  # who complains of another's end did not fail first
 
 
+def _of_last_word(word: Evidence, weights: Weights) -> Verdict:
+    """The verdict where no rule matches, and the program's last line says what is wrong."""
+    p = LAST_WORD.p_transient
+    return Verdict(
+        weights.thresholds.label(p),
+        p,
+        LAST_WORD.category,
+        LAST_WORD.says,
+        (word,),
+        fingerprint=_digest(LAST_WORD, mask(word.text.encode())),
+        advice=LAST_WORD.advice,
+    )
+
+
 def _told(surroundings: Sequence[Circumstance]) -> tuple[Evidence, ...]:
     return tuple(Evidence(0, each.says, CauseRole.CONFIRMATION, each.name) for each in surroundings)
 
@@ -371,4 +395,8 @@ def _fingerprint(primary: Sign, nodes: Sequence[str]) -> str:
     stems = {node.rstrip("0123456789") for node in nodes} if isinstance(primary, Hit) else set()
     for stem in sorted(stems - {""}):
         text = compiled(rf"\b{re2.escape(stem)}\d+\b").sub(b"<node>", text)
-    return hashlib.sha256(primary.cause.category.encode() + b"\0" + text).hexdigest()[:16]
+    return _digest(primary.cause, text)
+
+
+def _digest(cause: Cause, text: bytes) -> str:
+    return hashlib.sha256(cause.category.encode() + b"\0" + text).hexdigest()[:16]

@@ -85,9 +85,9 @@ _OF_STATE: dict[AttemptState, Cause] = {
         "It is not recovered against a person's wish.",
     ),
     AttemptState.LOST: Cause(
-        "state-lost", "node_loss", 0.65, CauseRole.CASCADE, Force.PLAIN,
-        "the attempt is gone, and nobody saw how it ended",
-        "Look at the node it ran on.", Bound.NODE, True,
+        "state-lost", "forgotten", 0.65, CauseRole.ROOT, Force.DECISIVE,
+        "its resource manager has forgotten that it ran, and nobody saw how it ended",
+        "The resource manager may have lost its latest state; no node is blamed.", Bound.NOTHING, True,
     ),
 }  # fmt: skip
 

@@ -40,6 +40,7 @@ class Bound(StrEnum):
     NOTHING = "nothing"
     NODE = "node"  # go elsewhere
     SERVICE = "service"  # wait until it is back
+    CALLER = "caller"  # a remote service refuses whoever asks too often, from any node: wait
 
 
 class Evidence(Struct, frozen=True):

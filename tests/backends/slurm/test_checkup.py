@@ -54,7 +54,7 @@ def test_a_site_that_is_set_up_well_has_nothing_to_do():
         (configured(SLURM_VERSION="19.05.1"), Mark.WARN, "Slurm 19.05.1"),
         (configured(EpilogSlurmctld=""), Mark.WARN, "EpilogSlurmctld is not set"),
         (configured(JobCompType="jobcomp/none"), Mark.WARN, "JobCompType=jobcomp/none"),
-        ({"spool": None}, Mark.WARN, "no hooks"),
+        ({"spool": None, **configured(JobCompLoc="", EpilogSlurmctld="")}, Mark.WARN, "no hooks"),
         ({"spool": replace(SPOOL, mode=0o777)}, Mark.FAIL, "everybody may write"),
         ({"spool": replace(SPOOL, uid=0, mode=0o755)}, Mark.FAIL, "user slurm does not own it"),
         ({"spool": SpoolFacts("/x", "No such file")}, Mark.FAIL, "No such file"),
@@ -120,3 +120,14 @@ def test_a_job_that_wants_no_log_is_no_fault_of_the_site():
     assert "as root" not in told.fix
     unable = replace(refused, reads_as_owner=False)
     assert any("as root or with CAP_SETUID" in finding.fix for finding in findings(unable))
+
+
+def test_hooks_that_slurm_has_and_the_settings_do_not_name_are_not_said_to_be_missing():
+    """`perdure doctor` without --config, where the service's settings lie elsewhere."""
+    waits = jobs(job(1, state="PENDING").replace("Dependency=(null)", "Dependency=afterok:7(unfulfilled)"))
+    found = [each for each in findings(replace(WELL, spool=None, jobs=waits)) if each.mark is not Mark.OK]
+    assert found[0].what == (
+        "slurm.conf has Perdure's hooks (EpilogSlurmctld=/x/epilogctld, JobCompLoc=/x/jobcomp), and these settings name"
+        " no slurm.spool: hooks are not checked"
+    )
+    assert all("perdure doctor --config FILE" in each.fix for each in found)

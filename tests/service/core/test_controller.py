@@ -26,6 +26,7 @@ from perdure.service.core.controller import step, unfinished
 from perdure.service.core.messages import Act, ChainInput, Ended, Journalled, Judge, Judged, Looked, Noted, Ordered
 from perdure.service.core.requeue_loop import counted
 from perdure.service.core.settings import ControllerSettings
+from perdure.triage.judge import judge
 from perdure.triage.verdict import Label, Verdict
 from tests.copying import replace
 
@@ -568,3 +569,51 @@ def test_ends_by_other_signals_are_no_loop():
     for start in range(4):
         known = counted(known, None, replace(FAILED, exit_code=0, signal=(9, 11)[start % 2]), 10)
     assert known[FAILED.id.job_id].times == 1
+
+
+RUNS = replace(FAILED, state=AttemptState.RUNNING, end_s=None, exit_code=0)
+
+
+def after_state_was_lost(jobs, attempts=()):
+    """slurmctld was killed right after a start, and came back with an older state: it shows `jobs` and `attempts`."""
+    run = Run()
+    run.look(100.0, [replace(JOB, state=JobState.RUNNING)], [RUNS])
+    for now in (110.0, 150.0):
+        run.look(now, jobs, attempts)
+    for effect in [each for each in run.effects if isinstance(each, Judge)]:
+        run.judge(judge(b"step 1\n", effect.attempt), now=151.0)
+    return run
+
+
+def test_a_job_that_was_forgotten_while_it_ran_is_its_owners_to_submit_again():
+    run = after_state_was_lost([])
+    assert run.acts() == []
+    assert run.state.fleet.troubles == {}  # no node did anything
+    assert run.noted.record.outcome is ExceptionOutcome.STOPPED
+    note = run.noted.record.verdicts[-1].note
+    assert "has forgotten that it ran" in note
+    assert "Make sure that no process of it is left on n2, then submit it again" in note
+
+
+def test_a_start_that_was_forgotten_is_left_to_the_manager_that_starts_the_job_anew():
+    run = after_state_was_lost([replace(JOB, state=JobState.PENDING)])
+    assert run.acts() == []
+    assert run.state.fleet.troubles == {}
+    assert run.noted.record.owner is Component.RESOURCE_MANAGER
+    assert "the node did nothing wrong" in run.noted.record.verdicts[-1].note
+
+
+@pytest.mark.parametrize(
+    ("state", "attempts"),
+    [
+        (JobState.RUNNING, [replace(RUNS, id=TWO, start_s=105.0)]),
+        (JobState.COMPLETED, [replace(RUNS, id=TWO, start_s=105.0, state=AttemptState.COMPLETED, end_s=109.0)]),
+        (JobState.CANCELLED, []),
+    ],
+)
+def test_a_start_that_was_forgotten_is_not_judged_once_its_job_has_gone_on(state, attempts):
+    run = after_state_was_lost([replace(JOB, state=state)], attempts)
+    assert not [effect for effect in run.effects if isinstance(effect, Judge)]
+    assert run.acts() == []
+    (noted,) = [effect for effect in run.effects if isinstance(effect, Noted)]
+    assert "the job has gone on since" in noted.record.verdicts[-1].note

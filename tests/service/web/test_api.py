@@ -47,12 +47,13 @@ def test_a_job_that_waits_for_a_drained_node_says_so(fresh):
     world.nodes["gpu02"] = replace(world.nodes["gpu02"], state=NodeState.DRAINED, reason="fan", since_s=None)
     world.submit("108", required=("gpu02",))
     said = "waits for gpu02, which is drained: fan"
+    others = "waits for nodes, GPUs or memory that others use (Resources)"
     assert {job["job_id"]: job["waits"] for job in get(fresh, "/jobs", state="pending")["items"]} == {
         "108": said,
-        "107": "",
+        "107": others,
     }
     assert get(fresh, "/jobs/108")["job"]["waits"] == said
-    assert get(fresh, "/jobs/107")["job"]["waits"] == ""
+    assert get(fresh, "/jobs/107")["job"]["waits"] == others
 
 
 def test_jobs_come_latest_first(place):

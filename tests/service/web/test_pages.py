@@ -613,12 +613,41 @@ def test_a_job_that_asks_for_too_much_time_waits_for_no_node():
             "PartitionNodeLimit",
             "waits because the number of nodes is outside the partition's limits (PartitionNodeLimit)",
         ),
-        ("Resources", ""),
+        ("Resources", "waits for nodes, GPUs or memory that others use (Resources)"),
     ],
 )
 def test_a_time_to_wait_for_is_said_where_no_node_is_missing(reason, said):
     job = Job("c", "1", "", "", JobState.PENDING, 0.0, reason=reason)
     assert waiting.waits_in_words(job, (), {}) == said
+
+
+REASONS = """
+AccountNotAllowed AccountingPolicy AssocGrpCpuLimit AssocMaxJobsLimit AssociationJobLimit AssociationResourceLimit
+AssociationTimeLimit BadConstraints BeginTime BlockFreeAction BlockMaxError BurstBufferOperation BurstBufferResources
+BurstBufferStageIn Cleaning Dependency DependencyNeverSatisfied FedJobLock FrontEndDown InvalidAccount InvalidQOS
+JobArrayTaskLimit Licenses MaxGRESPerAccount MaxCpuRunMinsPerUser MaxMemPerLimit MaxPoweredUpNodes MpiPortsBusy NodeDown
+PartitionConfig PartitionDown PartitionInactive PartitionNodeLimit PartitionTimeLimit Priority Prolog QOSGrpNodeLimit
+QOSJobLimit QOSMaxCpuPerJobLimit QOSNotAllowed QOSResourceLimit QOSTimeLimit QOSUsageThreshold
+ReqNodeNotAvail,_UnavailableNodes:n7 Reservation ReservationDeleted ReservationInvalid Resources SchedDefer
+WaitingForScheduling
+"""
+HELD_FOR = """
+JobHeldUser JobHeldAdmin JobHoldMaxRequeue BadConstraints SpecialExit job_requeued_in_held_state
+launch_failed_requeued_held
+"""
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [(reason, JobState.PENDING) for reason in REASONS.split()]
+    + [(reason, JobState.HELD) for reason in HELD_FOR.split()],
+)
+def test_no_reason_of_slurm_is_shown_bare(reason, state):
+    """Those of squeue(1) and of the library in 22.05 and 24.11, for jobs that wait."""
+    job = Job("c", "1", "", "", state, 0.0, reason=reason)
+    said = waiting.waits_in_words(job, (), {})
+    assert said.startswith("is held " if state is JobState.HELD else "waits ")
+    assert len(said.partition(" (")[0].split()) >= 3
 
 
 def test_what_a_person_ordered_says_who_did(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.slurm.cluster import await_
-from tests.slurm.table.programs import LOST_PEER, OUT_OF_MEMORY, SHAPE
+from tests.slurm.table.programs import LOST_PEER, OUT_OF_MEMORY, SHAPE, fails_with
 from tests.slurm.table.row import Group
 from tests.slurm.table.stage import Stage
 
@@ -353,6 +353,37 @@ def rank_with_a_code_of_its_own(stage: Stage) -> Iterator[None]:
     assert len(stage.requeues(job)) == 1
     assert "exit code 3" in stage.says(job)
     assert "from outside" not in stage.says(job)
+
+
+@ENDS.row()
+def asked_too_often(stage: Stage) -> Iterator[None]:
+    """A hub answers HTTP 429 at the first start: the retry waits, and may go to the same node."""
+    said = "requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://hub/api"
+    job = stage.submit(f"{stage.once()}echo '{said}' >&2; exit 1")
+    yield
+    stage.recovered(job, 240)  # it waits for a minute
+    assert [act["exclude"] for act in stage.requeues(job)] == [[]]
+    assert "the node did nothing wrong" in stage.says(job)
+
+
+@ENDS.row()
+def step_that_its_script_survived(stage: Stage) -> Iterator[None]:
+    """`srun ... || true` fails by a shape error, and the script ends later with exit code 7: one retry tells."""
+    job = stage.submit(f"srun sh -c '{fails_with(SHAPE)}' || true\n{stage.once()}exit 7")
+    yield
+    stage.recovered(job)
+    assert "its script went on after that step" in stage.says(job)
+    assert len(stage.requeues(job)) == 1
+
+
+@ENDS.row()
+def last_word_names_the_problem(stage: Stage) -> Iterator[None]:
+    """`sys.exit("config.yaml: unknown optimiser")` below srun: the program's own word, and no retry."""
+    said = "config.yaml: unknown optimiser adamx"
+    job = stage.submit(f"echo loading\nsrun sh -c 'echo {said} >&2; exit 1' || exit 1")
+    yield
+    stage.stopped(job)
+    assert said in stage.says(job)
 
 
 @ENDS.row()

@@ -108,6 +108,7 @@ def start_that_was_forgotten(stage: Stage) -> Iterator[None]:
     yield
     await_("writes", lambda: len(_writes(folder)) > 2, 60)
     cluster.crash_ctld(saved)
+    crashed = time.monotonic()
     cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
     try:
         stage.done(job)
@@ -117,6 +118,10 @@ def start_that_was_forgotten(stage: Stage) -> Iterator[None]:
     turns = [token for token, _ in groupby(token for _, token in sorted(_writes(folder)))]
     assert len(turns) > 1
     assert len(turns) == len({*turns})  # nobody writes again once a newer one does
+    time.sleep(max(0.0, crashed + 35.0 - time.monotonic()))  # then the start that was forgotten counts as lost
+    told = str(stage.site.records(job))
+    assert "nobody can put it back" not in told
+    assert "job.forgotten" not in told
     stage.check()
 
 
@@ -225,4 +230,22 @@ def retry_forgotten_for_good(stage: Stage) -> Iterator[None]:
         gone = stage.site.await_record(job, lambda record: record["state"] == "escalated")
         assert "submit it again" in gone["verdicts"][-1]["note"]
         assert "does not know it any more" in stage.full(job)["job"]["reason"]
+    stage.cluster.run("scancel", job, check=False)
+
+
+@MANAGER.row(alone=True)
+def start_forgotten_for_good(stage: Stage) -> Iterator[None]:
+    """slurmctld loses its state while a job runs: its owner is told to submit it again.
+
+    Slurm shows no end of it: accounting calls it running still.
+    """
+    job = stage.submit("echo step 1; sleep 600")
+    yield
+    stage.site.await_known(job)
+    with stage.cluster.forgetful(int(job) + 1000):
+        record = stage.site.await_outcome(job, "stopped", 150)
+        said = record["verdicts"][-1]["note"]
+        assert "has forgotten that it ran" in said
+        assert "submit it again" in said
+        assert stage.acts(job) == [], stage.site.told(job)
     stage.cluster.run("scancel", job, check=False)

@@ -217,6 +217,27 @@ def put_back_for_ever(stage: Stage) -> Iterator[None]:
     stage.site.await_record(job, lambda record: record["outcome"] == "withdrawn")
 
 
+@OWNERS.row(alone=True)
+def nodes_changed_while_it_waits(stage: Stage) -> Iterator[None]:
+    """Its owner gives a waiting retry other nodes (`scontrol update`): the decision and the comment say so."""
+    cluster = stage.cluster
+    job = stage.submit(f"{stage.at_the_gate}{stage.once()}{LOST_PEER}")
+    yield
+    stage.site.await_known(job)
+    cluster.run("scontrol", "update", "partitionname=main", "state=down")  # it waits as long as the row needs
+    try:
+        stage.gate.touch()
+        stage.site.await_done(job, "requeue")
+        await_("the look that sees it wait", lambda: stage.full(job)["job"]["state"] == "pending")
+        cluster.run("scontrol", "update", f"jobid={job}", "ExcNodeList=node4")
+        said = "its nodes were changed since, it is kept off node4"
+        await_("the new words", lambda: said in stage.says(job), 60, lambda: stage.says(job))
+        await_("the new comment", lambda: said in _admin_comment(stage, job), 60, lambda: _admin_comment(stage, job))
+    finally:
+        cluster.run("scontrol", "update", "partitionname=main", "state=up")
+    stage.recovered(job)
+
+
 @OWNERS.row()
 def handled_by_the_job(stage: Stage) -> Iterator[None]:
     """NaN is raised by the program; who registered for the job rolls back and forbids a requeue."""

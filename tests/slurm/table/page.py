@@ -6,7 +6,8 @@ Each version of Slurm that the table ran on has its column of seconds; words are
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ end of the failed attempt to the decision, and how often one of Slurm's tools wa
 site looks every second, has the hooks installed, and gives a job that was put back 6 s later; budgets are wide, as one
 user has all failures. Where nothing is said, nothing was wrong. Each row is shown as it was last right: the rows of one
 version may be of several runs, and a row that failed on a loaded machine and was right when repeated counts as right.
+`python -m tests.slurm.table.sources` prints the mark of the sources that are here.
 """
 TITLES = {
     "logs": "Where output lies, and whose it is",
@@ -54,8 +56,18 @@ def _which(versions: list[str], kept: Mapping[str, Mapping[str, Any]]) -> str:
         open_ = [row.name for group in GROUPS for row in group.rows if row.name not in kept[version]]
         count = sum(len(group.rows) for group in GROUPS)
         told.append(f"- Slurm {version}: {count - len(open_)} of {count} rows are right")
-        told[-1] += f"; not right, or not run: {', '.join(open_)}." if open_ else "."
+        told[-1] += f"; not right, or not run: {', '.join(open_)}" if open_ else ""
+        told[-1] += f". {_sources(kept[version].values())}"
     return "\n".join(told) + "\n"
+
+
+def _sources(accounts: Collection[Mapping[str, Any]]) -> str:
+    """With which sources the rows ran, by their mark."""
+    marks = Counter(each["sources"] for each in accounts)
+    if len(marks) == 1:
+        return f"All ran with the same sources ({next(iter(marks))})."
+    told = ", ".join(f"{count} with {mark}" for mark, count in marks.most_common())
+    return f"They ran with {len(marks)} states of the sources: {told}."
 
 
 def _group(title: str, rows: list[Row], versions: list[str], kept: Mapping[str, Any]) -> Iterator[str]:

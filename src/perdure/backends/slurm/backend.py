@@ -557,7 +557,11 @@ class SlurmBackend:
         if outputs is None:
             return dataclasses.replace(read, files=files)
         return dataclasses.replace(
-            read, files=files, absent=(*read.absent, *outputs.files.untold), resubmits=outputs.resubmits
+            read,
+            files=files,
+            absent=(*read.absent, *outputs.files.untold),
+            resubmits=outputs.resubmits,
+            survives_steps=outputs.survives_steps,
         )
 
     def _note_newcomers(self, attempt: Attempt) -> None:

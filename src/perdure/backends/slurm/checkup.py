@@ -190,6 +190,10 @@ def _with_rights(facts: Facts) -> str:
 
 def _hooks(facts: Facts) -> Iterator[CheckResult]:
     config = facts.config
+    if facts.spool is None and (named := _named_hooks(facts)):
+        what = f"slurm.conf has Perdure's hooks ({', '.join(named)}), and these settings name no slurm.spool"
+        yield CheckResult(Mark.WARN, f"{what}: hooks are not checked", _OTHER_SETTINGS)
+        return
     if facts.spool is None:
         fix = "Set slurm.spool, JobCompLoc and EpilogSlurmctld: see `keep dependants from seeing` in docs/how-to.md"
         yield CheckResult(Mark.WARN, "no hooks: dependants of a job see its failure before it is retried", fix)
@@ -213,6 +217,18 @@ def _hooks(facts: Facts) -> Iterator[CheckResult]:
                 yield CheckResult(Mark.WARN, what, f"Set {wanted}")
             elif not config[name]:
                 yield CheckResult(Mark.WARN, f"{name} is not set", f"Set {name} to Perdure's script of that name")
+
+
+_OTHER_SETTINGS = "Name the settings of the service: perdure doctor --config FILE; or set slurm.spool"
+
+
+def _named_hooks(facts: Facts) -> list[str]:
+    """What slurm.conf names of our hooks, which are scripts of these names."""
+    config = facts.config
+    if config is None:
+        return []
+    hooks = {"EpilogSlurmctld": "epilogctld", "JobCompLoc": "jobcomp"}
+    return [f"{key}={config[key]}" for key, script in hooks.items() if config[key].rpartition("/")[2] == script]
 
 
 def _may_write(spool: SpoolFacts, slurm_user: str) -> bool:
@@ -255,7 +271,8 @@ def _dependants(facts: Facts) -> Iterator[CheckResult]:
         return
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     hooked = facts.spool is not None and bool(facts.config and facts.config["EpilogSlurmctld"])
-    fix = "" if hooked else "Install the hook epilogctld, so that none of them sees a failure that is retried"
+    install = "Install the hook epilogctld, so that none of them sees a failure that is retried"
+    fix = "" if hooked else _OTHER_SETTINGS if _named_hooks(facts) else install
     yield CheckResult(Mark.OK if hooked else Mark.WARN, f"jobs wait for others: {told}", fix)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from perdure.backends.rank_files import RankFiles, files_of
 from perdure.backends.reader import ReadRequest, Search, WantedText
-from perdure.backends.script import ANY, NUMBER, RANK, read_script
+from perdure.backends.script import ANY, NUMBER, RANK, read_script, survives_steps
 from perdure.backends.slurm.paths import Names
 from perdure.backends.slurm.records import JobRecord, tells_failure
 from perdure.backends.slurm.sbatch import WalltimeWarning, asked_by
@@ -32,6 +32,7 @@ class JobOutputs(Struct, frozen=True):
     files: RankFiles = field(default_factory=RankFiles)
     appends: bool = False
     resubmits: bool = False
+    survives_steps: bool = False  # its script goes on whatever becomes of its steps
     warning: WalltimeWarning | None = None
     named: str = ""  # what names match that bear the job's id
     by_script: bool = False  # the script itself names files
@@ -70,6 +71,7 @@ def outputs_of(
         replace(said, searches=(*said.searches, *by_id)),
         appends or asked.appends,
         asked.resubmits,
+        survives_steps(script),
         asked.warning,
         _named_by(record),
         bool(said.plain or said.searches),

@@ -40,7 +40,8 @@ def hold_waiting(record: ExceptionRecord, site: SiteFacts, now: float) -> Ruling
         return _the_site_s_word(now)
     users, needy = _users(record, site), _needy(record, site)
     holds = [Hold(attempt, record.id) for attempt in _late(needy, record, site)]
-    note = f"{_cause(record)}: {len(holds)} of {len(needy)} waiting jobs are held, {len(users)} running ones told"
+    held = f"{len(holds)} of {len(needy)} waiting jobs are held{_until([record])}"
+    note = f"{_cause(record)}: {held}; {len(users)} running ones are told"
     return _telling(handled(note, *holds, forbids=(START, "move", "migrate")), record, "job.pause", users, now)
 
 

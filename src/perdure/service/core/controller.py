@@ -33,12 +33,12 @@ from perdure.coordination.record import (
     about,
 )
 from perdure.coordination.ruling import handled
-from perdure.model.actions import Action, Requeue
+from perdure.model.actions import Action, Comment, Exclude, Requeue
 from perdure.model.events import AttemptEnded, AttemptStarted, JobChanged
 from perdure.model.jobs import Attempt, AttemptState, Job, JobState, begins_anew
 from perdure.model.nodes import Node, NodeState
 from perdure.model.observation import GONE, Known, Observation, changes
-from perdure.retry.decide import is_free
+from perdure.retry.decide import Decision, is_free
 from perdure.retry.history import Fleet, Spent, blamed, usable_nodes
 from perdure.service.core.case import Case, ControllerState, Failure
 from perdure.service.core.comments import commented, line_of
@@ -67,6 +67,7 @@ from perdure.service.core.requeue_loop import settled as loops_settled
 from perdure.service.core.scope import OUTSIDE
 from perdure.service.core.settings import ControllerSettings
 from perdure.service.core.view import SiteView
+from perdure.service.core.waiting_retry import after_change, after_giving_back, given_back
 from perdure.triage.verdict import Verdict
 
 
@@ -124,6 +125,9 @@ def _look(
                 effects += more
             case _:
                 pass
+    if "controller" not in seen.unseen and seen.only is None:
+        state, lifts = _give_back_nodes(state, settings, seen.time_s)
+        effects += lifts
     state, more = _hold_newcomers(state, settings, seen.time_s)
     state, settled = _settle_nodes(state, before, seen, settings)
     if loops := list(loops_settled(state.chain, known.jobs)):
@@ -169,9 +173,48 @@ def _job_changed(
     """Of a job that is cancelled while it waits for its retry no attempt's end tells."""
     case = state.cases[job.job_id]
     state = state.with_case(replace(case, job=job), settings.max_cases)
-    if job.state is not JobState.CANCELLED or case.moved_on or not case.job.state.is_waiting:
+    if case.moved_on or not case.job.state.is_waiting:
         return state, []
-    return _withdrawn(state, case, settings, now)
+    if job.state is JobState.CANCELLED:
+        return _withdrawn(state, case, settings, now)
+    decision = after_change(case.failure.decision if case.failure else None, case.job, job)
+    return _reworded(state, job.job_id, decision, settings, now) if decision else (state, [])
+
+
+def _reworded(
+    state: ControllerState, job_id: str, decision: Decision, settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
+    """Write down what a decision says now, also into the job's record."""
+    case = state.cases[job_id]
+    if case.failure is None:
+        return state, []
+    failure = replace(case.failure, decision=decision)
+    state = state.with_case(replace(case, failure=failure), settings.max_cases)
+    comments = (Comment(failure.attempt.id, _line(failure, case.job, settings)),) if settings.mark else ()
+    return state, [Noted(failure.record, failure), *_acts(failure.record, comments, settings, now)]
+
+
+def _line(failure: Failure, job: Job, settings: ControllerSettings) -> str:
+    """The line in the job's record about the decision as it stands."""
+    note = failure.decision.reason if failure.decision else ""
+    return line_of(failure.attempt.id, note, job.misread, settings.mark, failure.attempt.end_s)
+
+
+def _give_back_nodes(
+    state: ControllerState, settings: ControllerSettings, now: float
+) -> tuple[ControllerState, list[Effect]]:
+    """Let retries that have waited long go back to nodes that they were kept off, where no other is in service."""
+    effects: list[Effect] = []
+    for case in list(state.cases.values()):
+        nodes = given_back(case, state.known.nodes, state.fleet, settings.retry.give_back_after_s, now)
+        if not nodes or case.failure is None or case.failure.decision is None:
+            continue
+        failure = replace(case.failure, decision=after_giving_back(case.failure.decision, nodes))
+        state = state.with_case(replace(case, failure=failure), settings.max_cases)
+        line = _line(failure, case.job, settings) if settings.mark else ""
+        lift = Exclude(failure.attempt.id, (), lift=nodes, comment=line)
+        effects += [Noted(failure.record, failure), *_acts(failure.record, (lift,), settings, now)]
+    return state, effects
 
 
 def _withdrawn(
@@ -260,6 +303,8 @@ def _attempt_ended(
     failure = Failure(attempt, _raised(attempt, event.time_s))
     if old is not None and old.failure is not None and old.failure.attempt.id.incarnation > attempt.id.incarnation:
         return state, [_passed_by(failure, event.time_s)]
+    if attempt.state is AttemptState.LOST and _went_on(state.known, attempt, event.job):
+        return state, [_passed_by(failure, event.time_s, "its start was forgotten, and the job has gone on since")]
     runs = (other.incarnation for other in state.known.running if other.job_id == job_id)  # its end was told late
     latest = max(old.latest if old else 0, attempt.id.incarnation, *runs)
     overtaken = old.failure if old and old.failure and old.failure.awaits_verdict else None
@@ -312,9 +357,15 @@ def _counted(
     return state.with_case(replace(case, latest=latest, before_us=case.before_us + 1), settings.max_cases)
 
 
-def _passed_by(failure: Failure, now: float) -> Noted:
+def _went_on(known: Known, attempt: Attempt, job: Job | None) -> bool:
+    """Whether a job has started again since an attempt, or is over though its resource manager knows it still."""
+    later = (i for i in (*known.running, *known.ended) if i.job_id == attempt.id.job_id)
+    return any(i.incarnation > attempt.id.incarnation for i in later) or (job is not None and job.state.is_over)
+
+
+def _passed_by(failure: Failure, now: float, why: str = "a newer attempt ran before it was judged") -> Noted:
     """The end of a failure that nobody had judged when a newer attempt of its job had failed already."""
-    answer = handled("a newer attempt ran before it was judged").answer(Component.RESOURCE_MANAGER, now)
+    answer = handled(why).answer(Component.RESOURCE_MANAGER, now)
     return Noted(failure.record.with_answer(answer), failure)
 
 

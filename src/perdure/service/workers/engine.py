@@ -276,7 +276,7 @@ class Engine:
         try:
             context = context_of(attempt, case, state.fleet, output.free_bytes, self.clock())
             verdict = self._triage(output, attempt, context)
-            ends = ending(LogText.of_output(output), verdict, has_failed=True)
+            ends = ending(LogText.of_output(output), verdict, attempt)
             full = output.full_store if verdict.category in OF_STORAGE else ""
             verdict = replace(verdict, reached=reached(output), ending=ends, full_store=full)
             said = (*state.chain.ended.values(), *state.chain.open.values())

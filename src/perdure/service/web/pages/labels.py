@@ -148,6 +148,7 @@ _CAUSES = {
     "dtype": "Wrong number type",
     "env": "Environment set-up",
     "env_limit": "Environment limit",
+    "forgotten": "Start forgotten",
     "fs": "File system",
     "gpu_busy": "GPU taken",
     "gpu_hw": "GPU hardware",

@@ -1,0 +1,107 @@
+"""A retry that waits in the queue, and what becomes of its nodes meanwhile."""
+
+import pytest
+
+from perdure.model.actions import Comment, Exclude
+from perdure.model.jobs import JobState
+from perdure.model.nodes import Node, NodeState
+from perdure.service.core.messages import Act, Noted
+from perdure.service.core.settings import ControllerSettings
+from tests.copying import replace
+from tests.service.core.test_controller import FAILED, JOB, NODES, ONE, TRANSIENT, Run
+
+WAITS = replace(JOB, state=JobState.PENDING, restarts=1, excluded=("n2",), eligible_s=3700.0)
+
+
+def waiting_retry(job=WAITS):
+    """A job whose retry away from n2 waits in the queue."""
+    run = Run(ControllerSettings(mark="abc123"))
+    run.look(3611.0, [JOB], [FAILED])
+    run.judge(TRANSIENT, now=3612.0)
+    run.look(3620.0, [replace(WAITS, excluded=())], [FAILED])  # put back, and not changed yet
+    run.look(3621.0, [job], [FAILED])
+    run.effects.clear()
+    return run
+
+
+def said(run):
+    return run.state.cases["1"].failure.decision.told
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"excluded": ()}, "it may run on any node"),
+        ({"excluded": ("n2", "n4")}, "it is kept off n2, n4"),
+        ({"excluded": (), "required": ("n2",)}, "it must run on n2"),
+    ],
+)
+def test_where_it_goes_is_said_anew_once_somebody_changes_its_nodes(changed, words):
+    run = waiting_retry()
+    assert "changed since" not in said(run)  # what we do ourselves is said already
+    run.look(3630.0, [replace(WAITS, **changed)], [FAILED])
+    assert said(run).endswith(f"; its nodes were changed since, {words}")
+    assert said(run).startswith("connection lost: retry away from n2")
+    (act,) = [effect for effect in run.effects if isinstance(effect, Act)]
+    assert isinstance(act.action, Comment)
+    assert words in act.action.comment
+    assert [effect for effect in run.effects if isinstance(effect, Noted)]
+    run.look(3640.0, [replace(WAITS, excluded=("n3",))], [FAILED])
+    assert said(run).endswith("; its nodes were changed since, it is kept off n3")
+    assert said(run).count("changed since") == 1
+
+
+OTHERS_OUT = tuple(
+    node if node.name == "n2" else replace(node, state=NodeState.DRAINED, since_s=3650.0) for node in NODES
+)
+
+
+def given_back(run):
+    return [effect.action for effect in run.effects if isinstance(effect, Act)]
+
+
+def test_it_gets_back_the_node_it_was_kept_off_once_no_other_has_been_in_service_for_long():
+    run = waiting_retry()
+    run.look(3999.0, [WAITS], [FAILED], OTHERS_OUT)
+    assert given_back(run) == []
+    run.look(4001.0, [WAITS], [FAILED], OTHERS_OUT)
+    (lift,) = given_back(run)
+    assert isinstance(lift, Exclude)
+    assert (lift.attempt, lift.exclude, lift.lift) == (ONE, (), ("n2",))
+    assert "no other node is in service, so it may run on n2 again" in said(run)
+    assert "n2 again" in lift.comment
+    run.look(4002.0, [WAITS], [FAILED], OTHERS_OUT)  # not carried out yet
+    run.look(4010.0, [replace(WAITS, excluded=())], [FAILED], OTHERS_OUT)
+    assert given_back(run) == [lift]  # once, and nobody else did that
+    assert "changed since" not in said(run)
+
+
+@pytest.mark.parametrize(
+    ("job", "nodes"),
+    [
+        (WAITS, (*OTHERS_OUT[:3], NODES[3])),  # another will do, however busy it is
+        (WAITS, tuple(replace(node, state=NodeState.DRAINED, since_s=0.0) for node in NODES)),  # it would not help
+        (WAITS, tuple(replace(node, since_s=None) for node in OTHERS_OUT)),  # who knows since when
+        (replace(WAITS, excluded=("n1",)), OTHERS_OUT),  # its owner's
+        (replace(WAITS, state=JobState.HELD), OTHERS_OUT),
+        (replace(WAITS, required=("n3",)), OTHERS_OUT),
+        (replace(WAITS, eligible_s=8900.0), OTHERS_OUT),
+        (
+            replace(WAITS, partition="a"),
+            tuple(replace(node, partitions=("a",)) for node in (Node("n9", NodeState.UP),)),
+        ),
+    ],
+)
+def test_what_it_was_kept_off_stays_so_otherwise(job, nodes):
+    run = waiting_retry(job)
+    run.look(9000.0, [job], [FAILED], nodes)
+    assert not [action for action in given_back(run) if isinstance(action, Exclude)]
+
+
+def test_nor_does_it_get_back_a_node_whose_hardware_its_log_shows_broken():
+    run = waiting_retry()
+    case = run.state.cases["1"]
+    broken = replace(case.failure, verdict=replace(TRANSIENT, hardware="Xid 79"))
+    run.state = replace(run.state, cases={"1": replace(case, failure=broken)})
+    run.look(9000.0, [WAITS], [FAILED], OTHERS_OUT)
+    assert given_back(run) == []

@@ -1,0 +1,57 @@
+"""What a program says last that ends itself: ``sys.exit("config.yaml: ...")``."""
+
+import pytest
+
+from perdure.model.identity import AttemptId
+from perdure.model.jobs import Attempt, AttemptState
+from perdure.triage.ending import ending
+from perdure.triage.judge import judge
+from perdure.triage.logtext import LogText
+from perdure.triage.verdict import Label
+from tests.copying import replace
+
+ENDED = Attempt(AttemptId("c", "1", 1), AttemptState.FAILED, ("n1",), 0.0, 9.0, exit_code=1)
+SRUN = "srun: error: n1: task 0: Exited with exit code 1\n"
+
+
+@pytest.mark.parametrize("after", ["", "\n", SRUN])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "config.yaml: unknown optimiser 'adamx'",
+        "conf/train.toml:12: lr must be positive",
+        "bad value for the option batch size: -1",
+        "the environment variable DATA_ROOT is not set",
+    ],
+)
+def test_what_it_says_is_wrong_with_its_configuration_is_the_cause(line, after):
+    verdict = judge(f"loading\n{line}\n{after}".encode(), ENDED)
+    assert (verdict.label, verdict.category) == (Label.DETERMINISTIC, "config")
+    assert [(each.line, each.text) for each in verdict.evidence] == [(2, line)]
+    assert verdict.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("log", "attempt"),
+    [
+        ("config.yaml: loaded\n", ENDED),
+        ("config.yaml: unknown key lr2, ignored\n", ENDED),
+        ("step 7 loss 0.3\nconfig.yaml: unknown key lr2\n", ENDED),  # what worked is configured rightly
+        ("config.yaml: unknown key lr2\nreading data\n", ENDED),
+        ("config.yaml: unknown key lr2\n", replace(ENDED, exit_code=137)),
+        ("config.yaml: unknown key lr2\n", replace(ENDED, exit_code=0, signal=9)),
+        ("config.yaml: unknown key lr2\n", None),
+    ],
+)
+def test_other_last_lines_prove_nothing(log, attempt):
+    assert judge(log.encode(), attempt).label is Label.UNSURE
+
+
+def test_who_ends_itself_does_not_just_stop():
+    text = LogText.of(b"loading\nbye for now\n")
+    verdict = judge(text, ENDED)
+    said = "the program ended itself with exit code 1; the last line of its log is 'bye for now'"
+    assert ending(text, verdict, ENDED) == said
+    assert "just stops" in ending(text, verdict)  # by a log alone that is not known
+    steps = LogText.of(b"loading\nstep 9 loss 0.1\n")
+    assert "just stops" in ending(steps, judge(steps, ENDED), ENDED)
