@@ -78,7 +78,7 @@ def fit(
     seed = int(rng.integers(2**32))
     tried = {}
     for share in SHARES:
-        tried[share] = _ask(queue, settings, past, np.random.default_rng(seed), max(4, instants // 4), samples, share)
+        tried[share] = _ask(queue, settings, past, np.random.default_rng(seed), max(8, instants // 2), samples, share)
     best = min(SHARES, key=lambda share: (round(tried[share].error, 2) if len(tried[share].truth_s) else 0.0, -share))
     said = _ask(queue, settings, past, np.random.default_rng(seed + 1), instants, samples, best)
     n = len(said.truth_s)
