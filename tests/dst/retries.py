@@ -59,9 +59,14 @@ class Retries:
         self._check_tries(action, [p.attempt.id for p in counted if p.attempt.state is AttemptState.FAILED])
 
     def _check_tries(self, action, retried) -> None:
-        """So many tries has a job; what nobody can tell, and what its log alone says of the site, is tried once."""
+        """So many tries has a job; what nobody can tell, and what its log alone says of the site, is tried once.
+
+        A job that has ended well since, and that a person put back, has its tries anew.
+        """
         job_id, rules = action.attempt.job_id, self._rules
-        own = [attempt.incarnation for attempt in retried if attempt.job_id == job_id]
+        good = (a.id.incarnation for a in self._manager.attempts(job_id) if a.state is AttemptState.COMPLETED)
+        last_good = max(good, default=0)
+        own = [a.incarnation for a in retried if a.job_id == job_id and a.incarnation > last_good]
         must(len(own) <= rules.max_user_retries, "a job has so many tries and no more", action.key, len(own))
         kinds = dict(self._db.execute(KINDS, (job_id,)).fetchall())
         for kind in PROBED:

@@ -14,8 +14,9 @@ from perdure.service.exceptions.coordinator import Enlisting
 from tests.copying import replace
 from tests.dst.cluster import Line, Manager
 from tests.dst.disk import Disk, journal_on
+from tests.dst.laws import Auditor
 from tests.dst.programs import DOWN, ROOT, UP, USERS
-from tests.dst.service import HOME, LIMITS, PASSING, SCRATCH, Life, Switch
+from tests.dst.service import HOME, LIMITS, ODD, PASSING, SCRATCH, Life, Switch
 
 FAILS = Script(run_s=5.0, failures=EVERY, error=PASSING.decode(), exit_code=75)
 
@@ -319,6 +320,33 @@ def test_a_preemption_costs_nobody_a_retry(scene):
     scene.judge_all()
     assert [row.key for row in scene.journal.planned()] == ["requeue:sim/1#1"]
     assert scene.engine.state.fleet.spent == ()
+
+
+def test_a_job_that_ended_well_and_that_a_person_put_back_has_its_tries_anew(scene):
+    limits, clock = LIMITS[-1], lambda: scene.manager.now
+    scene.engine = Life(scene.journal, scene.line, scene.switch, limits, clock).engine
+    laws = Auditor(scene.disk, scene.line, scene.manager, scene.switch, limits, clock)
+    laws.view, scene.line.watch = scene.engine.view, laws.watch
+    scene.manager.submit(Script(run_s=5.0, failures=1, error=ODD.decode()))
+
+    def fail():
+        scene.look_after(1.0)
+        scene.look_after(5.0)
+        scene.judge_all()
+        scene.engine.act()
+
+    fail()  # it is probed
+    scene.look_after(2.0)
+    scene.look_after(5.0)
+    good = scene.manager.attempts("1")[-1]
+    assert good.state is AttemptState.COMPLETED
+    scene.manager._jobs["1"].script = replace(scene.manager.script("1"), failures=EVERY)
+    scene.engine.absorb([Ordered(clock(), Requeue(good.id), "root", "by hand")])
+    scene.engine.act()
+    fail()  # and probed, as if it had never failed
+    scene.look_after(2.0)
+    fail()  # but not twice
+    assert scene.rows("incarnation, decision") == [(1, "probe"), (3, "probe"), (4, "stop")]
 
 
 def raised(scene, kind, **more):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -24,6 +25,8 @@ _BAD_KEY = re.compile(r"enum value '(.*)' - at `key` in ")
 _MISSING = re.compile(r"missing required field `(.*)`")
 
 Hook = Callable[[type, Any], Any]
+
+_type_info = cache(inspect.type_info)  # slow, and what is refused is of few kinds
 
 
 def read(kind: Any, value: object, where: str, hook: Hook | None = None, *, strict: bool = True) -> Any:
@@ -44,7 +47,7 @@ def read(kind: Any, value: object, where: str, hook: Hook | None = None, *, stri
 
 def in_words(kind: Any) -> str:
     """What may stand there."""
-    return _words(inspect.type_info(kind))
+    return _words(_type_info(kind))
 
 
 def shown(value: object) -> str:
@@ -57,7 +60,7 @@ def shown(value: object) -> str:
 
 
 def _refusal(kind: Any, value: Any, where: str, said: str) -> InputError:
-    info, place = inspect.type_info(kind), _PLACE.search(said)
+    info, place = _type_info(kind), _PLACE.search(said)
     if place:
         said = said[: place.start()]
         for name, number in _STEP.findall(place[1]):
