@@ -14,8 +14,12 @@ from perdure.cli.progress import progress
 from perdure.cli.simulated import cluster_named, read_fitting, tell_of, tell_of_compiling
 from perdure.cli.table import word
 from perdure.errors import InputError
-from perdure.scheduling.policies import PolicyOptions
+from perdure.model.cluster import Cluster
+from perdure.scheduling.placement.registry import placement_named
+from perdure.scheduling.policies import PolicyOptions, policy_named
+from perdure.simulation.fitting import accepted
 from perdure.simulation.metrics import Metrics, interval
+from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.sweep import (
     Run,
     Serial,
@@ -75,6 +79,7 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     check_names(Setting(cluster, asked.placement, asked.options, asked.failures), wanted)
     with progress(what="reading"):
         found = [read_fitting(path, asked.format, asked.skip_bad, cluster, asked.placement) for path in asked.traces]
+    found = [_accepted(trace, path, cluster, asked) for trace, path in zip(found, asked.traces, strict=True)]
     tables = [trace.table if asked.load is None else at_load(trace.table, cluster, asked.load) for trace in found]
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
     repeats = len(wanted) // len(asked.policies)
@@ -95,6 +100,15 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
         shared = facts(asked.cluster, asked.placement, asked.failures, asked.load)
         write_report(asked.out, shared, [str(path) for path in asked.traces], tables, runs)
     _print_runs(asked.traces, runs, as_json, wide=wide)
+
+
+def _accepted(trace: Trace, path: Path, cluster: Cluster, asked: ComparisonOptions) -> Trace:
+    """The jobs that each of the policies starts at some time."""
+    for name in asked.policies:
+        if not is_policy_file(name):
+            policy = policy_named(name, asked.options)
+            trace = accepted(trace, str(path), cluster, asked.skip_bad, policy, placement_named(asked.placement))
+    return trace
 
 
 def _fitting(found: Sequence[Trace]) -> SweepExecutor:
