@@ -11,6 +11,7 @@ import pytest
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
+from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.settings import (
     BackfillSettings,
@@ -167,3 +168,13 @@ def test_a_refused_probe_never_starts_and_limits_hold_in_both_engines() -> None:
         found.append([starts[0], *(queue.start_of(row) for row in range(60))])
     assert found[0] == found[1]
     assert found[0][0] > 700
+
+
+def test_a_queue_on_nodes_knows_the_nodes_of_its_partitions() -> None:
+    """The probe needs two GPUs of node 0, which are free at 90."""
+    site = SlurmSettings(partitions=(Partition("a", nodes=(0,)), Partition("b", nodes=(1,))))
+    table = jobs((2, 0, 90), (1, 0, 20), partition=np.array(["a", "b"]), start_s=np.array([0.0, 10.0]))
+    probe = jobs((2, 0, 50), partition=np.array(["a"]))
+    queue = LiveQueue.at(table, 15.0, Cluster.parse("2x2"), Slurm(site), probe, placement=placement_named("first-fit"))
+    assert queue.start_if_submitted(0, 15.0) == 90
+    assert queue.start_if_submitted(0, 15.0) == 90
