@@ -11,8 +11,17 @@ import pytest
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
+from perdure.scheduling.placement.registry import placement_named
 from perdure.scheduling.slurm.policy import Slurm
-from perdure.scheduling.slurm.settings import BackfillSettings, PrioritySettings, PriorityWeights, SlurmSettings
+from perdure.scheduling.slurm.settings import (
+    BackfillSettings,
+    Limits,
+    Partition,
+    PrioritySettings,
+    PriorityWeights,
+    Qos,
+    SlurmSettings,
+)
 from perdure.simulation.live import LiveQueue
 from perdure.simulation.simulate import Engine, simulate
 from tests.simulation.tables import jobs
@@ -140,3 +149,32 @@ def test_a_picture_that_cannot_be_is_refused() -> None:
     wide = jobs((6, 0, 10), (6, 0, 10), start_s=np.array([1.0, 2.0]))
     with pytest.raises(InputError, match="running jobs hold 12 GPUs, and the cluster has 8"):
         LiveQueue.at(wide, 40.0, EIGHT, POLICY)
+
+
+def test_a_refused_probe_never_starts_and_limits_hold_in_both_engines() -> None:
+    pytest.importorskip("numba")
+    site = SlurmSettings(
+        partitions=(Partition("p", max_time_s=1000),),
+        qos=(Qos("normal", limits=Limits(max_jobs_per_user=2)),),
+        backfill=BackfillSettings(interval_s=10, resolution_s=20),
+    )
+    probes = replace(PROBES, walltime_s=np.array([60.0, 2000.0]))
+    found = []
+    for engine in ENGINES:
+        queue = LiveQueue.replaying(crowd(4, 60), EIGHT, Slurm(site), probes, engine)
+        queue.advance(700.0)
+        starts = [queue.start_if_submitted(probe, 700.0, 50_000.0) for probe in (0, 1)]
+        assert isnan(starts[1])
+        found.append([starts[0], *(queue.start_of(row) for row in range(60))])
+    assert found[0] == found[1]
+    assert found[0][0] > 700
+
+
+def test_a_queue_on_nodes_knows_the_nodes_of_its_partitions() -> None:
+    """The probe needs two GPUs of node 0, which are free at 90."""
+    site = SlurmSettings(partitions=(Partition("a", nodes=(0,)), Partition("b", nodes=(1,))))
+    table = jobs((2, 0, 90), (1, 0, 20), partition=np.array(["a", "b"]), start_s=np.array([0.0, 10.0]))
+    probe = jobs((2, 0, 50), partition=np.array(["a"]))
+    queue = LiveQueue.at(table, 15.0, Cluster.parse("2x2"), Slurm(site), probe, placement=placement_named("first-fit"))
+    assert queue.start_if_submitted(0, 15.0) == 90
+    assert queue.start_if_submitted(0, 15.0) == 90

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.room import Counted
@@ -29,11 +30,13 @@ from perdure.simulation.checks import (
     no_work_is_lost,
     the_same_seed_gives_the_same_schedule,
 )
+from perdure.simulation.fitting import accepted
 from perdure.simulation.plain import PlainLoop
 from perdure.simulation.simulate import simulate
 from perdure.simulation.workload import Workload
+from perdure.traces.trace import Trace
 from tests.copying import replace
-from tests.simulation.tables import tables
+from tests.simulation.tables import jobs, tables
 from tests.simulation.test_compiled import WORLDS, world
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -118,3 +121,15 @@ def test_jobs_stay_on_the_nodes_of_their_partition_and_share_none_that_one_has_f
         beside = [each for each in ran if each[0] != job and each[1] < end_s and start_s < each[2]]
         for _, _, _, theirs in beside if mine.whole_nodes else ():
             assert not held & {node for node, _ in theirs}
+
+
+def test_jobs_that_slurm_refuses_are_left_out_and_counted_or_named() -> None:
+    table = jobs((1, 0, 10), (1, 1, 10), (1, 2, 10), walltime_s=np.array([60.0, 7200.0, 9000.0]))
+    site = SlurmSettings(partitions=(Partition("short", max_time_s=3600),))
+    cluster, found = Cluster.parse("1x8"), Trace(table, "perdure", {"others": 1})
+    left = accepted(found, "jobs.csv", cluster, True, Slurm(site))
+    assert left.table.job_id.tolist() == ["j0"]
+    assert left.left_out == {"others": 1, "never started by Slurm (PartitionTimeLimit)": 2}
+    with pytest.raises(InputError, match=r"jobs.csv: job j1: Slurm never starts it \(PartitionTimeLimit\)"):
+        accepted(found, "jobs.csv", cluster, False, Slurm(site))
+    assert accepted(found, "jobs.csv", cluster, False, Slurm()) is found

@@ -16,8 +16,11 @@ from perdure.cli.table import word
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
-from perdure.scheduling.policies import PolicyOptions
+from perdure.scheduling.placement.registry import placement_named
+from perdure.scheduling.policies import PolicyOptions, policy_named
+from perdure.simulation.fitting import accepted
 from perdure.simulation.metrics import Metrics, interval
+from perdure.simulation.policy_file import is_policy_file
 from perdure.simulation.replay_error import ReplayError, replay_error
 from perdure.simulation.sweep import (
     Run,
@@ -85,6 +88,7 @@ def compare(asked: ComparisonOptions, as_json: bool, *, wide: bool = False) -> N
     check_names(Setting(cluster, asked.placement, options, asked.failures), wanted)
     with progress(what="reading"):
         found = [read_fitting(path, asked.format, asked.skip_bad, cluster, asked.placement) for path in asked.traces]
+    found = [_accepted(trace, path, cluster, asked, options) for trace, path in zip(found, asked.traces, strict=True)]
     tables = [trace.table if asked.load is None else at_load(trace.table, cluster, asked.load) for trace in found]
     spans = asked.out is not None and max(map(len, tables)) <= _MAX_SPANS
     repeats = len(wanted) // len(asked.policies)
@@ -135,6 +139,15 @@ def _replay_errors(tables: Sequence[JobTable], runs: Sequence[Run]) -> list[Repl
             raise InputError("--replay-error", what, "Take a trace with starts, and leave --load away")
         found.append(error)
     return found
+
+
+def _accepted(trace: Trace, path: Path, cluster: Cluster, asked: ComparisonOptions, options: PolicyOptions) -> Trace:
+    """The jobs that each of the policies starts at some time."""
+    for name in asked.policies:
+        if not is_policy_file(name):
+            policy = policy_named(name, options)
+            trace = accepted(trace, str(path), cluster, asked.skip_bad, policy, placement_named(asked.placement))
+    return trace
 
 
 def _fitting(found: Sequence[Trace]) -> SweepExecutor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,11 @@ from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
 from perdure.scheduling.placement.nodes import Placement
 from perdure.scheduling.placement.registry import room_of
+from perdure.scheduling.protocol import Policy
+from perdure.scheduling.slurm.policy import Slurm
+from perdure.scheduling.slurm.requests import requests_of
+from perdure.simulation.workload import Workload
+from perdure.simulation.world import view_of
 from perdure.traces.trace import Trace
 
 TOO_WIDE = "wider than the cluster"
@@ -31,6 +38,30 @@ def fitting(found: Trace, where: str, cluster: Cluster, skip_bad: bool, placemen
     counts = {TOO_WIDE: wide, f"no place for it by {_name(placement)}": int(misfit.sum()) - wide}
     left_out = {**found.left_out, **{why: jobs for why, jobs in counts.items() if jobs}}
     return Trace(found.table.take(np.flatnonzero(~misfit)), found.format, left_out, found.notes)
+
+
+def accepted(
+    found: Trace, where: str, cluster: Cluster, skip_bad: bool, policy: Policy, placement: Placement | None = None
+) -> Trace:
+    """The jobs that a policy ever starts: Slurm refuses those above a limit of their partition, QOS or account.
+
+    The others are left out and counted by Slurm's reason with `skip_bad`. Raises `InputError` for the first of them
+    otherwise, and also where none is left.
+    """
+    if not isinstance(policy, Slurm):
+        return found
+    view = view_of(Workload.of(found.table), cluster.total_gpus)
+    refused = requests_of(view, policy.settings, cluster.gpus.tolist() if placement else ()).refused
+    if not refused:
+        return found
+    if not skip_bad or len(refused) == len(found.table):
+        row = min(refused)
+        job = f"{where}: job {found.table.job_id[row]}"
+        fix = "Change that limit, or pass --skip-bad to leave such jobs out"
+        raise InputError(job, f"Slurm never starts it ({refused[row]})", fix)
+    counts = Counter(f"never started by Slurm ({why})" for why in refused.values())
+    kept = np.setdiff1d(np.arange(len(found.table)), list(refused))
+    return Trace(found.table.take(kept), found.format, {**found.left_out, **counts}, found.notes)
 
 
 def must_fit(table: JobTable, cluster: Cluster, placement: Placement | None) -> None:

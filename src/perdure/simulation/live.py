@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from perdure.errors import InputError
 from perdure.model.cluster import Cluster
 from perdure.model.table import JobTable
-from perdure.scheduling.placement.room import Counted
+from perdure.scheduling.placement.nodes import Placement
+from perdure.scheduling.placement.registry import room_of
 from perdure.scheduling.slurm.policy import Slurm, SlurmRanking
 from perdure.scheduling.slurm.reasons import Hold
 from perdure.simulation.allocation import Passes
@@ -62,14 +63,21 @@ class LiveQueue:
 
     @classmethod
     def replaying(
-        cls, table: JobTable, cluster: Cluster, policy: Slurm, probes: JobTable | None = None, engine: Engine = "auto"
+        cls,
+        table: JobTable,
+        cluster: Cluster,
+        policy: Slurm,
+        probes: JobTable | None = None,
+        engine: Engine = "auto",
+        placement: Placement | None = None,
     ) -> LiveQueue:
         """Before the first job of a trace comes. `probes` are jobs that come when they are told to (`submit`).
 
-        Raises `InputError` for a job that cannot be simulated.
+        A queue on nodes, with a `placement`, is simulated by the plain loop; where partitions have nodes of their own
+        it must be one. Raises `InputError` for a job that cannot be simulated.
         """
         jobs = _with_probes(table, probes)
-        return cls(jobs, _simulation(jobs, cluster, policy, engine), len(table))
+        return cls(jobs, _simulation(jobs, cluster, policy, engine, placement), len(table))
 
     @classmethod
     def at(
@@ -80,6 +88,7 @@ class LiveQueue:
         policy: Slurm,
         probes: JobTable | None = None,
         engine: Engine = "auto",
+        placement: Placement | None = None,
     ) -> LiveQueue:
         """A queue as it is at `now_s`: jobs with a `start_s` run, others wait, or come once their `submit_s` is there.
 
@@ -89,7 +98,7 @@ class LiveQueue:
         runs = np.isfinite(table.start_s)
         _check_picture(table, runs, now_s, cluster)
         jobs = _with_probes(_outlasting(table, runs, now_s), probes)
-        found = cls(jobs, _simulation(jobs, cluster, policy, engine), len(table))
+        found = cls(jobs, _simulation(jobs, cluster, policy, engine, placement), len(table))
         now, there = found._tick(now_s), table.submit_s <= now_s
         running, waiting = np.flatnonzero(runs), np.flatnonzero(there & ~runs)
         since = np.rint((table.start_s[running] - jobs.origin_s) * jobs.ticks_per_s).astype(np.int64)
@@ -144,8 +153,8 @@ class PlainLive:
     loop: PlainLoop
 
     @classmethod
-    def of(cls, jobs: Workload, cluster: Cluster, policy: Slurm) -> PlainLive:
-        return cls(PlainLoop.of(jobs, Counted(cluster.total_gpus), policy, None))
+    def of(cls, jobs: Workload, cluster: Cluster, policy: Slurm, placement: Placement | None) -> PlainLive:
+        return cls(PlainLoop.of(jobs, room_of(cluster, placement, jobs.ticks_per_s), policy, None))
 
     @property
     def ranking(self) -> SlurmRanking:
@@ -184,14 +193,16 @@ class PlainLive:
         return PlainLive(copy.deepcopy(self.loop, {id(each): each for each in shared}))
 
 
-def _simulation(jobs: Workload, cluster: Cluster, policy: Slurm, engine: Engine) -> LiveSimulation:
-    if engine != "plain" and find_spec("numba") is not None:
+def _simulation(
+    jobs: Workload, cluster: Cluster, policy: Slurm, engine: Engine, placement: Placement | None
+) -> LiveSimulation:
+    if placement is None and engine != "plain" and find_spec("numba") is not None:
         from perdure.simulation.compiled.live import CompiledLive
 
         compiled = CompiledLive.of(jobs, cluster, policy)
         if compiled is not None:
             return compiled
-    return PlainLive.of(jobs, cluster, policy)
+    return PlainLive.of(jobs, cluster, policy, placement)
 
 
 def _with_probes(table: JobTable, probes: JobTable | None) -> Workload:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.scheduling.slurm.ledger import Ledger
-from perdure.scheduling.slurm.reasons import PRIORITY, RESERVATION, RESOURCES, Hold
+from perdure.scheduling.slurm.reasons import PRIORITY, RESERVATION, Hold
 from perdure.scheduling.slurm.settings import BackfillSettings
 from perdure.scheduling.slurm.space import Space
 
@@ -82,7 +82,7 @@ def _reserves(settings: BackfillSettings, times: CycleTimes, priority: int, age:
 
 
 def _hold(ledger: Ledger, row: int, start: int, ahead: int) -> Hold:
-    hold = ledger.holds.get(row, Hold(RESOURCES))
+    hold = ledger.holds[row]
     reason = hold.reason
     if reason == PRIORITY and ledger.view.free_gpus >= ledger.view.gpus[row]:
         reason = RESERVATION

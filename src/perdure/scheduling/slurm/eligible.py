@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from perdure.scheduling.asks import After
-from perdure.scheduling.slurm.reasons import BEGIN_TIME, DEPENDENCY, NEVER_SATISFIED, Hold
+from perdure.scheduling.slurm.reasons import BEGIN_TIME, DEPENDENCY, NEVER_SATISFIED, PRIORITY, Hold
 from perdure.scheduling.view import View
 
 
@@ -88,5 +88,5 @@ class Eligible:
             self.holds[row] = Hold(BEGIN_TIME)
             return False
         self.since[row] = self.came[row] if self.accrue_always else begin
-        self.holds.pop(row, None)
+        self.holds[row] = Hold(PRIORITY)  # until a pass has seen it
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perdure.scheduling.slurm.eligible import Eligible
 from perdure.scheduling.slurm.limits import LimitCounts
@@ -39,6 +39,10 @@ class Ledger:
         """The limit that a job would exceed by starting now."""
         holders = self.requests.holders[row]
         return self.counts.reason(holders, self.view.gpus[row]) if holders else None
+
+    def wait(self, row: int, reason: str, ahead: int) -> None:
+        """A pass has found what holds a job; when it was planned to start stays as the last cycle found it."""
+        self.holds[row] = replace(self.holds[row], reason=reason, ahead=ahead)
 
     def take_note(self, row: int) -> bool:
         """Whether a job that a pass has named was started; if so, it holds its GPUs, and nothing holds it."""

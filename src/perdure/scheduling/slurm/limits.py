@@ -52,7 +52,7 @@ class LimitCounts:
             if _above(self.jobs[own] + 1, limits.max_jobs_per_user):
                 return "QOSMaxJobsPerUserLimit" if holder.kind == "QOS" else "AssocMaxJobsLimit"
             if _above(self.gpus[own] + gpus, limits.max_gpus_per_user):
-                return f"QOSMax{GPU}PerUser"
+                return f"{holder.kind}Max{GPU}PerUser"
         return None
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 
 from perdure.scheduling.slurm.ledger import Ledger
-from perdure.scheduling.slurm.reasons import PRIORITY, RESOURCES, Hold
+from perdure.scheduling.slurm.reasons import PRIORITY, RESOURCES
 from perdure.scheduling.slurm.space import Space
 
 
@@ -25,16 +25,16 @@ def main_pass(
     for ahead, row in enumerate(queue):
         partition = int(ledger.requests.partition[row])
         if partition in closed:
-            ledger.holds[row] = Hold(PRIORITY, None, ahead)
+            ledger.wait(row, PRIORITY, ahead)
             continue
         limit = ledger.limited(row)
         if limit is not None:
-            ledger.holds[row] = Hold(limit, None, ahead)
+            ledger.wait(row, limit, ahead)
             continue
         if depth and attempts.total() >= depth:
             return True
         if partition_depth and attempts[partition] >= partition_depth:
-            ledger.holds[row] = Hold(PRIORITY, None, ahead)
+            ledger.wait(row, PRIORITY, ahead)
             continue
         attempts[partition] += 1
         if space.offer(row, partition, closed):
@@ -42,5 +42,5 @@ def main_pass(
         space.settle(row)
         if not ledger.take_note(row):
             closed |= space.closed_by(partition)
-            ledger.holds[row] = Hold(RESOURCES, None, ahead)
+            ledger.wait(row, RESOURCES, ahead)
     return False

@@ -13,7 +13,7 @@ from perdure.simulation.compiled import slurm
 from perdure.simulation.compiled.event_heap import push
 from perdure.simulation.compiled.gpu_places import COUNT, empty_places
 from perdure.simulation.compiled.kernel import code_for, entry
-from perdure.simulation.compiled.slurm import SlurmPart
+from perdure.simulation.compiled.slurm_part import SlurmPart, part_of
 from perdure.simulation.compiled.state import State, state_of
 from perdure.simulation.workload import Workload
 
@@ -32,7 +32,7 @@ class CompiledLive(NamedTuple):
     @classmethod
     def of(cls, jobs: Workload, cluster: Cluster, policy: Slurm) -> CompiledLive | None:
         """Before the first event; None for what only the plain loop knows."""
-        part = slurm.prepare(policy, jobs, cluster.total_gpus)
+        part = part_of(policy, jobs, cluster.total_gpus)
         if part is None:
             return None
         return cls(state_of(jobs, empty_places(cluster, COUNT, 0, len(jobs)), None), part)

@@ -1,0 +1,72 @@
+"""Limits of QOS and associations, compiled: `perdure.scheduling.slurm.limits` defines them.
+
+Jobs that the same limits hold for share a stretch of `entry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.scheduling.slurm.limits import Holder
+from perdure.simulation.compiled.event_heap import NEVER
+from perdure.simulation.compiled.kernel import LONG, Records, kernel, records
+
+
+class LimitTable(NamedTuple):
+    """The limits, and what counts for them."""
+
+    stretch: NDArray[np.int64]  # of each job; those of stretch i are rows first[i]:first[i + 1] of `entry`
+    first: NDArray[np.int64]
+    entry: Records  # limits, `NEVER` for none; and the places of `counts` that they are on
+    counts: Records  # running jobs and their GPUs, of all users of a holder or of one
+
+
+def limit_table(holders: Sequence[tuple[Holder, ...]]) -> LimitTable:
+    """Nobody runs. Where no job has a limit, it has no rows."""
+    stretches: dict[tuple[Holder, ...], int] = {}
+    stretch = [stretches.setdefault(each, len(stretches)) for each in holders] if any(holders) else []
+    places: dict[Hashable, int] = {}
+    rows = []
+    for holder in (holder for each in stretches for holder in each):
+        whole = places.setdefault(holder.key, len(places))
+        own = places.setdefault((holder.key, holder.user), len(places))
+        limits = holder.limits
+        most = limits.grp_jobs, limits.grp_gpus, limits.max_jobs_per_user, limits.max_gpus_per_user
+        rows.append((whole, own, *(int(NEVER) if each is None else each for each in most)))
+    entry = records(len(rows), whole=LONG, own=LONG, grp_jobs=LONG, grp_gpus=LONG, user_jobs=LONG, user_gpus=LONG)
+    for i, row in enumerate(rows):
+        entry[i] = row
+    first = np.cumsum([0, *(len(each) for each in stretches)]).astype(np.int64)
+    return LimitTable(np.array(stretch, np.int64), first, entry, records(len(places), jobs=LONG, gpus=LONG))
+
+
+@kernel
+def limited(table, row, gpus):  # type: ignore[no-untyped-def]
+    """Whether a job would exceed a limit by starting now."""
+    if len(table.stretch) == 0:
+        return False
+    for i in range(table.first[table.stretch[row]], table.first[table.stretch[row] + 1]):
+        entry = table.entry[i]
+        whole, own = table.counts[entry.whole], table.counts[entry.own]
+        if whole.jobs + 1 > entry.grp_jobs or whole.gpus + gpus > entry.grp_gpus:
+            return True
+        if own.jobs + 1 > entry.user_jobs or own.gpus + gpus > entry.user_gpus:
+            return True
+    return False
+
+
+@kernel
+def count_running(table, row, jobs, gpus):  # type: ignore[no-untyped-def]
+    """A job starts (1) or ends (-1) that holds so many GPUs more, or fewer."""
+    if len(table.stretch) == 0:
+        return
+    for i in range(table.first[table.stretch[row]], table.first[table.stretch[row] + 1]):
+        entry = table.entry[i]
+        table.counts[entry.whole].jobs += jobs
+        table.counts[entry.whole].gpus += gpus
+        table.counts[entry.own].jobs += jobs
+        table.counts[entry.own].gpus += gpus

@@ -1,0 +1,125 @@
+"""A backfill cycle of compiled Slurm.
+
+A job that finds no place before the `horizon` is passed over: from there on fewer GPUs are free than anybody needs, so
+that no reservation begins before and ends behind it, and none behind it can keep a job from starting now.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perdure.simulation.compiled.event_heap import NEVER
+from perdure.simulation.compiled.expected_ends import expect
+from perdure.simulation.compiled.free_gpus import cut, find_in, forecast_from, go_on, widest_before
+from perdure.simulation.compiled.kernel import kernel
+from perdure.simulation.compiled.limit_counts import limited
+from perdure.simulation.compiled.slurm_queue import length_of, start_at
+
+
+@kernel
+def backfill_cycle(state, part):  # type: ignore[no-untyped-def]
+    """A backfill cycle; whether it ended as it had started as many jobs as it may.
+
+    It ends early where nobody can start any more.
+    """
+    how, tally, now = part.how[0], part.tally[0], state.tally[0].now
+    exact = how.part_count_reserve > 0  # then each reservation counts
+    horizon, widest = NEVER, NEVER
+    place, started, tested = 0, 0, 0
+    forecast_from(part.forecast, now, state.places.tally[0].total_free)
+    part.reserved[:] = 0
+    part.tested[:] = 0
+    while place < tally.many and horizon > now and tally.narrowest <= part.forecast.stretch[0].free:
+        row = part.queue[place]
+        gpus = np.int64(state.job[row].gpus)
+        if limited(part.limits, row, gpus) or (how.bounded and _one_too_many(part, row)):
+            place += 1
+            continue
+        tested += 1
+        if tested > how.max_job_test:
+            break
+        length = length_of(state, part, row)
+        if not exact and (gpus > widest or length > horizon - now):
+            place += 1
+            continue
+        begin, _ = find_in(part.forecast, part.agenda, gpus, length, horizon)
+        tick = part.forecast.stretch[begin].tick if begin >= 0 else NEVER
+        if tick == now and start_at(state, part, place):
+            new = _take(part, now, now + length, gpus, horizon)
+            part.started[started] = row
+            started += 1
+            if started == how.max_job_start:
+                break
+        else:
+            place += 1
+            new = horizon
+            if tick <= now + how.window and _reserves(state, part, row):
+                part.reserved[part.job[row].partition] += 1
+                last = tick + length
+                if last - last % how.resolution > tick:
+                    last -= last % how.resolution
+                new = _take(part, tick, last, gpus, horizon)
+        if new < horizon and not exact:
+            horizon, widest = new, widest_before(part.forecast, new)
+    for i in range(started):
+        expect(part.agenda, part.job[part.started[i]].ends, np.int64(state.job[part.started[i]].gpus))
+    return started > 0 and started == how.max_job_start
+
+
+@kernel
+def _take(part, first, last, gpus, horizon):  # type: ignore[no-untyped-def]
+    """Take GPUs from one tick to another; the horizon then: where less is left than anybody asks for."""
+    forecast, tally = part.forecast, part.forecast.tally[0]
+    while forecast.stretch[tally.many - 1].tick < last and go_on(forecast, part.agenda):
+        pass
+    begin = _split(forecast, first)
+    end = _split(forecast, last)
+    for i in range(begin, end):
+        forecast.stretch[i].free -= gpus
+        if forecast.stretch[i].free < part.tally[0].narrowest:
+            horizon = min(horizon, forecast.stretch[i].tick)
+    return horizon
+
+
+@kernel
+def _split(forecast, tick):  # type: ignore[no-untyped-def]
+    """Let a stretch begin at the tick; where it is."""
+    low, high = np.int64(0), forecast.tally[0].many
+    while low < high:
+        middle = (low + high) >> 1
+        if forecast.stretch[middle].tick < tick:
+            low = middle + 1
+        else:
+            high = middle
+    cut(forecast, low, tick)
+    return low
+
+
+@kernel
+def _reserves(state, part, row):  # type: ignore[no-untyped-def]
+    """Whether a job that cannot start now gets a reservation."""
+    how, job = part.how[0], part.job[row]
+    if how.part_count_reserve and part.reserved[job.partition] >= how.part_count_reserve:
+        return False
+    return job.priority >= how.min_prio_reserve and state.tally[0].now - job.since >= how.min_age_reserve
+
+
+@kernel
+def _one_too_many(part, row):  # type: ignore[no-untyped-def]
+    """Whether so many jobs of its partition, user or association have been tested; else it is counted."""
+    how, job, tested = part.how[0], part.job[row], part.tested
+    of_user = how.partitions + job.user
+    of_both = how.partitions + how.users + job.user * how.partitions + job.partition
+    of_assoc = how.partitions + how.users + how.users * how.partitions + job.node
+    if (
+        (how.max_part and tested[job.partition] >= how.max_part)
+        or (how.max_user and tested[of_user] >= how.max_user)
+        or (how.max_user_part and tested[of_both] >= how.max_user_part)
+        or (how.max_assoc and tested[of_assoc] >= how.max_assoc)
+    ):
+        return True
+    tested[job.partition] += 1
+    tested[of_user] += 1
+    tested[of_both] += 1
+    tested[of_assoc] += 1
+    return False

@@ -1,0 +1,141 @@
+"""What compiled Slurm remembers beside the state: the settings, who waits in which order, and who runs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.scheduling.slurm.backfill import CycleTimes
+from perdure.scheduling.slurm.policy import Slurm
+from perdure.scheduling.slurm.priorities import Priorities
+from perdure.scheduling.slurm.requests import Requests, requests_of
+from perdure.scheduling.slurm.settings import SlurmSettings
+from perdure.scheduling.view import View
+from perdure.simulation.compiled.event_heap import Ticks, empty_ticks
+from perdure.simulation.compiled.expected_ends import Agenda, empty_agenda
+from perdure.simulation.compiled.fair_shares import FairShares, fair_shares_of
+from perdure.simulation.compiled.free_gpus import Forecast, empty_forecast
+from perdure.simulation.compiled.kernel import FLAG, LONG, Records, records
+from perdure.simulation.compiled.limit_counts import LimitTable, limit_table
+from perdure.simulation.workload import Workload
+from perdure.simulation.world import view_of
+
+
+class SlurmPart(NamedTuple):
+    """Who waits in which order, and who runs.
+
+    Between passes the agenda has one entry for each running job, and `queue` each eligible job once, in the order of
+    the priorities of the last calculation. `forecast`, `started` and the counts of `tested` mean something within a
+    cycle only.
+    """
+
+    how: Records  # one record: the settings, times in ticks
+    job: Records
+    queue: NDArray[np.int64]  # rows; the first `tally.many`
+    of_size: NDArray[np.int64]  # eligible jobs that ask for so many GPUs
+    fair: FairShares
+    limits: LimitTable
+    begins: Ticks  # jobs whose begin time lies ahead
+    agenda: Agenda
+    forecast: Forecast
+    started: NDArray[np.int64]  # in this cycle
+    reserved: NDArray[np.int64]  # reservations of each partition in this cycle
+    tested: NDArray[np.int64]  # jobs tested in this cycle: of each partition, user, user in a partition, association
+    tally: Records  # one record
+
+
+def part_of(policy: Slurm, jobs: Workload, total_gpus: int) -> SlurmPart | None:
+    """Nobody waits, nobody runs. None for what the plain policy alone knows; who is refused never starts."""
+    settings, view = policy.settings, view_of(jobs, total_gpus)
+    if view.asks.needs is not None or any(each.nodes is not None for each in settings.partitions):
+        return None
+    asked = requests_of(view, settings)
+    n, most = len(jobs), min(len(jobs), total_gpus)
+    bounded = _bounds(settings)
+    users, partitions, nodes = len(view.users), len(asked.partitions), len(asked.associations.known)
+    counts = partitions + users + users * partitions + nodes if any(bounded) else 0
+    later = n if view.asks.eligible is not None else 0
+    return SlurmPart(
+        _how(settings, view, partitions, users),
+        _jobs(view, asked),
+        np.zeros(n, np.int64),
+        np.zeros(total_gpus + 2, np.int64),
+        fair_shares_of(asked.associations.tree, Priorities.of(view, asked, settings.priority).usage),
+        limit_table(asked.holders),
+        empty_ticks(n, later),
+        empty_agenda(most),
+        empty_forecast(most + 3 * min(n, settings.backfill.max_job_test) + 8),
+        np.zeros(most, np.int64),
+        np.zeros(partitions, np.int64),
+        np.zeros(counts, np.int64),
+        records(
+            1, many=LONG, narrowest=LONG, calculated=LONG, next_cycle=LONG, next_whole_pass=LONG, changed=FLAG, cut=FLAG
+        ),
+    )
+
+
+def _bounds(settings: SlurmSettings) -> tuple[int, ...]:
+    each = settings.backfill
+    return each.max_job_part, each.max_job_user, each.max_job_user_part, each.max_job_assoc
+
+
+def _how(settings: SlurmSettings, view: View, partitions: int, users: int) -> Records:
+    backfill, main, priority, per_s = settings.backfill, settings.main, settings.priority, view.ticks_per_s
+    times = CycleTimes.of(backfill, per_s)
+    values = {
+        "interval": max(1, round(backfill.interval_s * per_s)),
+        "window": times.window,
+        "resolution": times.resolution,
+        "min_age_reserve": times.min_age_reserve,
+        "between_passes": max(1, round(main.sched_interval_s * per_s)),
+        "depth": main.default_queue_depth,
+        "partition_depth": main.partition_job_depth,
+        "max_job_test": backfill.max_job_test,
+        "max_job_start": backfill.max_job_start,
+        "part_count_reserve": backfill.job_part_count_reserve,
+        "min_prio_reserve": backfill.min_prio_reserve,
+        "period": max(1, round(priority.calc_period_s * per_s)),
+        "age_weight": priority.weights.age if priority.multifactor else 0,
+        "fair_weight": priority.weights.fairshare if priority.multifactor else 0,
+        "partitions": partitions,
+        "users": users,
+    }
+    values |= zip(("max_part", "max_user", "max_user_part", "max_assoc"), _bounds(settings), strict=True)
+    flags = {
+        "enabled": backfill.enabled,
+        "accrue_always": "ACCRUE_ALWAYS" in priority.flags,
+        "bounded": any(_bounds(settings)),
+        "later": view.asks.eligible is not None,
+    }
+    how = records(1, max_age=np.float64, **dict.fromkeys(values, LONG), **dict.fromkeys(flags, FLAG))
+    for name, value in {**values, **flags, "max_age": priority.max_age_s * per_s}.items():
+        how[name] = value
+    return how
+
+
+def _jobs(view: View, asked: Requests) -> Records:
+    """A record for each job, none of which has come yet."""
+    job = records(
+        len(view.gpus),
+        fixed=np.float64,  # of its priority
+        priority=LONG,  # as last calculated
+        tier=LONG,
+        partition=LONG,
+        user=LONG,
+        node=LONG,  # its association
+        limit=LONG,  # 0 where there is none
+        eligible=LONG,
+        since=LONG,  # from when it accrues age
+        ends=LONG,  # expected
+        refused=FLAG,  # it never starts
+    )
+    tiers = np.array([each.priority_tier for each in asked.partitions], np.int64)
+    job["fixed"] = asked.fixed
+    job["partition"], job["tier"] = asked.partition, tiers[asked.partition]
+    job["user"], job["node"], job["limit"] = view.user, list(asked.associations.of_job), asked.limit
+    if view.asks.eligible is not None:
+        job["eligible"] = view.asks.eligible
+    job["refused"][list(asked.refused)] = True
+    return job

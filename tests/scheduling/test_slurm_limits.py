@@ -1,0 +1,55 @@
+"""Limits of QOS and associations: what a job waits for, and what keeps one from ever starting."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.scheduling.slurm.limits import Holder, LimitCounts, refusal
+from perdure.scheduling.slurm.settings import Limits
+
+
+def qos(**limits: int) -> Holder:
+    return Holder("QOS", "q", 1, Limits(**limits))
+
+
+def assoc(**limits: int) -> Holder:
+    return Holder("Assoc", 3, 1, Limits(**limits))
+
+
+@pytest.mark.parametrize(
+    ("holder", "reason"),
+    [
+        (qos(grp_jobs=1), "QOSGrpJobsLimit"),
+        (qos(grp_gpus=7), "QOSGrpGRES"),
+        (qos(max_jobs_per_user=1), "QOSMaxJobsPerUserLimit"),
+        (qos(max_gpus_per_user=7), "QOSMaxGRESPerUser"),
+        (assoc(grp_jobs=1), "AssocGrpJobsLimit"),
+        (assoc(grp_gpus=7), "AssocGrpGRES"),
+        (assoc(max_jobs_per_user=1), "AssocMaxJobsLimit"),
+        (qos(grp_jobs=2, grp_gpus=8, max_jobs_per_user=2, max_gpus_per_user=8), None),
+    ],
+)
+def test_the_first_limit_that_would_be_exceeded_is_named_in_slurms_words(holder: Holder, reason: str | None) -> None:
+    counts = LimitCounts()
+    counts.hold((holder,), 4)
+    assert counts.reason((holder,), 4) == reason
+    counts.hold((holder,), -4)
+    assert counts.reason((holder,), 4) is None
+
+
+def test_what_is_of_a_user_counts_that_users_jobs_alone() -> None:
+    limits = Limits(max_jobs_per_user=1, grp_gpus=6)
+    one, other = Holder("QOS", "q", 1, limits), Holder("QOS", "q", 2, limits)
+    counts = LimitCounts()
+    counts.hold((one,), 4)
+    assert counts.reason((one,), 1) == "QOSMaxJobsPerUserLimit"
+    assert counts.reason((other,), 2) is None
+    assert counts.reason((other,), 3) == "QOSGrpGRES"
+
+
+def test_what_no_job_of_that_shape_can_meet_refuses_it() -> None:
+    assert refusal((qos(max_gpus_per_job=4),), 5, 0.0) == "QOSMaxGRESPerJob"
+    assert refusal((Holder("Assoc", 1, 1, Limits(max_wall_s=60.0)),), 1, 61.0) == "AssocMaxWallDurationPerJobLimit"
+    assert refusal((assoc(grp_gpus=4),), 5, 0.0) == "AssocGrpGRES"
+    assert refusal((assoc(grp_jobs=0),), 1, 0.0) == "AssocMaxJobsLimit"
+    assert refusal((qos(max_gpus_per_job=4, grp_gpus=4),), 4, 0.0) is None
