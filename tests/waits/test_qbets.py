@@ -25,14 +25,15 @@ def test_the_bound_is_the_least_place_that_is_sure_enough(n):
         return sum(comb(n, k) * 0.9**k * 0.1 ** (n - k) for k in range(place + 1))
 
     place = upper_place(n, 0.9, 0.95)
+    assert place is not None
     assert sure(place) >= 0.95 > sure(place - 1)
 
 
 def test_bounds_are_right_as_often_as_promised():
-    rng, right, rounds = default_rng(1), 0, 2_000
+    rng, rounds, right = default_rng(1), 2_000, 0.0
     for _ in range(rounds):
         waits = np.sort(rng.exponential(1.0, 100))
-        right += waits[upper_place(100, 0.9, 0.95)] >= -log(0.1)
+        right += float(waits[upper_place(100, 0.9, 0.95)] >= -log(0.1))
     assert right / rounds >= 0.94
 
 

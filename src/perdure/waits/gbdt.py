@@ -25,7 +25,7 @@ class Gbdt:
 
     lesson: Lesson = field(default_factory=lambda: Lesson(rows=30_000))
     trees: Trees = field(default_factory=Trees)
-    memory: Memory = field(default_factory=Memory)
+    memory: Memory = field(default_factory=lambda: Memory(learn_spread=False))
     name: str = "gbdt"
 
     def learn(self, seen: WaitTable, now: float, rng: Generator, before: Learned | None = None) -> Calibrated:

@@ -110,7 +110,8 @@ def upper_place(n: int, level: float, confidence: float) -> int | None:
 def _size(table: WaitTable) -> NDArray[np.int64]:
     """Which size each job is of: its CPU hours asked for, by factors of 16."""
     hours = np.nan_to_num(table.feature("cpu_h_asked").astype(np.float64))
-    return np.floor(np.log2(1 + np.maximum(hours, 0)) / 4).astype(np.int64)
+    sizes: NDArray[np.int64] = np.floor(np.log2(1 + np.maximum(hours, 0)) / 4).astype(np.int64)
+    return sizes
 
 
 def _classes(partition: NDArray[np.int64], size: NDArray[np.int64]) -> Iterator[tuple[Class, NDArray[np.intp]]]:
