@@ -53,7 +53,7 @@ class Constant:
     level: float
     name: str
 
-    def learn(self, seen: WaitTable, now: float, rng: Generator, before: Any = None) -> Point:
+    def learn(self, seen: WaitTable, now: float, rng: Generator, before: Any = None) -> Any:
         if before is not None:
             return before
         wait_s = seen.known_at(now).wait_s
@@ -68,7 +68,7 @@ class Recipe:
     as_shipped: bool
     name: str
 
-    def learn(self, seen: WaitTable, now: float, rng: Generator, before: Any = None) -> Point:
+    def learn(self, seen: WaitTable, now: float, rng: Generator, before: Any = None) -> Any:
         if before is not None:
             return before
         known = seen.known_at(now)
