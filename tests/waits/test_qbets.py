@@ -8,6 +8,7 @@ import pytest
 from numpy.random import default_rng
 
 from perdure.waits import checks
+from perdure.waits.features import wait_table
 from perdure.waits.qbets import Qbets, upper_place
 
 
@@ -39,7 +40,7 @@ def test_bounds_are_right_as_often_as_promised():
 
 def test_what_was_before_a_change_is_forgotten():
     """Waits become a thousand times as long, and stay so: three batches later the bound has followed."""
-    table = checks.example()
+    table = wait_table(checks.made_up_looks(jobs=400))
     day = table.poll_s // 86_400
     wait = np.where(day < 6, 60.0, 60_000.0) + np.arange(len(table)) % 50
     table = replace(table, start_s=table.poll_s + wait, seen_until_s=table.poll_s + wait)

@@ -44,7 +44,7 @@ class Qbets:
 
     def learn(self, seen: WaitTable, now: float, rng: Generator, before: Learned | None = None) -> Bounds:  # noqa: ARG002
         known = seen.evidence_at(now)
-        known = known.take(np.argsort(known.poll_s + known.waited_s, kind="stable"))
+        known = known.take(np.lexsort((known.account, known.poll_s)))
         waits_s, size = np.maximum(known.waited_s, LEAST_WAIT_S), _size(known)
         batch = codes(known.poll_s, known.account)
         remembered: dict[Class, NDArray[np.float64]] = {}
@@ -55,7 +55,7 @@ class Qbets:
         return Bounds(self.confidence, remembered)
 
     def _since_last_change(self, waits_s: NDArray[np.float64], batch: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The waits, in the order in which they became known, from the last change point on; at most `most`."""
+        """The waits, in the order of their looks, from the last change point on; at most `most`."""
         begin, above, below = 0, 0, 0
         for first, end in _runs(batch):
             past = np.sort(waits_s[max(begin, first - self.most) : first])
