@@ -56,9 +56,10 @@ class Qbets:
 
     def _since_last_change(self, waits_s: NDArray[np.float64], batch: NDArray[np.int64]) -> NDArray[np.float64]:
         """The waits, in the order of their looks, from the last change point on; at most `most`."""
-        begin, above, below = 0, 0, 0
+        begin, run_from, above, below = 0, 0, 0, 0
         for first, end in _runs(batch):
-            past = np.sort(waits_s[max(begin, first - self.most) : first])
+            run_from = run_from if above or below else first  # a run is held against what was before it
+            past = np.sort(waits_s[max(begin, run_from - self.most) : run_from])
             high = upper_place(len(past), self.level, self.confidence)
             if high is None:
                 continue
@@ -66,7 +67,7 @@ class Qbets:
             above = above + 1 if middle > past[high] else 0
             below = below + 1 if middle < past[len(past) - 1 - high] else 0
             if max(above, below) >= self.run:
-                begin, above, below = first, 0, 0
+                begin, above, below = run_from, 0, 0
         return waits_s[max(begin, len(waits_s) - self.most) :]
 
 
