@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 
-.PHONY: up help setup test test-tools lock attacks crash dst mutants mutants-generated fuzz slurm-table programs foundry bench-triage docs clean
+.PHONY: up help setup test test-tools lock attacks crash dst mutants mutants-generated fuzz slurm-table programs foundry bench-triage bench-waits docs clean
 
 up: setup ## install into .venv, start the embedded cluster and a demonstration; ARGS="--no-demo --port 8080"
 	@exec $(BIN)/perdure up $(ARGS)
@@ -124,6 +124,11 @@ $(FOUNDRY_VENV)/bin/python:
 # How right triage is, and how much it learns. Rows of GRU and LSTM need PyTorch in the environment (extra rnn).
 bench-triage: test-tools ## measure how right triage is
 	@$(BIN)/python -m benchmarks.triage_quality --out benchmarks/triage_quality.md $(ARGS)
+
+# How right the predictors of waits are. About half an hour of one core.
+WAITS_DATA ?= ../shared/data/queues/drac_graham_2021_submitday_snapshots.parquet
+bench-waits: test-tools ## measure how right the predictors of waits are
+	@$(BIN)/python -m benchmarks.waits $(WAITS_DATA) --out benchmarks/waits.md $(ARGS)
 
 # The generated pages of the reference.
 docs: test-tools ## generate the pages of the reference

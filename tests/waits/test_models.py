@@ -108,5 +108,6 @@ def test_intervals_that_did_not_hold_are_widened_and_this_is_said(table):
     assert learned.widened == 1.0
     for now in (8.5, 9.5):
         learned = blend.learn(table, now * DAY_S, default_rng(0), learned)
+    assert isinstance(learned, Calibrated)
     assert learned.widened > 1.0
     assert any("they are widened by the factor" in remark for remark in learned.remarks)

@@ -8,6 +8,7 @@ import pytest
 from numpy.random import default_rng
 
 from perdure.waits import checks
+from perdure.waits.features import wait_table
 from perdure.waits.qbets import Qbets, upper_place
 
 
@@ -25,20 +26,21 @@ def test_the_bound_is_the_least_place_that_is_sure_enough(n):
         return sum(comb(n, k) * 0.9**k * 0.1 ** (n - k) for k in range(place + 1))
 
     place = upper_place(n, 0.9, 0.95)
+    assert place is not None
     assert sure(place) >= 0.95 > sure(place - 1)
 
 
 def test_bounds_are_right_as_often_as_promised():
-    rng, right, rounds = default_rng(1), 0, 2_000
+    rng, rounds, right = default_rng(1), 2_000, 0.0
     for _ in range(rounds):
         waits = np.sort(rng.exponential(1.0, 100))
-        right += waits[upper_place(100, 0.9, 0.95)] >= -log(0.1)
+        right += float(waits[upper_place(100, 0.9, 0.95)] >= -log(0.1))
     assert right / rounds >= 0.94
 
 
 def test_what_was_before_a_change_is_forgotten():
     """Waits become a thousand times as long, and stay so: three batches later the bound has followed."""
-    table = checks.example()
+    table = wait_table(checks.made_up_looks(jobs=400))
     day = table.poll_s // 86_400
     wait = np.where(day < 6, 60.0, 60_000.0) + np.arange(len(table)) % 50
     table = replace(table, start_s=table.poll_s + wait, seen_until_s=table.poll_s + wait)

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perdure.model.queue_looks import STATE
 from perdure.waits import checks, features
+from perdure.waits.ahead import Work, work_ahead
 from perdure.waits.features import DAY_S, wait_table
 from perdure.waits.table import WaitTable
 
@@ -93,6 +95,21 @@ def test_work_ahead_is_that_of_a_higher_priority():
     assert table.feature("pending_jobs").tolist() == [0, 1, 1, 3]
     assert table.feature("pending_cpus").tolist() == [0, 1, 1, 7]
     assert table.feature("pending_cpus_partition").tolist() == [0, 1, 0, 3]
+
+
+def test_running_work_is_counted_for_a_live_queue():
+    looks = checks.made_up_looks(days=1, jobs=2)
+    asked = replace(Work.of(looks), priority=np.array([1.0, 3.0]), partition=np.array([0, 1]))
+    running = replace(asked, priority=np.array([2.0, 5.0]), cpus=np.array([4.0, 8.0]), hours=np.array([0.5, 2.0]))
+    found = work_ahead(asked, running, "running")
+    assert found["running_cpus"].tolist() == [12, 8]
+    assert found["running_cpu_h_partition"].tolist() == [2, 16]
+    assert set(found) == {name for name in STATE if name.startswith("running")}
+
+
+def test_a_queue_in_which_nobody_waits_is_an_empty_table():
+    looks = checks.made_up_looks(days=0)
+    assert wait_table(looks).features.shape == (0, len(features.NAMES))
 
 
 def test_what_the_source_counted_is_taken():

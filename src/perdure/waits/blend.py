@@ -13,9 +13,9 @@ import numpy as np
 from numpy.random import Generator
 
 from perdure.installation import install_command
-from perdure.waits.boosting import Lesson, Trees, has_library, targets
+from perdure.waits.boosting import Lesson, Trees, has_library
 from perdure.waits.calibrated import Calibrated, Centre, Column, Memory, learn_calibrated
-from perdure.waits.gbdt import FEWEST_ROWS, Flat, first_guess, predicted
+from perdure.waits.gbdt import FEWEST_ROWS, Flat, estimated, predicted
 from perdure.waits.protocol import Learned
 from perdure.waits.ridge import Ridge, Waves
 from perdure.waits.table import WaitTable
@@ -48,8 +48,8 @@ class Blend:
         trees: list[Any] = []
         for objective in OBJECTIVES if has_library() else ():
             drawn, seed = known.take(self.lesson.draw(known, now, rng)), int(rng.integers(1 << 30))
-            guess = first_guess(drawn, self.trees, seed) if earlier is None else earlier.answer(drawn)[0]
-            trees.append(self.trees.grow(drawn.features, targets(drawn, guess), objective, 0.5, seed))
+            target = estimated(drawn, self.trees, seed, earlier)
+            trees.append(self.trees.grow(drawn.features, target, objective, 0.5, seed))
         ridges = [self.waves.fit(known.take(self.lesson.draw(known, now, rng)), rng) for _ in range(RIDGES)]
         return Mean(known.names, tuple(trees), tuple(ridges))
 

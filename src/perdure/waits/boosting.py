@@ -59,7 +59,15 @@ class Trees:
     lambda_l2: float = 5.0
     extra_trees: bool = True
 
-    def grow(self, features: NDArray[np.float32], target: Column, objective: str, level: float, seed: int) -> Any:
+    def grow(
+        self,
+        features: NDArray[np.float32],
+        target: Column,
+        objective: str,
+        level: float,
+        seed: int,
+        weight: Column | None = None,
+    ) -> Any:
         """A model of the mean ("regression") or of a quantile ("quantile"). Raises `MissingExtra`."""
         lightgbm = library()
         settings = {
@@ -69,7 +77,8 @@ class Trees:
             "extra_trees": self.extra_trees, "objective": objective, "alpha": level, "seed": seed, "max_bin": BINS,
             "num_threads": 1, "deterministic": True, "force_row_wise": True, "verbosity": -1,
         }  # fmt: skip
-        return lightgbm.train(settings, lightgbm.Dataset(features, target, params={"max_bin": BINS, "verbosity": -1}))
+        binned = {"max_bin": BINS, "verbosity": -1}
+        return lightgbm.train(settings, lightgbm.Dataset(features, target, weight=weight, params=binned))
 
 
 def library() -> Any:

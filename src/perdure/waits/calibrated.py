@@ -8,7 +8,7 @@ next one (`perdure.waits.conformal`). Who learns for the first time lets it lear
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from perdure.waits.conformal import PROMISED, ScoreQuantiles, score_quantiles, widening
 from perdure.waits.protocol import INTERVAL, LEAST_WAIT_S, LEVELS, Learned
+from perdure.waits.spread import Spread, learn_spread
 from perdure.waits.table import WaitTable
 
 Column = NDArray[np.float64]
 DAY_S = 86_400.0
 FIRST_SPREAD = 0.7  # decades either way, before anything has been held against what came
 FEWEST = 50  # answers held against what came, before they count
+STRETCH = 1.0375  # levels lie farther from the middle by so much: 80% intervals are made for 83%
 LONGEST_LOG10 = 9.0  # 30 years
 
 
@@ -49,9 +51,10 @@ class Memory:
     """How far back answers are held against what came."""
 
     days: float = 21.0
-    half_life_days: float = 10.0  # an error so old weighs half as much as a new one
+    half_life_days: float = 20.0  # an error so old weighs half as much as a new one
     first_days: tuple[float, ...] = (12.0, 9.0, 6.0, 3.0)  # back from the first learning: when it learns before
     guard_days: float = 7.0  # of these the intervals must have held, or they are widened
+    learn_spread: bool = True  # from the errors; else the spread that the centre gives itself is left as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +64,14 @@ class Calibrated:
     now: float
     centre: Centre
     errors: ScoreQuantiles
+    spread: Spread = field(default_factory=Spread)
     widened: float = 1.0
     earlier: tuple[Calibrated, ...] = ()  # oldest first, none with earlier ones of its own
     remarks: tuple[str, ...] = ()
 
     def quantiles(self, asked: WaitTable, levels: Sequence[float] = LEVELS) -> NDArray[np.float64]:
         middle, below, above = self.centre.answer(asked)
-        reach = self._reach(levels)
+        reach = self._reach(levels) * self.spread.of(asked)[:, None]
         found = middle[:, None] + np.where(reach < 0, below[:, None], above[:, None]) * reach
         return np.asarray(10 ** np.clip(found, np.log10(LEAST_WAIT_S), LONGEST_LOG10), np.float64)
 
@@ -76,7 +80,8 @@ class Calibrated:
         if len(self.errors.scores) < FEWEST:
             low, high = np.log(np.asarray(levels)), np.log1p(-np.asarray(levels))
             return np.asarray(FIRST_SPREAD * (low - high) / np.log(INTERVAL[1] / INTERVAL[0]), np.float64)
-        return self.errors.at(levels) * self.widened
+        stretched = 0.5 + (np.asarray(levels) - 0.5) * STRETCH
+        return self.errors.at(stretched.tolist()) * self.widened
 
 
 def learn_calibrated(
@@ -90,16 +95,20 @@ def learn_calibrated(
     centre = teacher.centre(known, now, rng, earlier[-1].centre if earlier else None)
     ends = [*(each.now for each in earlier), now][1:]
     held = [_held(each, known, end) for each, end in zip(earlier, ends, strict=True)]
-    errors = _errors(held, now, memory)
+    rows = known.take(np.concatenate([each.rows for each in held]) if held else np.zeros(0, np.intp))
+    spread, seed = Spread(), int(rng.integers(1 << 30))
+    if memory.learn_spread and len(rows) >= FEWEST:
+        spread = _spread(rows, held, seed)
+    errors = _errors(rows, held, spread, now, memory)
     promised = [each for each, said in zip(held, earlier, strict=True) if len(said.errors.scores) >= FEWEST]
-    held_share, widened = _guard(promised, now, memory)
-    remarks = ()
+    held_share, widened = _guard(known, promised, now, memory)
+    remarks: tuple[str, ...] = ()
     if widened > 1:
         remarks = (
             f"The 80% intervals of the last {memory.guard_days:.0f} days held {held_share:.0%} of the waits: "
             f"they are widened by the factor {widened:.2f}",
         )
-    return Calibrated(now, centre, errors, widened, earlier, remarks)
+    return Calibrated(now, centre, errors, spread, widened, earlier, remarks)
 
 
 def _earlier(before: Learned | None, now: float, memory: Memory) -> tuple[Calibrated, ...]:
@@ -130,38 +139,40 @@ def _nothing() -> tuple[Column, NDArray[np.bool_], Column]:
 class _Held:
     """What was said of looks, held against what is known by now; (n,) each."""
 
-    poll_s: Column
-    score: Column
-    at_least: NDArray[np.bool_]
+    rows: NDArray[np.intp]  # of what is known
+    error: Column  # in units of the spread that the centre gave itself
     ratio: Column  # of the error to the reach of the 80% interval as it was said
 
 
 def _held(said: Calibrated, known: WaitTable, until: float) -> _Held:
-    asked = known.take((known.poll_s >= said.now) & (known.poll_s < until))
+    rows = np.flatnonzero((known.poll_s >= said.now) & (known.poll_s < until))
+    asked = known.take(rows)
     middle, below, above = said.centre.answer(asked)
     wait = np.log10(np.maximum(asked.waited_s, LEAST_WAIT_S))
-    score = np.where(wait < middle, (wait - middle) / below, (wait - middle) / above)
     low, high = np.log10(said.quantiles(asked, INTERVAL)).T
     reach = np.where(wait < middle, middle - low, high - middle)
-    return _Held(asked.poll_s, score, ~asked.started, np.abs(wait - middle) / np.maximum(reach, 1e-6))
+    error = (wait - middle) / np.where(wait < middle, below, above)
+    return _Held(rows, error, np.abs(wait - middle) / np.maximum(reach, 1e-6))
 
 
-def _errors(held: Sequence[_Held], now: float, memory: Memory) -> ScoreQuantiles:
+def _spread(rows: WaitTable, held: Sequence[_Held], seed: int) -> Spread:
+    """From the errors of all waits that have ended, and of those that go on beyond what was said."""
+    error = np.concatenate([each.error for each in held])
+    told = rows.started | (error > 0)
+    return learn_spread(rows.take(told), error[told], seed)
+
+
+def _errors(rows: WaitTable, held: Sequence[_Held], spread: Spread, now: float, memory: Memory) -> ScoreQuantiles:
     if not held:
         return score_quantiles(*_nothing())
-    age_days = (now - np.concatenate([each.poll_s for each in held])) / DAY_S
-    return score_quantiles(
-        np.concatenate([each.score for each in held]),
-        np.concatenate([each.at_least for each in held]),
-        0.5 ** (age_days / memory.half_life_days),
-    )
+    scores = np.concatenate([each.error for each in held]) / spread.of(rows)
+    age_days = (now - rows.poll_s) / DAY_S
+    return score_quantiles(scores, ~rows.started, 0.5 ** (age_days / memory.half_life_days))
 
 
-def _guard(held: Sequence[_Held], now: float, memory: Memory) -> tuple[float, float]:
+def _guard(known: WaitTable, held: Sequence[_Held], now: float, memory: Memory) -> tuple[float, float]:
     """Last week's intervals; a wait that still goes on counts once it has left its interval."""
-    ratios = [
-        each.ratio[(each.poll_s >= now - memory.guard_days * DAY_S) & (~each.at_least | (each.ratio > 1))]
-        for each in held
-    ]
-    ratio = np.concatenate(ratios) if ratios else np.zeros(0)
-    return widening(ratio if len(ratio) >= FEWEST else np.zeros(0), PROMISED)
+    ratio = np.concatenate([np.zeros(0), *(each.ratio for each in held)])
+    rows = known.take(np.concatenate([np.zeros(0, np.intp), *(each.rows for each in held)]))
+    counts = (rows.poll_s >= now - memory.guard_days * DAY_S) & (rows.started | (ratio > 1))
+    return widening(ratio[counts] if counts.sum() >= FEWEST else np.zeros(0), PROMISED)

@@ -48,7 +48,7 @@ def score_quantiles(scores: Column, at_least: NDArray[np.bool_], weights: Column
     order = np.lexsort((at_least, scores))
     weight, ends = weights[order], ~at_least[order]
     at_risk = np.cumsum(weight[::-1])[::-1] + (weight.mean() if len(weight) else 0.0)
-    left = np.cumprod(np.where(ends, 1 - weight / at_risk, 1.0))
+    left: Column = np.cumprod(np.where(ends, 1 - weight / at_risk, 1.0)).astype(np.float64)
     return ScoreQuantiles(scores[order][ends], 1 - left[ends])
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from perdure.model.queue_looks import FAIR, MEASURES, SCOPES, STATE, QueueLooks
+from perdure.model.queue_looks import FAIR, SCOPES, STATE, QueueLooks
+from perdure.waits.ahead import Work, sum_above, work_ahead
 from perdure.waits.grouping import codes, grouped
 from perdure.waits.table import WaitTable
 
@@ -65,43 +66,9 @@ def _request(looks: QueueLooks) -> dict[str, Column]:
 def _state(looks: QueueLooks) -> dict[str, Column]:
     """What the source counted; the pending jobs ahead are counted here where it did not."""
     unknown = np.full(len(looks), np.nan)
-    counted = {} if "pending_jobs" in looks.state else _pending_ahead(looks)
+    own = Work.of(looks)
+    counted = {} if "pending_jobs" in looks.state else work_ahead(own, own, "pending")
     return {name: looks.state.get(name, counted.get(name, unknown)) for name in (*STATE, *FAIR)}
-
-
-def _pending_ahead(looks: QueueLooks) -> dict[str, Column]:
-    """Of the jobs looked at in the same instant, those of a higher priority, added up."""
-    hours = looks.limit_s / 3600
-    each = {
-        "jobs": np.ones(len(looks)), "cpus": looks.cpus, "mem_mib": looks.mem_mib, "cpu_h": looks.cpus * hours,
-        "gpus": looks.gpus, "gpu_h": looks.gpus * hours,
-    }  # fmt: skip
-    among = {
-        "": codes(looks.poll_s),
-        "_partition": codes(looks.poll_s, looks.partition),
-        "_account": codes(looks.poll_s, looks.account),
-        "_both": codes(looks.poll_s, looks.partition, looks.account),
-    }
-    priority = np.nan_to_num(looks.priority)
-    return {
-        f"pending_{measure}{scope}": _sum_above(among[scope], priority, np.nan_to_num(each[measure]))
-        for measure in MEASURES
-        for scope in SCOPES
-    }
-
-
-def _sum_above(group: NDArray[np.int64], priority: Column, values: Column) -> Column:
-    """(n,) sum of the values of the rows of the same group with a higher priority; equal ones do not count."""
-    order = np.lexsort((-priority, group))
-    behind = np.r_[0.0, np.cumsum(values[order])]  # [i]: of all rows before the i-th
-    fresh = np.r_[True, group[order][1:] != group[order][:-1]]
-    lower = fresh | np.r_[True, priority[order][1:] != priority[order][:-1]]
-    rows = np.arange(len(order))
-    begin = np.maximum.accumulate(np.where(fresh, rows, 0))
-    tied = np.maximum.accumulate(np.where(lower, rows, 0))
-    above = np.empty(len(order))
-    above[order] = behind[tied] - behind[begin]
-    return above
 
 
 def _ratios(known: Mapping[str, Column]) -> dict[str, Column]:
@@ -131,8 +98,8 @@ def _peers(looks: QueueLooks) -> dict[str, Column]:
     }
     found = {name: grouped(group).count()[group] for name, group in count.items()}
     ones = np.ones(len(looks))
-    found["rank"] = _sum_above(at_once, priority, ones) / np.maximum(found["peers"], 1)
-    found["rank_request"] = _sum_above(alike, priority, ones) / np.maximum(found["peers_request"], 1)
+    found["rank"] = sum_above(at_once, priority, ones) / np.maximum(found["peers"], 1)
+    found["rank_request"] = sum_above(alike, priority, ones) / np.maximum(found["peers_request"], 1)
     return found
 
 

@@ -23,9 +23,9 @@ NARROWEST = 0.1  # decades of spread to a side
 class Gbdt:
     """LightGBM's quantile regression on log10 of the wait, calibrated. Needs the extra ml."""
 
-    lesson: Lesson = field(default_factory=lambda: Lesson(rows=30_000))
+    lesson: Lesson = field(default_factory=lambda: Lesson(half_life_days=15.0))
     trees: Trees = field(default_factory=Trees)
-    memory: Memory = field(default_factory=Memory)
+    memory: Memory = field(default_factory=lambda: Memory(learn_spread=False))
     name: str = "gbdt"
 
     def learn(self, seen: WaitTable, now: float, rng: Generator, before: Learned | None = None) -> Calibrated:
@@ -37,7 +37,7 @@ class Gbdt:
             return Flat.of(known)
         drawn = known.take(self.lesson.draw(known, now, rng))
         seed = int(rng.integers(1 << 30))
-        target = targets(drawn, first_guess(drawn, self.trees, seed) if earlier is None else earlier.answer(drawn)[0])
+        target = estimated(drawn, self.trees, seed, earlier)
         return QuantileTrees(
             drawn.names,
             tuple(self.trees.grow(drawn.features, target, "quantile", level, seed) for level in LEVELS),
@@ -72,13 +72,18 @@ class Flat:
         return middle, np.maximum(middle - low, NARROWEST), np.maximum(high - middle, NARROWEST)
 
 
-def first_guess(known: WaitTable, trees: Trees, seed: int) -> Column:
-    """(n,) log10 of the waits, by those that have ended."""
-    ended = known.take(known.started)
-    if len(ended) < FEWEST_ROWS:
-        return Flat.of(known).answer(known)[0]
-    model = trees.grow(ended.features, np.log10(np.maximum(ended.wait_s, LEAST_WAIT_S)), "regression", 0.5, seed)
-    return predicted(model, known.features)
+def estimated(known: WaitTable, trees: Trees, seed: int, earlier: Centre | None) -> Column:
+    """(n,) log10 of the waits; what those that go on will come to, by `earlier`, or else by those that have ended."""
+    going_on, ended = known.take(~known.started), known.take(known.started)
+    guess = np.zeros(len(known))
+    if earlier is not None:
+        guess[~known.started] = earlier.answer(going_on)[0]
+    elif len(ended) < FEWEST_ROWS:
+        guess[:] = Flat.of(known).quantiles[1]
+    else:
+        model = trees.grow(ended.features, np.log10(np.maximum(ended.wait_s, LEAST_WAIT_S)), "regression", 0.5, seed)
+        guess[~known.started] = predicted(model, going_on.features)
+    return targets(known, guess)
 
 
 def predicted(model: Any, features: NDArray[np.float32]) -> Column:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from perdure.waits.conformal import ScoreQuantiles, score_quantiles
 from perdure.waits.protocol import LEAST_WAIT_S, LEVELS, Learned
 from perdure.waits.table import WaitTable
 
@@ -18,9 +19,9 @@ EVERYWHERE = None
 
 @dataclass(frozen=True, slots=True)
 class Median:
-    """The quantiles of the last `most` waits of the partition; of all partitions where it had fewer than `least`.
+    """The quantiles of the last `most` looks at the partition; at all partitions where it had fewer than `least`.
 
-    Waits that still went on count with what they had come to.
+    Waits that go on count until what they have come to (a product limit).
     """
 
     most: int = 200
@@ -29,29 +30,33 @@ class Median:
 
     def learn(self, seen: WaitTable, now: float, rng: Generator, before: Learned | None = None) -> LastWaits:  # noqa: ARG002
         known = seen.evidence_at(now)
-        known = known.take(np.argsort(known.poll_s + known.waited_s, kind="stable"))  # as they became known
-        waits_s = np.maximum(known.waited_s, LEAST_WAIT_S)
-        by_partition: dict[int | None, NDArray[np.float64]] = {EVERYWHERE: waits_s[-self.most :]}
+        known = known.take(np.argsort(known.poll_s, kind="stable"))
+        by_partition: dict[int | None, ScoreQuantiles] = {EVERYWHERE: self._last(known)}
         for partition in np.unique(known.partition).tolist():
-            found = waits_s[known.partition == partition]
-            if len(found) >= self.least:
-                by_partition[partition] = found[-self.most :]
+            its = known.take(known.partition == partition)
+            if its.started.sum() >= self.least:
+                by_partition[partition] = self._last(its)
         return LastWaits(by_partition)
+
+    def _last(self, known: WaitTable) -> ScoreQuantiles:
+        waits = np.log10(np.maximum(known.waited_s, LEAST_WAIT_S))[-self.most :]
+        return score_quantiles(waits, ~known.started[-self.most :], np.ones(len(waits)))
 
 
 @dataclass(frozen=True, slots=True)
 class LastWaits:
     """The last waits of each partition, and of all."""
 
-    by_partition: dict[int | None, NDArray[np.float64]]
+    by_partition: dict[int | None, ScoreQuantiles]  # of log10 of the wait
     remarks: tuple[str, ...] = ()
 
     def quantiles(self, asked: WaitTable, levels: Sequence[float] = LEVELS) -> NDArray[np.float64]:
         answers = np.empty((len(asked), len(levels)))
         everywhere = self.by_partition[EVERYWHERE]
         for partition in np.unique(asked.partition).tolist():
-            waits_s = self.by_partition.get(partition, everywhere)
-            answers[asked.partition == partition] = quantiles_of(waits_s, levels)
+            known = self.by_partition.get(partition, everywhere)
+            found = 10 ** known.at(levels) if len(known.scores) else quantiles_of(np.zeros(0), levels)
+            answers[asked.partition == partition] = found
         return answers
 
 

@@ -44,7 +44,7 @@ class Qbets:
 
     def learn(self, seen: WaitTable, now: float, rng: Generator, before: Learned | None = None) -> Bounds:  # noqa: ARG002
         known = seen.evidence_at(now)
-        known = known.take(np.argsort(known.poll_s + known.waited_s, kind="stable"))
+        known = known.take(np.lexsort((known.account, known.poll_s)))
         waits_s, size = np.maximum(known.waited_s, LEAST_WAIT_S), _size(known)
         batch = codes(known.poll_s, known.account)
         remembered: dict[Class, NDArray[np.float64]] = {}
@@ -55,10 +55,11 @@ class Qbets:
         return Bounds(self.confidence, remembered)
 
     def _since_last_change(self, waits_s: NDArray[np.float64], batch: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The waits, in the order in which they became known, from the last change point on; at most `most`."""
-        begin, above, below = 0, 0, 0
+        """The waits, in the order of their looks, from the last change point on; at most `most`."""
+        begin, run_from, above, below = 0, 0, 0, 0
         for first, end in _runs(batch):
-            past = np.sort(waits_s[max(begin, first - self.most) : first])
+            run_from = run_from if above or below else first  # a run is held against what was before it
+            past = np.sort(waits_s[max(begin, run_from - self.most) : run_from])
             high = upper_place(len(past), self.level, self.confidence)
             if high is None:
                 continue
@@ -66,7 +67,7 @@ class Qbets:
             above = above + 1 if middle > past[high] else 0
             below = below + 1 if middle < past[len(past) - 1 - high] else 0
             if max(above, below) >= self.run:
-                begin, above, below = first, 0, 0
+                begin, above, below = run_from, 0, 0
         return waits_s[max(begin, len(waits_s) - self.most) :]
 
 
@@ -110,7 +111,8 @@ def upper_place(n: int, level: float, confidence: float) -> int | None:
 def _size(table: WaitTable) -> NDArray[np.int64]:
     """Which size each job is of: its CPU hours asked for, by factors of 16."""
     hours = np.nan_to_num(table.feature("cpu_h_asked").astype(np.float64))
-    return np.floor(np.log2(1 + np.maximum(hours, 0)) / 4).astype(np.int64)
+    sizes: NDArray[np.int64] = np.floor(np.log2(1 + np.maximum(hours, 0)) / 4).astype(np.int64)
+    return sizes
 
 
 def _classes(partition: NDArray[np.int64], size: NDArray[np.int64]) -> Iterator[tuple[Class, NDArray[np.intp]]]:
