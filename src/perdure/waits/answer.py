@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from typing import Any
@@ -91,6 +92,22 @@ def answer(
     may_change = hold.kind in (HoldKind.PRIORITY, HoldKind.RESOURCES, HoldKind.NOTHING, HoldKind.LIMIT)
     better = _sooner(job, queue, site, scene, start_s, rng) if with_alternatives and may_change else []
     return Answer(job, hold, forecast, planned, tuple(better))
+
+
+def forecasts(queue: Queue, site: Site, rng: Generator) -> Iterator[tuple[QueuedJob, Forecast]]:
+    """All waiting jobs that can start by themselves, those that compete with each other in the same futures."""
+    left = {job: hold for job in queue.waiting() if (hold := hold_of(job, queue)).can_start}
+    while left:
+        first = next(iter(left))
+        scene = _scene(first, queue, site, rng)
+        alike = [
+            job for job in left if scene.partitions.issuperset(job.partitions) and bool(job.gpus) == bool(first.gpus)
+        ]
+        starts = scene.starts([counted_by(job, gpus=bool(first.gpus)) for job in alike])
+        for job, start_s in zip(alike, starts, strict=True):
+            forecast = _forecast(start_s, queue, site, scene, left.pop(job))
+            if forecast is not None:
+                yield job, forecast
 
 
 def _forecast(start_s: NDArray[np.float64], queue: Queue, site: Site, scene: Scene, hold: Hold) -> Forecast | None:
