@@ -90,7 +90,7 @@ def test_a_probe_starts_when_it_would_as_a_job_of_the_trace(engine: Engine) -> N
 
 def test_both_engines_agree_on_pictures() -> None:
     pytest.importorskip("numba")
-    for seed in range(20):
+    for seed in range(60):
         picture = _picture(seed)
         found = []
         for engine in ENGINES:
@@ -113,7 +113,14 @@ def _picture(seed: int) -> JobTable:
     )
     eligible = np.where(rng.random(n + 2) < 0.3, submit + 300, np.nan)
     eligible[:2] = np.nan
-    table = jobs(*zip(gpus, submit, duration, strict=True), start_s=start, eligible_s=eligible)
+    kinds = rng.choice(["", "", "afterany", "afterok", "after", "singleton"], n + 2)
+    kinds[:2] = ""
+    others = [f":j{rng.integers(0, max(1, i))}" if kind.startswith("after") else "" for i, kind in enumerate(kinds)]
+    needs = np.array([kind + other for kind, other in zip(kinds, others, strict=True)])
+    user = rng.choice(list("ab"), n + 2).tolist()
+    table = jobs(
+        *zip(gpus, submit, duration, strict=True), start_s=start, eligible_s=eligible, dependency=needs, user=user
+    )
     return replace(table, walltime_s=duration + 20.0)
 
 

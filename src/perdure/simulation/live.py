@@ -214,7 +214,7 @@ def _with_probes(table: JobTable, probes: JobTable | None) -> Workload:
     jobs = Workload.of(table.followed_by(behind))
     jobs.submit[n:] = NEVER
     if jobs.asks.eligible is not None:
-        jobs.asks.eligible[n:] = np.where(np.isfinite(probes.eligible_s), jobs.asks.eligible[n:], 0)
+        jobs.asks.eligible[n:] = np.where(np.isfinite(probes.eligible_s), jobs.asks.eligible[n:], -NEVER)
     return jobs
 
 
