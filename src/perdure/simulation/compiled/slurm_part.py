@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from perdure.scheduling.slurm.backfill import CycleTimes
 from perdure.scheduling.slurm.policy import Slurm
 from perdure.scheduling.slurm.priorities import Priorities
-from perdure.scheduling.slurm.requests import Requests, requests_of
+from perdure.scheduling.slurm.requests import JobRequests, requests_of
 from perdure.scheduling.slurm.settings import SlurmSettings
 from perdure.scheduling.view import View
 from perdure.simulation.compiled.dependencies import Dependencies, dependencies_of
@@ -117,7 +117,7 @@ def _how(settings: SlurmSettings, view: View, partitions: int, users: int) -> Re
     return how
 
 
-def _jobs(view: View, asked: Requests) -> Records:
+def _jobs(view: View, asked: JobRequests) -> Records:
     """A record for each job, none of which has come yet."""
     job = records(
         len(view.gpus),
