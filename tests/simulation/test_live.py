@@ -68,10 +68,11 @@ def test_stopping_changes_nothing(engine: Engine) -> None:
 def test_a_fork_changes_nothing_in_its_parent(engine: Engine) -> None:
     table = crowd(2)
     queue = LiveQueue.replaying(table, EIGHT, POLICY, PROBES, engine)
-    for until_s in range(0, 1500, 100):
+    for until_s in range(100, 1500, 100):
         queue.advance(until_s)
         once = [queue.start_if_submitted(probe, until_s) for probe in (0, 1)]
         assert [queue.start_if_submitted(probe, until_s) for probe in (0, 1)] == once
+        assert min(once) >= until_s
     assert ends_like_a_replay(queue, table)
 
 
@@ -185,3 +186,15 @@ def test_a_queue_on_nodes_knows_the_nodes_of_its_partitions() -> None:
     queue = LiveQueue.at(table, 15.0, Cluster.parse("2x2"), Slurm(site), probe, placement=placement_named("first-fit"))
     assert queue.start_if_submitted(0, 15.0) == 90
     assert queue.start_if_submitted(0, 15.0) == 90
+
+
+def test_a_probe_may_come_before_all_that_is_to_come_but_not_before_a_trace(engine: Engine) -> None:
+    later = jobs((8, 2000, 50))
+    queue = LiveQueue.at(later, 1000.0, EIGHT, POLICY, PROBES, engine)
+    assert queue.start_if_submitted(1, 1000.0) == 1000
+    queue.advance(2001.0)
+    assert queue.start_if_submitted(1, 2001.0) == 2050
+    alone = LiveQueue.at(jobs(), 1000.0, EIGHT, POLICY, PROBES, engine)
+    assert alone.start_if_submitted(1, 1000.0) == 1000
+    with pytest.raises(InputError, match="it comes before the queue begins"):
+        LiveQueue.replaying(later, EIGHT, POLICY, PROBES, engine).submit(0, 1999.0)
